@@ -15,7 +15,7 @@ from xjit.emitters.gemm.convolution_plan import as_gemm, plan_convolution
 from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, SpatialDimension
 from xjit.emitters.gemm.gemm import GemmConfig, emit_gemm
 from xjit.emitters.gemm.plan import GemmTypes, plan_gemm
-from xjit.emitters.llvm import Target
+from xjit.llvm import Target
 
 BATCH = 8
 

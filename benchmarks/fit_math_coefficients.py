@@ -1,11 +1,11 @@
-"""How were the polynomials of xjit.emitters.llvm.math obtained? This script prints emitters/llvm/math/coefficients.py.
+"""How were the polynomials of xjit.llvm.math obtained? This script prints xjit/llvm/math/coefficients.py.
 
 Each row fits a smooth function of one variable by least squares on Chebyshev nodes (near minimax), weighted so that
 the error is relative to the final result, in 80-digit arithmetic. Coefficients are rounded to the working precision
 one by one, lowest order first, and the rest is fitted again, which absorbs the rounding. Needs mpmath, which xjit
 itself does not.
 
-    python benchmarks/fit_math_coefficients.py > emitters/llvm/math/coefficients.py
+    python benchmarks/fit_math_coefficients.py > xjit/llvm/math/coefficients.py
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from side_by_side import Native, aligned, compare, compile_function, geometric_m
 from xjit.emitters.gemm.gemm import GemmConfig, emit_gemm
 from xjit.emitters.gemm.plan import GemmTypes, plan_gemm
 from xjit.emitters.gemm.shapes import GemmShape, row_major
-from xjit.emitters.llvm import Target
+from xjit.llvm import Target
 
 CUBES = (64, 128, 256, 512, 1000, 1024, 2048)
 OTHERS = {

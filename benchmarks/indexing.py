@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import xjit
-from xjit.hlo.instruction import HloInstruction
-from xjit.indexing import IndexingMap, compute_output_to_input_indexing
-from xjit.ops.indexing.composition import Composer
-from xjit.ops.indexing.structure import leaf_count
+from xjit.affine import IndexingMap
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.indexing import compute_output_to_input_indexing
+from xjit.indexing.composition import Composer
+from xjit.indexing.structure import leaf_count
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "models"
 

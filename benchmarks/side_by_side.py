@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xjit.emitters.llvm import Function, Module
+from xjit.llvm import Function, Module
 from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.jit import CodegenOptions, LoadedObject, compile_ir_to_object, load_object
 from xjit.runtime.symbols import resolve_symbols

@@ -11,13 +11,12 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from xjit.affine import AffineExpr, IndexingMap, Interval, constant, dim, substitute, substitute_all
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import physical_offset
 from xjit.hlo import attributes as at
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.shape import Shape
-from xjit.indexing import AffineExpr, IndexingMap, Interval, constant, dim, substitute
-from xjit.indexing.affine import substitute_all
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 from xjit.ops.indexing.output_to_input import operand_maps
 
 Index = tuple[AffineExpr, ...]

@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.emitters.kernels.kernel import KernelContext
-from xjit.emitters.llvm.module import Module
-from xjit.emitters.llvm.partition import PartSink, PartWriter
-from xjit.emitters.llvm.target import Target
-from xjit.emitters.llvm.types import I64, array
-from xjit.emitters.llvm.values import zero
 from xjit.emitters.time_estimate import estimate_ns
 from xjit.emitters.unnested import PROFILE_SYMBOL, LaunchedKernel, UnnestedState, emit_entry
-from xjit.hlo.module import HloModule
-from xjit.passes.buffer_assignment import BufferAssignment
+from xjit.hlo.ir.module import HloModule
+from xjit.llvm.module import Module
+from xjit.llvm.partition import PartSink, PartWriter
+from xjit.llvm.target import Target
+from xjit.llvm.types import I64, array
+from xjit.llvm.values import zero
+from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 
 ENTRY_SYMBOL = "xjit_entry"
 NS_PER_US = 1000.0

@@ -2,7 +2,7 @@
 type.
 
 Role: FusedIrEmitter and IrEmitterNested call `emit_elementwise` with register values (see
-`xjit.emitters.llvm.conversions` for what those are). Invariants: operands and result are register values of their
+`xjit.llvm.conversions` for what those are). Invariants: operands and result are register values of their
 element types, narrow floats rounded and sub-byte integers wrapped after every operation; all operands have the same
 vector width; nothing calls a library function.
 """
@@ -13,9 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from xjit.emitters.llvm import complex_ops, integer_ops
-from xjit.emitters.llvm.builder import IRBuilder
-from xjit.emitters.llvm.conversions import (
+from xjit.hlo import attributes as at
+from xjit.hlo.diagnostics import Unsupported
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm import complex_ops, integer_ops
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.conversions import (
     ComplexValue,
     RegisterValue,
     bitcast_part,
@@ -28,15 +31,12 @@ from xjit.emitters.llvm.conversions import (
     storage_type,
     store_convert,
 )
-from xjit.emitters.llvm.math import math_functions, rounding
-from xjit.emitters.llvm.math.remainder import remainder
-from xjit.emitters.llvm.math.vec import Vec
-from xjit.emitters.llvm.small_floats import decode, encode
-from xjit.emitters.llvm.types import DOUBLE
-from xjit.emitters.llvm.values import Value
-from xjit.hlo import attributes as at
-from xjit.hlo.diagnostics import Unsupported
-from xjit.hlo.primitive_type import PrimitiveType
+from xjit.llvm.math import math_functions, rounding
+from xjit.llvm.math.remainder import remainder
+from xjit.llvm.math.vec import Vec
+from xjit.llvm.small_floats import decode, encode
+from xjit.llvm.types import DOUBLE
+from xjit.llvm.values import Value
 
 __all__ = [
     "ComplexValue",

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from xjit.affine import AffineExpr, Interval, RTVar, dim, substitute
 from xjit.emitters.access_analysis import Accesses, Index, MapCache, apply_map, map_conditions
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register, emit_elementwise
-from xjit.emitters.llvm.builder import IRBuilder
-from xjit.emitters.llvm.types import I64
-from xjit.emitters.llvm.values import Value, const_int
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register, width_of
@@ -21,12 +19,14 @@ from xjit.emitters.reduction_loops import emit_contraction, emit_reduce
 from xjit.emitters.row_cache import RowCache
 from xjit.emitters.width_changes import emit_width_change
 from xjit.hlo import attributes as at
+from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.diagnostics import Unsupported
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.opcodes import Trait
-from xjit.hlo.post_order import post_order
-from xjit.hlo.primitive_type import PrimitiveType
-from xjit.indexing import AffineExpr, Interval, RTVar, dim, substitute
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.post_order import post_order
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.types import I64
+from xjit.llvm.values import Value, const_int
 
 MAX_NESTING = 32  # elements on the way to an element before long chains are emitted from the other end
 Element = tuple[RegisterValue, int]

@@ -6,14 +6,13 @@ expression has a value per lane; often the lanes follow a pattern that needs no 
 
 from __future__ import annotations
 
-from xjit.emitters.llvm.builder import IRBuilder
-from xjit.emitters.llvm.module import Function, Module
-from xjit.emitters.llvm.target import Target
-from xjit.emitters.llvm.types import I32, I64, LLVMType, vector
-from xjit.emitters.llvm.values import Value, const_int
+from xjit.affine import AffineExpr, AffineExprKind, constant, dim, linear_combination, substitute
 from xjit.emitters.loop_levels import LoopLevels, VectorVariable
-from xjit.indexing import AffineExpr, AffineExprKind, constant, dim, substitute
-from xjit.indexing.affine import linear_combination
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.module import Function, Module
+from xjit.llvm.target import Target
+from xjit.llvm.types import I32, I64, LLVMType, vector
+from xjit.llvm.values import Value, const_int
 
 
 class IndexValues(LoopLevels):

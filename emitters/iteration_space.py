@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xjit.affine import AffineExpr, AffineExprKind, dim, nodes_of, substitute
+from xjit.affine.reshape import delinearize
 from xjit.emitters.loop_nest import LoopNest
-from xjit.indexing import AffineExpr, AffineExprKind, dim, substitute
-from xjit.indexing.affine import nodes_of
-from xjit.indexing.reshape import delinearize
 
 Index = tuple[AffineExpr, ...]
 MAX_SPLITS = 12

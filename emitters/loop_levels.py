@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from xjit.emitters.llvm.builder import IRBuilder
-from xjit.emitters.llvm.module import Function, Module
-from xjit.emitters.llvm.target import Target
-from xjit.emitters.llvm.values import Value
-from xjit.indexing import AffineExpr, Interval, RangeContext
+from xjit.affine import AffineExpr, Interval, RangeContext
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.module import Function, Module
+from xjit.llvm.target import Target
+from xjit.llvm.values import Value
 
 
 @dataclass(frozen=True, slots=True)

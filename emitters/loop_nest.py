@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xjit.emitters.index_values import IndexValues
-from xjit.emitters.llvm.builder import IRBuilder
-from xjit.emitters.llvm.types import I1, I64, vector
-from xjit.emitters.llvm.values import Value, const_int, const_vector
 from xjit.emitters.loop_levels import LoopLevel, VectorVariable
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.types import I1, I64, vector
+from xjit.llvm.values import Value, const_int, const_vector
 
 Accumulators = Sequence[Value]
 LoopBody = Callable[[Accumulators], Sequence[Value]]

@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from xjit.affine import AffineExpr, Interval, constant, linear_combination, physical_map, substitute
 from xjit.emitters.elemental import ComplexValue, RegisterValue, load_convert, storage_type, store_convert
-from xjit.emitters.llvm.builder import IRBuilder
-from xjit.emitters.llvm.types import I64, LLVMType, vector
-from xjit.emitters.llvm.values import Value, const_int
 from xjit.emitters.loop_levels import VectorVariable
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.transpose_tile import load_from_tile
-from xjit.hlo.shape import Shape
-from xjit.indexing import AffineExpr, Interval, constant, physical_map, substitute
-from xjit.indexing.affine import linear_combination
+from xjit.hlo.types.shape import Shape
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.types import I64, LLVMType, vector
+from xjit.llvm.values import Value, const_int
 
 MAX_WINDOW = 2  # vectors that a load of unevenly spaced elements may span
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register, emit_elementwise
-from xjit.emitters.llvm.builder import IRBuilder
 from xjit.hlo import attributes as at
-from xjit.hlo.computation import HloComputation
+from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.diagnostics import Unsupported
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.opcodes import Trait
-from xjit.hlo.primitive_type import PrimitiveType
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm.builder import IRBuilder
 
 Values = tuple[RegisterValue, ...]
 

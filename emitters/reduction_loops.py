@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from xjit.affine import AffineExpr, dim
 from xjit.emitters.access_analysis import AccessAnalysis, Accesses, Index, apply_map, map_conditions
 from xjit.emitters.elemental import (
     ComplexValue,
@@ -21,16 +22,15 @@ from xjit.emitters.elemental import (
     register_type,
     round_to_type,
 )
-from xjit.emitters.llvm.builder import IRBuilder
-from xjit.emitters.llvm.types import I64
-from xjit.emitters.llvm.values import Value, const_int
 from xjit.emitters.loop_levels import VectorVariable
 from xjit.emitters.memory import Guard, restrict
 from xjit.emitters.nested import PROMOTED, IrEmitterNested, splat_register, width_of
 from xjit.hlo import attributes as at
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.primitive_type import PrimitiveType
-from xjit.indexing import AffineExpr, dim
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.types import I64
+from xjit.llvm.values import Value, const_int
 from xjit.ops.reducers import reduction_identity, selected_extremum
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from xjit.affine import AffineExpr, dim, substitute
 from xjit.emitters.access_analysis import Index
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.nested import splat_register
 from xjit.emitters.stack_row import StackRow
-from xjit.hlo.instruction import HloInstruction
-from xjit.indexing import AffineExpr, dim, substitute
+from xjit.hlo.ir.instruction import HloInstruction
 
 MAX_ROW_ELEMENTS = 16 * 1024
 MAX_ROWS = 4

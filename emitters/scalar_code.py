@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xjit.affine import constant
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.kernels.kernel import KernelContext, KernelView
-from xjit.emitters.llvm.builder import IRBuilder
-from xjit.emitters.llvm.function import Function
-from xjit.emitters.llvm.values import Value
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.opcodes import Trait
-from xjit.hlo.shape import Shape
-from xjit.indexing import constant
+from xjit.hlo.attributes.opcodes import Trait
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.function import Function
+from xjit.llvm.values import Value
 
 MAX_OPERATIONS = 24
 """A kernel function is called with six pointers or so; what is longer than that by far is shared between call sites."""

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xjit.emitters.elemental import ComplexValue, RegisterValue
-from xjit.emitters.llvm.builder import IRBuilder
-from xjit.emitters.llvm.types import I1, I8, LLVMType, vector
-from xjit.emitters.llvm.values import Value, const_int
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.types import I1, I8, LLVMType, vector
+from xjit.llvm.values import Value, const_int
 
 PADDING = 64  # elements: no vector is longer
 ALIGNMENT = 64

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xjit.emitters.unnested import LaunchedKernel
-from xjit.hlo.computation import HloComputation
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.module import HloModule
-from xjit.passes.while_loop_trip_count_annotator import known_trip_count
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module import HloModule
+from xjit.passes.loops.while_loop_trip_count_annotator import known_trip_count
 
 UNKNOWN_TRIPS = 100.0
 NS_PER_INSTRUCTION = 1.0

@@ -7,14 +7,13 @@ W values of u; the first one that needs an operand loads its tile, the others fi
 
 from __future__ import annotations
 
-from xjit.emitters.llvm.builder import IRBuilder
-from xjit.emitters.llvm.transpose import transpose_blocks
-from xjit.emitters.llvm.types import I64, LLVMType, vector
-from xjit.emitters.llvm.values import Value, const_int
+from xjit.affine import AffineExpr, dim, linear_combination
 from xjit.emitters.loop_levels import TransposeTile
 from xjit.emitters.loop_nest import LoopNest
-from xjit.indexing import AffineExpr, dim
-from xjit.indexing.affine import linear_combination
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.transpose import transpose_blocks
+from xjit.llvm.types import I64, LLVMType, vector
+from xjit.llvm.values import Value, const_int
 
 
 def factor_of(offset: AffineExpr, position: int) -> int | None:

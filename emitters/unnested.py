@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
-from xjit.emitters.kernels.rng_state import emit_reset
+from xjit.emitters.kernels.random.rng_state import emit_reset
 from xjit.emitters.kernels.table import emit_kernels
-from xjit.emitters.llvm.builder import IRBuilder
-from xjit.emitters.llvm.function import Function
-from xjit.emitters.llvm.partition import PartWriter
-from xjit.emitters.llvm.types import I8, I32, I64, PTR, VOID, LLVMType, array
-from xjit.emitters.llvm.values import Value, const_int
 from xjit.emitters.scalar_code import emit_scalar_code, is_scalar_code
-from xjit.hlo.computation import HloComputation
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.post_order import post_order
-from xjit.hlo.shape import ShapeIndex
-from xjit.passes.buffer_assignment import BufferAssignment, BufferSlice
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.post_order import post_order
+from xjit.hlo.types.shape import ShapeIndex
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.function import Function
+from xjit.llvm.partition import PartWriter
+from xjit.llvm.types import I8, I32, I64, PTR, VOID, LLVMType, array
+from xjit.llvm.values import Value, const_int
+from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, BufferSlice
 
 PARALLEL_COST_NS = 20_000.0
 PROFILE_SYMBOL = "xjit_profile"  # the runtime reads it (xjit.runtime.program)

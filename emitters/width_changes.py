@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xjit.affine import constant
 from xjit.emitters.access_analysis import Index
 from xjit.emitters.elemental import RegisterValue, load_convert, storage_type, store_convert
-from xjit.emitters.llvm.builder import IRBuilder
-from xjit.emitters.llvm.types import int_type
-from xjit.emitters.llvm.values import Value, const_int
 from xjit.emitters.memory import Guard
 from xjit.hlo.diagnostics import Unsupported
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.primitive_type import PrimitiveType
-from xjit.indexing import constant
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.types import int_type
+from xjit.llvm.values import Value, const_int
 
 if TYPE_CHECKING:
     from xjit.emitters.fused import Element, FusedIrEmitter

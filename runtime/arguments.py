@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.python_numbers import PYTHON_NUMBERS, python_number_as_array
+from xjit.hlo.types.python_numbers import PYTHON_NUMBERS, python_number_as_array
 from xjit.runtime.physical_layout import Array, to_physical
 from xjit.runtime.program import PARAMETER_ALIGNMENT, ArraySignature, LeafTree, hlo_type_name
 

@@ -2,7 +2,7 @@
 
 Role: callers pass and get plain NumPy arrays of the logical shape; the program's buffers have the layout of its HLO. A
 buffer is a 1-D array of the element type. Padding is zero where we write it and ignored where we read it. What a layout
-means is defined in `xjit.indexing.layout_maps`.
+means is defined in `xjit.affine.layout_maps`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xjit.indexing import tile_array, untile_array
+from xjit.affine import tile_array, untile_array
 from xjit.runtime.program import ArraySignature
 
 Array = np.ndarray[Any, np.dtype[Any]]

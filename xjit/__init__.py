@@ -6,7 +6,6 @@ outputs = exe(*arrays)
 
 from xjit.api import compile, evaluate, from_hlo_proto, load_module, run_passes, to_hlo_proto
 from xjit.compiler import CompileOptions, Executable
-from xjit.emitters.llvm.target import Target
 from xjit.hlo import (
     CompileError,
     ExecutionError,
@@ -29,6 +28,7 @@ from xjit.hlo import (
     structural_equal,
 )
 from xjit.hlo.custom_call_registry import register_custom_call_target
+from xjit.llvm.target import Target
 from xjit.passes import PASSES
 from xjit.text.parser import parse_hlo
 from xjit.version import __version__

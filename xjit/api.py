@@ -9,8 +9,8 @@ from typing import Any
 
 from xjit.compiler import CompileOptions, Executable, compile_module
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.module import HloModule
-from xjit.hlo.module_config import HloModuleConfig
+from xjit.hlo.ir.module import HloModule
+from xjit.hlo.ir.module_config import HloModuleConfig
 from xjit.ops.evaluation.interpreter import evaluate as _evaluate
 from xjit.ops.verifier import verify_module
 from xjit.passes import run_passes as _run_passes

@@ -14,25 +14,25 @@ from typing import Any
 
 import numpy as np
 
+from xjit.affine import tile_array
 from xjit.dump import CompilationDump
 from xjit.emitters.cpu_module import EmittedModule, emit_cpu_module
-from xjit.emitters.kernels.registered_call import KIND as CUSTOM_CALL
-from xjit.emitters.llvm.partition import PartKind, PartSink
-from xjit.emitters.llvm.target import Target
+from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
 from xjit.flags import flags_from_environment
 from xjit.hlo.diagnostics import CompileError, InvalidArgument
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.literal import Literal
-from xjit.hlo.module import HloModule
-from xjit.hlo.module_cloning import clone_module
-from xjit.hlo.shape import Shape
-from xjit.indexing import tile_array
+from xjit.hlo.edit.module_cloning import clone_module
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module import HloModule
+from xjit.hlo.types.literal import Literal
+from xjit.hlo.types.shape import Shape
+from xjit.llvm.partition import PartKind, PartSink
+from xjit.llvm.target import Target
 from xjit.ops.verifier import verify_module
 from xjit.passes import PASSES, find_pass
-from xjit.passes.buffer_assignment import BufferAssignment, assign_buffers, physical_byte_size
-from xjit.passes.flatten_call_graph import check_call_tree
-from xjit.passes.pipeline import HloPassPipeline
+from xjit.passes.calls_and_control.flatten_call_graph import check_call_tree
+from xjit.passes.framework.pipeline import HloPassPipeline
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
+from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, assign_buffers, physical_byte_size
 from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.ir_check import defined_symbols

@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.module import HloModule
-from xjit.hlo.name_uniquer import NameUniquer
+from xjit.hlo.ir.module import HloModule
+from xjit.hlo.ir.name_uniquer import NameUniquer
 
 _numbers = itertools.count()
 

@@ -1,4 +1,4 @@
-"""Tiled layouts for callers: `xjit.indexing.layout_maps` with `Shape` and `Layout` objects as well as plain numbers.
+"""Tiled layouts for callers: `xjit.affine.layout_maps` with `Shape` and `Layout` objects as well as plain numbers.
 
 linear_index_with_tile((2, 3), (3, 5), (2, 2))            # 17
 tile_array(x, layout)                                     # the physical buffer of x
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xjit.affine import IndexingError, IndexingMap, linear_index, linear_index_with_tile
+from xjit.affine import logical_map as _logical_map
+from xjit.affine import physical_map as _physical_map
+from xjit.affine import tile_array as _tile_array
+from xjit.affine import untile_array as _untile_array
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.layout import Layout
-from xjit.hlo.shape import Shape
-from xjit.indexing import IndexingError, IndexingMap, linear_index, linear_index_with_tile
-from xjit.indexing import logical_map as _logical_map
-from xjit.indexing import physical_map as _physical_map
-from xjit.indexing import tile_array as _tile_array
-from xjit.indexing import untile_array as _untile_array
+from xjit.hlo.types.layout import Layout
+from xjit.hlo.types.shape import Shape
 
 __all__ = [
     "linear_index",

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 
-from xjit.emitters.llvm import Function, IRBuilder, LLVMType, Module, Param, Phi, Value
-from xjit.emitters.llvm.types import I8, I64, PTR, VOID
-from xjit.emitters.llvm.values import const_int
+from xjit.llvm import Function, IRBuilder, LLVMType, Module, Param, Phi, Value
+from xjit.llvm.types import I8, I64, PTR, VOID
+from xjit.llvm.values import const_int
 
 
 class StructuredBuilder(IRBuilder):

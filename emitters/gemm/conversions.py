@@ -7,9 +7,9 @@ where the target has them as instructions (`has_native_masks`).
 
 from __future__ import annotations
 
-from xjit.emitters.llvm import IRBuilder, LLVMType, Target, Value
-from xjit.emitters.llvm.types import BFLOAT, FLOAT, HALF, I1, I16, I32, I64, vector
-from xjit.emitters.llvm.values import const_int, zero
+from xjit.llvm import IRBuilder, LLVMType, Target, Value
+from xjit.llvm.types import BFLOAT, FLOAT, HALF, I1, I16, I32, I64, vector
+from xjit.llvm.values import const_int, zero
 
 ROUNDED = {type: LLVMType("float", f"f32_as_{type.mangled}", "float", 32, is_float=True) for type in (BFLOAT, HALF)}
 """Storage types of f32 numbers that are rounded to a narrower type when they are read."""

@@ -20,9 +20,9 @@ from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import PACK_STEP, multiply_panels_function, pack_panels_function
 from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
 from xjit.emitters.gemm.support import GemmSupport, support_for
-from xjit.emitters.llvm import Function, IRBuilder, Module, Target, Value
-from xjit.emitters.llvm.types import I8, I64, PTR, vector
-from xjit.emitters.llvm.values import const_int, zero
+from xjit.llvm import Function, IRBuilder, Module, Target, Value
+from xjit.llvm.types import I8, I64, PTR, vector
+from xjit.llvm.values import const_int, zero
 
 CONVOLUTION_PARAMS = ((PTR, "out"), (PTR, "input"), (PTR, "kernel"), (PTR, "extra"), (PTR, "parameters"))
 

@@ -23,7 +23,7 @@ from xjit.emitters.gemm.convolution_shapes import (
 from xjit.emitters.gemm.microkernel import register_tile
 from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, PARALLEL_FLOPS, RESULT_SCRATCH_BYTES, TASKS_PER_THREAD, GemmTypes
 from xjit.emitters.gemm.shapes import BatchDimension, GemmShape
-from xjit.emitters.llvm import Target
+from xjit.llvm import Target
 
 SLAB_BYTES = 256 << 10
 CHUNK_K_BYTES = 2400  # of k for one pixel and chunk

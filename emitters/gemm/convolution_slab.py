@@ -12,9 +12,9 @@ from xjit.emitters.gemm.control_flow import Record, StructuredBuilder, define
 from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_FIELDS
 from xjit.emitters.gemm.support import GemmSupport
-from xjit.emitters.llvm import Function, Module, Value
-from xjit.emitters.llvm.types import I8, I64, PTR
-from xjit.emitters.llvm.values import const_int
+from xjit.llvm import Function, Module, Value
+from xjit.llvm.types import I8, I64, PTR
+from xjit.llvm.values import const_int
 
 SLAB_PARAMS = (
     (PTR, "parameters"),

@@ -9,9 +9,9 @@ from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_FIELDS
 from xjit.emitters.gemm.microkernel import add, multiply_add
 from xjit.emitters.gemm.support import GemmSupport
-from xjit.emitters.llvm import Function, Module, Value
-from xjit.emitters.llvm.types import I64, PTR, vector
-from xjit.emitters.llvm.values import zero
+from xjit.llvm import Function, Module, Value
+from xjit.llvm.types import I64, PTR, vector
+from xjit.llvm.values import zero
 
 MAX_DEPTHWISE_TAPS = 16 * 32  # of a chunk
 _PIXELS = 4

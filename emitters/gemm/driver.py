@@ -16,9 +16,9 @@ from xjit.emitters.gemm.plan import CHUNK_BYTES, LHS_GROUP_ROWS, PACKED_RHS_BYTE
 from xjit.emitters.gemm.shapes import FIELDS
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.emitters.gemm.vector_product import ROW_GROUPS, emit_vector_product
-from xjit.emitters.llvm import Function, Module, Value
-from xjit.emitters.llvm.types import I1, I8, I64, PTR, VOID, vector
-from xjit.emitters.llvm.values import const_int
+from xjit.llvm import Function, Module, Value
+from xjit.llvm.types import I1, I8, I64, PTR, VOID, vector
+from xjit.llvm.values import const_int
 
 GEMM_PARAMS = ((PTR, "out"), (PTR, "lhs"), (PTR, "rhs"), (PTR, "extra"), (PTR, "parameters"))
 _BLOCK_PARAMS = (*GEMM_PARAMS, (I64, "first_row"), (I64, "rows"), (I64, "first_column"), (I64, "columns"))

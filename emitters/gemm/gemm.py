@@ -13,9 +13,9 @@ from xjit.emitters.gemm.microkernel import Epilogue
 from xjit.emitters.gemm.plan import GemmTypes, plan_gemm
 from xjit.emitters.gemm.shapes import GemmShape
 from xjit.emitters.gemm.support import support_for
-from xjit.emitters.llvm import Function, IRBuilder, Module, Target, Value
-from xjit.emitters.llvm.types import PTR
-from xjit.emitters.llvm.values import zero
+from xjit.llvm import Function, IRBuilder, Module, Target, Value
+from xjit.llvm.types import PTR
+from xjit.llvm.values import zero
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from xjit.emitters.gemm.convolution import CONVOLUTION_PARAMS, convolution_name,
 from xjit.emitters.gemm.driver import GEMM_PARAMS
 from xjit.emitters.gemm.gemm import GemmConfig, emit_gemm
 from xjit.emitters.gemm.plan import GemmTypes
-from xjit.emitters.llvm import Module, Target
-from xjit.emitters.llvm.types import VOID
+from xjit.llvm import Module, Target
+from xjit.llvm.types import VOID
 
 
 def link_gemm_library(module: Module, types: GemmTypes) -> GemmConfig:

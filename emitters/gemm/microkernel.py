@@ -17,9 +17,9 @@ from enum import IntEnum
 
 from xjit.emitters.gemm.control_flow import StructuredBuilder, define
 from xjit.emitters.gemm.conversions import has_native_masks, lane_mask, size_of
-from xjit.emitters.llvm import LLVMType, Module, Phi, Target, Value
-from xjit.emitters.llvm.types import I64, PTR, array, vector
-from xjit.emitters.llvm.values import zero
+from xjit.llvm import LLVMType, Module, Phi, Target, Value
+from xjit.llvm.types import I64, PTR, array, vector
+from xjit.llvm.values import zero
 
 MAX_ROWS = 8
 

@@ -20,9 +20,9 @@ from xjit.emitters.gemm.conversions import (
     store_as,
     widen,
 )
-from xjit.emitters.llvm import Function, LLVMType, Module, Value
-from xjit.emitters.llvm.transpose import transpose_blocks
-from xjit.emitters.llvm.types import I64, PTR
+from xjit.llvm import Function, LLVMType, Module, Value
+from xjit.llvm.transpose import transpose_blocks
+from xjit.llvm.types import I64, PTR
 
 _UNROLL = 4
 _TILE_DEPTH = 8  # of a transposed tile: vectors in flight, and a cache line is read in two pieces at most

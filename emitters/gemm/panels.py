@@ -13,9 +13,9 @@ from xjit.emitters.gemm.control_flow import StructuredBuilder, define
 from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.microkernel import RegisterTile
 from xjit.emitters.gemm.support import GemmSupport
-from xjit.emitters.llvm import Function, Module, Value
-from xjit.emitters.llvm.types import I8, I64, PTR, VOID
-from xjit.emitters.llvm.values import const_int
+from xjit.llvm import Function, Module, Value
+from xjit.llvm.types import I8, I64, PTR, VOID
+from xjit.llvm.values import const_int
 
 PACK_STEP = 16  # rows of k that are packed for all panels before going on: reads stay within a few pages
 """Where columns are not contiguous, a panel is packed for all k at once instead: each column is then one stream."""

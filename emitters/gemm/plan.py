@@ -15,8 +15,8 @@ from xjit.emitters.gemm.conversions import has_native_masks, size_of
 from xjit.emitters.gemm.microkernel import RegisterTile, register_tile
 from xjit.emitters.gemm.shapes import FIELDS, MAX_BATCH_DIMENSIONS, BatchDimension, GemmParameters, GemmShape
 from xjit.emitters.gemm.vector_product import MAX_ROWS
-from xjit.emitters.llvm import LLVMType, Target
-from xjit.emitters.llvm.types import DOUBLE, FLOAT
+from xjit.llvm import LLVMType, Target
+from xjit.llvm.types import DOUBLE, FLOAT
 
 PACKED_RHS_BYTES = 512 << 10  # of the 1 MB or so of L2
 PACKED_LHS_BYTES = 64 << 10

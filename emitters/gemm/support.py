@@ -11,7 +11,7 @@ from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.microkernel import Epilogue, RegisterTile, emit_microkernels, register_tile
 from xjit.emitters.gemm.packing import emit_copy
 from xjit.emitters.gemm.plan import GemmTypes
-from xjit.emitters.llvm import Function, LLVMType, Module, Value
+from xjit.llvm import Function, LLVMType, Module, Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from xjit.emitters.gemm.control_flow import StructuredBuilder, define
 from xjit.emitters.gemm.conversions import has_native_masks, lane_mask, load_as, size_of
 from xjit.emitters.gemm.microkernel import multiply_add
-from xjit.emitters.llvm import Function, LLVMType, Module, Target, Value
-from xjit.emitters.llvm.types import I8, I64, PTR, vector
-from xjit.emitters.llvm.values import const_int, zero
+from xjit.llvm import Function, LLVMType, Module, Target, Value
+from xjit.llvm.types import I8, I64, PTR, vector
+from xjit.llvm.values import const_int, zero
 
 MAX_ROWS = 8
 """Rows of x; all of a chunk of them are packed, and stay in the cache with the piece of the matrix at hand."""

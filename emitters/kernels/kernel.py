@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xjit.emitters.access_analysis import MapCache
-from xjit.emitters.llvm.function import Function, Param
-from xjit.emitters.llvm.module import Module
-from xjit.emitters.llvm.target import Target
-from xjit.emitters.llvm.types import DOUBLE, FLOAT, I64, PTR, VOID
-from xjit.emitters.llvm.values import Value
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
 from xjit.hlo import attributes as at
-from xjit.hlo.computation import HloComputation
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.post_order import extend_post_order
-from xjit.hlo.primitive_type import PrimitiveType
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.post_order import extend_post_order
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.hlo.types.shape import Shape
+from xjit.llvm.function import Function, Param
+from xjit.llvm.module import Module
+from xjit.llvm.target import Target
+from xjit.llvm.types import DOUBLE, FLOAT, I64, PTR, VOID
+from xjit.llvm.values import Value
 
 BUFFER_ALIGNMENT = 16
 

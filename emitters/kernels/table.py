@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from xjit.emitters.coverage import LEFT_OVER, UNSUPPORTED
-from xjit.emitters.kernels import column_reduction
-from xjit.emitters.kernels.cholesky import emit_cholesky
-from xjit.emitters.kernels.convolution import emit_convolution
-from xjit.emitters.kernels.custom_call import emit_custom_call
-from xjit.emitters.kernels.dot import emit_dot
-from xjit.emitters.kernels.dynamic_update_slice import emit_dynamic_update_slice
-from xjit.emitters.kernels.fft import emit_fft
+from xjit.emitters.kernels.calls.custom_call import emit_custom_call
+from xjit.emitters.kernels.fft.fft import emit_fft
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
-from xjit.emitters.kernels.loop import emit_loop_kernels
-from xjit.emitters.kernels.prefix_scan import emit_reduce_window
-from xjit.emitters.kernels.rng_bit_generator import emit_rng_bit_generator
-from xjit.emitters.kernels.rng_state import emit_rng_get_and_update_state
-from xjit.emitters.kernels.scatter import emit_scatter
-from xjit.emitters.kernels.select_and_scatter import emit_select_and_scatter
-from xjit.emitters.kernels.sort import emit_sort
-from xjit.emitters.kernels.topk import emit_topk
-from xjit.emitters.kernels.triangular_solve import emit_triangular_solve
+from xjit.emitters.kernels.linalg.cholesky import emit_cholesky
+from xjit.emitters.kernels.linalg.convolution import emit_convolution
+from xjit.emitters.kernels.linalg.dot import emit_dot
+from xjit.emitters.kernels.linalg.triangular_solve import emit_triangular_solve
+from xjit.emitters.kernels.loops import column_reduction
+from xjit.emitters.kernels.loops.dynamic_update_slice import emit_dynamic_update_slice
+from xjit.emitters.kernels.loops.loop import emit_loop_kernels
+from xjit.emitters.kernels.loops.scatter import emit_scatter
+from xjit.emitters.kernels.random.rng_bit_generator import emit_rng_bit_generator
+from xjit.emitters.kernels.random.rng_state import emit_rng_get_and_update_state
+from xjit.emitters.kernels.sort.sort import emit_sort
+from xjit.emitters.kernels.sort.topk import emit_topk
+from xjit.emitters.kernels.windows.prefix_scan import emit_reduce_window
+from xjit.emitters.kernels.windows.select_and_scatter import emit_select_and_scatter
 from xjit.hlo.diagnostics import Unsupported
 
 KernelEmitter = Callable[[KernelContext, KernelView], list[Kernel]]

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.support.kernels import view_of
+from xjit.affine import AffineExpr, Interval, constant, dim
 from xjit.emitters.access_analysis import AccessAnalysis, Accesses, MapCache, apply_map, map_conditions
 from xjit.emitters.kernels.kernel import KernelView
-from xjit.emitters.llvm.module import Module
-from xjit.emitters.llvm.target import Target
-from xjit.emitters.llvm.types import VOID
 from xjit.emitters.loop_nest import LoopNest
-from xjit.indexing import AffineExpr, Interval, constant, dim
+from xjit.llvm.module import Module
+from xjit.llvm.target import Target
+from xjit.llvm.types import VOID
 from xjit.text.parser import parse_hlo
 
 

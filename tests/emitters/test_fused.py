@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.support.kernels import check_units, kernel_text, random_inputs
-from xjit.emitters.llvm.target import Target
 from xjit.hlo.diagnostics import Unsupported
+from xjit.llvm.target import Target
 from xjit.text.parser import parse_hlo
 
 TARGET = Target.for_features("avx2")

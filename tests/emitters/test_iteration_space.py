@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from xjit.affine import AffineExpr, dim, evaluate, substitute
 from xjit.emitters.iteration_space import (
     IterationSpace,
     collapse_loops,
@@ -17,11 +18,10 @@ from xjit.emitters.iteration_space import (
     sort_loops,
     unit_index,
 )
-from xjit.emitters.llvm.module import Module
-from xjit.emitters.llvm.target import Target
-from xjit.emitters.llvm.types import VOID
 from xjit.emitters.loop_nest import LoopNest
-from xjit.indexing import AffineExpr, dim, evaluate, substitute
+from xjit.llvm.module import Module
+from xjit.llvm.target import Target
+from xjit.llvm.types import VOID
 
 Expressions = Callable[[IterationSpace], list[AffineExpr]]
 Point = tuple[int, ...]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.support.loop_nests import EmittedNest, emit_nest
-from xjit.emitters.llvm.target import Target
-from xjit.emitters.llvm.types import I1, I64, vector
-from xjit.emitters.llvm.values import Value, const_int, const_vector
+from xjit.affine import AffineExpr, constant, dim, evaluate, parse_affine_expr
 from xjit.emitters.loop_nest import LoopNest, VectorVariable
-from xjit.indexing import AffineExpr, constant, dim, evaluate, parse_affine_expr
+from xjit.llvm.target import Target
+from xjit.llvm.types import I1, I64, vector
+from xjit.llvm.values import Value, const_int, const_vector
 
 NO_VALUES: Sequence[Value] = ()
 

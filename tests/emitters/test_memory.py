@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tests.emitters.llvm.jit import available_levels
+from tests.llvm.jit import available_levels
 from tests.support.loop_nests import Array, EmittedNest, emit_nest
-from xjit.emitters.llvm.target import Target
-from xjit.emitters.llvm.values import Value
+from xjit.affine import AffineExpr, Interval, dim, parse_affine_expr
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, physical_offset, restrict
-from xjit.hlo.codecs.shapes import parse_shape
-from xjit.hlo.shape import Shape
-from xjit.indexing import AffineExpr, Interval, dim, parse_affine_expr
+from xjit.hlo.attributes.codecs.shapes import parse_shape
+from xjit.hlo.types.shape import Shape
+from xjit.llvm.target import Target
+from xjit.llvm.values import Value
 
 WIDTH = 8
 TARGET = Target.for_features("avx2")

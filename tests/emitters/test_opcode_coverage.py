@@ -9,10 +9,10 @@ from xjit.emitters import fused, unnested
 from xjit.emitters.coverage import LEFT_OVER, UNSUPPORTED
 from xjit.emitters.elemental import supports_elementwise
 from xjit.emitters.kernels.table import HERO_EMITTERS
-from xjit.hlo.opcodes import OPCODES
-from xjit.hlo.primitive_type import PrimitiveType
+from xjit.hlo.attributes.opcodes import OPCODES
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.passes import cpu_pipeline
-from xjit.passes.op_expander import OpExpander
+from xjit.passes.expand.op_expander import OpExpander
 
 KINDS = (PrimitiveType.F32, PrimitiveType.S32, PrimitiveType.C64, PrimitiveType.PRED)
 ONE_DEVICE = {"replica-id", "partition-id", "opt-barrier", "domain"}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xjit
-from xjit.emitters.llvm import partition
+from xjit.llvm import partition
 
 
 def chain(length: int) -> str:

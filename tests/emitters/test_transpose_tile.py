@@ -10,11 +10,11 @@ import pytest
 
 from tests.support.kernels import check_units, kernel_text
 from tests.support.loop_nests import emit_nest
-from xjit.emitters.llvm.target import Target
-from xjit.emitters.llvm.transpose import transpose_blocks
-from xjit.emitters.llvm.types import I32, I64, vector
-from xjit.emitters.llvm.values import Value, const_int
 from xjit.emitters.loop_nest import LoopNest
+from xjit.llvm.target import Target
+from xjit.llvm.transpose import transpose_blocks
+from xjit.llvm.types import I32, I64, vector
+from xjit.llvm.values import Value, const_int
 
 SIZES = {2: (37, 53), 3: (18, 5, 33), 4: (3, 17, 2, 20), 5: (2, 3, 9, 2, 17)}
 

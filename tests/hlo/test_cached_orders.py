@@ -8,8 +8,8 @@ import pytest
 
 from xjit import parse_hlo
 from xjit.hlo.attributes import ParameterAttributes
-from xjit.hlo.computation import HloComputation
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
 
 TEXT = """
 HloModule m

@@ -7,11 +7,11 @@ import pytest
 
 import xjit
 from xjit.hlo import HloInstruction, HloModule, InvalidArgument, Shape
-from xjit.hlo.cloning import HloCloneContext, clone_name
-from xjit.hlo.equality import structural_equal
-from xjit.hlo.metadata import HloSharding
-from xjit.hlo.module_config import HloModuleConfig
-from xjit.hlo.schedule import HloSchedule
+from xjit.hlo.annotations.metadata import HloSharding
+from xjit.hlo.compare.equality import structural_equal
+from xjit.hlo.edit.cloning import HloCloneContext, clone_name
+from xjit.hlo.ir.module_config import HloModuleConfig
+from xjit.hlo.ir.schedule import HloSchedule
 from xjit.ops.build import make
 from xjit.ops.verifier import verify_module
 from xjit.text.parser import parse_hlo

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, InvalidArgument, Shape
+from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.diagnostics import FailedPrecondition
-from xjit.hlo.metadata import HloSharding
 from xjit.ops.build import make
 from xjit.ops.verifier import verify_module
 from xjit.text.parser import parse_hlo

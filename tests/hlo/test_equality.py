@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xjit.hlo.equality import first_difference, structural_equal
+from xjit.hlo.compare.equality import first_difference, structural_equal
 from xjit.text import parse_hlo
 
 BASE = """HloModule m

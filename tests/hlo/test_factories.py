@@ -8,7 +8,7 @@ import pytest
 
 from xjit.hlo import OPCODES, HloComputation, HloInstruction, InvalidArgument, Literal, Shape
 from xjit.hlo import attributes as at
-from xjit.hlo.opcodes import VARIADIC
+from xjit.hlo.attributes.opcodes import VARIADIC
 from xjit.ops.build import make_binary_computation
 
 F32 = Shape.array("f32", (4,))

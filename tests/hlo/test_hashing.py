@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xjit.hlo.equality import structural_equal
+from xjit.hlo.compare.equality import structural_equal
 from xjit.text.parser import parse_hlo
 
 TEXT = """HloModule m

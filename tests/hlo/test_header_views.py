@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from xjit.hlo import InvalidArgument
-from xjit.hlo.alias_config import Alias
+from xjit.hlo.annotations.alias_config import Alias
+from xjit.hlo.annotations.dynamic_parameter_binding import DynamicDimension, DynamicSizeParameter
+from xjit.hlo.annotations.header_views import CrossProgramPrefetch
+from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.diagnostics import FailedPrecondition, HloVerifyError
-from xjit.hlo.dynamic_parameter_binding import DynamicDimension, DynamicSizeParameter
-from xjit.hlo.header_views import CrossProgramPrefetch
-from xjit.hlo.metadata import HloSharding
 from xjit.ops.verifier import verify_module
 from xjit.text.parser import parse_hlo
 

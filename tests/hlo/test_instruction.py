@@ -6,8 +6,8 @@ import pytest
 
 from xjit.hlo import HloInstruction, HloModule, InvalidArgument, Shape
 from xjit.hlo import attributes as at
+from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.diagnostics import FailedPrecondition
-from xjit.hlo.metadata import HloSharding
 from xjit.ops.build import make, make_binary_computation
 from xjit.ops.verifier import verify_module
 from xjit.text.parser import parse_hlo

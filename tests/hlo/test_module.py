@@ -8,8 +8,8 @@ import pytest
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, InvalidArgument, Shape
 from xjit.hlo.diagnostics import FailedPrecondition, HloVerifyError
-from xjit.hlo.module_config import ComputationLayout, HloModuleConfig, ProgramShape, create_module_config_from_shape
-from xjit.hlo.schedule import HloSchedule
+from xjit.hlo.ir.module_config import ComputationLayout, HloModuleConfig, ProgramShape, create_module_config_from_shape
+from xjit.hlo.ir.schedule import HloSchedule
 from xjit.ops.verifier import verify_module
 from xjit.text.parser import parse_hlo
 

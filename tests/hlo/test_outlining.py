@@ -7,7 +7,7 @@ import pytest
 
 import xjit
 from xjit.hlo import InvalidArgument
-from xjit.hlo.equality import structural_equal
+from xjit.hlo.compare.equality import structural_equal
 from xjit.ops.verifier import verify_module
 from xjit.text.parser import parse_hlo
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xjit.hlo.post_order import extend_post_order, post_order
+from xjit.hlo.ir.post_order import extend_post_order, post_order
 
 DIAMOND: dict[str, list[str]] = {"top": ["left", "right"], "left": ["bottom"], "right": ["bottom"], "bottom": []}
 RING: dict[str, list[str]] = {"a": ["b"], "b": ["c"], "c": ["a", "d"], "d": []}

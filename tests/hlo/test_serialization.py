@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 import xjit
-from xjit.hlo import HloComputation, HloModule, HloParseError, Unsupported, serialization
+from xjit.hlo import HloComputation, HloModule, HloParseError, Unsupported
+from xjit.hlo.annotations.metadata import HloSharding
+from xjit.hlo.compare.equality import structural_equal
 from xjit.hlo.diagnostics import FailedPrecondition
-from xjit.hlo.equality import structural_equal
-from xjit.hlo.metadata import HloSharding
-from xjit.hlo.module_config import HloModuleConfig
+from xjit.hlo.io import serialization
+from xjit.hlo.ir.module_config import HloModuleConfig
 from xjit.text.parser import parse_hlo
 from xjit.text.proto import hlo_pb2 as pb
 

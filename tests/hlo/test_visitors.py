@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xjit.hlo import HloInstruction, InvalidArgument
-from xjit.hlo.visitors import DfsHloVisitor
+from xjit.hlo.ir.visitors import DfsHloVisitor
 from xjit.text.parser import parse_hlo
 
 TEXT = """HloModule m

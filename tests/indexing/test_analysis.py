@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.indexing.strategies import indexing_maps, relation
-from xjit.indexing import UNKNOWN, AffineMap, IndexingError, IndexingMap, reshape_map
-from xjit.indexing.analysis import (
+from tests.affine.strategies import indexing_maps, relation
+from xjit.affine import UNKNOWN, AffineMap, IndexingError, IndexingMap, reshape_map
+from xjit.indexing import (
     AccessKind,
     classify_warp_access,
     image_size,

@@ -26,7 +26,3 @@ def test_rows_without_evaluation_have_a_reason():
 def test_unknown_names_of_the_package_are_errors():
     with pytest.raises(AttributeError, match="NO_SUCH_TABLE"):
         _ = xjit.ops.NO_SUCH_TABLE
-
-
-def test_every_row_has_both_indexing_columns():
-    assert [name for name, row in OPS.items() if row.output_to_input is None or row.input_to_output is None] == []

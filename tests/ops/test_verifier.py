@@ -8,8 +8,8 @@ import pytest
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, HloVerifyError, Layout, Shape
 from xjit.hlo import attributes as at
-from xjit.hlo.alias_config import Alias, BufferDonor, parse_aliases, parse_buffer_donors
-from xjit.hlo.schedule import HloSchedule
+from xjit.hlo.annotations.alias_config import Alias, BufferDonor, parse_aliases, parse_buffer_donors
+from xjit.hlo.ir.schedule import HloSchedule
 from xjit.ops.build import make
 from xjit.ops.verifier import verify_module
 from xjit.text.parser import parse_hlo

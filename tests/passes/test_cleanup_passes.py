@@ -7,14 +7,14 @@ from __future__ import annotations
 import pytest
 
 from tests.support.passes import check_pass, count
-from xjit.passes.call_inliner import CallInliner
-from xjit.passes.flatten_call_graph import FlattenCallGraph
-from xjit.passes.hlo_constant_folding import HloConstantFolding
-from xjit.passes.hlo_cse import HloCSE
-from xjit.passes.hlo_dce import HloDCE
-from xjit.passes.single_device_canonicalizer import SingleDeviceCanonicalizer
-from xjit.passes.trivial_algebra import TrivialAlgebra
-from xjit.passes.tuple_simplifier import TupleSimplifier
+from xjit.passes.calls_and_control.call_inliner import CallInliner
+from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
+from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
+from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
+from xjit.passes.simplify.hlo_cse import HloCSE
+from xjit.passes.simplify.hlo_dce import HloDCE
+from xjit.passes.simplify.trivial_algebra import TrivialAlgebra
+from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 from xjit.text.parser import parse_hlo
 
 LOOP = """

@@ -12,11 +12,11 @@ from xjit.hlo.diagnostics import FailedPrecondition, HloVerifyError
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
 from xjit.passes import HloPassPipeline, PipelineOptions, cpu_pipeline
-from xjit.passes.buffer_assignment import BufferAssignment, assign_buffers
-from xjit.passes.buffer_verifier import verify_buffer_assignment
-from xjit.passes.copy_insertion import CopyInsertion
-from xjit.passes.hlo_schedulers import HloMemoryScheduler
-from xjit.passes.in_place import InPlacePair, in_place_pairs
+from xjit.passes.analysis.in_place import InPlacePair, in_place_pairs
+from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, assign_buffers
+from xjit.passes.schedule_and_memory.buffer_verifier import verify_buffer_assignment
+from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
+from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
 from xjit.text.parser import parse_hlo
 
 CONDITION = """

@@ -10,8 +10,8 @@ from tests.support.passes import BufferMachine, leaves
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
 from xjit.passes import HloPassPipeline, cpu_pipeline
-from xjit.passes.buffer_assignment import assign_buffers
-from xjit.passes.buffer_verifier import verify_buffer_assignment
+from xjit.passes.schedule_and_memory.buffer_assignment import assign_buffers
+from xjit.passes.schedule_and_memory.buffer_verifier import verify_buffer_assignment
 from xjit.text.parser import parse_hlo
 
 CASES = corpus.stablehlo_case_names()

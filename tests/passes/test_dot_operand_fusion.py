@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from xjit.hlo import HloModule
-from xjit.passes.dot_operand_fusion import DotOperandFusion
-from xjit.passes.hlo_verifier import HloVerifier
+from xjit.passes.framework.hlo_verifier import HloVerifier
+from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.text.parser import parse_hlo
 
 TEXT = """HloModule m

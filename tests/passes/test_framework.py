@@ -11,8 +11,8 @@ import pytest
 from xjit.hlo import HloModule, HloVerifyError
 from xjit.hlo.diagnostics import InvalidArgument, PassError
 from xjit.passes import PASSES, HloPassFix, HloPassPipeline, find_pass, run_passes
-from xjit.passes.base import NO_THREADS, HloModulePass
-from xjit.passes.hlo_verifier import HloVerifier
+from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.text.parser import parse_hlo
 
 TEXT = "ENTRY e { x = f32[4] parameter(0) d = f32[4] negate(x) ROOT r = f32[4] abs(x) }"

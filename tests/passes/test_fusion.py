@@ -9,12 +9,12 @@ import pytest
 import xjit
 from tests.support.passes import assert_same_values, check_pass, count, describe, random_arguments
 from xjit.hlo import HloModule
-from xjit.hlo.fusion import create_fusion, fuse_instruction_into
+from xjit.hlo.edit.fusion import create_fusion, fuse_instruction_into
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
-from xjit.passes.instruction_fusion import InstructionFusion
-from xjit.passes.layout_assignment import ReshapeToBitcast
-from xjit.passes.row_fusion import RowFusion, RowSpace, row_space
+from xjit.passes.fusion.instruction_fusion import InstructionFusion
+from xjit.passes.fusion.row_fusion import RowFusion, RowSpace, row_space
+from xjit.passes.layout.layout_assignment import ReshapeToBitcast
 from xjit.text.parser import parse_hlo
 
 REDUCERS = """add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }

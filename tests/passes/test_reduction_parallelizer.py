@@ -7,7 +7,7 @@ import pytest
 import xjit
 from tests.support.kernels import compare, random_inputs
 from tests.support.reductions import reduce_text
-from xjit.passes.reduction_parallelizer import ReductionParallelizer
+from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.text.parser import parse_hlo
 
 

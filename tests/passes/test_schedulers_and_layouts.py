@@ -8,15 +8,20 @@ import pytest
 from tests.support import corpus
 from tests.support.passes import BufferMachine, assert_same_values, check_pass, count, leaves, random_arguments
 from xjit.hlo import HloModule, HloVerifyError, Layout
-from xjit.hlo.schedule import HloSchedule, verify_sequence
+from xjit.hlo.ir.schedule import HloSchedule, verify_sequence
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
 from xjit.passes import HloPassPipeline, PipelineOptions, cpu_pipeline
-from xjit.passes.buffer_assignment import assign_buffers
-from xjit.passes.buffer_packing import ALIGNMENT, Block, pack
-from xjit.passes.buffer_verifier import verify_buffer_assignment
-from xjit.passes.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler, _Graph, defined_bytes
-from xjit.passes.layout_assignment import LayoutAssignment
+from xjit.passes.layout.layout_assignment import LayoutAssignment
+from xjit.passes.schedule_and_memory.buffer_assignment import assign_buffers
+from xjit.passes.schedule_and_memory.buffer_packing import ALIGNMENT, Block, pack
+from xjit.passes.schedule_and_memory.buffer_verifier import verify_buffer_assignment
+from xjit.passes.schedule_and_memory.hlo_schedulers import (
+    HloMemoryScheduler,
+    HloTrivialScheduler,
+    _Graph,
+    defined_bytes,
+)
 from xjit.text.parser import parse_hlo
 
 WIDE = """HloModule m ENTRY e { x = f32[256] parameter(0) y = f32[256] parameter(1)

@@ -9,9 +9,9 @@ import xjit
 from tests.support.passes import check_pass, count
 from xjit.ops.evaluation import evaluate
 from xjit.passes import HloPassPipeline, cpu_pipeline
-from xjit.passes.while_loop_analysis import CountedLoop, counted_loop
-from xjit.passes.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator, known_trip_count
-from xjit.passes.while_loop_unroller import WhileLoopUnroller
+from xjit.passes.analysis.while_loop_analysis import CountedLoop, counted_loop
+from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator, known_trip_count
+from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.text.parser import parse_hlo
 
 

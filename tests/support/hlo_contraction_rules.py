@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.hlo_generator import ALL, Generator, Value, names, product, text_of
-from xjit.hlo.primitive_type import PrimitiveType as P
+from xjit.hlo.types.primitive_type import PrimitiveType as P
 
 
 def reduce(g: Generator) -> Value:

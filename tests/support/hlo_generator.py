@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from xjit.hlo.primitive_type import PrimitiveType as P
+from xjit.hlo.types.primitive_type import PrimitiveType as P
 
 Array = np.ndarray[Any, Any]
 Dims = tuple[int, ...]

@@ -8,7 +8,7 @@ from functools import partial
 from tests.support import hlo_contraction_rules as ct
 from tests.support import hlo_movement_rules as mv
 from tests.support.hlo_generator import ALL, COMMON, COMPLEX, FLOATS, INTEGERS, WIDE, Generator, Value, names
-from xjit.hlo.primitive_type import PrimitiveType as P
+from xjit.hlo.types.primitive_type import PrimitiveType as P
 
 Rule = Callable[[Generator], Value]
 

@@ -17,10 +17,10 @@ import xjit
 from xjit.compiler import CompileOptions
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
 from xjit.emitters.kernels.table import emit_kernels
-from xjit.emitters.llvm.module import Module
-from xjit.emitters.llvm.target import Target
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
+from xjit.llvm.module import Module
+from xjit.llvm.target import Target
 from xjit.runtime import jit
 from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.symbols import resolve_symbols

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xjit.hlo.primitive_type import PrimitiveType
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.ops.lapack_call import LapackArray, LapackRoutine
 from xjit.ops.lapack_targets import LAPACK_TARGETS
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from xjit.emitters.llvm.module import Module
-from xjit.emitters.llvm.target import Target
-from xjit.emitters.llvm.types import PTR, VOID
-from xjit.emitters.llvm.values import Value
 from xjit.emitters.loop_nest import LoopNest
+from xjit.llvm.module import Module
+from xjit.llvm.target import Target
+from xjit.llvm.types import PTR, VOID
+from xjit.llvm.values import Value
 from xjit.runtime import jit
 from xjit.runtime.ir_check import external_symbols
 from xjit.runtime.symbols import resolve_symbols

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import corpus
 from xjit.hlo import HloParseError
-from xjit.hlo.equality import first_difference
+from xjit.hlo.compare.equality import first_difference
 from xjit.text import create_from_proto, parse_hlo, to_proto
 
 pytestmark = [

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xjit.hlo import Literal, PrimitiveType, Shape
-from xjit.hlo.codecs import CodecError
-from xjit.hlo.codecs.literals import format_literal, parse_literal
-from xjit.hlo.codecs.shapes import parse_program_shape, parse_shape
+from xjit.hlo.attributes.codecs import CodecError
+from xjit.hlo.attributes.codecs.literals import format_literal, parse_literal
+from xjit.hlo.attributes.codecs.shapes import parse_program_shape, parse_shape
 
 ARRAYS = [t for t in PrimitiveType if t.is_array and t.value.dtype is not None]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xjit.hlo import HloModule
-from xjit.hlo.equality import first_difference
+from xjit.hlo.compare.equality import first_difference
 from xjit.text import parse_hlo
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from xjit.hlo import HloInstruction, HloModule, HloPrintOptions, Literal, Shape
-from xjit.hlo.computation import HloComputation
-from xjit.hlo.name_uniquer import NameUniquer
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.name_uniquer import NameUniquer
 from xjit.text import parse_hlo
 
 TEXT = """HloModule m, entry_computation_layout={(f32[2]{0})->f32[2]{0}}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xjit.hlo import HloModule, HloParseError, InvalidArgument, Literal, Shape, Unsupported
-from xjit.hlo.metadata import HloSharding
+from xjit.hlo.annotations.metadata import HloSharding
 from xjit.text import create_from_proto, create_module_config_from_proto, parse_hlo, to_proto
 from xjit.text.proto import hlo_pb2 as pb
 from xjit.text.proto.shapes import read_literal, write_literal

@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.hlo_samples import sample_modules
 from xjit.hlo import OPCODES, HloPrintOptions
-from xjit.hlo.codecs import attribute_fields
-from xjit.hlo.equality import first_difference
+from xjit.hlo.attributes.codecs import attribute_fields
+from xjit.hlo.compare.equality import first_difference
 from xjit.text import create_from_proto, parse_hlo, to_proto
 
 SAMPLES = sample_modules()

@@ -3,7 +3,10 @@
 The classes take their methods from modules by theme, which refer back to the classes: `computation` is imported first.
 """
 
-from xjit.hlo.computation import HloComputation
+from xjit.hlo.ir.computation import HloComputation  # isort: skip
+from xjit.hlo.ir.module import HloModule, HloModuleConfig  # isort: skip
+from xjit.hlo.attributes.opcodes import OPCODES, Opcode, Trait
+from xjit.hlo.compare.equality import structural_equal
 from xjit.hlo.diagnostics import (
     CompileError,
     ExecutionError,
@@ -17,20 +20,17 @@ from xjit.hlo.diagnostics import (
     Unsupported,
     XjitError,
 )
-from xjit.hlo.equality import structural_equal
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.layout import Layout, Tile
-from xjit.hlo.literal import Literal
-from xjit.hlo.module import HloModule, HloModuleConfig
-from xjit.hlo.module_cloning import HloCloneContext
-from xjit.hlo.module_config import ComputationLayout, ProgramShape
-from xjit.hlo.name_uniquer import NameUniquer
-from xjit.hlo.opcodes import OPCODES, Opcode, Trait
-from xjit.hlo.primitive_type import PrimitiveType
-from xjit.hlo.printing import HloPrintOptions
-from xjit.hlo.schedule import HloSchedule
-from xjit.hlo.shape import Shape
-from xjit.hlo.visitors import DfsHloVisitor
+from xjit.hlo.edit.module_cloning import HloCloneContext
+from xjit.hlo.io.printing import HloPrintOptions
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module_config import ComputationLayout, ProgramShape
+from xjit.hlo.ir.name_uniquer import NameUniquer
+from xjit.hlo.ir.schedule import HloSchedule
+from xjit.hlo.ir.visitors import DfsHloVisitor
+from xjit.hlo.types.layout import Layout, Tile
+from xjit.hlo.types.literal import Literal
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.hlo.types.shape import Shape
 
 __all__ = [
     "OPCODES",

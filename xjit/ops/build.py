@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo import attributes as at
-from xjit.hlo.computation import HloComputation
+from xjit.hlo.attributes.opcodes import OPCODES
 from xjit.hlo.diagnostics import HloError, HloVerifyError, InvalidArgument
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.literal import Literal
-from xjit.hlo.opcodes import OPCODES
-from xjit.hlo.primitive_type import PrimitiveType
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.literal import Literal
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.hlo.types.shape import Shape
 from xjit.ops.shape_inference import infer_shape
 from xjit.ops.shape_inference.common import compatible_up_to_precision, show
 

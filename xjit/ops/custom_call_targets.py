@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.custom_call_registry import registered_targets
 from xjit.hlo.diagnostics import Unsupported
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.instruction import HloInstruction
 
 IDENTITY_TARGETS = frozenset(
     {

@@ -9,9 +9,9 @@ import json
 import re
 from collections.abc import Mapping
 
-from xjit.hlo.backend_config import parsed_backend_config
+from xjit.hlo.annotations.backend_config import parsed_backend_config
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.instruction import HloInstruction
 
 Scalar = bool | int | float | str
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.primitive_type import PrimitiveType
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.hlo.types.shape import Shape
 from xjit.ops.ffi_attributes import Scalar, ffi_attributes
 
 Sizes = Mapping[str, int]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.ffi_attributes import Scalar
 from xjit.ops.lapack_call import (
     KINDS,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.opcodes import Opcode
-from xjit.hlo.shape import Shape
+from xjit.hlo.attributes.opcodes import Opcode
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 
 if TYPE_CHECKING:
     from xjit.ops.evaluation.interpreter import Interpreter

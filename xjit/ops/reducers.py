@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo.attributes import CompareAttributes
-from xjit.hlo.computation import HloComputation
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.primitive_type import PrimitiveType
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.primitive_type import PrimitiveType
 
 Array = np.ndarray[Any, Any]
 

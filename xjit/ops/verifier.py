@@ -7,13 +7,13 @@ operands and called computations.
 
 from __future__ import annotations
 
-from xjit.hlo.alias_config import parse_aliases
-from xjit.hlo.computation import HloComputation
+from xjit.hlo.annotations.alias_config import parse_aliases
+from xjit.hlo.annotations.input_output_alias import subshape_at
 from xjit.hlo.diagnostics import HloError, HloVerifyError
-from xjit.hlo.input_output_alias import subshape_at
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.module import HloModule
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module import HloModule
+from xjit.hlo.types.shape import Shape
 from xjit.ops.shape_inference import infer_shape
 from xjit.ops.shape_inference.common import compatible_up_to_precision, show
 from xjit.ops.verifier_module import (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 
-from xjit.hlo.alias_config import parse_aliases, parse_buffer_donors
+from xjit.hlo.annotations.alias_config import parse_aliases, parse_buffer_donors
+from xjit.hlo.annotations.input_output_alias import check_aliasing
+from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.diagnostics import HloError, HloVerifyError, InvalidArgument
-from xjit.hlo.input_output_alias import check_aliasing
-from xjit.hlo.layout import Layout
-from xjit.hlo.metadata import HloSharding
-from xjit.hlo.module import HloModule
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.module import HloModule
+from xjit.hlo.types.layout import Layout
+from xjit.hlo.types.shape import Shape
 from xjit.ops.shape_inference.common import ARRAY_TYPES, show
 
 MAX_ARRAY_BYTES = 2**48

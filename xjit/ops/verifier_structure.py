@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import NoReturn
 
 from xjit.hlo import attributes as at
-from xjit.hlo.computation import HloComputation
 from xjit.hlo.diagnostics import HloError, HloVerifyError
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.module import HloModule
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module import HloModule
 
 
 def _fail(message: str, instruction: HloInstruction | None, where: HloComputation | None) -> NoReturn:

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.passes.base import HloModulePass
-from xjit.passes.batch_norm_expander import BatchNormExpander
-from xjit.passes.bitcast_expander import BitcastExpander
-from xjit.passes.call_inliner import CallInliner
-from xjit.passes.collective_expander import CollectiveExpander
-from xjit.passes.copy_insertion import CopyInsertion
-from xjit.passes.defuser import Defuser
-from xjit.passes.dot_expander import DotExpander
-from xjit.passes.dot_operand_fusion import DotOperandFusion
-from xjit.passes.dynamic_dimension_simplifier import DynamicDimensionSimplifier
-from xjit.passes.flatten_call_graph import FlattenCallGraph
-from xjit.passes.hlo_constant_folding import HloConstantFolding
-from xjit.passes.hlo_cse import HloCSE
-from xjit.passes.hlo_dce import HloDCE
-from xjit.passes.hlo_schedulers import HloMemoryScheduler
-from xjit.passes.instruction_fusion import InstructionFusion
-from xjit.passes.layout_assignment import LayoutAssignment, ReshapeToBitcast
-from xjit.passes.pipeline import HloPassFix
-from xjit.passes.reduction_parallelizer import ReductionParallelizer
-from xjit.passes.rng_expander import RngExpander
-from xjit.passes.row_fusion import RowFusion
-from xjit.passes.scan_expander import ScanExpander
-from xjit.passes.single_device_canonicalizer import SingleDeviceCanonicalizer
-from xjit.passes.trivial_algebra import TrivialAlgebra
-from xjit.passes.tuple_simplifier import TupleSimplifier
-from xjit.passes.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
-from xjit.passes.while_loop_unroller import WhileLoopUnroller
+from xjit.passes.calls_and_control.call_inliner import CallInliner
+from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
+from xjit.passes.collectives.collective_expander import CollectiveExpander
+from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
+from xjit.passes.expand.batch_norm_expander import BatchNormExpander
+from xjit.passes.expand.bitcast_expander import BitcastExpander
+from xjit.passes.expand.dot_expander import DotExpander
+from xjit.passes.expand.rng_expander import RngExpander
+from xjit.passes.expand.scan_expander import ScanExpander
+from xjit.passes.framework.base import HloModulePass
+from xjit.passes.framework.pipeline import HloPassFix
+from xjit.passes.fusion.defuser import Defuser
+from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
+from xjit.passes.fusion.instruction_fusion import InstructionFusion
+from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
+from xjit.passes.fusion.row_fusion import RowFusion
+from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
+from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
+from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
+from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
+from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
+from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
+from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
+from xjit.passes.simplify.hlo_cse import HloCSE
+from xjit.passes.simplify.hlo_dce import HloDCE
+from xjit.passes.simplify.trivial_algebra import TrivialAlgebra
+from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""HLO text and protos: reading modules. (Printing needs only the graph: xjit/hlo/printing.py.)"""
+"""HLO text and protos: reading modules. (Printing needs only the graph: xjit/hlo/io/printing.py.)"""
 
-from xjit.hlo.serialization import create_module_config_from_proto
+from xjit.hlo.io.serialization import create_module_config_from_proto
 from xjit.text.parser import parse_hlo
 from xjit.text.proto import create_from_proto, to_proto
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xjit.hlo.computation import HloComputation
+from xjit.hlo.ir.computation import HloComputation
 from xjit.text.cursor import Cursor, did_you_mean
 
 

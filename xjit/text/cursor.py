@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Collection
 from typing import NoReturn, TypeVar
 
-from xjit.hlo.codecs.shapes import parse_shape
-from xjit.hlo.codecs.value_text import MAX_NESTING, CodecError, shorten
+from xjit.hlo.attributes.codecs.shapes import parse_shape
+from xjit.hlo.attributes.codecs.value_text import MAX_NESTING, CodecError, shorten
 from xjit.hlo.diagnostics import HloParseError
-from xjit.hlo.primitive_type import BY_TEXT
-from xjit.hlo.shape import Shape
+from xjit.hlo.types.primitive_type import BY_TEXT
+from xjit.hlo.types.shape import Shape
 from xjit.text.lexer import END, TokenStream
 
 T = TypeVar("T")

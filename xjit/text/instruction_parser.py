@@ -9,22 +9,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xjit.hlo import attributes as at
-from xjit.hlo.codecs.annotations import (
+from xjit.hlo.annotations.metadata import OpMetadata
+from xjit.hlo.attributes.codecs.annotations import (
     parse_frontend_attributes,
     parse_metadata,
     parse_name_list,
     parse_sharding,
     parse_string_or_braces,
 )
-from xjit.hlo.codecs.literals import parse_literal
-from xjit.hlo.codecs.scalars import parse_braces, parse_int
-from xjit.hlo.computation import HloComputation
+from xjit.hlo.attributes.codecs.literals import parse_literal
+from xjit.hlo.attributes.codecs.scalars import parse_braces, parse_int
+from xjit.hlo.attributes.opcodes import OPCODES, Opcode
 from xjit.hlo.diagnostics import HloError, InvalidArgument
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.literal import Literal
-from xjit.hlo.metadata import OpMetadata
-from xjit.hlo.opcodes import OPCODES, Opcode
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.literal import Literal
+from xjit.hlo.types.shape import Shape
 from xjit.ops.build import NEEDS_SHAPE
 from xjit.ops.shape_inference import infer_shape
 from xjit.text.computation_table import ComputationTable

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from functools import cached_property
 
 from xjit.hlo.diagnostics import Span
-from xjit.hlo.primitive_type import BY_TEXT
+from xjit.hlo.types.primitive_type import BY_TEXT
 
 _TYPES = "|".join(sorted(BY_TEXT, key=len, reverse=True))
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'

@@ -8,9 +8,9 @@ from functools import cache
 from typing import TypeVar
 
 from xjit.hlo.attributes import Attributes, CompareAttributes
-from xjit.hlo.codecs import AttributeField, attribute_fields
-from xjit.hlo.opcodes import OPCODES, Opcode
-from xjit.hlo.primitive_type import PrimitiveType
+from xjit.hlo.attributes.codecs import AttributeField, attribute_fields
+from xjit.hlo.attributes.opcodes import OPCODES, Opcode
+from xjit.hlo.types.primitive_type import PrimitiveType
 
 C = TypeVar("C")
 

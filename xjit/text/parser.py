@@ -10,17 +10,17 @@ import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from xjit.hlo.codecs.annotations import parse_frontend_attributes
-from xjit.hlo.codecs.scalars import parse_int
-from xjit.hlo.codecs.shapes import parse_program_shape
-from xjit.hlo.codecs.value_text import unquote
-from xjit.hlo.computation import HloComputation
+from xjit.hlo.annotations.metadata import FileLocation, StackFrame, StackFrameIndex
+from xjit.hlo.attributes.codecs.annotations import parse_frontend_attributes
+from xjit.hlo.attributes.codecs.scalars import parse_int
+from xjit.hlo.attributes.codecs.shapes import parse_program_shape
+from xjit.hlo.attributes.codecs.value_text import unquote
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.metadata import FileLocation, StackFrame, StackFrameIndex
-from xjit.hlo.module import ComputationLayout, HloModule
-from xjit.hlo.schedule import HloSchedule
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module import ComputationLayout, HloModule
+from xjit.hlo.ir.schedule import HloSchedule
+from xjit.hlo.types.shape import Shape
 from xjit.text.computation_table import ComputationTable
 from xjit.text.cursor import Cursor
 from xjit.text.instruction_parser import InstructionParser

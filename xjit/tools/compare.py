@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xjit.hlo.primitive_type import BY_DTYPE
+from xjit.hlo.types.primitive_type import BY_DTYPE
 
 TOLERANCES = {16: 3e-2, 32: 1e-4, 64: 1e-9}
 """Largest relative L2 error by component width, in bits; 8-bit floats get the one of 16 bits, times four."""

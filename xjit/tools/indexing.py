@@ -8,15 +8,15 @@ from typing import Any
 
 from xjit.api import load_module
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.module import HloModule
-from xjit.ops.indexing.composition import Composer
-from xjit.ops.indexing.hlo_indexing import (
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module import HloModule
+from xjit.indexing.composition import Composer
+from xjit.indexing.hlo_indexing import (
     HloInstructionIndexing,
     compute_input_to_output_indexing,
     compute_output_to_input_indexing,
 )
-from xjit.ops.indexing.structure import leaf_count
+from xjit.indexing.structure import leaf_count
 from xjit.ops.verifier import verify_module
 
 DIRECTIONS = ("output-to-input", "input-to-output")

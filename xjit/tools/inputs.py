@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.module import HloModule
-from xjit.hlo.primitive_type import BY_TEXT, PrimitiveType
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.module import HloModule
+from xjit.hlo.types.primitive_type import BY_TEXT, PrimitiveType
+from xjit.hlo.types.shape import Shape
 
 _SPEC = re.compile(r"^(?P<dims>(?:\d+x)*)(?P<type>[a-z]\w*)=(?P<value>.*)$", re.DOTALL)
 MAX_RANDOM_BYTES = 64 << 30

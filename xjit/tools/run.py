@@ -16,7 +16,7 @@ from rich.table import Table
 from xjit.api import evaluate, load_module
 from xjit.compiler import CompileOptions, Executable, compile_module
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.module import HloModule
+from xjit.hlo.ir.module import HloModule
 from xjit.tools.compare import compare_leaf, leaves_of, summary
 from xjit.tools.inputs import make_inputs
 

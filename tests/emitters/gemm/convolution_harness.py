@@ -16,7 +16,7 @@ from xjit.emitters.gemm.convolution_plan import plan_convolution
 from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, SpatialDimension
 from xjit.emitters.gemm.gemm import GemmConfig
 from xjit.emitters.gemm.plan import GemmTypes
-from xjit.emitters.llvm import Module, Target
+from xjit.llvm import Module, Target
 
 
 @dataclass(frozen=True)

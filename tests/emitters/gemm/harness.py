@@ -13,8 +13,8 @@ import numpy as np
 from xjit.emitters.gemm.gemm import GemmConfig, emit_gemm
 from xjit.emitters.gemm.plan import GemmTypes, plan_gemm
 from xjit.emitters.gemm.shapes import GemmShape
-from xjit.emitters.llvm import LLVMType, Module, Target
-from xjit.emitters.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
+from xjit.llvm import LLVMType, Module, Target
+from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
 from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.jit import CodegenOptions, LoadedObject, compile_ir_to_object, load_object
 from xjit.runtime.symbols import resolve_symbols

@@ -11,8 +11,8 @@ from tests.emitters.gemm.convolution_harness import Case, convolution_shape, run
 from tests.emitters.gemm.test_gemm import LEVELS
 from xjit.emitters.gemm.convolution_plan import as_gemm, plan_convolution
 from xjit.emitters.gemm.plan import GemmTypes
-from xjit.emitters.llvm import Target
-from xjit.emitters.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
+from xjit.llvm import Target
+from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
 
 SAME = ((1, 1), (1, 1))
 CASES = [

@@ -12,9 +12,9 @@ from xjit.emitters.gemm.conversions import lane_mask, load_as
 from xjit.emitters.gemm.gemm import GemmConfig, emit_gemm
 from xjit.emitters.gemm.plan import GemmTypes, Method, plan_gemm
 from xjit.emitters.gemm.shapes import BatchDimension, GemmShape, row_major
-from xjit.emitters.llvm import LLVMType, Module, Target, Value
-from xjit.emitters.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
-from xjit.emitters.llvm.values import zero
+from xjit.llvm import LLVMType, Module, Target, Value
+from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
+from xjit.llvm.values import zero
 from xjit.runtime import thread_pool
 from xjit.runtime.jit import missing_features
 

@@ -8,8 +8,8 @@ import pytest
 from tests.emitters.gemm.harness import compiled_gemm
 from xjit.emitters.gemm.plan import GemmTypes, plan_gemm
 from xjit.emitters.gemm.shapes import row_major
-from xjit.emitters.llvm import LLVMType, Target
-from xjit.emitters.llvm.types import FLOAT, I8, I16, I32, I64
+from xjit.llvm import LLVMType, Target
+from xjit.llvm.types import FLOAT, I8, I16, I32, I64
 from xjit.runtime.jit import missing_features
 
 DTYPES: dict[LLVMType, type[np.signedinteger]] = {I8: np.int8, I16: np.int16, I32: np.int32, I64: np.int64}

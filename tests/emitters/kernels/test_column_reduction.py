@@ -8,10 +8,10 @@ import pytest
 import xjit
 from tests.support.kernels import LAYOUTS, check, check_units
 from tests.support.reductions import reduce_text, special_floats
-from xjit.emitters.kernels.column_reduction import ColumnReductionKernel
 from xjit.emitters.kernels.kernel import KernelContext, KernelView
-from xjit.emitters.llvm.module import Module
-from xjit.emitters.llvm.target import Target
+from xjit.emitters.kernels.loops.column_reduction import ColumnReductionKernel
+from xjit.llvm.module import Module
+from xjit.llvm.target import Target
 from xjit.text.parser import parse_hlo
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.support.kernels import LAYOUTS, check, check_units, kernel_text
-from xjit.emitters.llvm.target import Target
+from xjit.llvm.target import Target
 
 AVX2 = Target.for_features("avx2")
 KINDS = ["f32", "f64", "bf16", "s8", "u16", "s64", "pred", "c64", "c128", "f8e4m3fn", "s4"]

@@ -8,7 +8,7 @@ import pytest
 import xjit
 from tests.support import xla
 from tests.support.kernels import check_units
-from xjit.hlo.primitive_type import PrimitiveType
+from xjit.hlo.types.primitive_type import PrimitiveType
 
 Array = np.ndarray
 TARGET = "tridiagonal_solve_perturbed_ffi"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xjit.hlo.attributes import BatchNormAttributes
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.numerics import Array, Value, widen
 from xjit.ops.opdef import Evaluator
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 from xjit.ops.evaluation.control import identity
 from xjit.ops.evaluation.numerics import Array, Value, concrete_int, unsupported, zeros
 from xjit.ops.opdef import Evaluator

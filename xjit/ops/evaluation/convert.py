@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xjit.hlo.attributes import ReducePrecisionAttributes
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.primitive_type import PrimitiveType
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.ops.evaluation.numerics import (
     Array,
     compact,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xjit.hlo.attributes import ConvolutionAttributes, Window
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.dot import finish, product
 from xjit.ops.evaluation.movement import pad_array
 from xjit.ops.evaluation.numerics import Array, compute_dtype

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from xjit.hlo.custom_call_registry import custom_call_address
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.custom_call_targets import IDENTITY_TARGETS, unknown_target
 from xjit.ops.evaluation.control import identity
 from xjit.ops.evaluation.lapack import evaluate_lapack

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xjit.hlo.attributes import DotAttributes, RaggedDotAttributes
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.complex_math import multiply
 from xjit.ops.evaluation.numerics import Array, compute_dtype, narrow, type_of, unsupported, widen, wrap
 from xjit.ops.opdef import Evaluator

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import special
 
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.primitive_type import BY_DTYPE, PrimitiveType
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.primitive_type import BY_DTYPE, PrimitiveType
 from xjit.ops.evaluation import complex_math as cm
 from xjit.ops.evaluation import integer_math as im
 from xjit.ops.evaluation.numerics import Array, compact, narrow, ordered_bits, type_of, unsupported, widen

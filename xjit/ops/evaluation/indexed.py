@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xjit.hlo.attributes import GatherAttributes, ScatterAttributes
-from xjit.hlo.computation import HloComputation
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.numerics import TINY, Array, Value, widen
 from xjit.ops.evaluation.reduction import simple_opcode
 from xjit.ops.evaluation.windows import duplicate_rounds, strided_view

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from xjit.hlo.computation import HloComputation
+from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.diagnostics import HloError, InvalidArgument, Unsupported
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.module import HloModule
-from xjit.hlo.opcodes import Trait
-from xjit.hlo.python_numbers import PYTHON_NUMBERS, python_number_as_array
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module import HloModule
+from xjit.hlo.types.python_numbers import PYTHON_NUMBERS, python_number_as_array
+from xjit.hlo.types.shape import Shape
 from xjit.ops.evaluation.numerics import Array, Value, flush
 from xjit.ops.evaluation.table import EVALUATORS, UNSUPPORTED
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.numerics import Array, Value, unsupported
 from xjit.ops.lapack_call import LapackCall, bind_lapack_call
 from xjit.ops.lapack_targets import LAPACK_TARGETS

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import fft
 
 from xjit.hlo.attributes import CholeskyAttributes, FftAttributes, TriangularSolveAttributes
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.numerics import Array, accumulator_dtype
 from xjit.ops.opdef import Evaluator
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xjit.affine import tile_array, untile_array
 from xjit.hlo.attributes import DimensionsAttributes, PadAttributes, SliceAttributes
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.literal import Literal
-from xjit.indexing import tile_array, untile_array
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.literal import Literal
 from xjit.ops.evaluation.convert import bitcast_elements
 from xjit.ops.evaluation.numerics import Array, Value, concrete_int, unsupported, widen
 from xjit.ops.opdef import Evaluator

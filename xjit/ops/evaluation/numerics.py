@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo.diagnostics import Unsupported
-from xjit.hlo.primitive_type import BY_DTYPE, PrimitiveType
-from xjit.hlo.shape import Shape
+from xjit.hlo.types.primitive_type import BY_DTYPE, PrimitiveType
+from xjit.hlo.types.shape import Shape
 
 Array = np.ndarray[Any, Any]
 Value = Any

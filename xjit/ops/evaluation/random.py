@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xjit.hlo.attributes import RngAttributes, RngBitGeneratorAttributes
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.primitive_type import PrimitiveType
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.ops.evaluation.convert import bitcast_elements
 from xjit.ops.evaluation.numerics import Array, Value, concrete_int, int_bounds, unsupported, widen, wrap
 from xjit.ops.opdef import Evaluator

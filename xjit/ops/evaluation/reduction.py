@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xjit.hlo.attributes import DimensionsAttributes, ScanAttributes
-from xjit.hlo.computation import HloComputation
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.elementwise import apply
 from xjit.ops.evaluation.numerics import Array, Value, accumulator_dtype, narrow, widen
 from xjit.ops.opdef import Evaluator

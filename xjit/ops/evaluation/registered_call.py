@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xjit.hlo.custom_call_registry import custom_call_address
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 from xjit.ops.custom_call_targets import check_registered_call
 from xjit.ops.evaluation.numerics import Array, Value
 

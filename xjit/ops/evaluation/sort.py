@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xjit.hlo.attributes import SortAttributes, TopKAttributes
-from xjit.hlo.computation import HloComputation
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.numerics import Array, Value, ordered_bits, type_of, widen
 from xjit.ops.opdef import Evaluator
 

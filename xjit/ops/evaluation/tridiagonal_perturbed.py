@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.numerics import Array, Value
 from xjit.ops.lapack_call import bind_lapack_call
 from xjit.ops.lapack_targets import perturbed_row

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xjit.hlo.attributes import Window, WindowAttributes
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.elementwise import apply
 from xjit.ops.evaluation.movement import pad_array
 from xjit.ops.evaluation.numerics import Array, Value, narrow, widen

@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from xjit.hlo import attributes as at
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.shape import Shape
-from xjit.indexing import (
+from xjit.affine import (
     INT64_MAX,
     UNKNOWN,
     AffineExpr,
@@ -27,6 +24,9 @@ from xjit.indexing import (
     substitute,
     symbol,
 )
+from xjit.hlo import attributes as at
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 from xjit.ops.indexing.maps import Maps, OutputRule, identity_map, whole_map
 
 REPLICA = "replica"

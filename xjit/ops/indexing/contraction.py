@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from xjit.affine import UNKNOWN, AffineExpr, IndexingMap, constant, dim, symbol
 from xjit.hlo import attributes as at
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.shape import Shape
-from xjit.indexing import UNKNOWN, AffineExpr, IndexingMap, constant, dim, symbol
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 from xjit.ops.indexing.maps import Constraints, Maps, Rule, make_map, scalar_map, whole_map
 from xjit.ops.indexing.reductions import along, window_access
 

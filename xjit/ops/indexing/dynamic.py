@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from xjit.affine import INT64_MAX, INT64_MIN, AffineExpr, AffineMap, Interval, RTVar, constant, dim, symbol
 from xjit.hlo import attributes as at
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.shape import Shape
-from xjit.indexing import INT64_MAX, INT64_MIN, AffineExpr, AffineMap, Interval, RTVar, constant, dim, symbol
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 from xjit.ops.indexing.maps import Constraints, Maps, Rule, array_shape, identity_map, make_map, whole_map
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.shape import Shape
-from xjit.indexing import (
+from xjit.affine import (
     UNKNOWN,
     AffineExpr,
     AffineExprKind,
@@ -23,6 +21,8 @@ from xjit.indexing import (
     substitute,
     symbol,
 )
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 
 Maps = tuple[IndexingMap, ...]
 Rule = Callable[[HloInstruction], list[Maps]]

@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import lcm
 from types import MappingProxyType
 
-from xjit.hlo import attributes as at
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.shape import Shape
-from xjit.indexing import (
+from xjit.affine import (
     AffineExpr,
     IndexingMap,
     Interval,
@@ -24,6 +21,9 @@ from xjit.indexing import (
     substitute,
     symbol,
 )
+from xjit.hlo import attributes as at
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 from xjit.ops.indexing.maps import (
     Constraints,
     Maps,

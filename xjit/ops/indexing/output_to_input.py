@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.opcodes import OPCODES, Trait
-from xjit.indexing import UNKNOWN
+from xjit.affine import UNKNOWN
+from xjit.hlo.attributes.opcodes import OPCODES, Trait
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.custom_call_targets import IDENTITY_TARGETS
 from xjit.ops.indexing import collective, contraction, dynamic, movement, reductions
 from xjit.ops.indexing.maps import Maps, OutputRule, Rule, array_shape, identity_map, make_map, whole_map

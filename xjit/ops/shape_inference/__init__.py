@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.opcodes import VARIADIC
-from xjit.hlo.shape import Shape
+from xjit.hlo.attributes.opcodes import VARIADIC
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 from xjit.ops.opdef import ShapeRule
 from xjit.ops.shape_inference import (
     collective,

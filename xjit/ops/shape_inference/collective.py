@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from xjit.hlo import attributes as at
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.module import HloModuleConfig
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module import HloModuleConfig
+from xjit.hlo.types.shape import Shape
 from xjit.ops.opdef import ShapeRule
 from xjit.ops.shape_inference.common import (
     array_operands,

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from xjit.hlo.computation import HloComputation
 from xjit.hlo.diagnostics import HloVerifyError
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.layout import Layout
-from xjit.hlo.primitive_type import PrimitiveType
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.layout import Layout
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.hlo.types.shape import Shape
 
 ARRAY_TYPES = frozenset(t for t in PrimitiveType if t.is_array)
 FLOAT_TYPES = frozenset(t for t in PrimitiveType if t.is_float)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from xjit.hlo import attributes as at
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 from xjit.ops.opdef import ShapeRule
 from xjit.ops.shape_inference.common import array_operand, fail, make_shape, show
 from xjit.ops.shape_inference.dot import result_type

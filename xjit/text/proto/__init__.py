@@ -1,6 +1,6 @@
 """The bridge to XLA's `HloModuleProto`: wire-compatible in both directions."""
 
-from xjit.hlo import serialization
+from xjit.hlo.io import serialization
 from xjit.text.proto.module_reader import create_from_proto, read_module_config
 from xjit.text.proto.module_writer import computation_to_proto, to_proto
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import HloParseError, Unsupported
-from xjit.hlo.instruction import HloInstruction
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.text.proto import hlo_pb2 as pb
 from xjit.text.proto import structures as st
 from xjit.text.proto.rules import Rule, enum, first_of, nested, optional_int, repeated, same, text_bytes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from xjit.hlo.codecs.annotations import format_metadata
-from xjit.hlo.codecs.value_text import STRING, CodecError, inside, quote, shorten, unquote
-from xjit.hlo.metadata import OpMetadata
+from xjit.hlo.annotations.metadata import OpMetadata
+from xjit.hlo.attributes.codecs.annotations import format_metadata
+from xjit.hlo.attributes.codecs.value_text import STRING, CodecError, inside, quote, shorten, unquote
 
 _FIELDS = (
     *("op_type", "op_name", "source_file", "source_line", "source_end_line", "source_column", "source_end_column"),

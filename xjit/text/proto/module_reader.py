@@ -11,14 +11,14 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from xjit.hlo import attributes as at
-from xjit.hlo.codecs.value_text import CodecError
-from xjit.hlo.computation import HloComputation
+from xjit.hlo.annotations.metadata import FileLocation, StackFrame, StackFrameIndex
+from xjit.hlo.attributes.codecs.value_text import CodecError
+from xjit.hlo.attributes.opcodes import OPCODES, VARIADIC
 from xjit.hlo.diagnostics import HloError, HloParseError
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.metadata import FileLocation, StackFrame, StackFrameIndex
-from xjit.hlo.module import ComputationLayout, HloModule, HloModuleConfig
-from xjit.hlo.opcodes import OPCODES, VARIADIC
-from xjit.hlo.schedule import HloSchedule
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module import ComputationLayout, HloModule, HloModuleConfig
+from xjit.hlo.ir.schedule import HloSchedule
 from xjit.text.cursor import did_you_mean
 from xjit.text.opcode_syntax import called_in_proto_order, without_default_comparison_type
 from xjit.text.proto import hlo_pb2 as pb

@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from xjit.hlo.codecs.annotations import parse_sharding
-from xjit.hlo.codecs.scalars import parse_int_list
-from xjit.hlo.codecs.value_text import CodecError, inside, shorten, split_items
-from xjit.hlo.computation import HloComputation
+from xjit.hlo.annotations.metadata import OpMetadata, StackFrameIndex
+from xjit.hlo.attributes.codecs.annotations import parse_sharding
+from xjit.hlo.attributes.codecs.scalars import parse_int_list
+from xjit.hlo.attributes.codecs.value_text import CodecError, inside, shorten, split_items
 from xjit.hlo.diagnostics import FailedPrecondition, HloError, InvalidArgument, Unsupported
-from xjit.hlo.instruction import HloInstruction
-from xjit.hlo.metadata import OpMetadata, StackFrameIndex
-from xjit.hlo.module import HloModule
-from xjit.hlo.shape import Shape
+from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module import HloModule
+from xjit.hlo.types.shape import Shape
 from xjit.text.opcode_syntax import called_in_proto_order, default_comparison_type
 from xjit.text.proto import hlo_pb2 as pb
 from xjit.text.proto.attributes import write_attributes

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from xjit.hlo.codecs.shapes import parse_shape
+from xjit.hlo.attributes.codecs.shapes import parse_shape
 from xjit.hlo.diagnostics import HloParseError, InvalidArgument, Unsupported
-from xjit.hlo.layout import Layout, Tile
-from xjit.hlo.literal import Literal, NDArray
-from xjit.hlo.primitive_type import BY_PROTO, BY_TEXT, PrimitiveType
-from xjit.hlo.shape import UNBOUNDED_SIZE, Shape
+from xjit.hlo.types.layout import Layout, Tile
+from xjit.hlo.types.literal import Literal, NDArray
+from xjit.hlo.types.primitive_type import BY_PROTO, BY_TEXT, PrimitiveType
+from xjit.hlo.types.shape import UNBOUNDED_SIZE, Shape
 
 MAX_NESTING = 256
 _STAR_TILE = -(2**63)

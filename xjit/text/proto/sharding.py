@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from xjit.hlo.codecs.annotations import parse_metadata
-from xjit.hlo.codecs.value_text import CodecError, inside, shorten, split_list
-from xjit.hlo.metadata import HloSharding
+from xjit.hlo.annotations.metadata import HloSharding
+from xjit.hlo.attributes.codecs.annotations import parse_metadata
+from xjit.hlo.attributes.codecs.value_text import CodecError, inside, shorten, split_list
 from xjit.text.proto.metadata import read_metadata_text, write_metadata
 
 _KINDS = {"replicated": 0, "maximal": 1, "manual": 4, "unknown": 5, "unreduced": 6}

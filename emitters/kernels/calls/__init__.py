@@ -1,0 +1,1 @@
+"""Custom calls: calls of functions that somebody else wrote."""

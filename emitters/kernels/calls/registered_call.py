@@ -1,0 +1,55 @@
+"""Custom calls to functions that users registered (`xjit.hlo.custom_call_registry` says how they are called)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
+from xjit.hlo.custom_call_registry import SYMBOL_PREFIX
+from xjit.hlo.diagnostics import Unsupported
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.types import I64, PTR, VOID, array
+from xjit.llvm.values import Value, const_int
+from xjit.ops.custom_call_targets import check_registered_call
+
+KIND = "custom-call"
+"""The kind of kernels that may call back into Python."""
+
+NS_PER_CALL = 1000.0
+
+
+def emit_registered_call(context: KernelContext, view: KernelView) -> list[Kernel]:
+    """Emits the kernel of such a call. Errors: Unsupported for another interface, or values that are no arrays."""
+    call = view.hero
+    check_registered_call(call)
+    if call.operand_layout_constraints is None:
+        _check_row_major([*(o.shape for o in call.operands), *view.result_shapes], call)
+    function, leaves, results = context.new_kernel(view)
+    builder = IRBuilder(function.append_block("entry"))
+    operands = _pointers(builder, [leaves[o].pointer for o in call.operands])
+    outputs = [r.pointer for r in results]
+    target = _pointers(builder, outputs) if call.shape.is_tuple else outputs[0]
+    symbol = f"{SYMBOL_PREFIX}{call.custom_call_target}"
+    builder.call(context.module.declare(symbol, VOID, [PTR, PTR]), [target, operands])
+    builder.ret_void()
+    traffic = sum(leaf.shape.byte_size for leaf in view.leaves) + sum(r.shape.byte_size for r in results)
+    return [Kernel(function, 1, NS_PER_CALL, KIND, traffic)]
+
+
+def _check_row_major(shapes: Sequence[Shape], call: HloInstruction) -> None:
+    for shape in shapes:
+        if shape.layout is not None and not shape.layout.is_row_major():
+            raise Unsupported(
+                f"custom-call to '{call.custom_call_target}' with {shape}: a layout needs operand_layout_constraints",
+                call.span,
+            )
+
+
+def _pointers(builder: IRBuilder, values: Sequence[Value]) -> Value:
+    """An array of pointers on the stack."""
+    table = builder.alloca(array(PTR, max(len(values), 1)), align=8, name="pointers")
+    for i, value in enumerate(values):
+        builder.store(value, builder.gep(PTR, table, const_int(I64, i)), align=8)
+    return table

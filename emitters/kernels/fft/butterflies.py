@@ -1,0 +1,73 @@
+"""Short Fourier transforms of complex numbers in registers: the butterflies of an FFT's stages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.values import Value, const_float
+
+Pair = tuple[Value, Value]
+"""A complex number: real and imaginary part, scalars or vectors."""
+
+
+def add(b: IRBuilder, x: Pair, y: Pair) -> Pair:
+    """x + y."""
+    return b.fadd(x[0], y[0]), b.fadd(x[1], y[1])
+
+
+def subtract(b: IRBuilder, x: Pair, y: Pair) -> Pair:
+    """x - y."""
+    return b.fsub(x[0], y[0]), b.fsub(x[1], y[1])
+
+
+def multiply(b: IRBuilder, x: Pair, y: Pair) -> Pair:
+    """x y, in the textbook way."""
+    return (
+        b.fsub(b.fmul(x[0], y[0]), b.fmul(x[1], y[1])),
+        b.fadd(b.fmul(x[0], y[1]), b.fmul(x[1], y[0])),
+    )
+
+
+def rotate(b: IRBuilder, x: Pair) -> Pair:
+    """-i x."""
+    return x[1], b.fneg(x[0])
+
+
+def butterfly(b: IRBuilder, x: Sequence[Pair]) -> list[Pair]:
+    """The forward transform of 2, 4 or an odd number of values."""
+    if len(x) == 2:
+        return [add(b, x[0], x[1]), subtract(b, x[0], x[1])]
+    if len(x) == 4:
+        even, odd = (add(b, x[0], x[2]), add(b, x[1], x[3])), (subtract(b, x[0], x[2]), subtract(b, x[1], x[3]))
+        turned = rotate(b, odd[1])
+        return [
+            add(b, even[0], even[1]), add(b, odd[0], turned), subtract(b, even[0], even[1]), subtract(b, odd[0], turned)
+        ]  # fmt: skip
+    return _odd(b, x)
+
+
+def _odd(b: IRBuilder, x: Sequence[Pair]) -> list[Pair]:
+    """Pairs x[j], x[r - j] share cosines and sines: outputs k and r - k differ in one sign."""
+    radix, half = len(x), len(x) // 2
+    sums = [add(b, x[j], x[radix - j]) for j in range(1, half + 1)]
+    differences = [rotate(b, subtract(b, x[j], x[radix - j])) for j in range(1, half + 1)]
+    outputs: list[Pair] = [x[0]] * radix
+    for s in sums:
+        outputs[0] = add(b, outputs[0], s)
+    for k in range(1, half + 1):
+        even, odd = x[0], None
+        for j in range(1, half + 1):
+            angle = 2 * math.pi * (j * k % radix) / radix
+            even = add(b, even, _scale(b, sums[j - 1], math.cos(angle)))
+            term = _scale(b, differences[j - 1], math.sin(angle))
+            odd = term if odd is None else add(b, odd, term)
+        assert odd is not None
+        outputs[k], outputs[radix - k] = add(b, even, odd), subtract(b, even, odd)
+    return outputs
+
+
+def _scale(b: IRBuilder, x: Pair, factor: float) -> Pair:
+    constant = const_float(x[0].type, factor)
+    return b.fmul(x[0], constant), b.fmul(x[1], constant)

@@ -1,0 +1,203 @@
+"""fft: FFT, IFFT, RFFT, IRFFT over the last one to three dimensions, of any length.
+
+The unit of work is one transform over all its dimensions, in scratch memory with real and imaginary parts apart. An
+inverse transform is the forward one with the parts exchanged, scaled on the way out. Real transforms run as complex
+ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from xjit.affine import AffineExpr, constant, dim
+from xjit.emitters.elemental import ComplexValue, RegisterValue, register_type
+from xjit.emitters.iteration_space import unit_index
+from xjit.emitters.kernels.fft.butterflies import Pair
+from xjit.emitters.kernels.fft.transform import Transform, load_pair, spread, store_pair
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, range_arguments
+from xjit.emitters.kernels.loops.hand_loops import Scratch
+from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.memory import EVERYWHERE, Buffer, MemoryAccess, physical_offset
+from xjit.hlo import attributes as at
+from xjit.hlo.diagnostics import Unsupported
+from xjit.hlo.types.shape import Shape
+from xjit.llvm.types import I8, I64
+from xjit.llvm.values import Value, const_float, const_int
+
+NS_PER_BUTTERFLY = 0.6
+Index = tuple[AffineExpr, ...]
+
+
+def emit_fft(context: KernelContext, view: KernelView) -> list[Kernel]:
+    """Emits the kernel of an fft."""
+    if not view.result_shapes[0].num_elements:
+        return []
+    return [_Fft(context, view).emit()]
+
+
+class _Fft:
+    """State while the kernel is emitted."""
+
+    def __init__(self, context: KernelContext, view: KernelView) -> None:
+        self.view = view
+        attributes = view.hero.attributes_as(at.FftAttributes)
+        self.kind_of_fft = attributes.fft_type
+        self.lengths = attributes.fft_length
+        self.inverse = attributes.fft_type in ("IFFT", "IRFFT")
+        self.function, leaves, results = context.new_kernel(view)
+        source = leaves.get(view.hero.operand(0))
+        if source is None:
+            raise Unsupported("fft of a value that is fused into its kernel", view.hero.span)
+        self.source, self.result = source, results[0]
+        self.kind = self.result.shape.element_type.component
+        self.nest = LoopNest(context.module, self.function, context.target)
+        self.memory = MemoryAccess(self.nest)
+        self.width = context.target.vector_width(register_type(self.kind))
+        self.transforms = {n: Transform.of(context, n, self.kind) for n in dict.fromkeys(self.lengths)}
+        self.batch = self.result.shape.dimensions[: -len(self.lengths)]
+        self.units = math.prod(self.batch)
+        self._unit = self.nest.new_variable(max(1, self.units))
+        self._allocate(context)
+
+    def _allocate(self, context: KernelContext) -> None:
+        size, longest = math.prod(self.lengths), max(self.lengths)
+        work = [t.work_bytes for t in self.transforms.values()]
+        sizes = [n * self.kind.byte_width for n in (size, size, longest, longest)]
+        self.scratch = Scratch(context.module, self.nest.builder, [*sizes, *work])
+        box, line = Shape.array(self.kind, self.lengths), Shape.array(self.kind, (longest,))
+        pointers = self.scratch.pieces
+        self.box = [Buffer(box, p) for p in pointers[:2]]
+        self.line = [Buffer(line, p) for p in pointers[2:4]]
+        self.work = dict(zip(self.transforms, pointers[4:], strict=True))
+        for n, transform in self.transforms.items():
+            self.nest.builder.call(transform.prepare, [self.work[n]])
+
+    @property
+    def half(self) -> int:
+        """Length of the last dimension of a real transform's complex side."""
+        return self.lengths[-1] // 2 + 1
+
+    def emit(self) -> Kernel:
+        begin, end = range_arguments(self.function)
+
+        def body(_: Sequence[Value]) -> Sequence[Value]:
+            self._load()
+            axes = list(range(len(self.lengths)))
+            for axis in axes if self.kind_of_fft == "IRFFT" else reversed(axes):
+                self._transform(axis)
+            self._store()
+            return ()
+
+        self.nest.loop(self._unit, body, begin=begin, end=end, name="transform")
+        self.scratch.free(self.nest.builder)
+        finish(self.nest)
+        size = math.prod(self.lengths)
+        work = self.units * size * max(1, size.bit_length())
+        return Kernel(self.function, self.units, work * NS_PER_BUTTERFLY, "fft", self.view.byte_size, 5 * work)
+
+    # -- moving elements
+
+    def _loops(self, sizes: Sequence[int], body: Callable[[Index], None]) -> None:
+        """Loops over a box, vectors along the last dimension."""
+        positions = [self.nest.new_variable(n) for n in sizes]
+
+        def element(_: Sequence[Value]) -> Sequence[Value]:
+            body(tuple(dim(p) for p in positions))
+            return ()
+
+        self.nest.loops(positions, element, vector_width=self.width)
+
+    def _far(self, index: Index) -> Index:
+        """The index in the operand or result of an element of the current transform."""
+        return (*unit_index(self.nest, self._unit, self.batch), *index)
+
+    def _load(self) -> None:
+        def body(index: Index) -> None:
+            value: RegisterValue = self.memory.load(self.source, self._far(index), EVERYWHERE)
+            zero = const_float(register_type(self.kind), 0.0)
+            pair = (value.real, value.imag) if isinstance(value, ComplexValue) else (value, zero)
+            store_pair(self.memory, self.box, index, (spread(self.nest, pair[0]), spread(self.nest, pair[1])))
+
+        self._loops(self.source.shape.dimensions[-len(self.lengths) :], body)
+
+    def _store(self) -> None:
+        scale = 1.0 / math.prod(self.lengths) if self.inverse else 1.0
+
+        def body(index: Index) -> None:
+            place = self._far(index)
+            re, im = (self._scaled(part, scale) for part in load_pair(self.nest, self.memory, self.box, index))
+            varies = self.nest.uses_vector(physical_offset(self.nest, self.result.shape, place))
+            if not varies:
+                re, im = (self.nest.builder.extract_element(part, 0) for part in (re, im))
+            is_complex = self.result.shape.element_type.is_complex
+            self.memory.store(self.result, place, ComplexValue(re, im) if is_complex else re)
+
+        self._loops(self.result.shape.dimensions[-len(self.lengths) :], body)
+
+    def _scaled(self, value: Value, scale: float) -> Value:
+        return value if scale == 1.0 else self.nest.builder.fmul(value, const_float(value.type, scale))
+
+    # -- one axis
+
+    def _transform(self, axis: int) -> None:
+        """Transforms all lines along one axis; those that only a complete spectrum would have are left out."""
+        lines = [d for d in range(len(self.lengths)) if d != axis]
+        last = len(self.lengths) - 1
+        real = self.kind_of_fft in ("RFFT", "IRFFT")
+        positions = {d: self.nest.new_variable(self.half if real and d == last else self.lengths[d]) for d in lines}
+
+        def line(_: Sequence[Value]) -> Sequence[Value]:
+            self._line({d: dim(p) for d, p in positions.items()}, axis)
+            return ()
+
+        self.nest.loops(list(positions.values()), line)
+
+    def _line(self, fixed: dict[int, AffineExpr], axis: int) -> None:
+        n, last = self.lengths[axis], len(self.lengths) - 1
+
+        def at_position(along: AffineExpr) -> Index:
+            return tuple(along if d == axis else fixed[d] for d in range(len(self.lengths)))
+
+        if axis == last:
+            if self.kind_of_fft == "IRFFT":
+                self._complete_spectrum(at_position)
+            start = self.nest.index_value(physical_offset(self.nest, self.box[0].shape, at_position(constant(0))))
+            bytes_before = self.nest.builder.mul(start, const_int(I64, self.kind.byte_width))
+            self._apply(n, [self.nest.builder.gep(I8, b.pointer, bytes_before) for b in self.box])
+            return
+        self._copy_line(n, self.box, at_position, self.line, lambda along: (along,))
+        self._apply(n, [b.pointer for b in self.line])
+        self._copy_line(n, self.line, lambda along: (along,), self.box, at_position)
+
+    def _apply(self, n: int, pointers: Sequence[Value]) -> None:
+        ordered = list(reversed(pointers)) if self.inverse else list(pointers)
+        self.nest.builder.call(self.transforms[n].apply, [*ordered, self.work[n]])
+
+    def _copy_line(
+        self, n: int, source: Sequence[Buffer], from_index: Callable[[AffineExpr], Index],
+        target: Sequence[Buffer], to_index: Callable[[AffineExpr], Index],
+    ) -> None:  # fmt: skip
+        def body(index: Index) -> None:
+            value = load_pair(self.nest, self.memory, source, from_index(index[0]))
+            store_pair(self.memory, target, to_index(index[0]), value)
+
+        self._loops((n,), body)
+
+    def _complete_spectrum(self, at_position: Callable[[AffineExpr], Index]) -> None:
+        """Fills in the conjugates that make the result real; the first and the middle element count as real."""
+        n, half, nest = self.lengths[-1], self.half, self.nest
+        zero = const_float(register_type(self.kind), 0.0)
+        for place in (0, n // 2) if n % 2 == 0 else (0,):
+            self.memory.store(self.box[1], at_position(constant(place)), zero)
+        if half == n:
+            return
+        position = nest.new_variable(n - half, half)
+
+        def body(_: Sequence[Value]) -> Sequence[Value]:
+            source: Pair = load_pair(nest, self.memory, self.box, at_position(constant(n) - dim(position)))
+            turned = source[0], nest.builder.fneg(source[1])
+            store_pair(self.memory, self.box, at_position(dim(position)), turned)
+            return ()
+
+        nest.vector_loop(position, self.width, body)

@@ -1,0 +1,1 @@
+"""Dots, convolutions, and linear algebra by LAPACK."""

@@ -1,0 +1,1 @@
+"""Loop kernels: one loop nest over the result."""

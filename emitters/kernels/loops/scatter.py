@@ -1,0 +1,232 @@
+"""scatter: updates are combined into the operand one window after the other, in row-major order of the indices.
+
+That order makes results deterministic. Parallel work is split by destination: along a window dimension (or a batching
+dimension) that no index moves, so every task sees all indices but writes a part of the operand that is its own.
+Within a window the innermost dimension is vectorised: its elements have distinct destinations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xjit.affine import AffineExpr, constant, dim
+from xjit.emitters.elemental import RegisterValue
+from xjit.emitters.fused import FusedIrEmitter
+from xjit.emitters.gemm.control_flow import StructuredBuilder
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, lanes_for, range_arguments
+from xjit.emitters.kernels.loops.base_copy import emit_base_copies
+from xjit.emitters.kernels.loops.hand_loops import bind_index, here, index_to_i64, scope, structured
+from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.memory import EVERYWHERE
+from xjit.emitters.nested import IrEmitterNested, same_width
+from xjit.hlo import attributes as at
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.llvm.types import I1, I64
+from xjit.llvm.values import Value, const_int
+
+NS_PER_ELEMENT = 0.5
+CHUNKS = (64, 32, 16)
+"""Sizes into which the only dimension that can be split is cut: whole vectors each."""
+
+Index = tuple[AffineExpr, ...]
+
+
+def emit_scatter(context: KernelContext, view: KernelView) -> list[Kernel]:
+    """Emits the kernels of a view whose root is a scatter."""
+    scatter = view.hero
+    count = scatter.operand_count // 2
+    kernels = emit_base_copies(context, view, scatter.operands[:count])
+    dimensions = ScatterDimensions.of(scatter)
+    updates = scatter.operand(count + 1).shape
+    if updates.num_elements and all(limit >= 0 for limit in dimensions.limits):
+        kernels.append(_ScatterKernel(context, view, dimensions).emit())
+    return kernels
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterDimensions:
+    """The roles of dimensions. `windows[d]` and `batches[d]` are the update dimensions that operand dimension d moves
+    with (window element, batching), `components[d]` the position in the index vector; None where there is none.
+    `limits[d]` is the last start index at which a window is inside. `index_of[k]` is the update dimension that
+    dimension k of the indices moves with.
+    """
+
+    windows: tuple[int | None, ...]
+    batches: tuple[int | None, ...]
+    components: tuple[int | None, ...]
+    limits: tuple[int, ...]
+    index_of: dict[int, int]
+    scatter_dims: tuple[int, ...]
+
+    @staticmethod
+    def of(scatter: HloInstruction) -> ScatterDimensions:
+        """Reads the attributes of a scatter."""
+        s = scatter.attributes_as(at.ScatterAttributes)
+        count = scatter.operand_count // 2
+        operand, indices, updates = (scatter.operand(i).shape for i in (0, count, count + 1))
+        scatter_dims = tuple(d for d in range(updates.rank) if d not in s.update_window_dims)
+        rest = [d for d in range(indices.rank) if d != s.index_vector_dim]
+        index_of = dict(zip(rest, scatter_dims, strict=True))
+        dropped = {*s.inserted_window_dims, *s.input_batching_dims}
+        window_dims = iter(s.update_window_dims)
+        windows = tuple(None if d in dropped else next(window_dims) for d in range(operand.rank))
+        pairs = dict(zip(s.input_batching_dims, s.scatter_indices_batching_dims, strict=True))
+        batches = tuple(index_of[pairs[d]] if d in pairs else None for d in range(operand.rank))
+        position = {d: i for i, d in enumerate(s.scatter_dims_to_operand_dims)}
+        components = tuple(position.get(d) for d in range(operand.rank))
+        sizes = [1 if w is None else updates.dimensions[w] for w in windows]
+        limits = tuple(n - size for n, size in zip(operand.dimensions, sizes, strict=True))
+        return ScatterDimensions(windows, batches, components, limits, index_of, scatter_dims)
+
+    def owners(self) -> list[int]:
+        """The update dimensions by which destinations can be split: no index moves them."""
+        free = [d for d, c in enumerate(self.components) if c is None]
+        found = [self.windows[d] if self.windows[d] is not None else self.batches[d] for d in free]
+        return [u for u in found if u is not None]
+
+
+class _ScatterKernel:
+    """Loops over [own part of the destination] x [index vectors, in order] x [window]."""
+
+    def __init__(self, context: KernelContext, view: KernelView, dimensions: ScatterDimensions) -> None:
+        self.scatter = view.hero
+        self.dimensions = dimensions
+        self.count = self.scatter.operand_count // 2
+        self.indices = self.scatter.operand(self.count)
+        self.update_sizes = self.scatter.operand(self.count + 1).shape.dimensions
+        self.function, leaves, self.results = context.new_kernel(view, ".update")
+        self.nest = LoopNest(context.module, self.function, context.target)
+        self.fused = FusedIrEmitter(self.nest, leaves, context.maps)
+        self.combiner = IrEmitterNested()
+        self.index: list[AffineExpr] = [constant(0)] * len(self.update_sizes)
+
+    def emit(self) -> Kernel:
+        nest = self.nest
+        owner, chunk = self._choose_owner()
+        begin, end = range_arguments(self.function)
+        units = 1
+        if owner is None:
+            self._scatter_loops(None)
+        else:
+            size = self.update_sizes[owner]
+            units = size // chunk
+            outer = nest.new_variable(units)
+            inner = nest.new_variable(chunk)
+            self.index[owner] = dim(outer) * chunk + dim(inner) if chunk > 1 else dim(outer)
+
+            def body(_: Sequence[Value]) -> Sequence[Value]:
+                self._scatter_loops(inner if chunk > 1 else None, owner)
+                return ()
+
+            nest.loop(outer, body, begin=begin, end=end, name="own")
+        finish(nest)
+        elements = self.scatter.operand(self.count + 1).shape.num_elements * self.count
+        return Kernel(self.function, units, elements * NS_PER_ELEMENT, "scatter", 0, elements)
+
+    def _choose_owner(self) -> tuple[int | None, int]:
+        """The update dimension to split, and into pieces of what size. The innermost one is cut into whole vectors."""
+        candidates = [u for u in self.dimensions.owners() if self.update_sizes[u] > 1]
+        innermost = self._innermost_window()
+        outer = [u for u in candidates if u != innermost]
+        if outer:
+            return max(outer, key=lambda u: self.update_sizes[u]), 1
+        for chunk in CHUNKS:
+            if innermost in candidates and self.update_sizes[innermost] % chunk == 0:
+                return innermost, chunk
+        return None, 1
+
+    def _innermost_window(self) -> int:
+        """The window dimension whose elements are neighbours in the result, or -1."""
+        for d in self.scatter.operand(0).shape.minor_to_major:
+            window = self.dimensions.windows[d]
+            if window is not None and self.update_sizes[window] > 1:
+                return window
+        return -1
+
+    def _scatter_loops(self, piece: int | None, owner: int | None = None) -> None:
+        """The loops over the index vectors; `piece` is the part of the owner dimension that is left to loop over."""
+        free = [d for d in self.dimensions.scatter_dims if d != owner]
+        nest = self.nest
+
+        def window(_: Sequence[Value]) -> Sequence[Value]:
+            self._window(piece, owner)
+            return ()
+
+        nest.loops([self._over(d) for d in free], window)
+
+    def _over(self, d: int) -> int:
+        """A new loop variable for dimension `d` of the updates."""
+        position = self.nest.new_variable(self.update_sizes[d])
+        self.index[d] = dim(position)
+        return position
+
+    def _window(self, piece: int | None, owner: int | None) -> None:
+        """Reads the index vector; if the whole window is inside, combines it."""
+        nest = self.nest
+        with structured(nest) as builder, scope(nest, builder):
+            starts, inside = self._starts(builder)
+            with builder.when(inside), scope(nest, builder):
+                bound = [
+                    constant(0) if value is None else bind_index(nest, value, max(2, limit + 1))
+                    for value, limit in zip(starts, self.dimensions.limits, strict=True)
+                ]
+                self._window_loops(bound, piece, owner)
+
+    def _starts(self, builder: StructuredBuilder) -> tuple[list[Value | None], Value]:
+        """The start of the window per operand dimension (None: 0), and whether the window is inside."""
+        starts: list[Value | None] = []
+        inside = const_int(I1, 1)
+        for d, component in enumerate(self.dimensions.components):
+            if component is None:
+                starts.append(None)
+                continue
+            place = tuple(
+                self.index[self.dimensions.index_of[k]] if k in self.dimensions.index_of else constant(component)
+                for k in range(self.indices.shape.rank)
+            )
+            raw, _ = self.fused.element(self.indices, place, EVERYWHERE)
+            assert isinstance(raw, Value)
+            value = index_to_i64(builder, raw, self.indices.shape.element_type)
+            limit = const_int(I64, self.dimensions.limits[d])
+            inside = builder.and_(inside, builder.icmp_unsigned("<=", value, limit))
+            starts.append(value)
+        return starts, inside
+
+    def _window_loops(self, starts: Sequence[AffineExpr], piece: int | None, owner: int | None) -> None:
+        nest = self.nest
+        innermost = self._innermost_window()
+        windows = [d for d in range(len(self.update_sizes)) if d not in self.dimensions.scatter_dims and d != owner]
+        windows.sort(key=lambda d: d == innermost)
+        width = lanes_for(nest.target, [r.shape.element_type for r in self.results])
+
+        loops = [self._over(d) for d in windows]
+        if piece is not None:
+            loops.append(piece)
+            width = min(width, CHUNKS[-1])
+        elif innermost not in windows:
+            width = 0
+        nest.loops(loops, lambda _: self._combine(starts), vector_width=width)
+
+    def _combine(self, starts: Sequence[AffineExpr]) -> Sequence[Value]:
+        """Combines one element (or vector) of every update into its destination."""
+        nest, memory = self.nest, self.fused.memory
+        index = tuple(nest.simplify(e) for e in self.index)
+        place = self._destination(starts, index)
+        updates = [self.fused.element(u, index)[0] for u in self.scatter.operands[self.count + 1 :]]
+        guard = here(nest) if nest.vector is None else EVERYWHERE
+        old: list[RegisterValue] = [memory.load(r, place, guard) for r in self.results]
+        arguments = same_width(nest.builder, [*old, *updates])
+        new = self.combiner.inline(nest.builder, self.scatter.to_apply, arguments)
+        for result, value in zip(self.results, new, strict=True):
+            memory.store(result, place, value)
+        return ()
+
+    def _destination(self, starts: Sequence[AffineExpr], index: Index) -> Index:
+        """The operand index of an update element: start plus window element, or the batch."""
+        place: list[AffineExpr] = []
+        for d, start in enumerate(starts):
+            window, batch = self.dimensions.windows[d], self.dimensions.batches[d]
+            moving = window if window is not None else batch
+            place.append(start + (index[moving] if moving is not None else 0))
+        return tuple(self.nest.simplify(e) for e in place)

@@ -1,0 +1,1 @@
+"""Random bits and the state they come from."""

@@ -1,0 +1,158 @@
+"""reduce-window whose window reaches from one end of a dimension to each element: cumulative sums, products, extrema.
+
+Linear instead of quadratic work. Along contiguous memory a vector of elements is scanned in registers, in log2(W)
+steps, and carries its last lane on; across it, each lane is a line of its own. Other windows are left to the loop
+kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xjit.affine import AffineExpr, constant, dim
+from xjit.emitters.elemental import RegisterValue, constant_register, register_type
+from xjit.emitters.fused import FusedIrEmitter
+from xjit.emitters.iteration_space import unit_index
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, range_arguments
+from xjit.emitters.kernels.loops.loop import emit_loop_kernel
+from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.memory import EVERYWHERE
+from xjit.emitters.nested import IrEmitterNested, same_width, splat_register
+from xjit.emitters.reduction_loops import flatten, unflatten
+from xjit.hlo import attributes as at
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.llvm.values import Value
+from xjit.ops.reducers import reduction_identity
+
+MIN_SIZE = 4
+NS_PER_ELEMENT = 0.6
+
+
+def emit_reduce_window(context: KernelContext, view: KernelView) -> list[Kernel]:
+    """Emits the kernel of a reduce-window: a scan if it is one, else a loop over windows."""
+    axis = prefix_dimension(view.hero)
+    if axis is None or not view.result_shapes[0].num_elements:
+        return [emit_loop_kernel(context, view)]
+    return [_PrefixScan(context, view, axis).emit()]
+
+
+def prefix_dimension(instruction: HloInstruction) -> int | None:
+    """Returns the dimension along which a reduce-window is a scan, or None.
+
+    From the low end, any reducer and initial value will do: a scan combines in the order of the window. From the high
+    end the order is reversed, which an operation that is known, with its identity, allows.
+    """
+    if instruction.opcode != "reduce-window" or instruction.operand_count != 2 or not instruction.shape.is_array:
+        return None
+    window = instruction.attributes_as(at.WindowAttributes).window.dimensions
+    sizes = instruction.operand(0).shape.dimensions
+    found = [d for d, w in enumerate(window) if w != at.WindowDimension()]
+    if len(found) != 1 or sizes[found[0]] < MIN_SIZE:
+        return None
+    n = sizes[found[0]]
+    ways = [at.WindowDimension(size=n, padding_low=n - 1), at.WindowDimension(size=n, padding_high=n - 1)]
+    if window[found[0]] not in ways:
+        return None
+    if window[found[0]] == ways[0]:
+        return found[0]
+    identity = reduction_identity(instruction.to_apply)
+    init = instruction.operand(1)
+    if identity is None or init.opcode != "constant":
+        return None
+    value = init.attributes_as(at.ConstantAttributes).literal.splat_value()
+    return found[0] if value is not None and value == identity[1] else None  # -0 equals 0
+
+
+class _PrefixScan:
+    """State while the kernel is emitted."""
+
+    def __init__(self, context: KernelContext, view: KernelView, axis: int) -> None:
+        self.hero = view.hero
+        self.axis = axis
+        window = self.hero.attributes_as(at.WindowAttributes).window.dimensions[axis]
+        self.backwards = window.padding_high > 0
+        self.function, leaves, results = context.new_kernel(view)
+        self.result = results[0]
+        self.nest = LoopNest(context.module, self.function, context.target)
+        self.fused = FusedIrEmitter(self.nest, leaves, context.maps)
+        self.kind = self.hero.shape.element_type
+        self.width = context.target.vector_width(register_type(self.kind))
+        shape = self.hero.shape
+        self.sizes = shape.dimensions
+        minor = next((d for d in shape.minor_to_major if self.sizes[d] > 1), axis)
+        self.lanes = minor if minor != axis else None
+        known = reduction_identity(self.hero.to_apply) is not None  # and may be regrouped
+        self.combiner = IrEmitterNested(promote=known)  # what others compute is rounded at every step
+        self.in_registers = minor == axis and known and not self.kind.is_complex and self.width > 1
+
+    def emit(self) -> Kernel:
+        nest, sizes = self.nest, self.sizes
+        outer = [d for d in range(len(sizes)) if d not in (self.axis, self.lanes)]
+        units = math.prod(sizes[d] for d in outer)
+        unit = nest.new_variable(units)
+        index: list[AffineExpr] = [constant(0)] * len(sizes)
+        for d, place in zip(outer, unit_index(nest, unit, [sizes[d] for d in outer]), strict=True):
+            index[d] = place
+        begin, end = range_arguments(self.function)
+        nest.loop(unit, lambda _: self._lines(index), begin=begin, end=end, name="line")
+        finish(nest)
+        elements = self.hero.shape.num_elements
+        traffic = 2 * self.hero.shape.byte_size
+        operations = elements * (self.hero.to_apply.instruction_count - 2)  # without the parameters
+        return Kernel(self.function, units, operations * NS_PER_ELEMENT, "scan", traffic, operations)
+
+    def _lines(self, index: list[AffineExpr]) -> Sequence[Value]:
+        if self.lanes is None:
+            return self._line(index)
+        position = self.nest.new_variable(self.sizes[self.lanes])
+        index[self.lanes] = dim(position)
+        return self.nest.vector_loop(position, self.width, lambda _: self._line(index))
+
+    def _line(self, index: list[AffineExpr]) -> Sequence[Value]:
+        """Scans along the axis, from the initial value on."""
+        nest, size = self.nest, self.sizes[self.axis]
+        position = nest.new_variable(size)
+        along = constant(size - 1) - dim(position) if self.backwards else dim(position)
+        place = tuple(along if d == self.axis else e for d, e in enumerate(index))
+        init, _ = self.fused.element(self.hero.operand(1), ())
+        width = nest.vector.width if nest.vector is not None else 0
+        start = splat_register(nest.builder, init, width)
+        if self.in_registers:
+            nest.vector_loop(position, self.width, lambda now: self._block(place, now), flatten([start]))
+        else:
+            nest.scalar_loop(position, lambda now: self._element(place, now, start), flatten([start]))
+        return ()
+
+    def _combine(self, left: RegisterValue, right: RegisterValue) -> RegisterValue:
+        builder = self.nest.builder
+        return self.combiner.inline(builder, self.hero.to_apply, same_width(builder, [left, right]))[0]
+
+    def _element(self, place: Sequence[AffineExpr], now: Sequence[Value], like: RegisterValue) -> Sequence[Value]:
+        value, _ = self.fused.element(self.hero.operand(0), tuple(place))
+        total = self._combine(unflatten(now, [like])[0], value)
+        self.fused.memory.store(self.result, place, total)
+        return flatten([total])
+
+    def _block(self, place: Sequence[AffineExpr], now: Sequence[Value]) -> Sequence[Value]:
+        """Scans one vector in registers and adds what came before."""
+        builder, width = self.nest.builder, self.width
+        value, _ = self.fused.element(self.hero.operand(0), tuple(place), EVERYWHERE)
+        assert isinstance(value, Value)
+        value = value if value.type.is_vector else builder.splat(value, width)
+        identity = reduction_identity(self.hero.to_apply)
+        assert identity is not None
+        neutral = splat_register(builder, constant_register(self.kind, identity[1]), width)
+        assert isinstance(neutral, Value)
+        distance = 1
+        while distance < width:
+            order = [width - 1] * distance + [width + lane for lane in range(width - distance)]
+            shifted = builder.shuffle_vector(neutral, value, order)
+            combined = self._combine(shifted, value)
+            assert isinstance(combined, Value)
+            value = combined
+            distance *= 2
+        total = self._combine(builder.splat(now[0], width), value)
+        assert isinstance(total, Value)
+        self.fused.memory.store(self.result, place, total)
+        return [builder.extract_element(total, width - 1)]

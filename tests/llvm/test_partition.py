@@ -1,0 +1,125 @@
+"""Modules in parts: what is linked from the parts does what the whole module does."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from xjit.llvm import IRBuilder, Module, partition
+from xjit.llvm.partition import PartKind, PartWriter
+from xjit.llvm.types import I64, VOID
+from xjit.llvm.values import const_int, zero
+from xjit.runtime import jit
+from xjit.runtime.elf import undefined_symbols
+from xjit.runtime.ir_check import defined_symbols
+from xjit.runtime.symbols import resolve_symbols
+
+
+def chain_module(count: int) -> Module:
+    """Function i calls function i - 1 and adds a number from a constant that all share, and one of its own."""
+    module = Module("chain")
+    shared = module.add_constant(I64, const_int(I64, 1000), 8, "shared")
+    previous = None
+    for i in range(count):
+        function = module.add_function(f"f{i}.x" if i % 2 else f"odd name {i}", I64, [(I64, "x")], linkage="internal")
+        builder = IRBuilder(function.append_block("entry"))
+        own = module.add_constant(I64, const_int(I64, i), 8, "own")
+        value = builder.call(previous, [function.args[0]]) if previous else function.args[0]
+        value = builder.add(builder.add(value, builder.load(I64, shared, align=8)), builder.load(I64, own, align=8))
+        builder.ret(value)
+        previous = function
+    assert previous is not None
+    previous.linkage = ""
+    return module
+
+
+Part = tuple[str, PartKind]
+
+
+def parts_of(module: Module) -> list[Part]:
+    """All parts, with `advance` called as often as could be."""
+    parts: list[Part] = []
+    writer = PartWriter(module, lambda *part: parts.append(part))
+    functions = list(module.functions.items())
+    module.functions.clear()
+    for name, function in functions:  # the module grows again
+        module.functions[name] = function
+        writer.advance()
+    writer.finish()
+    return parts
+
+
+def run(texts: list[str], name: str, argument: int) -> int:
+    objects = jit.compile_modules_to_objects(texts)
+    loaded = jit.load_object(objects, [name], resolve_symbols(undefined_symbols(objects)))
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(loaded.address(name))(argument)
+
+
+@pytest.mark.parametrize("part_bytes", [150, 400, 100_000])
+def test_parts_compute_what_the_whole_does(part_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "PART_BYTES", part_bytes)
+    module = chain_module(9)
+    texts = [text for text, _ in parts_of(module)]
+    assert (len(texts) > 1) == (part_bytes < 1000)
+    assert sum(text.count("\ndefine ") for text in texts) == 9
+    assert run(texts, "odd name 8", 5) == run([module.to_text()], "odd name 8", 5) == 5 + 9 * 1000 + 36
+
+
+@pytest.mark.parametrize("cold_bytes", [100, 100_000])
+def test_cold_functions_come_last(cold_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "PART_BYTES", 300)
+    monkeypatch.setattr(partition, "COLD_BYTES", cold_bytes)
+    module = chain_module(9)
+    module.functions["odd name 8"].is_cold = True
+    parts = parts_of(module)
+    kinds = [kind for _, kind in parts]
+    assert kinds == [PartKind.HOT] * (len(parts) - 1) + [PartKind.COLD if cold_bytes == 100 else PartKind.HOT]
+    assert 'define i64 @"odd name 8"' in parts[-1][0]
+    assert run([text for text, _ in parts], "odd name 8", 5) == 5 + 9 * 1000 + 36
+
+
+def test_open_functions_wait_for_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "PART_BYTES", 1)
+    module = chain_module(2)
+    parts: list[Part] = []
+    writer = PartWriter(module, lambda *part: parts.append(part))
+    late = module.add_function("late", VOID)
+    block = late.append_block("entry")
+    writer.advance()
+    assert len(parts) == 1 and "@late" not in parts[0][0]
+    IRBuilder(block).ret_void()
+    writer.finish()
+    assert [text.count("\ndefine ") for text, _ in parts] == [2, 1] and "@late" in parts[1][0]
+
+
+def test_libraries_come_first() -> None:
+    module = chain_module(2)
+    module.libraries["key"] = "library text"
+    parts = parts_of(module)
+    assert parts[0] == ("library text", PartKind.LIBRARY) and len(parts) == 2
+
+
+def test_a_module_with_variables_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "PART_BYTES", 100)
+    module = chain_module(4)
+    module.add_global("state", I64, zero(I64), 8)
+    assert parts_of(module) == [(module.to_text(), PartKind.WHOLE)]
+
+
+def test_only_what_is_used_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "PART_BYTES", 100)
+    module = chain_module(6)
+    module.declare("expf", VOID, [])
+    texts = [text for text, _ in parts_of(module)]
+    assert not any("expf" in text for text in texts)
+    assert set().union(*map(defined_symbols, texts)) == {f.name for f in module.functions.values()}
+
+
+def test_names_of_c_functions_are_not_given_away() -> None:
+    module = Module("m")
+    names = []
+    for hint in ("memcpy", "floor", "floor", "__truncsfbf2", "floor.3", "add_fusion", "floor.3"):
+        names.append(module.unique_name(hint))
+        module.add_function(names[-1], VOID)
+    assert names == ["memcpy.1", "floor.1", "floor.2", "truncsfbf2.1", "floor.3", "add_fusion", "floor.3.1"]

@@ -1,0 +1,240 @@
+"""The pool of affine expressions: one object per expression, so that equality is identity.
+
+Invariants: the pool holds weak references, and its miss path is locked. What comes here is canonical already (see
+`affine_rules`); only leaves and the budgets of depth, size and constants are checked. `affine_expr` is imported first.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from operator import index
+from threading import RLock
+from typing import Any, Final, cast
+
+from xjit.affine.errors import IndexingBudgetError
+from xjit.affine.expr import AffineExpr, AffineExprKind, Node, Terms
+from xjit.affine.interval import INT64_MAX, INT64_MIN
+
+__all__ = ["MAX_DEPTH", "MAX_SIZE", "constant", "dim", "division_node", "extended_sum_node", "sum_node", "symbol"]
+
+MAX_DEPTH: Final = 100  # nested floordiv/mod levels
+MAX_SIZE: Final = 1 << 17  # nodes of the expression written out as a tree
+MAX_POSITION: Final = 1 << 16
+
+_CONSTANT: Final = AffineExprKind.CONSTANT
+_DIM: Final = AffineExprKind.DIM
+_SYMBOL: Final = AffineExprKind.SYMBOL
+_ADD: Final = AffineExprKind.ADD
+_MUL: Final = AffineExprKind.MUL
+_FLOORDIV: Final = AffineExprKind.FLOORDIV
+_MOD: Final = AffineExprKind.MOD
+
+
+class _PoolRef(weakref.ref[AffineExpr]):
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
+
+
+_pool: dict[tuple[Any, ...], _PoolRef] = {}
+_recent: deque[AffineExpr] = deque(maxlen=4096)  # keeps intermediate results alive for a while: a hit is far cheaper
+_lock = RLock()  # re-entrant: a collection inside the locked region may run _forget on the same thread
+
+
+def _forget(ref: Any) -> None:
+    with _lock:
+        if _pool.get(ref.key) is ref:
+            del _pool[ref.key]
+
+
+def pool_size() -> int:
+    """Number of expressions alive."""
+    return len(_pool)
+
+
+def release_recent() -> None:
+    """Drops the pool's own references to recent expressions."""
+    _recent.clear()
+
+
+def _fill_leaf(node: Node, kind: AffineExprKind, payload: int) -> None:
+    node.linear = ()
+    node.constant_term = payload if kind is _CONSTANT else 0
+    node.rhs = payload
+    node.order = (int(kind), payload)
+    node.dim_mask = 1 << payload if kind is _DIM else 0
+    node.symbol_mask = 1 << payload if kind is _SYMBOL else 0
+    node.depth = 0
+    node.size = 1
+
+
+def _fill_sum(node: Node, terms: Terms, constant_term: int) -> None:
+    dim_mask = symbol_mask = depth = 0
+    size = 1
+    for term, factor in terms:
+        dim_mask |= term.dim_mask
+        symbol_mask |= term.symbol_mask
+        size += term.size
+        if term.depth > depth:
+            depth = term.depth
+        if not INT64_MIN <= factor <= INT64_MAX:
+            raise _overflow(factor)
+    if not INT64_MIN <= constant_term <= INT64_MAX:
+        raise _overflow(constant_term)
+    if depth > MAX_DEPTH or size > MAX_SIZE:
+        raise _over_budget(depth, size)
+    node.linear = terms
+    node.constant_term = constant_term
+    node.dim_mask = dim_mask
+    node.symbol_mask = symbol_mask
+    node.depth = depth
+    node.size = size
+
+
+def _fill_extended_sum(node: Node, terms: Terms, total: AffineExpr, variable: AffineExpr) -> None:
+    """`_fill_sum` for total + variable, in constant time."""
+    if total.size >= MAX_SIZE:
+        raise _over_budget(0, total.size + 1)
+    node.linear = terms
+    node.constant_term = total.constant_term
+    node.dim_mask = total.dim_mask | variable.dim_mask
+    node.symbol_mask = total.symbol_mask | variable.symbol_mask
+    node.depth = total.depth
+    node.size = total.size + 1
+
+
+def _fill_division(node: Node, kind: AffineExprKind, lhs: AffineExpr, divisor: int) -> None:
+    depth, size = lhs.depth + 1, lhs.size + 1
+    if divisor > INT64_MAX:
+        raise _overflow(divisor)
+    if depth > MAX_DEPTH or size > MAX_SIZE:
+        raise _over_budget(depth, size)
+    if lhs.linear:
+        lhs_order = (int(_ADD), tuple([(t.order, k) for t, k in lhs.linear]), lhs.constant_term)
+    else:
+        lhs_order = lhs.order
+    node.linear = ()
+    node.constant_term = 0
+    node.lhs = lhs
+    node.rhs = divisor
+    node.order = (int(kind), lhs_order, divisor)
+    node.dim_mask = lhs.dim_mask
+    node.symbol_mask = lhs.symbol_mask
+    node.depth = depth
+    node.size = size
+
+
+def _over_budget(depth: int, size: int) -> IndexingBudgetError:
+    if depth > MAX_DEPTH:
+        return IndexingBudgetError(f"affine expression nests more than {MAX_DEPTH} floordiv/mod levels")
+    return IndexingBudgetError(f"affine expression of {size} nodes is over the budget of {MAX_SIZE}")
+
+
+def _overflow(value: int) -> IndexingBudgetError:
+    return IndexingBudgetError(f"affine expression needs the constant {value}, which does not fit int64")
+
+
+def _miss(
+    key: tuple[Any, ...],
+    kind: AffineExprKind,
+    left: Any,
+    right: int,
+    extends: tuple[AffineExpr, AffineExpr] | None = None,
+) -> AffineExpr:
+    """Makes the node for `key` unless another thread did; `left`/`right` as the kind's `_fill` takes them."""
+    node = Node()
+    node.kind = kind
+    if extends is not None:
+        _fill_extended_sum(node, left, *extends)
+    elif kind is _ADD or kind is _MUL:
+        _fill_sum(node, left, right)
+    elif kind is _FLOORDIV or kind is _MOD:
+        _fill_division(node, kind, left, right)
+    else:
+        _fill_leaf(node, kind, right)
+    node.__class__ = AffineExpr
+    expr = cast(AffineExpr, node)
+    ref = _PoolRef(expr, _forget)
+    ref.key = key
+    with _lock:
+        present = _pool.get(key)
+        existing = present() if present is not None else None
+        if existing is not None:
+            return existing
+        _pool[key] = ref
+    if node.size < 64:
+        _recent.append(expr)
+    return expr
+
+
+def sum_node(terms: Terms, constant_term: int) -> AffineExpr:
+    """Interns a sum that is canonical already: ADD, MUL or a lone term."""
+    if not terms:
+        return constant(constant_term)
+    if not constant_term and len(terms) == 1:
+        kind = _MUL
+        if terms[0][1] == 1:
+            return terms[0][0]
+    else:
+        kind = _ADD
+    key = (terms, constant_term)
+    ref = _pool.get(key)
+    expr = ref() if ref is not None else None
+    return expr if expr is not None else _miss(key, kind, terms, constant_term)
+
+
+def extended_sum_node(terms: Terms, total: AffineExpr, variable: AffineExpr) -> AffineExpr:
+    """Interns `terms`, which are those of the sum `total` and one more, a multiple of `variable`."""
+    key = (terms, total.constant_term)
+    ref = _pool.get(key)
+    expr = ref() if ref is not None else None
+    return expr if expr is not None else _miss(key, _ADD, terms, total.constant_term, (total, variable))
+
+
+def division_node(kind: AffineExprKind, lhs: AffineExpr, divisor: int) -> AffineExpr:
+    key = (kind, lhs, divisor)
+    ref = _pool.get(key)
+    expr = ref() if ref is not None else None
+    return expr if expr is not None else _miss(key, kind, lhs, divisor)
+
+
+_leaves: dict[tuple[AffineExprKind, int], AffineExpr] = {}  # variables and small constants live for ever
+
+
+def _variable(kind: AffineExprKind, position: int) -> AffineExpr:
+    expr = _leaves.get((kind, position))
+    if expr is not None:
+        return expr
+    position = index(position)
+    if not 0 <= position < MAX_POSITION:
+        raise IndexingBudgetError(f"position of a dim or symbol must be in [0, {MAX_POSITION}), found {position}")
+    return _leaves.setdefault((kind, position), _miss((kind, position), kind, None, position))
+
+
+def dim(position: int) -> AffineExpr:
+    """Returns dimension d<position>."""
+    return _variable(_DIM, position)
+
+
+def symbol(position: int) -> AffineExpr:
+    """Returns symbol s<position>."""
+    return _variable(_SYMBOL, position)
+
+
+def constant(value: int) -> AffineExpr:
+    """Returns the constant `value`; bools and NumPy integers become ints."""
+    expr = _leaves.get((_CONSTANT, value))
+    if expr is not None:
+        return expr
+    value = int(index(value))
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise _overflow(value)
+    key = (_CONSTANT, value)
+    ref = _pool.get(key)
+    expr = ref() if ref is not None else None
+    return expr if expr is not None else _miss(key, _CONSTANT, None, value)
+
+
+for _small in range(-16, 257):
+    _leaves[(_CONSTANT, _small)] = constant(_small)
+ZERO: Final = constant(0)

@@ -1,0 +1,186 @@
+"""Which outputs of a program reuse the buffers of its parameters, and which parameters give their buffers away.
+
+Both classes are views on the text of the module's header (`input_output_alias`, `buffer_donor`): every change is
+written there at once, so printing, cloning and the protos need to know nothing of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from xjit.hlo.annotations.alias_config import KINDS, Alias, BufferDonor, parse_aliases, parse_buffer_donors
+from xjit.hlo.diagnostics import HloVerifyError, InvalidArgument
+from xjit.hlo.types.shape import Shape, ShapeIndex
+
+if TYPE_CHECKING:
+    from xjit.hlo.ir.module import HloModule
+
+_ALIASES, _DONORS = "input_output_alias", "buffer_donor"
+
+
+class HloInputOutputAliasConfig:
+    """The aliases of a module's entry: output index -> (parameter number, parameter index, may or must)."""
+
+    def __init__(self, module: HloModule) -> None:
+        self._module = module
+
+    @property
+    def aliases(self) -> tuple[Alias, ...]:
+        """All entries in the order they were made; InvalidArgument if the header's text is malformed."""
+        return parse_aliases(self._module.config.header_attributes.get(_ALIASES, ""))
+
+    def set_up_alias(
+        self, output_index: Sequence[int], param_number: int, param_index: Sequence[int] = (), kind: str = "may"
+    ) -> None:
+        """Lets an output use the buffer of a parameter (`may`), or insists on it (`must`).
+
+        Errors: InvalidArgument if one side does not exist or is aliased already, or if their shapes differ.
+        """
+        kind = kind if kind.endswith("-alias") else f"{kind}-alias"
+        if kind not in KINDS:
+            raise InvalidArgument(f"alias kind '{kind}' is none of {', '.join(KINDS)}")
+        alias = Alias(tuple(output_index), param_number, tuple(param_index), kind)
+        entries = (*self.aliases, alias)
+        donors = HloBufferDonorConfig(self._module).donors
+        try:
+            check_aliasing(self._module, entries, donors)
+        except HloVerifyError as error:
+            raise InvalidArgument(error.message) from None
+        _write(self._module, _ALIASES, entries)
+
+    def get_aliased_output(self, param_number: int, param_index: Sequence[int] = ()) -> ShapeIndex | None:
+        """Returns the output that uses the buffer of a parameter, or None."""
+        key = (param_number, tuple(param_index))
+        found = (a for a in self.aliases if (a.parameter_number, a.parameter_index) == key)
+        return next((a.output_index for a in found), None)
+
+    def get_aliased_parameter(self, output_index: Sequence[int]) -> Alias | None:
+        """Returns the entry of an output, or None."""
+        return next((a for a in self.aliases if a.output_index == tuple(output_index)), None)
+
+    def output_has_alias(self, output_index: Sequence[int]) -> bool:
+        """Whether an output uses the buffer of a parameter."""
+        return self.get_aliased_parameter(output_index) is not None
+
+    def parameter_has_alias(self, param_number: int, param_index: Sequence[int] = ()) -> bool:
+        """Whether the buffer of a parameter is used by an output."""
+        return self.get_aliased_output(param_number, param_index) is not None
+
+    def parameter_must_alias(self, param_number: int, param_index: Sequence[int] = ()) -> bool:
+        """Whether the buffer of a parameter must be used by an output."""
+        output = self.get_aliased_output(param_number, param_index)
+        return any(a.output_index == output and a.kind == "must-alias" for a in self.aliases)
+
+    def for_each_alias(self, visit: Callable[[ShapeIndex, Alias], None]) -> None:
+        """Calls `visit(output_index, alias)` for every entry."""
+        for alias in self.aliases:
+            visit(alias.output_index, alias)
+
+    def clear(self) -> None:
+        """Removes all entries."""
+        _write(self._module, _ALIASES, ())
+
+    def verify(self, module: HloModule | None = None) -> None:
+        """Raises HloVerifyError unless the entries fit the entry computation of a module (by default their own)."""
+        check_aliasing(module or self._module, self.aliases, ())
+
+    def __str__(self) -> str:
+        return _format(self.aliases)
+
+
+class HloBufferDonorConfig:
+    """The parameters of a module's entry whose buffers any output may reuse."""
+
+    def __init__(self, module: HloModule) -> None:
+        self._module = module
+
+    @property
+    def donors(self) -> tuple[BufferDonor, ...]:
+        """All entries in the order they were made; InvalidArgument if the header's text is malformed."""
+        return parse_buffer_donors(self._module.config.header_attributes.get(_DONORS, ""))
+
+    def add_buffer_donor(self, param_number: int, param_index: Sequence[int] = ()) -> None:
+        """Gives the buffer of a parameter away; InvalidArgument if it does not exist or is given away already."""
+        entries = (*self.donors, BufferDonor(param_number, tuple(param_index)))
+        try:
+            check_aliasing(self._module, HloInputOutputAliasConfig(self._module).aliases, entries)
+        except HloVerifyError as error:
+            raise InvalidArgument(error.message) from None
+        _write(self._module, _DONORS, entries)
+
+    def remove_buffer_donor(self, param_number: int, param_index: Sequence[int] = ()) -> None:
+        """Takes a donation back; InvalidArgument if there is none."""
+        donor = BufferDonor(param_number, tuple(param_index))
+        if donor not in self.donors:
+            raise InvalidArgument(f"parameter buffer {donor} is not donated")
+        _write(self._module, _DONORS, [d for d in self.donors if d != donor])
+
+    def parameter_is_buffer_donor(self, param_number: int, param_index: Sequence[int] = ()) -> bool:
+        """Whether the buffer of a parameter is given away."""
+        return BufferDonor(param_number, tuple(param_index)) in self.donors
+
+    def clear(self) -> None:
+        """Removes all entries."""
+        _write(self._module, _DONORS, ())
+
+    def verify(self, module: HloModule | None = None) -> None:
+        """Raises HloVerifyError unless the entries fit the entry computation of a module (by default their own)."""
+        module = module or self._module
+        check_aliasing(module, HloInputOutputAliasConfig(module).aliases, self.donors)
+
+    def __str__(self) -> str:
+        return _format(self.donors)
+
+
+def check_aliasing(module: HloModule, aliases: Iterable[Alias], donors: Iterable[BufferDonor]) -> None:
+    """Raises HloVerifyError unless indices exist, shapes agree and no buffer is given away twice."""
+    parameters, result = module.entry_computation.parameter_instructions, module.result_shape
+    outputs: set[ShapeIndex] = set()
+    inputs: set[tuple[int, ShapeIndex]] = set()
+    for alias in aliases:
+        what = f"{_ALIASES} {alias}"
+        source = _parameter_shape([p.shape for p in parameters], alias, what)
+        target = subshape_at(result, alias.output_index, what)
+        if not source.compatible(target):
+            shapes = f"shape {source.to_string(layout=False)}, the output {target.to_string(layout=False)}"
+            raise HloVerifyError(f"{what}: the parameter has {shapes}")
+        key = (alias.parameter_number, alias.parameter_index)
+        if alias.output_index in outputs or key in inputs:
+            raise HloVerifyError(f"{what}: the output or the parameter is aliased twice")
+        outputs.add(alias.output_index)
+        inputs.add(key)
+    for donor in donors:
+        what = f"{_DONORS} {donor}"
+        _parameter_shape([p.shape for p in parameters], donor, what)
+        key = (donor.parameter_number, donor.parameter_index)
+        if key in inputs:
+            raise HloVerifyError(f"{what}: the buffer is donated or aliased already")
+        inputs.add(key)
+
+
+def subshape_at(shape: Shape, index: ShapeIndex, what: str) -> Shape:
+    """Returns the shape at an index; HloVerifyError that starts with `what` if there is none."""
+    try:
+        return shape.subshape(index)
+    except InvalidArgument as error:
+        raise HloVerifyError(f"{what}: {error.message}") from None
+
+
+def _parameter_shape(shapes: Sequence[Shape], entry: Alias | BufferDonor, what: str) -> Shape:
+    if not 0 <= entry.parameter_number < len(shapes):
+        raise HloVerifyError(f"{what}: there are only {len(shapes)} parameters")
+    return subshape_at(shapes[entry.parameter_number], entry.parameter_index, what)
+
+
+def _format(entries: Iterable[Alias | BufferDonor]) -> str:
+    text = ", ".join(map(str, entries))
+    return f"{{ {text} }}" if text else "{}"
+
+
+def _write(module: HloModule, key: str, entries: Sequence[Alias | BufferDonor]) -> None:
+    header = module.config.header_attributes
+    if entries:
+        header[key] = _format(entries)
+    else:
+        header.pop(key, None)

@@ -1,0 +1,153 @@
+"""Codecs of what instructions carry besides their meaning: metadata, sharding, frontend attributes, backend config."""
+
+from __future__ import annotations
+
+import re
+
+from xjit.hlo.annotations.metadata import HloSharding, OpMetadata
+from xjit.hlo.attributes.codecs.scalars import parse_int
+from xjit.hlo.attributes.codecs.value_text import (
+    STRING,
+    CodecError,
+    inside,
+    quote,
+    shorten,
+    split_items,
+    split_list,
+    strip_comments,
+    unquote,
+)
+
+_PAIR = re.compile(rf"[\s,]*+([\w.\-]+)\s*=\s*({STRING}|\{{[^{{}}]*\}}|[^\s{{}},\"]+)[\s,]*+", re.DOTALL)
+_KEY = re.compile(r"\s*([^\s={}\"]+)\s*=\s*", re.DOTALL)
+_JSON_TOKEN = re.compile(rf'{STRING}|[{{}}"]|[^{{}}"]++', re.DOTALL)
+_SHARDING = re.compile(
+    r"(?:maximal_)?mesh\[.*|(?:\s*+(?:replicated|maximal|manual|unknown|unreduced|last_tile_dim_replicate"
+    r"|shard_(?:as|like)\s+\d+|device=-?\d+|devices=\[[\d,\s]*+\](?:<=\[[\d,\s]*+\](?:T\([\d,\s]*+\))?|[\d,\s]*+)"
+    r"|last_tile_dims=\{[^{}]*+\}|metadata=\{.*\})\s*+)++",
+    re.DOTALL,
+)
+_STRING_FIELDS = ("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name")
+_INT_FIELDS = ("source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id")
+_METADATA_ORDER = (
+    *("op_type", "op_name", "source_file", "source_line", "source_end_line", "source_column", "source_end_column"),
+    *("deduplicated_name", "scheduling_name", "stack_frame_id"),
+)
+
+
+def parse_metadata(text: str) -> OpMetadata:
+    """Returns the metadata of `{op_name="x" source_line=1}`; pairs that OpMetadata does not name go to `extra`."""
+    body = inside(text)
+    fields: dict[str, str | int] = {}
+    extra: list[tuple[str, str]] = []
+    position = 0
+    end = len(body.rstrip())
+    while position < end:
+        match = _PAIR.match(body, position)
+        if match is None:
+            raise CodecError(f"expected 'key=value' in metadata, found '{shorten(body[position:])}'", position + 1)
+        key, value = match.groups()
+        if key in _STRING_FIELDS:
+            fields[key] = unquote(value)
+        elif key in _INT_FIELDS:
+            fields[key] = parse_int(value)
+        else:
+            extra.append((key, value))
+        position = match.end()
+    return OpMetadata(**fields, extra=tuple(extra))  # type: ignore[arg-type]
+
+
+def format_metadata(metadata: OpMetadata) -> str:
+    """Returns `{op_name="x" ...}` without the fields that are empty."""
+    parts: list[str] = []
+    for name in _METADATA_ORDER:
+        value = getattr(metadata, name)
+        if value:
+            parts.append(f"{name}={quote(value) if name in _STRING_FIELDS else value}")
+    parts.extend(f"{key}={value}" for key, value in metadata.extra)
+    return "{" + " ".join(parts) + "}"
+
+
+def parse_sharding(text: str) -> HloSharding:
+    """Returns the sharding of `{replicated}`, `{devices=[2,1]<=[2]}`, or a tuple of shardings in braces."""
+    body = inside(strip_comments(text)).strip()
+    if not body:
+        return HloSharding()
+    if body[0] != "{":
+        return HloSharding(_single_sharding(body))
+    elements: list[HloSharding] = []
+    for item in split_list(body):
+        inner = inside(item).strip()
+        if inner.startswith("{"):
+            raise CodecError("the sharding of a tuple is one flat list of shardings")
+        elements.append(HloSharding(_single_sharding(inner)))
+    return HloSharding(elements=tuple(elements))
+
+
+def _single_sharding(text: str) -> str:
+    if _SHARDING.fullmatch(text) is None:
+        raise CodecError(
+            f"expected replicated, maximal, manual, devices=[...], mesh[...], ...; found '{shorten(text)}'"
+        )
+    return " ".join(text.split())
+
+
+def parse_frontend_attributes(text: str) -> dict[str, str]:
+    """Returns the pairs of `{key="value", other={raw braces}}`."""
+    body = inside(text)
+    result: dict[str, str] = {}
+    if not body.strip():
+        return result
+    for item, offset in split_items(body):
+        match = _KEY.match(item)
+        if match is None:
+            raise CodecError(f"expected 'key=value' in frontend attributes, found '{shorten(item)}'", offset + 1)
+        value = item[match.end() :].strip()
+        if value.startswith("{"):
+            inside(value)
+            result[match.group(1)] = value
+        elif value.startswith('"'):
+            result[match.group(1)] = unquote(value)
+        else:
+            raise CodecError(
+                f"a frontend attribute is a quoted string or in braces, found '{shorten(value)}'", offset + 1
+            )
+    return result
+
+
+def format_frontend_attributes(attributes: dict[str, str]) -> str:
+    """Returns `{key="value"}`, sorted by key."""
+    return "{" + ",".join(f"{key}={format_string_or_braces(value)}" for key, value in sorted(attributes.items())) + "}"
+
+
+def parse_string_or_braces(text: str) -> str:
+    """Returns the value of a quoted string, or a braced text (JSON) as it is."""
+    if text.startswith('"'):
+        return unquote(text)
+    inside(text)
+    return text
+
+
+def format_string_or_braces(value: str) -> str:
+    """Returns a quoted string, or a braced text as it is."""
+    return value if is_braced(value) else quote(value)
+
+
+def is_braced(value: str) -> bool:
+    """Whether a string is one balanced group of braces, so that it can be written without quotes."""
+    if not (value.startswith("{") and value.endswith("}")):
+        return False
+    depth = 0
+    for match in _JSON_TOKEN.finditer(value):
+        token = match.group()
+        if token == '"':
+            return False
+        depth += (token == "{") - (token == "}")
+        if depth == 0:
+            return match.end() == len(value)
+    return False
+
+
+def parse_name_list(text: str) -> list[str]:
+    """Returns the names of `{%a, %b}` without their sigils."""
+    return [item.removeprefix("%") for item in split_list(inside(strip_comments(text)))]

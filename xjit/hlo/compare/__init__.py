@@ -1,0 +1,1 @@
+"""Whether two pieces of HLO are the same."""

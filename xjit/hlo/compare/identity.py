@@ -1,0 +1,88 @@
+"""`identical`: do two instructions compute the same, apart from names, ids, metadata and control edges?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from xjit.hlo.annotations.backend_config import same_backend_config
+from xjit.hlo.attributes.opcodes import Trait
+from xjit.hlo.compare.equality import computations_equal
+
+if TYPE_CHECKING:
+    from xjit.hlo.ir.computation import HloComputation
+    from xjit.hlo.ir.instruction import HloInstruction
+
+EqOperands = Callable[["HloInstruction", "HloInstruction"], bool]
+EqComputations = Callable[["HloComputation", "HloComputation"], bool]
+
+
+def identical(
+    a: HloInstruction,
+    b: HloInstruction,
+    eq_operands: EqOperands | None = None,
+    eq_computations: EqComputations | None = None,
+    layout_sensitive: bool = True,
+) -> bool:
+    """Whether opcode, shape, operands, attributes, called computations and annotations agree.
+
+    By default operands must be the same instructions and called computations structurally equal.
+    """
+    return _identical(a, b, eq_operands or _same, eq_computations, layout_sensitive, ordered=True)
+
+
+def identical_ignoring_commutative_operand_order(
+    a: HloInstruction,
+    b: HloInstruction,
+    eq_operands: EqOperands | None = None,
+    eq_computations: EqComputations | None = None,
+    layout_sensitive: bool = True,
+) -> bool:
+    """As `identical`, but the operands of a commutative opcode may be in either order."""
+    return _identical(a, b, eq_operands or _same, eq_computations, layout_sensitive, ordered=False)
+
+
+def _identical(
+    a: HloInstruction,
+    b: HloInstruction,
+    eq_operands: EqOperands,
+    eq_computations: EqComputations | None,
+    layout_sensitive: bool,
+    ordered: bool,
+) -> bool:
+    if a is b:
+        return True
+    if a.op is not b.op or a.attributes != b.attributes or not _same_shape(a, b, layout_sensitive):
+        return False
+    if a.sharding != b.sharding or a.frontend_attributes != b.frontend_attributes:
+        return False
+    if not same_backend_config(a.backend_config, b.backend_config):
+        return False
+    if not _same_operands(a.operands, b.operands, eq_operands, not ordered and a.op.has(Trait.COMMUTATIVE)):
+        return False
+    callees = zip(a.called_computations, b.called_computations)
+    if len(a.called_computations) != len(b.called_computations):
+        return False
+    if eq_computations is not None:
+        return all(eq_computations(x, y) for x, y in callees)
+    return all(x is y or computations_equal(x, y, layouts=layout_sensitive) for x, y in callees)
+
+
+def _same_operands(
+    a: Sequence[HloInstruction], b: Sequence[HloInstruction], equal: EqOperands, commutative: bool
+) -> bool:
+    if len(a) != len(b):
+        return False
+    if all(map(equal, a, b)):
+        return True
+    return commutative and len(a) == 2 and equal(a[0], b[1]) and equal(a[1], b[0])
+
+
+def _same_shape(a: HloInstruction, b: HloInstruction, layout_sensitive: bool) -> bool:
+    if not layout_sensitive:
+        return a.shape.compatible(b.shape)
+    return a.shape == b.shape or a.shape.with_default_layouts() == b.shape.with_default_layouts()
+
+
+def _same(a: HloInstruction, b: HloInstruction) -> bool:
+    return a is b

@@ -1,0 +1,1 @@
+"""Changes of the graph that are more than one edge: clones, fusions, outlining."""

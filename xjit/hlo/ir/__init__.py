@@ -1,0 +1,1 @@
+"""The graph: instructions, computations, modules, and the edges between them."""

@@ -1,0 +1,56 @@
+"""Post order of any graph: every node behind all that it needs. Without recursion, and always the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from xjit.hlo.ir.instruction import HloInstruction
+
+Node = TypeVar("Node", bound=Hashable)
+
+
+def post_order(
+    starts: Iterable[Node], needs: Callable[[Node], Sequence[Node]], on_cycle: Callable[[Node], None] | None = None
+) -> list[Node]:
+    """Returns `starts` and all that they need, directly or not, each once and behind what it needs.
+
+    A need that leads back to a node on the way is a cycle: `on_cycle` gets that node, and raises; without it such a
+    need is passed over.
+    """
+    order: list[Node] = []
+    done: set[Node] = set()
+    for start in starts:
+        extend_post_order(order, done, start, needs, on_cycle)
+    return order
+
+
+def extend_post_order(
+    order: list[Node],
+    done: set[Node],
+    start: Node,
+    needs: Callable[[Node], Sequence[Node]],
+    on_cycle: Callable[[Node], None] | None = None,
+) -> None:
+    """Appends `start`, behind what it needs, to an order; what is `done` is left out. See `post_order`."""
+    active: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(start, False)]
+    while stack:
+        node, expanded = stack.pop()
+        if expanded:
+            done.add(node)
+            order.append(node)
+        elif node in done:
+            continue
+        elif node not in active:
+            active.add(node)
+            stack.append((node, True))
+            stack.extend([(n, False) for n in reversed(needs(node)) if n not in done])
+        elif on_cycle is not None:
+            on_cycle(node)
+
+
+def needs_of(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
+    """Returns what must run before an instruction: its operands and control predecessors."""
+    return (*instruction.operands, *instruction.control_predecessors)

@@ -1,0 +1,1 @@
+"""Values without a graph: element types, shapes, layouts, literals."""

@@ -1,0 +1,390 @@
+"""Complex arithmetic on pairs, with XLA's branch cuts.
+
+Sums and products are computed in the type of the parts. Everything else on c64 is computed in f64, where neither
+overflow nor cancellation matter; the formulas are those that also hold for c128.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from xjit.llvm.math import exponential as ex
+from xjit.llvm.math import logarithm as lo
+from xjit.llvm.math.inverse_trigonometric import atan2 as real_atan2
+from xjit.llvm.math.trigonometric import sin_cos
+from xjit.llvm.math.vec import Vec, two_product, two_sum
+
+
+@dataclass(frozen=True, slots=True)
+class Complex:
+    """A complex number as two `Vec`s of one type."""
+
+    real: Vec
+    imag: Vec
+
+    def where(self, condition: Vec, other: Complex) -> Complex:
+        """This where `condition` holds, else `other`."""
+        return Complex(self.real.where(condition, other.real), self.imag.where(condition, other.imag))
+
+    def __neg__(self) -> Complex:
+        return Complex(-self.real, -self.imag)
+
+
+def _in_f64(function: Callable[..., Complex]) -> Callable[..., Complex]:
+    """`function`, computed in f64 whatever the type of the operands."""
+
+    def wrapper(*operands: Complex) -> Complex:
+        if operands[0].real.is_double:
+            return function(*operands)
+        result = function(*[Complex(z.real.to_double(), z.imag.to_double()) for z in operands])
+        return Complex(result.real.to_float(), result.imag.to_float())
+
+    wrapper.__name__, wrapper.__doc__ = function.__name__, function.__doc__
+    return wrapper
+
+
+def add(a: Complex, b: Complex) -> Complex:
+    """a + b."""
+    return Complex(a.real + b.real, a.imag + b.imag)
+
+
+def subtract(a: Complex, b: Complex) -> Complex:
+    """a - b."""
+    return Complex(a.real - b.real, a.imag - b.imag)
+
+
+def negate(a: Complex) -> Complex:
+    """-a."""
+    return -a
+
+
+def multiply(a: Complex, b: Complex) -> Complex:
+    """a * b, by the definition."""
+    return Complex(a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real)
+
+
+@_in_f64
+def divide(a: Complex, b: Complex) -> Complex:
+    """a / b by Smith's method: divides by the larger part of b first."""
+    wide = b.real.abs() >= b.imag.abs()
+    large, small = b.real.where(wide, b.imag), b.imag.where(wide, b.real)
+    is_zero = b.real.eq(0.0) & b.imag.eq(0.0)  # not `large`: next to a NaN it is the other part
+    ratio = small.const(0.0).where(is_zero, small / large)
+    divisor = large.abs().where(is_zero, small.fma(ratio, large))
+    first, second = a.real.where(wide, a.imag), a.imag.where(wide, a.real)
+    real = second.fma(ratio, first)
+    imag = a.imag.fma(ratio, -a.real).where(~wide, (-a.real).fma(ratio, a.imag))
+    real, imag = a.real.where(is_zero, real), a.imag.where(is_zero, imag)
+    return Complex(real / divisor, imag / divisor)
+
+
+def _ordered_parts(z: Complex) -> tuple[Vec, Vec]:
+    """(larger, smaller) of |real|, |imag|."""
+    x, y = z.real.abs(), z.imag.abs()
+    steep = y > x
+    return y.where(steep, x), x.where(steep, y)
+
+
+def absolute(z: Complex) -> Vec:
+    """|z| without overflow; inf if either part is, even if the other is NaN."""
+    if not z.real.is_double:
+        x, y = z.real.to_double(), z.imag.to_double()
+        size = (x * x + y * y).sqrt().to_float()
+    else:
+        size = _size_f64(z)
+    infinite = z.real.abs().eq(math.inf) | z.imag.abs().eq(math.inf)
+    return size.const(math.inf).where(infinite, size)
+
+
+def _size_f64(z: Complex) -> Vec:
+    larger, smaller = _ordered_parts(z)
+    scale = larger.const(2.0**-600).where(larger > 2.0**500, larger.const(2.0**600).where(larger < 2.0**-400, 1.0))
+    unscale = larger.const(2.0**600).where(larger > 2.0**500, larger.const(2.0**-600).where(larger < 2.0**-400, 1.0))
+    a, b = larger * scale, smaller * scale
+    return (a * a + b * b).sqrt() * unscale
+
+
+def sign(z: Complex) -> Complex:
+    """z / |z|; 0 for 0, NaN if either part is."""
+    size = absolute(z)
+    is_zero = z.real.eq(0.0) & z.imag.eq(0.0)
+    divisor = size.const(1.0).where(is_zero, size)
+    nan = (z.real + z.imag) * 0.0
+    is_nan = z.real.is_nan() | z.imag.is_nan()
+    return Complex(nan, nan).where(is_nan, Complex(z.real / divisor, z.imag / divisor))
+
+
+def _cis_scaled(exponent: Vec, angle: Vec) -> Complex:
+    """e^exponent (cos angle + i sin angle), without early overflow; an angle of 0 gives exactly real numbers."""
+    sine, cosine = sin_cos(angle)
+    is_large = exponent > 700.0
+    size = ex.exp((exponent - 700.0).where(is_large, exponent))
+    rest = size.const(math.exp(700.0)).where(is_large, 1.0)
+    is_real = angle.eq(0.0)
+    is_zero = exponent.eq(-math.inf) & ~(angle.abs() < math.inf)  # 0 times an unknown direction
+    real = size.const(0.0).where(is_zero, size * cosine * rest)
+    imag = angle.where(is_real, size.const(0.0).where(is_zero, size * sine * rest))
+    return Complex(real, imag)
+
+
+@_in_f64
+def exp(z: Complex) -> Complex:
+    """e^z."""
+    return _cis_scaled(z.real, z.imag)
+
+
+@_in_f64
+def expm1(z: Complex) -> Complex:
+    """e^z - 1 without cancellation near zero."""
+    sine, cosine = sin_cos(z.imag)
+    half_sine, _ = sin_cos(z.imag * 0.5)
+    is_real = z.imag.eq(0.0)
+    shifted = ex.expm1(z.real)
+    real = shifted.fma(cosine, half_sine * half_sine * -2.0)
+    return Complex(shifted.where(is_real, real), z.imag.where(is_real, ex.exp(z.real) * sine))
+
+
+def _log_size(z: Complex) -> Vec:
+    """log |z|, accurate near |z| = 1, too."""
+    larger, smaller = _ordered_parts(z)
+    near = (larger > 0.5) & (larger < 2.0) & (smaller < 2.0)
+    a, b = larger.where(near, 1.0), smaller.where(near, 0.0)
+    a2, a2_low = two_product(a, a)
+    b2, b2_low = two_product(b, b)
+    close = lo.log1p(((a2 - 1.0) + b2) + (a2_low + b2_low)) * 0.5
+    ratio = smaller / larger
+    ratio = ratio.where(larger > 0.0, 0.0).where(larger < math.inf, 0.0)
+    far = lo.log(larger) + lo.log1p(ratio * ratio) * 0.5
+    result = close.where(near, far)
+    infinite = z.real.abs().eq(math.inf) | z.imag.abs().eq(math.inf)
+    nan = z.real + z.imag
+    result = nan.where(z.real.is_nan() | z.imag.is_nan(), result)
+    return result.const(math.inf).where(infinite, result)
+
+
+@_in_f64
+def log(z: Complex) -> Complex:
+    """log z, imaginary part in [-pi, pi]."""
+    return Complex(_log_size(z), real_atan2(z.imag, z.real))
+
+
+@_in_f64
+def log1p(z: Complex) -> Complex:
+    """log(1 + z): (log1p of |1 + z|^2 - 1) / 2 near zero."""
+    x, y = z.real, z.imag
+    near = (x.abs() < 0.5) & (y.abs() < 0.5)
+    small_x, small_y = x.where(near, 0.0), y.where(near, 0.0)
+    x2, x2_low = two_product(small_x, small_x)
+    y2, y2_low = two_product(small_y, small_y)
+    total, e1 = two_sum(small_x + small_x, x2)
+    total, e2 = two_sum(total, y2)
+    close = lo.log1p(total + (e1 + e2 + (x2_low + y2_low))) * 0.5
+    moved = Complex(x + 1.0, y)
+    return Complex(close.where(near, _log_size(moved)), real_atan2(y, moved.real))
+
+
+@_in_f64
+def sqrt(z: Complex) -> Complex:
+    """The square root with a real part that is not negative."""
+    return _sqrt(z)
+
+
+def _sqrt(z: Complex) -> Complex:
+    x, y = z.real, z.imag
+    larger, _ = _ordered_parts(z)
+    # scaled by powers of 4, so that |x| + |z| neither overflows nor vanishes
+    big, tiny = larger > 2.0**1000, larger < 2.0**-900
+    scale = x.const(2.0**-20).where(big, x.const(2.0**200).where(tiny, 1.0))
+    unscale = x.const(2.0**10).where(big, x.const(2.0**-100).where(tiny, 1.0))
+    scaled = Complex(x * scale, y * scale)
+    t = ((scaled.real.abs() + absolute(scaled)) * 0.5).sqrt()
+    other = (scaled.imag.abs() * 0.5) / t
+    is_zero = larger.eq(0.0)
+    other = x.const(0.0).where(is_zero, other) * unscale
+    t = t * unscale
+    left = x.as_int() < 0
+    real, imag = other.where(left, t), t.where(left, other)
+    infinite_y = y.abs().eq(math.inf)
+    infinite_x = x.abs().eq(math.inf) & ~infinite_y
+    small = (y * 0.0).abs()  # 0, or NaN for NaN
+    real = small.where(infinite_x & left, x.const(math.inf).where(infinite_y | infinite_x, real))
+    imag = small.where(infinite_x & ~left, x.const(math.inf).where(infinite_y | infinite_x, imag))
+    return Complex(real, imag.copysign(y))
+
+
+@_in_f64
+def rsqrt(z: Complex) -> Complex:
+    """1 / sqrt(z)."""
+    one = Complex(z.real.const(1.0), z.real.const(0.0))
+    return divide(one, _sqrt(z))
+
+
+@_in_f64
+def logistic(z: Complex) -> Complex:
+    """1 / (1 + e^-z)."""
+    e = exp(-z)
+    one = z.real.const(1.0)
+    return divide(Complex(one, z.real.const(0.0)), Complex(e.real + one, e.imag))
+
+
+@_in_f64
+def sinh(z: Complex) -> Complex:
+    """sinh x cos y + i cosh x sin y."""
+    sine, cosine = sin_cos(z.imag)
+    is_real, is_imaginary = z.imag.eq(0.0), z.real.eq(0.0)
+    real = z.real.where(is_imaginary, ex.sinh(z.real) * cosine)
+    return Complex(real, z.imag.where(is_real, ex.cosh(z.real) * sine))
+
+
+@_in_f64
+def cosh(z: Complex) -> Complex:
+    """cosh x cos y + i sinh x sin y."""
+    sine, cosine = sin_cos(z.imag)
+    either = z.real.eq(0.0) | z.imag.eq(0.0)
+    zero = z.real.const(0.0).copysign(z.real).as_int() ^ z.real.const(0.0).copysign(z.imag).as_int()
+    return Complex(ex.cosh(z.real) * cosine, zero.as_float().where(either, ex.sinh(z.real) * sine))
+
+
+def _times_i(z: Complex) -> Complex:
+    return Complex(-z.imag, z.real)
+
+
+def _over_i(z: Complex) -> Complex:
+    return Complex(z.imag, -z.real)
+
+
+@_in_f64
+def sin(z: Complex) -> Complex:
+    """-i sinh(i z)."""
+    return _over_i(sinh(_times_i(z)))
+
+
+@_in_f64
+def cos(z: Complex) -> Complex:
+    """cosh(i z)."""
+    return cosh(_times_i(z))
+
+
+@_in_f64
+def tanh(z: Complex) -> Complex:
+    """Kahan's formula; beyond |x| = 20 the limit and its first term."""
+    sine, cosine = sin_cos(z.imag)
+    x = z.real
+    saturated = x.abs() > 20.0
+    s = ex.sinh(x.where(~saturated, 1.0))
+    # with t = tan y: beta = 1 + t^2 = 1 / cos^2; everything is multiplied by cos^2
+    square = s * s
+    denominator = cosine.fma(cosine, square)
+    real = s * (square + 1.0).sqrt() / denominator
+    imag = sine * cosine / denominator
+    decay = ex.exp(x.abs() * -2.0) * 4.0
+    far = Complex(x.const(1.0).copysign(x), decay * sine * cosine)
+    flat = x.abs().eq(math.inf) & ~(z.imag.abs() < math.inf)
+    far_imag = x.const(0.0).copysign(z.imag).where(flat, far.imag)
+    imag = z.imag.where(z.imag.eq(0.0), far_imag.where(saturated, imag))
+    real = far.real.where(saturated & ((z.imag.abs() < math.inf) | x.abs().eq(math.inf)), real)
+    return Complex(x.where(x.eq(0.0) & z.imag.eq(0.0), real), imag)
+
+
+@_in_f64
+def tan(z: Complex) -> Complex:
+    """-i tanh(i z)."""
+    return _over_i(tanh(_times_i(z)))
+
+
+def _sqrt_of_one_plus_and_minus(z: Complex) -> tuple[Complex, Complex]:
+    one = z.real.const(1.0)
+    return _sqrt(Complex(one + z.real, z.imag)), _sqrt(Complex(one - z.real, -z.imag))
+
+
+@_in_f64
+def asin(z: Complex) -> Complex:
+    """Kahan's formula."""
+    plus, minus = _sqrt_of_one_plus_and_minus(z)
+    real = real_atan2(z.real, plus.real * minus.real - plus.imag * minus.imag)
+    return Complex(real, lo.asinh(minus.real * plus.imag - minus.imag * plus.real).copysign(z.imag))
+
+
+@_in_f64
+def acos(z: Complex) -> Complex:
+    """Kahan's formula."""
+    plus, minus = _sqrt_of_one_plus_and_minus(z)
+    real = real_atan2(minus.real, plus.real) * 2.0
+    return Complex(real, lo.asinh(plus.real * minus.imag - plus.imag * minus.real).copysign(-z.imag))
+
+
+@_in_f64
+def asinh(z: Complex) -> Complex:
+    """-i asin(i z)."""
+    return _over_i(asin(_times_i(z)))
+
+
+@_in_f64
+def acosh(z: Complex) -> Complex:
+    """Kahan's formula; the real part is not negative."""
+    one = z.real.const(1.0)
+    plus, minus = _sqrt(Complex(z.real + one, z.imag)), _sqrt(Complex(z.real - one, z.imag))
+    real = lo.asinh(minus.real * plus.real + minus.imag * plus.imag)
+    return Complex(real, real_atan2(minus.imag, plus.real) * 2.0)
+
+
+@_in_f64
+def atanh(z: Complex) -> Complex:
+    """log1p(4x / ((1 - x)^2 + y^2)) / 4 and half the angle of ((1 - x)(1 + x) - y^2, 2y)."""
+    x, y = z.real.abs(), z.imag
+    less, more = 1.0 - x, x + 1.0
+    far = (x > 2.0**500) | (y.abs() > 2.0**500)  # the limit is +-i pi/2
+    real = lo.log1p(4.0 * x / (less * less + y * y)) * 0.25
+    real = x.const(0.0).where(far, real)
+    imag = real_atan2(y + y, less * more - y * y) * 0.5
+    imag = x.const(math.pi / 2).copysign(y).where(far, imag)
+    return Complex(real.copysign(z.real), imag)
+
+
+@_in_f64
+def power(a: Complex, b: Complex) -> Complex:
+    """|a|^c e^(-d arg a) cis(c arg a + d log |a|) for b = c + i d; 0^0 is 1, 0^b is 0."""
+    size, angle = _log_size(a), real_atan2(a.imag, a.real)
+    result = _cis_scaled(b.real * size - b.imag * angle, b.real * angle + b.imag * size)
+    base_zero = a.real.eq(0.0) & a.imag.eq(0.0)
+    exponent_zero = b.real.eq(0.0) & b.imag.eq(0.0)
+    zero = a.real.const(0.0)
+    at_zero = Complex(zero.const(1.0).where(exponent_zero, zero), zero)
+    return at_zero.where(base_zero, result)
+
+
+@_in_f64
+def atan2(y: Complex, x: Complex) -> Complex:
+    """-i log((x + i y) / sqrt(x^2 + y^2))."""
+    numerator = add(x, _times_i(y))
+    squares = add(multiply(x, x), multiply(y, y))
+    return _over_i(log(divide(numerator, _sqrt(squares))))
+
+
+FUNCTIONS: Mapping[str, Callable[..., Complex]] = MappingProxyType(
+    {
+        "acos": acos,
+        "acosh": acosh,
+        "asin": asin,
+        "asinh": asinh,
+        "atan2": atan2,
+        "atanh": atanh,
+        "cosh": cosh,
+        "cosine": cos,
+        "exponential": exp,
+        "exponential-minus-one": expm1,
+        "log": log,
+        "log-plus-one": log1p,
+        "logistic": logistic,
+        "rsqrt": rsqrt,
+        "sine": sin,
+        "sinh": sinh,
+        "sqrt": sqrt,
+        "tan": tan,
+        "tanh": tanh,
+    }
+)
+"""The transcendental ones, by opcode."""

@@ -1,0 +1,179 @@
+"""Registers and storage: what a value of each element type is in a register, in memory, and converted to another type.
+
+In registers: pred is i1; integers are themselves, sub-byte ones i8, sign- or zero-extended; f32 and f64 are
+themselves, and all narrower floats are the f32 of equal value, rounded after every operation; a complex number is a
+pair of floats. In memory: pred, sub-byte integers, f8 and f4 are i8 (one per byte), f16 and bf16 are i16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm import small_floats
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.math.vec import Vec
+from xjit.llvm.types import DOUBLE, FLOAT, I1, I8, I16, I32, LLVMType, int_type
+from xjit.llvm.values import Value, const_float, const_int
+
+P = PrimitiveType
+
+
+@dataclass(frozen=True, slots=True)
+class ComplexValue:
+    """A complex number in registers; both parts have the same type."""
+
+    real: Value
+    imag: Value
+
+
+RegisterValue = Value | ComplexValue
+
+
+def _register_type(kind: PrimitiveType) -> LLVMType:
+    if kind is P.PRED:
+        return I1
+    if kind.is_integer:
+        return int_type(max(8, kind.bit_width))
+    return DOUBLE if kind.component is P.F64 else FLOAT
+
+
+_REGISTER: Mapping[PrimitiveType, LLVMType] = MappingProxyType({t: _register_type(t) for t in P if t.is_array})
+_STORAGE: Mapping[PrimitiveType, LLVMType] = MappingProxyType(
+    {t: I16 if t in (P.F16, P.BF16) else I8 if t is P.PRED or t.bit_width <= 8 else r for t, r in _REGISTER.items()}
+)
+
+
+def register_type(kind: PrimitiveType) -> LLVMType:
+    """The LLVM type of one element in a register; of one part, for complex types."""
+    return _REGISTER[kind]
+
+
+def storage_type(kind: PrimitiveType) -> LLVMType:
+    """The LLVM type of one element in memory; of one part, for complex types."""
+    return _STORAGE[kind]
+
+
+def is_narrow_float(kind: PrimitiveType) -> bool:
+    """Whether a float of that type lives in an f32 register."""
+    return kind.is_float and kind.bit_width < 32
+
+
+def constant_register(kind: PrimitiveType, value: Any) -> RegisterValue:
+    """A constant (a Python or NumPy number; arrays of one element will do), rounded or wrapped to `kind`."""
+    number = value.item() if hasattr(value, "item") else value
+    if kind.is_complex:
+        part = register_type(kind)
+        number = complex(number)
+        return ComplexValue(const_float(part, number.real), const_float(part, number.imag))
+    if kind is P.PRED:
+        return const_int(I1, bool(number))
+    if kind.is_integer:
+        return const_int(register_type(kind), _wrap_number(int(number), kind))
+    number = float(number)
+    if is_narrow_float(kind) and not math.isnan(number):
+        number = float(kind.dtype.type(number))
+    return const_float(register_type(kind), number)
+
+
+def _wrap_number(value: int, kind: PrimitiveType) -> int:
+    value &= (1 << kind.bit_width) - 1
+    return value - (1 << kind.bit_width) if kind.is_signed and value >> (kind.bit_width - 1) else value
+
+
+def load_convert(builder: IRBuilder, kind: PrimitiveType, stored: Value) -> Value:
+    """The register value of what was loaded as `storage_type(kind)`."""
+    if kind is P.PRED:
+        return builder.icmp_signed("!=", stored, const_int(stored.type, 0))
+    if kind.is_integer and kind.bit_width < 8:
+        return _normalized(Vec(builder, stored), kind).v
+    if is_narrow_float(kind):
+        return small_floats.decode(kind, Vec(builder, stored)).v
+    return stored
+
+
+def store_convert(builder: IRBuilder, kind: PrimitiveType, value: Value) -> Value:
+    """The value of type `storage_type(kind)` to store."""
+    if kind is P.PRED:
+        return builder.zext(value, I8)
+    if is_narrow_float(kind):
+        return small_floats.encode(kind, Vec(builder, value)).v
+    return value
+
+
+def _normalized(x: Vec, kind: PrimitiveType) -> Vec:
+    spare = 8 - kind.bit_width
+    return (x << spare).sar(spare) if kind.is_signed else x & ((1 << kind.bit_width) - 1)
+
+
+def round_part(kind: PrimitiveType, x: Vec) -> Vec:
+    """The result of arithmetic in the register type, rounded (narrow floats) or wrapped (sub-byte integers) to
+    `kind`."""
+    if is_narrow_float(kind):
+        return small_floats.round_to(kind, x)
+    if kind.is_integer and kind.bit_width < 8:
+        return _normalized(x, kind)
+    return x
+
+
+def convert_part(x: Vec, source: PrimitiveType, target: PrimitiveType) -> Vec:
+    """Converts a real value: floats to integers saturate, integers wrap, NaN is 0 as an integer and true as a pred."""
+    if source is target:
+        return x
+    if target is P.PRED:
+        return x.ne(0.0 if source.is_float else 0)
+    if target.is_integer:
+        return float_to_integer(x, target) if source.is_float else _integer_to_integer(x, source, target)
+    return _to_float(x, source, target)
+
+
+def _integer_to_integer(x: Vec, source: PrimitiveType, target: PrimitiveType) -> Vec:
+    elem = register_type(target)
+    if elem.bits > x.type.elem.bits:
+        x = x.sext(elem) if source.is_signed else x.zext(elem)
+    elif elem.bits < x.type.elem.bits:
+        x = x.trunc(elem)
+    return round_part(target, x)
+
+
+def _to_float(x: Vec, source: PrimitiveType, target: PrimitiveType) -> Vec:
+    elem = register_type(target)
+    b = x.b
+    if source.is_float:
+        if elem is not x.type.elem:
+            x = x.to_double() if elem is DOUBLE else x.to_float()
+        return round_part(target, x)
+    if x.type.elem.bits < 32:
+        x = x.sext(I32) if source.is_signed else x.zext(I32)
+        return round_part(target, x.sitofp(elem))
+    return round_part(target, Vec(b, (b.sitofp if source.is_signed else b.uitofp)(x.v, elem)))
+
+
+def float_to_integer(x: Vec, target: PrimitiveType) -> Vec:
+    """Towards zero, clamped to the range of the type, NaN to 0."""
+    b, bits = x.b, target.bit_width
+    low = -(1 << (bits - 1)) if target.is_signed else 0
+    high = (1 << (bits - 1)) - 1 if target.is_signed else (1 << bits) - 1
+    register = register_type(target)
+    result_type = x.type.with_elem(register)
+    limit = float(high + 1)  # a power of two: exact
+    above = x >= limit
+    inside = x.const(0.0).where(above, x.const(0.0).where(x.is_nan(), x))
+    inside = x.const(float(low)).where(inside < float(low), inside)
+    if bits < 32:
+        result = Vec(b, b.trunc(b.fptosi(inside.v, I32), register))
+    else:
+        result = Vec(b, (b.fptosi if target.is_signed else b.fptoui)(inside.v, register))
+    return Vec(b, const_int(result_type, high)).where(above, result)
+
+
+def bitcast_part(x: Vec, source: PrimitiveType, target: PrimitiveType) -> Vec:
+    """The bits of one type as another of the same width."""
+    b = x.b
+    bits = store_convert(b, source, x.v)
+    bits = b.bitcast(bits, storage_type(target))
+    return Vec(b, load_convert(b, target, bits))

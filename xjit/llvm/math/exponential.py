@@ -1,0 +1,78 @@
+"""exp, expm1, logistic, tanh, sinh, cosh.
+
+All rest on x = n ln2 + r, |r| <= ln2/2, and expm1(r) = r + r^2 P(r). Subnormal results are
+as MXCSR says; NaN propagates.
+"""
+
+from __future__ import annotations
+
+from xjit.llvm.math import coefficients as co
+from xjit.llvm.math.vec import Vec, polynomial, power_of_two, round_to_int, scale_by_power_of_two
+
+LN2_HIGH_F32, LN2_LOW_F32 = 0.693359375, -2.12194440054690583e-4  # the high part times n is exact
+LN2_HIGH_F64, LN2_LOW_F64 = float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")
+LOG2_E = 1.4426950408889634
+
+
+def clamp(x: Vec, low: float, high: float) -> Vec:
+    """min(max(x, low), high), where NaN stays NaN."""
+    return x.const(low).maximum(x.const(high).minimum(x))
+
+
+def reduce_by_ln2(x: Vec) -> tuple[Vec, Vec, Vec]:
+    """(r, n as float, n as integer) with x = n ln2 + r."""
+    high, low = (LN2_HIGH_F64, LN2_LOW_F64) if x.is_double else (LN2_HIGH_F32, LN2_LOW_F32)
+    n, n_int = round_to_int(x * LOG2_E)
+    return n.fma(-low, n.fma(-high, x)), n, n_int
+
+
+def expm1_reduced(r: Vec) -> Vec:
+    """expm1(r) for |r| <= ln2/2."""
+    return (r * r).fma(polynomial(r, co.EXP_F64 if r.is_double else co.EXP_F32), r)
+
+
+def exp(x: Vec) -> Vec:
+    """e^x."""
+    r, n, n_int = reduce_by_ln2(clamp(x, -746.0, 710.0) if x.is_double else clamp(x, -104.0, 89.0))
+    return scale_by_power_of_two(expm1_reduced(r) + 1.0, n, n_int)
+
+
+def expm1_quarter(x: Vec) -> Vec:
+    """(e^x - 1) / 4, which overflows later than sinh and cosh do."""
+    r, _, n = reduce_by_ln2(clamp(x, -38.0, 710.6) if x.is_double else clamp(x, -17.5, 89.6))
+    scale = power_of_two(n - 2, x.type.elem)
+    return scale.fma(expm1_reduced(r), scale - 0.25)
+
+
+def expm1(x: Vec) -> Vec:
+    """e^x - 1."""
+    return _unless_tiny(x, expm1_quarter(x) * 4.0, 54 if x.is_double else 25)
+
+
+def _unless_tiny(x: Vec, result: Vec, bits: int) -> Vec:
+    """`result` with the sign of x, or x below 2^-bits, where intermediate values could underflow."""
+    return x.where(x.abs() < 2.0**-bits, result.copysign(x))
+
+
+def logistic(x: Vec) -> Vec:
+    """1 / (1 + e^-x)."""
+    return 1.0 / (exp(-x) + 1.0)
+
+
+def tanh(x: Vec) -> Vec:
+    """Hyperbolic tangent: e / (e + 2) for e = expm1(2|x|)."""
+    magnitude = x.const(22.0 if x.is_double else 10.0).minimum(x.abs())
+    quarter = expm1_quarter(magnitude + magnitude)
+    return _unless_tiny(x, quarter / (quarter + 0.5), 28 if x.is_double else 13)
+
+
+def sinh(x: Vec) -> Vec:
+    """Hyperbolic sine: (e + e / (e + 1)) / 2 for e = expm1(|x|)."""
+    quarter = expm1_quarter(x.abs())
+    return _unless_tiny(x, quarter + quarter + 0.5 * (quarter / (quarter + 0.25)), 28 if x.is_double else 13)
+
+
+def cosh(x: Vec) -> Vec:
+    """Hyperbolic cosine."""
+    quarter = expm1_quarter(x.abs()) + 0.25
+    return quarter + quarter + 0.125 / quarter

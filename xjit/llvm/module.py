@@ -1,0 +1,187 @@
+"""LLVM modules: functions, declarations, globals and metadata, printed as text.
+
+Invariants: declarations and metadata are deduplicated; the text is the same for the same sequence of calls. Functions
+whose names `unique_name` makes are never taken for functions of the C library, which LLVM calls on its own account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xjit.llvm.function import Function, Param, global_name
+from xjit.llvm.target import Target
+from xjit.llvm.types import I8, PTR, LLVMType, array
+from xjit.llvm.values import Value, const_int
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A function that is defined elsewhere: an intrinsic or a symbol of the runtime."""
+
+    name: str
+    return_type: LLVMType
+    param_types: tuple[LLVMType, ...]
+    attributes: tuple[str, ...] = ()
+
+    @property
+    def operand(self) -> str:
+        """`@name`."""
+        return global_name(self.name)
+
+    @property
+    def value(self) -> Value:
+        """The address of the function."""
+        return Value(PTR, self.operand)
+
+    def to_text(self) -> str:
+        """The `declare` line."""
+        params = ", ".join(param.text for param in self.param_types)
+        return " ".join((f"declare {self.return_type.text} {self.operand}({params})", *self.attributes))
+
+
+class Module:
+    """A module under construction. `libraries` are the texts, by key, of modules that define what this one declares."""
+
+    def __init__(self, name: str = "module", target: Target | None = None) -> None:
+        self.name = name
+        self.target = target if target is not None else Target.host()
+        self.functions: dict[str, Function] = {}
+        self.declarations: dict[str, Declaration] = {}
+        self.libraries: dict[str, str] = {}
+        self._globals: dict[str, str] = {}
+        self._constants: dict[tuple[str, int], Value] = {}
+        self._metadata: list[str] = []
+        self._metadata_numbers: dict[str, int] = {}
+
+    def add_function(
+        self,
+        name: str,
+        return_type: LLVMType,
+        params: Sequence[Param | tuple[LLVMType, str]] = (),
+        attributes: Sequence[str] = ("nounwind",),
+        linkage: str = "",
+    ) -> Function:
+        """Defines a function; `name` must be new."""
+        if name in self.functions or name in self.declarations:
+            raise ValueError(f"module {self.name} has a function @{name} already")
+        function = Function(name, return_type, params, attributes, linkage, self)
+        self.functions[name] = function
+        return function
+
+    def declare(
+        self, name: str, return_type: LLVMType, param_types: Sequence[LLVMType], attributes: Sequence[str] = ()
+    ) -> Declaration:
+        """Declares an external function, once; a second declaration must agree."""
+        found = self.declarations.get(name)
+        if found is None:
+            found = self.declarations[name] = Declaration(name, return_type, tuple(param_types), tuple(attributes))
+        elif found.return_type is not return_type or found.param_types != tuple(param_types):
+            raise TypeError(f"@{name} is declared already, as {found.to_text()}")
+        return found
+
+    def unique_name(self, hint: str) -> str:
+        """A global name that starts with `hint` and is not taken; names such as `exp` and `memcpy` get a number."""
+        name, number = hint, 0
+        while name.isalnum() or name.startswith("__") or self._is_taken(name):
+            number += 1
+            name = f"{hint.lstrip('_') or 'name'}.{number}"
+        return name
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self.functions or name in self.declarations or name in self._globals
+
+    def external_global(self, name: str, type: LLVMType = I8) -> Value:
+        """A data symbol that the runtime provides."""
+        self._globals.setdefault(name, f"{global_name(name)} = external global {type.text}")
+        return Value(PTR, global_name(name))
+
+    def add_constant(self, type: LLVMType, initializer: Value, align: int, hint: str = "constant") -> Value:
+        """A private constant with an initializer of that type; equal ones are shared."""
+        key = (initializer.typed, align)
+        found = self._constants.get(key)
+        if found is None:
+            name = self.unique_name(hint)
+            text = f"{global_name(name)} = private unnamed_addr constant {type.text} {initializer.text}, align {align}"
+            self._globals[name] = text
+            found = self._constants[key] = Value(PTR, global_name(name))
+        return found
+
+    def add_constant_bytes(self, data: bytes, align: int, hint: str = "constant") -> Value:
+        """A private constant of raw bytes."""
+        type = array(I8, len(data))
+        text = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
+        return self.add_constant(type, Value(type, f'c"{text}"'), align, hint)
+
+    def add_constant_array(self, values: np.ndarray, align: int = 64, hint: str = "constant") -> Value:
+        """A private constant with the bytes of a NumPy array, row-major, little-endian."""
+        return self.add_constant_bytes(np.ascontiguousarray(values).tobytes(), align, hint)
+
+    def add_global(self, name: str, type: LLVMType, initializer: Value, align: int, linkage: str = "internal") -> Value:
+        """A mutable global."""
+        if name in self._globals:
+            raise ValueError(f"module {self.name} has a global @{name} already")
+        self._globals[name] = f"{global_name(name)} = {linkage} global {type.text} {initializer.text}, align {align}"
+        return Value(PTR, global_name(name))
+
+    def define_external(self, name: str, type: LLVMType, initializer: Value, align: int) -> None:
+        """Defines a symbol that other code reads; it may have been used as an external global before."""
+        self._globals[name] = f"{global_name(name)} = global {type.text} {initializer.text}, align {align}"
+
+    def get_global(self, name: str) -> Value | None:
+        """The address of a global that was added before, or None."""
+        return Value(PTR, global_name(name)) if name in self._globals else None
+
+    def add_metadata(self, body: str) -> str:
+        """A node such as `!{i64 0, i64 10}`, shared between equal bodies. Returns `!number`."""
+        number = self._metadata_numbers.get(body)
+        if number is None:
+            number = self._metadata_numbers[body] = len(self._metadata)
+            self._metadata.append(f"!{number} = {body}")
+        return f"!{number}"
+
+    def add_distinct_metadata(self, *operands: str) -> str:
+        """A `distinct` node whose first operand is itself: alias domains, alias scopes, loop ids."""
+        number = len(self._metadata)
+        self._metadata.append(f"!{number} = distinct !{{{', '.join((f'!{number}', *operands))}}}")
+        return f"!{number}"
+
+    def add_alias_domain(self, name: str) -> str:
+        """A domain for alias scopes."""
+        return self.add_distinct_metadata(f'!"{name}"')
+
+    def add_alias_scope(self, domain: str, name: str) -> str:
+        """An alias scope. List scopes with `metadata_list` for `!alias.scope` and `!noalias`."""
+        return self.add_distinct_metadata(domain, f'!"{name}"')
+
+    def metadata_list(self, nodes: Sequence[str]) -> str:
+        """A node that lists `nodes`."""
+        return self.add_metadata(f"!{{{', '.join(nodes)}}}")
+
+    def range_metadata(self, type: LLVMType, lower: int, upper: int) -> tuple[str, str]:
+        """A `("range", node)` attachment for a load or call: lower <= value < upper."""
+        return ("range", self.add_metadata(f"!{{{const_int(type, lower)}, {const_int(type, upper)}}}"))
+
+    @property
+    def globals(self) -> Mapping[str, str]:
+        """The definitions and declarations of data, by name."""
+        return self._globals
+
+    @property
+    def metadata(self) -> Sequence[str]:
+        """The metadata nodes."""
+        return self._metadata
+
+    def to_text(self) -> str:
+        """The whole module."""
+        sections = [f"; ModuleID = '{self.name}'"]
+        if self._globals:
+            sections.append("\n".join(self._globals.values()))
+        sections.extend(function.to_text() for function in self.functions.values())
+        if self.declarations:
+            sections.append("\n".join(declaration.to_text() for declaration in self.declarations.values()))
+        if self._metadata:
+            sections.append("\n".join(self._metadata))
+        return "\n\n".join(sections) + "\n"

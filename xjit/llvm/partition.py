@@ -1,0 +1,148 @@
+"""A module as several modules, each handed out as soon as it is big enough: code generation runs beside emission.
+
+Every function is defined in one part and declared in the others that use it; private constants go to every part that
+reads them. Names that were internal become visible to the other parts, so the parts must be linked by themselves.
+Which function goes where depends on the module alone.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import re
+from collections.abc import Callable, Iterable
+
+from xjit.llvm.function import Function
+from xjit.llvm.module import Declaration, Module
+
+PART_BYTES = 48_000
+"""Text per part; LLVM takes about 40 ms for it, and 3 ms for any module."""
+
+COLD_BYTES = 24_000
+"""Cold functions of this size together are worth a part of their own."""
+
+_REFERENCE = re.compile(r'@("[^"]*"|[A-Za-z$._0-9-]+)')
+_MAY_BE_COPIED = " = private unnamed_addr constant "
+
+
+class PartKind(enum.Enum):
+    """What a part holds, which says how to compile it."""
+
+    LIBRARY = enum.auto()  # the same text in every program that uses it
+    WHOLE = enum.auto()  # all of the module: there is no other part
+    HOT = enum.auto()
+    COLD = enum.auto()  # not worth optimizing
+
+
+PartSink = Callable[[str, PartKind], None]
+"""Takes the text of a part and what it holds. Parts refer to earlier ones only."""
+
+
+class PartWriter:
+    """Cuts a growing module into parts. Call `advance` now and then, and `finish` once the module is complete.
+
+    A function is written after everything it calls and when all its blocks are terminated; cold functions come last.
+    Variables cannot be in two parts: from the first one on, the rest of the module stays whole.
+    """
+
+    def __init__(self, module: Module, sink: PartSink) -> None:
+        self._module = module
+        self._sink = sink
+        self._seen = 0
+        self._open: list[Function] = []
+        self._cold: list[Function] = []
+        self._texts: dict[str, str] = {}
+        self._size = 0
+        self._libraries: set[str] = set()
+        self._is_cut = False
+
+    def advance(self) -> None:
+        """Writes a part if enough functions are complete."""
+        self._write_libraries()
+        self._collect()
+        if self._size >= PART_BYTES and not self._has_variables():
+            self._cut(PartKind.HOT)
+
+    def finish(self) -> None:
+        """Writes the rest; the module must be complete."""
+        self.advance()
+        assert not self._open, f"@{self._open[0].name} is not complete"
+        cold = {function.name: function.to_text() for function in self._cold}
+        apart = sum(map(len, cold.values())) >= COLD_BYTES and not self._has_variables()
+        if apart and self._texts:
+            self._cut(PartKind.HOT)
+        self._take(cold)
+        if not self._is_cut:
+            self._sink(self._module.to_text(), PartKind.WHOLE)
+        elif self._texts:
+            self._cut(PartKind.COLD if apart else PartKind.HOT)
+
+    def _write_libraries(self) -> None:
+        for key, text in self._module.libraries.items():
+            if key not in self._libraries:
+                self._libraries.add(key)
+                self._sink(text, PartKind.LIBRARY)
+
+    def _collect(self) -> None:
+        """Takes the functions that were completed since the last time."""
+        functions = self._module.functions
+        new = [*self._open, *itertools.islice(functions.values(), self._seen, None)]
+        self._seen = len(functions)
+        self._open = []
+        for function in new:
+            if not function.is_complete:
+                self._open.append(function)
+            elif function.is_cold:
+                self._cold.append(function)
+            else:
+                self._take({function.name: function.to_text()})
+
+    def _take(self, texts: dict[str, str]) -> None:
+        self._texts.update(texts)
+        self._size += sum(map(len, texts.values()))
+
+    def _has_variables(self) -> bool:
+        """An external one counts, too: the module may define it in the end."""
+        return not all(_MAY_BE_COPIED in text for text in self._module.globals.values())
+
+    def _cut(self, kind: PartKind) -> None:
+        self._sink(_part_text(self._module, self._texts), kind)
+        self._texts, self._size, self._is_cut = {}, 0, True
+
+
+def _part_text(module: Module, texts: dict[str, str]) -> str:
+    """Returns the module that defines the functions of `texts`, with everything they refer to."""
+    by_operand = {function.operand[1:]: function for function in module.functions.values()}
+    declarations = {declaration.operand[1:]: declaration for declaration in module.declarations.values()}
+    globals_ = {text[1 : text.index(" = ")]: text for text in module.globals.values()}
+    defined = {module.functions[name].operand[1:] for name in texts}
+    bodies = [text.replace("define internal ", "define ", 1) for text in texts.values()]
+    used = _references(bodies, defined, globals_)
+    functions = [_declaration(by_operand[name]) for name in used if name in by_operand]
+    externals = [declarations[name] for name in used if name in declarations]
+    sections = (
+        [f"; ModuleID = '{module.name}'"],
+        [globals_[name] for name in used if name in globals_],
+        bodies,
+        [declaration.to_text() for declaration in (*functions, *externals)],
+        list(module.metadata),
+    )
+    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+def _references(bodies: Iterable[str], defined: set[str], globals_: dict[str, str]) -> dict[str, None]:
+    """Returns the names that texts refer to, and those that the initializers of these refer to."""
+    used: dict[str, None] = {}
+    pending = list(bodies)
+    while pending:
+        for reference in dict.fromkeys(_REFERENCE.findall(pending.pop())):
+            if reference not in used and reference not in defined:
+                used[reference] = None
+                if reference in globals_:
+                    pending.append(globals_[reference])
+    return used
+
+
+def _declaration(function: Function) -> Declaration:
+    types = tuple(param.type for param in function.params)
+    return Declaration(function.name, function.return_type, types)

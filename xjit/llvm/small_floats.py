@@ -1,0 +1,161 @@
+"""Narrow floats (bf16, f16, the f8, f6 and f4 families, f8e8m0fnu) to and from f32, bit-exact with ml_dtypes.
+
+In registers a narrow float is the f32 of equal value. Encoding rounds to nearest even; what lies beyond the largest
+number becomes infinity, or NaN in formats without infinity, or saturates where there is neither (f4, f6). Subnormals of
+the narrow type are normal f32 numbers: MXCSR's flush modes do not touch them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm.math.vec import Vec
+from xjit.llvm.types import FLOAT, HALF, I8, I16, I32
+
+P = PrimitiveType
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A sign-magnitude binary float: codes of the largest number, infinity and NaN, sign aside; None where there is
+    none.
+
+    `fnuz`: no negative zero, and the code of negative zero is the only NaN.
+    """
+
+    exponent_bits: int
+    mantissa_bits: int
+    bias: int
+    largest: int
+    infinity: int | None = None
+    nan: int | None = None
+    fnuz: bool = False
+
+    @property
+    def sign_shift(self) -> int:
+        """The position of the sign bit."""
+        return self.exponent_bits + self.mantissa_bits
+
+
+FORMATS: Mapping[PrimitiveType, Format] = MappingProxyType(
+    {
+        P.F16: Format(5, 10, 15, 0x7BFF, infinity=0x7C00, nan=0x7E00),
+        P.F8E5M2: Format(5, 2, 15, 0x7B, infinity=0x7C, nan=0x7E),
+        P.F8E4M3: Format(4, 3, 7, 0x77, infinity=0x78, nan=0x7C),
+        P.F8E3M4: Format(3, 4, 3, 0x6F, infinity=0x70, nan=0x78),
+        P.F8E4M3FN: Format(4, 3, 7, 0x7E, nan=0x7F),
+        P.F8E4M3B11FNUZ: Format(4, 3, 11, 0x7F, fnuz=True),
+        P.F8E4M3FNUZ: Format(4, 3, 8, 0x7F, fnuz=True),
+        P.F8E5M2FNUZ: Format(5, 2, 16, 0x7F, fnuz=True),
+        P.F6E2M3FN: Format(2, 3, 1, 0x1F),
+        P.F6E3M2FN: Format(3, 2, 3, 0x1F),
+        P.F4E2M1FN: Format(2, 1, 1, 0x7),
+    }
+)
+
+_ABS = 0x7FFFFFFF
+_F32_INFINITY = 0x7F800000
+
+
+def decode(kind: PrimitiveType, code: Vec) -> Vec:
+    """Storage bits (i8, or i16 for 16-bit types) as f32."""
+    if kind is P.BF16:
+        return (code.zext(I32) << 16).as_float()
+    if kind is P.F8E8M0FNU:
+        return _decode_e8m0(code.zext(I32))
+    if kind is P.F16 and code.b.target.has_f16c:
+        return Vec(code.b, code.b.fpext(code.b.bitcast(code.v, HALF), FLOAT))
+    return _decode(FORMATS[kind], code.zext(I32))
+
+
+def encode(kind: PrimitiveType, x: Vec) -> Vec:
+    """An f32 rounded to `kind`, as storage bits."""
+    storage = I16 if kind.bit_width == 16 else I8
+    if kind is P.BF16:
+        return (_round_bf16(x) >> 16).trunc(I16)
+    if kind is P.F8E8M0FNU:
+        return _encode_e8m0(x).trunc(I8)
+    if kind is P.F16 and x.b.target.has_f16c:
+        return Vec(x.b, x.b.bitcast(x.b.fptrunc(x.v, HALF), I16))
+    return _encode(FORMATS[kind], x).trunc(storage)
+
+
+def round_to(kind: PrimitiveType, x: Vec) -> Vec:
+    """An f32 rounded to `kind`, as f32."""
+    if kind is P.BF16:
+        return (_round_bf16(x) & -0x10000).as_float()
+    if kind is P.F8E8M0FNU:
+        return _decode_e8m0(_encode_e8m0(x))
+    if kind is P.F16 and x.b.target.has_f16c:
+        return Vec(x.b, x.b.fpext(x.b.fptrunc(x.v, HALF), FLOAT))
+    return _decode(FORMATS[kind], _encode(FORMATS[kind], x))
+
+
+def _round_bf16(x: Vec) -> Vec:
+    bits = x.as_int()
+    rounded = bits + (((bits >> 16) & 1) + 0x7FFF)
+    return (bits | 0x400000).where(x.is_nan(), rounded)
+
+
+def _decode(form: Format, code: Vec) -> Vec:
+    """`code` in i32 lanes."""
+    m = form.mantissa_bits
+    magnitude = code & ((1 << form.sign_shift) - 1)
+    sign = (code & (1 << form.sign_shift)) << (31 - form.sign_shift)
+    bits = (magnitude << (23 - m)) + ((127 - form.bias) << 23)
+    small = magnitude.sitofp(FLOAT) * 2.0 ** (1 - form.bias - m)
+    bits = small.as_int().where(magnitude < (1 << m), bits)
+    if form.infinity is not None:  # infinity and NaN: all exponent bits set, the payload kept
+        bits = ((magnitude << (23 - m)) | _F32_INFINITY).where(magnitude >= form.infinity, bits)
+    elif form.nan is not None:
+        bits = code.const(0x7FC00000).where(magnitude.eq(form.nan), bits)
+    bits = bits | sign
+    if form.fnuz:
+        bits = code.const(-0x400000).where(code.eq(1 << form.sign_shift), bits)
+    return bits.as_float()
+
+
+def _encode(form: Format, x: Vec) -> Vec:
+    """The code in i32 lanes."""
+    m, drop = form.mantissa_bits, 23 - form.mantissa_bits
+    bits = x.as_int()
+    magnitude = bits & _ABS
+    rounded = magnitude + (((magnitude >> drop) & 1) + ((1 << (drop - 1)) - 1))
+    code = (rounded >> drop) - ((127 - form.bias) << m)
+    # adding a number whose last place is the smallest subnormal rounds to a multiple of that
+    magic = x.const(2.0 ** (24 - form.bias - m))
+    subnormal = (magnitude.as_float() + magic).as_int() - magic.as_int()
+    code = subnormal.where(magnitude < ((128 - form.bias) << 23), code)
+    nan = form.nan if form.nan is not None else form.largest
+    beyond = form.infinity if form.infinity is not None else nan
+    is_beyond = code > form.largest
+    code = code.const(beyond).where(is_beyond, code)
+    is_nan = magnitude > _F32_INFINITY
+    sign = (bits >> (31 - form.sign_shift)) & (1 << form.sign_shift)
+    if form.fnuz:
+        code = code.const(0).where(code.eq(0), code | sign)
+        return code.const(1 << form.sign_shift).where(is_nan | is_beyond, code)
+    if form.nan is None:  # f4, f6: as in ml_dtypes, NaN is zero with the other sign
+        return (sign ^ (1 << form.sign_shift)).where(is_nan, code | sign)
+    nan_code = code.const(nan)
+    if form.infinity is not None:
+        payload = (bits >> drop) & ((1 << m) - 1)
+        nan_code = nan_code.where(payload.eq(0), payload | form.infinity)
+    return nan_code.where(is_nan, code) | sign
+
+
+def _decode_e8m0(code: Vec) -> Vec:
+    bits = code.const(1 << 22).where(code.eq(0), code << 23)  # 2^-127 is subnormal
+    return code.const(0x7FC00000).where(code.eq(255), bits).as_float()
+
+
+def _encode_e8m0(x: Vec) -> Vec:
+    """The nearest power of two, halfway up; NaN for zero, negative numbers and what is too large."""
+    bits = x.as_int()
+    exponent, mantissa = bits >> 23, bits & 0x7FFFFF
+    half = bits.const(0x600000).where(exponent.eq(0), 0x400000)  # below 2^-126 the leading bit is in the mantissa
+    code = exponent + bits.const(1).where(mantissa >= half, 0)
+    return bits.const(255).where((bits < 1) | (code > 254), code)

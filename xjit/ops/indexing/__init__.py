@@ -1,0 +1,1 @@
+"""Indexing rules of single opcodes: which operand elements one output element reads."""

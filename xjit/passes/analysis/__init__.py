@@ -1,0 +1,1 @@
+"""Analyses: what passes ask about a module."""

@@ -1,0 +1,118 @@
+"""Live ranges of values on the line of events.
+
+Time is doubled: what happens at event t occupies the half-open steps 2t (operands are read, results start) and 2t + 1
+(the last read). A value lives in closed intervals of such steps. A loop-carried element has two: from the loop's start
+to
+its last read in an iteration, and from the loop's end (where the next iteration's value has taken its place) on.
+A value from outside that a loop reads lives until the loop ends: the next iteration reads it, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xjit.hlo import HloInstruction
+from xjit.passes.analysis.dataflow import HloDataflow, HloValue, forwards
+from xjit.passes.analysis.linear_order import CALLS, EventKind
+
+Interval = tuple[int, int]
+
+
+@dataclass(eq=False, slots=True)
+class _Loop:
+    begin: int
+    body: int
+    end: int
+    parent: _Loop | None
+
+
+class Liveness:
+    """`intervals[value.id]` are the steps during which the memory of a value must stay as it is."""
+
+    def __init__(self, flow: HloDataflow, entry_root: HloInstruction) -> None:
+        self.flow = flow
+        self.end_time = len(flow.events)
+        self.intervals: list[tuple[Interval, ...]] = []
+        self.use_times: list[list[int]] = [[] for _ in flow.all_values]
+        self._loop_at: list[_Loop | None] = []
+        self._loop_of: dict[HloInstruction, _Loop] = {}
+        self._find_loops()
+        self._collect_uses()
+        self._use(entry_root, self.end_time)
+        self.intervals = [self._live(v) for v in flow.all_values]
+
+    def _find_loops(self) -> None:
+        current: _Loop | None = None
+        for time, event in enumerate(self.flow.events):
+            if event.kind is EventKind.WHILE_BEGIN:
+                self._loop_at.append(current)  # the initial values are read once, before the first iteration
+                current = _Loop(time, time, time, current)
+                self._loop_of[event.instruction] = current
+                continue
+            self._loop_at.append(current)
+            if event.kind is EventKind.WHILE_BODY and current is not None:
+                current.body = time
+            if event.kind is EventKind.WHILE_END and current is not None:
+                current.end = time
+                current = current.parent
+        self._loop_at.append(None)
+
+    def _use(self, instruction: HloInstruction, time: int) -> None:
+        for value in self.flow.values(instruction):
+            if value is not None:
+                self.use_times[value.id].append(time)
+
+    def _collect_uses(self) -> None:
+        for time, event in enumerate(self.flow.events):
+            instruction = event.instruction
+            if event.kind is EventKind.RUN:
+                if not forwards(instruction):
+                    for operand in instruction.unique_operands():
+                        self._use(operand, time)
+            elif event.kind is EventKind.WHILE_BEGIN:
+                self._use(instruction.operand(0), time)
+            elif event.kind is EventKind.WHILE_BODY:
+                self._use(instruction.while_condition.root_instruction, time)
+            elif event.kind is EventKind.WHILE_END:
+                self._use(instruction.while_body.root_instruction, time)
+            elif event.kind is EventKind.BRANCH_BEGIN and event.branch == 0:
+                for operand in instruction.operands if instruction.opcode in CALLS else ():
+                    if instruction.opcode != "conditional" or operand is instruction.operand(0):
+                        self._use(operand, time)
+            elif event.kind is EventKind.BRANCH_END:
+                self._use(instruction.called_computations[event.branch].root_instruction, time)
+
+    def _extended(self, time: int, defined: int) -> int:
+        """Returns the end of the outermost loop around `time` that does not contain `defined`; else `time`."""
+        result = time
+        loop = self._loop_at[time]
+        while loop is not None and loop.begin > defined:
+            result = loop.end
+            loop = loop.parent
+        return result
+
+    def _live(self, value: HloValue) -> tuple[Interval, ...]:
+        uses = self.use_times[value.id]
+        if not value.phi or value.forward is not None:
+            last = max((self._extended(t, value.time) for t in uses), default=value.time)
+            return ((2 * value.time, 2 * max(last, value.time) + 1),)
+        loop = self._loop_of[value.instruction]
+        inside = [self._extended(t, value.time) for t in uses if t <= loop.end]
+        after = [self._extended(t, value.time) for t in uses if t > loop.end]
+        first = (2 * loop.begin, 2 * max([loop.body, *inside]) + 1)
+        second = (2 * loop.end, 2 * max([loop.end, *after]) + 1)
+        return (first, second) if first[1] < second[0] else ((first[0], second[1]),)
+
+
+def call_result_pairs(flow: HloDataflow, caller: HloInstruction) -> list[tuple[HloValue, HloValue]]:
+    """Returns (leaf of a called computation's root, leaf of the call's result) for every branch."""
+    result = flow.values(caller)
+    if caller.opcode == "async-start":
+        operands = sum(len(flow.values(o)) for o in caller.operands)
+        result = result[operands:]
+    pairs: list[tuple[HloValue, HloValue]] = []
+    for computation in caller.called_computations:
+        for inner, outer in zip(flow.values(computation.root_instruction), result, strict=False):
+            if inner is not None and outer is not None:
+                pairs.append((inner, outer))
+    return pairs

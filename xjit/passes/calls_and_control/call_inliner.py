@@ -1,0 +1,98 @@
+"""Inlines calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from xjit.hlo import HloInstruction, HloModule
+from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.simplify.hlo_dce import remove_uncalled_computations
+
+
+@dataclass
+class CallInliner(HloModulePass):
+    """Replaces each `call` by a clone of what it calls, callees first, so that no inlinable call is left.
+
+    Kept: calls that are marked not inlineable or carry a parallel partition in their backend config, and, so that
+    doubling chains of calls end, those that would grow the module beyond twice its size and `max_instructions`.
+    """
+
+    name: ClassVar[str] = "call-inliner"
+    aliases: ClassVar[tuple[str, ...]] = ("inline",)
+    single_call_site: bool = False
+    should_inline: Callable[[HloInstruction], bool] | None = None
+    max_instructions: int = 300_000
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Inlines; True if a call was."""
+        changed = False
+        size = module.instruction_count
+        limit = max(self.max_instructions, 2 * size)
+        for computation in selected_computations(module, execution_threads):
+            for instruction in computation.instructions:
+                if instruction.opcode != "call" or not self._may_inline(instruction):
+                    continue
+                size += instruction.to_apply.instruction_count
+                if size <= limit:
+                    inline_call(instruction)
+                    changed = True
+        if changed:
+            remove_uncalled_computations(module)
+        return changed
+
+    def _may_inline(self, call: HloInstruction) -> bool:
+        if call.frontend_attributes.get("inlineable") == "false" or "outer_dimension_partitions" in call.backend_config:
+            return False
+        if call.parent is not None and call.to_apply.execution_thread != call.parent.execution_thread:
+            return False
+        if self.single_call_site and len(call.to_apply.caller_instructions()) > 1:
+            return False
+        return self.should_inline is None or self.should_inline(call)
+
+
+def inline_call(call: HloInstruction) -> dict[HloInstruction, HloInstruction]:
+    """Replaces one call or fusion by a clone of its computation; returns the map from the callee's instructions to the
+    clones.
+    """
+    caller, callee = call.parent, call.called_computations[0]
+    assert caller is not None
+    parameters = {p: call.operand(p.parameter_number) for p in callee.parameter_instructions}
+    mapping = callee.clone_instructions(caller, parameters)
+    clones = [mapping[i] for i in callee.instructions if i.opcode != "parameter"]
+    for clone in clones:
+        _prefix_op_name(clone, call)
+    root = mapping[callee.root_instruction]
+    if root.sharding is None and call.sharding is not None and root in clones:
+        root.sharding = call.sharding
+    if has_control_dependencies(call):
+        _relay_control_dependencies(call, clones)
+    call.replace_all_uses_with_different_shape(root)
+    caller.force_remove_instruction(call)
+    return mapping
+
+
+def _prefix_op_name(clone: HloInstruction, call: HloInstruction) -> None:
+    prefix, name = call.metadata.op_name, clone.metadata.op_name
+    if prefix and name and not name.startswith(prefix):
+        clone.metadata = replace(clone.metadata, op_name=f"{prefix}/{name}")
+    elif clone.metadata.op_name == "" and prefix:
+        clone.metadata = call.metadata
+
+
+def _relay_control_dependencies(call: HloInstruction, clones: list[HloInstruction]) -> None:
+    """What had to run before the call runs before every clone; what had to run after it, after every clone."""
+    predecessors, successors = list(call.control_predecessors), list(call.control_successors)
+    inside = set(clones)
+    for clone in clones:
+        if not any(o in inside for o in clone.operands):
+            for predecessor in predecessors:
+                predecessor.add_control_dependency_to(clone)
+        if not any(u in inside for u in clone.users):
+            for successor in successors:
+                clone.add_control_dependency_to(successor)
+    if not clones:
+        for predecessor in predecessors:
+            for successor in successors:
+                predecessor.add_control_dependency_to(successor)

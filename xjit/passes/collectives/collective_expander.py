@@ -1,0 +1,117 @@
+"""Collectives with one participant, and asynchronous pairs run at once, as plain instructions.
+
+A collective whose results are not shaped like its operands, or that needs a value from another device, is left: the
+emitters refuse it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xjit.hlo import HloInstruction, Literal, Shape
+from xjit.ops import build
+from xjit.passes.calls_and_control.call_inliner import inline_call
+from xjit.passes.expand.op_expander import Expansion, OpExpander
+
+_SAME = frozenset(
+    {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast", "all-reduce-start"}
+)
+_PICKED = {"all-gather-done": 1, "collective-permute-done": 1, "copy-done": 0, "async-done": 1}
+_STARTS = frozenset({"all-gather-start", "collective-permute-start", "copy-start", "async-start"})
+
+
+@dataclass
+class CollectiveExpander(OpExpander):
+    """With one replica and one partition, a collective is its operands, or zeros where nobody sends."""
+
+    name: ClassVar[str] = "collective-expander"
+    opcodes: ClassVar[frozenset[str]] = (
+        _SAME | _STARTS | _PICKED.keys() | {"collective-permute", "all-reduce-done", "async-update"}
+    )
+
+    def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
+        """Returns what the instruction is on one device."""
+        opcode = instruction.opcode
+        config = instruction.module.config if instruction.module is not None else None
+        alone = config is not None and config.replica_count * config.num_partitions == 1
+        if opcode in ("all-reduce-done", "async-update"):
+            return instruction.operand(0) if not _is_start(instruction.operand(0)) else None
+        if opcode in _PICKED:
+            operand = instruction.operand(0)
+            return None if _is_start(operand) else into.element(operand, _PICKED[opcode])
+        if opcode == "copy-start":
+            return _copy_start(instruction, into)
+        if opcode == "async-start":
+            return _async_start(instruction, into)
+        return _collective(instruction, into) if alone else None
+
+
+def _is_start(instruction: HloInstruction) -> bool:
+    return instruction.opcode in _STARTS or instruction.opcode in ("all-reduce-start", "async-update")
+
+
+def _collective(instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
+    opcode, shape = instruction.opcode, instruction.shape
+    if opcode in _SAME:
+        return _operands_as(instruction, shape, into)
+    inner = shape.tuple_shapes[1] if opcode.endswith("-start") else shape
+    if opcode == "all-gather-start":
+        result = _operands_as(instruction, inner, into)
+    else:
+        result = _permuted(instruction, inner, into)
+    if result is None or opcode == "collective-permute":
+        return result
+    source = _operands_as(instruction, shape.tuple_shapes[0], into)
+    contexts = _contexts(shape, into)
+    return None if source is None or contexts is None else into.tuple_of(source, result, *contexts)
+
+
+def _operands_as(instruction: HloInstruction, shape: Shape, into: Expansion) -> HloInstruction | None:
+    """The operands, as a tuple if the shape is one; None if they have another shape."""
+    shapes = shape.tuple_shapes if shape.is_tuple else (shape,)
+    operands = instruction.operands
+    if len(shapes) != len(operands) or any(not o.shape.compatible(s) for o, s in zip(operands, shapes, strict=True)):
+        return None
+    return into.tuple_of(*operands) if shape.is_tuple else operands[0]
+
+
+def _permuted(instruction: HloInstruction, shape: Shape, into: Expansion) -> HloInstruction | None:
+    pairs = [tuple(p) for p in instruction.source_target_pairs]
+    if instruction.slice_sizes or any(target == 0 and source != 0 for source, target in pairs):
+        return None
+    if (0, 0) in pairs:
+        return _operands_as(instruction, shape, into)
+    shapes = shape.tuple_shapes if shape.is_tuple else (shape,)
+    zeros = [into.full(s, 0) for s in shapes]
+    return into.tuple_of(*zeros) if shape.is_tuple else zeros[0]
+
+
+def _contexts(shape: Shape, into: Expansion) -> list[HloInstruction] | None:
+    """Zeros for the contexts of a start's tuple."""
+    if any(not s.is_array for s in shape.tuple_shapes[2:]):
+        return None
+    return [into.constant(Literal.full(s.with_default_layouts(), 0)) for s in shape.tuple_shapes[2:]]
+
+
+def _copy_start(instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
+    """(copy, source, contexts...)."""
+    contexts = _contexts(instruction.shape, into)
+    if contexts is None:
+        return None
+    copy = into.add(build.make("copy", instruction.operand(0), shape=instruction.shape.tuple_shapes[0]))
+    return into.tuple_of(copy, instruction.operand(0), *contexts)
+
+
+def _async_start(instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
+    """((operands), result, contexts...): the computation runs here."""
+    contexts = _contexts(instruction.shape, into)
+    if contexts is None:
+        return None
+    operands, callee = instruction.operands, instruction.called_computations[0]
+    call = into.add(
+        HloInstruction.create("call", instruction.shape.tuple_shapes[1], operands, called_computations=[callee])
+    )
+    result = into.tuple_of(into.tuple_of(*operands), call, *contexts)
+    inline_call(call)
+    return result

@@ -1,0 +1,1 @@
+"""Opcodes as several simpler ones."""

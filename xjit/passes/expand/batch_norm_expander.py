@@ -1,0 +1,100 @@
+"""Batch normalization as elementary operations, in f32 for narrower types."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xjit.hlo import HloInstruction, PrimitiveType
+from xjit.hlo.attributes import BatchNormAttributes
+from xjit.ops import build
+from xjit.passes.expand.op_expander import Expansion, OpExpander
+
+
+@dataclass
+class BatchNormExpander(OpExpander):
+    """Expands batch-norm-training (two-pass variance), -inference and -grad."""
+
+    name: ClassVar[str] = "batch-norm-expander"
+    opcodes: ClassVar[frozenset[str]] = frozenset({"batch-norm-training", "batch-norm-inference", "batch-norm-grad"})
+
+    def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction:
+        """Returns the normalized array, or the tuple of it and its statistics or gradients."""
+        norm = _Normalization(instruction, into)
+        results = {
+            "batch-norm-training": norm.training,
+            "batch-norm-inference": norm.inference,
+            "batch-norm-grad": norm.gradient,
+        }[instruction.opcode]()
+        shapes = instruction.shape.tuple_shapes or (instruction.shape,)
+        rounded = [norm.convert(r, s.element_type) for r, s in zip(results, shapes, strict=True)]
+        return into.tuple_of(*rounded) if instruction.shape.is_tuple else rounded[0]
+
+
+class _Normalization:
+    """The expressions of one instruction; x is its first operand, vectors have one element per feature."""
+
+    def __init__(self, instruction: HloInstruction, into: Expansion) -> None:
+        self.into = into
+        attributes = instruction.attributes_as(BatchNormAttributes)
+        self.epsilon, self.feature = attributes.epsilon, attributes.feature_index
+        shape = instruction.operand(0).shape
+        self.kind = PrimitiveType.F64 if shape.element_type is PrimitiveType.F64 else PrimitiveType.F32
+        self.shape = shape.with_element_type(self.kind)
+        self.others = tuple(d for d in range(shape.rank) if d != self.feature)
+        self.count = float(math.prod(shape.dimensions[d] for d in self.others))
+        self.operands = [self.convert(o, self.kind) for o in instruction.operands]
+
+    def convert(self, operand: HloInstruction, kind: PrimitiveType) -> HloInstruction:
+        """The operand in another type."""
+        return operand if operand.shape.element_type is kind else self.into.add(build.convert(operand, kind))
+
+    def _op(self, opcode: str, *operands: HloInstruction) -> HloInstruction:
+        return self.into.make(opcode, *operands)
+
+    def _spread(self, vector: HloInstruction) -> HloInstruction:
+        """A vector over features as an array like x."""
+        return self.into.add(build.broadcast(vector, self.shape, (self.feature,)))
+
+    def _number(self, like: HloInstruction, value: float) -> HloInstruction:
+        return self.into.full(like.shape, value)
+
+    def _mean(self, array: HloInstruction) -> HloInstruction:
+        total = self.into.sum(array, self.others)
+        return self._op("divide", total, self._number(total, self.count))
+
+    def _deviation(self, variance: HloInstruction) -> HloInstruction:
+        return self._op("sqrt", self._op("add", variance, self._number(variance, self.epsilon)))
+
+    def _normalized(self, mean: HloInstruction, variance: HloInstruction) -> HloInstruction:
+        x, scale, offset = self.operands[:3]
+        factor = self._op("divide", scale, self._deviation(variance))
+        centred = self._op("subtract", x, self._spread(mean))
+        return self._op("add", self._op("multiply", centred, self._spread(factor)), self._spread(offset))
+
+    def training(self) -> list[HloInstruction]:
+        """(normalized, mean, variance)."""
+        x = self.operands[0]
+        mean = self._mean(x)
+        centred = self._op("subtract", x, self._spread(mean))
+        variance = self._mean(self._op("multiply", centred, centred))
+        return [self._normalized(mean, variance), mean, variance]
+
+    def inference(self) -> list[HloInstruction]:
+        """The normalized array."""
+        return [self._normalized(self.operands[3], self.operands[4])]
+
+    def gradient(self) -> list[HloInstruction]:
+        """(gradient of x, of scale, of offset)."""
+        x, scale, mean, variance, grad = self.operands
+        inverse = self._op("divide", self._number(variance, 1.0), self._deviation(variance))
+        centred = self._op("subtract", x, self._spread(mean))
+        grad_scale = self._op("multiply", self.into.sum(self._op("multiply", grad, centred), self.others), inverse)
+        grad_offset = self.into.sum(grad, self.others)
+        part = self._op("multiply", centred, self._spread(self._op("multiply", inverse, grad_scale)))
+        whole = self._op("multiply", grad, self._number(grad, self.count))
+        inner = self._op("subtract", self._op("subtract", whole, self._spread(grad_offset)), part)
+        factor = self._op("multiply", scale, inverse)
+        factor = self._op("divide", factor, self._number(factor, self.count))
+        return [self._op("multiply", self._spread(factor), inner), grad_scale, grad_offset]

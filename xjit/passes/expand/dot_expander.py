@@ -1,0 +1,128 @@
+"""ragged-dot and scaled-dot as ordinary dots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xjit.hlo import HloInstruction, PrimitiveType, Shape
+from xjit.hlo.attributes import (
+    CompareAttributes,
+    DotAttributes,
+    IotaAttributes,
+    RaggedDotAttributes,
+    Window,
+    WindowAttributes,
+    WindowDimension,
+)
+from xjit.ops import build
+from xjit.passes.expand.op_expander import Expansion, OpExpander
+
+
+@dataclass
+class DotExpander(OpExpander):
+    """Groups of a ragged dot are selected by masks; the scales of a scaled dot are multiplied in before, in f32."""
+
+    name: ClassVar[str] = "dot-expander"
+    opcodes: ClassVar[frozenset[str]] = frozenset({"ragged-dot", "scaled-dot"})
+
+    def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
+        """Returns the result, or None for a ragged dot of several ragged dimensions."""
+        if instruction.opcode == "scaled-dot":
+            return _scaled(instruction, into)
+        attributes = instruction.attributes_as(RaggedDotAttributes)
+        if len(attributes.lhs_ragged_dims) != 1 or instruction.operand(2).shape.rank != 1:
+            return None
+        ragged = attributes.lhs_ragged_dims[0]
+        if ragged in attributes.lhs_batch_dims:
+            return into.add(_dot(instruction.operand(0), instruction.operand(1), attributes, instruction.shape))
+        if ragged in attributes.lhs_contracting_dims:
+            return _ragged_contracting(instruction, attributes, into)
+        return _ragged_rows(instruction, attributes, into)
+
+
+def _dot(
+    lhs: HloInstruction, rhs: HloInstruction, a: RaggedDotAttributes | DotAttributes, like: Shape
+) -> HloInstruction:
+    dims = (a.lhs_batch_dims, a.lhs_contracting_dims, a.rhs_batch_dims, a.rhs_contracting_dims)
+    return build.make_dot(lhs, rhs, DotAttributes(*dims, operand_precision=a.operand_precision), like.element_type)
+
+
+def _scaled(instruction: HloInstruction, into: Expansion) -> HloInstruction:
+    operands = list(instruction.operands)
+    attributes = instruction.attributes_as(DotAttributes)
+    factors = [into.add(build.convert(o, PrimitiveType.F32)) for o in operands[:2]]
+    for i, scale in enumerate(operands[2:]):
+        wide = into.add(build.convert(scale, PrimitiveType.F32))
+        factors[i] = into.make("multiply", factors[i], _spread_scale(wide, factors[i].shape, into))
+    product = into.add(_dot(factors[0], factors[1], attributes, factors[0].shape))
+    kind = instruction.shape.element_type
+    return product if kind is PrimitiveType.F32 else into.add(build.convert(product, kind))
+
+
+def _spread_scale(scale: HloInstruction, shape: Shape, into: Expansion) -> HloInstruction:
+    """Every element of the scale repeated over its block."""
+    if not scale.shape.rank:
+        return into.add(build.broadcast_scalar(scale, shape))
+    blocks: list[int] = []
+    places: list[int] = []
+    for have, want in zip(scale.shape.dimensions, shape.dimensions, strict=True):
+        places.append(len(blocks))
+        blocks += [have, want // max(have, 1)]
+    spread = into.add(build.broadcast(scale, Shape.array(PrimitiveType.F32, blocks), places))
+    return into.add(build.reshape(spread, shape.dimensions))
+
+
+def _group_mask(sizes: HloInstruction, shape: tuple[int, ...], ragged: int, group: int,
+                into: Expansion) -> HloInstruction:  # fmt: skip
+    """pred of `shape`: whether position index[ragged] is in group index[group]."""
+    count = sizes.shape.dimensions[0]
+    wide = into.add(build.convert(sizes, PrimitiveType.S64))
+    add = into.embed(build.make_binary_computation("add", PrimitiveType.S64))
+    window = Window((WindowDimension(size=count, padding_low=count - 1),))
+    zero = into.full(Shape.array(PrimitiveType.S64), 0)
+    ends = into.make("reduce-window", wide, zero, attributes=WindowAttributes(window), called=[add])
+    starts = into.make("subtract", ends, wide)
+    full = Shape.array(PrimitiveType.S64, shape)
+    position = into.make("iota", attributes=IotaAttributes(ragged), shape=full)
+    bounds = [into.add(build.broadcast(v, full, (group,))) for v in (starts, ends)]
+    after = into.make("compare", position, bounds[0], attributes=CompareAttributes("GE"))
+    before = into.make("compare", position, bounds[1], attributes=CompareAttributes("LT"))
+    return into.make("and", after, before)
+
+
+def _ragged_rows(instruction: HloInstruction, a: RaggedDotAttributes, into: Expansion) -> HloInstruction:
+    """All groups' products side by side, then each row keeps that of its group. Rows of no group are zero."""
+    lhs, rhs, sizes = instruction.operands
+    everything = into.add(_dot(lhs, rhs, a, instruction.shape))
+    free_lhs = [d for d in range(lhs.shape.rank) if d not in a.lhs_batch_dims and d not in a.lhs_contracting_dims]
+    free_rhs = [d for d in range(rhs.shape.rank) if d not in a.rhs_batch_dims and d not in a.rhs_contracting_dims]
+    row = len(a.lhs_batch_dims) + free_lhs.index(a.lhs_ragged_dims[0])
+    group = len(a.lhs_batch_dims) + len(free_lhs) + free_rhs.index(a.rhs_group_dims[0])
+    shape = everything.shape
+    mask = _group_mask(sizes, shape.dimensions, row, group, into)
+    kept = into.make("select", mask, everything, into.full(shape, 0))
+    return into.sum(kept, (group,))
+
+
+def _ragged_contracting(instruction: HloInstruction, a: RaggedDotAttributes, into: Expansion) -> HloInstruction:
+    """One batch element per group, in which both operands are zero outside of the group."""
+    sizes = instruction.operand(2)
+    groups = sizes.shape.dimensions[0]
+    ragged = a.lhs_ragged_dims[0]
+    other = a.rhs_contracting_dims[a.lhs_contracting_dims.index(ragged)]
+    masked: list[HloInstruction] = []
+    for operand, dimension in ((instruction.operand(0), ragged), (instruction.operand(1), other)):
+        shape = Shape.array(operand.shape.element_type, (groups, *operand.shape.dimensions))
+        spread = into.add(build.broadcast(operand, shape, range(1, shape.rank)))
+        mask = _group_mask(sizes, shape.dimensions, dimension + 1, 0, into)
+        masked.append(into.make("select", mask, spread, into.full(shape, 0)))
+
+    def moved(dims: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(d + 1 for d in dims)
+
+    attributes = DotAttributes(
+        (0, *moved(a.lhs_batch_dims)), moved(a.lhs_contracting_dims), (0, *moved(a.rhs_batch_dims)),
+        moved(a.rhs_contracting_dims), a.operand_precision,
+    )  # fmt: skip
+    return into.add(build.make_dot(masked[0], masked[1], attributes, instruction.shape.element_type))

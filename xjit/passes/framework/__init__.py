@@ -1,0 +1,1 @@
+"""What a pass is, and how pipelines of them run."""

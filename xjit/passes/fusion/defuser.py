@@ -1,0 +1,37 @@
+"""Takes the fusions of the input apart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xjit.hlo import HloModule
+from xjit.passes.calls_and_control.call_inliner import inline_call
+from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.simplify.hlo_dce import remove_uncalled_computations
+
+
+@dataclass
+class Defuser(HloModulePass):
+    """Replaces each `fusion` by the instructions in it, callees first, so that no fusion is left.
+
+    An optimized module carries the fusions of the compiler that made it, with instructions that are kernels of their
+    own here (a scatter, a sort, a dot) and with boundaries for other emitters. `InstructionFusion` makes new ones.
+    """
+
+    name: ClassVar[str] = "defuser"
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Defuses; True if there was a fusion."""
+        changed = False
+        for computation in module.make_computation_post_order():
+            if execution_threads and computation.execution_thread not in execution_threads:
+                continue
+            for instruction in computation.instructions:
+                if instruction.opcode == "fusion":
+                    inline_call(instruction)
+                    changed = True
+        if changed:
+            remove_uncalled_computations(module)
+        return changed

@@ -1,0 +1,228 @@
+"""Vertical fusion for the CPU: producers are evaluated inside the loops of their consumers.
+
+Users are decided before what they read (reverse post order), so one walk suffices. An instruction joins the fusion of
+its
+users if all of them are in that one; if they are in several it is duplicated into each, where that is cheaper than
+memory
+traffic, or else stored. Both keep fusions convex - no path leaves a fusion and comes back - so no cycle can arise
+and no reachability is needed. The fused computations are built in one go at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo.attributes import FusionAttributes
+from xjit.hlo.edit.fusion import clone_into_computation
+from xjit.passes.analysis import fusion_cost as cost
+from xjit.passes.analysis.linear_order import sequential_computations
+from xjit.passes.framework.base import NO_THREADS, HloModulePass
+
+Evaluations = dict[int, float]
+"""Which index expressions an instruction is evaluated at, by number, and how many elements each evaluates."""
+
+TINY = 8
+"""Up to that many elements, computing some of them more than once costs less than a kernel."""
+
+
+@dataclass(eq=False, slots=True)
+class _Group:
+    """A fusion in the making: members users-first, what it reads from outside, where members are evaluated."""
+
+    root: HloInstruction
+    members: dict[HloInstruction, Evaluations]
+    operands: dict[HloInstruction, None]
+    duplicates: int = 0
+    next_index: int = 1
+    indices: dict[tuple[int, HloInstruction, int], int] = field(default_factory=dict)
+    reshapes: dict[int, int] = field(default_factory=lambda: {0: 0})  # through how many an index expression has gone
+
+    def evaluations_of(self, producer: HloInstruction) -> Evaluations:
+        """Returns where the members would evaluate a producer of theirs."""
+        found: Evaluations = {}
+        for user in producer.users:
+            at = self.members.get(user)
+            if at is None:
+                continue
+            for position, operand in enumerate(user.operands):
+                if operand is producer:
+                    self._add_reads(user, position, at, found)
+        return found
+
+    def _add_reads(self, user: HloInstruction, position: int, at: Evaluations, found: Evaluations) -> None:
+        if cost.reads_same_index(user, user.operand(position)):
+            found.update(at)
+            return
+        ratio = cost.evaluations_per_element(user, position)
+        for index, count in at.items():
+            key = (index, user, position)
+            number = self.indices.get(key)
+            if number is None:
+                number = self.indices[key] = self.next_index
+                self.next_index += 1
+                self.reshapes[number] = self.reshapes[index] + (user.opcode in cost.RESHAPES)
+            found[number] = count * ratio
+
+    def add(self, producer: HloInstruction, evaluations: Evaluations) -> None:
+        self.members[producer] = evaluations
+        self.operands.pop(producer, None)
+        for operand in producer.operands:
+            self.operands[operand] = None
+
+
+@dataclass
+class InstructionFusion(HloModulePass):
+    """Fuses elementwise and index-only producers into their consumers, and into reduce, concatenate and
+    dynamic-update-slice roots.
+
+    A fusion takes `max_instructions`, and what costs nothing besides.
+
+    `max_evaluations` bounds how many different index expressions one instruction is emitted for, `max_recompute` how
+    many
+    times as many elements of a cheap instruction may be computed as it has.
+    """
+
+    name: ClassVar[str] = "instruction-fusion"
+    aliases: ClassVar[tuple[str, ...]] = ("fusion",)
+    may_duplicate: bool = True
+    max_instructions: int = 300
+    max_operands: int = 64
+    max_evaluations: int = 15
+    max_duplicates: int = 32
+    max_recompute: float = 1.5
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Fuses in every sequential computation; True if a fusion was made."""
+        changed = False
+        for computation in sequential_computations(module):
+            if not execution_threads or computation.execution_thread in execution_threads:
+                changed |= self._run_on(computation)
+        if changed and module.has_schedule():
+            module.schedule.update(module)
+        return changed
+
+    def _run_on(self, computation: HloComputation) -> bool:
+        homes: dict[HloInstruction, list[_Group]] = {}
+        groups: list[_Group] = []
+        for instruction in reversed(computation.make_instruction_post_order()):
+            joined, stored = self._place(instruction, homes)
+            if stored and cost.may_be_root(instruction):
+                group = _Group(instruction, {instruction: {0: _root_elements(instruction)}}, {})
+                group.operands = dict.fromkeys(instruction.operands)
+                groups.append(group)
+                # users of the stored value read memory; producers may still go into the loop that stores it
+                joined = [*joined, group]
+            homes[instruction] = joined
+        chosen = [members for g in groups if (members := _worth_a_fusion(g)) is not None]
+        _build(computation, chosen)
+        return bool(chosen)
+
+    def _place(self, p: HloInstruction, homes: dict[HloInstruction, list[_Group]]) -> tuple[list[_Group], bool]:
+        """Returns the groups that the instruction joined, and whether its value must (also) be stored."""
+        if not p.users or p.is_root() or not cost.may_be_producer(p):
+            return [], True
+        candidates: dict[_Group, None] = {}
+        outside = False
+        for user in p.users:
+            user_groups = homes.get(user)
+            if user_groups:
+                candidates.update((group, None) for group in user_groups)
+            else:
+                outside = True
+        accepted = [(g, e) for g in candidates if (e := self._accepts(g, p)) is not None]
+        stored = outside or len(accepted) < len(candidates)
+        if not accepted:
+            return [], True
+        if len(accepted) > 1 or stored:
+            crowded = any(g.duplicates >= self.max_duplicates for g, _ in accepted) and p.opcode not in cost.MOVEMENT
+            if not self.may_duplicate or crowded or not cost.worth_duplicating(p, len(accepted), stored):
+                return [], True
+            for group, _ in accepted:
+                group.duplicates += p.opcode not in cost.MOVEMENT
+        for group, evaluations in accepted:
+            group.add(p, evaluations)
+        return [g for g, _ in accepted], stored
+
+    def _accepts(self, group: _Group, p: HloInstruction) -> Evaluations | None:
+        """Returns where the group would evaluate the producer, or None if it should not."""
+        if len(group.members) >= self.max_instructions and p.opcode not in cost.MADE_FROM_NOTHING:
+            return None
+        new_operands = sum(1 for o in p.unique_operands() if o not in group.operands)
+        if len(group.operands) - 1 + new_operands > self.max_operands:
+            return None
+        for user in p.users:
+            if user.opcode in cost.BUFFER_READERS and user in group.members and not _reads_may_fuse(user, p):
+                return None
+        evaluations = group.evaluations_of(p)
+        if len(evaluations) > self.max_evaluations:
+            return None
+        if any(group.reshapes[index] > cost.MAX_RESHAPES for index in evaluations):
+            return None
+        if p.opcode in cost.MOVEMENT or p.opcode == "convert":
+            return evaluations
+        elements = p.shape.num_elements
+        limit = 1.01 if cost.is_expensive(p) else self.max_recompute
+        if sum(evaluations.values()) > limit * max(elements, 1) and (elements > TINY or cost.is_expensive(p)):
+            return None
+        return evaluations
+
+
+def _root_elements(root: HloInstruction) -> float:
+    shape = root.shape.tuple_shapes[0] if root.shape.is_tuple else root.shape
+    return float(shape.num_elements)
+
+
+def _reads_may_fuse(user: HloInstruction, producer: HloInstruction) -> bool:
+    return all(cost.may_read_fused(user, i) for i, o in enumerate(user.operands) if o is producer)
+
+
+def _worth_a_fusion(group: _Group) -> list[HloInstruction] | None:
+    """Returns the members without bitcasts at the edge (reading a buffer under another shape is free); None if
+    nothing but constants is left besides the root."""
+    members = dict.fromkeys(group.members)
+    for member in reversed(group.members):
+        if member.opcode == "bitcast" and member.operand(0) not in members:
+            del members[member]
+    for member in reversed(list(members)):
+        if member.opcode == "constant" and not any(u in members for u in member.users):
+            del members[member]
+    if all(m is group.root or m.opcode == "constant" for m in members):
+        return None
+    return list(members)
+
+
+def _build(computation: HloComputation, groups: list[list[HloInstruction]]) -> None:
+    """Makes a fusion of every list of members (root first, users before producers) and removes what became dead."""
+    module = computation.parent
+    assert module is not None
+    fused = [clone_into_computation(members, "fused_computation") for members in groups]
+    replacement: dict[HloInstruction, HloInstruction] = {}
+    for members, (body, operands) in zip(reversed(groups), reversed(fused), strict=True):  # producers first
+        root = members[0]
+        module.add_embedded_computation(body)
+        fusion = HloInstruction.create(
+            "fusion",
+            root.shape,
+            [replacement.get(o, o) for o in operands],
+            FusionAttributes("kInput" if root.opcode == "reduce" else "kLoop"),
+            [body],
+            name=fusion_name(root),
+        )
+        fusion.copy_annotations_from(root)
+        fusion.backend_config = ""
+        computation.add_instruction(fusion)
+        replacement[root] = fusion
+    for root, fusion in replacement.items():
+        root.replace_all_uses_with_different_shape(fusion)
+    dead = dict.fromkeys(m for members in groups for m in members)
+    for member in reversed(computation.make_instruction_post_order()):
+        if member in dead and member.is_dead():
+            computation.remove_instruction(member)
+
+
+def fusion_name(root: HloInstruction) -> str:
+    """Returns the name of a fusion: that of its root, marked."""
+    return f"{root.opcode.replace('-', '_')}_fusion"

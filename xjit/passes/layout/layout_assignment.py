@@ -1,0 +1,214 @@
+"""Layouts: callers see the layouts they asked for, everything in between is row-major.
+
+Emitters read any layout through symbolic maps, so this is a choice for speed, not a need: row-major everywhere lets
+reshapes be free and keeps index maps small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from xjit.hlo import HloInstruction, HloModule, Layout, Shape
+from xjit.hlo.ir.module import ComputationLayout
+from xjit.passes.expand.bitcast_expander import expand_bitcasts
+from xjit.passes.framework.base import NO_THREADS, HloModulePass
+
+
+@dataclass
+class LayoutAssignment(HloModulePass):
+    """Gives every array a layout and inserts copies where the entry's parameters and results ask for another one.
+
+    Row-major without tiles everywhere inside; `keep_intermediate_layouts` leaves the layouts of the text and only
+    completes missing ones. Custom calls with `operand_layout_constraints` keep their layouts behind copies. A
+    bitcast whose meaning depends on a layout is first written as transposes and a reshape.
+    """
+
+    name: ClassVar[str] = "layout-assignment"
+    keep_intermediate_layouts: bool = False
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Assigns layouts; True if something changed."""
+        wanted = module.entry_computation_layout
+        parameters = dict(
+            zip(
+                module.entry_computation.parameter_instructions,
+                (s.with_default_layouts() for s in wanted.parameter_shapes),
+                strict=True,
+            )
+        )
+        result = wanted.result_shape.with_default_layouts()
+        changed = _complete_entry_layout(module, list(parameters.values()), result)
+        kept = _result_copies(module.entry_computation.root_instruction, result)
+        for computation in module.make_computation_post_order():
+            if not self.keep_intermediate_layouts:
+                changed |= expand_bitcasts(computation)
+            order = computation.make_instruction_post_order()
+            for instruction in order:
+                new = self._shape_of(instruction, parameters, kept)
+                if new is not instruction.shape:
+                    changed |= new != instruction.shape
+                    instruction.shape = new
+            for instruction in order:
+                if self.keep_intermediate_layouts:
+                    changed |= _untile_lines(instruction)
+                else:
+                    changed |= _shield_users(instruction, kept)
+        changed |= _pin_custom_calls(module)
+        root = module.entry_computation.root_instruction
+        if root.shape != result:
+            module.entry_computation.set_root_instruction(copy_to_layout(root, result))
+            changed = True
+        if changed and module.has_schedule():
+            module.schedule.update(module)
+        return changed
+
+    def _shape_of(
+        self, i: HloInstruction, parameters: Mapping[HloInstruction, Shape], kept: Collection[HloInstruction]
+    ) -> Shape:
+        """Returns the shape with the layout that the instruction should have; its operands have theirs already."""
+        if i in parameters:
+            return parameters[i]
+        if i.opcode == "get-tuple-element":
+            return i.operand(0).shape.tuple_shapes[i.index]
+        if i.opcode == "tuple" and (self.keep_intermediate_layouts or i in kept):
+            return Shape.tuple_of([o.shape for o in i.operands])
+        if self.keep_intermediate_layouts or i in kept or _has_layout_constraints(i):
+            return i.shape.with_default_layouts()
+        return row_major(i.shape)
+
+
+def _complete_entry_layout(module: HloModule, parameters: list[Shape], result: Shape) -> bool:
+    wanted = module.entry_computation_layout
+    if parameters == list(wanted.parameter_shapes) and result == wanted.result_shape:
+        return False
+    module.config.entry_computation_layout = ComputationLayout(parameters, result)
+    return True
+
+
+def _result_copies(root: HloInstruction, result: Shape) -> set[HloInstruction]:
+    """Returns what already gives the results their layouts: the root, and the tuples and copies that only it reads."""
+    if root.shape != result:
+        return set()
+    kept: set[HloInstruction] = set()
+    stack = [root]
+    while stack:
+        instruction = stack.pop()
+        if instruction.opcode in ("tuple", "copy") and all(u in kept for u in instruction.users):
+            kept.add(instruction)
+            if instruction.opcode == "tuple":
+                stack.extend(instruction.operands)
+    return kept
+
+
+def _has_layout_constraints(instruction: HloInstruction) -> bool:
+    return instruction.opcode == "custom-call" and instruction.operand_layout_constraints is not None
+
+
+def _shield_users(instruction: HloInstruction, kept: Collection[HloInstruction]) -> bool:
+    """Lets the users of a value that keeps another layout read a row-major copy."""
+    inner = row_major(instruction.shape)
+    if inner == instruction.shape or instruction in kept:
+        return False
+    users = [u for u in instruction.users if u.opcode not in ("copy", "get-tuple-element") and u not in kept]
+    if not users:
+        return False
+    copy = copy_to_layout(instruction, inner)
+    for user in users:
+        instruction.replace_use_with(user, copy)
+    return True
+
+
+_WHOLE_LINES = frozenset(["sort", "topk", "fft", "cholesky", "triangular-solve"])
+
+
+def _untile_lines(instruction: HloInstruction) -> bool:
+    """Puts copies around an opcode that works on whole lines of memory, which tiles cut to pieces."""
+    shapes = [instruction.shape, *[o.shape for o in instruction.operands]]
+    leaves = [leaf for s in shapes for _, leaf in s.leaves()]
+    if instruction.opcode not in _WHOLE_LINES or not any(s.layout is not None and s.layout.tiles for s in leaves):
+        return False
+    for i, operand in enumerate(instruction.operands):
+        instruction.replace_operand_with(i, copy_to_layout(operand, row_major(operand.shape)))
+    users, was_root, old = instruction.users, instruction.is_root(), instruction.shape
+    instruction.shape = row_major(old)
+    result = copy_to_layout(instruction, old)
+    for user in users:
+        instruction.replace_use_with(user, result)
+    if was_root and instruction.parent is not None:
+        instruction.parent.set_root_instruction(result, accept_different_shape=True)
+    return True
+
+
+def row_major(shape: Shape) -> Shape:
+    """Returns the shape with row-major, untiled layouts throughout."""
+    if shape.is_row_major:
+        return shape
+    if shape.is_tuple:
+        return replace(shape, tuple_shapes=tuple(row_major(s) for s in shape.tuple_shapes))
+    return shape.with_layout(Layout.row_major(shape.rank))
+
+
+def copy_to_layout(instruction: HloInstruction, shape: Shape) -> HloInstruction:
+    """Returns `instruction` under another layout: a copy, or for tuples the tuple of copies of what differs."""
+    computation = instruction.parent
+    assert computation is not None
+    if instruction.shape == shape:
+        return instruction
+    if instruction.opcode == "copy" and instruction.operand(0).shape == shape:
+        return instruction.operand(0)
+    if not shape.is_tuple:
+        copy = HloInstruction.create("copy", shape, [instruction], name="copy")
+        copy.metadata = instruction.metadata
+        return computation.add_instruction(copy)
+    elements: list[HloInstruction] = []
+    for i, element_shape in enumerate(shape.tuple_shapes):
+        if instruction.opcode == "tuple":
+            element = instruction.operand(i)
+        else:
+            element = computation.add_instruction(HloInstruction.create_get_tuple_element(instruction, i))
+        elements.append(copy_to_layout(element, element_shape))
+    return computation.add_instruction(HloInstruction.create_tuple(elements))
+
+
+def _pin_custom_calls(module: HloModule) -> bool:
+    """Puts copies before the operands of custom calls that ask for a layout."""
+    changed = False
+    for computation in module.make_nonfusion_computations():
+        for instruction in computation.instructions:
+            constraints = instruction.operand_layout_constraints if instruction.opcode == "custom-call" else None
+            for i, shape in enumerate(constraints or ()):
+                operand = instruction.operand(i)
+                wanted = shape.with_default_layouts()
+                if operand.shape != wanted and operand.shape.compatible(wanted):
+                    instruction.replace_operand_with(i, copy_to_layout(operand, wanted))
+                    changed = True
+    return changed
+
+
+@dataclass
+class ReshapeToBitcast(HloModulePass):
+    """Turns reshapes that move nothing in memory into bitcasts, which need no kernel and no buffer."""
+
+    name: ClassVar[str] = "reshape-to-bitcast"
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Rewrites reshapes between row-major, untiled, static shapes; True if there were any."""
+        changed = False
+        for computation in module.make_nonfusion_computations():
+            for instruction in computation.instructions:
+                if instruction.opcode == "reshape" and _moves_nothing(instruction):
+                    bitcast = HloInstruction.create("bitcast", instruction.shape, instruction.operands, name="bitcast")
+                    bitcast.copy_annotations_from(instruction)
+                    computation.add_instruction(bitcast)
+                    computation.replace_instruction(instruction, bitcast)
+                    changed = True
+        if changed and module.has_schedule():
+            module.schedule.update(module)
+        return changed
+
+
+def _moves_nothing(reshape: HloInstruction) -> bool:
+    shapes = (reshape.shape, reshape.operand(0).shape)
+    return all(s.is_static and s.layout is not None and s.layout == Layout.row_major(s.rank) for s in shapes)

@@ -1,0 +1,59 @@
+"""Writes down how often loops run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xjit.hlo import HloInstruction, HloModule, InvalidArgument
+from xjit.hlo.annotations.backend_config import parsed_backend_config, set_backend_config
+from xjit.passes.analysis.while_loop_analysis import counted_loop
+from xjit.passes.framework.base import NO_THREADS, HloModulePass, selected_computations
+
+KEY = "known_trip_count"
+
+
+@dataclass
+class WhileLoopTripCountAnnotator(HloModulePass):
+    """Sets `known_trip_count` in the backend config of each while loop whose trip count is known; drops it elsewhere.
+
+    The other keys of a config stay. What is no JSON is not touched.
+    """
+
+    name: ClassVar[str] = "while-loop-trip-count-annotator"
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Annotates; True if a backend config changed."""
+        changed = False
+        for computation in selected_computations(module, execution_threads):
+            for instruction in computation.instructions:
+                if instruction.opcode == "while":
+                    changed |= _annotate(instruction)
+        return changed
+
+
+def known_trip_count(loop: HloInstruction) -> int | None:
+    """Returns what is written down about a loop; None if nothing is, or nothing that makes sense."""
+    try:
+        count = int(parsed_backend_config(loop)[KEY]["n"])
+    except (InvalidArgument, KeyError, TypeError, ValueError):
+        return None
+    return count if count >= 0 else None
+
+
+def _annotate(loop: HloInstruction) -> bool:
+    try:
+        config = parsed_backend_config(loop)
+    except InvalidArgument:
+        return False
+    found = counted_loop(loop)
+    expected = None if found is None else {"n": str(found.trip_count)}
+    if config.get(KEY) == expected:
+        return False
+    if expected is None:
+        del config[KEY]
+    else:
+        config[KEY] = expected
+    set_backend_config(loop, config if config else "")
+    return True

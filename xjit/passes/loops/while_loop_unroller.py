@@ -1,0 +1,95 @@
+"""Replaces short loops by their trips, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.passes.analysis.fusion_cost import may_be_producer
+from xjit.passes.analysis.while_loop_analysis import counted_loop
+from xjit.passes.framework.base import (
+    NO_THREADS,
+    HloModulePass,
+    has_control_dependencies,
+    selected_computations,
+    side_effect_computations,
+)
+from xjit.passes.simplify.hlo_dce import remove_uncalled_computations
+
+STRUCTURE = frozenset({"parameter", "tuple", "get-tuple-element", "constant"})
+"""What is no work and gone, or no more than before, after simplification."""
+
+
+@dataclass
+class WhileLoopUnroller(HloModulePass):
+    """Unrolls loops with a known trip count completely.
+
+    A loop of one trip becomes its body and one of none its initial state, whatever their size. Others are unrolled if
+    everything in the body fuses, so that the trips become one kernel, and no more than `max_unrolled_instructions`
+    come of it: a fusion takes no more. Around a dot, a reduction or an update in place nothing is gained.
+
+    Loops stay where the condition or body has side effects or where control edges or a sharding touch them. Nothing is
+    unrolled in a module with loops nested deeper than `max_nesting` (each run may take only the outermost one away,
+    as an inner bound may be a constant only then), nor beyond `max_growth` new instructions.
+    """
+
+    name: ClassVar[str] = "while-loop-unroller"
+    max_unrolled_instructions: int = 300
+    max_nesting: int = 8
+    max_growth: int = 20_000
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Unrolls inner loops first; True if a loop is gone."""
+        computations = selected_computations(module, execution_threads)
+        loops = [i for c in computations for i in c.instructions if i.opcode == "while"]
+        if not loops or _nesting(module) > self.max_nesting:
+            return False
+        effectful = side_effect_computations(module)
+        changed = False
+        growth_left = self.max_growth
+        for loop in loops:
+            if has_control_dependencies(loop) or loop.sharding is not None:
+                continue
+            if not effectful.isdisjoint(loop.called_computations):
+                continue
+            known = counted_loop(loop)
+            if known is None:
+                continue
+            growth = known.trip_count * loop.while_body.instruction_count
+            if known.trip_count > 1 and (growth > growth_left or not self._fuses(loop, known.trip_count)):
+                continue
+            growth_left -= growth
+            _unroll(loop, known.trip_count)
+            changed = True
+        if changed:
+            remove_uncalled_computations(module)
+        return changed
+
+    def _fuses(self, loop: HloInstruction, trip_count: int) -> bool:
+        work = [i for i in loop.while_body.instructions if i.opcode not in STRUCTURE]
+        return trip_count * len(work) <= self.max_unrolled_instructions and all(map(may_be_producer, work))
+
+
+def _nesting(module: HloModule) -> int:
+    """Returns how many loops are inside of each other at most."""
+    depths: dict[HloComputation, int] = {}
+    for computation in module.make_computation_post_order():
+        inside = [
+            depths[called] + (i.opcode == "while") for i in computation.instructions for called in i.called_computations
+        ]
+        depths[computation] = max(inside, default=0)
+    return depths[module.entry_computation]
+
+
+def _unroll(loop: HloInstruction, trip_count: int) -> None:
+    """Puts the body's instructions in the place of the loop, once per trip."""
+    computation, body = loop.parent, loop.while_body
+    assert computation is not None
+    state = loop.while_init
+    for _ in range(trip_count):
+        mapping = body.clone_instructions(computation, {body.parameter_instructions[0]: state})
+        state = mapping[body.root_instruction]
+    loop.replace_all_uses_with_different_shape(state)
+    computation.remove_instruction(loop)

@@ -1,0 +1,1 @@
+"""The order of instructions, and which memory their results live in."""

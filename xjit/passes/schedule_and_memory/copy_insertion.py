@@ -1,0 +1,205 @@
+"""Inserts the copies without which loops, branches and results could not live in one buffer per leaf.
+
+The rule of the compiler: the initial value, the loop-carried element, the body's result and the result of a while share
+one buffer per leaf, as do the roots of branches and the result of their conditional; every leaf of the entry's root
+has a
+buffer of its own that is neither a parameter's nor a constant's. Ties that live ranges allow are kept without a copy;
+an element that the body passes through, or only updates in place, is never copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo.diagnostics import PassError
+from xjit.hlo.types.shape import ShapeIndex
+from xjit.passes.analysis.dataflow import HloDataflow
+from xjit.passes.analysis.linear_order import linear_order, module_sequences
+from xjit.passes.analysis.liveness import Liveness
+from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.schedule_and_memory.buffer_classes import BufferClasses, Tie
+from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
+
+_MAX_ROUNDS = 6  # a cycle of loop-carried elements needs two; each further level of nesting can add one
+
+
+@dataclass
+class CopyInsertion(HloModulePass):
+    """Copies only where the order of execution leaves no other way; schedules the module first if it has no schedule.
+
+    Copies go where they are needed in the schedule, so nothing may reorder the instructions afterwards.
+    """
+
+    name: ClassVar[str] = "copy-insertion"
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Inserts copies until no tie is in conflict; True if the module changed."""
+        changed = False
+        if not module.has_schedule():
+            changed = HloMemoryScheduler().run(module)
+        for round_number in range(_MAX_ROUNDS + 1):
+            conflicts = analyze_buffers(module).conflicts
+            if not conflicts:
+                break
+            if round_number == _MAX_ROUNDS:
+                name = conflicts[0].instruction.name
+                raise PassError(f"copy-insertion: {conflicts[0].value!r} still cannot share the buffer of {name}")
+            _resolve(module, conflicts)
+            changed = True
+        return changed
+
+
+def analyze_buffers(module: HloModule) -> BufferClasses:
+    """Returns the buffer classes of a module in its scheduled order."""
+    root = module.entry_computation.root_instruction
+    flow = HloDataflow(linear_order(module.entry_computation, module_sequences(module)))
+    return BufferClasses(flow, Liveness(flow, root), root)
+
+
+def _resolve(module: HloModule, conflicts: Sequence[Tie]) -> None:
+    sequences = module_sequences(module)
+    inits: dict[HloInstruction, list[Tie]] = {}
+    roots: dict[HloComputation, list[Tie]] = {}
+    for tie in conflicts:
+        if tie.kind == "init":
+            inits.setdefault(tie.instruction, []).append(tie)
+        else:
+            roots.setdefault(_computation_of(module, tie), []).append(tie)
+    for loop, ties in inits.items():
+        _copy_initial_values(loop, ties, sequences)
+    for computation, ties in roots.items():
+        _copy_root_leaves(computation, _in_safe_order(ties), sequences[computation])
+    schedule = module.schedule
+    for computation, sequence in sequences.items():
+        schedule.set_sequence(computation, sequence)
+    module.set_schedule(schedule)
+
+
+def _computation_of(module: HloModule, tie: Tie) -> HloComputation:
+    if tie.kind == "body":
+        return tie.instruction.while_body
+    if tie.kind == "branch":
+        return tie.instruction.called_computations[tie.branch]
+    return module.entry_computation
+
+
+def _in_safe_order(ties: Sequence[Tie]) -> list[Tie]:
+    """Orders copies so that one which overwrites a loop-carried element runs after those that still read it.
+
+    Cycles (a swap) are cut anywhere: the next round finds the overwritten element and adds one copy more.
+    """
+    reads: dict[object, list[int]] = {}
+    for n, tie in enumerate(ties):
+        reads.setdefault(tie.value, []).append(n)
+    order: list[Tie] = []
+    state = [0] * len(ties)  # 0 new, 1 waiting for its readers, 2 done
+    for start in range(len(ties)):
+        stack = [start]
+        while stack:
+            n = stack[-1]
+            if state[n] == 0:
+                state[n] = 1
+                stack.extend(m for m in reversed(reads.get(ties[n].target, [])) if state[m] == 0)
+            else:
+                stack.pop()
+                if state[n] == 1:
+                    state[n] = 2
+                    order.append(ties[n])
+    return order
+
+
+def _copy_initial_values(
+    loop: HloInstruction, ties: Sequence[Tie], sequences: dict[HloComputation, list[HloInstruction]]
+) -> None:
+    """Copies leaves of the operand of a while, right before it."""
+    computation = loop.parent
+    assert computation is not None
+    sequence = sequences[computation]
+    operand = loop.operand(0)
+    copied, added = copy_leaves(operand, _leaf_indices(operand, ties))
+    loop.replace_operand_with(0, copied)
+    at = next(i for i, instruction in enumerate(sequence) if instruction is loop)
+    sequence[at:at] = added
+    _drop_if_dead(operand, sequence)
+
+
+def _copy_root_leaves(computation: HloComputation, ties: Sequence[Tie], sequence: list[HloInstruction]) -> None:
+    """Copies leaves of a computation's root, at its end."""
+    root = computation.root_instruction
+    copied, added = copy_leaves(root, _leaf_indices(root, ties))
+    computation.set_root_instruction(copied)
+    sequence.extend(added)
+    _drop_if_dead(root, sequence)
+
+
+def _drop_if_dead(instruction: HloInstruction, sequence: list[HloInstruction]) -> None:
+    if instruction.opcode == "tuple" and instruction.is_dead() and not instruction.control_successors:
+        assert instruction.parent is not None
+        instruction.parent.force_remove_instruction(instruction)
+        sequence.remove(instruction)
+
+
+def _leaf_indices(instruction: HloInstruction, ties: Sequence[Tie]) -> list[ShapeIndex]:
+    indices = [index for index, _ in instruction.shape.leaves()]
+    return [indices[tie.leaf] for tie in ties]
+
+
+def _copy_of(source: HloInstruction) -> HloInstruction:
+    """Returns a free copy of a value; a broadcast scalar is broadcast again, which reads nothing."""
+    if source.opcode == "broadcast" and source.operand(0).shape.is_scalar:
+        return source.clone_with_new_operands(source.shape, source.operands)
+    copy = HloInstruction.create("copy", source.shape, [source], name="copy")
+    copy.metadata = source.metadata
+    return copy
+
+
+def copy_leaves(
+    instruction: HloInstruction, leaves: Sequence[ShapeIndex]
+) -> tuple[HloInstruction, list[HloInstruction]]:
+    """Returns `instruction` with copies at some leaves, and the instructions that were added, in order.
+
+    The copies run in the order of `leaves`. Tuples are rebuilt along the paths to the leaves; other elements are
+    passed.
+    """
+    computation = instruction.parent
+    assert computation is not None
+    added: list[HloInstruction] = []
+
+    def add(new: HloInstruction) -> HloInstruction:
+        added.append(computation.add_instruction(new))
+        return new
+
+    def element(value: HloInstruction, i: int) -> HloInstruction:
+        if value.opcode == "tuple":
+            return value.operand(i)
+        existing = elements.get((value, i))
+        if existing is None:
+            existing = elements[value, i] = add(HloInstruction.create_get_tuple_element(value, i))
+        return existing
+
+    elements: dict[tuple[HloInstruction, int], HloInstruction] = {}
+    copies: dict[ShapeIndex, HloInstruction] = {}
+    for index in leaves:
+        source = instruction
+        for i in index:
+            source = element(source, i)
+        copies[index] = add(_copy_of(source))
+
+    def rebuild(value: HloInstruction, prefix: ShapeIndex, wanted: Sequence[ShapeIndex]) -> HloInstruction:
+        if prefix in copies:
+            return copies[prefix]
+        if not wanted:
+            return value
+        depth = len(prefix)
+        parts: dict[int, list[ShapeIndex]] = {}
+        for index in wanted:
+            parts.setdefault(index[depth], []).append(index)
+        operands = [
+            rebuild(element(value, i), (*prefix, i), parts.get(i, ())) for i in range(len(value.shape.tuple_shapes))
+        ]
+        return add(HloInstruction.create_tuple(operands))
+
+    return rebuild(instruction, (), leaves), added

@@ -1,0 +1,265 @@
+"""Schedulers: total orders of the instructions of every sequential computation.
+
+All orders respect data and control edges, and prefer to run the readers of a value before the instruction that could
+overwrite it in place: otherwise that would cost a copy of the whole value.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo.ir.post_order import needs_of, post_order
+from xjit.hlo.ir.schedule import HloSchedule
+from xjit.hlo.types.physical import physical_byte_size
+from xjit.passes.analysis.dataflow import forwards
+from xjit.passes.analysis.in_place import updates_in_place
+from xjit.passes.framework.base import NO_THREADS, HloModulePass
+
+SizeFunction = Callable[[HloInstruction], int]
+
+_REACHABILITY_BUDGET = 2000  # instructions looked at before an optional edge is given up
+
+
+@dataclass
+class HloTrivialScheduler(HloModulePass):
+    """Schedules every non-fusion computation in its post order."""
+
+    name: ClassVar[str] = "hlo-trivial-scheduler"
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Sets the schedule; True unless the module already had this one."""
+        orders = {c: c.make_instruction_post_order() for c in module.make_nonfusion_computations()}
+        return _set_schedule(module, orders)
+
+
+@dataclass
+class HloMemoryScheduler(HloModulePass):
+    """Schedules for a small peak of live bytes: the best of three heuristics, by simulation, per computation."""
+
+    name: ClassVar[str] = "hlo-memory-scheduler"
+    size_function: SizeFunction | None = None
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Sets the schedule; True unless the module already had this one."""
+        size = self.size_function or defined_bytes
+        orders: dict[HloComputation, list[HloInstruction]] = {}
+        peaks: dict[HloComputation, int] = {}
+        for computation in module.make_nonfusion_computations():
+            graph = _Graph(computation, size, peaks)
+            candidates = [graph.post_order(), graph.depth_first_order(), graph.list_order()]
+            costs = [graph.peak(order) for order in candidates]
+            best = min(range(len(candidates)), key=lambda i: (costs[i], i))
+            orders[computation] = graph.instructions_of(candidates[best])
+            peaks[computation] = costs[best]
+        return _set_schedule(module, orders)
+
+
+def _set_schedule(module: HloModule, orders: dict[HloComputation, list[HloInstruction]]) -> bool:
+    if module.has_schedule():
+        old = module.schedule
+        if all(old.is_scheduled(c) and old.sequence(c) == order for c, order in orders.items()):
+            return False
+    module.set_schedule(HloSchedule(orders))
+    return True
+
+
+def defined_bytes(instruction: HloInstruction) -> int:
+    """Returns the bytes that an instruction brings to life: 0 for plumbing, constants and parameters."""
+    if forwards(instruction) or instruction.opcode in ("parameter", "constant", "while"):
+        return 0
+    return sum(physical_byte_size(leaf) for _, leaf in instruction.shape.leaves())
+
+
+class _Graph:
+    """A computation as arrays: instruction i needs `needs[i]`; readers of `sources[i]` keep those alive."""
+
+    def __init__(self, computation: HloComputation, size: SizeFunction, peaks: dict[HloComputation, int]) -> None:
+        self.order = _stable_post_order(computation)
+        number = {instruction: i for i, instruction in enumerate(self.order)}
+        self.root = number[computation.root_instruction]
+        self.size = [size(i) for i in self.order]
+        self.inner_peak = [max((peaks.get(c, 0) for c in i.called_computations), default=0) for i in self.order]
+        self.needs: list[list[int]] = [
+            list(dict.fromkeys(number[o] for o in (*i.operands, *i.control_predecessors))) for i in self.order
+        ]
+        self.sources = self._find_sources(number)
+        self.readers = [0] * len(self.order)
+        for sources in self.sources:
+            for s in sources:
+                self.readers[s] += 1
+        self.readers[self.root] += 1
+        self._before_overwriting(number)
+
+    def _find_sources(self, number: dict[HloInstruction, int]) -> list[list[int]]:
+        """Returns per instruction the defining instructions behind its operands, seen through plumbing."""
+        behind: list[list[int]] = []
+        sources: list[list[int]] = []
+        for i, instruction in enumerate(self.order):
+            operands = [s for o in instruction.unique_operands() for s in behind[number[o]]]
+            if forwards(instruction):
+                behind.append(list(dict.fromkeys(operands))[:64])
+                sources.append([])
+                if i == self.root:
+                    sources[-1] = behind[-1]
+            else:
+                behind.append([i])
+                sources.append(list(dict.fromkeys(operands)))
+        return sources
+
+    def _before_overwriting(self, number: dict[HloInstruction, int]) -> None:
+        """Adds edges from the other readers of a value to the one instruction that could update it in place."""
+        writers: dict[HloInstruction, HloInstruction] = {}
+        for instruction in self.order:
+            if updates_in_place(instruction):
+                for operand in instruction.operands[: 1 if instruction.opcode != "fusion" else None]:
+                    if physical_byte_size(operand.shape) == physical_byte_size(instruction.shape) > 0:
+                        writers[_origin(operand)] = instruction
+            elif instruction.opcode == "while" and instruction.operand(0).opcode == "tuple":
+                for operand in instruction.operand(0).operands:
+                    writers.setdefault(_origin(operand), instruction)
+        self._overwritten_elements(writers)
+        budget = 50 * _REACHABILITY_BUDGET
+        for source, writer in writers.items():
+            readers = [r for r in _readers(source) if r is not writer and r in number and r is not source]
+            for reader in readers:
+                if budget <= 0:
+                    return
+                reached, looked = self._reaches(number[writer], number[reader])
+                budget -= looked
+                if not reached and number[reader] not in self.needs[number[writer]]:
+                    self.needs[number[writer]].append(number[reader])
+
+    def _overwritten_elements(self, writers: dict[HloInstruction, HloInstruction]) -> None:
+        """In a loop body: the next value of an element should come after the last read of the present one."""
+        root = self.order[self.root]
+        callers = root.parent.caller_instructions() if root.parent is not None else ()
+        if root.opcode != "tuple" or not any(c.opcode == "while" for c in callers):
+            return
+        for instruction in self.order:
+            if instruction.opcode != "get-tuple-element" or instruction.operand(0).opcode != "parameter":
+                continue
+            next_value = _origin(root.operand(instruction.index))
+            if next_value is not instruction and next_value.opcode not in (
+                "parameter",
+                "constant",
+                "get-tuple-element",
+            ):
+                writers.setdefault(instruction, next_value)
+
+    def _reaches(self, start: int, goal: int) -> tuple[bool, int]:
+        """Whether `goal` needs `start` (searched backwards from the goal); gives up as True."""
+        stack, seen = [goal], {goal}
+        while stack:
+            i = stack.pop()
+            if i == start or len(seen) > _REACHABILITY_BUDGET:
+                return True, len(seen)
+            for n in self.needs[i]:
+                if n not in seen:
+                    seen.add(n)
+                    stack.append(n)
+        return False, len(seen)
+
+    def instructions_of(self, order: Sequence[int]) -> list[HloInstruction]:
+        """Returns the instructions in that order."""
+        return [self.order[i] for i in order]
+
+    # -- orders
+
+    def post_order(self) -> list[int]:
+        """Returns the plain post order (with the optional edges)."""
+        return post_order(range(len(self.order)), lambda i: self.needs[i])
+
+    def depth_first_order(self) -> list[int]:
+        """Returns the post order that first computes the operand with the larger subtree of extra users and bytes."""
+        weight: list[tuple[int, int]] = []
+        for i, needed in enumerate(self.needs):
+            known = [weight[n] for n in needed if n < i]
+            users = len(self.order[i].users) - 1 + sum(w[0] for w in known)
+            total = self.size[i] + sum(w[1] for w in known)
+            weight.append((min(max(users, 0), 1 << 60), min(total, 1 << 60)))
+        ends = [i for i in range(len(self.order)) if not self.order[i].users]
+        starts = [*sorted(ends, key=lambda i: i == self.root), *range(len(self.order))]
+        return post_order(starts, lambda i: sorted(self.needs[i], key=lambda n: weight[n], reverse=True))
+
+    def list_order(self) -> list[int]:
+        """Returns the order that always takes the ready instruction which frees most bytes net of what it defines."""
+        waiting = [len(n) for n in self.needs]
+        dependents: list[list[int]] = [[] for _ in self.order]
+        for i, needed in enumerate(self.needs):
+            for n in needed:
+                dependents[n].append(i)
+        left = list(self.readers)
+        last_reader_of: list[list[int]] = [[] for _ in self.order]
+        for i, sources in enumerate(self.sources):
+            for s in sources:
+                last_reader_of[s].append(i)
+
+        def priority(i: int) -> int:
+            freed = sum(self.size[s] for s in self.sources[i] if left[s] == 1)
+            return self.size[i] - freed
+
+        heap = [(priority(i), i, i) for i, count in enumerate(waiting) if count == 0]
+        heapq.heapify(heap)
+        order: list[int] = []
+        done = [False] * len(self.order)
+        while heap:
+            _, i, _ = heapq.heappop(heap)
+            if done[i]:
+                continue
+            done[i] = True
+            order.append(i)
+            for s in self.sources[i]:
+                left[s] -= 1
+                if left[s] == 1:
+                    for reader in last_reader_of[s]:
+                        if not done[reader] and waiting[reader] == 0:
+                            heapq.heappush(heap, (priority(reader), reader, reader))
+            for d in dependents[i]:
+                waiting[d] -= 1
+                if waiting[d] == 0:
+                    heapq.heappush(heap, (priority(d), d, d))
+        return order
+
+    def peak(self, order: Sequence[int]) -> int:
+        """Returns the largest number of live bytes when running in that order."""
+        left = list(self.readers)
+        live = peak = 0
+        for i in order:
+            live += self.size[i]
+            peak = max(peak, live + self.inner_peak[i])
+            for s in (*self.sources[i], i):
+                if s != i:
+                    left[s] -= 1
+                if left[s] == 0:
+                    live -= self.size[s]
+                    left[s] = -1
+        return peak
+
+
+def _stable_post_order(computation: HloComputation) -> list[HloInstruction]:
+    """Returns a post order that does not depend on the present order of the instructions: scheduling is idempotent."""
+    return post_order(sorted(computation.make_instruction_post_order(), key=lambda i: i.unique_id), needs_of)
+
+
+def _origin(instruction: HloInstruction) -> HloInstruction:
+    """Returns what a chain of bitcasts starts from."""
+    while instruction.opcode == "bitcast":
+        instruction = instruction.operand(0)
+    return instruction
+
+
+def _readers(source: HloInstruction) -> list[HloInstruction]:
+    """Returns the instructions that read a value, also through bitcasts (tuples are not followed)."""
+    found: dict[HloInstruction, None] = {}
+    stack = [source]
+    while stack:
+        for user in stack.pop().users:
+            if user.opcode == "bitcast":
+                stack.append(user)
+            elif user.opcode != "tuple":
+                found[user] = None
+    return list(found)

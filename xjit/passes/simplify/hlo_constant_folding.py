@@ -1,0 +1,115 @@
+"""Evaluates constant expressions at compile time, within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from xjit.hlo import HloInstruction, HloModule, Literal, Trait
+from xjit.ops.evaluation.interpreter import Interpreter
+from xjit.ops.evaluation.table import EVALUATORS
+from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies, selected_computations
+
+FOLDABLE = frozenset(
+    {"reshape", "transpose", "reverse", "slice", "dynamic-slice", "dynamic-update-slice", "concatenate", "pad"}
+    | {"gather", "reduce", "dot"}
+)
+"""What is folded besides elementwise opcodes. Broadcast and iota are not: the constant would only be larger."""
+
+
+@dataclass
+class HloConstantFolding(HloModulePass):
+    """Replaces an instruction whose operands are constants, or broadcasts of constants, by its value.
+
+    At least one operand must be a constant. A result may be larger than the constants that it replaces only up to
+    `max_growth_elements`; no result has more than `max_result_elements` elements and no evaluation more than
+    `max_work` elementary operations. An expression that cannot be evaluated stays.
+    """
+
+    name: ClassVar[str] = "hlo-constant-folding"
+    aliases: ClassVar[tuple[str, ...]] = ("constant-folding",)
+    max_growth_elements: int = 256
+    max_result_elements: int = 1 << 20
+    max_work: int = 1 << 24
+    fold_transcendentals: bool = True
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Folds in post order, so that chains fold in one run; True if anything was folded."""
+        interpreter = Interpreter()
+        work_left = 16 * self.max_work
+        changed = False
+        for computation in selected_computations(module, execution_threads):
+            for instruction in computation.make_instruction_post_order():
+                if instruction.parent is not computation or not self._may_fold(instruction):
+                    continue
+                work = _work(instruction)
+                if work > min(self.max_work, work_left):
+                    continue
+                work_left -= work
+                literal = _evaluate(interpreter, instruction)
+                if literal is not None:
+                    constant = HloInstruction.create_constant(literal, instruction.name)
+                    computation.add_instruction(constant)
+                    computation.replace_instruction(instruction, constant)
+                    changed = True
+        if changed and module.has_schedule():
+            module.schedule.update(module)
+        return changed
+
+    def _may_fold(self, instruction: HloInstruction) -> bool:
+        constants = [o for o in instruction.operands if o.opcode == "constant"]
+        if not constants:
+            return False
+        op = instruction.op
+        if not (op.has(Trait.ELEMENTWISE) or op.name in FOLDABLE):
+            return False
+        if not instruction.shape.is_array or not instruction.shape.is_static or has_control_dependencies(instruction):
+            return False
+        if instruction.is_dead() or (op.has(Trait.TRANSCENDENTAL) and not self.fold_transcendentals):
+            return False
+        if not all(o.is_constant() or _is_broadcast_constant(o) for o in instruction.operands):
+            return False
+        elements = instruction.shape.num_elements
+        freed = sum(o.shape.num_elements for o in dict.fromkeys(constants) if o.user_count == 1)
+        return elements <= self.max_result_elements and elements <= max(freed, self.max_growth_elements)
+
+
+def _is_broadcast_constant(instruction: HloInstruction) -> bool:
+    return instruction.opcode == "broadcast" and instruction.operand(0).is_constant()
+
+
+def _work(instruction: HloInstruction) -> int:
+    elements = max([instruction.shape.num_elements, *(o.shape.num_elements for o in instruction.operands)])
+    if instruction.opcode == "dot":
+        lhs = instruction.operand(0).shape
+        contracted = [lhs.dimensions[d] for d in instruction.lhs_contracting_dims]
+        return max(elements, instruction.shape.num_elements * int(np.prod(contracted, dtype=object)))
+    if instruction.opcode == "reduce":
+        return 4 * elements
+    return elements
+
+
+def _evaluate(interpreter: Interpreter, instruction: HloInstruction) -> Literal | None:
+    """Returns the value in the layout of the instruction, or None if the evaluator has no answer."""
+    evaluator = EVALUATORS.get(instruction.opcode)
+    if evaluator is None:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            values = [_value(interpreter, o) for o in instruction.operands]
+            result = evaluator(interpreter, instruction, values)
+    except Exception:  # whatever is wrong with the expression: the emitters report it with its place
+        return None
+    array = np.asarray(result)
+    if array.dtype != instruction.shape.dtype or array.shape != instruction.shape.dimensions:
+        return None
+    return Literal(instruction.shape.with_default_layouts(), np.array(array, order="C"))
+
+
+def _value(interpreter: Interpreter, operand: HloInstruction) -> Any:
+    if operand.is_constant():
+        return operand.literal.array
+    return EVALUATORS["broadcast"](interpreter, operand, [operand.operand(0).literal.array])

@@ -1,0 +1,86 @@
+"""Common subexpression elimination, constants included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
+from xjit.passes.analysis.structural import StructuralKeys
+from xjit.passes.framework.base import (
+    NO_THREADS,
+    HloModulePass,
+    has_control_dependencies,
+    has_side_effect,
+    side_effect_computations,
+)
+
+
+@dataclass
+class HloCSE(HloModulePass):
+    """Replaces an instruction by an earlier one that computes the same from the same operands.
+
+    Constants are equal when they are bitwise (0 is not -0, a NaN equals itself). Never merged: side effects,
+    parameters,
+    collectives, asynchronous halves, instructions with control edges, different shardings or backend configs.
+    """
+
+    name: ClassVar[str] = "hlo-cse"
+    aliases: ClassVar[tuple[str, ...]] = ("cse",)
+    is_layout_sensitive: bool = True
+    only_fusion_computations: bool = False
+    should_eliminate: Callable[[HloInstruction], bool] | None = None
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Merges per computation, callees first; True if anything was merged."""
+        effectful = side_effect_computations(module)
+        keys = StructuralKeys(self.is_layout_sensitive)
+        changed = False
+        for computation in module.make_computation_post_order():
+            if self.only_fusion_computations and not computation.is_fusion_computation():
+                continue
+            if execution_threads and computation.execution_thread not in execution_threads:
+                continue
+            changed |= self._run_on(computation, keys, effectful)
+        if changed and module.has_schedule():
+            module.schedule.update(module)
+        return changed
+
+    def _run_on(self, computation: HloComputation, keys: StructuralKeys, effectful: set[HloComputation]) -> bool:
+        alone: dict[Hashable, HloInstruction] = {}
+        seen: dict[Hashable, HloInstruction] = {}
+        changed = False
+        for instruction in computation.make_instruction_post_order():
+            operands = _operand_ids(instruction)
+            other = alone.setdefault((instruction.opcode, operands), instruction)
+            if other is instruction:
+                continue  # most are the only one of their opcode and operands: they need no key
+            if not self._may_merge(instruction, effectful):
+                continue
+            if self._may_merge(other, effectful):
+                seen.setdefault(keys.instruction_key(other, operands), other)
+            first = seen.setdefault(keys.instruction_key(instruction, operands), instruction)
+            if first is not instruction:
+                instruction.replace_all_uses_with_different_shape(first)
+                computation.remove_instruction(instruction)
+                changed = True
+        return changed
+
+    def _may_merge(self, instruction: HloInstruction, effectful: set[HloComputation]) -> bool:
+        op = instruction.op
+        if op.name == "parameter" or op.has(Trait.COLLECTIVE) or op.has(Trait.ASYNC):
+            return False
+        if has_control_dependencies(instruction) or has_side_effect(instruction, effectful):
+            return False
+        if instruction.shape.is_token or (instruction.is_dead() and not instruction.is_root()):
+            return False
+        return self.should_eliminate is None or self.should_eliminate(instruction)
+
+
+def _operand_ids(instruction: HloInstruction) -> tuple[int, ...]:
+    """Returns what tells operands apart; the order does not matter to commutative instructions."""
+    operands = [o.unique_id for o in instruction.operands]
+    if len(operands) > 1 and instruction.op.has(Trait.COMMUTATIVE):
+        operands.sort()
+    return tuple(operands)

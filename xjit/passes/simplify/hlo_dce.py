@@ -1,0 +1,82 @@
+"""Dead code elimination."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo.ir.orders import reachable_computations
+from xjit.passes.framework.base import (
+    NO_THREADS,
+    HloModulePass,
+    has_control_dependencies,
+    has_side_effect,
+    selected_computations,
+    side_effect_computations,
+)
+
+
+@dataclass
+class HloDCE(HloModulePass):
+    """Removes instructions that neither reach a root nor have side effects, then computations that nothing reaches.
+
+    Parameters and instructions with control edges stay.
+    """
+
+    name: ClassVar[str] = "hlo-dce"
+    aliases: ClassVar[tuple[str, ...]] = ("dce",)
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Removes what is dead; True if anything was."""
+        effectful = side_effect_computations(module)
+        changed = False
+        for computation in selected_computations(module, execution_threads):
+            changed |= _remove_dead_instructions(computation, effectful)
+        changed |= remove_unreachable_computations(module)
+        if changed and module.has_schedule():
+            module.schedule.update(module)
+        return changed
+
+
+def _remove_dead_instructions(computation: HloComputation, effectful: set[HloComputation]) -> bool:
+    """Removes what has no users, and then what has lost its last user: in a graph without cycles, that is all."""
+
+    def is_dead(instruction: HloInstruction) -> bool:
+        return (
+            not instruction.user_count
+            and instruction is not root
+            and instruction.opcode != "parameter"
+            and not has_control_dependencies(instruction)
+            and not has_side_effect(instruction, effectful)
+        )
+
+    root = computation.root_instruction
+    dead = [i for i in computation.instructions if not i.user_count and is_dead(i)]
+    if not dead:
+        return False
+    while dead:
+        instruction = dead.pop()
+        operands = instruction.unique_operands()
+        computation.remove_instruction(instruction)
+        dead.extend(o for o in operands if is_dead(o))
+    return True
+
+
+def remove_unreachable_computations(module: HloModule) -> bool:
+    """Removes computations that no chain of calls from the entry reaches; True if there were any."""
+    reached = reachable_computations(module)
+    if len(reached) == len(module.computations()):
+        return False
+    dead = [c for c in module.make_computation_post_order() if c not in reached]
+    for computation in reversed(dead):  # callers first
+        module.remove_embedded_computation(computation)
+    return bool(dead)
+
+
+def remove_uncalled_computations(module: HloModule) -> None:
+    """Removes what nothing calls any more, after calls were inlined, and adapts the schedule if there is one."""
+    remove_unreachable_computations(module)
+    if module.has_schedule():
+        module.schedule.update(module)
