@@ -1,0 +1,34 @@
+"""The execution context: everything that belongs to one call of a program. The first argument of all native functions.
+
+The runtime makes one per call; emitted code reads and writes it at the offsets given here. Nothing that a call needs is
+global, so calls of one program at the same time do not meet.
+"""
+
+from __future__ import annotations
+
+from xjit.llvm.struct_layout import StructLayout
+from xjit.llvm.types import I32, I64, PTR
+
+EXECUTION_CONTEXT = StructLayout(
+    "ExecutionContext",
+    (
+        ("status", I32),  # RuntimeStatus: the first failure, set by compare-and-swap from OK
+        ("failed_instruction", I32),  # whose number in the program's instruction table it is
+        ("detail", I64),  # what the status says more: bytes wanted, LAPACK's info
+        ("cancel", I32),  # loops end at their next back edge once this is not 0
+        ("replica_id", I32),
+        ("partition_id", I32),
+        ("reserved", I32),
+        ("run_id", I64),  # the same for all replicas and partitions of one execution
+        ("rng_state_low", I64),  # rng-get-and-update-state
+        ("rng_state_high", I64),
+        ("profile_counters", PTR),  # one i64 of cycles per kernel call, or null
+        ("infeed", PTR),
+        ("outfeed", PTR),
+        ("communicator", PTR),
+    ),
+)
+"""Its fields in order."""
+
+INITIAL_RNG_STATE = 0x7012395
+"""The 128-bit state that every execution starts with: runs are reproducible, and equal to the evaluator's."""

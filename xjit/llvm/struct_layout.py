@@ -1,0 +1,52 @@
+"""Structs that generated code and Python share: fields by name, with the offsets that C gives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.types import I8, I64, LLVMType
+from xjit.llvm.values import Value, const_int
+
+
+@dataclass(frozen=True)
+class StructLayout:
+    """A struct of scalars and pointers in C's layout: each field is aligned to its own size, the whole to 8 bytes."""
+
+    name: str
+    fields: tuple[tuple[str, LLVMType], ...]
+
+    @cached_property
+    def offsets(self) -> dict[str, int]:
+        """Byte offset of every field."""
+        offsets: dict[str, int] = {}
+        end = 0
+        for name, kind in self.fields:
+            size = kind.bits // 8
+            offsets[name] = end = -(-end // size) * size
+            end += size
+        return offsets
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of the struct, a multiple of 8."""
+        name, kind = self.fields[-1]
+        return -(-(self.offsets[name] + kind.bits // 8) // 8) * 8
+
+    def type_of(self, field: str) -> LLVMType:
+        """Type of a field; KeyError if there is none of that name."""
+        return dict(self.fields)[field]
+
+    def pointer(self, builder: IRBuilder, base: Value, field: str) -> Value:
+        """Emits the address of a field."""
+        return builder.gep(I8, base, const_int(I64, self.offsets[field]))
+
+    def load(self, builder: IRBuilder, base: Value, field: str) -> Value:
+        """Emits a load of a field."""
+        kind = self.type_of(field)
+        return builder.load(kind, self.pointer(builder, base, field), align=kind.bits // 8)
+
+    def store(self, builder: IRBuilder, base: Value, field: str, value: Value) -> None:
+        """Emits a store to a field."""
+        builder.store(value, self.pointer(builder, base, field), align=self.type_of(field).bits // 8)
