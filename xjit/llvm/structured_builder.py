@@ -117,8 +117,12 @@ class StructuredBuilder(IRBuilder):
 
 
 def define(
-    module: Module, name: str, params: Sequence[Param | tuple[LLVMType, str]], linkage: str = "internal"
+    module: Module,
+    name: str,
+    params: Sequence[Param | tuple[LLVMType, str]],
+    linkage: str = "internal",
+    return_type: LLVMType = VOID,
 ) -> StructuredBuilder:
-    """Starts a void function and returns a builder at its entry."""
-    function: Function = module.add_function(name, VOID, params, linkage=linkage)
+    """Starts a function and returns a builder at its entry."""
+    function: Function = module.add_function(name, return_type, params, linkage=linkage)
     return StructuredBuilder(function.append_block("entry"))
