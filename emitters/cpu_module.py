@@ -25,7 +25,10 @@ NS_PER_US = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class EmittedModule:
-    """Thunks and LLVM IR of a whole module. `estimated_us` is one thread's time. It calls functions of `library_texts`."""
+    """Thunks and LLVM IR of a whole module. `estimated_us` is one thread's time.
+
+    It calls functions of `library_texts`.
+    """
 
     llvm_module: Module
     library_texts: tuple[str, ...]

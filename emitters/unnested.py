@@ -1,8 +1,7 @@
-"""IrEmitterUnnested: turns the unnested computations of a module - entry, while bodies and conditions, branches, calls -
-into thunks.
+"""IrEmitterUnnested: the unnested computations of a module - entry, loops, branches, calls - as thunks.
 
 Kernels are emitted on the way, once per distinct view. Where a value lies is decided by buffer assignment; tuples are
-plumbing and cost nothing. Who runs the thunks is another matter: `xjit.emitters.native_entry` makes one function of them.
+plumbing and cost nothing. Who runs the thunks is another matter: `xjit.emitters.native_entry` makes functions of them.
 """
 
 from __future__ import annotations

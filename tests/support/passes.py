@@ -17,8 +17,8 @@ from xjit.passes.analysis.linear_order import CALLS
 from xjit.passes.analysis.structural import module_fingerprint
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
-from xjit.thunks.buffer_slice import BufferSlice
 from xjit.text.parser import parse_hlo
+from xjit.thunks.buffer_slice import BufferSlice
 
 
 def random_value(shape: Shape, rng: np.random.Generator) -> Any:

@@ -1,4 +1,4 @@
-"""What a compiled module runs, as plain data: thunks over buffer slices. Emitters make them; consumers run or read them."""
+"""What a compiled module runs, as plain data: thunks over buffer slices. Emitters make them, consumers run them."""
 
 from xjit.thunks.buffer_slice import NO_SLICE, BufferSlice, ShapedSlice, SliceKind
 from xjit.thunks.printing import program_to_string

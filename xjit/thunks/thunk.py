@@ -1,8 +1,8 @@
 """Thunks: the steps of a compiled module, in XLA's terms, as frozen data that can be pickled, printed and compared.
 
 A thunk names the HLO instruction it comes from and the slices it reads and writes. Kernels are named by their symbol:
-what code it is, and how it is called, is a matter of the consumer (the native entry, the interpreter). Computations that
-thunks run are named, too, and kept in one table: a program can be nested as deeply as the module is.
+what code it is, and how it is called, is a matter of the consumer (the native entry, the interpreter). Computations
+that thunks run are named, too, and kept in one table: a program can be nested as deeply as the module is.
 """
 
 from __future__ import annotations

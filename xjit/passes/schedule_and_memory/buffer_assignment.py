@@ -21,6 +21,7 @@ from xjit.passes.schedule_and_memory.buffer_packing import Block, pack
 from xjit.passes.schedule_and_memory.copy_insertion import analyze_buffers
 from xjit.thunks.buffer_slice import NO_SLICE, BufferSlice
 
+
 @dataclass(slots=True)
 class BufferAssignment:
     """The slices of a module, its constants, and what the program needs in all. Made by `assign_buffers`."""
