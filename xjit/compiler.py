@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import gc
 import os
 import threading
@@ -170,6 +172,9 @@ class _CollectorPause(contextlib.ContextDecorator):
 
 
 collector_pause = _CollectorPause()
+LARGE_MODULE = 10_000
+"""Instructions. The exit of a process that holds a module of 30,000 took 2.2 s, and 0.14 s with `gc.freeze`."""
+
 _DUMPED_STAGES = {
     "after_optimizations.txt": "optimized-hlo",
     "buffer-assignment.txt": "buffer-assignment",
@@ -217,11 +222,19 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     phase("load")
     program = make_program(optimized, assignment, emitted, object_code, cpu_target, options.profile)
     executable = Executable(program, with_text, optimized, assignment, emitted, options, seconds)
+    if module.instruction_count > LARGE_MODULE:
+        _freeze_at_exit()
     phase("")
     if dump is not None:
         for suffix, stage in _DUMPED_STAGES.items():
             dump.write(suffix, executable.as_text(stage))
     return executable
+
+
+@functools.cache
+def _freeze_at_exit() -> None:
+    """Spares the end of the process the collections that walk over large graphs: seconds, which free nothing."""
+    atexit.register(gc.freeze)
 
 
 def _compile_parts(compiler: ProgramCompiler) -> PartSink:

@@ -1,8 +1,8 @@
 """What a kernel computes (`KernelView`) and what comes out (`Kernel`): the common currency of all kernel emitters.
 
-A kernel is a function `void(ptr operands..., ptr results..., i64 begin, i64 end)` that does the units begin..end-1 of
-its work; any partition of [0, units) gives the same bits. Equal views share one function: twelve equal transformer
-layers are compiled once.
+A kernel is a function `void(ptr context, ptr operands..., ptr results..., i64 begin, i64 end)` that does the units
+begin..end-1 of its work; any partition of [0, units) gives the same bits. Equal views share one function: twelve equal
+transformer layers are compiled once.
 """
 
 from __future__ import annotations
@@ -125,22 +125,22 @@ class KernelContext:
         taken_operands = {o for o, _ in view.shared}
         taken_results = {r for _, r in view.shared}
         align = f"align {BUFFER_ALIGNMENT}"
-        params = [
+        operands = [
             Param(PTR, f"p{i}", (align, "readonly") if i in taken_operands else ("noalias", align, "readonly"))
             for i in range(len(view.leaves))
         ]
-        params += [
+        outputs = [
             Param(PTR, f"out{i}", (align,) if i in taken_results else ("noalias", align))
             for i in range(len(view.result_shapes))
         ]
         if taken_operands:
-            params = [Param(p.type, p.name, tuple(a for a in p.attributes if a != "readonly")) for p in params]
-        params += [Param(I64, "begin"), Param(I64, "end")]
+            operands = [Param(p.type, p.name, tuple(a for a in p.attributes if a != "readonly")) for p in operands]
+        params = [Param(PTR, "context"), *operands, *outputs, Param(I64, "begin"), Param(I64, "end")]
         name = self.module.unique_name(view.instruction.name + suffix)
         function = self.module.add_function(name, VOID, params, linkage="internal")
-        count = len(view.leaves)
-        leaves = {leaf: Buffer(leaf.shape, function.args[i]) for i, leaf in enumerate(view.leaves)}
-        results = [Buffer(shape, function.args[count + i]) for i, shape in enumerate(view.result_shapes)]
+        pointers = function.args[1:-2]
+        leaves = {leaf: Buffer(leaf.shape, pointers[i]) for i, leaf in enumerate(view.leaves)}
+        results = [Buffer(s, p) for s, p in zip(view.result_shapes, pointers[len(operands) :], strict=True)]
         leaves.update(self.constant_leaves(view))
         return function, leaves, results
 
