@@ -30,9 +30,9 @@ from xjit.hlo.types.shape import Shape
 from xjit.llvm.partition import PartKind, PartSink
 from xjit.llvm.target import Target
 from xjit.ops.verifier import verify_module
-from xjit.passes import PASSES, find_pass
+from xjit.passes import PASSES, PassDriver, PassSwitches, find_pass
 from xjit.passes.calls_and_control.flatten_call_graph import check_call_tree
-from xjit.passes.framework.pipeline import HloPassPipeline
+from xjit.passes.framework.driver import refuse_if_required
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, assign_buffers, physical_byte_size
 from xjit.runtime.elf import undefined_symbols
@@ -73,7 +73,7 @@ class CompileOptions:
             raise InvalidArgument(f"disabled_passes is the string '{self.disabled_passes}', expected a tuple of names")
         object.__setattr__(self, "disabled_passes", tuple(self.disabled_passes))
         for name in self.disabled_passes:
-            find_pass(PASSES, name)
+            refuse_if_required(find_pass(PASSES, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     pipeline_options = PipelineOptions(fuse=options.fusion, keep_intermediate_layouts=options.keep_intermediate_layouts)
     disabled = (*options.disabled_passes, *(find_pass(PASSES, name).name for name in flags.disable_hlo_passes))
     hook = dump.on_pass if dump is not None else None
-    HloPassPipeline(cpu_pipeline(pipeline_options), disabled=disabled, dump=hook).run(optimized)
+    PassDriver(PassSwitches.of(disabled), dump=hook).run(cpu_pipeline(pipeline_options), optimized)
     phase("assign buffers")
     assignment = assign_buffers(optimized)
     _check_memory(optimized, assignment, module.entry_computation.root_instruction)
