@@ -7,15 +7,15 @@ transformer layers are compiled once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from xjit.emitters.access_analysis import MapCache
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.hlo import attributes as at
+from xjit.hlo.compare.structural_key import content_key, graph_key
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.post_order import extend_post_order
@@ -87,30 +87,21 @@ class KernelView:
                     found[instruction] = instruction.shape.with_dimensions(instruction.shape.dimensions)
         return found
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Hashable:
         """Returns a hashable key: views with equal keys need the same code."""
-        numbers = {leaf: -1 - i for i, leaf in enumerate(self.leaves)}
-        rows: list[Any] = [tuple(str(leaf.shape) for leaf in self.leaves)]
-        for number, instruction in enumerate(self.instructions()):
-            numbers[instruction] = number
-            rows.append(_row(instruction, [numbers[o] for o in instruction.operands]))
-        return (*rows, tuple(numbers[r] for r in self.roots), self.shared)
+        leaves = {leaf: -1 - i for i, leaf in enumerate(self.leaves)}
+        shapes = tuple(leaf.shape.to_string() for leaf in self.leaves)
+        return (shapes, graph_key(self.instructions(), leaves, self.roots, _content, _computation_key), self.shared)
 
 
-def _row(instruction: HloInstruction, operands: Sequence[int]) -> tuple[Any, ...]:
-    called = tuple(computation_key(c) for c in instruction.called_computations) if instruction.op.called else ()
-    config = instruction.backend_config if instruction.opcode == "custom-call" else ""  # a target's own attributes
-    return (instruction.opcode, str(instruction.shape), instruction.attributes, config, tuple(operands), called)
+def _content(instruction: HloInstruction) -> Hashable:
+    """What decides an instruction's code. Of the annotations that is a custom call's config: its own attributes."""
+    return content_key(instruction, annotations=instruction.opcode == "custom-call")
 
 
-def computation_key(computation: HloComputation) -> tuple[Any, ...]:
-    """Returns a hashable key of a computation's content."""
-    numbers: dict[HloInstruction, int] = {}
-    rows: list[Any] = []
-    for number, instruction in enumerate(computation.make_instruction_post_order()):
-        numbers[instruction] = number
-        rows.append(_row(instruction, [numbers[o] for o in instruction.operands]))
-    return (*rows, numbers[computation.root_instruction])
+def _computation_key(computation: HloComputation) -> Hashable:
+    roots = [computation.root_instruction]
+    return graph_key(computation.make_instruction_post_order(), {}, roots, _content, _computation_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +109,7 @@ class Kernel:
     """An emitted kernel. `units` is the size of its parallel range, `cost_ns` an estimate for one thread.
 
     A kernel that `repeats_work` computes something for all units at the start of any range of them, which tasks would
-    do again and again.
+    do again and again. One that `can_fail` may leave a status in the execution context.
     """
 
     function: Function
@@ -128,6 +119,7 @@ class Kernel:
     bytes_accessed: int = 0
     flops: int = 0
     repeats_work: bool = False
+    can_fail: bool = False
     schedule: Schedule | None = None  # None: the kernel is written by hand
 
 
