@@ -40,6 +40,21 @@ class EmittedModule:
         """The module in one piece, without libraries: to be read."""
         return self.llvm_module.to_text()
 
+    @property
+    def schedule_text(self) -> str:
+        """The schedule of every kernel, in the order of the first calls; a line for each that is written by hand."""
+        first = {launch.kernel.function.name: launch for launch in reversed(self.launched)}
+        return "\n".join(
+            _schedule_text(launch) for launch in self.launched if first[launch.kernel.function.name] is launch
+        )
+
+
+def _schedule_text(launch: LaunchedKernel) -> str:
+    kernel = launch.kernel
+    if kernel.schedule is not None:
+        return str(kernel.schedule)
+    return f"// %{launch.instruction.name}: {kernel.kind}, written by hand\n"
+
 
 def emit_cpu_module(
     module: HloModule, assignment: BufferAssignment, target: Target, sink: PartSink, profile: bool = False

@@ -116,6 +116,7 @@ class Executable(CpuExecutable):
             "hlo": lambda: self._hlo,
             "optimized-hlo": lambda: str(self._optimized_hlo),
             "buffer-assignment": self._assignment.to_text,
+            "schedule": lambda: self._emitted.schedule_text,
             "llvm": lambda: self._emitted.ir_text,
             "llvm-opt": lambda: optimize_ir(self._emitted.ir_text, self._codegen, linked_symbols=self._linked),
             "asm": lambda: emit_assembly(self._emitted.ir_text, self._codegen, self._linked),
@@ -178,6 +179,7 @@ LARGE_MODULE = 10_000
 _DUMPED_STAGES = {
     "after_optimizations.txt": "optimized-hlo",
     "buffer-assignment.txt": "buffer-assignment",
+    "schedule.txt": "schedule",
     "ll": "llvm",
     "s": "asm",
 }

@@ -11,7 +11,7 @@ from xjit.compiler import CompileOptions, compile_module
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes import PASSES
 
-STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "llvm", "llvm-opt", "asm")
+STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "schedule", "llvm", "llvm-opt", "asm")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
