@@ -42,14 +42,19 @@ def emit_schedule(context: KernelContext, view: KernelView, schedule: Schedule) 
     function, leaves, results = context.new_kernel(view, schedule.suffix)
     nest = LoopNest(context.module, function, context.target, table=VariableTable(schedule.variables))
     fused = FusedIrEmitter(nest, leaves, context.maps)
-    emitter = _ScheduleEmitter(
-        schedule, nest, fused, results, {i.name: i for i in (*view.leaves, *view.instructions())}
-    )
+    emitter = _ScheduleEmitter(schedule, view, fused, results)
     emitter.emit(*range_arguments(function))
     finish(nest)
     cost = schedule.cost
     return Kernel(
-        function, schedule.units, cost.ns, schedule.kind, cost.byte_count, cost.operations, cost.repeats_work, schedule
+        function,
+        schedule.units,
+        cost.ns,
+        schedule.kind,
+        cost.byte_count,
+        cost.operations,
+        cost.repeats_work,
+        schedule=schedule,
     )
 
 
@@ -59,16 +64,16 @@ class _ScheduleEmitter:
     def __init__(
         self,
         schedule: Schedule,
-        nest: LoopNest,
+        view: KernelView,
         fused: FusedIrEmitter,
         results: Sequence[Buffer],
-        instructions: Mapping[str, HloInstruction],
     ) -> None:
         self._schedule = schedule
-        self._nest = nest
+        self._view = view
+        self._nest = fused.nest
         self._fused = fused
         self._results = results
-        self._instructions = instructions
+        self._instructions: Mapping[str, HloInstruction] = {i.name: i for i in (*view.leaves, *view.instructions())}
         self._tiles: Mapping[str, Tile] = {}
         self._accumulators = AccumulatorTiles(fused)
         self._range: tuple[Value, Value] | None = None
@@ -216,8 +221,10 @@ class _ScheduleEmitter:
             self._fused.reduction(self._instructions[statement.reduction.instruction], statement.reduction)
 
     def _computation(self, name: str) -> HloComputation:
-        module = next(iter(self._instructions.values())).parent.parent
-        return next(c for c in module.computations if c.name == name)
+        module = self._view.instruction.parent.parent
+        computation = module.get_computation_with_name(name) if module is not None else None
+        assert computation is not None, f"no computation '{name}'"
+        return computation
 
     def _store(self, statement: Store) -> None:
         self._accumulators.publish()

@@ -38,7 +38,20 @@ _T = TypeVar("_T")
 
 def parse_schedule(text: str) -> Schedule:
     """Returns the schedule. Errors: HloParseError with the place."""
-    return _ScheduleParser(text).schedule()
+    parser = _ScheduleParser(text)
+    schedule = parser.schedule()
+    if not parser.at_end:
+        raise parser.error("expected the end of the text")
+    return schedule
+
+
+def parse_schedules(text: str) -> list[Schedule]:
+    """Returns the schedules of a module, as `exe.as_text("schedule")` prints them. Errors: HloParseError."""
+    parser = _ScheduleParser(text)
+    found: list[Schedule] = []
+    while not parser.at_end:
+        found.append(parser.schedule())
+    return found
 
 
 class _ScheduleParser:
@@ -49,7 +62,14 @@ class _ScheduleParser:
         self._at = 0
         self._bounds: dict[int, Interval] = {}
 
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing but remarks is left."""
+        return not self._peek()
+
     def schedule(self) -> Schedule:
+        """Reads one schedule."""
+        self._bounds = {}
         self._expect("schedule")
         instruction = self._name()
         suffix = self._next() if self._peek().startswith(".") else ""
@@ -68,10 +88,8 @@ class _ScheduleParser:
         while self._accept("part"):
             parts.append(self._part())
         self._expect("}")
-        if self._peek():
-            raise self._error("expected the end of the text")
         if sorted(self._bounds) != list(range(len(self._bounds))):
-            raise self._error("variables must be d0, d1, ... without a gap")
+            raise self.error("variables must be d0, d1, ... without a gap")
         variables = tuple(self._bounds[p] for p in range(len(self._bounds)))
         return Schedule(instruction, kind, variables, tuple(parts), tuple(lets), suffix, Cost(*numbers))
 
@@ -124,7 +142,7 @@ class _ScheduleParser:
             self._expect("=")
             instruction, index, output = self._element()
             return Store(int(word[3:]), place, instruction, index, output)
-        raise self._error(f"expected a statement, found {word!r}")
+        raise self.error(f"expected a statement, found {word!r}")
 
     def _loop(self) -> Loop:
         role = Role.VECTOR if self._peek() == Role.VECTOR.value else _ROLES[self._next()]
@@ -198,7 +216,7 @@ class _ScheduleParser:
         try:
             found = parser.expression()
         except IndexingError as e:
-            raise self._error(str(e)) from e
+            raise self.error(str(e)) from e
         self._at = parser.pos
         return found
 
@@ -212,13 +230,13 @@ class _ScheduleParser:
         bounds = Interval(lower, self._integer())
         self._expect("]")
         if self._bounds.setdefault(variable, bounds) != bounds:
-            raise self._error(f"d{variable} has had the bounds {self._bounds[variable]}")
+            raise self.error(f"d{variable} has had the bounds {self._bounds[variable]}")
         return variable
 
     def _variable(self) -> int:
         token = self._next()
         if token[:1] != "d" or not token[1:].isdigit():
-            raise self._error(f"expected a variable, found {token!r}")
+            raise self.error(f"expected a variable, found {token!r}")
         return int(token[1:])
 
     def _list(self, item: Callable[[], _T]) -> list[_T]:
@@ -230,19 +248,19 @@ class _ScheduleParser:
     def _name(self) -> str:
         token = self._next()
         if token[:1] != "%" or len(token) == 1:
-            raise self._error(f"expected a name, found {token!r}")
+            raise self.error(f"expected a name, found {token!r}")
         return token[1:]
 
     def _integer(self) -> int:
         token = self._next()
         if not token.removeprefix("-").isdigit():
-            raise self._error(f"expected a number, found {token!r}")
+            raise self.error(f"expected a number, found {token!r}")
         return int(token)
 
     def _one_of(self, words: list[str]) -> str:
         token = self._next()
         if token not in words:
-            raise self._error(f"expected one of {', '.join(words)}, found {token!r}")
+            raise self.error(f"expected one of {', '.join(words)}, found {token!r}")
         return token
 
     # -- tokens
@@ -267,9 +285,10 @@ class _ScheduleParser:
 
     def _expect(self, token: str) -> None:
         if not self._accept(token):
-            raise self._error(f"expected {token!r}, found {self._peek()!r}")
+            raise self.error(f"expected {token!r}, found {self._peek()!r}")
 
-    def _error(self, message: str) -> HloParseError:
+    def error(self, message: str) -> HloParseError:
+        """The error to raise where the parser stands."""
         start = self._text.rfind("\n", 0, self._at) + 1
         line = self._text.count("\n", 0, start) + 1
         rest = self._text[start:].split("\n", 1)[0]
