@@ -55,14 +55,24 @@ HERO_EMITTERS: Mapping[str, KernelEmitter] = {
 }
 
 
+def plan_kernels(context: PlanContext, view: KernelView) -> list[Schedule] | None:
+    """Returns the schedules of a view's kernels, in the order in which they must run; None if they are hand-written.
+
+    Some hand-written kernels leave what they cannot do to loops: that, their emitters find out.
+    """
+    if len(view.roots) != 1:  # the emitters and planners of heroes do the hero's results only
+        return plan_loops(context, view)
+    opcode = view.hero.opcode
+    return None if opcode in HERO_EMITTERS else HERO_PLANNERS.get(opcode, plan_loops)(context, view)
+
+
 def emit_kernels(context: KernelContext, view: KernelView) -> list[Kernel]:
     """Emits the kernels that compute a view, in the order in which they must run."""
     opcode = view.hero.opcode
     reason = UNSUPPORTED.get(opcode) or LEFT_OVER.get(opcode)
     if reason is not None:
         raise Unsupported(f"{opcode} '{view.hero.name}' cannot be compiled: {reason}", view.hero.span)
-    alone = len(view.roots) == 1  # the emitters and planners of heroes do the hero's results only
-    if alone and opcode in HERO_EMITTERS:
+    schedules = plan_kernels(plan_context(context), view)
+    if schedules is None:
         return HERO_EMITTERS[opcode](context, view)
-    planner = HERO_PLANNERS.get(opcode, plan_loops) if alone else plan_loops
-    return [emit_schedule(context, view, schedule) for schedule in planner(plan_context(context), view)]
+    return [emit_schedule(context, view, schedule) for schedule in schedules]

@@ -17,6 +17,7 @@ import xjit
 from xjit.compiler import CompileOptions
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
 from xjit.emitters.kernels.table import emit_kernels
+from xjit.emitters.schedule.parser import parse_schedule
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule_emitter import emit_schedule
 from xjit.hlo.ir.instruction import HloInstruction
@@ -143,7 +144,10 @@ def emit_view(
     """Emits the kernels of a view, or one of a schedule, into a module of their own."""
     module = Module("kernels", target or Target.host())
     context = KernelContext(module, module.target)
-    return module, emit_kernels(context, view) if schedule is None else [emit_schedule(context, view, schedule)]
+    kernels = emit_kernels(context, view) if schedule is None else [emit_schedule(context, view, schedule)]
+    for made in (kernel.schedule for kernel in kernels if kernel.schedule is not None):
+        assert parse_schedule(str(made)) == made
+    return module, kernels
 
 
 def kernel_text(text: str, target: Target | None = None) -> str:
