@@ -41,7 +41,7 @@ def close(actual: Array, expected: Array, ulps: float, scale: Array | float = 0.
     with np.errstate(all="ignore"):
         magnitude = np.maximum(np.abs(e), scale)
         near = np.abs(a - e) <= ulps * ulp(expected.dtype) * magnitude + smallest(expected.dtype)
-    return near | (a == e) | (np.isnan(a) & np.isnan(e))
+    return (near & np.isfinite(a) & np.isfinite(e)) | (a == e) | (np.isnan(a) & np.isnan(e))
 
 
 def mismatch(actual: Array, expected: Array, ulps: float, scale: Array | float = 0.0) -> str:
