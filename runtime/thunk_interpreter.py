@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from xjit.hlo.diagnostics import ExecutionError
-from xjit.llvm.execution_context import initial_context
+from xjit.llvm.execution_context import RuntimeStatus, initial_context
 from xjit.runtime.arguments import conforming
 from xjit.runtime.buffer_pool import pooled_library
 from xjit.runtime.jit import LoadedObject
 from xjit.runtime.physical_layout import Array, array_signature, from_physical
-from xjit.runtime.program import ARENA_ALIGNMENT, CpuProgram, RuntimeStatus
+from xjit.runtime.program import ARENA_ALIGNMENT, CpuProgram
 from xjit.thunks import (
     BufferSlice,
     CallThunk,
