@@ -361,6 +361,7 @@ def make_program(
         estimated_us=emitted.estimated_us,
         calls_back=any(kernel.kind == CUSTOM_CALL for kernel in kernels),
         kernels=kernels,
+        instructions=tuple(kernel.instruction for kernel in kernels),
         profile_counters=len(kernels) if profile else 0,
         cpu=target.cpu,
         features=target.features,
