@@ -65,13 +65,10 @@ class CtypesCall:
         finally:
             self._native.free(arena)
         if status:
-            self._raise(status, EXECUTION_CONTEXT.unpack(context.raw))
+            self._native.raise_kept_exception(context)
+            fields = EXECUTION_CONTEXT.unpack(context.raw)
+            self._on_error(status, fields["failed_instruction"], fields["detail"])
         return tuple(results) if self._returns_tuple else results[0]
-
-    def _raise(self, status: int, context: dict[str, int]) -> None:
-        if context["exception_type"]:
-            self._native.set_exception(*(context[f"exception_{part}"] for part in ("type", "value", "traceback")))
-        self._on_error(status, context["failed_instruction"], context["detail"])
 
     def _fits(self, array: Any, spec: ArraySpec) -> bool:
         return (

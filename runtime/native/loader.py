@@ -12,6 +12,7 @@ import sys
 import threading
 
 from xjit.llvm import Module
+from xjit.llvm.execution_context import EXECUTION_CONTEXT
 from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.jit import LoadedObject, compile_ir_to_object, load_object
 from xjit.runtime.native.buffer_pool_ir import STATISTICS, buffer_pool_ir
@@ -65,7 +66,7 @@ class NativeLibrary:
         self.set_main_thread()
         pointer, i32, i64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
         self.call_entry = ctypes.PYFUNCTYPE(i32, *[pointer] * 6, i64)(self.address("xjit_call_entry"))
-        self.set_exception = ctypes.PYFUNCTYPE(None, pointer, pointer, pointer)(("PyErr_Restore", ctypes.pythonapi))
+        self._set_exception = ctypes.PYFUNCTYPE(None, pointer, pointer, pointer)(("PyErr_Restore", ctypes.pythonapi))
         self.parallel_for = ctypes.CFUNCTYPE(None, pointer, pointer, i64)(self.address("xjit_parallel_for"))
         self.num_threads = ctypes.PYFUNCTYPE(i32)(self.address("xjit_num_threads"))
         self.num_running = ctypes.PYFUNCTYPE(i32)(self.address("xjit_pool_num_running"))
@@ -77,6 +78,12 @@ class NativeLibrary:
         self.free = ctypes.PYFUNCTYPE(None, pointer)(self.address("xjit_scratch_free"))
         self.trim = ctypes.PYFUNCTYPE(None)(self.address("xjit_buffer_trim"))
         self.statistics = (i64 * len(STATISTICS)).from_address(self.address("xjit_buffer_statistics"))
+
+    def raise_kept_exception(self, context: ctypes.Array[ctypes.c_char]) -> None:
+        """Raises what a signal handler raised during the call with this context, if one did."""
+        fields = EXECUTION_CONTEXT.unpack(context.raw)
+        if fields["exception_type"]:
+            self._set_exception(*(fields[f"exception_{part}"] for part in ("type", "value", "traceback")))
 
     def set_main_thread(self) -> None:
         """Says which thread runs signal handlers: another one, perhaps, after a fork."""

@@ -34,7 +34,6 @@ exit:
 
 CALL = """
 import sys
-import threading
 import numpy as np
 from tests.runtime.programs import array, program
 from tests.runtime.test_cancel import ENDLESS
@@ -42,7 +41,7 @@ from xjit.runtime.executable import CpuExecutable
 
 endless = program(ENDLESS, [], [array(np.float32, 400)], estimated_us=1000.0)
 executable = CpuExecutable(endless, fast=bool(int(sys.argv[1])))
-threading.Timer(0.5, lambda: print("ready", flush=True)).start()
+print("ready", flush=True)
 try:
     executable()
 except KeyboardInterrupt:
@@ -53,10 +52,15 @@ sum([1, 2, 3])  # no exception is left behind
 
 @pytest.mark.parametrize("fast", [1, 0], ids=["native", "ctypes"])
 def test_interrupt_ends_a_call(fast: int) -> None:
-    command = [sys.executable, "-c", CALL, str(fast)]
+    interrupt([sys.executable, "-c", CALL, str(fast)])
+
+
+def interrupt(command: list[str]) -> None:
+    """Sends SIGINT to a process that prints "ready", which must say soon that it was interrupted."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
+        time.sleep(0.5)  # now it is in the call
         start = time.monotonic()
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "interrupted\n"
@@ -111,3 +115,32 @@ def test_a_failure_without_an_instruction_names_none(load: Load) -> None:
     text = FAILS.format(status=int(RuntimeStatus.CANCELLED), instruction=-1, detail=0)
     with pytest.raises(ExecutionError, match=r"program 'test' failed: CANCELLED: "):
         load(program(text, [], [], (), instructions=("a",)))()
+
+
+WHILE = """
+import sys
+import numpy as np
+import xjit
+
+executable = xjit.compile('''
+HloModule endless
+
+body { ROOT b = f32[64] parameter(0) }
+condition { c = f32[64] parameter(0)  ROOT true = pred[] constant(true) }
+
+ENTRY main {
+  x = f32[64] parameter(0)
+  ROOT w = f32[64] while(x), condition=condition, body=body
+}
+''')
+x = np.ones(64, np.float32)
+print("ready", flush=True)
+try:
+    executable(x)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_interrupt_ends_a_loop_of_a_program() -> None:
+    interrupt([sys.executable, "-c", WHILE])
