@@ -9,7 +9,7 @@ import threading
 
 
 class CollectorPause(contextlib.ContextDecorator):
-    """Keeps Python's collector of cycles from running: parsing and compiling make a million objects, hardly any garbage.
+    """Keeps the collector of cycles from running: parsing and compiling make a million objects and hardly any garbage.
 
     Without this, the collector takes up to a quarter of the time. Pauses in several threads nest.
     """
