@@ -6,6 +6,7 @@ Nothing is emitted for results that share the buffer of their array.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
 from xjit.emitters.kernels.loops.loop import LoopKernel
@@ -28,7 +29,8 @@ def emit_base_copies(context: KernelContext, view: KernelView, bases: Sequence[H
     """Emits the copies of bases[i] to result i, except where both are one buffer already."""
     kernels: list[Kernel] = []
     for result, base in enumerate(bases):
-        shared = base in view.leaves and (view.leaves.index(base), result) in view.shared
-        if not shared and view.result_shapes[result].num_elements:
-            kernels.append(CopyKernel(context, view, base, result).emit())
+        pair = (view.leaves.index(base), result) if base in view.leaves else None
+        if pair not in view.shared and view.result_shapes[result].num_elements:
+            kernel = CopyKernel(context, view, base, result).emit()
+            kernels.append(replace(kernel, skip_if_same=pair if pair in view.may_share else None))
     return kernels
