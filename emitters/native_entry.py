@@ -8,7 +8,8 @@ else runs once something has failed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from xjit.emitters.context_calls import emit_return_on_cancel, emit_return_on_failure
@@ -132,8 +133,7 @@ class _SequenceEmitter:
                     view = self.entry.unnested.inline_views[thunk.instruction]
                     emit_scalar_code(self.entry.context, self.function, self.builder, view, self._arguments(thunk))
                 case CopyThunk():
-                    source, destination = self.pointers[thunk.source], self.pointers[thunk.destination]
-                    self.builder.memcpy(destination, source, const_int(I64, thunk.destination.size), align=1)
+                    self._copy(thunk)
                 case CallThunk():
                     self._call(thunk.callee)
                 case WhileThunk():
@@ -150,9 +150,35 @@ class _SequenceEmitter:
     def _arguments(self, thunk: KernelThunk | InlineThunk) -> list[Value]:
         return [self.pointers[place.slice] for place in (*thunk.operands, *thunk.results)]
 
+    def _copy(self, thunk: CopyThunk) -> None:
+        source, destination = self.pointers[thunk.source], self.pointers[thunk.destination]
+        with self._unless_same(source, destination) if thunk.may_be_one else nullcontext():
+            self.builder.memcpy(destination, source, const_int(I64, thunk.destination.size), align=1)
+
+    @contextmanager
+    def _unless_same(self, a: Value, b: Value) -> Generator[None]:
+        """What is emitted inside is skipped where two pointers are equal."""
+        builder = self.builder
+        work, done = builder.append_block("different"), builder.append_block("same")
+        builder.cbranch(builder.icmp_unsigned("==", a, b), done, work)
+        builder.position_at_end(work)
+        yield
+        builder.br(done)
+        builder.position_at_end(done)
+
     # -- kernels
 
     def _kernel(self, thunk: KernelThunk) -> None:
+        if thunk.skip_if_same is None:
+            self._launch(thunk)
+            return
+        operand, result = thunk.skip_if_same
+        with self._unless_same(
+            self.pointers[thunk.operands[operand].slice], self.pointers[thunk.results[result].slice]
+        ):
+            self._launch(thunk)
+
+    def _launch(self, thunk: KernelThunk) -> None:
         start = self._cycles() if self.entry.profile else None
         arguments = [self.context, *self._arguments(thunk)]
         if thunk.tasks == 1:

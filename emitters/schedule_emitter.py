@@ -28,6 +28,7 @@ from xjit.emitters.schedule.statements import (
     Store,
     Tile,
     reductions_of,
+    statements_of,
 )
 from xjit.emitters.variables import VariableTable
 from xjit.hlo.diagnostics import Unsupported
@@ -55,7 +56,18 @@ def emit_schedule(context: KernelContext, view: KernelView, schedule: Schedule) 
         cost.operations,
         cost.repeats_work,
         schedule=schedule,
+        skip_if_same=_copied_pair(view, schedule),
     )
+
+
+def _copied_pair(view: KernelView, schedule: Schedule) -> tuple[int, int] | None:
+    """Returns the (operand, result) of a schedule that only copies one to the other, if they may be one buffer."""
+    stores = [s for part in schedule.parts for s in statements_of(part.body) if isinstance(s, Store)]
+    for operand, result in view.may_share:
+        leaf = view.leaves[operand].name
+        if all((s.instruction, s.result) == (leaf, result) and s.index == s.place for s in stores):
+            return operand, result
+    return None
 
 
 class _ScheduleEmitter:

@@ -53,6 +53,7 @@ def kernel_thunk(
         "bytes_accessed": kernel.bytes_accessed,
         "flops": kernel.flops,
         "can_fail": kernel.can_fail,
+        "skip_if_same": kernel.skip_if_same,
     }
     attributes = view.hero.attributes
     if isinstance(attributes, at.CustomCallAttributes):

@@ -87,7 +87,13 @@ class IrEmitterUnnested:
         operands = tuple(self._slice(o) for o in _kernel_operands(instruction))
         results = tuple(self._slice(instruction, i) for i, s in instruction.shape.leaves() if s.is_array)
         shared = [(i, j) for j, r in enumerate(results) for i, o in enumerate(operands) if o.slice == r.slice]
-        view = KernelView.of(instruction, shared)
+        may_share = [
+            (i, j)
+            for j, r in enumerate(results)
+            for i, o in enumerate(operands)
+            if self.assignment.may_be_one(o.slice, r.slice)
+        ]
+        view = KernelView.of(instruction, shared, may_share)
         if inline and is_scalar_code(view):
             self._inline_views[instruction.name] = view
             return [InlineThunk(instruction=instruction.name, operands=operands, results=results)]
@@ -137,7 +143,11 @@ class IrEmitterUnnested:
                 continue
             if not index and instruction.operand(0).shape.layout != shape.layout:
                 return self._emit_kernels(instruction, inline=False)
-            thunks.append(CopyThunk(instruction=instruction.name, source=source, destination=destination))
+            may_be_one = self.assignment.may_be_one(source, destination)
+            copy = CopyThunk(
+                instruction=instruction.name, source=source, destination=destination, may_be_one=may_be_one
+            )
+            thunks.append(copy)
         return thunks
 
 

@@ -36,23 +36,30 @@ class KernelView:
 
     `leaves` are the instructions whose elements are loaded: a fusion's parameters, or an instruction's operands.
     `roots` yield the results, one buffer per leaf of their shapes. `shared` lists (operand, result) pairs that are one
-    buffer.
+    buffer, `may_share` those that are or are not from call to call: parameters that the caller may donate.
     """
 
     instruction: HloInstruction
     roots: tuple[HloInstruction, ...]
     leaves: tuple[HloInstruction, ...]
     shared: tuple[tuple[int, int], ...] = ()
+    may_share: tuple[tuple[int, int], ...] = ()
 
     @staticmethod
-    def of(instruction: HloInstruction, shared: Sequence[tuple[int, int]] = ()) -> KernelView:
+    def of(
+        instruction: HloInstruction,
+        shared: Sequence[tuple[int, int]] = (),
+        may_share: Sequence[tuple[int, int]] = (),
+    ) -> KernelView:
         """Returns the view of a fusion or of any other instruction."""
         if instruction.opcode == "fusion":
             root = instruction.fused_expression_root
             roots = root.operands if root.opcode == "tuple" else (root,)
             leaves = instruction.fused_instructions_computation.parameter_instructions
-            return KernelView(instruction, tuple(roots), tuple(leaves), tuple(shared))
-        return KernelView(instruction, (instruction,), tuple(instruction.unique_operands()), tuple(shared))
+            return KernelView(instruction, tuple(roots), tuple(leaves), tuple(shared), tuple(may_share))
+        return KernelView(
+            instruction, (instruction,), tuple(instruction.unique_operands()), tuple(shared), tuple(may_share)
+        )
 
     @property
     def result_shapes(self) -> tuple[Shape, ...]:
@@ -91,7 +98,12 @@ class KernelView:
         """Returns a hashable key: views with equal keys need the same code."""
         leaves = {leaf: -1 - i for i, leaf in enumerate(self.leaves)}
         shapes = tuple(leaf.shape.to_string() for leaf in self.leaves)
-        return (shapes, graph_key(self.instructions(), leaves, self.roots, _content, _computation_key), self.shared)
+        return (
+            shapes,
+            graph_key(self.instructions(), leaves, self.roots, _content, _computation_key),
+            self.shared,
+            self.may_share,
+        )
 
 
 def _content(instruction: HloInstruction) -> Hashable:
@@ -109,7 +121,7 @@ class Kernel:
     """An emitted kernel. `units` is the size of its parallel range, `cost_ns` an estimate for one thread.
 
     A kernel that `repeats_work` computes something for all units at the start of any range of them, which tasks would
-    do again and again.
+    do again and again. `skip_if_same` is an (operand, result) pair: there is nothing to do where both are one buffer.
     """
 
     function: Function
@@ -120,6 +132,7 @@ class Kernel:
     flops: int = 0
     repeats_work: bool = False
     schedule: Schedule | None = None  # None: the kernel is written by hand
+    skip_if_same: tuple[int, int] | None = None
 
     @property
     def can_fail(self) -> bool:
@@ -139,8 +152,8 @@ class KernelContext:
         self, view: KernelView, suffix: str = ""
     ) -> tuple[Function, dict[HloInstruction, Buffer], list[Buffer]]:
         """Declares a kernel function; returns it with the leaf and the result buffers."""
-        taken_operands = {o for o, _ in view.shared}
-        taken_results = {r for _, r in view.shared}
+        taken_operands = {o for o, _ in (*view.shared, *view.may_share)}
+        taken_results = {r for _, r in (*view.shared, *view.may_share)}
         align = f"align {BUFFER_ALIGNMENT}"
         operands = [
             Param(PTR, f"p{i}", (align, "readonly") if i in taken_operands else ("noalias", align, "readonly"))

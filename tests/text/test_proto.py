@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from xjit.hlo import HloModule, HloParseError, InvalidArgument, Literal, Shape, Unsupported
+from xjit.hlo.annotations.alias_config import Alias
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.text import create_from_proto, create_module_config_from_proto, parse_hlo, to_proto
 from xjit.text.proto import hlo_pb2 as pb
@@ -163,7 +164,7 @@ def test_config() -> None:
         create_module_config_from_proto(data, execution_options={"replicas": 4})
     assert config.entry_computation_layout is not None
     assert str(config.entry_computation_layout.result_shape) == "f32[2]{0}"
-    assert config.header_attributes["input_output_alias"] == "{ {}: (0, {}, must-alias) }"
+    assert config.input_output_alias == (Alias((), 0, (), "must-alias"),)
     module = create_from_proto(data, config)
     assert module.config is config
 

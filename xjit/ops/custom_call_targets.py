@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from xjit.hlo.annotations.alias_config import parse_aliases
 from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.custom_call_registry import registered_targets
 from xjit.hlo.diagnostics import Unsupported
@@ -27,6 +28,22 @@ IDENTITY_TARGETS = frozenset(
     }
 )
 """Annotations for partitioners, layouts and devices: on one device the result is the operand."""
+
+
+def operand_aliases(call: HloInstruction) -> dict[int, int]:
+    """Returns {operand: result leaf} of a custom call that writes results where operands lie.
+
+    Errors: Unsupported for elements of tuple operands.
+    """
+    leaves = {index: n for n, (index, _) in enumerate(call.shape.leaves())}
+    found: dict[int, int] = {}
+    for alias in parse_aliases(call.output_to_operand_aliasing):
+        if alias.parameter_index or alias.output_index not in leaves:
+            raise Unsupported(
+                f"custom-call to '{call.custom_call_target}': output_to_operand_aliasing of tuples", call.span
+            )
+        found[alias.parameter_number] = leaves[alias.output_index]
+    return found
 
 
 def unknown_target(instruction: HloInstruction, known: Iterable[str]) -> Unsupported:

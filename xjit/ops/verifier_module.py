@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 
-from xjit.hlo.annotations.alias_config import parse_aliases, parse_buffer_donors
 from xjit.hlo.annotations.input_output_alias import check_aliasing
 from xjit.hlo.annotations.metadata import HloSharding
-from xjit.hlo.diagnostics import HloError, HloVerifyError, InvalidArgument
+from xjit.hlo.diagnostics import HloError, HloVerifyError
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.layout import Layout
 from xjit.hlo.types.shape import Shape
@@ -100,13 +99,7 @@ def verify_entry_layout(module: HloModule, layout_sensitive: bool) -> None:
 
 def verify_aliasing(module: HloModule) -> None:
     """Checks input_output_alias and buffer_donor: indices exist, shapes agree, no buffer is given away twice."""
-    header = module.config.header_attributes
-    try:
-        aliases = parse_aliases(header.get("input_output_alias", ""))
-        donors = parse_buffer_donors(header.get("buffer_donor", ""))
-    except InvalidArgument as error:
-        raise HloVerifyError(error.message, None, f"in module {module.name}") from None
-    check_aliasing(module, aliases, donors)
+    check_aliasing(module, module.config.input_output_alias, module.config.buffer_donors)
 
 
 _DEVICE = re.compile(r"maximal device=(\d+)")

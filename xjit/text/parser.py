@@ -7,7 +7,10 @@ shapes are taken as written.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
+from xjit.hlo.annotations.alias_config import parse_aliases, parse_buffer_donors
 from xjit.hlo.annotations.metadata import FileLocation, StackFrame, StackFrameIndex
 from xjit.hlo.attributes.codecs.annotations import parse_frontend_attributes
 from xjit.hlo.attributes.codecs.scalars import parse_int
@@ -25,6 +28,7 @@ from xjit.text.cursor import Cursor
 from xjit.text.instruction_parser import InstructionParser
 from xjit.text.lexer import END, TokenStream
 
+T = TypeVar("T")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 
 
@@ -99,13 +103,28 @@ class _ModuleParser:
                 module.config.entry_computation_layout = ComputationLayout(parameters, result)
             elif key in ("replica_count", "num_partitions"):
                 setattr(module.config, key, cursor.decode(parse_int, text, start))
+            elif key == "input_output_alias":
+                self._refuse_again(key, module.config.input_output_alias, start)
+                module.config.input_output_alias = self._decode_aliasing(parse_aliases, text, start)
+            elif key == "buffer_donor":
+                self._refuse_again(key, module.config.buffer_donors, start)
+                module.config.buffer_donors = self._decode_aliasing(parse_buffer_donors, text, start)
             elif key == "frontend_attributes":
                 module.frontend_attributes = cursor.decode(parse_frontend_attributes, text, start)
             else:
-                if key in module.config.header_attributes:
-                    cursor.fail(f"module attribute '{key}' is given twice", start - 2)
+                self._refuse_again(key, key in module.config.header_attributes, start)
                 module.config.header_attributes[key] = text
         return index
+
+    def _refuse_again(self, key: str, given: object, start: int) -> None:
+        if given:
+            self.cursor.fail(f"module attribute '{key}' is given twice", start - 2)
+
+    def _decode_aliasing(self, parse: Callable[[str], T], text: str, start: int) -> T:
+        try:
+            return parse(text)
+        except InvalidArgument as error:
+            self.cursor.fail(error.message, start)
 
     def _stack_frame_index(self, module: HloModule, index: int) -> int:
         tables: dict[str, list[str]] = {}

@@ -53,7 +53,8 @@ def _details(thunk: Thunk) -> list[str]:
         case InlineThunk():
             return [_call("code", thunk.operands, thunk.results)]
         case CopyThunk():
-            return [f"{thunk.source.place} -> {thunk.destination.place} ({thunk.destination.size} bytes)"]
+            copy = f"{thunk.source.place} -> {thunk.destination.place} ({thunk.destination.size} bytes)"
+            return [copy, "unless they are one"] if thunk.may_be_one else [copy]
         case WhileThunk():
             count = [] if thunk.trip_count is None else [f"trip_count={thunk.trip_count}"]
             return [f"while {thunk.predicate.place}", *count]
@@ -75,6 +76,9 @@ def _call_details(thunk: KernelThunk) -> list[str]:
         details.append(f"tasks={thunk.tasks}")
     if thunk.can_fail:
         details.append("can_fail")
+    if thunk.skip_if_same is not None:
+        operand, result = thunk.skip_if_same
+        details.append(f"unless operand {operand} and result {result} are one")
     match thunk:
         case GemmThunk() | ConvolutionThunk() | SortThunk() | FftThunk():
             return [*details, *attributes_to_strings(thunk.attributes)]

@@ -27,7 +27,7 @@ class KernelThunk(Thunk):
 
     `number` counts the kernel calls of the program: profiles and failures name a call by it. The kernel does `units` of
     work, which take one thread about `cost_ns` nanoseconds. One that `can_fail` may leave a status in the execution
-    context.
+    context. It is left out if operand and result `skip_if_same` are one buffer.
     """
 
     number: int
@@ -41,6 +41,7 @@ class KernelThunk(Thunk):
     bytes_accessed: int
     flops: int
     can_fail: bool
+    skip_if_same: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +89,11 @@ class InlineThunk(Thunk):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyThunk(Thunk):
-    """A copy of bytes between slices of one size that do not overlap."""
+    """A copy of bytes between slices of one size that do not overlap; nothing if they `may_be_one` and are."""
 
     source: BufferSlice
     destination: BufferSlice
+    may_be_one: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,12 @@ from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
 from xjit.hlo.custom_call_registry import SYMBOL_PREFIX
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.types import I64, PTR, VOID, array
 from xjit.llvm.values import Value, const_int
-from xjit.ops.custom_call_targets import check_registered_call
+from xjit.ops.custom_call_targets import check_registered_call, operand_aliases
 
 KIND = "custom-call"
 """The kind of kernels that may call back into Python."""
@@ -28,8 +29,14 @@ def emit_registered_call(context: KernelContext, view: KernelView) -> list[Kerne
         _check_row_major([*(o.shape for o in call.operands), *view.result_shapes], call)
     function, leaves, results = context.new_kernel(view)
     builder = IRBuilder(function.append_block("entry"))
-    operands = _pointers(builder, [leaves[o].pointer for o in call.operands])
     outputs = [r.pointer for r in results]
+    inputs = [leaves[o].pointer for o in call.operands]
+    for number, result in operand_aliases(call).items():  # those lie where the results lie
+        operand = call.operand(number)
+        if (view.leaves.index(operand), result) not in view.shared:
+            builder.memcpy(outputs[result], inputs[number], const_int(I64, physical_byte_size(operand.shape)), align=1)
+        inputs[number] = outputs[result]
+    operands = _pointers(builder, inputs)
     target = _pointers(builder, outputs) if call.shape.is_tuple else outputs[0]
     symbol = f"{SYMBOL_PREFIX}{call.custom_call_target}"
     builder.call(context.module.declare(symbol, VOID, [PTR, PTR]), [target, operands])

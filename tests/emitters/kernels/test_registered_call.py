@@ -107,3 +107,28 @@ def test_names() -> None:
     text = 'ENTRY e {\n  x = f32[2] parameter(0)\n  ROOT r = f32[2] custom-call(x), custom_call_target="nobody"\n}'
     with pytest.raises(xjit.Unsupported, match=r"test\.divmod"):
         xjit.compile(text)
+
+
+@Tuple
+def _accumulate(results: Any, operands: Any) -> None:
+    """Adds its second operand to the first, in place: it never writes to its results otherwise."""
+    del results
+    for i in range(6):
+        operands[0][i] += operands[1][i]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_results_that_alias_operands(keep: bool) -> None:
+    """The function writes where its operand lies: that is the result's buffer, and the operand's own is kept."""
+    xjit.register_custom_call_target("test.accumulate", _accumulate)
+    x, y = np.arange(6, dtype=np.float32), np.full(6, 10, np.float32)
+    results = check(
+        "ENTRY e {\n  x = f32[6] parameter(0)\n  y = f32[6] parameter(1)\n  n = f32[6] negate(x)\n"
+        '  c = (f32[6]) custom-call(n, y), custom_call_target="test.accumulate", '
+        "output_to_operand_aliasing={{0}: (0, {})}\n  g = f32[6] get-tuple-element(c), index=0\n"
+        f"  ROOT t = (f32[6], f32[6]) tuple(g, {'n' if keep else 'y'})\n}}",
+        x,
+        y,
+    )
+    np.testing.assert_array_equal(results[0], y - x)
+    np.testing.assert_array_equal(results[1], -x if keep else y)

@@ -6,6 +6,7 @@ input_output_alias={ {0}: (1, {}, may-alias), {1}: (0, {2}, must-alias) }    buf
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xjit.hlo.diagnostics import InvalidArgument
@@ -58,6 +59,12 @@ def parse_buffer_donors(text: str) -> tuple[BufferDonor, ...]:
     """Returns the entries of `buffer_donor`, braces included or not."""
     matches = _entries(text, _DONOR, "buffer_donor")
     return tuple(BufferDonor(int(m.group(1)), parse_shape_index(m.group(2))) for m in matches)
+
+
+def format_entries(entries: Iterable[Alias | BufferDonor]) -> str:
+    """Returns entries as HLO text writes them."""
+    text = ", ".join(map(str, entries))
+    return f"{{ {text} }}" if text else "{}"
 
 
 def _entries(text: str, pattern: re.Pattern[str], what: str) -> list[re.Match[str]]:

@@ -21,7 +21,7 @@ OUTPUT_SHARDING = "spmd_output_sharding"
 PARAMETERS_SHARDINGS = "spmd_parameters_shardings"
 PREFETCHES = "cross_program_prefetches"
 _SIGNATURE_KEYS = (
-    *("input_output_alias", "buffer_donor", "dynamic_parameter_binding"),
+    "dynamic_parameter_binding",
     *(OUTPUT_SHARDING, PARAMETERS_SHARDINGS, PREFETCHES),
 )
 
@@ -85,6 +85,8 @@ def cross_program_prefetches(module: HloModule) -> tuple[CrossProgramPrefetch, .
 
 def forget_signature(module: HloModule) -> None:
     """Drops what the header says of the entry's parameters and result: the entry is another one."""
+    module.config.input_output_alias = ()
+    module.config.buffer_donors = ()
     for key in _SIGNATURE_KEYS:
         module.config.header_attributes.pop(key, None)
 

@@ -1,7 +1,6 @@
 """Which outputs of a program reuse the buffers of its parameters, and which parameters give their buffers away.
 
-Both classes are views on the text of the module's header (`input_output_alias`, `buffer_donor`): every change is
-written there at once, so printing, cloning and the protos need to know nothing of them.
+Both classes are views on fields of the module's config (`input_output_alias`, `buffer_donors`), and check every change.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from xjit.hlo.annotations.alias_config import KINDS, Alias, BufferDonor, parse_aliases, parse_buffer_donors
+from xjit.hlo.annotations.alias_config import KINDS, Alias, BufferDonor, format_entries
 from xjit.hlo.diagnostics import HloVerifyError, InvalidArgument
 from xjit.hlo.types.shape import Shape, ShapeIndex
 
@@ -27,8 +26,8 @@ class HloInputOutputAliasConfig:
 
     @property
     def aliases(self) -> tuple[Alias, ...]:
-        """All entries in the order they were made; InvalidArgument if the header's text is malformed."""
-        return parse_aliases(self._module.config.header_attributes.get(_ALIASES, ""))
+        """All entries in the order they were made."""
+        return self._module.config.input_output_alias
 
     def set_up_alias(
         self, output_index: Sequence[int], param_number: int, param_index: Sequence[int] = (), kind: str = "may"
@@ -47,7 +46,7 @@ class HloInputOutputAliasConfig:
             check_aliasing(self._module, entries, donors)
         except HloVerifyError as error:
             raise InvalidArgument(error.message) from None
-        _write(self._module, _ALIASES, entries)
+        self._module.config.input_output_alias = entries
 
     def get_aliased_output(self, param_number: int, param_index: Sequence[int] = ()) -> ShapeIndex | None:
         """Returns the output that uses the buffer of a parameter, or None."""
@@ -79,14 +78,14 @@ class HloInputOutputAliasConfig:
 
     def clear(self) -> None:
         """Removes all entries."""
-        _write(self._module, _ALIASES, ())
+        self._module.config.input_output_alias = ()
 
     def verify(self, module: HloModule | None = None) -> None:
         """Raises HloVerifyError unless the entries fit the entry computation of a module (by default their own)."""
         check_aliasing(module or self._module, self.aliases, ())
 
     def __str__(self) -> str:
-        return _format(self.aliases)
+        return format_entries(self.aliases)
 
 
 class HloBufferDonorConfig:
@@ -97,8 +96,8 @@ class HloBufferDonorConfig:
 
     @property
     def donors(self) -> tuple[BufferDonor, ...]:
-        """All entries in the order they were made; InvalidArgument if the header's text is malformed."""
-        return parse_buffer_donors(self._module.config.header_attributes.get(_DONORS, ""))
+        """All entries in the order they were made."""
+        return self._module.config.buffer_donors
 
     def add_buffer_donor(self, param_number: int, param_index: Sequence[int] = ()) -> None:
         """Gives the buffer of a parameter away; InvalidArgument if it does not exist or is given away already."""
@@ -107,14 +106,14 @@ class HloBufferDonorConfig:
             check_aliasing(self._module, HloInputOutputAliasConfig(self._module).aliases, entries)
         except HloVerifyError as error:
             raise InvalidArgument(error.message) from None
-        _write(self._module, _DONORS, entries)
+        self._module.config.buffer_donors = entries
 
     def remove_buffer_donor(self, param_number: int, param_index: Sequence[int] = ()) -> None:
         """Takes a donation back; InvalidArgument if there is none."""
         donor = BufferDonor(param_number, tuple(param_index))
         if donor not in self.donors:
             raise InvalidArgument(f"parameter buffer {donor} is not donated")
-        _write(self._module, _DONORS, [d for d in self.donors if d != donor])
+        self._module.config.buffer_donors = tuple(d for d in self.donors if d != donor)
 
     def parameter_is_buffer_donor(self, param_number: int, param_index: Sequence[int] = ()) -> bool:
         """Whether the buffer of a parameter is given away."""
@@ -122,7 +121,7 @@ class HloBufferDonorConfig:
 
     def clear(self) -> None:
         """Removes all entries."""
-        _write(self._module, _DONORS, ())
+        self._module.config.buffer_donors = ()
 
     def verify(self, module: HloModule | None = None) -> None:
         """Raises HloVerifyError unless the entries fit the entry computation of a module (by default their own)."""
@@ -130,7 +129,7 @@ class HloBufferDonorConfig:
         check_aliasing(module, HloInputOutputAliasConfig(module).aliases, self.donors)
 
     def __str__(self) -> str:
-        return _format(self.donors)
+        return format_entries(self.donors)
 
 
 def check_aliasing(module: HloModule, aliases: Iterable[Alias], donors: Iterable[BufferDonor]) -> None:
@@ -171,16 +170,3 @@ def _parameter_shape(shapes: Sequence[Shape], entry: Alias | BufferDonor, what: 
     if not 0 <= entry.parameter_number < len(shapes):
         raise HloVerifyError(f"{what}: there are only {len(shapes)} parameters")
     return subshape_at(shapes[entry.parameter_number], entry.parameter_index, what)
-
-
-def _format(entries: Iterable[Alias | BufferDonor]) -> str:
-    text = ", ".join(map(str, entries))
-    return f"{{ {text} }}" if text else "{}"
-
-
-def _write(module: HloModule, key: str, entries: Sequence[Alias | BufferDonor]) -> None:
-    header = module.config.header_attributes
-    if entries:
-        header[key] = _format(entries)
-    else:
-        header.pop(key, None)

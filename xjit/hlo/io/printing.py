@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from xjit.hlo.annotations.alias_config import format_entries
 from xjit.hlo.annotations.metadata import OpMetadata, StackFrameIndex
 from xjit.hlo.attributes import Attributes, ConstantAttributes, ParameterAttributes
 from xjit.hlo.attributes.codecs import attribute_fields
@@ -223,6 +224,10 @@ _FIRST_HEADER_KEYS = ("is_scheduled", "input_output_alias", "buffer_donor")
 def _header(module: HloModule, options: HloPrintOptions) -> str:
     config = module.config
     attributes = dict(config.header_attributes)
+    if config.input_output_alias:
+        attributes["input_output_alias"] = format_entries(config.input_output_alias)
+    if config.buffer_donors:
+        attributes["buffer_donor"] = format_entries(config.buffer_donors)
     parts = [f"HloModule {module.name if not options.canonicalize_names else 'module'}"]
     parts.extend(f"{key}={attributes.pop(key)}" for key in _FIRST_HEADER_KEYS if key in attributes)
     layout = config.entry_computation_layout

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from xjit.hlo.annotations.alias_config import Alias, BufferDonor
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.shape import Shape
 
@@ -34,7 +35,7 @@ class ProgramShape:
 class HloModuleConfig:
     """Options of a module. `header_attributes` keeps the rest of the `HloModule` line as text.
 
-    Typed views on the header (aliasing, shardings, ...) are properties of HloModule: the text is the only copy.
+    Typed views on that text (shardings, ...) are properties of HloModule: the text is the only copy.
     """
 
     entry_computation_layout: ComputationLayout | None = None
@@ -44,6 +45,8 @@ class HloModuleConfig:
     use_spmd_partitioning: bool = False
     intra_op_parallelism_threads: int = 0
     alias_passthrough_params: bool = False
+    input_output_alias: tuple[Alias, ...] = ()
+    buffer_donors: tuple[BufferDonor, ...] = ()
     header_attributes: dict[str, str] = field(default_factory=dict)  # further `key=value` of the HloModule line
     debug_options: dict[str, Any] = field(default_factory=dict)
     device_assignment: tuple[tuple[int, ...], ...] = ()  # [replica][partition] -> device; empty: not assigned

@@ -11,7 +11,7 @@ import numpy as np
 from xjit.hlo.custom_call_registry import custom_call_address
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
-from xjit.ops.custom_call_targets import check_registered_call
+from xjit.ops.custom_call_targets import check_registered_call, operand_aliases
 from xjit.ops.evaluation.numerics import Array, Value
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def evaluate_registered_call(
     leaves = [leaf for _, leaf in instruction.shape.leaves()]
     orders = [_order(leaf, constraints is not None) for leaf in leaves]
     outputs = [np.zeros([s.dimensions[d] for d in order], s.dtype) for s, order in zip(leaves, orders, strict=True)]
+    for number, result in operand_aliases(instruction).items():
+        outputs[result] = inputs[number]
     table = _table(outputs)
     target = ctypes.addressof(table) if instruction.shape.is_tuple else outputs[0].ctypes.data
     _Function(address)(target, ctypes.addressof(pointers := _table(inputs)))

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, Shape, Trait
+from xjit.hlo.custom_call_registry import registered_targets
 from xjit.indexing.operand_reads import reads_of
+from xjit.ops.custom_call_targets import operand_aliases
 from xjit.ops.lapack_targets import LAPACK_TARGETS
 
 
@@ -33,11 +35,23 @@ def in_place_pairs(instruction: HloInstruction) -> tuple[InPlacePair, ...]:
     if opcode == "fusion":
         return _fusion_pairs(instruction)
     if opcode == "custom-call":
-        return _lapack_pairs(instruction)
+        return _lapack_pairs(instruction) or _declared_pairs(instruction)
     if not instruction.op.has(Trait.ELEMENTWISE) or not instruction.shape.is_array:
         return ()
     return tuple(
         InPlacePair(i) for i, o in enumerate(instruction.operands) if same_positions(o.shape, instruction.shape)
+    )
+
+
+def _declared_pairs(call: HloInstruction) -> tuple[InPlacePair, ...]:
+    """Operands that a registered function overwrites, as `output_to_operand_aliasing` says."""
+    if not call.output_to_operand_aliasing or call.custom_call_target not in registered_targets():
+        return ()
+    leaves = [leaf for _, leaf in call.shape.leaves()]
+    return tuple(
+        InPlacePair(operand, 0, result)
+        for operand, result in operand_aliases(call).items()
+        if same_positions(call.operand(operand).shape, leaves[result])
     )
 
 

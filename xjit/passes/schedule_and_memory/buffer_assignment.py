@@ -1,8 +1,9 @@
 """Buffer assignment: a static slice of memory for every leaf of every instruction that runs outside fusions.
 
 Parameters and constants are read-only and stay where they are; results are computed in the caller's result buffers; all
-else lives in one arena, reused as live ranges allow. Tuples, loops, branches and calls are plumbing without buffers of
-their own. The module must be scheduled and have been through copy insertion.
+else lives in one arena, reused as live ranges allow. A result that aliases a parameter is planned so that both may be
+one buffer: whether they are, the caller of the program decides. Tuples, loops, branches and calls are plumbing without
+buffers of their own. The module must be scheduled and have been through copy insertion.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from xjit.passes.analysis.linear_order import Event, module_sequences
 from xjit.passes.schedule_and_memory.buffer_classes import BufferClass, BufferClasses
 from xjit.passes.schedule_and_memory.buffer_packing import Block, pack
 from xjit.passes.schedule_and_memory.copy_insertion import analyze_buffers
+from xjit.passes.schedule_and_memory.input_output_aliasing import ParameterAlias, keep_aliases, must_aliases
 from xjit.thunks.buffer_slice import NO_SLICE, BufferSlice
 
 
@@ -32,6 +34,7 @@ class BufferAssignment:
     constant_users: tuple[HloInstruction, ...]
     sequences: Mapping[HloComputation, Sequence[HloInstruction]]
     classes: BufferClasses = field(repr=False)
+    aliases: frozenset[ParameterAlias] = frozenset()
     _slices: dict[HloInstruction, tuple[BufferSlice, ...]] = field(repr=False, default_factory=dict)
     _positions: dict[int, tuple[object, dict[ShapeIndex, int]]] = field(repr=False, default_factory=dict)
 
@@ -52,6 +55,12 @@ class BufferAssignment:
         if found is None:
             raise FailedPrecondition(f"{instruction.name} has no buffers: no computation that runs contains it")
         return found
+
+    def may_be_one(self, source: BufferSlice, target: BufferSlice) -> bool:
+        """Whether two slices may be the same memory at run time: a parameter and the result that aliases it."""
+        if source.kind != "parameter" or target.kind != "result":
+            return False
+        return any((a.parameter, a.result) == (source.index, target.index) for a in self.aliases)
 
     def sequence(self, computation: HloComputation) -> Sequence[HloInstruction]:
         """Returns the order in which a computation's instructions run."""
@@ -81,6 +90,11 @@ class BufferAssignment:
         )
 
     @property
+    def alias_bytes(self) -> int:
+        """Bytes of results that take no memory of their own when their parameters are donated."""
+        return sum(a.byte_size for a in self.aliases)
+
+    @property
     def constant_bytes(self) -> int:
         """Bytes of the constants, each value once."""
         return sum(physical_byte_size(c.shape) for c in self.constants)
@@ -95,7 +109,8 @@ class BufferAssignment:
         lines = [
             f"BufferAssignment of {self.module.name}: arena {self.arena_size} bytes, parameters "
             f"{self.parameter_bytes}, "
-            f"results {self.result_bytes}, constants {self.constant_bytes} in {len(self.constants)}, "
+            f"results {self.result_bytes} (aliased {self.alias_bytes}), "
+            f"constants {self.constant_bytes} in {len(self.constants)}, "
             f"total {self.total_bytes}"
         ]
         for computation in self.sequences:
@@ -120,6 +135,10 @@ def assign_buffers(module: HloModule, share_in_place: bool = True) -> BufferAssi
         raise FailedPrecondition(
             f"{tie.value!r} cannot share the buffer of {tie.instruction.name} ({tie.kind}): run copy-insertion first"
         )
+    aliases = keep_aliases(module, classes)  # first: what shares memory later takes them into account
+    if missed := [a for a in must_aliases(module) if a not in aliases]:
+        what = f"result leaf {missed[0].result} cannot be in the buffer of parameter leaf {missed[0].parameter}"
+        raise FailedPrecondition(f"{what}: run copy-insertion first")
     if share_in_place:
         classes.share_in_place()
     sequences = module_sequences(module)
@@ -130,7 +149,9 @@ def assign_buffers(module: HloModule, share_in_place: bool = True) -> BufferAssi
     for sequence in sequences.values():
         for instruction in sequence:
             slices[instruction] = tuple(_slice_of(v, classes, fixed, places) for v in classes.flow.values(instruction))
-    return BufferAssignment(module, arena_size, constants, constant_users, sequences, classes, slices)
+    return BufferAssignment(
+        module, arena_size, constants, constant_users, sequences, classes, frozenset(aliases), slices
+    )
 
 
 def _slice_of(

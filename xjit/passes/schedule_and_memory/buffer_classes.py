@@ -100,6 +100,32 @@ class BufferClasses:
             self._class_of[value.id] = large
         return True
 
+    def share_with_parameter(self, parameter: HloValue, result: int) -> bool:
+        """Reserves the buffer of a result leaf for a parameter of the entry as well, if their lives allow it.
+
+        Slices stay as they are: at run time both may be the same memory, or not. A copy of the parameter to that very
+        result leaves it as it is.
+        """
+        target = next((c for c in self.classes() if c.result == result), None)
+        if target is None or target.size != parameter.byte_size or target.read_only:
+            return False
+        if not self.live.use_times[parameter.id]:
+            return True
+        interval = (0, self.live.intervals[parameter.id][0][1], parameter.id)
+        copies = [v for v in target.values if self._is_copy(v, parameter)]
+        if len(copies) > 1:
+            return False
+        rest = [i for i in target.intervals if all(i[2] != c.id for c in copies)]
+        others = BufferClass(target.size, False, result, [], rest)
+        if self._overlaps(others, interval):
+            return False
+        insort(target.intervals, interval)
+        return True
+
+    def _is_copy(self, value: HloValue, source: HloValue) -> bool:
+        copy = value.instruction
+        return copy.opcode == "copy" and not value.index and self.flow.values(copy.operand(0))[0] is source
+
     # -- internals
 
     def _single(self, value: HloValue) -> BufferClass:

@@ -21,6 +21,7 @@ from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.schedule_and_memory.buffer_classes import BufferClasses, Tie
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
+from xjit.passes.schedule_and_memory.input_output_aliasing import keep_aliases, must_aliases
 
 _MAX_ROUNDS = 6  # a cycle of loop-carried elements needs two; each further level of nesting can add one
 
@@ -49,13 +50,40 @@ class CopyInsertion(HloModulePass):
                 raise PassError(f"copy-insertion: {conflicts[0].value!r} still cannot share the buffer of {name}")
             _resolve(module, conflicts)
             changed = True
-        return changed
+        return _free_aliased_parameters(module) or changed
 
 
 def analyze_buffers(module: HloModule) -> BufferClasses:
     """Returns the buffer classes of a module in its scheduled order."""
     live = analyses.get(Liveness, module)
     return BufferClasses(live.flow, live, module.entry_computation.root_instruction)
+
+
+def _free_aliased_parameters(module: HloModule) -> bool:
+    """Copies parameters whose buffers results must have, where those are written while the parameter is still read."""
+    wanted_aliases = must_aliases(module)
+    if not wanted_aliases:
+        return False
+    kept = keep_aliases(module, analyze_buffers(module))
+    missed = {alias.parameter for alias in wanted_aliases if alias not in kept}
+    number = 0
+    sequences = module_sequences(module)
+    sequence = sequences[module.entry_computation]
+    for parameter in module.entry_computation.parameter_instructions:
+        indices = [index for index, leaf in parameter.shape.leaves() if leaf.is_array]
+        wanted = [index for n, index in enumerate(indices, number) if n in missed]
+        number += len(indices)
+        if not wanted:
+            continue
+        readers = parameter.users
+        copied, added = copy_leaves(parameter, wanted)
+        for reader in readers:
+            parameter.replace_use_with(reader, copied)
+        sequence.remove(parameter)
+        sequence[:0] = [parameter, *added]
+    if missed:
+        module.schedule.set_sequence(module.entry_computation, sequence)
+    return bool(missed)
 
 
 def _resolve(module: HloModule, conflicts: Sequence[Tie]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from xjit.hlo import attributes as at
+from xjit.hlo.annotations.alias_config import Alias, BufferDonor
 from xjit.hlo.annotations.metadata import FileLocation, StackFrame, StackFrameIndex
 from xjit.hlo.attributes.codecs.value_text import CodecError
 from xjit.hlo.attributes.opcodes import OPCODES, VARIADIC
@@ -58,16 +59,18 @@ def read_module_config(data: bytes) -> HloModuleConfig:
     shape = proto.host_program_shape
     config = HloModuleConfig(ComputationLayout([read_shape(p) for p in shape.parameters], read_shape(shape.result)))
     header = config.header_attributes
-    if proto.input_output_alias.entries:
-        entries = (
-            f"{index_text(e.output_shape_index)}: ({e.parameter_number}, {index_text(e.parameter_shape_index)}, "
-            f"{'must' if e.kind == pb.MUST_ALIAS else 'may'}-alias)"
-            for e in proto.input_output_alias.entries
+    config.input_output_alias = tuple(
+        Alias(
+            tuple(e.output_shape_index),
+            e.parameter_number,
+            tuple(e.parameter_shape_index),
+            "must-alias" if e.kind == pb.MUST_ALIAS else "may-alias",
         )
-        header["input_output_alias"] = f"{{ {', '.join(entries)} }}"
-    if proto.buffer_donor.entries:
-        entries = (f"({e.parameter_number}, {index_text(e.parameter_shape_index)})" for e in proto.buffer_donor.entries)
-        header["buffer_donor"] = f"{{ {', '.join(entries)} }}"
+        for e in proto.input_output_alias.entries
+    )
+    config.buffer_donors = tuple(
+        BufferDonor(e.parameter_number, tuple(e.parameter_shape_index)) for e in proto.buffer_donor.entries
+    )
     if proto.HasField("spmd_output_sharding"):
         header["spmd_output_sharding"] = str(read_sharding(proto.spmd_output_sharding))
     if proto.spmd_parameters_shardings:

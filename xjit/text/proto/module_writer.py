@@ -10,8 +10,7 @@ from typing import Any
 
 from xjit.hlo.annotations.metadata import OpMetadata, StackFrameIndex
 from xjit.hlo.attributes.codecs.annotations import parse_sharding
-from xjit.hlo.attributes.codecs.scalars import parse_int_list
-from xjit.hlo.attributes.codecs.value_text import CodecError, inside, shorten, split_items
+from xjit.hlo.attributes.codecs.value_text import CodecError
 from xjit.hlo.diagnostics import FailedPrecondition, HloError, InvalidArgument, Unsupported
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
@@ -68,27 +67,17 @@ def computation_to_proto(computation: HloComputation) -> bytes:
 
 def _write_header(module: HloModule, proto: Any) -> None:
     header = module.config.header_attributes
-    if "input_output_alias" in header:
-        for item, _ in split_items(inside(header["input_output_alias"])):
-            if not item:
-                continue
-            match = _ALIAS.fullmatch(item)
-            if match is None:
-                raise CodecError(f"malformed input_output_alias '{shorten(item)}'")
-            proto.input_output_alias.entries.add(
-                output_shape_index=parse_int_list(match[1]),
-                parameter_number=int(match[2]),
-                parameter_shape_index=parse_int_list(match[3]),
-                kind=pb.MUST_ALIAS if match[4] == "must" else pb.MAY_ALIAS,
-            )
-    for item, _ in split_items(inside(header.get("buffer_donor", "{}"))):
-        match = _DONOR.fullmatch(item)
-        if match is not None:
-            proto.buffer_donor.entries.add(
-                parameter_number=int(match[1]), parameter_shape_index=parse_int_list(match[2])
-            )
-        elif item:
-            raise CodecError(f"malformed buffer_donor '{shorten(item)}'")
+    for alias in module.config.input_output_alias:
+        proto.input_output_alias.entries.add(
+            output_shape_index=alias.output_index,
+            parameter_number=alias.parameter_number,
+            parameter_shape_index=alias.parameter_index,
+            kind=pb.MUST_ALIAS if alias.kind == "must-alias" else pb.MAY_ALIAS,
+        )
+    for donor in module.config.buffer_donors:
+        proto.buffer_donor.entries.add(
+            parameter_number=donor.parameter_number, parameter_shape_index=donor.parameter_index
+        )
     for key, value in module.frontend_attributes.items():
         proto.frontend_attributes.map[key] = value
     if "spmd_output_sharding" in header:

@@ -1,0 +1,91 @@
+"""Results of the entry that live in the memory of its parameters, as `input_output_alias` and `buffer_donor` ask for.
+
+A parameter and its result keep two slices, as a caller may donate the parameter or not. What is decided here is whether
+the program is right if both are one buffer: nothing may be written there that is not the parameter's, before the
+parameter has been read for the last time, but by what updates it in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xjit.hlo import HloModule, Shape
+from xjit.hlo.annotations.alias_config import Alias
+from xjit.hlo.types.physical import physical_byte_size
+from xjit.hlo.types.shape import ShapeIndex
+from xjit.passes.analysis.dataflow import HloValue
+from xjit.passes.schedule_and_memory.buffer_classes import BufferClasses
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ParameterAlias:
+    """Leaf `result` of the result may be, or must be, in the buffer of leaf `parameter`: numbers of array leaves."""
+
+    parameter: int
+    result: int
+    byte_size: int
+    must: bool = False
+
+
+def declared_aliases(module: HloModule) -> list[ParameterAlias]:
+    """Returns the aliases that the module declares, one per leaf, those that must be kept first."""
+    found: list[ParameterAlias] = []
+    numbers = _parameter_leaves(module)
+    results = {index: n for n, (index, _) in enumerate(_arrays(module.result_shape))}
+    for alias in module.config.input_output_alias:
+        for index, shape in _arrays(module.result_shape.subshape(alias.output_index)):
+            parameter = numbers[alias.parameter_number, (*alias.parameter_index, *index)][0]
+            result = results[(*alias.output_index, *index)]
+            found.append(ParameterAlias(parameter, result, physical_byte_size(shape), _is_must(alias)))
+    return sorted(found, key=lambda a: not a.must)
+
+
+def must_aliases(module: HloModule) -> list[ParameterAlias]:
+    """Returns the aliases that a program has to keep."""
+    return [alias for alias in declared_aliases(module) if alias.must]
+
+
+def keep_aliases(module: HloModule, classes: BufferClasses) -> list[ParameterAlias]:
+    """Reserves the buffers of results for parameters; returns the aliases that can be kept.
+
+    Donated parameters without an output of their own take the first result of the same shape that is free.
+    """
+    parameters = module.entry_computation.parameter_instructions
+    values = [v for p in parameters for v in classes.flow.values(p) if v is not None]
+    kept = [a for a in declared_aliases(module) if classes.share_with_parameter(values[a.parameter], a.result)]
+    return [*kept, *_donations(module, classes, values, {a.result for a in kept})]
+
+
+def _donations(
+    module: HloModule, classes: BufferClasses, values: list[HloValue], taken: set[int]
+) -> Iterator[ParameterAlias]:
+    numbers = _parameter_leaves(module)
+    results = [shape for _, shape in _arrays(module.result_shape)]
+    for donor in module.config.buffer_donors:
+        for (parameter, index), (number, shape) in numbers.items():
+            if parameter != donor.parameter_number or index[: len(donor.parameter_index)] != donor.parameter_index:
+                continue
+            for result, wanted in enumerate(results):
+                if result not in taken and wanted == shape and classes.share_with_parameter(values[number], result):
+                    taken.add(result)
+                    yield ParameterAlias(number, result, physical_byte_size(shape))
+                    break
+
+
+def _parameter_leaves(module: HloModule) -> dict[tuple[int, ShapeIndex], tuple[int, Shape]]:
+    """Returns the number and shape of each array among the parameters, by (parameter, index)."""
+    places = [
+        ((n, index), shape)
+        for n, p in enumerate(module.entry_computation.parameter_instructions)
+        for index, shape in _arrays(p.shape)
+    ]
+    return {place: (number, shape) for number, (place, shape) in enumerate(places)}
+
+
+def _arrays(shape: Shape) -> list[tuple[ShapeIndex, Shape]]:
+    return [(index, leaf) for index, leaf in shape.leaves() if leaf.is_array]
+
+
+def _is_must(alias: Alias) -> bool:
+    return alias.kind == "must-alias"
