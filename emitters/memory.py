@@ -110,6 +110,14 @@ def _in_interval(builder: IRBuilder, value: Value, interval: Interval, bounds: I
     return builder.icmp_unsigned("<=", shifted, const_int(value.type, interval.upper - interval.lower))
 
 
+def _first_lane(guard: Guard, builder: IRBuilder) -> Guard:
+    """The guard of lane 0 alone."""
+    if guard.lanes is None:
+        return guard
+    wanted = builder.extract_element(guard.lanes, 0)
+    return Guard(wanted if guard.scalar is None else builder.and_(guard.scalar, wanted), None, guard.depth)
+
+
 class MemoryAccess:
     """Loads and stores elements of buffers inside a loop nest."""
 
@@ -268,6 +276,10 @@ class MemoryAccess:
         self, pointer: Value, kind: LLVMType, offset: AffineExpr, raw: Value, guard: Guard, builder: IRBuilder
     ) -> None:
         lanes = self._lanes()
+        if lanes.present == 1:  # LLVM's scalar form of a truncating masked store writes as many bytes as before it
+            only = _first_lane(guard, builder)
+            self._store_scalar(pointer, kind, offset, builder.extract_element(raw, 0), only, builder)
+            return
         raw = raw if raw.type.is_vector else builder.splat(raw, lanes.width)
         mask = self._mask(lanes, guard, builder)
         if self.nest.lane_pattern(offset) == tuple(range(lanes.present)):

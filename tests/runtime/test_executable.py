@@ -15,6 +15,8 @@ from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgu
 from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.program import CpuProgram, RuntimeStatus
 
+pytestmark = pytest.mark.unguarded  # the calls themselves are tested
+
 
 def test_add(load: Load) -> None:
     executable = load(add_program(8))
