@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xjit.affine import AffineExpr, IndexingMap, Interval, constant, dim, substitute, substitute_all
+from xjit.affine import AffineExpr, IndexingMap, Interval, RangeVar, constant, dim, substitute, substitute_all, symbol
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import physical_offset
 from xjit.hlo import attributes as at
@@ -60,9 +60,20 @@ class MapCache:
         return range(bisect.bisect_right(limits, reach.lower), last + 1)
 
 
+def _from_zero(indexing: IndexingMap) -> IndexingMap:
+    """Returns the map with range variables that count from 0, as loops do."""
+    lower = [v.bounds.lower for v in indexing.range_vars]
+    if not any(lower):
+        return indexing
+    shifted = indexing.substitute({}, {i: symbol(i) + n for i, n in enumerate(lower)})
+    counted = tuple(RangeVar(Interval(0, v.bounds.upper - v.bounds.lower)) for v in indexing.range_vars)
+    return shifted.replace(range_vars=counted)
+
+
 def _classify(indexing: IndexingMap, sizes: Sequence[int]) -> OperandMap:
     if indexing.is_unknown:
         return OperandMap(indexing, False, False)
+    indexing = _from_zero(indexing)
     results = indexing.map.results
     identity = len(results) == len(sizes) and all(e is dim(i) for i, e in enumerate(results))
     narrowed = any(v.bounds != Interval(0, n - 1) for v, n in zip(indexing.dim_vars, sizes, strict=True))

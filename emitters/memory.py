@@ -69,6 +69,8 @@ def physical_offset(nest: LoopNest, shape: Shape, index: Sequence[AffineExpr]) -
 def restrict(nest: LoopNest, guard: Guard, conditions: Sequence[tuple[AffineExpr, Interval]]) -> Guard | None:
     """Returns the guard that also demands the conditions; None if they can never hold."""
     for expr, interval in conditions:
+        if interval.is_empty:
+            return None
         expr = nest.simplify(expr)
         bounds = nest.interval(expr)
         if interval.lower <= bounds.lower and bounds.upper <= interval.upper:
@@ -251,6 +253,7 @@ class MemoryAccess:
             kind = storage_type(element)
             parts = [(offset, store_convert(builder, element, value))]
         for place, raw in parts:
+            assert raw.type.elem is kind, f"{raw.type} stored into {buffer.shape}"
             if nest.uses_vector(place):
                 self._store_vector(buffer.pointer, kind, place, raw, guard, builder)
             else:

@@ -94,7 +94,7 @@ class _Reduction:
         varies = any(nest.uses_vector(e) for e in self.index)
         if varies and nest.vector is not None:
             inits = [splat_register(nest.builder, v, nest.vector.width) for v in inits]
-        ranges = [nest.new_variable(v.bounds.upper - v.bounds.lower + 1) for v in self.operand.indexing.range_vars]
+        ranges = [nest.new_variable(v.bounds.upper + 1) for v in self.operand.indexing.range_vars]
         lanes = None if varies or nest.vector is not None else self._lane_range(ranges)
         identity = reduction_identity(self.instruction.to_apply)
         if lanes is not None and identity is not None:
@@ -302,7 +302,7 @@ def emit_contraction(fused: FusedIrEmitter, instruction: HloInstruction, index: 
         width = nest.vector.width if nest.vector is not None and any(nest.uses_vector(e) for e in index) else 0
         zero = splat_register(nest.builder, constant_register(kind, 0), width)
         lhs_map = fused.maps.of(instruction)[0][0]
-        ranges = [nest.new_variable(v.bounds.upper - v.bounds.lower + 1) for v in lhs_map.indexing.range_vars]
+        ranges = [nest.new_variable(v.bounds.upper + 1) for v in lhs_map.indexing.range_vars]
 
         def step(accumulators: Sequence[Value]) -> Sequence[Value]:
             total = unflatten(accumulators, [zero])[0]

@@ -64,7 +64,7 @@ def evaluate(module: ModuleLike, *arrays: Any) -> Any:
     Errors: HloVerifyError for an invalid module; InvalidArgument, naming the parameter; Unsupported.
     """
     loaded = load_module(module)
-    verify_module(loaded)
+    verify_module(loaded, allow_mixed_precision=False)
     return _evaluate(loaded, *arrays)
 
 

@@ -190,7 +190,7 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     seconds: dict[str, float] = {}
     phase = _Phases(options.progress, seconds)
     phase("verify")
-    verify_module(module)
+    verify_module(module, allow_mixed_precision=False)
     check_call_tree(module)
     with_text = str(module)
     phase("optimize")

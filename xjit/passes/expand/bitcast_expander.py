@@ -36,14 +36,13 @@ class BitcastExpander(HloModulePass):
 
 def expand_bitcasts(computation: HloComputation) -> bool:
     """Expands the bitcasts of one computation; True if there were any. Errors: Unsupported, if sizes differ."""
-    changed = False
-    for instruction in computation.instructions:
-        if instruction.opcode == "bitcast" and not _is_plain(instruction):
-            expanded = _expanded(computation, instruction)
-            instruction.replace_all_uses_with_different_shape(expanded)
-            computation.force_remove_instruction(instruction)
-            changed = True
-    return changed
+    bitcasts = [i for i in computation.instructions if i.opcode == "bitcast" and not _is_plain(i)]
+    sources = [i.operand(0).shape for i in bitcasts]  # as they are now: an expanded operand has another layout
+    for instruction, source in zip(bitcasts, sources, strict=True):
+        expanded = _expanded(computation, instruction, source)
+        instruction.replace_all_uses_with_different_shape(expanded)
+        computation.force_remove_instruction(instruction)
+    return bool(bitcasts)
 
 
 def _is_plain(bitcast: HloInstruction) -> bool:
@@ -58,10 +57,9 @@ def _is_row_major(shape: Shape) -> bool:
     return shape.layout is None or (shape.layout.is_row_major() and not shape.layout.tiles)
 
 
-def _expanded(computation: HloComputation, bitcast: HloInstruction) -> HloInstruction:
-    """bitcast(x) = from-physical(bitcast-convert(to-physical(x))); the result is row-major."""
-    operand = bitcast.operand(0)
-    a, b = operand.shape, bitcast.shape
+def _expanded(computation: HloComputation, bitcast: HloInstruction, a: Shape) -> HloInstruction:
+    """bitcast(x) = from-physical(bitcast-convert(to-physical(x))) for x of shape `a`; the result is row-major."""
+    operand, b = bitcast.operand(0), bitcast.shape
     if a.is_array and b.is_array and a.same_dimensions(b) and a.layout == b.layout and a.element_type is b.element_type:
         shape = b.with_layout(Layout.row_major(b.rank))
         return computation.add_instruction(HloInstruction.create("copy", shape, [operand]))
@@ -71,7 +69,7 @@ def _expanded(computation: HloComputation, bitcast: HloInstruction) -> HloInstru
         raise Unsupported(f"bitcast {bitcast.name} from {a} to {b}: their buffers differ in size", bitcast.span)
     if _is_row_major(a) and _is_row_major(b) and a.element_type is b.element_type:
         return computation.add_instruction(HloInstruction.create("reshape", b, [operand], name=bitcast.name))
-    value = to_physical(computation, operand)
+    value = to_physical(computation, operand, a)
     if a.element_type is not b.element_type:
         shape = Shape.array(b.element_type, value.shape.dimensions)
         value = computation.add_instruction(HloInstruction.create("bitcast-convert", shape, [value]))
