@@ -144,7 +144,9 @@ def _call_entry(
     """The one place that knows the native entry's signature. Returns its status."""
     native = pooled_library()
     call = native.call_entry if entry.release_gil else native.call_entry_with_gil
-    return call(entry.address, _pointers(parameters), _pointers(results), arena.address, entry.constants_address)
+    context = ctypes.create_string_buffer(entry.initial_context, len(entry.initial_context))
+    buffers = (_pointers(parameters), _pointers(results), arena.address)
+    return call(entry.address, context, *buffers, entry.constants_address)
 
 
 def _pointers(buffers: Sequence[GuardedBuffer]) -> ctypes.Array[ctypes.c_void_p]:
