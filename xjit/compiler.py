@@ -29,6 +29,7 @@ from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.partition import PartKind, PartSink
 from xjit.llvm.target import Target
+from xjit.ops.replica_groups import check_one_device
 from xjit.ops.verifier import verify_module
 from xjit.passes import PASSES, PassDriver, PassSwitches, find_pass
 from xjit.passes.calls_and_control.flatten_call_graph import check_call_tree
@@ -199,6 +200,7 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     phase = _Phases(options.progress, seconds)
     phase("verify")
     verify_module(module, allow_mixed_precision=False)
+    check_one_device(module)
     check_call_tree(module)
     with_text = str(module)
     phase("optimize")
