@@ -94,9 +94,9 @@ class _FirstCallGuarded:
         self._results = results
         self._is_done = False
 
-    def __call__(self, *arguments: Any) -> Any:
-        if self._is_done or not self._fit(arguments):
-            return self._plain(*arguments)
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        if self._is_done or keywords or not self._fit(arguments):
+            return self._plain(*arguments, **keywords)
         self._is_done = True
         guarded = run_guarded(self._entry, arguments, [spec.nbytes for spec in self._results])
         value = self._plain(*arguments)
