@@ -126,8 +126,10 @@ def _points(m: IndexingMap, sizes: Sequence[int]) -> float:
     """
     if m.is_unknown:
         return float(math.prod(sizes))
+    if m.is_known_empty:
+        return 0.0
     points = float(math.prod(b.size for b in m.dim_bounds) * math.prod(v.bounds.size for v in m.range_vars))
-    if m.is_known_empty or not points:
+    if not points:
         return 0.0
     context = range_context(m.dim_bounds, [*(v.bounds for v in m.range_vars), *[Interval(0, 0) for _ in m.rt_vars]])
     for expr, size in zip(m.map.results, sizes, strict=True):
