@@ -374,7 +374,8 @@ def physical_constant(literal: Literal) -> np.ndarray[Any, Any]:
     """Returns a literal's elements in memory order."""
     shape = literal.shape
     tiles = shape.layout.tile_dimensions if shape.layout else ()
-    return tile_array(literal.array, shape.minor_to_major, tiles)
+    data = tile_array(literal.array, shape.minor_to_major, tiles)
+    return np.pad(data, (0, physical_byte_size(shape) // data.itemsize - data.size))
 
 
 def _signatures(shape: Shape, name: str, leaves: list[ArraySignature]) -> LeafTree:
