@@ -80,7 +80,9 @@ def _dot(interpreter: Interpreter, instruction: HloInstruction, operands: Sequen
     kind, dtype = instruction.shape.element_type, instruction.shape.dtype
     floats = [compute_dtype(x.dtype) for x in operands if type_of(x).is_float]
     if kind.is_integer and floats:  # computed in floats, then converted
-        return saturate(contract(interpreter, *operands, batch, contracting, np.result_type(*floats)), kind)
+        return saturate(
+            contract(interpreter, operands[0], operands[1], batch, contracting, np.result_type(*floats)), kind
+        )
     return finish(contract(interpreter, operands[0], operands[1], batch, contracting, dtype), dtype)
 
 
