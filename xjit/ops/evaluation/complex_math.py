@@ -32,8 +32,9 @@ def multiply(a: Array, b: Array) -> Array:
 
 def divide(a: Array, b: Array) -> Array:
     """Quotient; an infinite or nonzero number over zero is infinite, a finite one over infinity zero, as in C99."""
-    a, b, kind = np.asarray(a, np.complex128), np.asarray(b, np.complex128), a.dtype
-    quotient = np.asarray(np.divide(a, b))
+    kind = a.dtype
+    a, b = a.astype(np.complex128), b.astype(np.complex128)
+    quotient: Array = np.asarray(np.divide(a, b))
     quotient = np.where(b == 0, from_parts(a.real / b.real, a.imag / b.real), quotient)
     lost = np.isnan(quotient.real) & np.isnan(quotient.imag)
     grows, vanishes = lost & np.isinf(a) & np.isfinite(b), lost & np.isfinite(a) & np.isinf(b)
