@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xjit.affine import AffineExpr, IndexingMap, Interval, constant, dim, substitute, substitute_all
+from xjit.affine import AffineExpr, IndexingMap, Interval, constant, dim, ranges_from_zero, substitute, substitute_all
 from xjit.emitters.physical_offsets import physical_offset
 from xjit.emitters.variables import VariableTable
 from xjit.hlo import attributes as at
@@ -63,6 +63,7 @@ class MapCache:
 def _classify(indexing: IndexingMap, sizes: Sequence[int]) -> OperandMap:
     if indexing.is_unknown:
         return OperandMap(indexing, False, False)
+    indexing = ranges_from_zero(indexing)
     results = indexing.map.results
     identity = len(results) == len(sizes) and all(e is dim(i) for i, e in enumerate(results))
     narrowed = any(v.bounds != Interval(0, n - 1) for v, n in zip(indexing.dim_vars, sizes, strict=True))

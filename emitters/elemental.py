@@ -35,7 +35,6 @@ from xjit.llvm.math import math_functions, rounding
 from xjit.llvm.math.remainder import remainder
 from xjit.llvm.math.vec import Vec
 from xjit.llvm.small_floats import decode, encode
-from xjit.llvm.types import DOUBLE
 from xjit.llvm.values import Value
 
 __all__ = [
@@ -276,16 +275,17 @@ def _reduce_precision(builder: IRBuilder, operation: Operation, operands: Sequen
 
 
 def _stochastic_convert(builder: IRBuilder, operation: Operation, operands: Sequence[RegisterValue]) -> RegisterValue:
-    """Rounds toward zero, or away where random / 2^bits is less than the fraction."""
+    """Rounds toward zero, or away where random is less than the whole part of fraction * 2^bits, as in XLA."""
     target, random_type = operation.result_type, operation.operand_types[1]
     if not target.is_integer:
         raise Unsupported(f"stochastic-convert to {target.text}")
     x = Vec(builder, _real(operands[0]))
     x = x if x.is_double else x.to_double()
-    random = Vec(builder, builder.uitofp(_real(operands[1]), DOUBLE)) * 2.0**-random_type.bit_width
     size = x.abs()
     whole = rounding.truncate(size)
-    rounded = (whole + x.const(1.0).where(random < size - whole, 0.0)).copysign(x)
+    random, scaled = _real(operands[1]), (size - whole) * 2.0**random_type.bit_width
+    below = builder.icmp_unsigned("<", random, builder.fptoui(scaled.v, random.type.elem))
+    rounded = (whole + x.const(1.0).where(Vec(builder, below), 0.0)).copysign(x)
     return float_to_integer(rounded.where(size < float("inf"), x), target).v
 
 

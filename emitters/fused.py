@@ -71,8 +71,11 @@ class FusedIrEmitter:
         kept = self.rows.load(instruction, index)
         if kept is not None:
             return kept
+        if instruction.shape.is_array and instruction.shape.num_elements == 0:  # a gather asks for what nobody has
+            return constant_register(instruction.shape.element_type, 0), 0
         leaf = self.leaves.get(instruction)
         if leaf is not None:
+            assert leaf.shape.element_type is instruction.shape.element_type, f"{instruction!r} in {leaf.shape}"
             return self.memory.load(leaf, index, guard), self._load_depth(leaf, index, guard)
         rule = _RULES.get(instruction.opcode)
         if rule is None and instruction.op.has(Trait.ELEMENTWISE):

@@ -53,6 +53,8 @@ EVERYWHERE = Guard()
 def restrict(nest: LoopNest, guard: Guard, conditions: Sequence[tuple[AffineExpr, Interval]]) -> Guard | None:
     """Returns the guard that also demands the conditions; None if they can never hold."""
     for expr, interval in conditions:
+        if interval.is_empty:
+            return None
         expr = nest.simplify(expr)
         bounds = nest.interval(expr)
         if interval.lower <= bounds.lower and bounds.upper <= interval.upper:
@@ -92,6 +94,14 @@ def _in_interval(builder: IRBuilder, value: Value, interval: Interval, bounds: I
         return builder.icmp_signed("==", value, const_int(value.type, interval.lower))
     shifted = builder.sub(value, const_int(value.type, interval.lower)) if interval.lower else value
     return builder.icmp_unsigned("<=", shifted, const_int(value.type, interval.upper - interval.lower))
+
+
+def _first_lane(guard: Guard, builder: IRBuilder) -> Guard:
+    """The guard of lane 0 alone."""
+    if guard.lanes is None:
+        return guard
+    wanted = builder.extract_element(guard.lanes, 0)
+    return Guard(wanted if guard.scalar is None else builder.and_(guard.scalar, wanted), None, guard.depth)
 
 
 class MemoryAccess:
@@ -227,6 +237,7 @@ class MemoryAccess:
             kind = storage_type(element)
             parts = [(offset, store_convert(builder, element, value))]
         for place, raw in parts:
+            assert raw.type.elem is kind, f"{raw.type} stored into {buffer.shape}"
             if nest.uses_vector(place):
                 self._store_vector(buffer.pointer, kind, place, raw, guard, builder)
             else:
@@ -252,6 +263,10 @@ class MemoryAccess:
         self, pointer: Value, kind: LLVMType, offset: AffineExpr, raw: Value, guard: Guard, builder: IRBuilder
     ) -> None:
         lanes = self._lanes()
+        if lanes.present == 1:  # LLVM's scalar form of a truncating masked store writes as many bytes as before it
+            only = _first_lane(guard, builder)
+            self._store_scalar(pointer, kind, offset, builder.extract_element(raw, 0), only, builder)
+            return
         raw = raw if raw.type.is_vector else builder.splat(raw, lanes.width)
         mask = self._mask(lanes, guard, builder)
         if self.nest.lane_pattern(offset) == tuple(range(lanes.present)):

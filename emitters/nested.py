@@ -44,8 +44,8 @@ class IrEmitterNested:
     ) -> Values:
         """Emits the computation on the arguments; returns the root's values (several if it is a tuple).
 
-        `root` asks for another instruction of the computation instead. Errors: Unsupported for an instruction that is
-        not scalar.
+        On vectors, every value is a vector, also one that does not depend on the arguments. `root` asks for another
+        instruction of the computation instead. Errors: Unsupported for an instruction that is not scalar.
         """
         values: dict[HloInstruction, Values] = {}
         for parameter, argument in zip(computation.parameter_instructions, arguments, strict=True):
@@ -53,7 +53,8 @@ class IrEmitterNested:
         for instruction in computation.make_instruction_post_order():
             if instruction not in values:
                 values[instruction] = self._emit(builder, instruction, [values[o] for o in instruction.operands])
-        return values[root or computation.root_instruction]
+        width = max((width_of(a) for a in arguments), default=0)
+        return tuple([splat_register(builder, v, width) for v in values[root or computation.root_instruction]])
 
     def _type(self, instruction: HloInstruction) -> PrimitiveType:
         kind = instruction.shape.element_type

@@ -15,6 +15,7 @@ from xjit.emitters.kernels.table import emit_kernels
 from xjit.emitters.scalar_code import is_scalar_code
 from xjit.emitters.thunk_classes import kernel_thunk
 from xjit.hlo.attributes.opcodes import Trait
+from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.post_order import post_order
@@ -84,7 +85,11 @@ class IrEmitterUnnested:
         leaves = [shape for _, shape in instruction.shape.leaves()]
         if leaves and all(s.is_array and s.num_elements == 0 for s in leaves):
             return []
-        operands = tuple(self._slice(o) for o in _kernel_operands(instruction))
+        read = _kernel_operands(instruction)
+        if whole := next((o.name for o in read if o.shape.is_tuple), ""):
+            what = f"{instruction.opcode} '{instruction.name}' with the tuple '{whole}' as an operand"
+            raise Unsupported(f"{what}: kernels take arrays only", instruction.span)
+        operands = tuple(self._slice(o) for o in read)
         results = tuple(self._slice(instruction, i) for i, s in instruction.shape.leaves() if s.is_array)
         shared = [(i, j) for j, r in enumerate(results) for i, o in enumerate(operands) if o.slice == r.slice]
         may_share = [

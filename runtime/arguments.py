@@ -80,14 +80,12 @@ def leaf_paths(tree: Sequence[LeafTree]) -> list[LeafPath]:
 def to_buffer(value: Any, signature: ArraySignature, path: LeafPath) -> Array:
     """The physical buffer of one leaf: 1-D, contiguous, of the right dtype; not always aligned (see `conforming`)."""
     array = value if type(value) is np.ndarray else _as_array(value, signature, path)
-    if signature.shape == () and array.shape == (1,):
-        array = array.reshape(())  # NumPy cannot view a scalar as another type: callers end up with one element
     if array.shape != signature.shape or array.dtype != signature.dtype:
         raise InvalidArgument(
             f"{_place(path, signature.name)}: expected {signature.describe()}, got {_describe(value)}"
             f"{_hint(value, array, signature)}"
         )
-    if signature.is_row_major:
+    if signature.is_row_major and array.nbytes == signature.byte_size:
         return np.ascontiguousarray(array).reshape(-1)
     return np.ascontiguousarray(to_physical(array, signature))
 

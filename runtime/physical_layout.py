@@ -7,11 +7,12 @@ means is defined in `xjit.affine.layout_maps`.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from xjit.affine import tile_array, untile_array
+from xjit.affine import tile_array, tiled_shape, untile_array
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import Shape
 from xjit.runtime.program import ArraySignature
@@ -30,14 +31,18 @@ def array_signature(shape: Shape, name: str) -> ArraySignature:
 
 def to_physical(array: Array, signature: ArraySignature) -> Array:
     """The 1-D physical buffer of a logical array; a view where no byte has to move."""
-    return tile_array(array, _minor_to_major(signature), signature.tiles)
+    data = tile_array(array, _minor_to_major(signature), signature.tiles)
+    missing = signature.byte_size // data.itemsize - data.size  # padding of the tail
+    return np.pad(data, (0, missing)) if missing > 0 else data
 
 
 def from_physical(buffer: Array, signature: ArraySignature) -> Array:
     """The logical array of a 1-D physical buffer: without tiles a strided view, else often a copy."""
+    order = _minor_to_major(signature)
+    buffer = buffer[: math.prod(tiled_shape([signature.shape[d] for d in reversed(order)], signature.tiles))]
     if signature.is_row_major:
         return buffer.reshape(signature.shape)
-    return untile_array(buffer, signature.shape, _minor_to_major(signature), signature.tiles)
+    return untile_array(buffer, signature.shape, order, signature.tiles)
 
 
 def _minor_to_major(signature: ArraySignature) -> tuple[int, ...]:

@@ -82,7 +82,7 @@ def evaluate(module: ModuleLike, *arrays: Any, inputs_per_device: Sequence[Seque
     module; InvalidArgument, naming the parameter, or if the inputs are for another number of devices; Unsupported.
     """
     loaded = load_module(module)
-    verify_module(loaded)
+    verify_module(loaded, allow_mixed_precision=False)
     if inputs_per_device is None:
         return _evaluate(loaded, *arrays)
     if arrays:

@@ -203,7 +203,7 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     seconds: dict[str, float] = {}
     phase = _Phases(options.progress, seconds)
     phase("verify")
-    verify_module(module)
+    verify_module(module, allow_mixed_precision=False)
     check_one_device(module)
     check_call_tree(module)
     with_text = str(module)
@@ -349,7 +349,8 @@ def physical_constant(literal: Literal) -> np.ndarray[Any, Any]:
     """Returns a literal's elements in memory order."""
     shape = literal.shape
     tiles = shape.layout.tile_dimensions if shape.layout else ()
-    return tile_array(literal.array, shape.minor_to_major, tiles)
+    data = tile_array(literal.array, shape.minor_to_major, tiles)
+    return np.pad(data, (0, physical_byte_size(shape) // data.itemsize - data.size))
 
 
 def _signatures(shape: Shape, name: str, leaves: list[ArraySignature]) -> LeafTree:

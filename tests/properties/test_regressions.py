@@ -108,3 +108,78 @@ f { p = f32[] parameter(0)
 ENTRY e { p = f32[] parameter(0)
   ROOT c = f32[] call(p), to_apply=f }"""
     assert "to_apply=%f" in str(xjit.parse_hlo(text))
+
+
+def test_gather_from_nothing_gives_zeros() -> None:
+    """It read what lay behind the empty array."""
+    text = """HloModule m
+ENTRY e {
+  o = f32[0,2] parameter(0)
+  n = f32[0,2] negate(o)
+  i = s32[3] parameter(1)
+  g = f32[3,2] gather(o, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1,
+      slice_sizes={0,2}
+  h = f32[3,2] gather(n, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1,
+      slice_sizes={0,2}
+  ROOT r = f32[3,2] add(g, h)
+}"""
+    assert not check(text, np.zeros((0, 2), np.float32), np.arange(3, dtype=np.int32))[0].any()
+
+
+def test_dynamic_slices_of_nothing() -> None:
+    text = """HloModule m
+ENTRY e {
+  o = f32[0,2] parameter(0)
+  i = s32[] parameter(1)
+  s = f32[0,1] dynamic-slice(o, i, i), dynamic_slice_sizes={0,1}
+  z = f32[] constant(4)
+  p = f32[3,1] pad(s, z), padding=2_1x0_0
+  u = f32[3,0] constant({{},{},{}})
+  d = f32[3,1] dynamic-update-slice(p, u, i, i)
+  ROOT r = f32[3,1] concatenate(s, d), dimensions={0}
+}"""
+    assert check(text, np.zeros((0, 2), np.float32), np.array(1, np.int32))[0].tolist() == [[4]] * 3
+
+
+def test_padding_of_what_padding_cut_away() -> None:
+    """An empty interval of a condition was tested as one that always holds."""
+    text = """HloModule m
+ENTRY e {
+  x = f64[1] parameter(0)
+  z = f64[] constant(7)
+  p = f64[1] pad(x, z), padding=1_-1_0
+  ROOT q = f64[4] pad(p, z), padding=2_1_0
+}"""
+    assert check(text, np.ones(1))[0].tolist() == [7] * 4
+
+
+@pytest.mark.parametrize(
+    "window", ["size=3 stride=2 pad=-1_3 lhs_dilate=2", "size=4 pad=-3_5 lhs_dilate=3 rhs_dilate=2"]
+)
+def test_windows_whose_first_steps_hit_nothing(window: str) -> None:
+    """A range variable of the map that starts at 1 was counted from 0."""
+    size = 5 if "stride" in window else 9
+    text = f"""HloModule m
+add {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }}
+ENTRY e {{
+  p = f32[5] parameter(0)
+  z = f32[] constant(0)
+  ROOT r = f32[{size}] reduce-window(p, z), window={{{window}}}, to_apply=add
+}}"""
+    assert check(text, np.arange(2, 7, dtype=np.float32))[0].any()
+
+
+def test_bitcasts_of_bitcasts_with_layouts() -> None:
+    """The second bitcast read its operand in the layout that the first one's expansion had given it."""
+    text = """HloModule m
+ENTRY e {
+  p = f32[2,3] parameter(0)
+  b = f32[3,2]{0,1} bitcast(p)
+  c = f32[6]{0} bitcast(b)
+  d = f32[3,2]{0,1} bitcast(c)
+  ROOT r = f32[2,3]{1,0} bitcast(d)
+}"""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert (check(text, x)[0] == x).all()

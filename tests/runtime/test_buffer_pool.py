@@ -23,6 +23,8 @@ from xjit.runtime import buffer_pool
 from xjit.runtime.buffer_pool import buffer_pool_statistics, set_buffer_pool_limit, trim_buffer_pool
 from xjit.runtime.executable import CpuExecutable
 
+pytestmark = pytest.mark.unguarded  # the calls themselves are tested
+
 _MIB = 1 << 20
 
 

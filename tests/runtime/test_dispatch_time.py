@@ -11,6 +11,8 @@ import pytest
 from tests.runtime.programs import add_program
 from xjit.runtime.executable import CpuExecutable
 
+pytestmark = pytest.mark.unguarded  # the calls themselves are tested
+
 
 def _microseconds(function: Callable[[], object], number: int) -> float:
     return min(timeit.repeat(function, number=number, repeat=7)) / number * 1e6

@@ -22,6 +22,8 @@ from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.jit import LoadedObject, compile_ir_to_object, load_object
 from xjit.runtime.native import library
 
+pytestmark = pytest.mark.unguarded  # the calls themselves are tested
+
 _TASKS = """
 declare void @xjit_parallel_for(ptr, ptr, i64)
 

@@ -36,7 +36,7 @@ LAYOUTS = CompileOptions(keep_intermediate_layouts=True)
 """Keeps the layouts that the text gives to inner instructions."""
 
 
-def random_inputs(module: xjit.HloModule, seed: int = 0, low: int = -4, high: int = 9) -> list[Array]:
+def random_inputs(module: xjit.HloModule, seed: int = 0, low: int = -4, high: int = 9) -> list[Any]:
     """Returns one array per parameter: normal floats, small integers, coin flips."""
     return [
         random_array(p.shape, np.random.default_rng([seed, number]), low, high)
@@ -44,8 +44,10 @@ def random_inputs(module: xjit.HloModule, seed: int = 0, low: int = -4, high: in
     ]
 
 
-def random_array(shape: Shape, rng: np.random.Generator, low: int = -4, high: int = 9) -> Array:
-    """Returns random elements of the shape's type."""
+def random_array(shape: Shape, rng: np.random.Generator, low: int = -4, high: int = 9) -> Any:
+    """Returns random elements of the shape's type; a tuple of arrays for a tuple, () for a token."""
+    if not shape.is_array:
+        return tuple(random_array(s, rng, low, high) for s in shape.tuple_shapes)
     kind, size = shape.element_type, shape.dimensions
     if kind.is_complex:
         return (rng.standard_normal(size) + 1j * rng.standard_normal(size)).astype(shape.dtype)

@@ -18,7 +18,7 @@ from xjit.affine.layout_maps import (
     untile_array,
     validate_layout,
 )
-from xjit.affine.map_simplify import compose_indexing_maps
+from xjit.affine.map_simplify import compose_indexing_maps, ranges_from_zero
 from xjit.affine.map_text import parse_indexing_map, print_indexing_map
 from xjit.affine.pool import constant, dim, symbol
 from xjit.affine.reshape import delinearize, linearize, reshape_map
@@ -64,6 +64,7 @@ __all__ = [
     "physical_map",
     "print_indexing_map",
     "range_context",
+    "ranges_from_zero",
     "reshape_map",
     "simplify_expr",
     "substitute",

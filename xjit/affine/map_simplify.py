@@ -19,7 +19,7 @@ from xjit.affine.pool import constant, dim, symbol
 from xjit.affine.simplify import RangeContext, range_context
 from xjit.affine.walks import substitute_all
 
-__all__ = ["compose_indexing_maps", "rescale_symbols", "simplify_map"]
+__all__ = ["compose_indexing_maps", "ranges_from_zero", "rescale_symbols", "simplify_map"]
 
 _DIM = AffineExprKind.DIM
 _SYMBOL = AffineExprKind.SYMBOL
@@ -239,3 +239,13 @@ def _scalable(expr: AffineExpr, interval: Interval, num_ranges: int) -> int | No
     if variable.kind is not _SYMBOL or variable.rhs >= num_ranges or abs(sign) != 1:
         return None
     return variable.rhs
+
+
+def ranges_from_zero(source: IndexingMap) -> IndexingMap:
+    """Returns the map with range variables that count from 0, as loops do."""
+    lower = [v.bounds.lower for v in source.range_vars]
+    if not any(lower):
+        return source
+    shifted = source.substitute({}, {i: symbol(i) + n for i, n in enumerate(lower)})
+    counted = [RangeVar(Interval(0, v.bounds.upper - v.bounds.lower)) for v in source.range_vars]
+    return shifted.replace(range_vars=tuple(counted))

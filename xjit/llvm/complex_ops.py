@@ -68,17 +68,42 @@ def multiply(a: Complex, b: Complex) -> Complex:
 
 @_in_f64
 def divide(a: Complex, b: Complex) -> Complex:
-    """a / b by Smith's method: divides by the larger part of b first."""
+    """a / b by Smith's method, which divides by the larger part of b first; infinities and NaNs as C99 has them."""
     wide = b.real.abs() >= b.imag.abs()
     large, small = b.real.where(wide, b.imag), b.imag.where(wide, b.real)
     is_zero = b.real.eq(0.0) & b.imag.eq(0.0)  # not `large`: next to a NaN it is the other part
     ratio = small.const(0.0).where(is_zero, small / large)
-    divisor = large.abs().where(is_zero, small.fma(ratio, large))
+    divisor = large.where(is_zero, small.fma(ratio, large))
     first, second = a.real.where(wide, a.imag), a.imag.where(wide, a.real)
     real = second.fma(ratio, first)
     imag = a.imag.fma(ratio, -a.real).where(~wide, (-a.real).fma(ratio, a.imag))
     real, imag = a.real.where(is_zero, real), a.imag.where(is_zero, imag)
-    return Complex(real / divisor, imag / divisor)
+    return _with_infinities(Complex(real / divisor, imag / divisor), a, b)
+
+
+def _with_infinities(quotient: Complex, a: Complex, b: Complex) -> Complex:
+    """Replaces NaNs in both parts of a / b: an infinite number over a finite one is infinite, the opposite is 0."""
+    lost = quotient.real.is_nan() & quotient.imag.is_nan()
+    grows, vanishes = lost & _is_infinite(a) & _is_finite(b), lost & _is_finite(a) & _is_infinite(b)
+    x, y = _direction(a).where(grows, a), _direction(b).where(vanishes, b)
+    scale = x.real.const(math.inf).where(grows, 0.0)
+    real = (x.real * y.real + x.imag * y.imag) * scale
+    imag = (x.imag * y.real - x.real * y.imag) * scale
+    return Complex(real, imag).where(grows | vanishes, quotient)
+
+
+def _is_infinite(z: Complex) -> Vec:
+    return z.real.abs().eq(math.inf) | z.imag.abs().eq(math.inf)
+
+
+def _is_finite(z: Complex) -> Vec:
+    return (z.real.abs() < math.inf) & (z.imag.abs() < math.inf)
+
+
+def _direction(z: Complex) -> Complex:
+    """Infinite parts as 1, others as 0, with their signs."""
+    parts = [p.const(1.0).where(p.abs().eq(math.inf), 0.0).copysign(p) for p in (z.real, z.imag)]
+    return Complex(*parts)
 
 
 def _ordered_parts(z: Complex) -> tuple[Vec, Vec]:

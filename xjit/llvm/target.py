@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.types import LLVMType
-
-if TYPE_CHECKING:
-    pass
 
 _LEVELS: dict[str, str] = {
     "sse2": "+sse,+sse2,+cx8,+cmov,+fxsr,+64bit",
@@ -23,6 +19,9 @@ _LEVELS: dict[str, str] = {
 }
 _LEVELS["avx2"] = _LEVELS["sse4.2"] + ",+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave"
 _LEVELS["avx512"] = _LEVELS["avx2"] + ",+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
+LEVELS = tuple(_LEVELS)
+"""The x86-64 levels of `Target.for_features`, lowest first."""
+
 _LEVEL_CPUS = {"sse2": "x86-64", "sse4.2": "x86-64-v2", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 
 

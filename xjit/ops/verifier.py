@@ -46,6 +46,8 @@ _MIXED_PRECISION_ALLOWED = frozenset({
     "opt-barrier", "infeed", "outfeed", "parameter", "recv", "recv-done", "reduce-precision", "reduce-window", "send",
     "send-done", "sort", "tuple", "while", "reduce-scatter", "collective-permute", "add-dependency",
 })  # fmt: skip
+# These pass elements of their operands to their computation as they are.
+_APPLIES_TO_OPERANDS = frozenset(("map", "reduce", "scatter", "select-and-scatter"))
 
 
 def verify_module(module: HloModule, layout_sensitive: bool = False, allow_mixed_precision: bool = True) -> None:
@@ -89,6 +91,8 @@ class _ShapeChecker:
             self._valid[id(declared)] = declared
         if not self._allow_mixed_precision and instruction.opcode not in _MIXED_PRECISION_ALLOWED:
             _check_one_precision(instruction)
+        if not self._allow_mixed_precision and instruction.op.name == "reduce-window":
+            _check_window_precision(instruction)
         inferred = infer_shape(instruction)
         if inferred is not declared and not self._agree(instruction.op.name, declared, inferred):
             raise HloVerifyError(
@@ -108,15 +112,27 @@ class _ShapeChecker:
 
 
 def _check_one_precision(instruction: HloInstruction) -> None:
-    kinds = {
-        leaf.element_type
-        for operand in instruction.operands
-        for _, leaf in operand.shape.leaves()
-        if leaf.element_type.is_float
-    }
+    values = [*instruction.operands]
+    if instruction.op.name in _APPLIES_TO_OPERANDS:
+        values += [p for c in instruction.called_computations for p in c.parameter_instructions]
+    kinds = {leaf.element_type for v in values for _, leaf in v.shape.leaves() if leaf.element_type.is_float}
     if len(kinds) > 1:
         names = " and ".join(sorted(k.text for k in kinds))
-        raise HloVerifyError(f"{instruction.opcode}: the operands mix the precisions {names}")
+        what = "operands" if len(values) == instruction.operand_count else "operands and the parameters of to_apply"
+        raise HloVerifyError(f"{instruction.opcode}: the {what} mix the precisions {names}")
+
+
+def _check_window_precision(instruction: HloInstruction) -> None:
+    """The inputs of a reduce-window may differ from each other, but not from what its computation takes."""
+    parameters = instruction.to_apply.parameter_instructions
+    count = instruction.operand_count // 2
+    for i, operand in enumerate(instruction.operands):
+        for parameter in (parameters[i % count], parameters[count + i % count]):
+            if parameter.shape.element_type is not operand.shape.element_type:
+                raise HloVerifyError(
+                    f"reduce-window: operand {i} has type {operand.shape.element_type.text}, "
+                    f"but parameter {parameter.name} of {instruction.to_apply.name} is {show(parameter.shape)}"
+                )
 
 
 # -- layouts

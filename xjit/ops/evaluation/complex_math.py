@@ -31,8 +31,22 @@ def multiply(a: Array, b: Array) -> Array:
 
 
 def divide(a: Array, b: Array) -> Array:
-    """Quotient; a nonzero number over zero is infinite, a finite one over infinity zero."""
-    return np.asarray(np.divide(a.astype(np.complex128), b.astype(np.complex128))).astype(a.dtype)
+    """Quotient; an infinite or nonzero number over zero is infinite, a finite one over infinity zero, as in C99."""
+    kind = a.dtype
+    a, b = a.astype(np.complex128), b.astype(np.complex128)
+    quotient: Array = np.asarray(np.divide(a, b))
+    quotient = np.where(b == 0, from_parts(a.real / b.real, a.imag / b.real), quotient)
+    lost = np.isnan(quotient.real) & np.isnan(quotient.imag)
+    grows, vanishes = lost & np.isinf(a) & np.isfinite(b), lost & np.isfinite(a) & np.isinf(b)
+    for where, x, y, scale in ((grows, _direction(a), b, np.inf), (vanishes, a, _direction(b), 0.0)):
+        real, imag = x.real * y.real + x.imag * y.imag, x.imag * y.real - x.real * y.imag
+        quotient = np.where(where, from_parts(scale * real, scale * imag), quotient)
+    return quotient.astype(kind)
+
+
+def _direction(z: Array) -> Array:
+    """Infinite parts as 1, others as 0, with their signs."""
+    return from_parts(*(np.copysign(np.isinf(p).astype(np.float64), p) for p in (z.real, z.imag)))
 
 
 def exp(z: Array) -> Array:

@@ -138,14 +138,14 @@ def _reduce_precision(_interpreter: Interpreter, instruction: HloInstruction, op
 
 
 def _stochastic_convert(interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]) -> Array:
-    """Rounds toward zero, or away with a probability equal to the fraction: away if random / 2^bits < fraction."""
+    """Rounds toward zero, or away with the fraction as its probability: if random < trunc(fraction * 2^bits)."""
     x, random = interpreter.flush(widen(operands[0])).astype(np.float64), operands[1]
     target = instruction.shape.element_type
     if not target.is_integer:
         raise unsupported(f"stochastic-convert to {target.text}")
     size = np.abs(x)
     whole = np.trunc(size)
-    away = random.astype(np.float64) / 2.0 ** type_of(random).bit_width < size - whole
+    away = widen(random).astype(np.uint64) < ((size - whole) * 2.0 ** type_of(random).bit_width).astype(np.uint64)
     rounded = np.copysign(whole + away, x)
     low, _ = int_bounds(target)
     result = saturate(rounded, target)

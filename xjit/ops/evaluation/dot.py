@@ -15,7 +15,7 @@ import numpy as np
 from xjit.hlo.attributes import DotAttributes, RaggedDotAttributes
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.complex_math import multiply
-from xjit.ops.evaluation.numerics import Array, compute_dtype, narrow, type_of, unsupported, widen, wrap
+from xjit.ops.evaluation.numerics import Array, compute_dtype, narrow, saturate, type_of, unsupported, widen, wrap
 from xjit.ops.opdef import Evaluator
 
 if TYPE_CHECKING:
@@ -77,7 +77,12 @@ def _dot(interpreter: Interpreter, instruction: HloInstruction, operands: Sequen
     if d.sparsity or len(operands) != 2:
         raise unsupported("dot with structured sparsity")
     batch, contracting = (d.lhs_batch_dims, d.rhs_batch_dims), (d.lhs_contracting_dims, d.rhs_contracting_dims)
-    dtype = instruction.shape.dtype
+    kind, dtype = instruction.shape.element_type, instruction.shape.dtype
+    floats = [compute_dtype(x.dtype) for x in operands if type_of(x).is_float]
+    if kind.is_integer and floats:  # computed in floats, then converted
+        return saturate(
+            contract(interpreter, operands[0], operands[1], batch, contracting, np.result_type(*floats)), kind
+        )
     return finish(contract(interpreter, operands[0], operands[1], batch, contracting, dtype), dtype)
 
 

@@ -49,7 +49,7 @@ def _gather(_interpreter: Interpreter, instruction: HloInstruction, operands: Se
     starts = _start_vectors(
         indices, g.index_vector_dim, g.start_index_map, x.ndim, g.operand_batching_dims, g.start_indices_batching_dims
     )
-    if 0 in instruction.shape.dimensions:
+    if 0 in instruction.shape.dimensions or not x.size:  # as in XLA, there is a 0 where there is nothing to read
         return np.zeros(instruction.shape.dimensions, x.dtype)
     counts = [n - size + 1 for n, size in zip(x.shape, g.slice_sizes)]
     windows = strided_view(x, (*counts, *g.slice_sizes), x.strides * 2) if x.ndim else x

@@ -191,10 +191,10 @@ def _mismatch(shape: Shape, value: Value) -> str:
 def evaluate(module: HloModule, *arguments: Any, ftz: bool = True, seed: int = 0) -> Value:
     """Runs the entry computation on NumPy arrays (nested tuples for tuple parameters) and returns its result.
 
-    Returns an array of the root's type and shape, or nested tuples; the arrays are the caller's own. `ftz` flushes
-    subnormals as XLA:CPU does; `seed` feeds `rng`. For a module of several devices the only argument is a list with the
-    arguments of each, and so is the result: see `evaluate_devices`. Raises InvalidArgument if the arguments do not fit
-    the parameters, Unsupported for an opcode without a rule.
+    Returns an array of the root's type and shape, or nested tuples, () for tokens; the arrays are the caller's own.
+    `ftz` flushes subnormals as XLA:CPU does; `seed` feeds `rng`. For a module of several devices the only argument is
+    a list with the arguments of each, and so is the result: see `evaluate_devices`. Raises InvalidArgument if the
+    arguments do not fit the parameters, Unsupported for an opcode without a rule.
     """
     config = module.config
     devices = config.replica_count * config.num_partitions
@@ -270,4 +270,4 @@ def _argument(what: str, shape: Shape, value: Any) -> Value:
 def _own(value: Value) -> Value:
     if isinstance(value, tuple):
         return tuple(_own(v) for v in value)
-    return None if value is None else np.array(value, order="C")
+    return () if value is None else np.array(value, order="C")

@@ -21,12 +21,11 @@ from xjit.hlo.types.layout import COMBINE, Tile
 from xjit.passes.framework.expansion import Expansion
 
 
-def to_physical(x: HloInstruction, into: Expansion) -> HloInstruction:
-    """Returns the 1-D array of the elements of `x` in the order of its layout, padding of tiles included."""
+def to_physical(x: HloInstruction, shape: Shape, into: Expansion) -> HloInstruction:
+    """Returns the 1-D array of the elements of `x` in the order that the layout of `shape` gives them, with padding."""
     build = _Chain(x, into)
-    order = x.shape.minor_to_major[::-1]
-    build.transpose(order)
-    for tile in x.shape.layout.tiles if x.shape.layout else ():
+    build.transpose(shape.minor_to_major[::-1])
+    for tile in shape.layout.tiles if shape.layout else ():
         outer, combined, sizes = _split(build.dims, tile)
         build.reshape([*outer, *combined])
         padded = [-(-n // t) * t for n, t in zip(combined, sizes, strict=True)]

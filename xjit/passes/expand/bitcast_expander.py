@@ -35,13 +35,12 @@ class BitcastExpander(HloModulePass):
 
 def expand_bitcasts(computation: HloComputation) -> bool:
     """Expands the bitcasts of one computation; True if there were any. Errors: Unsupported, if sizes differ."""
-    changed = False
-    for instruction in computation.instructions:
-        if instruction.opcode == "bitcast" and not _is_plain(instruction):
-            into = Expansion(instruction)
-            into.replace_source(_expanded(instruction, into))
-            changed = True
-    return changed
+    bitcasts = [i for i in computation.instructions if i.opcode == "bitcast" and not _is_plain(i)]
+    sources = [i.operand(0).shape for i in bitcasts]  # as they are now: an expanded operand has another layout
+    for instruction, source in zip(bitcasts, sources, strict=True):
+        into = Expansion(instruction)
+        into.replace_source(_expanded(instruction, source, into))
+    return bool(bitcasts)
 
 
 def _is_plain(bitcast: HloInstruction) -> bool:
@@ -56,10 +55,9 @@ def _is_row_major(shape: Shape) -> bool:
     return shape.layout is None or (shape.layout.is_row_major() and not shape.layout.tiles)
 
 
-def _expanded(bitcast: HloInstruction, into: Expansion) -> HloInstruction:
-    """bitcast(x) = from-physical(bitcast-convert(to-physical(x))); the result is row-major."""
-    operand = bitcast.operand(0)
-    a, b = operand.shape, bitcast.shape
+def _expanded(bitcast: HloInstruction, a: Shape, into: Expansion) -> HloInstruction:
+    """bitcast(x) = from-physical(bitcast-convert(to-physical(x))) for x of shape `a`; the result is row-major."""
+    operand, b = bitcast.operand(0), bitcast.shape
     if a.is_array and b.is_array and a.same_dimensions(b) and a.layout == b.layout and a.element_type is b.element_type:
         shape = b.with_layout(Layout.row_major(b.rank))
         return into.add(HloInstruction.create("copy", shape, [operand]))
@@ -69,7 +67,7 @@ def _expanded(bitcast: HloInstruction, into: Expansion) -> HloInstruction:
         raise Unsupported(f"bitcast {bitcast.name} from {a} to {b}: their buffers differ in size", bitcast.span)
     if _is_row_major(a) and _is_row_major(b) and a.element_type is b.element_type:
         return into.add(HloInstruction.create("reshape", b, [operand], name=bitcast.name))
-    value = to_physical(operand, into)
+    value = to_physical(operand, a, into)
     if a.element_type is not b.element_type:
         shape = Shape.array(b.element_type, value.shape.dimensions)
         value = into.add(HloInstruction.create("bitcast-convert", shape, [value]))

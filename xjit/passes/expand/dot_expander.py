@@ -1,4 +1,4 @@
-"""ragged-dot and scaled-dot as ordinary dots."""
+"""ragged-dot, scaled-dot, and dots of floats with an integer result, as ordinary dots."""
 
 from __future__ import annotations
 
@@ -21,15 +21,20 @@ from xjit.passes.framework.expansion import Expansion
 
 @dataclass
 class DotExpander(OpExpander):
-    """Groups of a ragged dot are selected by masks; the scales of a scaled dot are multiplied in before, in f32."""
+    """Groups of a ragged dot are selected by masks; the scales of a scaled dot are multiplied in before, in f32.
+
+    A dot of floats whose result is an integer is computed in floats and converted, as in XLA.
+    """
 
     name = "dot-expander"
-    opcodes = frozenset({"ragged-dot", "scaled-dot"})
+    opcodes = frozenset({"dot", "ragged-dot", "scaled-dot"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the result, or None for a ragged dot of several ragged dimensions."""
         if instruction.opcode == "scaled-dot":
             return _scaled(instruction, into)
+        if instruction.opcode == "dot":
+            return _integer_of_floats(instruction, into)
         attributes = instruction.attributes_as(RaggedDotAttributes)
         if len(attributes.lhs_ragged_dims) != 1 or instruction.operand(2).shape.rank != 1:
             return None
@@ -46,6 +51,17 @@ def _dot(
 ) -> HloInstruction:
     dims = (a.lhs_batch_dims, a.lhs_contracting_dims, a.rhs_batch_dims, a.rhs_contracting_dims)
     return build.make_dot(lhs, rhs, DotAttributes(*dims, operand_precision=a.operand_precision), like.element_type)
+
+
+def _integer_of_floats(dot: HloInstruction, into: Expansion) -> HloInstruction | None:
+    lhs, rhs = dot.operands[:2]
+    kinds = [o.shape.element_type for o in (lhs, rhs)]
+    if not dot.shape.element_type.is_integer or not any(k.is_float for k in kinds):
+        return None
+    wide = PrimitiveType.F64 if PrimitiveType.F64 in kinds else PrimitiveType.F32
+    attributes = dot.attributes_as(DotAttributes)
+    product = into.add(build.make_dot(lhs, rhs, attributes, wide))
+    return into.add(build.convert(product, dot.shape.element_type))
 
 
 def _scaled(instruction: HloInstruction, into: Expansion) -> HloInstruction:

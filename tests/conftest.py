@@ -1,0 +1,26 @@
+"""Runs what tests compile between canaries (`tests.support.guarded_call`), unless a test is marked `unguarded`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.guarded_call import GuardedCall
+from xjit.runtime import executable
+
+_NATIVE = GuardedCall(executable.make_fast_call)
+_CTYPES = GuardedCall(executable.CtypesCall)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _calls_between_canaries() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executable, "make_fast_call", _NATIVE)
+        patch.setattr(executable, "CtypesCall", _CTYPES)
+        yield
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Turns the canaries on or off for the executables that this test makes."""
+    _NATIVE.is_enabled = _CTYPES.is_enabled = item.get_closest_marker("unguarded") is None

@@ -1,0 +1,153 @@
+"""Calls of executables between canaries: what generated code writes, or reads, outside of its buffers shows.
+
+`GuardedCall` stands in for `make_fast_call` and `CtypesCall`. The first call of an executable with arguments that fit
+runs twice: once with parameters, results and arena in blocks of their own, each between guards that are looked at
+afterwards, and once as always. Parameters must be as they were, and both runs must give the same bits: guards and
+fresh memory hold NaNs, so what is read beyond a buffer, or before it was written, differs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xjit.runtime.buffer_pool import pooled_library
+from xjit.runtime.ctypes_call import address_of
+from xjit.runtime.fast_call import ArraySpec, NativeEntry
+from xjit.runtime.physical_layout import Array
+from xjit.runtime.program import ARENA_ALIGNMENT, PARAMETER_ALIGNMENT
+
+GUARD_BYTES = 1024
+_ALIGNMENT = 64
+_MakeCall = Callable[..., Callable[..., Any]]
+
+
+class CanaryError(AssertionError):
+    """Generated code touched memory that is not its own."""
+
+
+class GuardedBuffer:
+    """`size` bytes between two guards. The address is a multiple of `alignment`, and of no greater power of two."""
+
+    def __init__(self, size: int, alignment: int) -> None:
+        self._block = np.empty(size + 2 * GUARD_BYTES + 2 * _ALIGNMENT, np.uint8)
+        base = address_of(self._block)
+        start = GUARD_BYTES + -(base + GUARD_BYTES) % _ALIGNMENT + alignment % _ALIGNMENT
+        self._inside = slice(start, start + size)
+        self._block[:] = _fill(self._block.size)
+        self.address = base + start
+        self.contents = self._block[self._inside]
+
+    def touched(self) -> str:
+        """Returns which bytes of the guards have changed, in words; "" if none."""
+        expected = _fill(self._block.size)
+        expected[self._inside] = self.contents
+        changed = np.flatnonzero(self._block != expected) - self._inside.start
+        if not changed.size:
+            return ""
+        size = self.contents.size
+        return f"byte {changed[0]} of a buffer of {size} bytes was written ({changed.size} outside of it in all)"
+
+
+def _fill(size: int) -> Array:
+    """Bytes that are NaNs as floats of any type, and hardly ever what a program writes."""
+    pattern = np.full(size, 0xFF, np.uint8)
+    pattern[::2] = 0xF0 | np.arange((size + 1) // 2) % 15
+    return pattern
+
+
+class GuardedCall:
+    """Makes calls as `make` does whose first run is repeated between canaries. See the module's docstring."""
+
+    def __init__(self, make: _MakeCall) -> None:
+        self._make = make
+        self.is_enabled = True
+
+    def __call__(
+        self,
+        entry: NativeEntry,
+        parameters: Sequence[ArraySpec],
+        results: Sequence[ArraySpec],
+        returns_tuple: bool,
+        alignment: int,
+        slow: Callable[..., Any],
+        on_error: Callable[[int], Any],
+    ) -> Callable[..., Any]:
+        plain = self._make(entry, parameters, results, returns_tuple, alignment, slow, on_error)
+        return _FirstCallGuarded(plain, entry, parameters, results) if self.is_enabled else plain
+
+
+class _FirstCallGuarded:
+    def __init__(
+        self,
+        plain: Callable[..., Any],
+        entry: NativeEntry,
+        parameters: Sequence[ArraySpec],
+        results: Sequence[ArraySpec],
+    ) -> None:
+        self._plain = plain
+        self._entry = entry
+        self._parameters = parameters
+        self._results = results
+        self._is_done = False
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        if self._is_done or keywords or not self._fit(arguments):
+            return self._plain(*arguments, **keywords)
+        self._is_done = True
+        guarded = run_guarded(self._entry, arguments, [spec.nbytes for spec in self._results])
+        value = self._plain(*arguments)
+        if guarded is not None:
+            leaves: Sequence[Any] = value if isinstance(value, tuple) else (value,)
+            for number, (leaf, contents) in enumerate(zip(leaves, guarded, strict=True)):
+                if leaf.tobytes("A") != contents.tobytes():
+                    raise CanaryError(f"result {number} depends on what lies around the buffers, or was there before")
+        return value
+
+    def _fit(self, arguments: Sequence[Any]) -> bool:
+        return len(arguments) == len(self._parameters) and all(
+            type(a) is np.ndarray
+            and (a.dtype, a.shape) == (spec.dtype, spec.shape)
+            and (a.flags.f_contiguous if spec.fortran else a.flags.c_contiguous)
+            for a, spec in zip(arguments, self._parameters, strict=True)
+        )
+
+
+def run_guarded(entry: NativeEntry, arguments: Sequence[Array], result_sizes: Sequence[int]) -> list[Array] | None:
+    """Runs an entry on guarded copies of its arguments; returns the results' bytes, None if the program failed.
+
+    CanaryError names the buffer that was overrun, or the parameter that was changed.
+    """
+    parameters = [GuardedBuffer(a.nbytes, PARAMETER_ALIGNMENT) for a in arguments]
+    given = [np.frombuffer(a.tobytes("A"), np.uint8) for a in arguments]
+    for buffer, data in zip(parameters, given, strict=True):
+        buffer.contents[:] = data
+    results = [GuardedBuffer(size, PARAMETER_ALIGNMENT) for size in result_sizes]
+    arena = GuardedBuffer(entry.arena_size, ARENA_ALIGNMENT)
+    status = _call_entry(entry, parameters, results, arena)
+    for what, buffers in (("parameter", parameters), ("result", results), ("the arena, block", [arena])):
+        for number, buffer in enumerate(buffers):
+            if found := buffer.touched():
+                raise CanaryError(f"{what} {number}: {found}")
+    for number, (buffer, data) in enumerate(zip(parameters, given, strict=True)):
+        if not np.array_equal(buffer.contents, data):
+            raise CanaryError(f"parameter {number} was changed by the call")
+    return None if status else [buffer.contents for buffer in results]
+
+
+def _call_entry(
+    entry: NativeEntry, parameters: list[GuardedBuffer], results: list[GuardedBuffer], arena: GuardedBuffer
+) -> int:
+    """The one place that knows the native entry's signature. Returns its status."""
+    native = pooled_library()
+    call = native.call_entry if entry.release_gil else native.call_entry_with_gil
+    context = ctypes.create_string_buffer(entry.initial_context, len(entry.initial_context))
+    buffers = (_pointers(parameters), _pointers(results), arena.address)
+    return call(entry.address, context, *buffers, entry.constants_address)
+
+
+def _pointers(buffers: Sequence[GuardedBuffer]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(buffers))(*(buffer.address for buffer in buffers))
