@@ -44,18 +44,23 @@ class EmittedModule:
 
 
 def emit_cpu_module(
-    module: HloModule, assignment: BufferAssignment, target: Target, sink: PartSink, profile: bool = False
+    module: HloModule,
+    assignment: BufferAssignment,
+    target: Target,
+    sink: PartSink,
+    profile: bool = False,
+    num_threads: int = 1,
 ) -> EmittedModule:
     """Emits every kernel and every unnested computation of a scheduled, buffer-assigned module.
 
     `sink` gets the texts to compile, which together define what `ir_text` does, and the libraries. With `profile`,
-    every kernel call adds its cycles to a counter in the global `xjit_profile`.
+    every kernel call adds its cycles to a counter in the global `xjit_profile`. `num_threads`: see KernelContext.
 
     Errors: Unsupported names the instruction that has no emitter.
     """
     llvm_module = Module(module.name, target)
     parts = PartWriter(llvm_module, sink)
-    state = UnnestedState(KernelContext(llvm_module, target), assignment, parts, profile=profile)
+    state = UnnestedState(KernelContext(llvm_module, target, num_threads), assignment, parts, profile=profile)
     emit_entry(state, module.entry_computation, ENTRY_SYMBOL)
     if profile and state.launched:
         counters = array(I64, len(state.launched))

@@ -38,6 +38,7 @@ from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.ir_check import defined_symbols
 from xjit.runtime.jit import CodegenOptions, ProgramCompiler, emit_assembly, optimize_ir
 from xjit.runtime.program import ArraySignature, CpuProgram, KernelInfo, LeafTree
+from xjit.runtime.thread_pool import default_num_threads
 
 TARGETS = ("cpu",)
 PLANNED_TARGETS = ("cuda", "cuda-sim")
@@ -211,7 +212,9 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     phase("emit")
     codegen = CodegenOptions(options.opt_level, cpu=cpu_target.cpu, features=cpu_target.features)
     with ProgramCompiler(codegen) as compiler:
-        emitted = emit_cpu_module(optimized, assignment, cpu_target, _compile_parts(compiler), options.profile)
+        emitted = emit_cpu_module(
+            optimized, assignment, cpu_target, _compile_parts(compiler), options.profile, default_num_threads()
+        )
         phase("generate code")  # what is left of it
         object_code = compiler.objects()
     phase("load")

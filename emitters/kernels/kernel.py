@@ -121,10 +121,15 @@ class Kernel:
 
 @dataclass(slots=True)
 class KernelContext:
-    """What all kernels of a module share while they are emitted."""
+    """What all kernels of a module share while they are emitted.
+
+    `num_threads` is how many the program will probably run with: it decides into how many tasks multiplications and
+    convolutions are cut, never what they compute.
+    """
 
     module: Module
     target: Target
+    num_threads: int = 1
     maps: MapCache = field(default_factory=MapCache)
 
     def new_kernel(

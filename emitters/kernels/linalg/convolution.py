@@ -26,7 +26,8 @@ def emit_convolution(context: KernelContext, view: KernelView) -> list[Kernel]:
     function, leaves, results = context.new_kernel(view)
     builder = IRBuilder(function.append_block("entry"))
     lhs, rhs = (leaves[o].pointer for o in convolution.operands)
-    emit_convolution_call(builder, link_gemm_library(context.module, types), shape, results[0].pointer, lhs, rhs)
+    link_gemm_library(context.module, types)
+    emit_convolution_call(builder, types, shape, (lhs, rhs), results[0].pointer, num_threads=context.num_threads)
     builder.ret_void()
     traffic = sum(leaf.shape.byte_size for leaf in view.leaves) + convolution.shape.byte_size
     return [Kernel(function, 1, shape.flops * NS_PER_FLOP, "convolution", traffic, shape.flops)]

@@ -64,7 +64,8 @@ def emit_dot(context: KernelContext, view: KernelView) -> list[Kernel]:
     function, leaves, results = context.new_kernel(view)
     builder = IRBuilder(function.append_block("entry"))
     lhs, rhs = (leaves[o].pointer for o in sources)
-    emit_gemm_call(builder, link_gemm_library(context.module, types), shape, results[0].pointer, lhs, rhs)
+    link_gemm_library(context.module, types)
+    emit_gemm_call(builder, types, shape, (lhs, rhs), results[0].pointer, num_threads=context.num_threads)
     builder.ret_void()
     traffic = sum(leaf.shape.byte_size for leaf in view.leaves) + dot.shape.byte_size
     return [Kernel(function, 1, plan.shape.flops * NS_PER_FLOP, "gemm", traffic, plan.shape.flops)]
