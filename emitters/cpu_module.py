@@ -11,13 +11,11 @@ from dataclasses import dataclass
 
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.time_estimate import estimate_ns
-from xjit.emitters.unnested import PROFILE_SYMBOL, LaunchedKernel, UnnestedState, emit_entry
+from xjit.emitters.unnested import LaunchedKernel, UnnestedState, emit_entry
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.module import Module
 from xjit.llvm.partition import PartSink, PartWriter
 from xjit.llvm.target import Target
-from xjit.llvm.types import I64, array
-from xjit.llvm.values import zero
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 
 ENTRY_SYMBOL = "xjit_entry"
@@ -54,7 +52,8 @@ def emit_cpu_module(
     """Emits every kernel and every unnested computation of a scheduled, buffer-assigned module.
 
     `sink` gets the texts to compile, which together define what `ir_text` does, and the libraries. With `profile`,
-    every kernel call adds its cycles to a counter in the global `xjit_profile`. `num_threads`: see KernelContext.
+    every kernel call adds its cycles to its counter among the context's `profile_counters`. `num_threads`: see
+    KernelContext.
 
     Errors: Unsupported names the instruction that has no emitter.
     """
@@ -62,9 +61,6 @@ def emit_cpu_module(
     parts = PartWriter(llvm_module, sink)
     state = UnnestedState(KernelContext(llvm_module, target, num_threads), assignment, parts, profile=profile)
     emit_entry(state, module.entry_computation, ENTRY_SYMBOL)
-    if profile and state.launched:
-        counters = array(I64, len(state.launched))
-        llvm_module.define_external(PROFILE_SYMBOL, counters, zero(counters), align=64)
     estimate = estimate_ns(module, state.launched) / NS_PER_US
     parts.finish()
     libraries = tuple(llvm_module.libraries.values())

@@ -1,8 +1,8 @@
 """IrEmitterUnnested: emits an unnested computation - the entry, while bodies and conditions, branches, calls.
 
-Each becomes one function `void @name(ptr parameters, ptr results, ptr arena, ptr constants)` that calls kernels and
-runtime routines in schedule order. Where a value lives is decided by buffer assignment; tuples are plumbing and cost
-nothing.
+Each becomes one function `void @name(ptr context, ptr parameters, ptr results, ptr arena, ptr constants)` that calls
+kernels and runtime routines in schedule order. Where a value lives is decided by buffer assignment; tuples are plumbing
+and cost nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
-from xjit.emitters.kernels.random.rng_state import emit_reset
 from xjit.emitters.kernels.table import emit_kernels
 from xjit.emitters.scalar_code import emit_scalar_code, is_scalar_code
 from xjit.hlo.ir.computation import HloComputation
@@ -20,6 +19,7 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.post_order import post_order
 from xjit.hlo.types.shape import ShapeIndex
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.execution_context import EXECUTION_CONTEXT
 from xjit.llvm.function import Function
 from xjit.llvm.partition import PartWriter
 from xjit.llvm.types import I8, I32, I64, PTR, VOID, LLVMType, array
@@ -27,9 +27,10 @@ from xjit.llvm.values import Value, const_int
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, BufferSlice
 
 PARALLEL_COST_NS = 20_000.0
-PROFILE_SYMBOL = "xjit_profile"  # the runtime reads it (xjit.runtime.program)
 TASK_COST_NS = 8_000.0
 MAX_TASKS = 64
+
+_PARAMS = tuple((PTR, name) for name in ("context", "parameters", "results", "arena", "constants"))
 
 _NO_CODE = frozenset(
     {"parameter", "constant", "tuple", "get-tuple-element", "after-all", "add-dependency", "opt-barrier", "bitcast",
@@ -86,7 +87,7 @@ class IrEmitterUnnested:
 
     def _emit_pointer(self, where: BufferSlice) -> Value:
         builder = IRBuilder(self._entry)
-        parameters, results, arena, constants = self.function.args
+        _, parameters, results, arena, constants = self.function.args
         if where.kind == "arena":
             return builder.gep(I8, arena, const_int(I64, where.offset))
         table = {"parameter": parameters, "result": results, "constant": constants}.get(where.kind)
@@ -146,7 +147,7 @@ class IrEmitterUnnested:
     def _count_cycles(self, start: Value, number: int) -> None:
         """Adds the cycles since `start` to the counter of a kernel call."""
         builder = self.builder
-        counters = self.state.context.module.external_global(PROFILE_SYMBOL, I64)
+        counters = EXECUTION_CONTEXT.load(builder, self.function.args[0], "profile_counters")
         counter = builder.gep(I64, counters, const_int(I64, number))
         spent = builder.sub(self._cycles(), start)
         builder.store(builder.add(builder.load(I64, counter, align=8), spent), counter, align=8)
@@ -156,38 +157,39 @@ class IrEmitterUnnested:
         return list(instruction.operands) if instruction.opcode == "fusion" else instruction.unique_operands()
 
     def _call(self, kernel: Kernel, pointers: list[Value]) -> None:
+        arguments = [self.function.args[0], *pointers]
         if kernel.cost_ns < PARALLEL_COST_NS or kernel.units < 2 or kernel.repeats_work:
             whole = [const_int(I64, 0), const_int(I64, kernel.units)]
-            self.builder.call(kernel.function, [*pointers, *whole])
+            self.builder.call(kernel.function, [*arguments, *whole])
             return
         tasks = min(kernel.units, MAX_TASKS, max(2, int(kernel.cost_ns / TASK_COST_NS)))
         task = self._task_function(kernel, tasks)
-        context = self._context_array(len(pointers))
-        for i, pointer in enumerate(pointers):
-            self.builder.store(pointer, self.builder.gep(PTR, context, const_int(I64, i)), align=8)
+        shared = self._argument_array(len(arguments))
+        for i, argument in enumerate(arguments):
+            self.builder.store(argument, self.builder.gep(PTR, shared, const_int(I64, i)), align=8)
         parallel_for = self.state.context.module.declare("xjit_parallel_for", VOID, [PTR, PTR, I64])
-        self.builder.call(parallel_for, [task.value, context, const_int(I64, tasks)])
+        self.builder.call(parallel_for, [task.value, shared, const_int(I64, tasks)])
 
-    def _context_array(self, count: int) -> Value:
-        return IRBuilder(self._entry).alloca(array(PTR, count), align=8, name="context")
+    def _argument_array(self, count: int) -> Value:
+        return IRBuilder(self._entry).alloca(array(PTR, count), align=8, name="arguments")
 
     def _task_function(self, kernel: Kernel, tasks: int) -> Function:
-        """Returns `void(ptr context, i64 task)`: the share of one task of the kernel's units."""
+        """Returns `void(ptr arguments, i64 task)`: the share of one task of the kernel's units."""
         module = self.state.context.module
         name = f"{kernel.function.name}.task{tasks}"
         found = self.state.tasks.get(name)
         if found is not None:
             return found
-        function = module.add_function(name, VOID, [(PTR, "context"), (I64, "task")], linkage="internal")
+        function = module.add_function(name, VOID, [(PTR, "arguments"), (I64, "task")], linkage="internal")
         self.state.tasks[name] = function
         builder = IRBuilder(function.append_block("entry"))
-        context, task = function.args
+        shared, task = function.args
         count = len(kernel.function.args) - 2
-        pointers = [builder.load(PTR, builder.gep(PTR, context, const_int(I64, i)), align=8) for i in range(count)]
+        arguments = [builder.load(PTR, builder.gep(PTR, shared, const_int(I64, i)), align=8) for i in range(count)]
         units, parts = const_int(I64, kernel.units), const_int(I64, tasks)
         begin = builder.udiv(builder.mul(task, units), parts)
         end = builder.udiv(builder.mul(builder.add(task, const_int(I64, 1)), units), parts)
-        builder.call(kernel.function, [*pointers, begin, end])
+        builder.call(kernel.function, [*arguments, begin, end])
         builder.ret_void()
         return function
 
@@ -275,9 +277,8 @@ def emit_computation(state: UnnestedState, computation: HloComputation) -> Funct
     function = state.functions.get(computation)
     if function is None:
         module = state.context.module
-        params = [(PTR, "parameters"), (PTR, "results"), (PTR, "arena"), (PTR, "constants")]
         name = module.unique_name(f"computation.{computation.name}")
-        function = module.add_function(name, VOID, params, linkage="internal")
+        function = module.add_function(name, VOID, _PARAMS, linkage="internal")
         state.functions[computation] = function
         may_run_often = not computation.is_entry_computation()
         IrEmitterUnnested(state, function, may_run_often).emit(state.assignment.sequence(computation))
@@ -301,15 +302,12 @@ def _sequential_callees(computation: HloComputation) -> list[HloComputation]:
 
 
 def emit_entry(state: UnnestedState, computation: HloComputation, symbol: str) -> None:
-    """Emits the program's entry `i32 @symbol(ptr, ptr, ptr, ptr)` around the entry computation."""
+    """Emits the program's entry `i32 @symbol(ptr, ptr, ptr, ptr, ptr)` around the entry computation."""
     for called in post_order([computation], _sequential_callees):
         emit_computation(state, called)  # callees first: no recursion, however deep they are nested
     inner = emit_computation(state, computation)
-    module = state.context.module
-    params = [(PTR, "parameters"), (PTR, "results"), (PTR, "arena"), (PTR, "constants")]
-    function = module.add_function(symbol, I32, params)
+    function = state.context.module.add_function(symbol, I32, _PARAMS)
     function.is_cold = inner.is_cold = True  # they run once; the bodies of loops may run often
     builder = IRBuilder(function.append_block("entry"))
-    emit_reset(builder)
     builder.call(inner, list(function.args))
-    builder.ret(const_int(I32, 0))
+    builder.ret(EXECUTION_CONTEXT.load(builder, function.args[0], "status"))

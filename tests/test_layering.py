@@ -81,3 +81,9 @@ def test_import_needs_no_extra() -> None:
     code = "import sys, xjit; print(sorted({'jax', 'jaxlib', 'numba', 'matplotlib', 'mpi4py'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_every_folder_is_a_package() -> None:
+    """What is not found by `packages = find:` is missing in wheels."""
+    folders = {path.parent for path, _ in sources()}
+    assert [str(f) for f in sorted(folders) if not (f / "__init__.py").exists()] == []

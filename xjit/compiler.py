@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import gc
 import os
 import threading
@@ -28,9 +30,9 @@ from xjit.hlo.types.shape import Shape
 from xjit.llvm.partition import PartKind, PartSink
 from xjit.llvm.target import Target
 from xjit.ops.verifier import verify_module
-from xjit.passes import PASSES, find_pass
+from xjit.passes import PASSES, PassDriver, PassSwitches, find_pass
 from xjit.passes.calls_and_control.flatten_call_graph import check_call_tree
-from xjit.passes.framework.pipeline import HloPassPipeline
+from xjit.passes.framework.driver import refuse_if_required
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, assign_buffers, physical_byte_size
 from xjit.runtime.elf import undefined_symbols
@@ -72,7 +74,7 @@ class CompileOptions:
             raise InvalidArgument(f"disabled_passes is the string '{self.disabled_passes}', expected a tuple of names")
         object.__setattr__(self, "disabled_passes", tuple(self.disabled_passes))
         for name in self.disabled_passes:
-            find_pass(PASSES, name)
+            refuse_if_required(find_pass(PASSES, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,9 @@ class _CollectorPause(contextlib.ContextDecorator):
 
 
 collector_pause = _CollectorPause()
+LARGE_MODULE = 10_000
+"""Instructions. The exit of a process that holds a module of 30,000 took 2.2 s, and 0.14 s with `gc.freeze`."""
+
 _DUMPED_STAGES = {
     "after_optimizations.txt": "optimized-hlo",
     "buffer-assignment.txt": "buffer-assignment",
@@ -205,7 +210,7 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     pipeline_options = PipelineOptions(fuse=options.fusion, keep_intermediate_layouts=options.keep_intermediate_layouts)
     disabled = (*options.disabled_passes, *(find_pass(PASSES, name).name for name in flags.disable_hlo_passes))
     hook = dump.on_pass if dump is not None else None
-    HloPassPipeline(cpu_pipeline(pipeline_options), disabled=disabled, dump=hook).run(optimized)
+    PassDriver(PassSwitches.of(disabled), dump=hook).run(cpu_pipeline(pipeline_options), optimized)
     phase("assign buffers")
     assignment = assign_buffers(optimized)
     _check_memory(optimized, assignment, module.entry_computation.root_instruction)
@@ -220,11 +225,19 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     phase("load")
     program = make_program(optimized, assignment, emitted, object_code, cpu_target, options.profile)
     executable = Executable(program, with_text, optimized, assignment, emitted, options, seconds)
+    if module.instruction_count > LARGE_MODULE:
+        _freeze_at_exit()
     phase("")
     if dump is not None:
         for suffix, stage in _DUMPED_STAGES.items():
             dump.write(suffix, executable.as_text(stage))
     return executable
+
+
+@functools.cache
+def _freeze_at_exit() -> None:
+    """Spares the end of the process the collections that walk over large graphs: seconds, which free nothing."""
+    atexit.register(gc.freeze)
 
 
 def _compile_parts(compiler: ProgramCompiler) -> PartSink:

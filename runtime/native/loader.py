@@ -60,7 +60,7 @@ class NativeLibrary:
         symbols |= {name: _symbol_address(name) for name in ("memcpy", "memset")}
         self._loaded: LoadedObject = load_object(compile_ir_to_object(text, trusted=True), exports, symbols)
         pointer, i32, i64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
-        entry_types = (i32, pointer, pointer, pointer, pointer, pointer)
+        entry_types = (i32, pointer, pointer, pointer, pointer, pointer, pointer)
         self.call_entry = ctypes.CFUNCTYPE(*entry_types)(self.address("xjit_call_entry"))
         self.call_entry_with_gil = ctypes.PYFUNCTYPE(*entry_types)(self.address("xjit_call_entry"))
         self.parallel_for = ctypes.CFUNCTYPE(None, pointer, pointer, i64)(self.address("xjit_parallel_for"))

@@ -342,7 +342,7 @@ def test_physical_buffers_are_copied_when_misaligned(load: Load) -> None:
 
 def test_constants_are_aligned_and_in_order(load: Load) -> None:
     ir_text = """
-define i32 @entry(ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
+define i32 @entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
   %out = load ptr, ptr %results
   %c0 = load ptr, ptr %constants
   %c1_ptr = getelementptr ptr, ptr %constants, i64 1

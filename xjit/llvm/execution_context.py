@@ -32,3 +32,14 @@ EXECUTION_CONTEXT = StructLayout(
 
 INITIAL_RNG_STATE = 0x7012395
 """The 128-bit state that every execution starts with: runs are reproducible, and equal to the evaluator's."""
+
+_WORD = (1 << 64) - 1
+
+
+def initial_context(profile_counters: int = 0) -> bytes:
+    """What the context of a call starts as. `profile_counters` is the address of the counters, 0 for none."""
+    return EXECUTION_CONTEXT.pack(
+        rng_state_low=INITIAL_RNG_STATE & _WORD,
+        rng_state_high=INITIAL_RNG_STATE >> 64,
+        profile_counters=profile_counters,
+    )

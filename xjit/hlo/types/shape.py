@@ -186,6 +186,11 @@ class Shape:
         return self._text if layout else self._text_without_layout
 
     @cached_property
+    def text_with_default_layouts(self) -> str:
+        """The HLO text with row-major layouts where there are none: equal for shapes that mean the same."""
+        return self.with_default_layouts().to_string()
+
+    @cached_property
     def _text(self) -> str:
         return self._format(True)
 

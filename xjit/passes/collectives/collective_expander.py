@@ -7,7 +7,6 @@ emitters refuse it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloInstruction, Literal, Shape
 from xjit.ops import build
@@ -25,10 +24,8 @@ _STARTS = frozenset({"all-gather-start", "collective-permute-start", "copy-start
 class CollectiveExpander(OpExpander):
     """With one replica and one partition, a collective is its operands, or zeros where nobody sends."""
 
-    name: ClassVar[str] = "collective-expander"
-    opcodes: ClassVar[frozenset[str]] = (
-        _SAME | _STARTS | _PICKED.keys() | {"collective-permute", "all-reduce-done", "async-update"}
-    )
+    name = "collective-expander"
+    opcodes = _SAME | _STARTS | _PICKED.keys() | {"collective-permute", "all-reduce-done", "async-update"}
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns what the instruction is on one device."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from xjit.hlo import HloInstruction, HloModule, Literal
 from xjit.ops.custom_call_targets import IDENTITY_TARGETS
-from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.framework.base import HloModulePass
 
 
 @dataclass
@@ -22,9 +21,9 @@ class SingleDeviceCanonicalizer(HloModulePass):
     of its operand (one participant) is its operand.
     """
 
-    name: ClassVar[str] = "single-device-canonicalizer"
+    name = "single-device-canonicalizer"
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites; True if something changed."""
         alone = module.config.replica_count * module.config.num_partitions == 1
         changed = False
@@ -37,8 +36,6 @@ class SingleDeviceCanonicalizer(HloModulePass):
                     computation.add_instruction(replacement)
                 _replace(instruction, replacement)
                 changed = True
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
 

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.attributes import FusionAttributes
 from xjit.hlo.edit.fusion import clone_into_computation
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.linear_order import sequential_computations
-from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.framework.base import HloModulePass
 
 Evaluations = dict[int, float]
 """Which index expressions an instruction is evaluated at, by number, and how many elements each evaluates."""
@@ -85,8 +84,8 @@ class InstructionFusion(HloModulePass):
     times as many elements of a cheap instruction may be computed as it has.
     """
 
-    name: ClassVar[str] = "instruction-fusion"
-    aliases: ClassVar[tuple[str, ...]] = ("fusion",)
+    name = "instruction-fusion"
+    aliases = ("fusion",)
     may_duplicate: bool = True
     max_instructions: int = 300
     max_operands: int = 64
@@ -94,14 +93,12 @@ class InstructionFusion(HloModulePass):
     max_duplicates: int = 32
     max_recompute: float = 1.5
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Fuses in every sequential computation; True if a fusion was made."""
         changed = False
         for computation in sequential_computations(module):
             if not execution_threads or computation.execution_thread in execution_threads:
                 changed |= self._run_on(computation)
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
     def _run_on(self, computation: HloComputation) -> bool:

@@ -14,13 +14,12 @@ import enum
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout, Trait
 from xjit.hlo.attributes import FusionAttributes
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.linear_order import sequential_computations
-from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.framework.base import HloModulePass
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +95,14 @@ class RowFusion(HloModulePass):
     gained or already there. Rows longer than `max_row_elements` are left: they would not stay in the cache.
     """
 
-    name: ClassVar[str] = "row-fusion"
-    aliases: ClassVar[tuple[str, ...]] = ("softmax-fusion",)
+    name = "row-fusion"
+    aliases = ("softmax-fusion",)
     max_row_elements: int = 64 * 1024
     max_instructions: int = 300
     max_operands: int = 64
     max_reductions: int = 8
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Merges in every sequential computation; True if something was merged."""
         changed = False
         for computation in sequential_computations(module):
@@ -111,8 +110,6 @@ class RowFusion(HloModulePass):
                 memory = _Memory()
                 while self._run_on(computation, memory):  # a merged fusion may take in what none of its parts could
                     changed = True
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
     def _run_on(self, computation: HloComputation, memory: _Memory) -> bool:
