@@ -39,6 +39,7 @@ class FusedIrEmitter:
     def __init__(self, nest: LoopNest, leaves: Mapping[HloInstruction, Buffer], maps: MapCache | None = None) -> None:
         self.nest = nest
         self.leaves = leaves
+        self.given: dict[HloInstruction, Callable[[Index], Element]] = {}  # elements that come from elsewhere
         self.maps = maps or MapCache()
         self.memory = MemoryAccess(nest)
         self.nested = IrEmitterNested()
@@ -66,6 +67,9 @@ class FusedIrEmitter:
         kept = self.rows.load(instruction, index)
         if kept is not None:
             return kept
+        given = self.given.get(instruction)
+        if given is not None:
+            return given(index)
         leaf = self.leaves.get(instruction)
         if leaf is not None:
             return self.memory.load(leaf, index, guard), self._load_depth(leaf, index, guard)

@@ -1,4 +1,7 @@
-"""Which kernel emitter serves which hero: opcode -> emitter. The loop kernel serves everything that is not listed."""
+"""Which kernel emitter serves which hero: opcode -> emitter. The loop kernel serves everything that is not listed.
+
+The emitters of `EPILOGUE_HEROES` also compute what is made of their hero; the others write the hero's results only.
+"""
 
 from __future__ import annotations
 
@@ -52,12 +55,15 @@ HERO_EMITTERS: Mapping[str, KernelEmitter] = {
 }
 
 
+EPILOGUE_HEROES = frozenset({"convolution", "dot"})
+
+
 def emit_kernels(context: KernelContext, view: KernelView) -> list[Kernel]:
     """Emits the kernels that compute a view, in the order in which they must run."""
-    opcode = view.hero.opcode
-    reason = UNSUPPORTED.get(opcode) or LEFT_OVER.get(opcode)
+    hero = view.hero
+    reason = UNSUPPORTED.get(hero.opcode) or LEFT_OVER.get(hero.opcode)
     if reason is not None:
-        raise Unsupported(f"{opcode} '{view.hero.name}' cannot be compiled: {reason}", view.hero.span)
-    if len(view.roots) != 1:  # the emitters of heroes write the hero's results only
+        raise Unsupported(f"{hero.opcode} '{hero.name}' cannot be compiled: {reason}", hero.span)
+    if view.roots != (hero,) and hero.opcode not in EPILOGUE_HEROES:
         return emit_loop_kernels(context, view)
-    return HERO_EMITTERS.get(opcode, emit_loop_kernels)(context, view)
+    return HERO_EMITTERS.get(hero.opcode, emit_loop_kernels)(context, view)
