@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgument
-from xjit.llvm.execution_context import initial_context
+from xjit.llvm.execution_context import RuntimeStatus, initial_context
 from xjit.runtime.arguments import conforming, flatten_arguments, leaf_paths, to_buffer
 from xjit.runtime.buffer_pool import pooled_library
 from xjit.runtime.ctypes_call import CtypesCall
@@ -30,7 +30,6 @@ from xjit.runtime.program import (
     ArraySignature,
     CpuProgram,
     KernelInfo,
-    RuntimeStatus,
     is_flat,
     unflatten_tree,
 )

@@ -20,7 +20,6 @@ The native contract of the object code:
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,18 +37,6 @@ CONSTANT_ALIGNMENT = 64
 
 LeafTree = int | tuple["LeafTree", ...]
 """A tuple shape: an int is the index of a leaf array, a tuple is a tuple. ``((0, 1), 2)`` is ``((a, b), c)``."""
-
-
-class RuntimeStatus(enum.IntEnum):
-    """What the native entry returns. The names are the status codes of the error messages."""
-
-    OK = 0
-    RESOURCE_EXHAUSTED = 1  # no memory for scratch space
-    FAILED_PRECONDITION = 2  # a checked requirement of the program did not hold (for example, a debug bounds check)
-    INTERNAL = 3  # a library routine refused its arguments
-    CUSTOM_CALL_FAILED = 4
-    ITERATION_LIMIT = 5  # a while loop ran longer than the limit compiled in
-    CANCELLED = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +96,7 @@ class CpuProgram:
         external_symbols: every symbol that the object code does not define.
         estimated_us: estimated time of one call; the GIL is released when it exceeds `GIL_RELEASE_US`.
         calls_back: the code may call Python (a custom call): the GIL is always released.
+        instructions: names by the number that the code reports as `failed_instruction`.
         profile_counters: number of i64 cycle counts, one per kernel call, that code compiled for profiling adds to.
         cpu, features: what the code was generated for, in LLVM's spelling ("+avx2,-avx512f"); "" means any x86-64.
     """
@@ -126,6 +114,7 @@ class CpuProgram:
     estimated_us: float = 0.0
     calls_back: bool = False
     kernels: tuple[KernelInfo, ...] = ()
+    instructions: tuple[str, ...] = ()
     profile_counters: int = 0
     cpu: str = ""
     features: str = ""

@@ -89,7 +89,10 @@ def test_texts_and_paths_that_hold_no_module() -> None:
 
 
 def test_stages(executable: xjit.Executable) -> None:
-    texts = {s: executable.as_text(s) for s in ("hlo", "optimized-hlo", "buffer-assignment", "llvm", "llvm-opt", "asm")}
+    texts = {
+        s: executable.as_text(s)
+        for s in ("hlo", "optimized-hlo", "buffer-assignment", "thunks", "llvm", "llvm-opt", "asm")
+    }
     assert all(texts.values()) and texts["hlo"] == str(xjit.parse_hlo(TEXT))
     assert xjit.parse_hlo(texts["optimized-hlo"]).has_schedule()
     with pytest.raises(xjit.InvalidArgument, match="unknown stage 'ptx': expected one of hlo, optimized-hlo"):

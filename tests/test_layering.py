@@ -1,5 +1,5 @@
-"""Imports go one way: affine -> hlo -> ops -> text -> indexing -> passes -> linalg_ext -> emitters -> api, and hlo -> llvm ->
-emitters, runtime -> api."""
+"""Imports go one way: affine -> hlo -> ops -> text -> indexing -> passes -> linalg_ext -> emitters -> api, hlo -> llvm ->
+emitters, runtime -> api, and hlo -> thunks -> passes, emitters, runtime -> api."""
 
 from __future__ import annotations
 
@@ -46,12 +46,14 @@ def allowed(source: str, target: str) -> bool:
     """Whether a module of layer `source` may import from layer `target`."""
     if source == target or source == "api":
         return True
-    if source in ("llvm", "runtime"):
-        return target in ("affine", "hlo", "llvm")
+    if source in ("llvm", "thunks", "runtime"):
+        return target in ("affine", "hlo") or (source == "runtime" and target in ("llvm", "thunks"))
     if target == "runtime":
         return False
     if target == "llvm":
         return source == "emitters"
+    if target == "thunks":
+        return source in ("passes", "emitters")
     return ORDER.index(target) <= ORDER.index(source)
 
 

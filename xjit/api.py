@@ -14,6 +14,7 @@ from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.ir.module_config import HloModuleConfig
 from xjit.ops.evaluation.interpreter import evaluate as _evaluate
+from xjit.ops.evaluation.interpreter import evaluate_devices as _evaluate_devices
 from xjit.ops.verifier import verify_module
 from xjit.passes import run_passes as _run_passes
 from xjit.text.parser import parse_hlo
@@ -72,14 +73,21 @@ def compile(module: ModuleLike, target: str = "cpu", options: CompileOptions | N
     return compile_module(load_module(module), target, CompileOptions() if options is None else options)
 
 
-def evaluate(module: ModuleLike, *arrays: Any) -> Any:
+def evaluate(module: ModuleLike, *arrays: Any, inputs_per_device: Sequence[Sequence[Any]] | None = None) -> Any:
     """Returns what the reference evaluator computes: slow, obvious, and the definition that tests compare with.
 
-    Errors: HloVerifyError for an invalid module; InvalidArgument, naming the parameter; Unsupported.
+    A module with replica_count R and num_partitions P runs on R * P devices, in step at its collectives: give it
+    `inputs_per_device` (also as the only positional argument), one list of arrays for each device
+    replica * P + partition; the result is a list with one result per device. Errors: HloVerifyError for an invalid
+    module; InvalidArgument, naming the parameter, or if the inputs are for another number of devices; Unsupported.
     """
     loaded = load_module(module)
     verify_module(loaded)
-    return _evaluate(loaded, *arrays)
+    if inputs_per_device is None:
+        return _evaluate(loaded, *arrays)
+    if arrays:
+        raise InvalidArgument("evaluate takes arrays or inputs_per_device, not both")
+    return _evaluate_devices(loaded, inputs_per_device)
 
 
 def run_passes(module: HloModule, names: Sequence[str]) -> bool:

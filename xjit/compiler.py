@@ -29,6 +29,7 @@ from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.partition import PartKind, PartSink
 from xjit.llvm.target import Target
+from xjit.ops.replica_groups import check_one_device
 from xjit.ops.verifier import verify_module
 from xjit.passes import PASSES, PassDriver, PassSwitches, find_pass
 from xjit.passes.calls_and_control.flatten_call_graph import check_call_tree
@@ -41,6 +42,7 @@ from xjit.runtime.ir_check import defined_symbols
 from xjit.runtime.jit import CodegenOptions, ProgramCompiler, emit_assembly, optimize_ir
 from xjit.runtime.program import ArraySignature, CpuProgram, KernelInfo, LeafTree
 from xjit.runtime.thread_pool import default_num_threads
+from xjit.thunks import program_to_string
 
 TARGETS = ("cpu",)
 PLANNED_TARGETS = ("cuda", "cuda-sim")
@@ -117,6 +119,7 @@ class Executable(CpuExecutable):
             "hlo": lambda: self._hlo,
             "optimized-hlo": lambda: str(self._optimized_hlo),
             "buffer-assignment": self._assignment.to_text,
+            "thunks": lambda: program_to_string(self._emitted.thunks),
             "llvm": lambda: self._emitted.ir_text,
             "llvm-opt": lambda: optimize_ir(self._emitted.ir_text, self._codegen, linked_symbols=self._linked),
             "asm": lambda: emit_assembly(self._emitted.ir_text, self._codegen, self._linked),
@@ -127,7 +130,7 @@ class Executable(CpuExecutable):
 
     def cost_analysis(self) -> dict[str, float]:
         """Returns estimates in XLA's words: flops (operations of the kernels) and bytes accessed."""
-        kernels = [launch.kernel for launch in self._emitted.launched]
+        kernels = self._emitted.thunks.kernel_thunks
         return {
             "flops": float(sum(k.flops for k in kernels)),
             "bytes accessed": float(sum(k.bytes_accessed for k in kernels)),
@@ -179,6 +182,7 @@ LARGE_MODULE = 10_000
 _DUMPED_STAGES = {
     "after_optimizations.txt": "optimized-hlo",
     "buffer-assignment.txt": "buffer-assignment",
+    "thunks.txt": "thunks",
     "ll": "llvm",
     "s": "asm",
 }
@@ -197,6 +201,7 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     phase = _Phases(options.progress, seconds)
     phase("verify")
     verify_module(module)
+    check_one_device(module)
     check_call_tree(module)
     with_text = str(module)
     phase("optimize")
@@ -217,9 +222,8 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     phase("emit")
     codegen = CodegenOptions(options.opt_level, cpu=cpu_target.cpu, features=cpu_target.features)
     with ProgramCompiler(codegen) as compiler:
-        emitted = emit_cpu_module(
-            optimized, assignment, cpu_target, _compile_parts(compiler), options.profile, default_num_threads()
-        )
+        threads = default_num_threads()
+        emitted = emit_cpu_module(assignment, cpu_target, _compile_parts(compiler), options.profile, threads)
         phase("generate code")  # what is left of it
         object_code = compiler.objects()
     phase("load")
@@ -314,12 +318,9 @@ def make_program(
     results: list[ArraySignature] = []
     result_tree = _signatures(entry.root_instruction.shape, "result", results)
     kernels = tuple(
-        KernelInfo(
-            launch.kernel.function.name, launch.kernel.kind, launch.instruction.name,
-            launch.kernel.bytes_accessed, launch.kernel.flops,
-        )
-        for launch in emitted.launched
-    )  # fmt: skip
+        KernelInfo(thunk.kernel, thunk.kind, thunk.instruction, thunk.bytes_accessed, thunk.flops)
+        for thunk in emitted.thunks.kernel_thunks
+    )
     return CpuProgram(
         name=module.name,
         object_code=object_code,
@@ -332,7 +333,7 @@ def make_program(
         constants=tuple(physical_constant(literal) for literal in assignment.constants),
         external_symbols=tuple(sorted(undefined_symbols(object_code))),
         estimated_us=emitted.estimated_us,
-        calls_back=any(launch.kernel.kind == CUSTOM_CALL for launch in emitted.launched),
+        calls_back=any(kernel.kind == CUSTOM_CALL for kernel in kernels),
         kernels=kernels,
         profile_counters=len(kernels) if profile else 0,
         cpu=target.cpu,

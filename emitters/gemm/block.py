@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.control_flow import Record, StructuredBuilder, define
+from xjit.emitters.gemm.control_flow import Record
 from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.emitters.gemm.microkernel import Slot
@@ -21,6 +21,7 @@ from xjit.emitters.gemm.strips import emit_strips
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.emitters.gemm.vector_product import ROW_GROUPS, emit_vector_product
 from xjit.llvm import Function, Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR, VOID
 from xjit.llvm.values import const_int, zero
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.convolution_slab import emit_fill_slab
 from xjit.emitters.gemm.convolution_tile import Tile
@@ -13,6 +12,7 @@ from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import PACK_STEP, multiply_panels_function, pack_panels_function
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I8, I64
 from xjit.llvm.values import const_int
 

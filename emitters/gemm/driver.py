@@ -6,10 +6,11 @@ Everything about the multiplication at hand is read from its record (`shapes.Gem
 from __future__ import annotations
 
 from xjit.emitters.gemm.block import GEMM_PARAMS, emit_block
-from xjit.emitters.gemm.control_flow import Record, StructuredBuilder, define, emit_parallel_entry
+from xjit.emitters.gemm.control_flow import Record, emit_parallel_entry
 from xjit.emitters.gemm.shapes import FIELDS
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I64, PTR
 
 

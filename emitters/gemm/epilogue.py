@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.llvm import LLVMType, Value
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64, PTR, VOID
 from xjit.llvm.values import zero
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.plan import CHUNK_BYTES
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Value
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I1, I64
 from xjit.llvm.values import const_int
 

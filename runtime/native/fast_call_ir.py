@@ -17,21 +17,6 @@ from xjit.llvm.execution_context import EXECUTION_CONTEXT
 POOLED_MIN_BYTES = 1024
 """Below, NumPy's own small-block cache is faster and its alignment good enough."""
 
-FAST_CALL_SYMBOLS = (
-    "PyObject_Vectorcall",
-    "PyTuple_New",
-    "PyTuple_SetItem",
-    "Py_IncRef",
-    "Py_DecRef",
-    "PyEval_SaveThread",
-    "PyEval_RestoreThread",
-    "PyErr_NoMemory",
-    "PyLong_FromLong",
-    "PyArray_Type",
-    "PyArray_NewFromDescr",
-)
-"""Of CPython and NumPy; the last two come from NumPy's C API table."""
-
 # Call:      entry, #parameters, #results, parameters, results, constants,
 #            arena size, release GIL, returns tuple, slow, on error, initial context
 # Parameter: descriptor, rank, dimensions, required flags, alignment mask

@@ -31,4 +31,6 @@ def test_pack() -> None:
 
 
 def test_the_context_starts_with_the_random_state() -> None:
-    assert initial_context(64) == EXECUTION_CONTEXT.pack(rng_state_low=INITIAL_RNG_STATE, profile_counters=64)
+    assert initial_context(64) == EXECUTION_CONTEXT.pack(
+        failed_instruction=-1, rng_state_low=INITIAL_RNG_STATE, profile_counters=64
+    )

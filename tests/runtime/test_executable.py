@@ -12,8 +12,9 @@ import pytest
 from tests.runtime.conftest import Load
 from tests.runtime.programs import add_program, array, copies, elementwise, program, returns
 from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgument
+from xjit.llvm.execution_context import RuntimeStatus
 from xjit.runtime.executable import CpuExecutable
-from xjit.runtime.program import CpuProgram, RuntimeStatus
+from xjit.runtime.program import CpuProgram
 
 
 def test_add(load: Load) -> None:

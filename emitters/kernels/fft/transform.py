@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.elemental import register_type
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, multiply
 from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
 from xjit.emitters.kernels.kernel import KernelContext
@@ -26,6 +25,7 @@ from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.function import Function
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64, PTR, VOID
 from xjit.llvm.values import Value, const_float, const_int
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.elemental import storage_type
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.iteration_space import unit_index
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import structured
@@ -24,6 +23,7 @@ from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64, LLVMType, int_type
 from xjit.llvm.values import Value, const_int
 

@@ -25,6 +25,7 @@ class Trait(enum.Flag):
     COLLECTIVE = enum.auto()
     ASYNC = enum.auto()
     TRANSCENDENTAL = enum.auto()
+    PLUMBING = enum.auto()  # yields what is in memory already: nothing runs for it
 
 
 VARIADIC = -1
@@ -57,6 +58,7 @@ class Opcode:
 _E, _I, _S, _C, _A = Trait.ELEMENTWISE, Trait.INDEX_ONLY, Trait.SIDE_EFFECT, Trait.COLLECTIVE, Trait.ASYNC
 _EC = Trait.ELEMENTWISE | Trait.COMMUTATIVE
 _ET = Trait.ELEMENTWISE | Trait.TRANSCENDENTAL
+_P = Trait.PLUMBING
 _CS, _AS = Trait.COLLECTIVE | Trait.SIDE_EFFECT, Trait.ASYNC | Trait.SIDE_EFFECT
 
 
@@ -86,13 +88,13 @@ _ROWS: list[Opcode] = [
     Opcode("select", 3, traits=_E),
     Opcode("clamp", 3, traits=_E),
     Opcode("reduce-precision", 1, at.ReducePrecisionAttributes, traits=_E),
-    Opcode("parameter", 0, at.ParameterAttributes),
-    Opcode("constant", 0, at.ConstantAttributes),
+    Opcode("parameter", 0, at.ParameterAttributes, traits=_P),
+    Opcode("constant", 0, at.ConstantAttributes, traits=_P),
     Opcode("iota", 0, at.IotaAttributes),
     Opcode("broadcast", 1, at.DimensionsAttributes, traits=_I),
     Opcode("reshape", 1, at.ReshapeAttributes, traits=_I),
     Opcode("dynamic-reshape", VARIADIC),
-    Opcode("bitcast", 1, traits=_I),
+    Opcode("bitcast", 1, traits=_I | _P),
     Opcode("transpose", 1, at.DimensionsAttributes, traits=_I),
     Opcode("reverse", 1, at.DimensionsAttributes, traits=_I),
     Opcode("slice", 1, at.SliceAttributes, traits=_I),
@@ -124,17 +126,17 @@ _ROWS: list[Opcode] = [
     Opcode("rng", VARIADIC, at.RngAttributes, traits=_S),
     Opcode("rng-bit-generator", 1, at.RngBitGeneratorAttributes),
     Opcode("rng-get-and-update-state", 0, at.RngStateAttributes, traits=_S),
-    Opcode("tuple", VARIADIC),
-    Opcode("get-tuple-element", 1, at.GetTupleElementAttributes),
+    Opcode("tuple", VARIADIC, traits=_P),
+    Opcode("get-tuple-element", 1, at.GetTupleElementAttributes, traits=_P),
     Opcode("while", 1, called=("condition", "body")),
     Opcode("conditional", VARIADIC, called=("branch_computations*",)),
     Opcode("call", VARIADIC, at.CallAttributes, ("to_apply",)),
     Opcode("fusion", VARIADIC, at.FusionAttributes, ("calls",)),
     Opcode("custom-call", VARIADIC, at.CustomCallAttributes, ("called_computations*",)),
-    Opcode("opt-barrier", 1),
-    Opcode("domain", 1, at.DomainAttributes),
-    Opcode("after-all", VARIADIC),
-    Opcode("add-dependency", 2),
+    Opcode("opt-barrier", 1, traits=_P),
+    Opcode("domain", 1, at.DomainAttributes, traits=_P),
+    Opcode("after-all", VARIADIC, traits=_P),
+    Opcode("add-dependency", 2, traits=_P),
     Opcode("partition-id", 0),
     Opcode("replica-id", 0),
     Opcode("infeed", 1, at.InfeedAttributes, traits=_S),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, Literal, Shape
 from xjit.ops import build
+from xjit.ops.replica_groups import is_alone
 from xjit.passes.calls_and_control.call_inliner import inline_call
 from xjit.passes.expand.op_expander import Expansion, OpExpander
 
@@ -30,8 +31,6 @@ class CollectiveExpander(OpExpander):
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns what the instruction is on one device."""
         opcode = instruction.opcode
-        config = instruction.module.config if instruction.module is not None else None
-        alone = config is not None and config.replica_count * config.num_partitions == 1
         if opcode in ("all-reduce-done", "async-update"):
             return instruction.operand(0) if not _is_start(instruction.operand(0)) else None
         if opcode in _PICKED:
@@ -41,7 +40,7 @@ class CollectiveExpander(OpExpander):
             return _copy_start(instruction, into)
         if opcode == "async-start":
             return _async_start(instruction, into)
-        return _collective(instruction, into) if alone else None
+        return _collective(instruction, into) if is_alone(instruction) else None
 
 
 def _is_start(instruction: HloInstruction) -> bool:
@@ -75,7 +74,7 @@ def _operands_as(instruction: HloInstruction, shape: Shape, into: Expansion) -> 
 
 def _permuted(instruction: HloInstruction, shape: Shape, into: Expansion) -> HloInstruction | None:
     pairs = [tuple(p) for p in instruction.source_target_pairs]
-    if instruction.slice_sizes or any(target == 0 and source != 0 for source, target in pairs):
+    if instruction.slice_sizes:
         return None
     if (0, 0) in pairs:
         return _operands_as(instruction, shape, into)

@@ -9,6 +9,7 @@ import numpy as np
 
 from xjit.hlo import HloInstruction, HloModule, Literal
 from xjit.ops.custom_call_targets import IDENTITY_TARGETS
+from xjit.ops.replica_groups import is_alone
 from xjit.passes.framework.base import HloModulePass
 
 
@@ -51,7 +52,7 @@ def _replacement(instruction: HloInstruction, alone: bool) -> HloInstruction | N
         return operand if operand is not None and operand.shape.compatible(instruction.shape) else None
     if alone and opcode in ("replica-id", "partition-id"):
         return HloInstruction.create_constant(Literal.from_array(np.uint32(0)), name=opcode.replace("-", "_"))
-    if alone and opcode in _ONE_PARTICIPANT and instruction.operand_count == 1:
+    if opcode in _ONE_PARTICIPANT and instruction.operand_count == 1 and is_alone(instruction):
         operand = instruction.operand(0)
         return operand if operand.shape.compatible(instruction.shape) else None
     return None

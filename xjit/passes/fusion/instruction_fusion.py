@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.attributes import FusionAttributes
 from xjit.hlo.edit.fusion import clone_into_computation
+from xjit.indexing.operand_reads import OperandReads
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.linear_order import sequential_computations
 from xjit.passes.framework.base import HloModulePass
@@ -32,12 +33,13 @@ class _Group:
     """A fusion in the making: members users-first, what it reads from outside, where members are evaluated."""
 
     root: HloInstruction
+    reads: OperandReads
     members: dict[HloInstruction, Evaluations]
     operands: dict[HloInstruction, None]
     duplicates: int = 0
     next_index: int = 1
     indices: dict[tuple[int, HloInstruction, int], int] = field(default_factory=dict)
-    reshapes: dict[int, int] = field(default_factory=lambda: {0: 0})  # through how many an index expression has gone
+    divisions: dict[int, int] = field(default_factory=lambda: {0: 0})  # through how many an index expression has gone
 
     def evaluations_of(self, producer: HloInstruction) -> Evaluations:
         """Returns where the members would evaluate a producer of theirs."""
@@ -52,18 +54,18 @@ class _Group:
         return found
 
     def _add_reads(self, user: HloInstruction, position: int, at: Evaluations, found: Evaluations) -> None:
-        if cost.reads_same_index(user, user.operand(position)):
+        read = self.reads.of(user)[position]
+        if read.is_identity:
             found.update(at)
             return
-        ratio = cost.evaluations_per_element(user, position)
         for index, count in at.items():
             key = (index, user, position)
             number = self.indices.get(key)
             if number is None:
                 number = self.indices[key] = self.next_index
                 self.next_index += 1
-                self.reshapes[number] = self.reshapes[index] + (user.opcode in cost.RESHAPES)
-            found[number] = count * ratio
+                self.divisions[number] = self.divisions[index] + read.divides
+            found[number] = count * read.evaluations
 
     def add(self, producer: HloInstruction, evaluations: Evaluations) -> None:
         self.members[producer] = evaluations
@@ -104,10 +106,11 @@ class InstructionFusion(HloModulePass):
     def _run_on(self, computation: HloComputation) -> bool:
         homes: dict[HloInstruction, list[_Group]] = {}
         groups: list[_Group] = []
+        reads = OperandReads()
         for instruction in reversed(computation.make_instruction_post_order()):
             joined, stored = self._place(instruction, homes)
             if stored and cost.may_be_root(instruction):
-                group = _Group(instruction, {instruction: {0: _root_elements(instruction)}}, {})
+                group = _Group(instruction, reads, {instruction: {0: _root_elements(instruction)}}, {})
                 group.operands = dict.fromkeys(instruction.operands)
                 groups.append(group)
                 # users of the stored value read memory; producers may still go into the loop that stores it
@@ -156,7 +159,7 @@ class InstructionFusion(HloModulePass):
         evaluations = group.evaluations_of(p)
         if len(evaluations) > self.max_evaluations:
             return None
-        if any(group.reshapes[index] > cost.MAX_RESHAPES for index in evaluations):
+        if any(group.divisions[index] > cost.MAX_DIVISIONS for index in evaluations):
             return None
         if p.opcode in cost.MOVEMENT or p.opcode == "convert":
             return evaluations
