@@ -13,7 +13,6 @@ from xjit.hlo import HloComputation, HloInstruction, Shape, Trait
 from xjit.indexing.operand_reads import reads_of
 from xjit.ops.lapack_targets import LAPACK_TARGETS
 
-
 _KEEPS_SUMS = frozenset({"dot", "convolution"})
 """Opcodes that keep partial sums in a result of their fusion, if it is no operand's buffer; else in scratch memory,
 which is slower.
