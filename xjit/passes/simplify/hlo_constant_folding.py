@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo import HloInstruction, HloModule, Literal, Trait, Unsupported
+from xjit.hlo.edit.replacing import replace
 from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.ops.evaluation.table import EVALUATORS
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
@@ -52,8 +53,7 @@ class HloConstantFolding(HloModulePass):
                 literal = _evaluate(interpreter, instruction)
                 if literal is not None:
                     constant = HloInstruction.create_constant(literal, instruction.name)
-                    computation.add_instruction(constant)
-                    computation.replace_instruction(instruction, constant)
+                    replace(instruction, computation.add_instruction(constant))
                     changed = True
         return changed
 
