@@ -16,7 +16,8 @@ from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, S
 from xjit.indexing.composition import Composer
 from xjit.indexing.hlo_indexing import compute_output_to_input_indexing
 from xjit.passes.analysis import fusion_cost as cost
-from xjit.passes.analysis.linear_order import sequential_computations
+from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.framework import analyses
 from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies
 from xjit.passes.fusion.unit_merging import merge_units
 
@@ -49,7 +50,7 @@ class DotEpilogueFusion(HloModulePass):
         """Fuses in every sequential computation; True if something was fused."""
         changed = False
         composer = Composer()
-        for computation in sequential_computations(module):
+        for computation in analyses.get(CallGraph, module).sequential:
             if not execution_threads or computation.execution_thread in execution_threads:
                 changed |= self._run_on(computation, composer)
         return changed
