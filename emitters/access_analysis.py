@@ -103,6 +103,7 @@ class Accesses:
 
     offsets: list[AffineExpr] = field(default_factory=list)  # into leaves
     others: list[AffineExpr] = field(default_factory=list)  # iota values and conditions
+    reductions: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # of any kind, users first
     row_reductions: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # along contiguous memory
     conditional: bool = False  # whether some of it is needed only under conditions
     loads: dict[HloInstruction, int] = field(default_factory=dict)  # elements read, per leaf
@@ -110,7 +111,7 @@ class Accesses:
     evaluations: dict[int, int] = field(default_factory=dict)  # operations by the bit set of variables they depend on
 
 
-_WALKS = frozenset(["reduce", "reduce-window", "dot", "convolution"])
+WALKS = frozenset(["reduce", "reduce-window", "dot", "convolution"])
 """Opcodes that take a step for every value of the range variables of their first operand."""
 
 
@@ -183,6 +184,8 @@ class AccessAnalysis:
                 for variable in operand.indexing.rt_vars:
                     assert isinstance(variable.source, HloInstruction)
                     stack.append((variable.source, substitute_all(variable.map.results, index)))
+        if instruction.opcode in WALKS:
+            result.reductions.append((instruction, index))
         if instruction.opcode == "reduce" and self._is_row(instruction, index):
             result.row_reductions.append((instruction, index))
 
@@ -191,7 +194,7 @@ class AccessAnalysis:
         mask = 0
         for expr in index:
             mask |= expr.dim_mask
-        if instruction.opcode in _WALKS:
+        if instruction.opcode in WALKS:
             for symbol in self.range_variables(instruction, 0, self.maps.of(instruction)[0][0].indexing):
                 mask |= symbol.dim_mask
         return mask

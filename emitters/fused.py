@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from xjit.affine import AffineExpr, Interval, RTVar, dim, substitute
 from xjit.emitters.access_analysis import Accesses, Index, MapCache, apply_map, map_conditions
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register, emit_elementwise
+from xjit.emitters.lane_combining import CombineLanes, combine_in_register
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register, width_of
 from xjit.emitters.reduction_loops import emit_contraction, emit_reduce
 from xjit.emitters.row_cache import RowCache
+from xjit.emitters.schedule.statements import Combination, Memory, Reduction, Tile
 from xjit.emitters.width_changes import emit_width_change
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait
@@ -44,6 +46,9 @@ class FusedIrEmitter:
         self.memory = MemoryAccess(nest)
         self.nested = IrEmitterNested()
         self.rows = RowCache(nest)
+        self.planned: Mapping[tuple[HloInstruction, Index], Reduction] = {}  # by the schedule of what is emitted
+        self.given: dict[tuple[HloInstruction, Index], list[Element]] = {}  # what reductions amount to so far
+        self.combine_lanes: CombineLanes = combine_in_register
         self._nesting = 0
 
     def element(self, instruction: HloInstruction, index: Index, guard: Guard = EVERYWHERE, output: int = 0) -> Element:
@@ -133,6 +138,38 @@ class FusedIrEmitter:
         for instruction, index in reversed(accesses.row_reductions):
             if all(0 <= nest.bindings.depth(p) <= nest.level.depth for e in index for p in e.dims):
                 self.element(instruction, index)
+
+    def reduction(self, instruction: HloInstruction, reduction: Reduction) -> None:
+        """Emits a reduction of a schedule, in front of what needs it."""
+        if reduction.combination is Combination.SERIAL:
+            self.element(instruction, reduction.index)
+        else:
+            emit_reduce(self, instruction, reduction.index, EVERYWHERE, reduction)
+
+    def give(self, instruction: HloInstruction, index: Index, values: Sequence[RegisterValue]) -> None:
+        """Says what a reduction amounts to at the innermost level, from now on."""
+        level = self.nest.level
+        self.given[instruction, index] = [(value, level.depth) for value in values]
+        for key in [k for k in level.cache if k[0] in ("element", "reduce")]:
+            del level.cache[key]
+
+    def stage(self, tile: Tile, instruction: HloInstruction, index: Index) -> None:
+        """Emits an element and writes it to its tile, a row on the stack. Errors: Unsupported for other tiles."""
+        if tile.memory is not Memory.STACK or len(tile.over) != 1:
+            raise Unsupported(f"a tile in {tile.memory.value} over {len(tile.over)} variables: no target has them yet")
+        width = self.nest.vector.width if self.nest.vector is not None else 0
+        value = self.splat(self.element(instruction, index), width)
+        self.rows.stage(instruction, index, value, tile.over[0])
+
+    def bind_element(self, variable: int, source: HloInstruction, place: Index) -> None:
+        """Binds a variable of the table to an element, clamped to the variable's bounds."""
+        bounds = self.nest.intervals[variable]
+        value, depth = self.element(source, place)
+        assert isinstance(value, Value)
+        level = self.nest.levels[depth]
+        clamped = _clamp_index(level.builder, value, source.shape.element_type, bounds)
+        self.nest.bind(variable, clamped, depth)
+        level.cache["runtime", source, place, bounds, EVERYWHERE.key] = dim(variable)
 
     # -- rules: (self, instruction, index, guard, output) -> Element
 

@@ -1,44 +1,40 @@
 """Loops that accumulate: reduce, reduce-window, and the plain form of dot and convolution, as elements of a fusion.
 
-A reduction whose innermost range walks through contiguous memory keeps one accumulator per lane and combines the lanes
-at the end, when the combiner is known to be associative and commutative and has an identity. Everything else
-accumulates serially; when the output is vectorised, each lane of the accumulator is one output element. The order of
-accumulation depends on shapes alone, so results do not depend on the number of threads.
+How it is done is a `Reduction` of a schedule, or planned when the element is reached.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from xjit.affine import AffineExpr, dim
-from xjit.emitters.access_analysis import AccessAnalysis, Accesses, Index, apply_map, map_conditions
+from xjit.emitters.access_analysis import AccessAnalysis, Index, apply_map, map_conditions
 from xjit.emitters.elemental import (
     ComplexValue,
     RegisterValue,
     constant_register,
     emit_elementwise,
-    register_type,
     round_to_type,
 )
 from xjit.emitters.loop_levels import VectorVariable
-from xjit.emitters.memory import Guard, restrict
+from xjit.emitters.memory import EVERYWHERE, Guard, restrict
 from xjit.emitters.nested import PROMOTED, IrEmitterNested, splat_register, width_of
+from xjit.emitters.planners.reduction import plan_reduction
+from xjit.emitters.schedule.statements import Combination, Lanes, Reduction
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.types import I64
 from xjit.llvm.values import Value, const_int
-from xjit.ops.reducers import reduction_identity, selected_extremum
+from xjit.ops.reducers import reduction_identity
 
 if TYPE_CHECKING:
     from xjit.emitters.fused import Element, FusedIrEmitter
 
-MIN_VECTOR_RANGE = 4
-CHAINS = ((4, 4), (2, 12))
-"""Sets of accumulators, and up to how many operations per element."""
+Values = Sequence[RegisterValue]
 
 
 def flatten(values: Sequence[RegisterValue]) -> list[Value]:
@@ -52,10 +48,15 @@ def unflatten(parts: Sequence[Value], like: Sequence[RegisterValue]) -> list[Reg
     return [ComplexValue(next(rest), next(rest)) if isinstance(v, ComplexValue) else next(rest) for v in like]
 
 
-def emit_reduce(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard) -> list[Element]:
-    """Emits one element (or vector of elements) of every result of a reduce or reduce-window."""
+def emit_reduce(
+    fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard, planned: Reduction | None = None
+) -> list[Element]:
+    """Emits one element (or vector of elements) of every result of a reduce or reduce-window.
+
+    With `planned`, whoever planned it has seen to what its elements need in front of its loops.
+    """
     key = ("reduce", instruction, index, guard.key)
-    found = fused.nest.lookup(key)
+    found = fused.nest.lookup(key) or fused.given.get((instruction, index))
     if found is not None:
         return found
     nest = fused.nest
@@ -63,20 +64,51 @@ def emit_reduce(fused: FusedIrEmitter, instruction: HloInstruction, index: Index
     inputs = instruction.operand_count // 2
     with nest.at_depth(depth):
         inits = [fused.element(instruction.operand(inputs + i), (), guard) for i in range(inputs)]
-        results = _Reduction(fused, instruction, index, guard).emit([fused.splat(e, 0) for e in inits])
+        start = [fused.splat(e, 0) for e in inits]
+        plan = planned or _plan(fused, instruction, index, guard)
+        values = _Accumulation(fused, instruction, plan, guard).emit(start)
+        results = round_promoted(nest.builder, [o.shape.element_type for o in instruction.operands[:inputs]], values)
     elements = [(v, depth) for v in results]
     nest.levels[depth].cache[key] = elements
     return elements
 
 
-class _Reduction:
-    """One reduction being emitted."""
+def accumulate(
+    fused: FusedIrEmitter, instruction: HloInstruction, plan: Reduction, values: Sequence[RegisterValue]
+) -> list[RegisterValue]:
+    """Takes the elements of a plan into accumulators, which are not rounded; returns the new ones."""
+    return _Accumulation(fused, instruction, plan, EVERYWHERE).emit(list(values))
 
-    def __init__(self, fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard) -> None:
+
+def _plan(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard) -> Reduction:
+    """How to do a reduction that was reached on the way to an element: as planned before, or now.
+
+    Emits the reductions that its elements need in front of the loops.
+    """
+    nest = fused.nest
+    analysis = AccessAnalysis(nest.table, {i: b.shape for i, b in fused.leaves.items()}, fused.maps)
+    vectorised = nest.vector is not None or any(nest.uses_vector(e) for e in index)
+    plan = fused.planned.get((instruction, index))
+    if plan is None:
+        plan = plan_reduction(analysis, instruction, index, vectorised, nest.target)
+    if plan.combination is Combination.SELECT and not _lets_all_pass(guard):
+        indexing = fused.maps.of(instruction)[0][0].indexing
+        ranges = tuple(nest.new_variable(v.bounds.upper - v.bounds.lower + 1) for v in indexing.range_vars)
+        plan = Reduction(plan.instruction, index, ranges, (tuple(dim(p) for p in ranges),))
+    if plan.combination is Combination.TREE:
+        fused.reductions_first(analysis.reduced_accesses(instruction, index))
+    return plan
+
+
+class _Accumulation:
+    """The elements of one plan on their way into accumulators."""
+
+    def __init__(self, fused: FusedIrEmitter, instruction: HloInstruction, plan: Reduction, guard: Guard) -> None:
         self.fused = fused
         self.nest = fused.nest
         self.instruction = instruction
-        self.index = index
+        self.plan = plan
+        self.index = plan.index
         self.guard = guard
         self.inputs = instruction.operand_count // 2
         # XLA adds 16-bit floats up in f32; what other combiners compute is rounded at every step
@@ -85,99 +117,57 @@ class _Reduction:
         self.operand = fused.maps.of(instruction)[0][0]
         shape = instruction.shape
         self.sizes = (shape.tuple_shapes[0] if shape.is_tuple else shape).dimensions
-        leaves = {i: b.shape for i, b in fused.leaves.items()}
-        self.analysis = AccessAnalysis(self.nest.table, leaves, fused.maps)
         self.types = [o.shape.element_type for o in instruction.operands[: self.inputs]]
 
-    def emit(self, inits: list[RegisterValue]) -> list[RegisterValue]:
+    def emit(self, values: list[RegisterValue]) -> list[RegisterValue]:
+        """Returns the accumulators with all elements of the plan in them."""
         nest = self.nest
-        varies = any(nest.uses_vector(e) for e in self.index)
-        if varies and nest.vector is not None:
-            inits = [splat_register(nest.builder, v, nest.vector.width) for v in inits]
-        ranges = [nest.new_variable(v.bounds.upper - v.bounds.lower + 1) for v in self.operand.indexing.range_vars]
-        lanes = None if varies or nest.vector is not None else self._lane_range(ranges)
+        if nest.vector is not None and any(nest.uses_vector(e) for e in self.index):
+            values = [splat_register(nest.builder, v, nest.vector.width) for v in values]
+        if self.plan.combination is Combination.TREE:
+            return self._by_lanes(values)
+        if self.plan.combination is Combination.SELECT:
+            return self._select_by_lanes(values)
+        return unflatten(self._loops(flatten(values), values), values)
+
+    def _lanes(self) -> Lanes:
+        assert self.plan.lanes is not None
+        return self.plan.lanes
+
+    def _by_lanes(self, values: list[RegisterValue]) -> list[RegisterValue]:
+        nest, lanes = self.nest, self._lanes()
         identity = reduction_identity(self.instruction.to_apply)
-        if lanes is not None and identity is not None:
-            return self._by_lanes(ranges, lanes, identity[1], inits)
-        if lanes is not None and _lets_all_pass(self.guard) and self._selects(ranges):
-            return self._select_by_lanes(ranges[0], inits)
-        order = self._order(ranges, None)
-        values = self._loops(order, None, flatten(inits), inits)
-        return self._rounded(unflatten(values, inits))
-
-    def _lane_range(self, ranges: list[int]) -> int | None:
-        """The range variable to vectorise over: one that walks through contiguous memory."""
-        analysis = self.analysis
-        best = analysis.contiguous_range(self.instruction, self.index)
-        if best is None or self.nest.intervals[ranges[best]].upper + 1 < MIN_VECTOR_RANGE:
-            return None
-        return ranges[best]
-
-    def _order(self, ranges: list[int], innermost: int | None) -> list[int]:
-        return [p for p in ranges if p != innermost]
-
-    def _by_lanes(
-        self, ranges: list[int], innermost: int, identity: object, inits: list[RegisterValue]
-    ) -> list[RegisterValue]:
-        nest, fused = self.nest, self.fused
+        assert identity is not None
         kind = PROMOTED.get(self.types[0], self.types[0])
-        width = nest.target.vector_width(register_type(kind))
-        neutral = splat_register(nest.builder, constant_register(kind, identity), width)
-        accesses = self.analysis.reduced_accesses(self.instruction, self.index)
-        chains = self._chains(accesses, nest.intervals[innermost].upper + 1, width)
-        start = [neutral] * chains
-        order = self._order(ranges, innermost)
-        fused.reductions_first(accesses)
-        one_loop = all(nest.intervals[p].upper == 0 for p in order)
-        with fused.rows.recording(self.instruction, fused.leaves, innermost) if one_loop else nullcontext():
-            values = unflatten(self._loops(order, (innermost, width), flatten(start), [neutral]), start)
-        while len(values) > 1:
-            half = len(values) // 2
-            values = [self._combined(a, b) for a, b in zip(values[:half], values[half:], strict=True)]
-        total = self._combine_lanes(values[0], width)
-        return self._rounded([self._combined(inits[0], total)])
+        neutral = splat_register(nest.builder, constant_register(kind, identity[1]), lanes.width)
+        start = [neutral] * lanes.chains
+        recording = self.fused.rows.recording(self.plan.keeps, lanes.variable) if self.plan.keeps else nullcontext()
+        with recording:
+            sets = unflatten(self._loops(flatten(start), [neutral]), start)
+        total = self.fused.combine_lanes(nest.builder, [[v] for v in sets], self._combined)
+        return self._combined(values, total)
 
-    def _selects(self, ranges: list[int]) -> bool:
-        """Whether this is a search for the largest or smallest element and its index, in a row that is long enough."""
-        if self.inputs != 2 or len(ranges) != 1 or selected_extremum(self.instruction.to_apply) is None:
-            return False
-        long_enough = self.nest.intervals[ranges[0]].upper + 1 >= 2 * self._common_width()
-        return long_enough and _is_ascending(self.instruction.operand(1))
-
-    def _common_width(self) -> int:
-        kinds = [register_type(PROMOTED.get(t, t)) for t in self.types]
-        return min(self.nest.target.vector_width(kind) for kind in kinds)
-
-    def _select_by_lanes(self, column: int, inits: list[RegisterValue]) -> list[RegisterValue]:
+    def _select_by_lanes(self, values: list[RegisterValue]) -> list[RegisterValue]:
         """Each lane starts with an element of its own. What lanes found is combined in the order of the indices."""
-        nest, fused = self.nest, self.fused
-        width, size = self._common_width(), nest.intervals[column].upper + 1
-        chains = self._chains(self.analysis.reduced_accesses(self.instruction, self.index), size, width)
-        head = nest.new_variable(chains * width)
-        rest = nest.new_variable(size - chains * width, chains * width)
+        nest, fused, lanes = self.nest, self.fused, self._lanes()
+        first, width = lanes.first, lanes.width
+        assert first is not None
         operands = self.instruction.operands[: self.inputs]
 
         def elements(_: Sequence[Value]) -> Sequence[Value]:
-            place = apply_map(nest.table, self.operand, self.index, [dim(head)])
+            place = apply_map(nest.table, self.operand, self.index, [dim(first)])
             return flatten([fused.splat(fused.element(o, place), width) for o in operands])
 
         start: list[Value] = []
-        for chain in range(chains):
-            first = const_int(I64, chain * width)
-            start += nest.once(head, first, elements, (), VectorVariable(head, width))
-        parts = self._loops([], (rest, width), start, start[: self.inputs])
+        for chain in range(lanes.chains):
+            begin = const_int(I64, chain * width)
+            start += nest.once(first, begin, elements, (), VectorVariable(first, width))
+        parts = self._loops(start, start[: self.inputs])
         found = [list[RegisterValue](parts[i : i + self.inputs]) for i in range(0, len(parts), self.inputs)]
-        while len(found) > 1:
-            half = len(found) // 2
-            found = [self._earlier_first(a, b) for a, b in zip(found[:half], found[half:], strict=True)]
-        best = found[0]
-        while width > 1:
-            width //= 2
-            low, high = ([_lanes_of(v, first, width, nest.builder) for v in best] for first in (0, width))
-            best = self._earlier_first(low, high)
-        return self._rounded(list(self.combiner.inline(nest.builder, self.instruction.to_apply, [*inits, *best])))
+        best = fused.combine_lanes(nest.builder, found, self._earlier_first)
+        return self._combined(values, best)
 
-    def _earlier_first(self, a: list[RegisterValue], b: list[RegisterValue]) -> list[RegisterValue]:
+    def _earlier_first(self, a: Values, b: Values) -> list[RegisterValue]:
         """Combines two (value, index) pairs, the lower index as the first operand."""
         builder = self.nest.builder
         i, j = flatten([a[1]])[0], flatten([b[1]])[0]
@@ -185,50 +175,29 @@ class _Reduction:
         parts_a, parts_b = flatten(a), flatten(b)
         first = [builder.select(ordered, x, y) for x, y in zip(parts_a, parts_b, strict=True)]
         second = [builder.select(ordered, y, x) for x, y in zip(parts_a, parts_b, strict=True)]
-        return list(self.combiner.inline(builder, self.instruction.to_apply, [*first, *second]))
+        return self._combined(first, second)
 
-    def _chains(self, accesses: Accesses, size: int, width: int) -> int:
-        """How many vectors of accumulators take turns: short work per element would wait for the last result."""
-        chains = next((n for n, most in CHAINS if accesses.operations <= most), 1)
-        while chains > 1 and size < 2 * chains * width:
-            chains //= 2
-        return chains
+    def _combined(self, a: Values, b: Values) -> list[RegisterValue]:
+        return list(self.combiner.inline(self.nest.builder, self.instruction.to_apply, [*a, *b]))
 
-    def _combined(self, a: RegisterValue, b: RegisterValue) -> RegisterValue:
-        return self.combiner.inline(self.nest.builder, self.instruction.to_apply, [a, b])[0]
+    def _loops(self, start: list[Value], like: Values) -> list[Value]:
+        """Nests the plan's loops and returns the accumulators after them."""
+        nest, lanes = self.nest, self.plan.lanes
 
-    def _combine_lanes(self, value: RegisterValue, width: int) -> RegisterValue:
-        """Halves the vector until one lane is left: always the same tree."""
-        builder = self.nest.builder
-        while width > 1:
-            width //= 2
-            low, high = (_lanes_of(value, first, width, builder) for first in (0, width))
-            value = self._combined(low, high)
-        return value
-
-    def _loops(
-        self, order: list[int], lanes: tuple[int, int] | None, start: list[Value], like: Sequence[RegisterValue]
-    ) -> list[Value]:
-        """Nests the loops and returns the accumulators after them."""
-        nest = self.nest
+        def steps(accumulators: Sequence[Value]) -> Sequence[Value]:
+            for symbols in self.plan.steps:
+                accumulators = self._step(symbols, accumulators, like, lanes.width if lanes is not None else 0)
+            return accumulators
 
         def innermost(accumulators: Sequence[Value]) -> Sequence[Value]:
             if lanes is None:
-                return step(accumulators)
-            chains = len(accumulators) // len(flatten(like))
-            return nest.interleaved_vector_loop(*lanes, chains, step, accumulators)
+                return steps(accumulators)
+            return nest.interleaved_vector_loop(lanes.variable, lanes.width, lanes.chains, steps, accumulators)
 
-        symbols = [dim(p) for p in ([*order, lanes[0]] if lanes else order)]
-        by_position = {s.position: s for s in symbols}
-        ranges = [by_position[p] for p in sorted(by_position)]
-
-        def step(accumulators: Sequence[Value]) -> Sequence[Value]:
-            return self._step(ranges, accumulators, like, lanes[1] if lanes else 0)
-
-        return nest.loops(order, innermost, start)
+        return nest.loops(self.plan.loops, innermost, start)
 
     def _step(
-        self, symbols: list[AffineExpr], accumulators: Sequence[Value], like: Sequence[RegisterValue], width: int
+        self, symbols: Sequence[AffineExpr], accumulators: Sequence[Value], like: Values, width: int
     ) -> Sequence[Value]:
         """Combines one element (or vector) into the accumulators; where the guard fails they stay as they are."""
         nest, fused = self.nest, self.fused
@@ -253,12 +222,9 @@ class _Reduction:
                 combined = [builder.select(mask, c, a) for c, a in zip(combined, accumulators, strict=True)]
         return combined
 
-    def _lanes_are_ranges(self, symbols: list[AffineExpr]) -> bool:
+    def _lanes_are_ranges(self, symbols: Sequence[AffineExpr]) -> bool:
         lanes = self.nest.vector
-        return lanes is not None and any(s.position == lanes.position for s in symbols)
-
-    def _rounded(self, values: list[RegisterValue]) -> list[RegisterValue]:
-        return round_promoted(self.nest.builder, self.types, values)
+        return lanes is not None and any(s.uses_dim(lanes.position) for s in symbols)
 
 
 def round_promoted(
@@ -273,25 +239,6 @@ def _lets_all_pass(guard: Guard) -> bool:
     return guard.scalar is None and guard.lanes is None
 
 
-def _is_ascending(instruction: HloInstruction) -> bool:
-    """Whether elements cannot fall along any dimension: an iota without overflow, broadcast or not."""
-    while instruction.opcode in ("broadcast", "bitcast", "reshape", "copy"):
-        instruction = instruction.operand(0)
-    return instruction.opcode == "iota" and instruction.shape.element_type.bit_width >= 32
-
-
-def _lanes_of(value: RegisterValue, first: int, count: int, builder: IRBuilder) -> RegisterValue:
-    if count == 1:
-        return _map_parts(value, lambda v: builder.extract_element(v, first))
-    return _map_parts(value, lambda v: builder.shuffle_vector(v, None, list(range(first, first + count))))
-
-
-def _map_parts(value: RegisterValue, function: Callable[[Value], Value]) -> RegisterValue:
-    if isinstance(value, ComplexValue):
-        return ComplexValue(function(value.real), function(value.imag))
-    return function(value)
-
-
 def emit_contraction(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard) -> Element:
     """Emits one element of a dot or convolution as a sum over its range variables: any type, any dimension numbers."""
     nest = fused.nest
@@ -301,8 +248,13 @@ def emit_contraction(fused: FusedIrEmitter, instruction: HloInstruction, index: 
     with nest.at_depth(depth):
         width = nest.vector.width if nest.vector is not None and any(nest.uses_vector(e) for e in index) else 0
         zero = splat_register(nest.builder, constant_register(kind, 0), width)
-        lhs_map = fused.maps.of(instruction)[0][0]
-        ranges = [nest.new_variable(v.bounds.upper - v.bounds.lower + 1) for v in lhs_map.indexing.range_vars]
+        planned = fused.planned.get((instruction, index))
+        ranges: Sequence[int]
+        if planned is not None:
+            ranges = planned.loops
+        else:
+            indexing = fused.maps.of(instruction)[0][0].indexing
+            ranges = [nest.new_variable(v.bounds.upper - v.bounds.lower + 1) for v in indexing.range_vars]
 
         def step(accumulators: Sequence[Value]) -> Sequence[Value]:
             total = unflatten(accumulators, [zero])[0]
@@ -320,7 +272,7 @@ def _multiply_add(
     instruction: HloInstruction,
     index: Index,
     guard: Guard,
-    ranges: list[int],
+    ranges: Sequence[int],
     total: RegisterValue,
     kind: PrimitiveType,
 ) -> RegisterValue:

@@ -2,7 +2,8 @@
 
 While a reduction runs along a row, costly values that something outside of it also uses are written to a row on the
 stack. After the reduction they are known to the row's level; another loop over the same columns loads them instead of
-computing them once more. Values are kept only where they are computed for the whole row, without a guard.
+computing them once more. Values are kept only where they are computed for the whole row, without a guard. A schedule
+can also stage a row in a loop of its own.
 """
 
 from __future__ import annotations
@@ -19,20 +20,14 @@ from xjit.emitters.nested import splat_register
 from xjit.emitters.stack_row import StackRow
 from xjit.hlo.ir.instruction import HloInstruction
 
-MAX_ROW_ELEMENTS = 16 * 1024
 MAX_ROWS = 4
-WORTH_KEEPING = 8  # operations
-_COSTLY = frozenset(
-    {"atan2", "cbrt", "cosine", "divide", "erf", "exponential", "exponential-minus-one", "log", "log-plus-one",
-     "logistic", "power", "remainder", "sine", "sqrt", "rsqrt", "tan", "tanh"}
-)  # fmt: skip
 
 
 @dataclass(slots=True)
 class _Recording:
     """One reduction's loop over the columns: what to keep of it, and what has been kept."""
 
-    wanted: Collection[HloInstruction]
+    wanted: Collection[str]
     column: int
     depth: int
     kept: dict[tuple[HloInstruction, Index], StackRow] = field(default_factory=dict)
@@ -47,14 +42,13 @@ class RowCache:
         self._columns: dict[int, AffineExpr] = {}
         self._kept: set[HloInstruction] = set()
         self._rows = 0
+        self._staged: dict[tuple[HloInstruction, Index], StackRow] = {}
+        self._ending: dict[int, list[tuple[HloInstruction, Index]]] = {}
 
     @contextmanager
-    def recording(self, reduce: HloInstruction, leaves: Collection[HloInstruction], column: int) -> Generator[None]:
+    def recording(self, wanted: Collection[str], column: int) -> Generator[None]:
         """Keeps rows of the loop over `column` that is emitted meanwhile; they can be loaded once it is complete."""
         nest = self._nest
-        wanted: Collection[HloInstruction] = ()
-        if nest.intervals[column].lower == 0 and nest.intervals[column].upper < MAX_ROW_ELEMENTS:
-            wanted = _needed_again(reduce, leaves)
         recording = _Recording(wanted, column, nest.level.depth)
         self._recordings.append(recording)
         try:
@@ -69,7 +63,7 @@ class RowCache:
         """Offers the value of an element, computed at a level without a guard."""
         nest = self._nest
         recording = self._recordings[-1] if self._recordings else None
-        if recording is None or instruction not in recording.wanted or nest.vector is None:
+        if recording is None or instruction.name not in recording.wanted or nest.vector is None:
             return
         if depth <= recording.depth:
             return  # the same for the whole row
@@ -88,6 +82,23 @@ class RowCache:
             self._rows += 1
             row = recording.kept[key] = StackRow.like(builder, value, nest.intervals[recording.column].upper + 1)
         row.store(builder, nest.index_value(column), value)
+
+    def stage(self, instruction: HloInstruction, index: Index, value: RegisterValue, column: int) -> None:
+        """Writes an element of the row along `column`, whose loop is open; it can be loaded once that has ended."""
+        nest = self._nest
+        assert nest.intervals[column].lower == 0, "a staged row starts at 0"
+        key = (instruction, self._place(index, column))
+        row = self._staged.get(key)
+        if row is None:
+            row = self._staged[key] = StackRow.like(nest.builder, value, nest.intervals[column].upper + 1)
+            self._ending.setdefault(column, []).append(key)
+        row.store(nest.builder, nest.index_value(dim(column)), value)
+
+    def end_of_loop(self, column: int) -> None:
+        """Says that the loop over `column` is complete: what it staged can be loaded at this level."""
+        for key in self._ending.pop(column, ()):
+            self._nest.level.cache[("row", *key)] = self._staged.pop(key)
+            self._kept.add(key[0])
 
     def load(self, instruction: HloInstruction, index: Index) -> tuple[RegisterValue, int] | None:
         """Returns the element's value and its level, if it is one of a row that has been kept."""
@@ -108,31 +119,3 @@ class RowCache:
             self._columns[size] = dim(self._nest.new_variable(size))
         change = {column: self._columns[size]}
         return tuple(self._nest.simplify(substitute(e, change)) for e in index)
-
-
-def _needed_again(reduce: HloInstruction, leaves: Collection[HloInstruction]) -> set[HloInstruction]:
-    """Returns the costly instructions of a reduction's elements that are used by others, too."""
-    order = _cone(reduce, leaves)
-    inside = {reduce, *order}
-    again = [i for i in order if i.shape.is_array and any(u not in inside for u in i.users)]
-    return {i for i in again if _cost(i, leaves) >= WORTH_KEEPING}
-
-
-def _cone(instruction: HloInstruction, leaves: Collection[HloInstruction]) -> list[HloInstruction]:
-    """Returns what an instruction's elements are computed from, up to other reductions."""
-    found: dict[HloInstruction, None] = {}
-    stack = list(instruction.operands)
-    while stack:
-        item = stack.pop()
-        if item in found or item in leaves or item.opcode in ("reduce", "constant"):
-            continue
-        found[item] = None
-        stack.extend(item.operands)
-    return list(found)
-
-
-def _cost(instruction: HloInstruction, leaves: Collection[HloInstruction]) -> int:
-    """Returns about how many operations one element takes, without those that the whole row shares."""
-    size = instruction.shape.num_elements
-    cone = [i for i in _cone(instruction, leaves) if i.shape.is_array and i.shape.num_elements >= size]
-    return sum(WORTH_KEEPING if i.opcode in _COSTLY else 1 for i in (instruction, *cone))

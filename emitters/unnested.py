@@ -37,9 +37,10 @@ from xjit.thunks import (
 
 @dataclass(frozen=True, slots=True)
 class UnnestedModule:
-    """The thunks of a module, and what the code of each InlineThunk computes, by the name of its instruction."""
+    """The thunks of a module, its kernels, and what each InlineThunk computes, by the name of its instruction."""
 
     program: ThunkProgram
+    kernels: tuple[Kernel, ...]
     inline_views: Mapping[str, KernelView]
 
 
@@ -66,7 +67,8 @@ class IrEmitterUnnested:
         sequences: dict[str, ThunkSequence] = {}
         for computation in post_order([entry], _sequential_callees):  # no recursion, however deep they are nested
             sequences[computation.name] = self._emit_computation(computation, self.inline and computation is not entry)
-        return UnnestedModule(ThunkProgram(module.name, entry.name, sequences), self._inline_views)
+        kernels = tuple(kernel for group in self._kernels.values() for kernel in group)
+        return UnnestedModule(ThunkProgram(module.name, entry.name, sequences), kernels, self._inline_views)
 
     def _emit_computation(self, computation: HloComputation, inline: bool) -> ThunkSequence:
         thunks: list[Thunk] = []

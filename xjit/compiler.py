@@ -132,6 +132,7 @@ class Executable(CpuExecutable):
             "optimized-hlo": lambda: str(self._optimized_hlo),
             "buffer-assignment": self._assignment.to_text,
             "thunks": lambda: program_to_string(self._emitted.thunks),
+            "schedule": lambda: self._emitted.schedule_text,
             "llvm": lambda: self._emitted.ir_text,
             "llvm-opt": lambda: optimize_ir(self._emitted.ir_text, self._codegen, linked_symbols=self._linked),
             "asm": lambda: emit_assembly(self._emitted.ir_text, self._codegen, self._linked),
@@ -212,6 +213,7 @@ _DUMPED_STAGES = {
     "after_optimizations.txt": "optimized-hlo",
     "buffer-assignment.txt": "buffer-assignment",
     "thunks.txt": "thunks",
+    "schedule.txt": "schedule",
     "ll": "llvm",
     "s": "asm",
 }

@@ -1,7 +1,8 @@
 """Dumps of one compilation, as files that can be read, compared and compiled again.
 
 `module_0003.main.0002.after_cse.txt` is the third module that this process compiled, after the second dumped pass;
-`.before_optimizations.txt`, `.after_optimizations.txt`, `.buffer-assignment.txt`, `.ll` and `.s` are its stages.
+`.before_optimizations.txt`, `.after_optimizations.txt`, `.buffer-assignment.txt`, `.thunks.txt`, `.schedule.txt`, `.ll`
+and `.s` are its stages.
 """
 
 from __future__ import annotations

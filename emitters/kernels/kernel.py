@@ -14,6 +14,7 @@ from xjit.emitters.access_analysis import MapCache
 from xjit.emitters.kernels.hero import find_hero, prologue_of
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
+from xjit.emitters.schedule.schedule import Schedule
 from xjit.hlo import attributes as at
 from xjit.hlo.compare.structural_key import content_key, graph_key
 from xjit.hlo.ir.computation import HloComputation
@@ -88,6 +89,16 @@ class KernelView:
             extend_post_order(order, done, root, lambda i: () if i in leaves else i.operands)
         return order
 
+    def array_constants(self) -> dict[HloInstruction, Shape]:
+        """Returns the constants that are read from memory, with the row-major shape that they have there."""
+        found: dict[HloInstruction, Shape] = {}
+        for instruction in self.instructions():
+            if instruction.opcode == "constant":
+                literal = instruction.attributes_as(at.ConstantAttributes).literal
+                if literal.shape.is_array and literal.array.size and literal.splat_value() is None:
+                    found[instruction] = instruction.shape.with_dimensions(instruction.shape.dimensions)
+        return found
+
     def key(self) -> Hashable:
         """Returns a hashable key: views with equal keys need the same code."""
         leaves = {leaf: -1 - i for i, leaf in enumerate(self.leaves)}
@@ -120,6 +131,7 @@ class Kernel:
     bytes_accessed: int = 0
     flops: int = 0
     repeats_work: bool = False
+    schedule: Schedule | None = None  # None: the kernel is written by hand
 
     @property
     def can_fail(self) -> bool:
@@ -169,13 +181,9 @@ class KernelContext:
     def constant_leaves(self, view: KernelView) -> dict[HloInstruction, Buffer]:
         """Returns buffers for the array constants inside a view: globals of the module."""
         buffers: dict[HloInstruction, Buffer] = {}
-        for instruction in view.instructions():
-            if instruction.opcode == "constant":
-                literal = instruction.attributes_as(at.ConstantAttributes).literal
-                if literal.shape.is_array and literal.array.size and literal.splat_value() is None:
-                    row_major = instruction.shape.with_dimensions(instruction.shape.dimensions)
-                    pointer = self.module.add_constant_array(literal.array, hint="literal")
-                    buffers[instruction] = Buffer(row_major, pointer)
+        for instruction, shape in view.array_constants().items():
+            literal = instruction.attributes_as(at.ConstantAttributes).literal
+            buffers[instruction] = Buffer(shape, self.module.add_constant_array(literal.array, hint="literal"))
         return buffers
 
 

@@ -18,6 +18,9 @@ import xjit
 from xjit.compiler import CompileOptions
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
 from xjit.emitters.kernels.table import emit_kernels
+from xjit.emitters.schedule.parser import parse_schedule
+from xjit.emitters.schedule.schedule import Schedule
+from xjit.emitters.schedule_emitter import emit_schedule
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.execution_context import initial_context
@@ -101,16 +104,18 @@ def _is_float(x: Array) -> bool:
     return x.dtype.kind == "f" or (x.dtype.kind == "V" and not np.can_cast(x.dtype, np.int32))
 
 
-def check_units(text: str, *inputs: Array, rtol: float = 0.0, atol: float = 0.0) -> int:
+def check_units(
+    text: str, *inputs: Array, rtol: float = 0.0, atol: float = 0.0, schedule: Schedule | None = None
+) -> int:
     """Runs the kernels of the root instruction, whose operands are the parameters; returns the units of the last one.
 
-    The units run all at once, one by one, and in three uneven pieces in reverse order: the bits must not differ.
+    With a `schedule`, that is emitted instead of what the planner would make. The units run all at once, one by one, and in three uneven pieces in reverse order: the bits must not differ.
     """
     module = parse_hlo(text)
     entry = module.entry_computation
     given = list(inputs) if inputs else random_inputs(module)
     view = view_of(entry.root_instruction)
-    llvm_module, kernels = emit_view(view)
+    llvm_module, kernels = emit_view(view, schedule=schedule)
     for kernel in kernels:
         kernel.function.linkage = ""
     text_ir = llvm_module.to_text()
@@ -134,10 +139,16 @@ def view_of(root: HloInstruction) -> KernelView:
     return KernelView(root, (root,), tuple(root.parent.parameter_instructions))
 
 
-def emit_view(view: KernelView, target: Target | None = None) -> tuple[Module, list[Kernel]]:
-    """Emits the kernels of a view into a module of their own."""
+def emit_view(
+    view: KernelView, target: Target | None = None, schedule: Schedule | None = None
+) -> tuple[Module, list[Kernel]]:
+    """Emits the kernels of a view, or one of a schedule, into a module of their own."""
     module = Module("kernels", target or Target.host())
-    return module, emit_kernels(KernelContext(module, module.target), view)
+    context = KernelContext(module, module.target)
+    kernels = emit_kernels(context, view) if schedule is None else [emit_schedule(context, view, schedule)]
+    for made in (kernel.schedule for kernel in kernels if kernel.schedule is not None):
+        assert parse_schedule(str(made)) == made
+    return module, kernels
 
 
 def kernel_text(text: str, target: Target | None = None) -> str:

@@ -12,7 +12,7 @@ from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes import PASSES
 from xjit.passes.framework.pass_text import split_pass_list
 
-STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "thunks", "llvm", "llvm-opt", "asm")
+STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "thunks", "schedule", "llvm", "llvm-opt", "asm")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from xjit.emitters.kernels.calls.registered_call import emit_registered_call
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
 from xjit.emitters.kernels.linalg.lapack import emit_lapack
 from xjit.emitters.kernels.linalg.tridiagonal_perturbed import emit_tridiagonal_perturbed
-from xjit.emitters.kernels.loops.base_copy import CopyKernel
+from xjit.emitters.kernels.loops.base_copy import emit_copy
 from xjit.emitters.kernels.sort.topk import emit_topk
 from xjit.hlo import attributes as at
 from xjit.hlo.custom_call_registry import custom_call_address
@@ -26,7 +26,7 @@ def _identity(context: KernelContext, view: KernelView) -> list[Kernel]:
         raise Unsupported(
             f"custom-call '{call.custom_call_target}' that changes the shape: it needs several devices", call.span
         )
-    return [CopyKernel(context, view, call.operand(0), 0, "").emit()]
+    return [emit_copy(context, view, call.operand(0), 0)]
 
 
 def _allocate(context: KernelContext, view: KernelView) -> list[Kernel]:

@@ -8,27 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
-from xjit.emitters.kernels.loops.loop import LoopKernel
+from xjit.emitters.kernels.loops.loop import plan_context
+from xjit.emitters.planners.cpu.updates import plan_base_copies, plan_copy, plan_fill
+from xjit.emitters.schedule_emitter import emit_schedule
 from xjit.hlo.ir.instruction import HloInstruction
-
-
-class CopyKernel(LoopKernel):
-    """Writes one value of a view's graph to one result buffer."""
-
-    kind = "copy"
-
-    def __init__(
-        self, context: KernelContext, view: KernelView, source: HloInstruction, result: int, suffix: str = ".base"
-    ) -> None:
-        super().__init__(context, view, suffix)
-        self.restrict_to([source], [result])
 
 
 def emit_base_copies(context: KernelContext, view: KernelView, bases: Sequence[HloInstruction]) -> list[Kernel]:
     """Emits the copies of bases[i] to result i, except where both are one buffer already."""
-    kernels: list[Kernel] = []
-    for result, base in enumerate(bases):
-        shared = base in view.leaves and (view.leaves.index(base), result) in view.shared
-        if not shared and view.result_shapes[result].num_elements:
-            kernels.append(CopyKernel(context, view, base, result).emit())
-    return kernels
+    schedules = plan_base_copies(plan_context(context), view, bases)
+    return [emit_schedule(context, view, schedule) for schedule in schedules]
+
+
+def emit_copy(context: KernelContext, view: KernelView, source: HloInstruction, result: int) -> Kernel:
+    """Emits a kernel that writes one value of the view's graph to one result buffer."""
+    return emit_schedule(context, view, plan_copy(plan_context(context), view, source, result, ""))
+
+
+def emit_fill(context: KernelContext, view: KernelView, scalar: HloInstruction, result: int) -> Kernel:
+    """Emits a kernel that writes a scalar to every element of a result buffer."""
+    return emit_schedule(context, view, plan_fill(plan_context(context), view, scalar, result))

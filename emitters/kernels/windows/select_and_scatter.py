@@ -10,12 +10,12 @@ import math
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, Interval, constant, dim
-from xjit.emitters.access_analysis import Accesses, Index
+from xjit.emitters.access_analysis import Index
 from xjit.emitters.elemental import RegisterValue, constant_register
 from xjit.emitters.fused import FusedIrEmitter, select_register
-from xjit.emitters.iteration_space import IterationSpace, unit_index
+from xjit.emitters.iteration_space import unit_index
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, lanes_for, range_arguments
-from xjit.emitters.kernels.loops.base_copy import CopyKernel
+from xjit.emitters.kernels.loops.base_copy import emit_fill
 from xjit.emitters.kernels.loops.hand_loops import here
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, restrict
@@ -36,21 +36,10 @@ def emit_select_and_scatter(context: KernelContext, view: KernelView) -> list[Ke
     operand, source, init = view.hero.operands
     if not operand.shape.num_elements:
         return []
-    kernels: list[Kernel] = [_InitKernel(context, view, init, 0).emit()]
+    kernels: list[Kernel] = [emit_fill(context, view, init, 0)]
     if source.shape.num_elements:
         kernels.append(_SelectKernel(context, view).emit())
     return kernels
-
-
-class _InitKernel(CopyKernel):
-    """Writes a scalar to every element."""
-
-    def _store(self, index: Index) -> None:
-        value, _ = self.fused.element(self.roots[0], ())
-        self.fused.memory.store(self.results[0], index, value)
-
-    def _accesses(self, space: IterationSpace) -> list[Accesses]:
-        return [self.analysis.collect(self.roots[0], ())]
 
 
 class _SelectKernel:

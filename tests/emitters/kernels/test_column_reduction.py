@@ -6,20 +6,19 @@ import numpy as np
 import pytest
 
 import xjit
-from tests.support.kernels import LAYOUTS, check, check_units
+from tests.support.kernels import LAYOUTS, check, check_units, view_of
 from tests.support.reductions import reduce_text, special_floats
-from xjit.emitters.kernels.kernel import KernelContext, KernelView
-from xjit.emitters.kernels.loops.column_reduction import ColumnReductionKernel
-from xjit.llvm.module import Module
+from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.planners.cpu.columns import plan_reduce
+from xjit.emitters.planners.cpu.planning import PlanContext
 from xjit.llvm.target import Target
 from xjit.text.parser import parse_hlo
 
 
 def kind_of(text: str) -> str:
-    """Which emitter the root of a module gets."""
-    entry = parse_hlo(text).entry_computation
-    view = KernelView(entry.root_instruction, (entry.root_instruction,), tuple(entry.parameter_instructions))
-    return ColumnReductionKernel(KernelContext(Module("m", Target.host()), Target.host()), view).emit().kind
+    """Which kind of schedule the root of a module gets."""
+    view = view_of(parse_hlo(text).entry_computation.root_instruction)
+    return plan_reduce(PlanContext(Target.host(), MapCache()), view)[0].kind
 
 
 @pytest.mark.parametrize("columns", [1, 15, 16, 17, 100, 257, 2048, 2500])

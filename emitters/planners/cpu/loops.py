@@ -1,0 +1,133 @@
+"""Loop kernels: loops over the elements of the results, cut into parts that need no divisions.
+
+The loops follow the result's memory order. Divisions are split away, loops that walk memory as one are merged, the
+innermost loop is vectorised unless a reduction along contiguous memory hangs on it, and the outermost loop is shared
+out. A concatenate at the root becomes one part per operand. Where a transposed operand pays for it, whole tiles are a
+part of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from xjit.emitters.iteration_space import (
+    IterationSpace,
+    collapse_loops,
+    merge_short_innermost,
+    remove_divisions,
+    sort_loops,
+)
+from xjit.emitters.kernels.kernel import KernelView
+from xjit.emitters.planners.cpu.nests import drop_single_trips, element_nest, merge_outer
+from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanContext
+from xjit.emitters.planners.cpu.regions import regions
+from xjit.emitters.planners.cpu.transpose import tiled_spaces, transposed_loop
+from xjit.emitters.schedule.schedule import Schedule
+from xjit.emitters.schedule.statements import Part
+from xjit.emitters.variables import VariableTable, factor_of
+from xjit.hlo.diagnostics import Unsupported
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
+
+SpacePlanner = Callable[[LoopPlanning, IterationSpace], list[Part]]
+"""Makes parts of a space without needless loops and divisions."""
+
+
+def plan_loop(context: PlanContext, view: KernelView) -> Schedule:
+    """Plans the loops over a view whose results all have the dimensions of the first."""
+    return plan_work(context, view, LoopWork.of(view))
+
+
+def plan_loops(context: PlanContext, view: KernelView) -> list[Schedule]:
+    """Plans loops for all results of the same dimensions: one schedule, but for a few fusions.
+
+    Errors: Unsupported if one root has results of different dimensions.
+    """
+    if same_dimensions(view.result_shapes):
+        return [plan_loop(context, view)]
+    groups: dict[tuple[int, ...], tuple[list[HloInstruction], list[int]]] = {}
+    first = 0
+    for root in view.roots:
+        shapes = [shape for _, shape in root.shape.leaves()]
+        if not same_dimensions(shapes):
+            message = f"{root.opcode} '{root.name}': results of different dimensions in one kernel"
+            raise Unsupported(message, root.span)
+        roots, results = groups.setdefault(shapes[0].dimensions, ([], []))
+        roots.append(root)
+        results += range(first, first + len(shapes))
+        first += len(shapes)
+    schedules: list[Schedule] = []
+    for number, (roots, results) in enumerate(group for sizes, group in groups.items() if 0 not in sizes):
+        work = LoopWork(tuple(roots), view.result_shapes[results[0]], tuple(results))
+        schedules.append(plan_work(context, view, work, suffix=f".{number}"))
+    return schedules
+
+
+def plan_work(context: PlanContext, view: KernelView, work: LoopWork, kind: str = "loop", suffix: str = "") -> Schedule:
+    """Plans loops that do some work of a view."""
+    planning = LoopPlanning(context, view, VariableTable(), work)
+    return planning.schedule(kind, plan_parts(planning), suffix=suffix)
+
+
+def plan_parts(planning: LoopPlanning, parts_of: SpacePlanner | None = None) -> list[Part]:
+    """Returns the parts of all regions, in the order of their units."""
+    parts_of = parts_of or plain_parts
+    parts: list[Part] = []
+    for region in regions(planning):
+        for space in remove_divisions(region, planning.expressions, _splitter(planning)):
+            space = sort_loops(space, planning.offset(space))
+            space = collapse_loops(space, planning.expressions)
+            space = drop_single_trips(space)
+            if not any(access.row_reductions for access in planning.accesses(space)):
+                space = merge_short_innermost(space, planning.lanes)
+            parts += parts_of(planning, space)
+    return parts
+
+
+def plain_parts(planning: LoopPlanning, space: IterationSpace) -> list[Part]:
+    """Returns one loop nest, or whole transpose tiles and the rest."""
+    width = vector_width(planning, space)
+    across = transposed_loop(planning, space, width) if width else None
+    if across is None:
+        return [_part(planning, space, width)]
+    parts: list[Part] = []
+    for piece, tiled in tiled_spaces(space, width, across):
+        piece = piece if tiled else drop_single_trips(piece)
+        parts.append(_part(planning, piece, width if tiled else vector_width(planning, piece), tiled))
+    return parts
+
+
+def _part(planning: LoopPlanning, space: IterationSpace, width: int, tiled: bool = False) -> Part:
+    keep = (1 if width else 0) + (2 if tiled else 0)
+    space = merge_outer(space, keep)
+    planning.count.add(space, planning.accesses(space))
+    return Part(element_nest(planning, space, width, tiled))
+
+
+def vector_width(planning: LoopPlanning, space: IterationSpace) -> int:
+    """Lanes along the innermost loop; 0 if it must be scalar."""
+    if not space.loops:
+        return 0
+    innermost = space.loops[-1]
+    for access in planning.accesses(space):
+        for reduce, index in access.row_reductions:
+            reduced = math.prod(v.bounds.upper + 1 for v in planning.analysis.maps.of(reduce)[0][0].indexing.range_vars)
+            # rows shorter than half a vector would leave lanes idle
+            if any(e.uses_dim(innermost) for e in index) and 2 * reduced > planning.lanes:
+                return 0
+    return planning.lanes
+
+
+def _splitter(planning: LoopPlanning) -> Callable[[IterationSpace, int, int], bool]:
+    """The contiguous loop is not cut into pieces shorter than two vectors: lanes can be divided, too."""
+
+    def may_split(space: IterationSpace, position: int, divisor: int) -> bool:
+        return factor_of(planning.offset(space), position) != 1 or divisor >= 2 * planning.lanes
+
+    return may_split
+
+
+def same_dimensions(shapes: Sequence[Shape]) -> bool:
+    """Whether all results can share one iteration space."""
+    return all(s.dimensions == shapes[0].dimensions for s in shapes)

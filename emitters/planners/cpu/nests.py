@@ -1,0 +1,114 @@
+"""Loop nests as statements: roles for the loops of a space, and every reduction in the loop that knows its index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from xjit.affine import dim
+from xjit.emitters.access_analysis import Index
+from xjit.emitters.iteration_space import IterationSpace
+from xjit.emitters.planners.cpu.planning import LoopPlanning
+from xjit.emitters.planners.reduction import plan_reduction
+from xjit.emitters.schedule.statements import Combination, Loop, Reduce, Reduction, Role, Statement
+from xjit.hlo.ir.instruction import HloInstruction
+
+MIN_PARALLEL_UNITS = 64
+
+
+def merge_outer(space: IterationSpace, keep: int) -> IterationSpace:
+    """Merges outer loops into one parallel loop until it has enough units; its div and mod are outside the rest.
+
+    The `keep` innermost loops stay as they are.
+    """
+    last = len(space.loops) - keep
+    while last > 1 and space.size(space.loops[0]) < MIN_PARALLEL_UNITS:
+        outer, inner = space.loops[0], space.loops[1]
+        bounds = [space.table.intervals[p].lower for p in (outer, inner)]
+        size = space.size(inner)
+        merged = space.table.new_variable(space.size(outer) * size)
+        change = {
+            outer: dim(merged).floordiv(size) + bounds[0],
+            inner: dim(merged).mod(size) + bounds[1],
+        }
+        space = space.replace(change, [merged, *space.loops[2:]])
+        last -= 1
+    return space
+
+
+def drop_single_trips(space: IterationSpace) -> IterationSpace:
+    """Returns the space without loops of one trip, which have been replaced by constants already."""
+    return IterationSpace(space.table, [p for p in space.loops if space.size(p) > 1], space.index)
+
+
+def element_nest(planning: LoopPlanning, space: IterationSpace, width: int, tiled: bool) -> tuple[Statement, ...]:
+    """Returns the loops of a space around its stores and the reductions that these need.
+
+    The outermost loop is shared out, the innermost one is a vector loop if there is a `width`. Where `tiled`, the loops
+    end in (vector, unrolled).
+    """
+    loops = [Loop(p, Role.SERIAL, ()) for p in space.loops]
+    if width:
+        vector = len(loops) - (2 if tiled else 1)
+        loops[vector] = replace(loops[vector], role=Role.VECTOR, lanes=width)
+        if tiled:
+            loops[-1] = replace(loops[-1], role=Role.UNROLL, transposes=loops[vector].variable)
+    if loops:
+        loops[0] = replace(loops[0], role=Role.TASK)
+    levels = _reductions(planning, space, loops)
+    body: tuple[Statement, ...] = planning.work.stores(space.index)
+    for loop, reductions in zip(reversed(loops), reversed(levels[1:]), strict=True):
+        body = (replace(loop, body=(*reductions, *body)),)
+    return (*levels[0], *body)
+
+
+@dataclass(slots=True)
+class _Planned:
+    """A reduction with those inside of it: `depth` loops are around it."""
+
+    reduction: Reduction
+    depth: int
+    vectorised: bool
+    where_needed: bool
+    inner: list[_Planned] = field(default_factory=list)
+
+    def complete(self) -> Reduction:
+        """The reduction with all those that its elements need."""
+        return replace(self.reduction, within=tuple(p.complete() for p in reversed(self.inner)))
+
+
+def _reductions(planning: LoopPlanning, space: IterationSpace, loops: Sequence[Loop]) -> list[list[Reduce]]:
+    """Returns the reductions of each level: before all loops, in the first one, in the second one, ...
+
+    One whose index is read at run time is left to be planned when it is reached.
+    """
+    depths = {p: depth for depth, p in enumerate(space.loops, 1)}
+    vector = next((depth for depth, loop in enumerate(loops, 1) if loop.lanes), len(loops) + 1)
+    levels: list[list[Reduce]] = [[] for _ in range(len(loops) + 1)]
+    planned: dict[tuple[HloInstruction, Index], _Planned] = {}
+    owners: dict[int, _Planned] = {}
+    outermost: list[_Planned] = []
+    for accesses in planning.accesses(space):
+        for instruction, index in accesses.reductions:
+            found = planned.get((instruction, index))
+            if found is not None:
+                found.where_needed &= accesses.conditional
+                continue
+            variables = {p for e in index for p in e.dims}
+            if any(p not in depths and p not in owners for p in variables):
+                continue
+            depth = max((depths[p] for p in variables if p in depths), default=0)
+            owner = next((owners[p] for p in reversed(owners) if p in variables), None)
+            vectorised = depth >= vector
+            if owner is not None:
+                lanes = owner.reduction.lanes
+                vectorised |= owner.vectorised or (lanes is not None and lanes.variable in variables)
+            reduction = plan_reduction(planning.analysis, instruction, index, vectorised, planning.context.target)
+            item = _Planned(reduction, depth, vectorised, accesses.conditional)
+            planned[instruction, index] = item
+            (outermost if owner is None else owner.inner).append(item)
+            if reduction.combination is not Combination.SELECT:  # which has variables of its own
+                owners.update((e.position, item) for e in reduction.steps[0])
+    for item in reversed(outermost):
+        levels[item.depth].append(Reduce(item.complete(), item.where_needed))
+    return levels

@@ -1,0 +1,112 @@
+"""What a planner of loops starts from and asks: what is to be stored, the variables so far, what an index reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xjit.affine import AffineExpr
+from xjit.emitters.access_analysis import AccessAnalysis, Accesses, Index, MapCache
+from xjit.emitters.iteration_space import IterationSpace
+from xjit.emitters.kernels.kernel import KernelView, lanes_for
+from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.planners.cpu.work_count import WorkCount, part_of
+from xjit.emitters.schedule.renumber import renumber
+from xjit.emitters.schedule.schedule import Cost, Schedule
+from xjit.emitters.schedule.statements import Let, Part, Store
+from xjit.emitters.variables import VariableTable
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
+from xjit.llvm.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class PlanContext:
+    """What planners know besides the view: facts about the target, and the maps of instructions."""
+
+    target: Target
+    maps: MapCache
+
+
+@dataclass(frozen=True, slots=True)
+class LoopWork:
+    """What loops over the elements of `shape` are to store: every value of each root, to result buffers in order.
+
+    `results` are their numbers. `offsets` (none: zeros) are added to an index to say where its elements go. Where the
+    roots are `scalar`, all elements have the one value.
+    """
+
+    roots: tuple[HloInstruction, ...]
+    shape: Shape
+    results: tuple[int, ...]
+    offsets: Index = ()
+    scalar: bool = False
+
+    @staticmethod
+    def of(view: KernelView) -> LoopWork:
+        """All results of a view, which must have the same dimensions."""
+        return LoopWork(view.roots, view.result_shapes[0], tuple(range(len(view.result_shapes))))
+
+    def element_index(self, index: Index) -> Index:
+        """Returns which element of the roots is stored for an index."""
+        return () if self.scalar else index
+
+    def stores(self, index: Index) -> tuple[Store, ...]:
+        """Returns what is stored for an index of `shape`."""
+        place = tuple(e + o for e, o in zip(index, self.offsets, strict=True)) if self.offsets else index
+        outputs = [(root.name, n) for root in self.roots for n, _ in enumerate(root.shape.leaves())]
+        return tuple(
+            Store(result, place, name, self.element_index(index), output)
+            for result, (name, output) in zip(self.results, outputs, strict=True)
+        )
+
+
+class LoopPlanning:
+    """One schedule in the making."""
+
+    def __init__(self, context: PlanContext, view: KernelView, table: VariableTable, work: LoopWork) -> None:
+        self.context = context
+        self.view = view
+        self.work = work
+        self.table = table
+        leaves = {leaf: leaf.shape for leaf in view.leaves}
+        leaves.update(view.array_constants())
+        self.analysis = AccessAnalysis(table, leaves, context.maps)
+        self.count = WorkCount(self.analysis)
+        shapes = view.result_shapes
+        self._result_shapes = [shapes[r] for r in work.results]
+        self._collected: dict[Index, list[Accesses]] = {}
+
+    def accesses(self, space: IterationSpace) -> list[Accesses]:
+        """Returns what each root reads for one element."""
+        found = self._collected.get(space.index)
+        if found is None:
+            index = self.work.element_index(space.index)
+            found = self._collected[space.index] = [self.analysis.collect(root, index) for root in self.work.roots]
+        return found
+
+    def expressions(self, space: IterationSpace) -> list[AffineExpr]:
+        """Returns every expression that the loops of a space would have to evaluate."""
+        found = [e for a in self.accesses(space) for e in (*a.offsets, *a.others)]
+        found += [physical_offset(self.table, shape, space.index) for shape in self._result_shapes]
+        return list(dict.fromkeys(found))
+
+    def offset(self, space: IterationSpace) -> AffineExpr:
+        """Returns where an element lies among those that are looped over."""
+        return physical_offset(self.table, self.work.shape, space.index)
+
+    @property
+    def lanes(self) -> int:
+        """Elements per vector, by the types at the kernel's boundary. Scalars, as indices are, do not count."""
+        boundary = (*(leaf for leaf in self.view.leaves if leaf.shape.rank), *self.work.roots)
+        return lanes_for(self.context.target, [i.shape.element_type for i in boundary if i.shape.is_array])
+
+    def schedule(self, kind: str, parts: Sequence[Part], lets: Sequence[Let] = (), suffix: str = "") -> Schedule:
+        """Returns the schedule; its variables are numbered without gaps, in the order in which they were made."""
+        traffic = self.count.read_bytes() + sum(
+            part_of(shape, self.work.shape.num_elements) for shape in self._result_shapes
+        )
+        cost = Cost(self.count.operations, self.count.repeated, traffic)
+        intervals = tuple(self.table.intervals)
+        name = self.view.instruction.name
+        return renumber(Schedule(name, kind, intervals, tuple(parts), tuple(lets), suffix, cost))

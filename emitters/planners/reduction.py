@@ -1,0 +1,156 @@
+"""How one reduction is done: along which loops, with which accumulators.
+
+A reduction whose innermost range walks through contiguous memory keeps one accumulator per lane and combines the lanes
+at the end, when the combiner is known to be associative and commutative and has an identity. Everything else
+accumulates serially; where the result is vectorised, each lane of the accumulator is one element of it. The order
+depends on shapes alone, so results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from xjit.affine import AffineExpr, dim
+from xjit.emitters.access_analysis import AccessAnalysis, Accesses, Index
+from xjit.emitters.elemental import register_type
+from xjit.emitters.nested import PROMOTED
+from xjit.emitters.schedule.statements import Combination, Lanes, Reduction
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.llvm.target import Target
+from xjit.ops.reducers import reduction_identity, selected_extremum
+
+MIN_VECTOR_RANGE = 4
+CHAINS = ((4, 4), (2, 12))
+"""Sets of accumulators, and up to how many operations per element: short work would wait for the last result."""
+MAX_ROW_ELEMENTS = 16 * 1024
+WORTH_KEEPING = 8  # operations
+_COSTLY = frozenset(
+    {"atan2", "cbrt", "cosine", "divide", "erf", "exponential", "exponential-minus-one", "log", "log-plus-one",
+     "logistic", "power", "remainder", "sine", "sqrt", "rsqrt", "tan", "tanh"}
+)  # fmt: skip
+
+
+def plan_reduction(
+    analysis: AccessAnalysis, instruction: HloInstruction, index: Index, vectorised: bool, target: Target
+) -> Reduction:
+    """Plans the element at an index. `vectorised`: a vector variable is in force there, so the lanes are taken.
+
+    The loops are the analysis's range variables of the instruction; a search for an extremum gets new ones.
+    """
+    ranges = [e.position for e in range_symbols(analysis, instruction)]
+    lanes = None if vectorised or instruction.opcode not in ("reduce", "reduce-window") else _lane_range(
+        analysis, instruction, index
+    )  # fmt: skip
+    if lanes is not None and reduction_identity(instruction.to_apply) is not None:
+        return _by_lanes(analysis, instruction, index, ranges[lanes], target)
+    if lanes is not None and _selects(analysis, instruction, ranges, target):
+        return _select_by_lanes(analysis, instruction, index, ranges[0], target)
+    return Reduction(instruction.name, index, tuple(ranges), (_symbols(ranges),))
+
+
+def range_symbols(analysis: AccessAnalysis, instruction: HloInstruction) -> list[AffineExpr]:
+    """Returns the range variables of a reducing instruction, in the order of its map's symbols."""
+    indexing = analysis.maps.of(instruction)[0][0].indexing
+    return analysis.range_variables(instruction, 0, indexing)[: len(indexing.range_vars)]
+
+
+def _symbols(ranges: Sequence[int]) -> tuple[AffineExpr, ...]:
+    return tuple(dim(p) for p in ranges)
+
+
+def _lane_range(analysis: AccessAnalysis, instruction: HloInstruction, index: Index) -> int | None:
+    """The range variable to vectorise over: one that walks through contiguous memory."""
+    best = analysis.contiguous_range(instruction, index)
+    if best is None:
+        return None
+    size = analysis.table.size(range_symbols(analysis, instruction)[best].position)
+    return best if size >= MIN_VECTOR_RANGE else None
+
+
+def _by_lanes(
+    analysis: AccessAnalysis, instruction: HloInstruction, index: Index, innermost: int, target: Target
+) -> Reduction:
+    table = analysis.table
+    kind = instruction.operand(0).shape.element_type
+    width = target.vector_width(register_type(PROMOTED.get(kind, kind)))
+    accesses = analysis.reduced_accesses(instruction, index)
+    chains = _chains(accesses, table.size(innermost), width)
+    ranges = [e.position for e in range_symbols(analysis, instruction)]
+    order = tuple(p for p in ranges if p != innermost)
+    one_loop = all(table.intervals[p].upper == 0 for p in order)
+    short = table.intervals[innermost].lower == 0 and table.intervals[innermost].upper < MAX_ROW_ELEMENTS
+    keeps = tuple(i.name for i in _needed_again(instruction, analysis.leaves)) if one_loop and short else ()
+    lanes = Lanes(innermost, width, chains)
+    return Reduction(instruction.name, index, order, (_symbols(ranges),), Combination.TREE, lanes, keeps)
+
+
+def _selects(analysis: AccessAnalysis, instruction: HloInstruction, ranges: list[int], target: Target) -> bool:
+    """Whether this is a search for the largest or smallest element and its index, in a row that is long enough."""
+    if instruction.operand_count != 4 or len(ranges) != 1 or selected_extremum(instruction.to_apply) is None:
+        return False
+    long_enough = analysis.table.intervals[ranges[0]].upper + 1 >= 2 * _common_width(instruction, target)
+    return long_enough and _is_ascending(instruction.operand(1))
+
+
+def _select_by_lanes(
+    analysis: AccessAnalysis, instruction: HloInstruction, index: Index, column: int, target: Target
+) -> Reduction:
+    table = analysis.table
+    width, size = _common_width(instruction, target), table.intervals[column].upper + 1
+    chains = _chains(analysis.reduced_accesses(instruction, index), size, width)
+    first = table.new_variable(chains * width)
+    rest = table.new_variable(size - chains * width, chains * width)
+    lanes = Lanes(rest, width, chains, first)
+    return Reduction(instruction.name, index, (), (_symbols([rest]),), Combination.SELECT, lanes)
+
+
+def _common_width(instruction: HloInstruction, target: Target) -> int:
+    kinds = [o.shape.element_type for o in instruction.operands[:2]]
+    return min(target.vector_width(register_type(PROMOTED.get(t, t))) for t in kinds)
+
+
+def _chains(accesses: Accesses, size: int, width: int) -> int:
+    """How many vectors of accumulators take turns."""
+    chains = next((n for n, most in CHAINS if accesses.operations <= most), 1)
+    while chains > 1 and size < 2 * chains * width:
+        chains //= 2
+    return chains
+
+
+def _is_ascending(instruction: HloInstruction) -> bool:
+    """Whether elements cannot fall along any dimension: an iota without overflow, broadcast or not."""
+    while instruction.opcode in ("broadcast", "bitcast", "reshape", "copy"):
+        instruction = instruction.operand(0)
+    return instruction.opcode == "iota" and instruction.shape.element_type.bit_width >= 32
+
+
+# -- what to keep of a row
+
+
+def _needed_again(reduce: HloInstruction, leaves: Collection[HloInstruction]) -> Iterator[HloInstruction]:
+    """Yields the costly instructions of a reduction's elements that are used by others, too."""
+    order = _cone(reduce, leaves)
+    inside = {reduce, *order}
+    for item in order:
+        if item.shape.is_array and any(u not in inside for u in item.users) and _cost(item, leaves) >= WORTH_KEEPING:
+            yield item
+
+
+def _cone(instruction: HloInstruction, leaves: Collection[HloInstruction]) -> list[HloInstruction]:
+    """Returns what an instruction's elements are computed from, up to other reductions."""
+    found: dict[HloInstruction, None] = {}
+    stack = list(instruction.operands)
+    while stack:
+        item = stack.pop()
+        if item in found or item in leaves or item.opcode in ("reduce", "constant"):
+            continue
+        found[item] = None
+        stack.extend(item.operands)
+    return list(found)
+
+
+def _cost(instruction: HloInstruction, leaves: Collection[HloInstruction]) -> int:
+    """Returns about how many operations one element takes, without those that the whole row shares."""
+    size = instruction.shape.num_elements
+    cone = [i for i in _cone(instruction, leaves) if i.shape.is_array and i.shape.num_elements >= size]
+    return sum(WORTH_KEEPING if i.opcode in _COSTLY else 1 for i in (instruction, *cone))

@@ -1,0 +1,295 @@
+"""Reads what `str(schedule)` prints: `parse_schedule(str(s)) == s`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from xjit.affine import AffineExpr, IndexingError, Interval
+from xjit.affine.expr_text import AffineParser
+from xjit.emitters.schedule.schedule import Cost, Schedule
+from xjit.emitters.schedule.statements import (
+    Combination,
+    Combine,
+    Index,
+    Init,
+    Lanes,
+    Let,
+    Loop,
+    Memory,
+    Part,
+    Reduce,
+    Reduction,
+    Rescale,
+    Role,
+    Stage,
+    Statement,
+    Store,
+    Tile,
+)
+from xjit.hlo.diagnostics import HloParseError, Span
+
+_SPACE = re.compile(r"(?:\s+|//[^\n]*)*")
+_TOKEN = re.compile(r"%[^\s\[\]{}(),#]+|-?\d+|[A-Za-z_.][\w.\-]*|.")
+_ROLES = {role.value: role for role in Role}
+_T = TypeVar("_T")
+
+
+def parse_schedule(text: str) -> Schedule:
+    """Returns the schedule. Errors: HloParseError with the place."""
+    parser = _ScheduleParser(text)
+    schedule = parser.schedule()
+    if not parser.at_end:
+        raise parser.error("expected the end of the text")
+    return schedule
+
+
+def parse_schedules(text: str) -> list[Schedule]:
+    """Returns the schedules of a module, as `exe.as_text("schedule")` prints them. Errors: HloParseError."""
+    parser = _ScheduleParser(text)
+    found: list[Schedule] = []
+    while not parser.at_end:
+        found.append(parser.schedule())
+    return found
+
+
+class _ScheduleParser:
+    """Recursive descent over one text; bounds are collected where variables are bound."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._bounds: dict[int, Interval] = {}
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing but remarks is left."""
+        return not self._peek()
+
+    def schedule(self) -> Schedule:
+        """Reads one schedule."""
+        self._bounds = {}
+        self._expect("schedule")
+        instruction = self._name()
+        suffix = self._next() if self._peek().startswith(".") else ""
+        kind = self._next()
+        numbers: list[int] = []
+        for word in ("operations", "repeated", "bytes"):
+            self._expect(",")
+            self._expect(word)
+            self._expect("=")
+            numbers.append(self._integer())
+        self._expect("{")
+        lets: list[Let] = []
+        while self._accept("let"):
+            lets.append(self._let())
+        parts: list[Part] = []
+        while self._accept("part"):
+            parts.append(self._part())
+        self._expect("}")
+        if sorted(self._bounds) != list(range(len(self._bounds))):
+            raise self.error("variables must be d0, d1, ... without a gap")
+        variables = tuple(self._bounds[p] for p in range(len(self._bounds)))
+        return Schedule(instruction, kind, variables, tuple(parts), tuple(lets), suffix, Cost(*numbers))
+
+    # -- parts and statements
+
+    def _let(self) -> Let:
+        variable = self._bound_variable()
+        self._expect("=")
+        instruction, index, _ = self._element()
+        return Let(variable, instruction, index)
+
+    def _part(self) -> Part:
+        self._expect("{")
+        tiles: list[Tile] = []
+        while self._accept("tile"):
+            name = self._name()
+            over = tuple(self._list(self._variable)) if self._accept("over") else ()
+            self._expect("in")
+            tiles.append(Tile(name, over, Memory(self._one_of([m.value for m in Memory]))))
+        return Part(self._body(), tuple(tiles))
+
+    def _body(self) -> tuple[Statement, ...]:
+        found: list[Statement] = []
+        while not self._accept("}"):
+            found.append(self._statement())
+        return tuple(found)
+
+    def _statement(self) -> Statement:
+        if self._peek() in _ROLES:
+            return self._loop()
+        word = self._next()
+        if word == "reduce":
+            where_needed = self._accept("where")
+            if where_needed:
+                self._expect("needed")
+            return Reduce(self._reduction(), where_needed)
+        if word == "combine":
+            return Combine(self._reduction())
+        if word in ("init", "stage"):
+            instruction, index, _ = self._element()
+            return Init(instruction, index) if word == "init" else Stage(instruction, index)
+        if word == "rescale":
+            instruction = self._name()
+            self._expect("by")
+            by = self._name()
+            self._expect("with")
+            return Rescale(instruction, by, self._name())
+        if word.startswith("out") and word[3:].isdigit():
+            place = self._index()
+            self._expect("=")
+            instruction, index, output = self._element()
+            return Store(int(word[3:]), place, instruction, index, output)
+        raise self.error(f"expected a statement, found {word!r}")
+
+    def _loop(self) -> Loop:
+        role = Role.VECTOR if self._peek() == Role.VECTOR.value else _ROLES[self._next()]
+        lanes = self._width() if self._accept("vector") else 0
+        variable = self._bound_variable()
+        transposes = self._variable() if self._accept("transposes") else None
+        carries = tuple(self._list(self._name)) if self._accept("carries") else ()
+        self._expect("{")
+        return Loop(variable, role, self._body(), lanes, carries, transposes)
+
+    def _reduction(self) -> Reduction:
+        instruction, index, _ = self._element()
+        combination = Combination(self._one_of([c.value for c in Combination]))
+        loops: list[int] = []
+        lanes: Lanes | None = None
+        if self._accept("over"):
+            for item in self._list(self._reduction_loop):
+                if isinstance(item, Lanes):
+                    lanes = item
+                else:
+                    loops.append(item)
+        self._expect("of")
+        steps = tuple(self._list(self._symbols))
+        keeps = tuple(self._list(self._name)) if self._accept("keeps") else ()
+        within: list[Reduction] = []
+        if self._accept("{"):
+            while not self._accept("}"):
+                self._expect("reduce")
+                within.append(self._reduction())
+        return Reduction(instruction, index, tuple(loops), steps, combination, lanes, keeps, tuple(within))
+
+    def _reduction_loop(self) -> int | Lanes:
+        if not self._accept("vector"):
+            return self._bound_variable()
+        width = self._width()
+        self._expect("x")
+        chains = self._integer()
+        variable = self._bound_variable()
+        return Lanes(variable, width, chains, self._bound_variable() if self._accept("after") else None)
+
+    # -- smaller things
+
+    def _width(self) -> int:
+        self._expect("(")
+        width = self._integer()
+        self._expect(")")
+        return width
+
+    def _element(self) -> tuple[str, Index, int]:
+        name = self._name()
+        output = self._integer() if self._accept("#") else 0
+        return name, self._index(), output
+
+    def _index(self) -> Index:
+        return self._expressions("[", "]")
+
+    def _symbols(self) -> Index:
+        return self._expressions("(", ")")
+
+    def _expressions(self, opening: str, closing: str) -> Index:
+        self._expect(opening)
+        if self._accept(closing):
+            return ()
+        found = tuple(self._list(self._expression))
+        self._expect(closing)
+        return found
+
+    def _expression(self) -> AffineExpr:
+        parser = AffineParser(self._text)
+        parser.pos = self._at
+        try:
+            found = parser.expression()
+        except IndexingError as e:
+            raise self.error(str(e)) from e
+        self._at = parser.pos
+        return found
+
+    def _bound_variable(self) -> int:
+        """Reads `d0 in [0, 9]`: every place that binds a variable must give it the same bounds."""
+        variable = self._variable()
+        for token in ("in", "["):
+            self._expect(token)
+        lower = self._integer()
+        self._expect(",")
+        bounds = Interval(lower, self._integer())
+        self._expect("]")
+        if self._bounds.setdefault(variable, bounds) != bounds:
+            raise self.error(f"d{variable} has had the bounds {self._bounds[variable]}")
+        return variable
+
+    def _variable(self) -> int:
+        token = self._next()
+        if token[:1] != "d" or not token[1:].isdigit():
+            raise self.error(f"expected a variable, found {token!r}")
+        return int(token[1:])
+
+    def _list(self, item: Callable[[], _T]) -> list[_T]:
+        found = [item()]
+        while self._accept(","):
+            found.append(item())
+        return found
+
+    def _name(self) -> str:
+        token = self._next()
+        if token[:1] != "%" or len(token) == 1:
+            raise self.error(f"expected a name, found {token!r}")
+        return token[1:]
+
+    def _integer(self) -> int:
+        token = self._next()
+        if not token.removeprefix("-").isdigit():
+            raise self.error(f"expected a number, found {token!r}")
+        return int(token)
+
+    def _one_of(self, words: list[str]) -> str:
+        token = self._next()
+        if token not in words:
+            raise self.error(f"expected one of {', '.join(words)}, found {token!r}")
+        return token
+
+    # -- tokens
+
+    def _peek(self) -> str:
+        space = _SPACE.match(self._text, self._at)
+        assert space is not None  # it matches nothing, too
+        self._at = space.end()
+        match = _TOKEN.match(self._text, self._at)
+        return match.group() if match else ""
+
+    def _next(self) -> str:
+        token = self._peek()
+        self._at += len(token)
+        return token
+
+    def _accept(self, token: str) -> bool:
+        if self._peek() != token:
+            return False
+        self._next()
+        return True
+
+    def _expect(self, token: str) -> None:
+        if not self._accept(token):
+            raise self.error(f"expected {token!r}, found {self._peek()!r}")
+
+    def error(self, message: str) -> HloParseError:
+        """The error to raise where the parser stands."""
+        start = self._text.rfind("\n", 0, self._at) + 1
+        line = self._text.count("\n", 0, start) + 1
+        rest = self._text[start:].split("\n", 1)[0]
+        return HloParseError(f"schedule: {message}", Span(line, self._at - start + 1, 1, rest))

@@ -1,0 +1,132 @@
+"""Prints the statements of a schedule, one a line, with the bounds of each variable where it is bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xjit.affine import AffineExpr, Interval
+from xjit.emitters.schedule.statements import (
+    Combine,
+    Init,
+    Lanes,
+    Let,
+    Loop,
+    Part,
+    Reduce,
+    Reduction,
+    Rescale,
+    Role,
+    Stage,
+    Statement,
+    Store,
+)
+
+
+class Printer:
+    """The lines so far. `//` starts a remark that says what follows from the rest."""
+
+    def __init__(self, variables: Sequence[Interval]) -> None:
+        self._variables = variables
+        self._indentation = 1
+        self.lines: list[str] = []
+
+    def let(self, let: Let) -> None:
+        """Prints a variable that is read from an element."""
+        self._line(f"let {self._bounds(let.variable)} = {_element(let.instruction, let.index)}")
+
+    def part(self, part: Part, units: int) -> None:
+        """Prints a part with its tiles and statements."""
+        self._open("part", f"{units} {'unit' if units == 1 else 'units'}")
+        for tile in part.tiles:
+            over = f" over {_variables(tile.over)}" if tile.over else ""
+            self._line(f"tile %{tile.instruction}{over} in {tile.memory.value}")
+        self._body(part.body)
+        self._close()
+
+    def _line(self, text: str) -> None:
+        self.lines.append("  " * self._indentation + text)
+
+    def _open(self, text: str, remark: str = "") -> None:
+        self._line(f"{text} {{" + (f"  // {remark}" if remark else ""))
+        self._indentation += 1
+
+    def _close(self) -> None:
+        self._indentation -= 1
+        self._line("}")
+
+    def _bounds(self, variable: int) -> str:
+        return f"d{variable} in {self._variables[variable]}"
+
+    def _body(self, body: Sequence[Statement]) -> None:
+        for statement in body:
+            self._statement(statement)
+
+    def _statement(self, statement: Statement) -> None:
+        match statement:
+            case Loop():
+                self._loop(statement)
+            case Reduce(reduction, where_needed):
+                self._reduction("reduce where needed" if where_needed else "reduce", reduction)
+            case Combine(reduction):
+                self._reduction("combine", reduction)
+            case Init(instruction, index):
+                self._line(f"init {_element(instruction, index)}")
+            case Stage(instruction, index):
+                self._line(f"stage {_element(instruction, index)}")
+            case Rescale(instruction, by, computation):
+                self._line(f"rescale %{instruction} by %{by} with %{computation}")
+            case Store(result, place, instruction, index, output):
+                self._line(f"out{result}[{_list(place)}] = {_element(instruction, index, output)}")
+
+    def _loop(self, loop: Loop) -> None:
+        lanes = f"vector({loop.lanes})" if loop.lanes else ""
+        role = "" if loop.role is Role.VECTOR else loop.role.value
+        words = [w for w in (role, lanes) if w]
+        text = f"{' '.join(words)} {self._bounds(loop.variable)}"
+        if loop.transposes is not None:
+            text += f" transposes d{loop.transposes}"
+        if loop.carries:
+            text += f" carries {_names(loop.carries)}"
+        bounds = self._variables[loop.variable]
+        rest = (bounds.upper - bounds.lower + 1) % loop.lanes if loop.lanes else 0
+        self._open(text, f"last step: {rest} of {loop.lanes} lanes" if rest else "")
+        self._body(loop.body)
+        self._close()
+
+    def _reduction(self, word: str, reduction: Reduction) -> None:
+        text = f"{word} {_element(reduction.instruction, reduction.index)} {reduction.combination.value}"
+        loops = [self._bounds(v) for v in reduction.loops]
+        if reduction.lanes is not None:
+            loops.append(self._lanes(reduction.lanes))
+        if loops:
+            text += f" over {', '.join(loops)}"
+        text += f" of {', '.join(f'({_list(step)})' for step in reduction.steps)}"
+        if reduction.keeps:
+            text += f" keeps {_names(reduction.keeps)}"
+        if not reduction.within:
+            self._line(text)
+            return
+        self._open(text)
+        for inner in reduction.within:
+            self._reduction("reduce", inner)
+        self._close()
+
+    def _lanes(self, lanes: Lanes) -> str:
+        first = f" after {self._bounds(lanes.first)}" if lanes.first is not None else ""
+        return f"vector({lanes.width}) x {lanes.chains} {self._bounds(lanes.variable)}{first}"
+
+
+def _list(expressions: Sequence[AffineExpr]) -> str:
+    return ", ".join(str(e) for e in expressions)
+
+
+def _element(instruction: str, index: Sequence[AffineExpr], output: int = 0) -> str:
+    return f"%{instruction}{f'#{output}' if output else ''}[{_list(index)}]"
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(f"%{name}" for name in names)
+
+
+def _variables(positions: Sequence[int]) -> str:
+    return ", ".join(f"d{p}" for p in positions)

@@ -1,0 +1,106 @@
+"""Numbers the variables of a schedule without gaps: planners make more than they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from xjit.affine import AffineExpr, dim, substitute
+from xjit.emitters.schedule.schedule import Schedule
+from xjit.emitters.schedule.statements import (
+    Combine,
+    Init,
+    Lanes,
+    Loop,
+    Part,
+    Reduce,
+    Reduction,
+    Stage,
+    Statement,
+    Store,
+    statements_of,
+)
+
+
+def renumber(schedule: Schedule) -> Schedule:
+    """Returns the schedule with variables d0, d1, ...: those of loops, then those of reductions, in their order."""
+    loops = {let.variable for let in schedule.lets}
+    reductions: set[int] = set()
+    for part in schedule.parts:
+        for statement in statements_of(part.body):
+            if isinstance(statement, Loop):
+                loops.add(statement.variable)
+            elif isinstance(statement, Reduce | Combine):
+                _collect(statement.reduction, reductions)
+    order = [*sorted(loops), *sorted(reductions - loops)]
+    if order == list(range(len(schedule.variables))):
+        return schedule
+    numbers = _Numbers({old: new for new, old in enumerate(order)})
+    return replace(
+        schedule,
+        variables=tuple(schedule.variables[p] for p in order),
+        lets=tuple(replace(x, variable=numbers.of[x.variable], index=numbers.index(x.index)) for x in schedule.lets),
+        parts=tuple(numbers.part(part) for part in schedule.parts),
+    )
+
+
+def _collect(reduction: Reduction, found: set[int]) -> None:
+    found.update(reduction.loops)
+    if reduction.lanes is not None:
+        found.add(reduction.lanes.variable)
+        if reduction.lanes.first is not None:
+            found.add(reduction.lanes.first)
+    for inner in reduction.within:
+        _collect(inner, found)
+
+
+class _Numbers:
+    """The new number of each variable."""
+
+    def __init__(self, of: dict[int, int]) -> None:
+        self.of = of
+        self._changes = {old: dim(new) for old, new in of.items() if old != new}
+
+    def index(self, index: Sequence[AffineExpr]) -> tuple[AffineExpr, ...]:
+        return tuple(substitute(e, self._changes) for e in index)
+
+    def part(self, part: Part) -> Part:
+        tiles = tuple(replace(tile, over=tuple(self.of[v] for v in tile.over)) for tile in part.tiles)
+        return Part(self._body(part.body), tiles)
+
+    def _body(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
+        return tuple(self._statement(s) for s in body)
+
+    def _statement(self, statement: Statement) -> Statement:
+        match statement:
+            case Loop():
+                across = statement.transposes
+                return replace(
+                    statement,
+                    variable=self.of[statement.variable],
+                    body=self._body(statement.body),
+                    transposes=None if across is None else self.of[across],
+                )
+            case Reduce() | Combine():
+                return replace(statement, reduction=self._reduction(statement.reduction))
+            case Store():
+                return replace(statement, place=self.index(statement.place), index=self.index(statement.index))
+            case Init() | Stage():
+                return replace(statement, index=self.index(statement.index))
+            case _:
+                return statement
+
+    def _reduction(self, reduction: Reduction) -> Reduction:
+        lanes = reduction.lanes
+        return replace(
+            reduction,
+            index=self.index(reduction.index),
+            loops=tuple(self.of[v] for v in reduction.loops),
+            steps=tuple(self.index(step) for step in reduction.steps),
+            lanes=None if lanes is None else self._lanes(lanes),
+            within=tuple(self._reduction(r) for r in reduction.within),
+        )
+
+    def _lanes(self, lanes: Lanes) -> Lanes:
+        first = None if lanes.first is None else self.of[lanes.first]
+        return replace(lanes, variable=self.of[lanes.variable], first=first)

@@ -1,0 +1,204 @@
+"""The statements of a schedule: loops, reductions, tiles and stores, as frozen data.
+
+Statements name instructions of their kernel's view. Variables are the dimensions `d0, d1, ...` of affine expressions. A
+statement stands in the loops that bind the variables it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from xjit.affine import AffineExpr
+
+Index = tuple[AffineExpr, ...]
+Symbols = tuple[AffineExpr, ...]
+"""One value for each range variable of a reduction's map."""
+
+
+class Role(Enum):
+    """Who runs the steps of a loop."""
+
+    TASK = "task"  # shared out in ranges: the kernel's arguments say which steps to do
+    BLOCK = "block"  # one block of threads each
+    THREAD = "thread"  # one thread of the block each
+    VECTOR = "vector"  # lanes of one register, `lanes` steps at a time
+    UNROLL = "unroll"  # code once per step
+    SERIAL = "serial"  # one after the other
+
+
+class Memory(Enum):
+    """Where a tile is kept."""
+
+    REGISTER = "register"
+    STACK = "stack"
+    SCRATCH = "scratch"
+    SHARED = "shared"
+
+
+class Combination(Enum):
+    """How a reduction takes its elements together. The order never depends on how the work is shared out."""
+
+    SERIAL = "serial"  # one element after the other into one accumulator
+    TREE = "tree"  # accumulators per lane and chain, then always the same tree
+    SELECT = "select"  # an extremum and its index: per lane and chain, then in the order of the indices
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The loop of a reduction whose lanes have accumulators of their own, `chains` vectors of them taking turns.
+
+    The accumulators of a SELECT start with the elements that `first` counts, ahead of those of `variable`.
+    """
+
+    variable: int
+    width: int
+    chains: int = 1
+    first: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """The element of a reducing instruction at `index`: which elements it takes together, and how.
+
+    `loops` are the loops over them, outermost first; `lanes` is the innermost one, if it has lanes. `steps` are the
+    symbols of what each innermost trip takes in, one after the other. While the loops run, rows of the instructions in
+    `keeps` are written down, as something else needs them, too. `within` are the reductions that the elements need for
+    themselves.
+    """
+
+    instruction: str
+    index: Index
+    loops: tuple[int, ...]
+    steps: tuple[Symbols, ...]
+    combination: Combination = Combination.SERIAL
+    lanes: Lanes | None = None
+    keeps: tuple[str, ...] = ()
+    within: tuple[Reduction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """A variable whose value is an integer element, clamped to the variable's bounds."""
+
+    variable: int
+    instruction: str
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Memory for the values of an instruction, one for every value of the variables `over`.
+
+    Of an instruction that is staged, these are elements; of one that is initialised and combined, accumulators.
+    """
+
+    instruction: str
+    over: tuple[int, ...]
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """A whole reduction, computed here. `where_needed`: only where its conditions hold, so by the first to need it."""
+
+    reduction: Reduction
+    where_needed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """The accumulators of an instruction's tile take the initial values."""
+
+    instruction: str
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """Some more elements go into the accumulators of an instruction's tile."""
+
+    reduction: Reduction
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """Accumulators become `computation(accumulator, old, new)`.
+
+    `old` is the value of another reduction, `by`, at the start of this step of the loop that carries both; `new` is its
+    value here. So a sum follows a running maximum.
+    """
+
+    instruction: str
+    by: str
+    computation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The element at `index` goes into the instruction's tile; later it is read from there."""
+
+    instruction: str
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The `output`-th value of an instruction at `index` goes to a result buffer, at the logical index `place`."""
+
+    result: int
+    place: Index
+    instruction: str
+    index: Index
+    output: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop over all values of a variable.
+
+    `lanes` steps are done at a time, in a vector, and a rest under a mask; 0: one by one. The accumulators of `carries`
+    go from step to step in registers. An UNROLL loop that `transposes` a vector loop's variable reads what is
+    contiguous along its own in squares, which it turns in registers.
+    """
+
+    variable: int
+    role: Role
+    body: tuple[Statement, ...]
+    lanes: int = 0
+    carries: tuple[str, ...] = ()
+    transposes: int | None = None
+
+
+Statement = Loop | Reduce | Init | Combine | Rescale | Stage | Store
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Work that is done for itself: a region of a concatenate, whole transpose tiles, the rest of strips."""
+
+    body: tuple[Statement, ...]
+    tiles: tuple[Tile, ...] = ()
+
+    @property
+    def task_loop(self) -> Loop | None:
+        """The loop whose steps are shared out, if there is one."""
+        return next((s for s in self.body if isinstance(s, Loop) and s.role is Role.TASK), None)
+
+
+def statements_of(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """Yields the statements of a tree, outer ones first."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, Loop):
+            yield from statements_of(statement.body)
+
+
+def reductions_of(body: tuple[Statement, ...]) -> Iterator[Reduction]:
+    """Yields every reduction that a tree computes as a whole, those within others included."""
+    stack = [s.reduction for s in statements_of(body) if isinstance(s, Reduce)]
+    while stack:
+        reduction = stack.pop()
+        yield reduction
+        stack.extend(reduction.within)

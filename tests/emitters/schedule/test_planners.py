@@ -1,0 +1,137 @@
+"""What the planners for CPUs decide, read off their schedules: no LLVM IR is made here."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.kernels import view_of
+from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.kernels.table import plan_kernels
+from xjit.emitters.planners.cpu.planning import PlanContext
+from xjit.emitters.schedule.parser import parse_schedule
+from xjit.emitters.schedule.schedule import Schedule
+from xjit.emitters.schedule.statements import Combination, Loop, Role, reductions_of, statements_of
+from xjit.llvm.target import Target
+from xjit.text.parser import parse_hlo
+
+SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }"
+
+
+def plans(result: str, call: str, *parameters: str, level: str = "avx512") -> list[Schedule]:
+    """The schedules of one instruction of parameters p0, p1, ...; `z` is zero."""
+    lines = "\n".join(f"  p{i} = {shape} parameter({i})" for i, shape in enumerate(parameters))
+    text = f"HloModule m\n{SUM}\nENTRY e {{\n{lines}\n  z = f32[] constant(0)\n  ROOT r = {result} {call}\n}}\n"
+    view = view_of(parse_hlo(text).entry_computation.root_instruction)
+    schedules = plan_kernels(PlanContext(Target.for_features(level), MapCache()), view)
+    assert schedules is not None
+    for schedule in schedules:
+        assert parse_schedule(str(schedule)) == schedule
+    return schedules
+
+
+def body(schedule: Schedule) -> str:
+    """The lines between the outermost braces, without indentation."""
+    return "\n".join(line[2:] for line in str(schedule).splitlines()[1:-1])
+
+
+def loops(schedule: Schedule, part: int = 0) -> list[tuple[Role, int, int]]:
+    """Role, trips and lanes of the loops of a part."""
+    found = [s for s in statements_of(schedule.parts[part].body) if isinstance(s, Loop)]
+    return [(loop.role, schedule.size(loop.variable), loop.lanes) for loop in found]
+
+
+def test_what_walks_as_one_is_one_vector_loop_that_is_shared_out() -> None:
+    (schedule,) = plans("f32[30,50]", "negate(p0)", "f32[30,50]")
+    assert (
+        body(schedule)
+        == """part {  // 93 units
+  task vector(16) d0 in [0, 1499] {  // last step: 12 of 16 lanes
+    out0[d0 floordiv 50, d0 mod 50] = %r[d0 floordiv 50, d0 mod 50]
+  }
+}"""
+    )
+    assert schedule.cost.operations == 1500 and schedule.cost.byte_count == 12_000
+
+
+@pytest.mark.parametrize(("level", "lanes"), [("sse2", 4), ("avx2", 8), ("avx512", 16)])
+def test_lanes_are_those_of_the_target(level: str, lanes: int) -> None:
+    (schedule,) = plans("f32[100]", "negate(p0)", "f32[100]", level=level)
+    assert loops(schedule) == [(Role.TASK, 100, lanes)] and schedule.units == 100 // lanes
+
+
+def test_outer_loops_are_merged_until_there_is_work_for_many() -> None:
+    (schedule,) = plans("f32[4,5,7,64]", "broadcast(p0), dimensions={1,2}", "f32[5,7]")
+    assert loops(schedule) == [(Role.TASK, 140, 0), (Role.VECTOR, 64, 16)]
+
+
+def test_divisions_are_split_away() -> None:
+    (schedule,) = plans("f32[96,64]", "reshape(p0)", "f32[3,2048]{0,1}")
+    message = "96 rows are 3 times 32, and 32 rows of 64 walk through the operand as one"
+    assert loops(schedule) == [(Role.TASK, 3, 0), (Role.VECTOR, 2048, 16)], message
+
+
+def test_operands_of_a_concatenate_are_parts() -> None:
+    (schedule,) = plans("f32[9,40]", "concatenate(p0, p1), dimensions={0}", "f32[2,40]", "f32[7,40]")
+    assert [schedule.units_of(part) for part in schedule.parts] == [2, 7] and schedule.units == 9
+    assert "out0[d3 + 2, d2] = %r[d3 + 2, d2]" in str(schedule)
+
+
+def test_transposed_operands_are_read_in_squares() -> None:
+    (schedule,) = plans("f32[64,48]", "transpose(p0), dimensions={1,0}", "f32[48,64]")
+    assert loops(schedule) == [(Role.TASK, 4, 0), (Role.VECTOR, 48, 16), (Role.UNROLL, 16, 0)]
+    (ragged,) = plans("f32[65,50]", "transpose(p0), dimensions={1,0}", "f32[50,65]")
+    tiled = [any(role is Role.UNROLL for role, _, _ in loops(ragged, n)) for n in range(len(ragged.parts))]
+    assert tiled == [True, False, False, False], "whole squares, and what is left at the edges"
+
+
+def test_rows_are_reduced_by_lanes_columns_in_strips_few_rows_in_registers() -> None:
+    call = "reduce(p0, z), dimensions={{{}}}, to_apply=sum"
+    (rows,) = plans("f32[100]", call.format(1), "f32[100,1000]")
+    assert (
+        body(rows)
+        == """part {  // 100 units
+  task d0 in [0, 99] {
+    reduce %r[d0] tree over vector(16) x 4 d1 in [0, 999] of (d1)
+    out0[d0] = %r[d0]
+  }
+}"""
+    )
+    (columns,) = plans("f32[1000]", call.format(0), "f32[100,1000]")
+    assert columns.kind == "column-reduction" and loops(columns)[0] == (Role.TASK, 3, 0)
+    assert loops(columns)[1] == (Role.VECTOR, 256, 16), "a strip"
+    assert len(columns.parts) == 2 and columns.units == 4
+    (few,) = plans("f32[1000]", call.format(0), "f32[7,1000]")
+    (reduction,) = [r for part in few.parts for r in reductions_of(part.body)]
+    assert few.kind == "loop" and reduction.combination is Combination.SERIAL and not few.parts[0].tiles
+
+
+def test_strips_are_shorter_where_there_would_be_too_few() -> None:
+    call = "reduce(p0, z), dimensions={0}, to_apply=sum"
+    wide, narrow = (plans(f"f32[{n}]", call, f"f32[100,{n}]")[0] for n in (65_536, 4096))
+    assert loops(wide)[1] == (Role.VECTOR, 2048, 16) and loops(narrow)[1] == (Role.VECTOR, 512, 16)
+
+
+def test_an_update_reads_its_place_once_and_writes_nothing_else() -> None:
+    parameters = ("f32[10,100]", "f32[2,30]", "s32[]", "s32[]")
+    base, update = plans("f32[10,100]", "dynamic-update-slice(p0, p1, p2, p3)", *parameters)
+    assert (base.kind, base.suffix, base.lets) == ("copy", ".base", ())
+    assert str(update).splitlines()[1:3] == ["  let d0 in [0, 8] = %p2[]", "  let d1 in [0, 70] = %p3[]"]
+    assert "out0[d0 + d2, d1 + d3] = %p1[d2, d3]" in str(update)
+
+
+def test_results_of_different_shapes_are_schedules_of_their_own() -> None:
+    text = """HloModule m
+    fused { x = f32[8,32] parameter(0) y = f32[8] parameter(1)
+      n = f32[8,32] negate(x) m = f32[8] exponential(y) ROOT t = (f32[8,32], f32[8]) tuple(n, m) }
+    ENTRY e { x = f32[8,32] parameter(0) y = f32[8] parameter(1)
+      ROOT f = (f32[8,32], f32[8]) fusion(x, y), kind=kLoop, calls=fused }"""
+    view = view_of(parse_hlo(text).entry_computation.root_instruction)
+    schedules = plan_kernels(PlanContext(Target.for_features("avx2"), MapCache()), view)
+    assert schedules is not None and [s.suffix for s in schedules] == [".0", ".1"]
+    assert "out1[d0] = %m[d0]" in str(schedules[1])
+
+
+def test_what_is_written_by_hand_has_no_schedule() -> None:
+    text = "ENTRY e { x = f32[9] parameter(0) ROOT f = c64[5] fft(x), fft_type=RFFT, fft_length={9} }"
+    view = view_of(parse_hlo(text).entry_computation.root_instruction)
+    assert plan_kernels(PlanContext(Target.for_features("avx2"), MapCache()), view) is None
