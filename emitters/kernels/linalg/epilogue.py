@@ -21,10 +21,10 @@ from xjit.emitters.gemm.conversions import convert, size_of
 from xjit.emitters.gemm.epilogue import EPILOGUE_PARAMS
 from xjit.emitters.gemm.result_space import ResultSpace
 from xjit.emitters.kernels.kernel import KernelContext, KernelView, lanes_for
-from xjit.emitters.kernels.loops.loop import NS_PER_OPERATION
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
 from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.schedule.schedule import NS_PER_OPERATION
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 from xjit.llvm import LLVMType
