@@ -102,9 +102,11 @@ class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
         self._threads = UnlockedThreads(num_threads or os.cpu_count() or 1)
         self._objects: list[Future[bytes]] = []
         self._defined: set[str] = set()
+        self._lock = _codegen_lock
 
     def __enter__(self) -> ProgramCompiler:
-        _codegen_lock.acquire()
+        self._lock = _codegen_lock  # a fork changes it
+        self._lock.acquire()
         _set_codegen_flags(self._options.strength_reduction)
         return self
 
@@ -112,7 +114,7 @@ class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
         try:
             self._threads.__exit__(*exception)
         finally:
-            _codegen_lock.release()
+            self._lock.release()
 
     def add(
         self, ir_text: str, *, is_library: bool = False, opt_level: int | None = None, is_last: bool = False
@@ -236,6 +238,18 @@ _link_lock = threading.Lock()
 _library_numbers = itertools.count()  # library names cannot be reused
 _flags_state: list[bool] = []
 _library_objects: dict[tuple[str, CodegenOptions], bytes] = {}  # few: one per combination of element types
+
+
+def _after_fork_in_child() -> None:
+    """Other threads, which may have held these locks, or were changing the flags, do not exist in the child."""
+    global _codegen_lock
+    _codegen_lock = threading.RLock()
+    _flags_state.clear()
+    _link_lock.release()
+
+
+# A link takes milliseconds: a fork waits for it, as the session that both processes go on with must be whole.
+os.register_at_fork(before=_link_lock.acquire, after_in_parent=_link_lock.release, after_in_child=_after_fork_in_child)
 
 
 @functools.cache

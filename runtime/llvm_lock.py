@@ -9,6 +9,7 @@ of llvmlite: where it is not as expected, the jobs run one after another.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -72,6 +73,18 @@ class UnlockedThreads(contextlib.AbstractContextManager["UnlockedThreads"]):
             self._executor = None
             self._llvm_lock._lock = self._llvm_lock._lock._inner
             _exchange_lock.release()
+
+
+def _after_fork_in_child() -> None:
+    """llvmlite's lock, and ours, may have been held, or exchanged, by a thread that does not exist in the child."""
+    global _exchange_lock
+    _exchange_lock = threading.Lock()
+    llvm_lock: Any = getattr(getattr(ffi, "lib", None), "_lock", None)
+    if hasattr(llvm_lock, "_lock"):
+        llvm_lock._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def completed(job: Callable[[], _T]) -> Future[_T]:

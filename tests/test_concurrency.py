@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,3 +121,53 @@ def test_concurrent_calls_have_random_states_of_their_own() -> None:
     for worker in workers:
         worker.join(60)
     assert wrong == [0, 0, 0]
+
+
+FORK = """
+import os
+import sys
+import threading
+import time
+import numpy as np
+import xjit
+
+TEXT = "HloModule m{n}\\nENTRY e {{\\n a = f32[{n}] parameter(0)\\n b = f32[{n}] sine(a)\\n ROOT r = f32[{n}] add(b, a)\\n}}\\n"
+x = np.ones(64, np.float32)
+xjit.compile(TEXT.format(n=64))(x)
+ends = False
+
+
+def compile_on() -> None:
+    n = 65
+    while not ends:
+        xjit.compile(TEXT.format(n=n))
+        n += 1
+
+
+compiler = threading.Thread(target=compile_on)
+compiler.start()
+for turn in range(12):
+    time.sleep(0.01 * turn)
+    child = os.fork()
+    if not child:
+        import gc
+        ok = gc.isenabled() and np.allclose(xjit.compile(TEXT.format(n=64))(x), np.sin(x) + x)
+        os._exit(0 if ok else 1)
+    deadline = time.monotonic() + 20
+    while (found := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+            print("hangs", turn, flush=True)
+            os._exit(1)
+        time.sleep(0.01)
+    assert found[1] == 0, found
+ends = True
+compiler.join()
+print("done")
+"""
+
+
+def test_compilation_in_a_child_forked_while_a_thread_compiles() -> None:
+    result = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=300)
+    assert result.stdout == "done\n", result.stdout + result.stderr

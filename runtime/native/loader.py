@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import platform
 import sys
 import threading
@@ -102,6 +103,14 @@ def native_ir(with_fast_call: bool, machine: str = platform.machine(), system: s
     if with_fast_call:
         define_fast_call(module)
     return module.to_text(), buffer_pool_ir(system) + thread_pool_ir(machine, system)
+
+
+def _after_fork_in_child() -> None:
+    global _load_lock
+    _load_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def library() -> NativeLibrary:

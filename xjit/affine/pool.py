@@ -6,6 +6,7 @@ Invariants: the pool holds weak references, and its miss path is locked. What co
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import deque
 from operator import index
@@ -39,6 +40,14 @@ class _PoolRef(weakref.ref[AffineExpr]):
 _pool: dict[tuple[Any, ...], _PoolRef] = {}
 _recent: deque[AffineExpr] = deque(maxlen=4096)  # keeps intermediate results alive for a while: a hit is far cheaper
 _lock = RLock()  # re-entrant: a collection inside the locked region may run _forget on the same thread
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = RLock()  # a thread that does not exist in the child may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _forget(ref: Any) -> None:

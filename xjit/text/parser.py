@@ -6,16 +6,14 @@ shapes are taken as written.
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Generator
-from contextlib import contextmanager
 
 from xjit.hlo.annotations.metadata import FileLocation, StackFrame, StackFrameIndex
 from xjit.hlo.attributes.codecs.annotations import parse_frontend_attributes
 from xjit.hlo.attributes.codecs.scalars import parse_int
 from xjit.hlo.attributes.codecs.shapes import parse_program_shape
 from xjit.hlo.attributes.codecs.value_text import unquote
+from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
@@ -39,23 +37,11 @@ def parse_hlo(text: str, file: str = "<string>", *, allow_elided_constants: bool
         raise InvalidArgument(f"expected HLO text, found {type(text).__name__}")
     if _PATH.fullmatch(text):
         raise InvalidArgument(f"{text!r} is a path, expected HLO text: xjit.load_module(path) reads a file")
-    with _no_garbage_collection():
+    with collector_pause:
         return _ModuleParser(TokenStream(text, file), allow_elided_constants).parse()
 
 
 _PATH = re.compile(r"[^\s{}()=,]+\.(hlo|txt|pb|mlir)")
-
-
-@contextmanager
-def _no_garbage_collection() -> Generator[None, None, None]:
-    """Parsing only builds objects; walking over them again and again costs a third of its time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _ModuleParser:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import xjit
 from tests.support.kernels import check_units, emit_view, view_of
 from xjit.emitters.schedule.parser import parse_schedule
 from xjit.emitters.schedule.schedule import Schedule
@@ -107,3 +108,17 @@ def test_a_tile_is_computed_once_and_kept_on_the_stack() -> None:
 
 def test_a_schedule_of_a_softmax_prints_and_parses() -> None:
     assert parse_schedule(str(online())) == online()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("task d0", "block d0", "a block loop: no target has them yet"),
+        ("tile %scores over d2 in stack", "tile %scores over d2 in shared", "a tile in shared over 1 variables"),
+        ("tile %top in register", "tile %top in scratch", "accumulators in scratch memory"),
+    ],
+)
+def test_what_this_target_has_not_is_refused(old: str, new: str, message: str) -> None:
+    view = view_of(parse_hlo(SOFTMAX).entry_computation.root_instruction)
+    with pytest.raises(xjit.Unsupported, match=message):
+        emit_view(view, schedule=parse_schedule(str(online()).replace(old, new)))
