@@ -13,9 +13,10 @@ from side_by_side import Native, aligned, compare, compile_function, geometric_m
 from xjit.emitters.gemm.convolution import emit_convolution
 from xjit.emitters.gemm.convolution_plan import as_gemm, plan_convolution
 from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, SpatialDimension
-from xjit.emitters.gemm.gemm import GemmConfig, emit_gemm
+from xjit.emitters.gemm.gemm import emit_gemm
 from xjit.emitters.gemm.plan import GemmTypes, plan_gemm
 from xjit.llvm import Target
+from xjit.runtime.thread_pool import num_threads
 
 BATCH = 8
 
@@ -96,9 +97,9 @@ def measure(layer: Layer, features_last: bool, gemm: Native, convolution: Native
     rng, shape = np.random.default_rng(0), convolution_shape(layer, features_last)
     as_product = as_gemm(shape)
     if as_product is not None:
-        native, parameters = gemm, plan_gemm(as_product, GemmTypes(), Target.host()).to_array()
+        native, parameters = gemm, plan_gemm(as_product, GemmTypes(), Target.host(), num_threads()).to_array()
     else:
-        native, parameters = convolution, plan_convolution(shape, GemmTypes(), Target.host()).to_array()
+        native, parameters = convolution, plan_convolution(shape, GemmTypes(), Target.host(), num_threads()).to_array()
     n, c, f, s, k, o = BATCH, layer.channels, layer.features, layer.size, layer.kernel, layer.output
     per_group = c // layer.groups
     shapes = (
@@ -127,8 +128,8 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=9)
     parser.add_argument("--only", default="", help="measure only lines that contain this")
     options = parser.parse_args()
-    gemm = compile_function(lambda module: emit_gemm(module, module.target, GemmConfig()))
-    convolution = compile_function(lambda module: emit_convolution(module, module.target, GemmConfig()))
+    gemm = compile_function(lambda module: emit_gemm(module, module.target, GemmTypes()))
+    convolution = compile_function(lambda module: emit_convolution(module, module.target, GemmTypes()))
     print(f"compiled in {convolution.compile_ms:.0f} ms (CPU time)")
     for features_last in (True, False):
         chosen = [layer for layer in LAYERS if options.only in layer.label]

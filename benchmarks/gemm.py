@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from side_by_side import Native, aligned, compare, compile_function, geometric_mean, report
 
-from xjit.emitters.gemm.gemm import GemmConfig, emit_gemm
+from xjit.emitters.gemm.gemm import emit_gemm
 from xjit.emitters.gemm.plan import GemmTypes, plan_gemm
 from xjit.emitters.gemm.shapes import GemmShape, row_major
 from xjit.llvm import Target
+from xjit.runtime.thread_pool import num_threads
 
 CUBES = (64, 128, 256, 512, 1000, 1024, 2048)
 OTHERS = {
@@ -53,7 +54,7 @@ def measure(label: str, shape: GemmShape, native: Native, repetitions: int) -> f
     rng = np.random.default_rng(0)
     b, m, n, k = shape.num_batches, shape.m, shape.n, shape.k
     lhs, rhs, out = aligned(b * m * k, rng), aligned(b * k * n, rng), aligned(b * m * n, rng)
-    parameters = plan_gemm(shape, GemmTypes(), Target.host()).to_array()
+    parameters = plan_gemm(shape, GemmTypes(), Target.host(), num_threads()).to_array()
     lhs_rows, rhs_rows = shape.lhs_k_inner == 1, shape.rhs_column == 1
     lhs_stored = lhs.reshape((b, m, k) if lhs_rows else (b, k, m))
     rhs_stored = rhs.reshape((b, k, n) if rhs_rows else (b, n, k))
@@ -73,7 +74,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=9)
     parser.add_argument("--only", default="", help="measure only lines that contain this")
     options = parser.parse_args()
-    native = compile_function(lambda module: emit_gemm(module, module.target, GemmConfig()))
+    native = compile_function(lambda module: emit_gemm(module, module.target, GemmTypes()))
     print(f"compiled in {native.compile_ms:.0f} ms (CPU time)")
     cases = {f"cube {n}": row_major(n, n, n) for n in CUBES} | OTHERS
     chosen = {label: shape for label, shape in cases.items() if options.only in label}

@@ -58,18 +58,19 @@ def _schedule_text(kernel: Kernel) -> str:
 
 
 def emit_cpu_module(
-    assignment: BufferAssignment, target: Target, sink: PartSink, profile: bool = False
+    assignment: BufferAssignment, target: Target, sink: PartSink, profile: bool = False, num_threads: int = 1
 ) -> EmittedModule:
     """Emits every kernel of a scheduled, buffer-assigned module, and the native entry that runs its thunks.
 
     `sink` gets the texts to compile, which together define what `ir_text` does, and the libraries. With `profile`,
     every kernel call adds its cycles to its counter among the context's `profile_counters`; nothing is code in line.
+    `num_threads`: see KernelContext.
 
     Errors: Unsupported names the instruction that has no emitter.
     """
     llvm_module = Module(assignment.module.name, target)
     parts = PartWriter(llvm_module, sink)
-    context = KernelContext(llvm_module, target)
+    context = KernelContext(llvm_module, target, num_threads)
     unnested = IrEmitterUnnested(context, assignment, parts, inline=not profile).emit()
     NativeEntryEmitter(context, unnested, parts, profile).emit(ENTRY_SYMBOL)
     parts.finish()

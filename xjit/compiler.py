@@ -51,6 +51,7 @@ from xjit.runtime.jit import (
 from xjit.runtime.physical_layout import array_signature
 from xjit.runtime.program import ArraySignature, CpuProgram, KernelInfo, LeafTree
 from xjit.runtime.symbols import resolve_symbols
+from xjit.runtime.thread_pool import default_num_threads
 from xjit.runtime.thunk_interpreter import OnThunk, ThunkInterpreter
 from xjit.thunks import program_to_string
 
@@ -226,7 +227,8 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     phase("emit")
     codegen = CodegenOptions(options.opt_level, cpu=cpu_target.cpu, features=cpu_target.features)
     with ProgramCompiler(codegen) as compiler:
-        emitted = emit_cpu_module(assignment, cpu_target, _compile_parts(compiler), options.profile)
+        threads = default_num_threads()
+        emitted = emit_cpu_module(assignment, cpu_target, _compile_parts(compiler), options.profile, threads)
         phase("generate code")  # what is left of it
         object_code = compiler.objects()
     phase("load")

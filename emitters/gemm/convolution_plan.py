@@ -9,7 +9,6 @@ channels, so no im2col is needed.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, replace
 
 from xjit.emitters.gemm.conversions import has_native_masks, size_of
@@ -80,15 +79,14 @@ def plan_convolution(
     shape: ConvolutionShape,
     types: GemmTypes,
     target: Target,
+    num_threads: int = 1,
     *,
-    has_epilogue: bool = False,
-    num_threads: int | None = None,
+    in_scratch: bool = False,
 ) -> ConvolutionParameters:
     """The record for a convolution with at most three spatial dimensions that are not trivial. Raises ValueError for
-    more.
+    more. `num_threads` only sets how many tasks there are; with `in_scratch` all sums go through scratch memory.
     """
-    max_tasks = TASKS_PER_THREAD * (num_threads or os.cpu_count() or 1)
-    return _ConvolutionPlanner(shape, types, target, max_tasks, has_epilogue).plan()
+    return _ConvolutionPlanner(shape, types, target, TASKS_PER_THREAD * num_threads, in_scratch).plan()
 
 
 def spatial_dimensions(shape: ConvolutionShape) -> tuple[SpatialDimension, SpatialDimension, SpatialDimension]:
@@ -128,13 +126,13 @@ def _axis(d: SpatialDimension, taps: int) -> _Axis:
 
 class _ConvolutionPlanner:
     def __init__(
-        self, shape: ConvolutionShape, types: GemmTypes, target: Target, max_tasks: int, has_epilogue: bool
+        self, shape: ConvolutionShape, types: GemmTypes, target: Target, max_tasks: int, in_scratch: bool
     ) -> None:
         self.shape = shape
         self.types = types
         self.target = target
         self.max_tasks = max_tasks
-        self.has_epilogue = has_epilogue
+        self.in_scratch = in_scratch
         self.size = size_of(types.compute)
         self.tile = register_tile(target, types.compute)
         self.dims = spatial_dimensions(shape)
@@ -158,7 +156,7 @@ class _ConvolutionPlanner:
         }  # fmt: skip
         tasks = math.prod(tiles.values()) * values["groups"] * self.dims[0].output
         row = self._direct_row()
-        direct = row is not None and not self.has_epilogue and not self.depthwise
+        direct = row is not None and not self.in_scratch and not self.depthwise
         padded = _round_up(self.block_features, self.tile.width) * self.size
         values.update(
             tiles,
@@ -321,7 +319,7 @@ class _ConvolutionPlanner:
     def _always_direct(self) -> bool:
         """Whether any tile can be computed in place: the output is dense, features innermost."""
         shape, (_, first, second) = self.shape, self.dims
-        if self.has_epilogue or self.depthwise or self.types.out is not self.types.compute or shape.output_feature != 1:
+        if self.in_scratch or self.depthwise or self.types.out is not self.types.compute or shape.output_feature != 1:
             return False
         if not has_native_masks(self.target, self.types.compute) and self.features % self.tile.width:
             return False

@@ -11,7 +11,7 @@ the given rows and `lanes` is touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -22,11 +22,6 @@ from xjit.llvm.types import I64, PTR, array, vector
 from xjit.llvm.values import zero
 
 MAX_ROWS = 8
-
-Epilogue = Callable[[StructuredBuilder, Value, Value, Value, Value, Value], Value]
-"""(builder, accumulators, row, column of lane 0, lanes, extra pointer) -> new value, for one row vector of the
-result.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +70,20 @@ class Slot(IntEnum):
     C_STRIDE = MAX_ROWS + 3
     NUM_ROWS = MAX_ROWS + 4
     ACCUMULATE = MAX_ROWS + 5  # 1: add to C, 0: overwrite it
-    FINAL = MAX_ROWS + 6  # 1: apply the epilogue
-    ROW = MAX_ROWS + 7  # index of the first row, for the epilogue
-    EXTRA = MAX_ROWS + 8  # pointer, for the epilogue
-    COUNT = MAX_ROWS + 9
+    COUNT = MAX_ROWS + 6
 
 
-KERNEL_PARAMS = ((PTR, "record"), (PTR, "b"), (I64, "b_stride"), (PTR, "c"), (I64, "lanes"), (I64, "column"))
-"""`lanes` counts the valid lanes of the last vector; `column` is the index of the first column, for the epilogue."""
+KERNEL_PARAMS = ((PTR, "record"), (PTR, "b"), (I64, "b_stride"), (PTR, "c"), (I64, "lanes"))
+"""`lanes` counts the valid lanes of the last vector."""
 
 
-def emit_microkernels(module: Module, prefix: str, compute: LLVMType, epilogue: Epilogue | None = None) -> Value:
+def emit_microkernels(module: Module, prefix: str, compute: LLVMType) -> Value:
     """Emits all variants; returns the table of their addresses, indexed by (rows - 1) * tile.vectors + vectors - 1."""
     tile = register_tile(module.target, compute)
     kernels: dict[tuple[int, int], Value] = {}
     for rows in tile.row_variants:
         for vectors in range(1, tile.vectors + 1):
-            kernel = _Microkernel(module, f"{prefix}_{rows}x{vectors}", compute, rows, vectors, tile, epilogue)
+            kernel = _Microkernel(module, f"{prefix}_{rows}x{vectors}", compute, rows, vectors, tile)
             kernels[rows, vectors] = kernel.emit()
     entries = [
         kernels[tile.variant_for(rows), vectors].typed
@@ -113,7 +105,6 @@ class _Microkernel:
         rows: int,
         vectors: int,
         tile: RegisterTile,
-        epilogue: Epilogue | None,
     ) -> None:
         self.target = module.target
         self.compute = compute
@@ -122,13 +113,12 @@ class _Microkernel:
         self.width = tile.width
         self.type = vector(compute, tile.width)
         self.sure_rows = 1 + max((variant for variant in tile.row_variants if variant < rows), default=0)
-        self.epilogue = epilogue
         self.builder = define(module, name, KERNEL_PARAMS)
 
     def emit(self) -> Value:
         """Emits the kernel and returns its address."""
         builder = self.builder
-        record, b, b_stride, c, lanes, column = builder.function.args
+        record, b, b_stride, c, lanes = builder.function.args
         masked = has_native_masks(self.target, self.compute)
         self.mask = lane_mask(builder, lanes, self.width) if masked else None
         self.c_rows = self._c_rows(record, c)
@@ -137,8 +127,6 @@ class _Microkernel:
                 builder.prefetch(builder.offset(pointer, builder.i64(line)), write=True)
         sums = self._multiply(record, b, b_stride)
         sums = self._accumulate(record, sums)
-        if self.epilogue is not None:
-            sums = self._apply_epilogue(record, sums, column, lanes)
         for i in range(self.rows):
             for v in range(self.vectors):
                 self._store_c(sums[i * self.vectors + v], i, v)
@@ -227,24 +215,6 @@ class _Microkernel:
 
         wanted = builder.icmp_signed("!=", builder.load_i64(record, Slot.ACCUMULATE), builder.i64(0))
         return list(builder.if_else(wanted, added, lambda: sums))
-
-    def _apply_epilogue(self, record: Value, sums: list[Value], column: Value, lanes: Value) -> list[Value]:
-        builder, epilogue = self.builder, self.epilogue
-        assert epilogue is not None
-
-        def applied() -> list[Value]:
-            first_row, extra = builder.load_i64(record, Slot.ROW), builder.load_ptr(record, Slot.EXTRA)
-            values: list[Value] = []
-            for i in range(self.rows):
-                row = builder.add(first_row, builder.i64(i))
-                for v in range(self.vectors):
-                    valid = lanes if v == self.vectors - 1 else builder.i64(self.width)
-                    first = builder.add(column, builder.i64(v * self.width))
-                    values.append(epilogue(builder, sums[i * self.vectors + v], row, first, valid, extra))
-            return values
-
-        final = builder.icmp_signed("!=", builder.load_i64(record, Slot.FINAL), builder.i64(0))
-        return list(builder.if_else(final, applied, lambda: sums))
 
     def _store_c(self, value: Value, i: int, v: int) -> None:
         pointer = self._c_address(i, v)

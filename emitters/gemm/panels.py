@@ -42,7 +42,6 @@ MULTIPLY_PARAMS = (
     (PTR, "rhs"),
     (I64, "panel_step"),
     (I64, "b_stride"),
-    (I64, "first_column"),
     (I64, "columns"),
     (I64, "rows"),
 )
@@ -133,7 +132,7 @@ def _prefetch_rows(builder: StructuredBuilder, support: GemmSupport, start: Valu
 
 def _emit_multiply_panels(module: Module, name: str, support: GemmSupport) -> Function:
     builder = define(module, name, MULTIPLY_PARAMS)
-    kernel_record, result, rhs, panel_step, b_stride, first_column, columns, rows = builder.function.args
+    kernel_record, result, rhs, panel_step, b_stride, columns, rows = builder.function.args
     tile, vector_bytes = support.tile, builder.i64(support.vector_bytes)
     row_entries = builder.mul(builder.sub(rows, builder.i64(1)), builder.i64(tile.vectors))
     packed = builder.icmp_signed("==", b_stride, builder.i64(0))
@@ -148,6 +147,6 @@ def _emit_multiply_panels(module: Module, name: str, support: GemmSupport) -> Fu
         lanes = builder.min(builder.i64(tile.width), builder.sub(columns, last_column))
         c = builder.offset(result, builder.mul(first, vector_bytes))
         b = builder.offset(rhs, builder.mul(first, panel_step))
-        builder.call_pointer(kernel, VOID, (kernel_record, b, stride, c, lanes, builder.add(first_column, column)))
+        builder.call_pointer(kernel, VOID, (kernel_record, b, stride, c, lanes))
     builder.ret_void()
     return builder.function

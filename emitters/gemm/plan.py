@@ -7,7 +7,6 @@ threads.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -73,21 +72,31 @@ class GemmTypes:
 
 
 def plan_gemm(
-    shape: GemmShape, types: GemmTypes, target: Target, *, has_epilogue: bool = False, num_threads: int | None = None
+    shape: GemmShape,
+    types: GemmTypes,
+    target: Target,
+    num_threads: int = 1,
+    *,
+    may_swap: bool = True,
+    in_scratch: bool = False,
 ) -> GemmParameters:
-    """The parameters for one multiplication. `num_threads` (default: the CPUs of this host) only sets how many tasks
-    there are.
+    """The parameters for one multiplication. `num_threads` only sets how many tasks there are.
+
+    With `in_scratch` all sums go through scratch memory. Raises ValueError for too many batch dimensions.
     """
     if len(shape.batch) > MAX_BATCH_DIMENSIONS:
         raise ValueError(
             f"a multiplication has at most {MAX_BATCH_DIMENSIONS} batch dimensions, not {len(shape.batch)}"
         )
-    planner = _Planner(shape, types, target, num_threads)
-    if shape.n < shape.m and types.lhs is types.rhs and not has_epilogue:
-        swapped = _Planner(transposed(shape), types, target, num_threads)
-        if shape.n == 1 or swapped.vector_method() is not None:
-            return swapped.plan(swap=True)
-    return planner.plan(swap=False)
+    swap = may_swap and prefers_swap(shape, types)
+    return _Planner(transposed(shape) if swap else shape, types, target, num_threads, in_scratch).plan(swap=swap)
+
+
+def prefers_swap(shape: GemmShape, types: GemmTypes) -> bool:
+    """Whether the transposed product, with the operands in each other's place, has one of the vector methods."""
+    if shape.n >= shape.m or types.lhs is not types.rhs:
+        return False
+    return shape.n == 1 or vector_method(transposed(shape), types) is not None
 
 
 def transposed(shape: GemmShape) -> GemmShape:
@@ -112,14 +121,28 @@ def chunk_of_k(k_outer: int, k_inner: int, element_bytes: int) -> tuple[int, int
     return -(-k_outer // max(1, chunks)), k_inner
 
 
+def vector_method(shape: GemmShape, types: GemmTypes) -> Method | None:
+    """How a vector, or a few rows, are multiplied with a matrix that is contiguous along n or k; None for TILES."""
+    if not types.out.is_float or shape.k_outer != 1 or shape.n == 1 or shape.k == 0:
+        return None
+    if shape.rhs_column != 1 and shape.rhs_k_inner != 1:
+        return None
+    method = Method.VECTOR_ALONG_N if shape.rhs_column == 1 else Method.VECTOR_ALONG_K
+    large = shape.n * shape.k * size_of(types.rhs) >= SKINNY_BYTES[method]
+    long = method is Method.VECTOR_ALONG_N or shape.k >= SKINNY_K
+    few = 1 < shape.m <= MAX_ROWS < shape.n
+    return method if shape.m == 1 or (few and large and long) else None
+
+
 class _Planner:
-    def __init__(self, shape: GemmShape, types: GemmTypes, target: Target, num_threads: int | None) -> None:
+    def __init__(self, shape: GemmShape, types: GemmTypes, target: Target, num_threads: int, in_scratch: bool) -> None:
         self.shape = shape
         self.types = types
         self.target = target
         self.size = size_of(types.compute)
         self.tile: RegisterTile = register_tile(target, types.compute)
-        self.max_tasks = TASKS_PER_THREAD * (num_threads or os.cpu_count() or 1)
+        self.max_tasks = TASKS_PER_THREAD * num_threads
+        self.in_scratch = in_scratch
 
     def plan(self, *, swap: bool) -> GemmParameters:
         values = dict.fromkeys(FIELDS, 0)
@@ -169,20 +192,7 @@ class _Planner:
         shape = self.shape
         if shape.k == 0:
             return Method.ZERO
-        return self.vector_method() or Method.TILES
-
-    def vector_method(self) -> Method | None:
-        """How a vector, or a few rows, are multiplied with a matrix that is contiguous along n or k; None for TILES."""
-        shape = self.shape
-        if not self.types.out.is_float or shape.k_outer != 1 or shape.n == 1 or shape.k == 0:
-            return None
-        if shape.rhs_column != 1 and shape.rhs_k_inner != 1:
-            return None
-        method = Method.VECTOR_ALONG_N if shape.rhs_column == 1 else Method.VECTOR_ALONG_K
-        large = shape.n * shape.k * size_of(self.types.rhs) >= SKINNY_BYTES[method]
-        long = method is Method.VECTOR_ALONG_N or shape.k >= SKINNY_K
-        few = 1 < shape.m <= MAX_ROWS < shape.n
-        return method if shape.m == 1 or (few and large and long) else None
+        return vector_method(shape, self.types) or Method.TILES
 
     def _vector_blocks(self) -> dict[str, int]:
         """Blocks of columns; the result goes through scratch, where it is contiguous and of the compute type."""
@@ -248,7 +258,7 @@ class _Planner:
     def _needs_scratch(self) -> bool:
         """Whether kernels cannot write the result in place."""
         shape, types = self.shape, self.types
-        if types.out is not types.compute or (shape.out_column != 1 and shape.n > 1):
+        if self.in_scratch or types.out is not types.compute or (shape.out_column != 1 and shape.n > 1):
             return True
         return not has_native_masks(self.target, types.compute) and shape.n % self.tile.width != 0
 

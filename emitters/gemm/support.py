@@ -8,7 +8,7 @@ import weakref
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.conversions import size_of
-from xjit.emitters.gemm.microkernel import Epilogue, RegisterTile, emit_microkernels, register_tile
+from xjit.emitters.gemm.microkernel import RegisterTile, emit_microkernels, register_tile
 from xjit.emitters.gemm.packing import emit_copy
 from xjit.emitters.gemm.plan import GemmTypes
 from xjit.llvm import Function, LLVMType, Module, Value
@@ -26,7 +26,6 @@ class GemmSupport:
     pack_rhs: Function
     unpack: Function
     unpack_add: Function | None  # for integers that are summed as floats, a part of k at a time
-    epilogue: Epilogue | None
 
     @property
     def compute(self) -> LLVMType:
@@ -42,25 +41,23 @@ class GemmSupport:
 _supports: weakref.WeakKeyDictionary[Module, dict[str, GemmSupport]] = weakref.WeakKeyDictionary()
 
 
-def support_for(module: Module, types: GemmTypes, name: str = "", epilogue: Epilogue | None = None) -> GemmSupport:
-    """The parts for a combination of types, emitted once per module. `name` tells epilogues apart; it is empty
-    without one.
-    """
-    prefix = f"xjit_tiles{name and f'_{name}'}_{types.lhs.mangled}_{types.rhs.mangled}_{types.out.mangled}"
+def support_for(module: Module, types: GemmTypes) -> GemmSupport:
+    """The parts for a combination of types, emitted once per module."""
+    prefix = f"xjit_tiles_{types.lhs.mangled}_{types.rhs.mangled}_{types.out.mangled}"
     known = _supports.setdefault(module, {})
     if prefix not in known:
-        known[prefix] = _emit_support(module, types, prefix, epilogue)
+        known[prefix] = _emit_support(module, types, prefix)
     return known[prefix]
 
 
-def _emit_support(module: Module, types: GemmTypes, prefix: str, epilogue: Epilogue | None) -> GemmSupport:
+def _emit_support(module: Module, types: GemmTypes, prefix: str) -> GemmSupport:
     compute = types.compute
-    kernels = emit_microkernels(module, f"{prefix}_kernel", compute, epilogue)
+    kernels = emit_microkernels(module, f"{prefix}_kernel", compute)
     tile = register_tile(module.target, compute)
     pack_lhs, pack_rhs = (copy_function(module, storage, compute, compute) for storage in (types.lhs, types.rhs))
     unpack = copy_function(module, compute, types.out, compute)
     unpack_add = copy_function(module, compute, types.out, compute, adds=True) if types.exact_terms else None
-    return GemmSupport(prefix, types, tile, kernels, pack_lhs, pack_rhs, unpack, unpack_add, epilogue)
+    return GemmSupport(prefix, types, tile, kernels, pack_lhs, pack_rhs, unpack, unpack_add)
 
 
 def copy_function(

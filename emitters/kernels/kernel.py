@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.kernels.hero import find_hero, prologue_of
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
 from xjit.emitters.schedule.schedule import Schedule
@@ -74,7 +75,18 @@ class KernelView:
     @property
     def hero(self) -> HloInstruction:
         """The instruction that decides how the work is partitioned."""
-        return self.roots[0]
+        return find_hero(self.roots, self.leaves)
+
+    @property
+    def prologue(self) -> list[HloInstruction]:
+        """What the hero is computed from inside the kernel, operands first."""
+        return prologue_of(self.hero, self.leaves)
+
+    @property
+    def epilogue(self) -> list[HloInstruction]:
+        """What is computed besides the hero and its prologue, operands first: the way from the hero to the roots."""
+        before = {self.hero, *self.prologue}
+        return [i for i in self.instructions() if i not in before]
 
     def instructions(self) -> list[HloInstruction]:
         """The graph between leaves and roots, operands first; leaves are not included."""
@@ -142,10 +154,15 @@ class Kernel:
 
 @dataclass(slots=True)
 class KernelContext:
-    """What all kernels of a module share while they are emitted."""
+    """What all kernels of a module share while they are emitted.
+
+    `num_threads` is how many the program will probably run with: it decides into how many tasks multiplications and
+    convolutions are cut, never what they compute.
+    """
 
     module: Module
     target: Target
+    num_threads: int = 1
     maps: MapCache = field(default_factory=MapCache)
 
     def new_kernel(

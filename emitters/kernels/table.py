@@ -1,4 +1,7 @@
-"""Which kernel emitter serves which hero: opcode -> emitter. The loop kernel serves everything that is not listed."""
+"""Which kernel emitter serves which hero: opcode -> emitter. The loop kernel serves everything that is not listed.
+
+The emitters of `EPILOGUE_HEROES` also compute what is made of their hero; the others write the hero's results only.
+"""
 
 from __future__ import annotations
 
@@ -55,24 +58,27 @@ HERO_EMITTERS: Mapping[str, KernelEmitter] = {
 }
 
 
+EPILOGUE_HEROES = frozenset({"convolution", "dot"})
+
+
 def plan_kernels(context: PlanContext, view: KernelView) -> list[Schedule] | None:
     """Returns the schedules of a view's kernels, in the order in which they must run; None if they are hand-written.
 
     Some hand-written kernels leave what they cannot do to loops: that, their emitters find out.
     """
-    if len(view.roots) != 1:  # the emitters and planners of heroes do the hero's results only
+    hero = view.hero
+    if view.roots != (hero,) and hero.opcode not in EPILOGUE_HEROES:
         return plan_loops(context, view)
-    opcode = view.hero.opcode
-    return None if opcode in HERO_EMITTERS else HERO_PLANNERS.get(opcode, plan_loops)(context, view)
+    return None if hero.opcode in HERO_EMITTERS else HERO_PLANNERS.get(hero.opcode, plan_loops)(context, view)
 
 
 def emit_kernels(context: KernelContext, view: KernelView) -> list[Kernel]:
     """Emits the kernels that compute a view, in the order in which they must run."""
-    opcode = view.hero.opcode
-    reason = UNSUPPORTED.get(opcode) or LEFT_OVER.get(opcode)
+    hero = view.hero
+    reason = UNSUPPORTED.get(hero.opcode) or LEFT_OVER.get(hero.opcode)
     if reason is not None:
-        raise Unsupported(f"{opcode} '{view.hero.name}' cannot be compiled: {reason}", view.hero.span)
+        raise Unsupported(f"{hero.opcode} '{hero.name}' cannot be compiled: {reason}", hero.span)
     schedules = plan_kernels(plan_context(context), view)
     if schedules is None:
-        return HERO_EMITTERS[opcode](context, view)
+        return HERO_EMITTERS[hero.opcode](context, view)
     return [emit_schedule(context, view, schedule) for schedule in schedules]

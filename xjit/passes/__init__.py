@@ -22,6 +22,7 @@ from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.passes.framework.pass_text import find_pass, make_pass
 from xjit.passes.framework.pipeline import HloPassFix, HloPassPipeline
 from xjit.passes.fusion.defuser import Defuser
+from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
@@ -46,6 +47,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     CollectiveExpander,
     CopyInsertion,
     Defuser,
+    DotEpilogueFusion,
     DotExpander,
     DotOperandFusion,
     DynamicDimensionSimplifier,

@@ -16,6 +16,7 @@ from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.pipeline import HloPassFix
 from xjit.passes.fusion.defuser import Defuser
+from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
@@ -120,6 +121,7 @@ def fusion(options: PipelineOptions) -> list[HloModulePass]:
         InstructionFusion(),
         *([RowFusion()] if options.fuse_rows else []),
         DotOperandFusion(),
+        DotEpilogueFusion(),  # of loop fusions as they are: what softmax or layer norm took in is not an epilogue
         HloCSE(),
         HloDCE(),
     ]

@@ -8,28 +8,36 @@ from xjit.emitters.gemm.convolution import emit_convolution_call
 from xjit.emitters.gemm.convolution_shapes import MAX_SPATIAL_DIMENSIONS, ConvolutionShape, SpatialDimension
 from xjit.emitters.gemm.library import link_gemm_library
 from xjit.emitters.gemm.plan import GemmTypes
+from xjit.emitters.gemm.result_space import convolution_result_space
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
 from xjit.emitters.kernels.linalg.dot import NS_PER_FLOP, element_strides, gemm_types
-from xjit.emitters.kernels.loops.loop import emit_loop_kernel
+from xjit.emitters.kernels.linalg.epilogue import HeroTypes, emit_result, epilogue_cost
+from xjit.emitters.kernels.loops.loop import emit_loop_kernels
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.builder import IRBuilder
 
 
 def emit_convolution(context: KernelContext, view: KernelView) -> list[Kernel]:
-    """Emits a convolution: one call of the library function of its types, or the loop kernel."""
+    """Emits a convolution with what is computed from it: one call of a library function, or the loop kernel."""
     convolution = view.hero
-    shape = convolution_shape(convolution) if view.instruction is convolution else None
+    in_memory = all(operand in view.leaves for operand in convolution.operands)
+    shape = convolution_shape(convolution) if in_memory else None
     types = gemm_types(convolution)
     if shape is None or types is None or not _sums_exactly(shape, types):
-        return [emit_loop_kernel(context, view)]
+        return emit_loop_kernels(context, view)
+    if view.roots != (convolution,) and types.exact_terms is not None:
+        return emit_loop_kernels(context, view)
     function, leaves, results = context.new_kernel(view)
     builder = IRBuilder(function.append_block("entry"))
+    hero_types = HeroTypes(types.compute, types.out)
+    result = emit_result(context, view, convolution_result_space(shape), hero_types, builder, leaves, results)
     lhs, rhs = (leaves[o].pointer for o in convolution.operands)
-    emit_convolution_call(builder, link_gemm_library(context.module, types), shape, results[0].pointer, lhs, rhs)
+    link_gemm_library(context.module, types)
+    emit_convolution_call(builder, types, shape, (lhs, rhs), result.out, result.closure, context.num_threads)
     builder.ret_void()
-    traffic = sum(leaf.shape.byte_size for leaf in view.leaves) + convolution.shape.byte_size
-    return [Kernel(function, 1, shape.flops * NS_PER_FLOP, "convolution", traffic, shape.flops)]
+    cost = shape.flops * NS_PER_FLOP + epilogue_cost(view)
+    return [Kernel(function, 1, cost, "convolution", view.byte_size, shape.flops)]
 
 
 def _sums_exactly(shape: ConvolutionShape, types: GemmTypes) -> bool:

@@ -1,4 +1,5 @@
-"""Dots as calls of the emitted GEMM; dots of other types, or of layouts that no strides describe, as loops.
+"""Dots, with what is computed from them, as calls of the emitted GEMM; dots of other types, or of layouts that no
+strides describe, as loops.
 
 A dot's dimensions fall into batch, rows (of the left operand), columns (of the right) and contracted ones. Each has a
 stride in every array, read off the layouts' maps; `xjit.emitters.gemm.dot_plan` makes one multiplication of them.
@@ -13,11 +14,13 @@ from xjit.emitters.gemm.conversions import ROUNDED
 from xjit.emitters.gemm.dot_plan import DotDimension, DotPlan, plan_dot
 from xjit.emitters.gemm.gemm import emit_gemm_call
 from xjit.emitters.gemm.library import link_gemm_library
-from xjit.emitters.gemm.plan import GemmTypes, transposed
+from xjit.emitters.gemm.plan import GemmTypes, prefers_swap, transposed
+from xjit.emitters.gemm.result_space import gemm_result_space
 from xjit.emitters.gemm.shapes import GemmShape
 from xjit.emitters.gemm.vector_product import MAX_ROWS
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
-from xjit.emitters.kernels.loops.loop import emit_loop_kernel
+from xjit.emitters.kernels.linalg.epilogue import HeroTypes, emit_result, epilogue_cost
+from xjit.emitters.kernels.loops.loop import emit_loop_kernels
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
@@ -49,25 +52,44 @@ NS_PER_FLOP = 0.012
 
 
 def emit_dot(context: KernelContext, view: KernelView) -> list[Kernel]:
-    """Emits a dot, or a fusion of a dot and conversions of its operands: one GEMM call, or the loop kernel."""
+    """Emits a dot with conversions of its operands and what is computed from it: one GEMM call, or the loop kernel."""
+    problem = _problem(view)
+    if problem is None:
+        return emit_loop_kernels(context, view)
+    shape, sources, types = problem
+    function, leaves, results = context.new_kernel(view)
+    builder = IRBuilder(function.append_block("entry"))
+    hero_types = HeroTypes(types.compute, types.out)
+    result = emit_result(context, view, gemm_result_space(shape), hero_types, builder, leaves, results)
+    lhs, rhs = (leaves[o].pointer for o in sources)
+    link_gemm_library(context.module, types)
+    emit_gemm_call(builder, types, shape, (lhs, rhs), result.out, result.closure, context.num_threads)
+    builder.ret_void()
+    cost = shape.flops * NS_PER_FLOP + epilogue_cost(view)
+    return [Kernel(function, 1, cost, "gemm", view.byte_size, shape.flops)]
+
+
+def _problem(view: KernelView) -> tuple[GemmShape, list[HloInstruction], GemmTypes] | None:
+    """The multiplication that a view's dot is: its shape, operands and types; None if loops are to be emitted.
+
+    With an epilogue the operands are in the order that the GEMM wants, as it counts elements in that order.
+    """
     dot = view.hero
     sources = _sources(view)
     types = gemm_types(dot, sources) if sources is not None else None
     plan = plan_of(dot) if types is not None else None
     if plan is None or types is None or sources is None or _prefers_loops(plan.shape, types):
-        return [emit_loop_kernel(context, view)]
+        return None
+    has_epilogue = view.roots != (dot,)
+    if has_epilogue and types.exact_terms is not None:
+        return None
     shape, swapped = plan.shape, plan.swapped
-    if types.lhs is not types.rhs and shape.n <= MAX_ROWS < shape.m:  # the GEMM itself swaps operands of one type
+    few_columns = types.lhs is not types.rhs and shape.n <= MAX_ROWS < shape.m
+    if few_columns or (has_epilogue and prefers_swap(shape, types)):  # the GEMM itself swaps operands of one type
         shape, swapped = transposed(shape), not swapped
     if swapped:
-        sources, types = sources[::-1], GemmTypes(types.rhs, types.lhs, types.out)
-    function, leaves, results = context.new_kernel(view)
-    builder = IRBuilder(function.append_block("entry"))
-    lhs, rhs = (leaves[o].pointer for o in sources)
-    emit_gemm_call(builder, link_gemm_library(context.module, types), shape, results[0].pointer, lhs, rhs)
-    builder.ret_void()
-    traffic = sum(leaf.shape.byte_size for leaf in view.leaves) + dot.shape.byte_size
-    return [Kernel(function, 1, plan.shape.flops * NS_PER_FLOP, "gemm", traffic, plan.shape.flops)]
+        return shape, sources[::-1], GemmTypes(types.rhs, types.lhs, types.out)
+    return shape, sources, types
 
 
 def _sources(view: KernelView) -> list[HloInstruction] | None:

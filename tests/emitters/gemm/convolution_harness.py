@@ -14,7 +14,6 @@ from tests.emitters.gemm.harness import DTYPES, Compiled, GuardedBuffer, compile
 from xjit.emitters.gemm.convolution import emit_convolution
 from xjit.emitters.gemm.convolution_plan import plan_convolution
 from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, SpatialDimension
-from xjit.emitters.gemm.gemm import GemmConfig
 from xjit.emitters.gemm.plan import GemmTypes
 from xjit.llvm import Module, Target
 
@@ -155,7 +154,7 @@ def compiled_convolution(level: str, types: GemmTypes) -> tuple[Target, Compiled
     """The convolution for a level and types."""
     target = Target.host() if level == "host" else Target.for_features(level)
     module = Module("convolution", target)
-    function = emit_convolution(module, target, GemmConfig(types))
+    function = emit_convolution(module, target, types)
     return target, compile_module(module, [function.name], 5)[function.name]
 
 

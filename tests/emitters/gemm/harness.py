@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from xjit.emitters.gemm.gemm import GemmConfig, emit_gemm
+from xjit.emitters.gemm.gemm import emit_gemm
 from xjit.emitters.gemm.plan import GemmTypes, plan_gemm
 from xjit.emitters.gemm.shapes import GemmShape
 from xjit.llvm import LLVMType, Module, Target
@@ -53,7 +53,7 @@ def compiled_gemm(level: str, types: GemmTypes) -> tuple[Target, Compiled]:
     """The multiplication for a level ("host" or of `Target.for_features`) and types."""
     target = Target.host() if level == "host" else Target.for_features(level)
     module = Module("gemm", target)
-    function = emit_gemm(module, target, GemmConfig(types))
+    function = emit_gemm(module, target, types)
     return target, compile_module(module, [function.name], 5)[function.name]
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.emitters.gemm.harness import compile_module, compiled_gemm, run_gemm
-from xjit.emitters.gemm.conversions import lane_mask, load_as
-from xjit.emitters.gemm.gemm import GemmConfig, emit_gemm
+from tests.emitters.gemm.harness import compiled_gemm, run_gemm
 from xjit.emitters.gemm.plan import GemmTypes, Method, plan_gemm
 from xjit.emitters.gemm.shapes import BatchDimension, GemmShape, row_major
-from xjit.llvm import LLVMType, Module, Target, Value
-from xjit.llvm.structured_builder import StructuredBuilder
+from xjit.llvm import Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
-from xjit.llvm.values import zero
 from xjit.runtime import thread_pool
 from xjit.runtime.jit import missing_features
 
@@ -168,29 +163,3 @@ def test_special_values_stay_in_their_row_and_column() -> None:
     record = plan_gemm(row_major(m, n, k), GemmTypes(), target).to_array()
     compiled.call(out.ctypes.data, lhs.ctypes.data, rhs.ctypes.data, 0, record.ctypes.data)
     np.testing.assert_array_equal(out, lhs @ rhs)
-
-
-@pytest.mark.parametrize("out", [FLOAT, BFLOAT], ids=str)
-def test_epilogue(out: LLVMType) -> None:
-    """Bias along columns, then relu, in registers or on the way out of scratch."""
-
-    def bias_relu(
-        builder: StructuredBuilder, value: Value, row: Value, column: Value, lanes: Value, extra: Value
-    ) -> Value:
-        mask = lane_mask(builder, lanes, value.type.width)
-        bias = load_as(builder, FLOAT, FLOAT, builder.gep(FLOAT, extra, column), value.type.width, mask)
-        total = builder.fadd(value, bias)
-        return builder.select(builder.fcmp_ordered(">", total, zero(total.type)), total, zero(total.type))
-
-    types = GemmTypes(FLOAT, FLOAT, BFLOAT if out is BFLOAT else FLOAT)
-    target = Target.host()
-    module = Module("epilogue", target)
-    function = emit_gemm(module, target, GemmConfig(types, bias_relu, "bias_relu"))
-    compiled = compile_module(module, [function.name], 5)[function.name]
-    rng = np.random.default_rng(2)
-    for m, n, k in ((5, 37, 20), (33, 100, 700), (1, 50, 60), (50, 1, 60)):
-        lhs, rhs, bias = (rng.integers(-3, 4, size).astype(np.float32) for size in ((m, k), (k, n), (n,)))
-        result = np.zeros((m, n), ml_dtypes.bfloat16 if out is BFLOAT else np.float32)
-        record = plan_gemm(row_major(m, n, k), types, target, has_epilogue=True).to_array()
-        compiled.call(result.ctypes.data, lhs.ctypes.data, rhs.ctypes.data, bias.ctypes.data, record.ctypes.data)
-        np.testing.assert_array_equal(result, np.maximum(lhs @ rhs + bias, 0).astype(result.dtype))

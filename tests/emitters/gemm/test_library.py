@@ -29,8 +29,9 @@ def test_two_functions_are_visible() -> None:
 
 def test_a_module_lists_a_library_once() -> None:
     module = Module("m")
-    configs = [link_gemm_library(module, GemmTypes()) for _ in range(2)]
-    assert configs[0] == configs[1] and len(module.libraries) == 1
+    for _ in range(2):
+        link_gemm_library(module, GemmTypes())
+    assert len(module.libraries) == 1
     assert not module.functions
 
 

@@ -15,6 +15,11 @@ from xjit.indexing.operand_reads import reads_of
 from xjit.ops.custom_call_targets import operand_aliases
 from xjit.ops.lapack_targets import LAPACK_TARGETS
 
+_KEEPS_SUMS = frozenset({"dot", "convolution"})
+"""Opcodes that keep partial sums in a result of their fusion, if it is no operand's buffer; else in scratch memory,
+which is slower.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class InPlacePair:
@@ -105,6 +110,8 @@ def _fusion_pairs(fusion: HloInstruction) -> tuple[InPlacePair, ...]:
         return (InPlacePair(target.parameter_number),)
     root = computation.root_instruction
     linear = _linear_identities(computation)
+    if any(i.opcode in _KEEPS_SUMS for i in computation.instructions):
+        linear = {p for p in linear if p.opcode == "parameter" and _is_state(fusion.operand(p.parameter_number))}
     return tuple(
         InPlacePair(i)
         for i, p in enumerate(computation.parameter_instructions)
@@ -116,6 +123,11 @@ def _fusion_pairs(fusion: HloInstruction) -> tuple[InPlacePair, ...]:
             or (_is_plain_row_major(p.shape) and _is_plain_row_major(fusion.shape))
         )
     )
+
+
+def _is_state(operand: HloInstruction) -> bool:
+    """Whether an operand is a parameter, or a part of one: overwriting it may save a copy of what a loop carries."""
+    return operand.opcode in ("parameter", "get-tuple-element")
 
 
 def _linear_identities(computation: HloComputation) -> set[HloInstruction]:

@@ -1,0 +1,210 @@
+"""The sums of one tile of a convolution: chunks of taps and channels, each copied to the slab and multiplied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xjit.emitters.gemm.conversions import size_of
+from xjit.emitters.gemm.convolution_slab import emit_fill_slab
+from xjit.emitters.gemm.convolution_tile import Tile
+from xjit.emitters.gemm.depthwise import emit_depthwise_multiply
+from xjit.emitters.gemm.microkernel import Slot
+from xjit.emitters.gemm.panels import PACK_STEP, multiply_panels_function, pack_panels_function
+from xjit.emitters.gemm.support import GemmSupport
+from xjit.llvm import Function, Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder
+from xjit.llvm.types import I8, I64
+from xjit.llvm.values import const_int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkParts:
+    """The functions that the chunks call, and what they are made of."""
+
+    support: GemmSupport
+    fill_slab: Function
+    pack_panels: Function
+    multiply_panels: Function
+    depthwise_multiply: Function
+
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes of an element of the compute type."""
+        return size_of(self.support.compute)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Taps [tap_1, tap_1 + taps_1) x [tap_2, tap_2 + taps_2) and channels of the chunk at hand."""
+
+    tap_0: Value
+    tap_1: Value
+    tap_2: Value
+    channel: Value
+    taps_1: Value
+    taps_2: Value
+    channels: Value
+    depth: Value  # of the input
+    depthwise: Value
+
+
+def emit_chunk_parts(module: Module, name: str, support: GemmSupport) -> ChunkParts:
+    """Emits the functions for a set of types; `name` is that of the task."""
+    return ChunkParts(
+        support,
+        fill_slab=emit_fill_slab(module, f"{name}_slab", support),
+        pack_panels=pack_panels_function(module, support),
+        multiply_panels=multiply_panels_function(module, support),
+        depthwise_multiply=emit_depthwise_multiply(module, f"{name}_depthwise", support),
+    )
+
+
+def sum_chunks(builder: StructuredBuilder, parts: ChunkParts, tile: Tile) -> None:
+    """Emits the loops over chunks; fills the tile with zeros if there are none."""
+    record, kernel_record = tile.record, tile.memory.kernel_record
+    started = builder.alloca(I64, 1, align=8, name="started")
+    nothing = builder.i64(0)
+    builder.store(nothing, started, 8)
+    kernel_1, kernel_2 = record["kernel_1"], record["kernel_2"]
+    depthwise = record.flag("depthwise")
+    channels = builder.select(depthwise, tile.features.size, record["channels"])
+    step_1, step_2, step_channels = record["chunk_1"], record["chunk_2"], record["chunk_channels"]
+    with builder.loop(nothing, record["kernel_0"], name="tap_0") as tap_0:
+        depth, inside = _input_depth(builder, tile, tap_0)
+        with (
+            builder.when(inside),
+            builder.loop(nothing, kernel_1, step_1, "tap_1") as tap_1,
+            builder.loop(nothing, kernel_2, step_2, "tap_2") as tap_2,
+            builder.loop(nothing, channels, step_channels, "channel") as channel,
+        ):
+            taps_1 = builder.min(step_1, builder.sub(kernel_1, tap_1))
+            taps_2 = builder.min(step_2, builder.sub(kernel_2, tap_2))
+            count = builder.min(step_channels, builder.sub(channels, channel))
+            builder.store_slot(builder.load(I64, started, 8), kernel_record, Slot.ACCUMULATE)
+            chunk = _Chunk(tap_0, tap_1, tap_2, channel, taps_1, taps_2, count, depth, depthwise)
+            _sum_chunk(builder, parts, tile, chunk)
+            builder.store(builder.i64(1), started, 8)
+    with builder.when(builder.icmp_signed("==", builder.load(I64, started, 8), nothing)):
+        _fill_zero(builder, parts, tile)
+
+
+def _input_depth(builder: StructuredBuilder, tile: Tile, tap_0: Value) -> tuple[Value, Value]:
+    """The input index along dimension 0, and whether there is an element."""
+    record = tile.record
+    reach = builder.add(builder.mul(tile.depth, record["window_stride_0"]), builder.mul(tap_0, record["dilation_0"]))
+    position, base = builder.sub(reach, record["padding_0"]), record["base_0"]
+    index = builder.sdiv(position, base)
+    on_grid = builder.icmp_signed("==", builder.mul(index, base), position)
+    not_before = builder.icmp_signed(">=", position, builder.i64(0))
+    inside = builder.and_(not_before, builder.icmp_signed("<", index, record["input_0"]))
+    return index, builder.and_(inside, on_grid)
+
+
+def _sum_chunk(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk: _Chunk) -> None:
+    record, width = tile.record, parts.support.tile.width
+    padded = builder.and_(builder.add(chunk.channels, builder.i64(width - 1)), builder.i64(-width))
+    pixel_bytes = builder.mul(builder.select(chunk.depthwise, padded, chunk.channels), builder.i64(parts.unit_bytes))
+    _fill_slabs(builder, parts, tile, chunk, pixel_bytes)
+    taps = builder.offset_2d(tile.kernel, chunk.tap_0, record["tap_0"], chunk.tap_1, record["tap_1"])
+    taps = builder.offset(taps, builder.mul(chunk.tap_2, record["tap_2"]))
+    done, deep, full = (builder.append_block(label) for label in ("chunk_done", "depthwise", "full"))
+    builder.cbranch(chunk.depthwise, deep, full)
+    builder.position_at_end(deep)
+    _multiply_depthwise(builder, parts, tile, chunk, taps, pixel_bytes)
+    builder.br(done)
+    builder.position_at_end(full)
+    taps = builder.offset(taps, builder.mul(chunk.channel, record["tap_channel"]))
+    _multiply(builder, parts, tile, chunk, taps, pixel_bytes)
+    builder.br(done)
+    builder.position_at_end(done)
+
+
+def _fill_slabs(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk: _Chunk, pixel_bytes: Value) -> None:
+    record = tile.record
+    positions: list[Value] = []
+    for axis, start, tap in ((1, tile.rows.start, chunk.tap_1), (2, tile.columns.start, chunk.tap_2)):
+        reach = builder.add(
+            builder.mul(start, record[f"window_stride_{axis}"]), builder.mul(tap, record[f"dilation_{axis}"])
+        )
+        positions.append(builder.sub(reach, record[f"padding_{axis}"]))
+    channel = builder.add(chunk.channel, builder.select(chunk.depthwise, tile.features.start, builder.i64(0)))
+    source = builder.offset_2d(tile.input, chunk.depth, record["in_0"], channel, record["in_channel"])
+    image_bytes = builder.mul(builder.mul(record["slab_1"], record["slab_2"]), pixel_bytes)
+    with builder.loop(builder.i64(0), tile.images.size, name="image") as n:
+        place = builder.offset(tile.memory.slab, builder.mul(n, image_bytes))
+        image = builder.offset(source, builder.mul(n, record["in_batch"]))
+        builder.call(parts.fill_slab, (record.ptr, place, image, *positions, pixel_bytes, chunk.channels))
+
+
+def _multiply(
+    builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk: _Chunk, taps: Value, pixel_bytes: Value
+) -> None:
+    """Packs the taps and multiplies: strips of pixels, panels of features."""
+    record, memory, support = tile.record, tile.memory, parts.support
+    run = builder.mul(chunk.taps_2, chunk.channels)
+    size = builder.mul(chunk.taps_1, run)
+    _pack_kernel(builder, parts, tile, chunk, taps, run, size)
+    outer = builder.mul(builder.mul(record["slab_tap_1"], record["slab_2"]), pixel_bytes)
+    for slot, value in ((Slot.K_OUTER, chunk.taps_1), (Slot.A_OUTER, outer), (Slot.K_INNER, run)):
+        builder.store_slot(value, memory.kernel_record, slot)
+    panel_step = builder.mul(size, builder.i64(support.vector_bytes))
+    nothing = builder.i64(0)
+    with builder.loop(nothing, tile.pixels, support.tile.rows, "strip") as first:
+        rows = builder.min(builder.sub(tile.pixels, first), builder.i64(support.tile.rows))
+        for i in range(support.tile.rows):
+            pixel = builder.load(I64, builder.gep(I64, memory.table, builder.add(first, builder.i64(i))), 8)
+            builder.store_slot(builder.offset(memory.slab, builder.mul(pixel, pixel_bytes)), memory.kernel_record, i)
+        builder.store_slot(rows, memory.kernel_record, Slot.NUM_ROWS)
+        place = builder.offset(tile.sums, builder.mul(first, tile.sums_row))
+        args = memory.kernel_record, place, memory.packed, panel_step, nothing, tile.features.size, rows
+        builder.call(parts.multiply_panels, args)
+
+
+def _pack_kernel(
+    builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk: _Chunk, taps: Value, run: Value, size: Value
+) -> None:
+    """Packs the taps of the chunk, a few channels at a time for all taps: wherever taps lie, their lines stay in the
+    cache.
+    """
+    record = tile.record
+    with (
+        builder.loop(builder.i64(0), chunk.channels, PACK_STEP, "channel") as channel,
+        builder.loop(builder.i64(0), chunk.taps_1, name="pack") as tap,
+    ):
+        source = builder.offset_2d(taps, tap, record["tap_1"], channel, record["tap_channel"])
+        count = builder.min(builder.i64(PACK_STEP), builder.sub(chunk.channels, channel))
+        args = (
+            tile.memory.packed, source, record["tap_2"], record["tap_channel"], record["tap_feature"], chunk.taps_2,
+            count, tile.features.size, size, builder.add(builder.mul(tap, run), channel), chunk.channels,
+        )  # fmt: skip
+        builder.call(parts.pack_panels, args)
+
+
+def _multiply_depthwise(
+    builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk: _Chunk, taps: Value, pixel_bytes: Value
+) -> None:
+    record, memory = tile.record, tile.memory
+    unit = builder.i64(parts.unit_bytes)
+    num_taps = builder.mul(chunk.taps_1, chunk.taps_2)
+    builder.memset(memory.packed, const_int(I8, 0), builder.mul(num_taps, pixel_bytes), 64)
+    with builder.loop(builder.i64(0), chunk.taps_1, name="pack") as tap:
+        source = builder.offset(taps, builder.mul(tap, record["tap_1"]))
+        target = builder.offset(memory.packed, builder.mul(builder.mul(tap, chunk.taps_2), pixel_bytes))
+        args = (
+            target, pixel_bytes, unit, source, record["tap_2"], record["tap_feature"], chunk.taps_2,
+            tile.features.size,
+        )  # fmt: skip
+        builder.call(parts.support.pack_rhs, args)
+    accumulate = builder.load_i64(memory.kernel_record, Slot.ACCUMULATE)
+    args = (
+        record.ptr, memory.sums, memory.slab, memory.packed, memory.table, tile.pixels, pixel_bytes,
+        chunk.taps_1, chunk.taps_2, accumulate,
+    )  # fmt: skip
+    builder.call(parts.depthwise_multiply, args)
+
+
+def _fill_zero(builder: StructuredBuilder, parts: ChunkParts, tile: Tile) -> None:
+    num_bytes = builder.mul(tile.features.size, builder.i64(parts.unit_bytes))
+    with builder.loop(builder.i64(0), tile.pixels, name="pixel") as i:
+        place = builder.offset(tile.sums, builder.mul(i, tile.sums_row))
+        builder.memset(place, const_int(I8, 0), num_bytes, parts.unit_bytes)

@@ -1,0 +1,187 @@
+"""What is computed from a dot or convolution element by element becomes part of it: its epilogue.
+
+Bias, activation, scaling, residual, conversion: the emitter computes them on tiles of sums that are still in the cache,
+so that the dot's result is not written to memory and read again. If something else needs the result, it is one more
+output. Which instructions these are is read off indexing maps: each element must come from the element of the dot that
+lies at the same place in memory, and everything else be read along memory with it, so that layouts never differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from xjit.affine import IndexingMap, compose_indexing_maps, dim, physical_map
+from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape
+from xjit.indexing.composition import Composer
+from xjit.indexing.hlo_indexing import compute_output_to_input_indexing
+from xjit.passes.analysis import fusion_cost as cost
+from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.framework import analyses
+from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies
+from xjit.passes.fusion.unit_merging import merge_units
+
+HEROES = ("convolution", "dot")
+_FLOATS = frozenset((PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64))
+
+
+@dataclass(frozen=True, slots=True)
+class _Consumer:
+    """What may become an epilogue: an instruction or fusion that reads the hero, directly or through bitcasts."""
+
+    user: HloInstruction
+    bitcasts: tuple[HloInstruction, ...]  # from the hero on
+
+
+@dataclass
+class DotEpilogueFusion(HloModulePass):
+    """Fuses dots and convolutions with what is computed from them element by element.
+
+    Results of fewer than `min_elements` elements are left alone: what reads them may be code in line. A fusion has at
+    most `max_operands` operands and `max_outputs` results.
+    """
+
+    name = "dot-epilogue-fusion"
+    min_elements: int = 16
+    max_operands: int = 64
+    max_outputs: int = 4
+
+    def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Fuses in every sequential computation; True if something was fused."""
+        changed = False
+        composer = Composer()
+        for computation in analyses.get(CallGraph, module).sequential:
+            if not execution_threads or computation.execution_thread in execution_threads:
+                changed |= self._run_on(computation, composer)
+        return changed
+
+    def _run_on(self, computation: HloComputation, composer: Composer) -> bool:
+        heroes = [i for i in computation.instructions if self._is_hero(i)]
+        if not heroes:
+            return False
+        order = computation.make_instruction_post_order()
+        position = {instruction: number for number, instruction in enumerate(order)}
+        changed = False
+        for hero in heroes:
+            chosen = self._choose(hero, position, composer)
+            if not chosen:
+                continue
+            units = dict.fromkeys([hero, *(b for c in chosen for b in c.bitcasts), *(c.user for c in chosen)])
+            roots = [c.user for c in chosen]
+            outputs = roots if _only_read_by(hero, set(units)) else [*roots, hero]
+            place = position[hero] if len(outputs) > 1 else position[roots[0]]
+            for new in merge_units(computation, list(units), outputs, "kOutput", "dot_epilogue"):
+                position[new] = place
+            changed = True
+        return changed
+
+    def _is_hero(self, instruction: HloInstruction) -> bool:
+        body = instruction.fused_expression_root if instruction.opcode == "fusion" else instruction
+        return (
+            body.opcode in HEROES
+            and instruction.shape.is_static_array
+            and instruction.shape.element_type in _FLOATS
+            and instruction.shape.num_elements >= self.min_elements
+            and not _is_tiled(instruction.shape)
+            and not has_control_dependencies(instruction)
+        )
+
+    def _choose(
+        self, hero: HloInstruction, position: Mapping[HloInstruction, int], composer: Composer
+    ) -> list[_Consumer]:
+        """Returns the consumers that join the hero: one that is the only one, or any that need nothing after it.
+
+        Neither makes a cycle. In the first case nothing else depends on the hero; in the second the fusion takes the
+        hero's place in the order.
+        """
+        consumers = _consumers(hero)
+        fitting = [c for c in consumers if c.user is not hero and self._fits(hero, c, composer)]
+        if len(fitting) == 1 and _only_read_by(hero, {fitting[0].user, *fitting[0].bitcasts}):
+            return fitting
+        ready = [c for c in fitting if _needs_only_before(hero, c, position)]
+        return ready[: self.max_outputs - 1]
+
+    def _fits(self, hero: HloInstruction, consumer: _Consumer, composer: Composer) -> bool:
+        user = consumer.user
+        if user.opcode in HEROES or not _is_loop(user) or user.operand_count + hero.operand_count > self.max_operands:
+            return False
+        if user.shape.num_elements != hero.shape.num_elements or _is_tiled(user.shape):
+            return False
+        source = consumer.bitcasts[-1] if consumer.bitcasts else hero
+        place = _places(IndexingMap.identity(user.shape.dimensions), user.shape)
+        for operand, maps in zip(user.operands, compute_output_to_input_indexing(user, 0, composer), strict=True):
+            if operand is source:
+                if any(_places(m, operand.shape) != place for m in maps):
+                    return False
+            elif not all(_is_read_along(m, operand.shape, user.shape) for m in maps):
+                return False
+        return True
+
+
+def _consumers(hero: HloInstruction) -> list[_Consumer]:
+    found: dict[HloInstruction, _Consumer] = {}
+    stack: list[tuple[HloInstruction, tuple[HloInstruction, ...]]] = [(hero, ())]
+    while stack:
+        value, bitcasts = stack.pop()
+        for user in value.users:
+            if user.opcode == "bitcast" and user.shape.element_type is hero.shape.element_type:
+                if not (user.is_root() or has_control_dependencies(user)):
+                    stack.append((user, (*bitcasts, user)))
+            elif user not in found:
+                found[user] = _Consumer(user, bitcasts)
+            else:  # it reads the hero in two forms
+                found[user] = _Consumer(hero, ())
+    return [c for c in found.values() if c.user is not hero]
+
+
+def _only_read_by(hero: HloInstruction, readers: Collection[HloInstruction]) -> bool:
+    """Whether nothing but `readers`, and bitcasts among them, needs the hero's value."""
+    stack = [hero]
+    while stack:
+        value = stack.pop()
+        if value.is_root():
+            return False
+        for user in value.users:
+            if user not in readers:
+                return False
+            if user.opcode == "bitcast":
+                stack.append(user)
+    return True
+
+
+def _needs_only_before(hero: HloInstruction, consumer: _Consumer, position: Mapping[HloInstruction, int]) -> bool:
+    own = {hero, *consumer.bitcasts}
+    return all(o in own or position[o] < position[hero] for o in consumer.user.operands)
+
+
+def _is_loop(user: HloInstruction) -> bool:
+    """Whether an instruction is one array that is computed in a loop, without anything that it must wait for."""
+    if user.opcode == "fusion":
+        return user.kind == "kLoop" and cost.is_array_program(user)
+    return user.opcode not in ("bitcast", "copy") and cost.may_be_root(user)
+
+
+def _is_tiled(shape: Shape) -> bool:
+    return shape.layout is not None and bool(shape.layout.tiles)
+
+
+def _places(read: IndexingMap, shape: Shape) -> IndexingMap:
+    """Composes a map into an array with the array's layout: to places in memory, in elements."""
+    return compose_indexing_maps(read, physical_map(shape.dimensions, shape.minor_to_major, ())).simplify()
+
+
+def _is_read_along(read: IndexingMap, shape: Shape, result: Shape) -> bool:
+    """Whether neighbours in the result's memory read neighbours, or one element. Shapes are those of operand and
+    result.
+    """
+    if read.is_unknown or read.range_vars or read.rt_vars or read.constraints or _is_tiled(shape):
+        return False
+    minor = next((d for d in result.minor_to_major if result.dimensions[d] != 1), None)
+    if minor is None:
+        return True
+    place = _places(read, shape)
+    if place.is_unknown or place.constraints:
+        return False
+    bit = 1 << minor
+    touching = [(term, factor) for term, factor in place.results[0].terms if term.dim_mask & bit]
+    return not touching or touching == [(dim(minor), 1)]
