@@ -20,7 +20,6 @@ from xjit.emitters.cpu_module import EmittedModule, emit_cpu_module
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
 from xjit.flags import flags_from_environment
 from xjit.hlo.diagnostics import CompileError, InvalidArgument
-from xjit.hlo.edit.module_cloning import clone_module
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.literal import Literal
@@ -198,7 +197,7 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     dump = CompilationDump(flags.dump_to, module, flags.dump_hlo_pass_re) if flags.dump_to else None
     if dump is not None:
         dump.write("before_optimizations.txt", with_text)
-    optimized = clone_module(module, "")
+    optimized = module.clone("")
     optimized.clear_schedule()  # of a module that came scheduled: the pipeline changes the graph, and orders it anew
     cpu_target = Target.for_features(options.cpu_level) if options.cpu_level else Target.host()
     pipeline_options = PipelineOptions(fuse=options.fusion, keep_intermediate_layouts=options.keep_intermediate_layouts)

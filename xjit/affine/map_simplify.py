@@ -116,9 +116,7 @@ def simplify_map(source: IndexingMap) -> IndexingMap:
         map=_simplify_affine(source.map, context),
         dim_vars=tuple([DimVar(b, v.name) if b is not v.bounds else v for b, v in dim_bounds]),
         range_vars=tuple([RangeVar(b) if b is not v.bounds else v for b, v in range_bounds]),
-        rt_vars=tuple(
-            [RTVar(b, v.source, _simplify_affine(v.map, context)) for b, v in zip(rt_bounds, source.rt_vars)]
-        ),
+        rt_vars=tuple([RTVar(b, v.source, _simplify_affine(v.map, context)) for b, v in rt_bounds]),
         constraints=tuple(domain.constraints.items()),
     )
     return simplified.remove_unused_symbols()

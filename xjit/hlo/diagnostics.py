@@ -5,6 +5,8 @@ Imports nothing of xjit. Internal faults are `AssertionError`s; everything a use
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -107,3 +109,14 @@ class CompileError(HloError):
 
 class ExecutionError(HloError):
     """A compiled program reported a failure at run time."""
+
+
+_MAX_CANDIDATES = 2000
+
+
+def did_you_mean(word: str, candidates: Collection[str]) -> str:
+    """Returns ` (did you mean 'x'?)` for the nearest candidate, or nothing (also if there are very many)."""
+    if len(candidates) > _MAX_CANDIDATES or len(word) > 80:
+        return ""
+    close = difflib.get_close_matches(word, list(candidates), 1)
+    return f" (did you mean '{close[0]}'?)" if close else ""

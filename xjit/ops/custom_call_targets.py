@@ -36,18 +36,17 @@ def unknown_target(instruction: HloInstruction, known: Iterable[str]) -> Unsuppo
         lapack = re.fullmatch(r"(lapack_)([sdcz])(\w+)", name)
         letters.setdefault(f"lapack_?{lapack[3]}" if lapack else name, []).append(lapack[2] if lapack else "")
     entries = [name.replace("?", f"[{''.join(sorted(found))}]") for name, found in sorted(letters.items())]
-    return Unsupported(
-        f"custom-call to '{instruction.custom_call_target}': expected one of {', '.join(entries)}", instruction.span
-    )
+    target = instruction.attributes_as(CustomCallAttributes).custom_call_target
+    return Unsupported(f"custom-call to '{target}': expected one of {', '.join(entries)}", instruction.span)
 
 
 def check_registered_call(instruction: HloInstruction) -> None:
     """Errors: Unsupported if a call to a registered function does not have the interface of such functions."""
-    version = instruction.attributes_as(CustomCallAttributes).api_version
+    attributes = instruction.attributes_as(CustomCallAttributes)
+    target, version = attributes.custom_call_target, attributes.api_version
     if version not in ("", "API_VERSION_ORIGINAL"):
         raise Unsupported(
-            f"custom-call to '{instruction.custom_call_target}' with {version}: "
-            "registered functions have the interface API_VERSION_ORIGINAL",
+            f"custom-call to '{target}' with {version}: registered functions have the interface API_VERSION_ORIGINAL",
             instruction.span,
         )
     shape = instruction.shape
@@ -56,7 +55,6 @@ def check_registered_call(instruction: HloInstruction) -> None:
     for value in values:
         if not value.is_array or not value.is_static or (value.layout is not None and value.layout.tiles):
             raise Unsupported(
-                f"custom-call to '{instruction.custom_call_target}' with a value {value}: "
-                "expected static, untiled arrays",
+                f"custom-call to '{target}' with a value {value}: expected static, untiled arrays",
                 instruction.span,
             )

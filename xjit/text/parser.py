@@ -10,6 +10,7 @@ import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from xjit.hlo import attributes as at
 from xjit.hlo.annotations.metadata import FileLocation, StackFrame, StackFrameIndex
 from xjit.hlo.attributes.codecs.annotations import parse_frontend_attributes
 from xjit.hlo.attributes.codecs.scalars import parse_int
@@ -202,7 +203,7 @@ class _ModuleParser:
             cursor.fail(f"computation '{computation.name}' has no instructions", max(0, start - 1))
         computation.set_root_instruction(root or last)
         for number, parameter in enumerate(computation.parameter_instructions):
-            if parameter.parameter_number != number:
+            if parameter.attributes_as(at.ParameterAttributes).parameter_number != number:
                 cursor.fail(f"computation '{computation.name}' has no parameter {number}", start)
         self.computations.finish(computation)
         return index

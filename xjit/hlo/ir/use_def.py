@@ -27,7 +27,7 @@ def replace_operand_with_different_shape(instruction: HloInstruction, i: int, ne
     if old is new:
         return
     instruction._operands[i] = new
-    _note_change(instruction)
+    note_change(instruction)
     if old not in instruction._operands:
         old._users.pop(instruction, None)
     new._users[instruction] = None
@@ -64,7 +64,7 @@ def replace_all_uses_with_different_shape(instruction: HloInstruction, new: HloI
 def append_operand(instruction: HloInstruction, operand: HloInstruction) -> None:
     """Adds a last operand (tuples, fusions, calls)."""
     instruction._operands.append(operand)
-    _note_change(instruction)
+    note_change(instruction)
     operand._users[instruction] = None
 
 
@@ -73,7 +73,7 @@ def remove_operands_at(instruction: HloInstruction, positions: Iterable[int]) ->
     drop = set(positions)
     gone = [o for i, o in enumerate(instruction._operands) if i in drop]
     instruction._operands = [o for i, o in enumerate(instruction._operands) if i not in drop]
-    _note_change(instruction)
+    note_change(instruction)
     for operand in gone:
         if operand not in instruction._operands:
             operand._users.pop(instruction, None)
@@ -84,7 +84,7 @@ def detach_from_operands(instruction: HloInstruction) -> None:
     for operand in instruction._operands:
         operand._users.pop(instruction, None)
     instruction._operands = []
-    _note_change(instruction)
+    note_change(instruction)
     for computation in instruction._called:
         computation.remove_caller(instruction)
     instruction._called = []
@@ -97,12 +97,13 @@ def set_called_computation(instruction: HloInstruction, i: int, computation: Hlo
         raise InvalidArgument(f"{instruction.name} calls {len(called)} computations, none numbered {i}")
     old = called[i]
     called[i] = computation
-    _note_change(instruction)
+    note_change(instruction)
     if not any(other is old for other in called):
         old.remove_caller(instruction)
     computation.add_caller(instruction)
 
 
-def _note_change(instruction: HloInstruction) -> None:
+def note_change(instruction: HloInstruction) -> None:
+    """Tells the computation of an instruction, if it is in one, that edges have changed."""
     if instruction.parent is not None:
         instruction.parent.edges_changed()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 from xjit.ops.evaluation.control import identity
@@ -37,14 +38,14 @@ def _all_gather_start(_interpreter: Interpreter, instruction: HloInstruction, op
 
 def _permuted(instruction: HloInstruction, operands: Sequence[Array], shape: Shape) -> Value:
     """Device 0 receives its own value if it sends to itself, else zeros."""
-    pairs = [tuple(p) for p in instruction.source_target_pairs]
+    pairs = [tuple(p) for p in instruction.attributes_as(at.CollectivePermuteAttributes).source_target_pairs]
     if any(target == 0 and source != 0 for source, target in pairs):
         raise unsupported(f"{instruction.opcode} from another device")
     return _same(instruction, operands, shape) if (0, 0) in pairs else zeros(shape)
 
 
 def _collective_permute(_interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]) -> Value:
-    if instruction.slice_sizes:
+    if instruction.attributes_as(at.CollectivePermuteAttributes).slice_sizes:
         raise unsupported("collective-permute into slices")
     return _permuted(instruction, operands, instruction.shape)
 
@@ -52,7 +53,7 @@ def _collective_permute(_interpreter: Interpreter, instruction: HloInstruction, 
 def _collective_permute_start(
     _interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]
 ) -> Value:
-    if instruction.slice_sizes:
+    if instruction.attributes_as(at.CollectivePermuteAttributes).slice_sizes:
         raise unsupported("collective-permute-start into slices")
     sources, shape, *contexts = instruction.shape.tuple_shapes
     given = tuple(operands) if sources.is_tuple else operands[0]

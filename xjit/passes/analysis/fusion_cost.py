@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xjit.hlo import HloInstruction, Trait
+from xjit.hlo import attributes as at
 from xjit.hlo.types.physical import physical_byte_size
 
 EXPENSIVE = frozenset({"divide", "remainder"})
@@ -95,7 +96,10 @@ def changes_minor_dimension(instruction: HloInstruction) -> bool:
     if not shape.rank or operand.rank != shape.rank:
         return False
     if instruction.opcode == "transpose":
-        return instruction.dimensions[shape.minor_to_major[0]] != operand.minor_to_major[0]
+        return (
+            instruction.attributes_as(at.DimensionsAttributes).dimensions[shape.minor_to_major[0]]
+            != operand.minor_to_major[0]
+        )
     return instruction.opcode == "copy" and shape.minor_to_major[0] != operand.minor_to_major[0]
 
 

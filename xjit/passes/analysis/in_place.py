@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, Shape, Trait
+from xjit.hlo import attributes as at
 from xjit.ops.lapack_targets import LAPACK_TARGETS
 
 
@@ -42,7 +43,7 @@ def in_place_pairs(instruction: HloInstruction) -> tuple[InPlacePair, ...]:
 
 def _lapack_pairs(call: HloInstruction) -> tuple[InPlacePair, ...]:
     """Operands that LAPACK overwrites: matrix i of the operand is read only to compute matrix i of the result."""
-    row = LAPACK_TARGETS.get(call.custom_call_target)
+    row = LAPACK_TARGETS.get(call.attributes_as(at.CustomCallAttributes).custom_call_target)
     if row is None or call.operand_count != len(row.operands):
         return ()
     places = {array.name: i for i, array in enumerate(row.results)}
@@ -87,7 +88,7 @@ def _fusion_pairs(fusion: HloInstruction) -> tuple[InPlacePair, ...]:
         target = _skip_bitcasts(update.operand(0))
         if target.opcode != "parameter" or not _only_updated(target, update):
             return ()
-        return (InPlacePair(target.parameter_number),)
+        return (InPlacePair(target.attributes_as(at.ParameterAttributes).parameter_number),)
     root = computation.root_instruction
     linear = _linear_identities(computation)
     return tuple(

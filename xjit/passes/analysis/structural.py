@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Hashable
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo import attributes as at
 
 
 class StructuralKeys:
@@ -90,7 +91,11 @@ def module_fingerprint(module: HloModule) -> bytes:
             operands = " ".join(o.name for o in i.operands)
             before = " ".join(p.name for p in i.control_predecessors)
             called = " ".join(c.name for c in i.called_computations)
-            attributes = i.literal.digest().hex() if i.opcode == "constant" else repr(i.attributes)
+            attributes = (
+                i.attributes_as(at.ConstantAttributes).literal.digest().hex()
+                if i.opcode == "constant"
+                else repr(i.attributes)
+            )
             row = f"{i.name} {i.shape} {i.opcode} {operands} | {before} | {called} | {attributes} | {i.backend_config}"
             digest.update(f"{row} | {i.sharding} | {i.frontend_attributes}\n".encode())
         if module.has_schedule() and module.schedule.is_scheduled(computation):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xjit.hlo import HloInstruction, Literal, Shape
+from xjit.hlo import attributes as at
 from xjit.ops import build
 from xjit.passes.calls_and_control.call_inliner import inline_call
 from xjit.passes.expand.op_expander import Expansion, OpExpander
@@ -77,8 +78,10 @@ def _operands_as(instruction: HloInstruction, shape: Shape, into: Expansion) -> 
 
 
 def _permuted(instruction: HloInstruction, shape: Shape, into: Expansion) -> HloInstruction | None:
-    pairs = [tuple(p) for p in instruction.source_target_pairs]
-    if instruction.slice_sizes or any(target == 0 and source != 0 for source, target in pairs):
+    pairs = [tuple(p) for p in instruction.attributes_as(at.CollectivePermuteAttributes).source_target_pairs]
+    if instruction.attributes_as(at.CollectivePermuteAttributes).slice_sizes or any(
+        target == 0 and source != 0 for source, target in pairs
+    ):
         return None
     if (0, 0) in pairs:
         return _operands_as(instruction, shape, into)

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from xjit.hlo import HloInstruction, HloModule, Literal
+from xjit.hlo import attributes as at
 from xjit.ops.custom_call_targets import IDENTITY_TARGETS
 from xjit.passes.framework.base import NO_THREADS, HloModulePass
 
@@ -49,7 +50,10 @@ def _replacement(instruction: HloInstruction, alone: bool) -> HloInstruction | N
     opcode = instruction.opcode
     if opcode in ("opt-barrier", "domain"):
         return instruction.operand(0)
-    if opcode == "custom-call" and instruction.custom_call_target in IDENTITY_TARGETS:
+    if (
+        opcode == "custom-call"
+        and instruction.attributes_as(at.CustomCallAttributes).custom_call_target in IDENTITY_TARGETS
+    ):
         operand = instruction.operand(0) if instruction.operand_count == 1 else None
         return operand if operand is not None and operand.shape.compatible(instruction.shape) else None
     if alone and opcode in ("replica-id", "partition-id"):

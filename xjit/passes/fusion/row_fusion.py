@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout, Trait
-from xjit.hlo.attributes import FusionAttributes
+from xjit.hlo.attributes import DimensionsAttributes, FusionAttributes, ParameterAttributes
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.linear_order import sequential_computations
 from xjit.passes.framework.base import NO_THREADS, HloModulePass
@@ -189,7 +189,9 @@ def _is_unit(instruction: HloInstruction) -> bool:
     if instruction.opcode == "bitcast":
         return instruction.shape.is_static_array and _is_row_major(instruction)
     if instruction.opcode == "fusion":
-        usable = instruction.kind in ("kLoop", "kInput") and cost.is_array_program(instruction)
+        usable = instruction.attributes_as(FusionAttributes).kind in ("kLoop", "kInput") and cost.is_array_program(
+            instruction
+        )
         return usable and _is_row_major(instruction) and _root_of(instruction).opcode != "dynamic-update-slice"
     if instruction.opcode in ("concatenate", "dynamic-update-slice") or not cost.may_be_root(instruction):
         return False
@@ -223,8 +225,8 @@ def _reduction_space(reduce: HloInstruction) -> RowSpace | None:
     if reduce.shape.is_tuple:
         return None
     dims = reduce.operand(0).shape.dimensions
-    kept = len(dims) - len(reduce.dimensions)
-    if sorted(reduce.dimensions) != list(range(kept, len(dims))):
+    kept = len(dims) - len(reduce.attributes_as(DimensionsAttributes).dimensions)
+    if sorted(reduce.attributes_as(DimensionsAttributes).dimensions) != list(range(kept, len(dims))):
         return None
     return RowSpace(math.prod(dims[:kept]), math.prod(dims[kept:]))
 
@@ -261,7 +263,7 @@ def _source(
     if unit.opcode == "fusion":
         if operand.opcode != "parameter":
             return operand
-        operand = unit.operand(operand.parameter_number)
+        operand = unit.operand(operand.attributes_as(ParameterAttributes).parameter_number)
     return roots.get(operand)
 
 
@@ -282,14 +284,16 @@ def _read_position(user: HloInstruction, n: int, position: Position, space: RowS
 
 def _broadcast_position(broadcast: HloInstruction, position: Position, space: RowSpace) -> Position:
     dims, operand = broadcast.shape.dimensions, broadcast.operand(0).shape
-    if list(broadcast.dimensions) != sorted(broadcast.dimensions):
+    if list(broadcast.attributes_as(DimensionsAttributes).dimensions) != sorted(
+        broadcast.attributes_as(DimensionsAttributes).dimensions
+    ):
         return Position.OTHER
     if operand.num_elements == broadcast.shape.num_elements:
         return position  # only dimensions of size 1 are added
     if position is not Position.FULL or operand.num_elements != space.rows:
         return Position.OTHER
     leading = _leading(dims, space.rows)
-    large = [d for d in broadcast.dimensions if dims[d] != 1]
+    large = [d for d in broadcast.attributes_as(DimensionsAttributes).dimensions if dims[d] != 1]
     return Position.ROW if leading is not None and all(d < leading for d in large) else Position.OTHER
 
 
@@ -326,7 +330,9 @@ def _merge(computation: HloComputation, units: Sequence[HloInstruction]) -> HloI
             values[unit] = body.add_instruction(unit.clone_with_new_operands(unit.shape, operands))
             continue
         inner = unit.fused_instructions_computation
-        bound = {p: operands[p.parameter_number] for p in inner.parameter_instructions}
+        bound = {
+            p: operands[p.attributes_as(ParameterAttributes).parameter_number] for p in inner.parameter_instructions
+        }
         values[unit] = inner.clone_instructions(body, bound)[inner.root_instruction]
     root = units[0]
     body.set_root_instruction(values[root])

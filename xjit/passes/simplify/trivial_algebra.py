@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xjit.hlo import HloInstruction, HloModule
-from xjit.hlo.attributes import DimensionsAttributes
+from xjit.hlo.attributes import DimensionsAttributes, PadAttributes, SliceAttributes
 from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies, selected_computations
 
 Rule = Callable[[HloInstruction], HloInstruction | None]
@@ -56,6 +56,10 @@ def _same_layout(a: HloInstruction, b: HloInstruction) -> bool:
     return a.shape.layout == b.shape.layout
 
 
+def _dimensions(i: HloInstruction) -> tuple[int, ...]:
+    return i.attributes_as(DimensionsAttributes).dimensions
+
+
 def identity(i: HloInstruction) -> HloInstruction | None:
     """convert/reshape/copy/bitcast(x) = x when the shape stays."""
     x = i.operand(0)
@@ -65,7 +69,7 @@ def identity(i: HloInstruction) -> HloInstruction | None:
 def identity_permutation(i: HloInstruction) -> HloInstruction | None:
     """transpose(x), dimensions={0,1,...} = x; broadcast(x) likewise."""
     x = i.operand(0)
-    if i.dimensions == tuple(range(i.shape.rank)) and x.shape.same_dimensions(i.shape):
+    if _dimensions(i) == tuple(range(i.shape.rank)) and x.shape.same_dimensions(i.shape):
         return x
     return None
 
@@ -73,12 +77,19 @@ def identity_permutation(i: HloInstruction) -> HloInstruction | None:
 def identity_slice(i: HloInstruction) -> HloInstruction | None:
     """slice(x) of everything = x."""
     x = i.operand(0)
-    return x if x.shape.same_dimensions(i.shape) and all(d.stride == 1 for d in i.slice) else None
+    return (
+        x
+        if x.shape.same_dimensions(i.shape) and all(d.stride == 1 for d in i.attributes_as(SliceAttributes).slice)
+        else None
+    )
 
 
 def identity_pad(i: HloInstruction) -> HloInstruction | None:
     """pad(x, v) without padding = x."""
-    zero = all(d.edge_padding_low == d.edge_padding_high == d.interior_padding == 0 for d in i.padding)
+    zero = all(
+        d.edge_padding_low == d.edge_padding_high == d.interior_padding == 0
+        for d in i.attributes_as(PadAttributes).padding
+    )
     return i.operand(0) if zero and i.operand(0).shape.same_dimensions(i.shape) else None
 
 
@@ -89,7 +100,7 @@ def identity_concatenate(i: HloInstruction) -> HloInstruction | None:
 
 def identity_reverse(i: HloInstruction) -> HloInstruction | None:
     """reverse(x) of dimensions of size 1 = x."""
-    return i.operand(0) if all(i.shape.dimensions[d] == 1 for d in i.dimensions) else None
+    return i.operand(0) if all(i.shape.dimensions[d] == 1 for d in _dimensions(i)) else None
 
 
 def reshape_of_reshape(i: HloInstruction) -> HloInstruction | None:
@@ -105,7 +116,7 @@ def transpose_of_transpose(i: HloInstruction) -> HloInstruction | None:
     inner = i.operand(0)
     if inner.opcode != "transpose":
         return None
-    dimensions = tuple(inner.dimensions[d] for d in i.dimensions)
+    dimensions = tuple(_dimensions(inner)[d] for d in _dimensions(i))
     return HloInstruction.create(
         "transpose", i.shape, [inner.operand(0)], DimensionsAttributes(dimensions), name=i.name
     )
@@ -114,7 +125,7 @@ def transpose_of_transpose(i: HloInstruction) -> HloInstruction | None:
 def transpose_to_reshape(i: HloInstruction) -> HloInstruction | None:
     """transpose(x) that only moves dimensions of size 1 = reshape(x)."""
     x = i.operand(0)
-    moved = [d for d in i.dimensions if x.shape.dimensions[d] != 1]
+    moved = [d for d in _dimensions(i) if x.shape.dimensions[d] != 1]
     if moved != sorted(moved) or not x.shape.is_static:
         return None
     return HloInstruction.create("reshape", i.shape, [x], name=i.name)
@@ -125,7 +136,7 @@ def broadcast_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     inner = i.operand(0)
     if inner.opcode != "broadcast":
         return None
-    dimensions = tuple(i.dimensions[d] for d in inner.dimensions)
+    dimensions = tuple(_dimensions(i)[d] for d in _dimensions(inner))
     return HloInstruction.create(
         "broadcast", i.shape, [inner.operand(0)], DimensionsAttributes(dimensions), name=i.name
     )
@@ -137,7 +148,7 @@ def broadcast_to_reshape(i: HloInstruction) -> HloInstruction | None:
     if (
         x.shape.num_elements != i.shape.num_elements
         or not x.shape.is_static
-        or list(i.dimensions) != sorted(i.dimensions)
+        or list(_dimensions(i)) != sorted(_dimensions(i))
     ):
         return None
     return HloInstruction.create("reshape", i.shape, [x], name=i.name) if i.shape.num_elements else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xjit.hlo import HloInstruction, HloModule
+from xjit.hlo import attributes as at
 from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies, selected_computations
 
 
@@ -40,7 +41,11 @@ def _simpler(instruction: HloInstruction) -> HloInstruction | None:
         return None
     if instruction.opcode == "get-tuple-element":
         operand = instruction.operand(0)
-        return operand.operand(instruction.index) if operand.opcode == "tuple" else None
+        return (
+            operand.operand(instruction.attributes_as(at.GetTupleElementAttributes).index)
+            if operand.opcode == "tuple"
+            else None
+        )
     if not instruction.operand_count:
         return None
     first = instruction.operand(0)
@@ -50,7 +55,9 @@ def _simpler(instruction: HloInstruction) -> HloInstruction | None:
     if source.shape != instruction.shape:
         return None
     covered = all(
-        o.opcode == "get-tuple-element" and o.operand(0) is source and o.index == i
+        o.opcode == "get-tuple-element"
+        and o.operand(0) is source
+        and o.attributes_as(at.GetTupleElementAttributes).index == i
         for i, o in enumerate(instruction.operands)
     )
     return source if covered else None
