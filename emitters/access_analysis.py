@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xjit.affine import AffineExpr, IndexingMap, Interval, constant, dim, substitute, substitute_all
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import physical_offset
+from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.variables import VariableTable
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
@@ -70,14 +70,14 @@ def _classify(indexing: IndexingMap, sizes: Sequence[int]) -> OperandMap:
     return OperandMap(indexing, identity, conditional)
 
 
-def apply_map(nest: LoopNest, operand: OperandMap, index: Index, symbols: Sequence[AffineExpr] = ()) -> Index:
+def apply_map(table: VariableTable, operand: OperandMap, index: Index, symbols: Sequence[AffineExpr] = ()) -> Index:
     """Returns the operand index that a map gives for an output index, simplified."""
     if operand.is_identity:
         return index
     results = operand.indexing.map.results
     if not results:
         return ()
-    return tuple(nest.simplify(e) for e in substitute_all(results, index, symbols))
+    return tuple(table.simplify(e) for e in substitute_all(results, index, symbols))
 
 
 def map_conditions(
@@ -115,13 +115,13 @@ _WALKS = frozenset(["reduce", "reduce-window", "dot", "convolution"])
 
 
 class AccessAnalysis:
-    """Collects the accesses of graphs over one loop nest's variables.
+    """Collects the accesses of graphs over one kernel's variables.
 
     `range_mask` is the bit set of the variables that reductions walk over.
     """
 
-    def __init__(self, nest: LoopNest, leaves: Mapping[HloInstruction, Shape], maps: MapCache) -> None:
-        self.nest = nest
+    def __init__(self, table: VariableTable, leaves: Mapping[HloInstruction, Shape], maps: MapCache) -> None:
+        self.table = table
         self.leaves = leaves
         self.maps = maps
         self.range_mask = 0
@@ -135,7 +135,7 @@ class AccessAnalysis:
         positions = self._range_variables.get(key)
         if positions is None:
             bounds = [v.bounds for v in indexing.range_vars] + [v.feasible_values for v in indexing.rt_vars]
-            positions = [self.nest.new_variable(b.upper - b.lower + 1, b.lower) for b in bounds]
+            positions = [self.table.new_variable(b.upper - b.lower + 1, b.lower) for b in bounds]
             self._range_variables[key] = positions
             for position in positions[: len(indexing.range_vars)]:
                 self.range_mask |= 1 << position
@@ -154,7 +154,7 @@ class AccessAnalysis:
             instruction, place = item
             leaf = self.leaves.get(instruction)
             if leaf is not None:
-                result.offsets.append(physical_offset(self.nest, leaf, place))
+                result.offsets.append(physical_offset(self.table, leaf, place))
                 result.loads[instruction] = result.loads.get(instruction, 0) + 1
                 continue
             self._visit(instruction, place, stack, result)
@@ -178,7 +178,7 @@ class AccessAnalysis:
                 if operand.indexing.is_unknown:
                     continue
                 symbols = self.range_variables(instruction, number, operand.indexing)
-                stack.append((instruction.operand(number), apply_map(self.nest, operand, index, symbols)))
+                stack.append((instruction.operand(number), apply_map(self.table, operand, index, symbols)))
                 result.others += [e for e, _ in map_conditions(operand, shape.dimensions, index, symbols)]
                 for variable in operand.indexing.rt_vars:
                     assert isinstance(variable.source, HloInstruction)
@@ -202,7 +202,7 @@ class AccessAnalysis:
         if instruction.opcode != "concatenate":
             return enumerate(maps)
         axis = instruction.attributes_as(at.ConcatenateAttributes).dimension
-        numbers = self.maps.pieces(instruction, self.nest.interval(self.nest.simplify(index[axis])))
+        numbers = self.maps.pieces(instruction, self.table.interval(self.table.simplify(index[axis])))
         return [(number, maps[number]) for number in numbers]
 
     def _is_row(self, instruction: HloInstruction, index: Index) -> bool:
@@ -212,7 +212,7 @@ class AccessAnalysis:
         """Returns the accesses of the elements that a reduction combines for one element of its result."""
         operand = self.maps.of(instruction)[0][0]
         symbols = self.range_variables(instruction, 0, operand.indexing)
-        return self.collect(instruction.operand(0), apply_map(self.nest, operand, index, symbols))
+        return self.collect(instruction.operand(0), apply_map(self.table, operand, index, symbols))
 
     def contiguous_range(self, instruction: HloInstruction, index: Index) -> int | None:
         """Returns which range variable of a reduction walks through contiguous memory, or None."""

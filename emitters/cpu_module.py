@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.emitters.kernels.kernel import KernelContext
+from xjit.emitters.native_entry import NativeEntryEmitter
 from xjit.emitters.time_estimate import estimate_ns
-from xjit.emitters.unnested import PROFILE_SYMBOL, LaunchedKernel, UnnestedState, emit_entry
-from xjit.hlo.ir.module import HloModule
+from xjit.emitters.unnested import IrEmitterUnnested, UnnestedModule
 from xjit.llvm.module import Module
 from xjit.llvm.partition import PartSink, PartWriter
 from xjit.llvm.target import Target
-from xjit.llvm.types import I64, array
-from xjit.llvm.values import zero
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
+from xjit.thunks import ThunkProgram
 
 ENTRY_SYMBOL = "xjit_entry"
 NS_PER_US = 1000.0
@@ -26,7 +25,7 @@ NS_PER_US = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class EmittedModule:
-    """LLVM IR of a whole module. `launched` are its kernel calls in order, `estimated_us` one thread's time.
+    """Thunks and LLVM IR of a whole module. `estimated_us` is one thread's time.
 
     It calls functions of `library_texts`.
     """
@@ -34,8 +33,13 @@ class EmittedModule:
     llvm_module: Module
     library_texts: tuple[str, ...]
     entry: str
-    launched: tuple[LaunchedKernel, ...]
+    unnested: UnnestedModule
     estimated_us: float
+
+    @property
+    def thunks(self) -> ThunkProgram:
+        """What the module runs."""
+        return self.unnested.program
 
     @property
     def ir_text(self) -> str:
@@ -44,23 +48,20 @@ class EmittedModule:
 
 
 def emit_cpu_module(
-    module: HloModule, assignment: BufferAssignment, target: Target, sink: PartSink, profile: bool = False
+    assignment: BufferAssignment, target: Target, sink: PartSink, profile: bool = False
 ) -> EmittedModule:
-    """Emits every kernel and every unnested computation of a scheduled, buffer-assigned module.
+    """Emits every kernel of a scheduled, buffer-assigned module, and the native entry that runs its thunks.
 
     `sink` gets the texts to compile, which together define what `ir_text` does, and the libraries. With `profile`,
-    every kernel call adds its cycles to a counter in the global `xjit_profile`.
+    every kernel call adds its cycles to its counter among the context's `profile_counters`; nothing is code in line.
 
     Errors: Unsupported names the instruction that has no emitter.
     """
-    llvm_module = Module(module.name, target)
+    llvm_module = Module(assignment.module.name, target)
     parts = PartWriter(llvm_module, sink)
-    state = UnnestedState(KernelContext(llvm_module, target), assignment, parts, profile=profile)
-    emit_entry(state, module.entry_computation, ENTRY_SYMBOL)
-    if profile and state.launched:
-        counters = array(I64, len(state.launched))
-        llvm_module.define_external(PROFILE_SYMBOL, counters, zero(counters), align=64)
-    estimate = estimate_ns(module, state.launched) / NS_PER_US
+    context = KernelContext(llvm_module, target)
+    unnested = IrEmitterUnnested(context, assignment, parts, inline=not profile).emit()
+    NativeEntryEmitter(context, unnested, parts, profile).emit(ENTRY_SYMBOL)
     parts.finish()
     libraries = tuple(llvm_module.libraries.values())
-    return EmittedModule(llvm_module, libraries, ENTRY_SYMBOL, tuple(state.launched), estimate)
+    return EmittedModule(llvm_module, libraries, ENTRY_SYMBOL, unnested, estimate_ns(unnested.program) / NS_PER_US)

@@ -87,7 +87,7 @@ class FusedIrEmitter:
             if not item.op.has(Trait.ELEMENTWISE) and _RULES.get(item.opcode) is not FusedIrEmitter._moved:
                 return []
             operands = [
-                (operand, apply_map(self.nest, self.maps.of(item)[number][0], place))
+                (operand, apply_map(self.nest.table, self.maps.of(item)[number][0], place))
                 for number, operand in enumerate(item.operands)
             ]
             return [element for element in operands if element[0] not in self.leaves]
@@ -127,7 +127,7 @@ class FusedIrEmitter:
             return
         nest = self.nest
         for instruction, index in reversed(accesses.row_reductions):
-            if all(0 <= nest.variables[p].depth <= nest.level.depth for e in index for p in e.dims):
+            if all(0 <= nest.bindings.depth(p) <= nest.level.depth for e in index for p in e.dims):
                 self.element(instruction, index)
 
     # -- rules: (self, instruction, index, guard, output) -> Element
@@ -136,7 +136,7 @@ class FusedIrEmitter:
         self, instruction: HloInstruction, number: int, index: Index, guard: Guard, symbols: Sequence[AffineExpr] = ()
     ) -> Element:
         operand = self.maps.of(instruction)[number][0]
-        return self.element(instruction.operand(number), apply_map(self.nest, operand, index, symbols), guard)
+        return self.element(instruction.operand(number), apply_map(self.nest.table, operand, index, symbols), guard)
 
     def _elementwise(self, instruction: HloInstruction, index: Index, guard: Guard, output: int) -> Element:
         parts = [self._operand(instruction, i, index, guard) for i in range(instruction.operand_count)]
@@ -259,7 +259,7 @@ class FusedIrEmitter:
     def _dynamic_update_slice(self, instruction: HloInstruction, index: Index, guard: Guard, output: int) -> Element:
         update = instruction.operand(1).shape.dimensions
         symbols = self.runtime_values(instruction, 1, index, guard)
-        place = apply_map(self.nest, self.maps.of(instruction)[1][0], index, symbols)
+        place = apply_map(self.nest.table, self.maps.of(instruction)[1][0], index, symbols)
         conditions = [(e, Interval(0, size - 1)) for e, size in zip(place, update, strict=True)]
         return self._where(
             conditions,

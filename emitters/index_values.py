@@ -7,25 +7,27 @@ expression has a value per lane; often the lanes follow a pattern that needs no 
 from __future__ import annotations
 
 from xjit.affine import AffineExpr, AffineExprKind, constant, dim, linear_combination, substitute
+from xjit.emitters.bindings import Bindings
 from xjit.emitters.loop_levels import LoopLevels, VectorVariable
+from xjit.emitters.variables import VariableTable
 from xjit.llvm.builder import IRBuilder
-from xjit.llvm.module import Function, Module
-from xjit.llvm.target import Target
 from xjit.llvm.types import I32, I64, LLVMType, vector
 from xjit.llvm.values import Value, const_int
 
 
-class IndexValues(LoopLevels):
-    """Emits affine expressions over the loop variables."""
+class IndexValues:
+    """Emits affine expressions over the variables."""
 
-    def __init__(self, module: Module, function: Function, target: Target, builder: IRBuilder | None = None) -> None:
-        super().__init__(module, function, target, builder)
+    def __init__(self, table: VariableTable, levels: LoopLevels, bindings: Bindings) -> None:
+        self._table = table
+        self._levels = levels
+        self._bindings = bindings
         self._patterns: dict[tuple[AffineExpr, VectorVariable], tuple[int, ...] | None] = {}
 
     def uses_vector(self, expr: AffineExpr) -> bool:
         """Whether the expression differs between the lanes of the current vector variable."""
-        lanes = self.vector
-        return lanes is not None and bool(expr.dim_mask & (self._lane_variables | 1 << lanes.position))
+        lanes = self._levels.stack[-1].vector
+        return lanes is not None and bool(expr.dim_mask & (self._bindings.lane_variables | 1 << lanes.position))
 
     def lane_pattern(self, expr: AffineExpr) -> tuple[int, ...] | None:
         """Returns how far each present lane's value lies from the first lane's, if that is the same everywhere.
@@ -33,7 +35,7 @@ class IndexValues(LoopLevels):
         A linear use of the vector variable gives multiples of its factor; `v floordiv 2` gives 0 0 1 1 2 2 ...; None
         means that the distances depend on other variables.
         """
-        lanes = self.vector
+        lanes = self._levels.stack[-1].vector
         assert lanes is not None
         key = (expr, lanes)
         if key not in self._patterns:
@@ -41,7 +43,7 @@ class IndexValues(LoopLevels):
         return self._patterns[key]
 
     def _lane_pattern(self, expr: AffineExpr, lanes: VectorVariable) -> tuple[int, ...] | None:
-        if expr.dim_mask & self._lane_variables:
+        if expr.dim_mask & self._bindings.lane_variables:
             return None
         step = 0
         for term, factor in expr.terms:
@@ -51,13 +53,13 @@ class IndexValues(LoopLevels):
                 break
         else:
             return tuple(step * lane for lane in range(lanes.present))
-        bounds = self.intervals[lanes.position]
-        block = dim(self.new_variable((bounds.upper - bounds.lower) // lanes.width + 1))
+        bounds = self._table.intervals[lanes.position]
+        block = dim(self._table.new_variable((bounds.upper - bounds.lower) // lanes.width + 1))
         first = block * lanes.width + bounds.lower
-        start = self.simplify(substitute(expr, {lanes.position: first}))
+        start = self._table.simplify(substitute(expr, {lanes.position: first}))
         distances: list[int] = []
         for lane in range(lanes.present):
-            moved = self.simplify(self.simplify(substitute(expr, {lanes.position: first + lane})) - start)
+            moved = self._table.simplify(self._table.simplify(substitute(expr, {lanes.position: first + lane})) - start)
             if not moved.is_constant:
                 return None
             distances.append(moved.value)
@@ -68,13 +70,11 @@ class IndexValues(LoopLevels):
         if expr.is_constant:
             return const_int(I64, expr.value)
         if expr.kind is AffineExprKind.DIM:
-            value = self.variables[expr.position].value
-            assert value is not None, f"loop variable d{expr.position} is used outside its loop"
-            return value
+            return self._bindings.value(expr.position)
         key = ("index", expr)
-        value = self.lookup(key)
+        value = self._levels.lookup(key)
         if value is None:
-            level = self.levels[self.depth_of(expr)]
+            level = self._levels.stack[self._bindings.depth_of(expr)]
             value = self._emit_index(expr, level.builder)
             level.cache[key] = value
         return value
@@ -82,10 +82,10 @@ class IndexValues(LoopLevels):
     def _emit_index(self, expr: AffineExpr, builder: IRBuilder) -> Value:
         if expr.kind in (AffineExprKind.FLOORDIV, AffineExprKind.MOD):
             return self._emit_division(expr, builder)
-        terms = sorted(expr.terms, key=lambda t: self.depth_of(t[0]))
-        deepest = self.depth_of(terms[-1][0])
-        outer = [t for t in terms if self.depth_of(t[0]) < deepest]
-        inner = [t for t in terms if self.depth_of(t[0]) == deepest]
+        terms = sorted(expr.terms, key=lambda t: self._bindings.depth_of(t[0]))
+        deepest = self._bindings.depth_of(terms[-1][0])
+        outer = [t for t in terms if self._bindings.depth_of(t[0]) < deepest]
+        inner = [t for t in terms if self._bindings.depth_of(t[0]) == deepest]
         total: Value | None = None
         if outer:
             total = self.index_value(linear_combination(outer, expr.constant_term))
@@ -101,11 +101,11 @@ class IndexValues(LoopLevels):
     def _emit_division(self, expr: AffineExpr, builder: IRBuilder) -> Value:
         """Floor division and modulo by a positive constant; unsigned where the dividend cannot be negative."""
         lhs = self.index_value(expr.lhs)
-        return _emit_floor_division(builder, expr, lhs, self.interval(expr.lhs).lower >= 0)
+        return _emit_floor_division(builder, expr, lhs, self._table.interval(expr.lhs).lower >= 0)
 
     def lane_values(self, expr: AffineExpr) -> Value:
         """Emits an expression for every lane: a vector of i32 where the bounds allow it, else of i64."""
-        vector_variable = self.vector
+        vector_variable = self._levels.stack[-1].vector
         assert vector_variable is not None
         narrow = self._fits(expr) and self._narrow_enough(expr)
         return self._lanes(expr, vector_variable, I32 if narrow else I64)
@@ -116,37 +116,35 @@ class IndexValues(LoopLevels):
             return self._fits(expr.lhs) and self._narrow_enough(expr.lhs)
         reach = abs(expr.constant_term)
         for term, factor in expr.terms:
-            bounds = self.interval(term)
+            bounds = self._table.interval(term)
             reach += abs(factor) * max(abs(bounds.lower), abs(bounds.upper))
             if term is not expr and not self._narrow_enough(term):
                 return False
         return reach < 2**31
 
     def _fits(self, expr: AffineExpr) -> bool:
-        bounds = self.interval(expr)
+        bounds = self._table.interval(expr)
         return bounds.lower >= -(2**31) and bounds.upper < 2**31
 
     def _lanes(self, expr: AffineExpr, lanes: VectorVariable, scalar_type: LLVMType) -> Value:
         key = ("lanes", expr, scalar_type)
-        found = self.lookup(key)
+        found = self._levels.lookup(key)
         if found is not None:
             return found
-        level = self.levels[self.depth_of(dim(lanes.position))]
-        level = self.levels[max(level.depth, self.depth_of(expr))]
+        level = self._levels.stack[self._bindings.depth_of(dim(lanes.position))]
+        level = self._levels.stack[max(level.depth, self._bindings.depth_of(expr))]
         builder = level.builder
         if not self.uses_vector(expr):
             value = self.index_value(expr)
             value = builder.splat(builder.trunc(value, scalar_type), lanes.width)
         elif expr.kind is AffineExprKind.DIM and expr.position != lanes.position:
-            own = self.variables[expr.position].lanes
-            assert own is not None
-            value = builder.trunc(own, scalar_type)
+            value = builder.trunc(self._bindings.lanes(expr.position), scalar_type)
         elif expr.kind is AffineExprKind.DIM:
             splat = builder.splat(builder.trunc(self.index_value(expr), scalar_type), lanes.width)
             value = builder.add(splat, builder.vector_iota(vector(scalar_type, lanes.width)))
         elif expr.kind in (AffineExprKind.FLOORDIV, AffineExprKind.MOD):
             lhs = self._lanes(expr.lhs, lanes, scalar_type)
-            value = _emit_floor_division(builder, expr, lhs, self.interval(expr.lhs).lower >= 0)
+            value = _emit_floor_division(builder, expr, lhs, self._table.interval(expr.lhs).lower >= 0)
         else:
             value = self._lanes_of_sum(expr, lanes, scalar_type, builder)
         level.cache[key] = value

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, AffineExprKind, dim, nodes_of, substitute
 from xjit.affine.reshape import delinearize
-from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.variables import VariableTable
 
 Index = tuple[AffineExpr, ...]
 MAX_SPLITS = 12
@@ -21,50 +21,49 @@ MAX_SPLITS = 12
 class IterationSpace:
     """Loops (variable positions, outermost first) and the logical output index in terms of them."""
 
-    nest: LoopNest
+    table: VariableTable
     loops: list[int]
     index: Index
 
     @staticmethod
-    def over(nest: LoopNest, dimensions: Sequence[int], order: Sequence[int]) -> IterationSpace:
+    def over(table: VariableTable, dimensions: Sequence[int], order: Sequence[int]) -> IterationSpace:
         """Returns one loop per dimension, nested in the given order (major to minor)."""
-        positions = {d: nest.new_variable(dimensions[d]) for d in order}
-        return IterationSpace(nest, [positions[d] for d in order], tuple(dim(positions[d]) for d in range(len(order))))
+        positions = {d: table.new_variable(dimensions[d]) for d in order}
+        return IterationSpace(table, [positions[d] for d in order], tuple(dim(positions[d]) for d in range(len(order))))
 
     def size(self, position: int) -> int:
         """Trip count of a loop."""
-        bounds = self.nest.variables[position].bounds
-        return bounds.upper - bounds.lower + 1
+        return self.table.size(position)
 
     def replace(self, old: dict[int, AffineExpr], loops: list[int]) -> IterationSpace:
         """Returns the space with variables replaced by expressions over new loops."""
-        index = tuple(self.nest.simplify(substitute(e, old, {})) for e in self.index)
-        return IterationSpace(self.nest, loops, index)
+        index = tuple(self.table.simplify(substitute(e, old, {})) for e in self.index)
+        return IterationSpace(self.table, loops, index)
 
     def split(self, position: int, factor: int) -> IterationSpace:
         """Returns the space with one loop split into (outer, inner of size `factor`); the size must divide."""
-        size, lower = self.size(position), self.nest.variables[position].bounds.lower
-        outer, inner = self.nest.new_variable(size // factor, lower // factor), self.nest.new_variable(factor)
+        size, lower = self.size(position), self.table.intervals[position].lower
+        outer, inner = self.table.new_variable(size // factor, lower // factor), self.table.new_variable(factor)
         at = self.loops.index(position)
         loops = [*self.loops[:at], outer, inner, *self.loops[at + 1 :]]
         return self.replace({position: dim(outer) * factor + dim(inner) + lower % factor}, loops)
 
     def peel(self, position: int, factor: int) -> list[IterationSpace]:
         """Returns the spaces of the part that `factor` divides (if not empty) and of the rest (if not empty)."""
-        bounds = self.nest.variables[position].bounds
+        bounds = self.table.intervals[position]
         middle = bounds.upper + 1 - self.size(position) % factor
         parts: list[IterationSpace] = []
         for lower, upper in ((bounds.lower, middle), (middle, bounds.upper + 1)):
             if upper > lower:
-                fresh = self.nest.new_variable(upper - lower, lower)
+                fresh = self.table.new_variable(upper - lower, lower)
                 loops = [fresh if p == position else p for p in self.loops]
                 parts.append(self.replace({position: dim(fresh)}, loops))
         return parts
 
 
-def unit_index(nest: LoopNest, unit: int, sizes: Sequence[int]) -> Index:
+def unit_index(table: VariableTable, unit: int, sizes: Sequence[int]) -> Index:
     """Returns the index, in a box of `sizes`, of the element whose row-major number is the loop variable `unit`."""
-    return tuple(nest.simplify(e) for e in delinearize(dim(unit), sizes))
+    return tuple(table.simplify(e) for e in delinearize(dim(unit), sizes))
 
 
 MaySplit = Callable[[IterationSpace, int, int], bool]
@@ -77,7 +76,7 @@ def find_split(space: IterationSpace, expressions: Sequence[AffineExpr], may_spl
             continue
         lhs = node.lhs
         if lhs.kind is AffineExprKind.DIM and lhs.position in space.loops:
-            lower = space.nest.variables[lhs.position].bounds.lower
+            lower = space.table.intervals[lhs.position].lower
             fits = lower % node.rhs == 0 and space.size(lhs.position) > node.rhs
             if fits and may_split(space, lhs.position, node.rhs):
                 return lhs.position, node.rhs
@@ -109,7 +108,7 @@ def sort_loops(space: IterationSpace, offset: AffineExpr) -> IterationSpace:
     """Returns the space with loops ordered by the output's stride, largest first; unused loops go outside."""
     strides = {p: abs(_factor(offset, p)) for p in space.loops}
     order = sorted(space.loops, key=lambda p: -(strides[p] or 1 << 62))
-    return IterationSpace(space.nest, order, space.index)
+    return IterationSpace(space.table, order, space.index)
 
 
 def _factor(offset: AffineExpr, position: int) -> int:
@@ -127,14 +126,14 @@ def collapse_loops(
         for at in range(len(space.loops) - 2, -1, -1):
             outer, inner = space.loops[at], space.loops[at + 1]
             size = space.size(inner)
-            if space.nest.variables[inner].bounds.lower or space.nest.variables[outer].bounds.lower:
+            if space.table.intervals[inner].lower or space.table.intervals[outer].lower:
                 continue
             if all(_walks_as_one(e, outer, inner, size) for e in expressions):
-                merged = space.nest.new_variable(space.size(outer) * size)
+                merged = space.table.new_variable(space.size(outer) * size)
                 quotient, remainder = dim(merged).floordiv(size), dim(merged).mod(size)
                 loops = [*space.loops[:at], merged, *space.loops[at + 2 :]]
                 change = {outer: quotient, inner: remainder}
-                expressions = [space.nest.simplify(substitute(e, change, {})) for e in expressions]
+                expressions = [space.table.simplify(substitute(e, change, {})) for e in expressions]
                 space = space.replace(change, loops)
                 changed = True
                 break
@@ -150,10 +149,10 @@ def merge_short_innermost(space: IterationSpace, width: int) -> IterationSpace:
     while len(space.loops) > 1:
         outer, inner = space.loops[-2:]
         size = space.size(inner)
-        bounds = [space.nest.variables[p].bounds.lower for p in (outer, inner)]
+        bounds = [space.table.intervals[p].lower for p in (outer, inner)]
         if size >= width or width % size or any(bounds):
             return space
-        merged = space.nest.new_variable(space.size(outer) * size)
+        merged = space.table.new_variable(space.size(outer) * size)
         change = {outer: dim(merged).floordiv(size), inner: dim(merged).mod(size)}
         space = space.replace(change, [*space.loops[:-2], merged])
     return space

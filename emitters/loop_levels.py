@@ -1,8 +1,7 @@
-"""The open levels of a loop nest: where code goes, what is known there, and the loop variables.
+"""The open levels of a loop nest: where code goes, and what is known there.
 
-Loop variables are the dimensions `d0, d1, ...` of affine expressions. A level stays open for more code while its inner
-loops are being emitted, so code can be placed in front of a loop from inside it. At most one variable is the *vector*
-variable of a level: its lanes are W consecutive values.
+A level stays open for more code while its inner loops are being emitted, so code can be placed in front of a loop from
+inside it. At most one variable is the *vector* variable of a level: its lanes are W consecutive values.
 """
 
 from __future__ import annotations
@@ -12,10 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from xjit.affine import AffineExpr, Interval, RangeContext
 from xjit.llvm.builder import IRBuilder
-from xjit.llvm.module import Function, Module
-from xjit.llvm.target import Target
 from xjit.llvm.values import Value
 
 
@@ -35,16 +31,6 @@ class VectorVariable:
     def present(self) -> int:
         """Number of lanes that exist."""
         return self.active or self.width
-
-
-@dataclass(slots=True)
-class Variable:
-    """One loop variable (or run-time value) of the kernel. `value` is None until its loop is open."""
-
-    bounds: Interval
-    depth: int = -1
-    value: Value | None = None
-    lanes: Value | None = None  # a run-time value that differs per lane: a vector of i64
 
 
 @dataclass(slots=True)
@@ -71,52 +57,29 @@ class TransposeTile:
 
 
 class LoopLevels:
-    """The levels and the variables of one function. Level 0 is the function's straight-line code, or a builder's."""
+    """The open levels of one function. Level 0 is the function's straight-line code, or a builder's."""
 
-    def __init__(self, module: Module, function: Function, target: Target, builder: IRBuilder | None = None) -> None:
-        self.module = module
-        self.function = function
-        self.target = target
-        self.variables: list[Variable] = []
-        self.intervals: list[Interval] = []
-        self._ranges = RangeContext((), (), replace_points=True)
-        self.levels = [LoopLevel(0, builder or IRBuilder(function.append_block("entry")))]
-        self._depth_of_mask: dict[int, int] = {}
-        self.tile: TransposeTile | None = None  # the one in force (see xjit.emitters.transpose_tile)
-        self._lane_variables = 0  # bit set of the variables whose values differ per lane by themselves
+    __slots__ = ("stack",)
 
-    # -- levels
-
-    @property
-    def level(self) -> LoopLevel:
-        """The innermost open level."""
-        return self.levels[-1]
-
-    @property
-    def builder(self) -> IRBuilder:
-        """Where the innermost level's code goes."""
-        return self.levels[-1].builder
-
-    @property
-    def vector(self) -> VectorVariable | None:
-        """The vector variable in force at the innermost level."""
-        return self.levels[-1].vector
+    def __init__(self, builder: IRBuilder) -> None:
+        self.stack = [LoopLevel(0, builder)]
 
     @contextmanager
     def at_depth(self, depth: int) -> Generator[LoopLevel]:
         """Makes the level of that depth the innermost one for a while; deeper levels stay open behind it."""
-        hidden = self.levels[depth + 1 :]
-        del self.levels[depth + 1 :]
+        stack = self.stack
+        hidden = stack[depth + 1 :]
+        del stack[depth + 1 :]
         try:
-            yield self.levels[-1]
+            yield stack[-1]
         finally:
-            del self.levels[depth + 1 :]
-            self.levels.extend(hidden)
+            del stack[depth + 1 :]
+            stack.extend(hidden)
 
     @contextmanager
     def branch(self) -> Generator[None]:
         """Isolates what the innermost level computes in a conditional block: later code must not find it."""
-        level = self.level
+        level = self.stack[-1]
         saved, level.cache = level.cache, dict(level.cache)
         try:
             yield
@@ -125,48 +88,8 @@ class LoopLevels:
 
     def lookup(self, key: Any) -> Any:
         """Returns what an open level has computed under a key, or None."""
-        for level in reversed(self.levels):
+        for level in reversed(self.stack):
             found = level.cache.get(key)
             if found is not None:
                 return found
         return None
-
-    # -- variables
-
-    def new_variable(self, size: int, lower: int = 0) -> int:
-        """Returns the position of a new loop variable with values lower .. lower + size - 1, not yet bound."""
-        bounds = Interval(lower, lower + size - 1)
-        self.variables.append(Variable(bounds))
-        self.intervals.append(bounds)
-        self._ranges.add_dim(bounds)
-        return len(self.variables) - 1
-
-    def bind(self, position: int, value: Value, depth: int) -> None:
-        """Gives a variable its value, known from level `depth` on."""
-        variable = self.variables[position]
-        variable.value, variable.depth = value, depth
-        self._depth_of_mask.clear()
-
-    def bind_lanes(self, position: int, lanes: Value, depth: int) -> None:
-        """Gives a variable one value per lane of the current vector variable (a vector of i64)."""
-        variable = self.variables[position]
-        variable.lanes, variable.depth = lanes, depth
-        self._lane_variables |= 1 << position
-        self._depth_of_mask.clear()
-
-    def simplify(self, expr: AffineExpr) -> AffineExpr:
-        """Simplifies with the bounds of the loop variables."""
-        return self._ranges.simplify(expr)
-
-    def interval(self, expr: AffineExpr) -> Interval:
-        """Bounds of an expression over the loop variables."""
-        return self._ranges.interval(expr)
-
-    def depth_of(self, expr: AffineExpr) -> int:
-        """Depth of the outermost level at which the expression can be computed."""
-        mask = expr.dim_mask
-        depth = self._depth_of_mask.get(mask)
-        if depth is None:
-            depth = max((self.variables[p].depth for p in expr.dims), default=0)
-            self._depth_of_mask[mask] = depth
-        return depth

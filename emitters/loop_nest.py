@@ -1,16 +1,21 @@
 """Kernels as explicit loop nests.
 
-A `LoopNest` owns one LLVM function. Its parts are the open levels and their variables (`loop_levels`), the values of
-index expressions (`index_values`), and the loops themselves.
+A `LoopNest` writes one LLVM function. Its parts are the table of its variables (`variables`), what they are bound to
+(`bindings`), the open levels (`loop_levels`) and the values of index expressions (`index_values`); the loops are here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xjit.emitters.bindings import Bindings
 from xjit.emitters.index_values import IndexValues
-from xjit.emitters.loop_levels import LoopLevel, VectorVariable
+from xjit.emitters.loop_levels import LoopLevel, LoopLevels, TransposeTile, VectorVariable
+from xjit.emitters.variables import VariableTable
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.function import Function
+from xjit.llvm.module import Module
+from xjit.llvm.target import Target
 from xjit.llvm.types import I1, I64, vector
 from xjit.llvm.values import Value, const_int, const_vector
 
@@ -18,8 +23,55 @@ Accumulators = Sequence[Value]
 LoopBody = Callable[[Accumulators], Sequence[Value]]
 
 
-class LoopNest(IndexValues):
-    """Builds the body of one function from nested loops."""
+class LoopNest:
+    """Builds the body of one function from nested loops, and offers what its parts can do."""
+
+    def __init__(
+        self,
+        module: Module,
+        function: Function,
+        target: Target,
+        builder: IRBuilder | None = None,
+        table: VariableTable | None = None,
+    ) -> None:
+        self.module = module
+        self.function = function
+        self.target = target
+        self.tile: TransposeTile | None = None  # the one in force (see xjit.emitters.transpose_tile)
+        self.table = table or VariableTable()
+        self.new_variable = self.table.new_variable
+        self.intervals = self.table.intervals
+        self.simplify = self.table.simplify
+        self.interval = self.table.interval
+        opened = LoopLevels(builder or IRBuilder(function.append_block("entry")))
+        self.levels = opened.stack
+        self.at_depth = opened.at_depth
+        self.branch = opened.branch
+        self.lookup = opened.lookup
+        self.bindings = Bindings()
+        self.bind = self.bindings.bind
+        self.bind_lanes = self.bindings.bind_lanes
+        self.depth_of = self.bindings.depth_of
+        values = IndexValues(self.table, opened, self.bindings)
+        self.uses_vector = values.uses_vector
+        self.lane_pattern = values.lane_pattern
+        self.index_value = values.index_value
+        self.lane_values = values.lane_values
+
+    @property
+    def level(self) -> LoopLevel:
+        """The innermost open level."""
+        return self.levels[-1]
+
+    @property
+    def builder(self) -> IRBuilder:
+        """Where the innermost level's code goes."""
+        return self.levels[-1].builder
+
+    @property
+    def vector(self) -> VectorVariable | None:
+        """The vector variable in force at the innermost level."""
+        return self.levels[-1].vector
 
     def loop(
         self,
@@ -37,7 +89,7 @@ class LoopNest(IndexValues):
         The loop runs at least once: begin < end must hold. Returns the accumulators after the loop. With a
         `vector_width`, v is the vector variable inside, all lanes present.
         """
-        bounds = self.variables[position].bounds
+        bounds = self.intervals[position]
         begin = begin or const_int(I64, bounds.lower)
         end = end or const_int(I64, bounds.upper + 1)
         outer = self.level
@@ -78,7 +130,7 @@ class LoopNest(IndexValues):
 
     def scalar_loop(self, position: int, body: LoopBody, accumulators: Accumulators = ()) -> list[Value]:
         """Emits a loop over all values of a variable, one at a time; nothing for an empty range."""
-        bounds = self.variables[position].bounds
+        bounds = self.intervals[position]
         if bounds.is_empty:
             return list(accumulators)
         if bounds.lower == bounds.upper:
@@ -87,7 +139,7 @@ class LoopNest(IndexValues):
 
     def vector_loop(self, position: int, width: int, body: LoopBody, accumulators: Accumulators = ()) -> list[Value]:
         """Emits a loop over all values of a variable, `width` at a time; the rest runs once more under a mask."""
-        bounds = self.variables[position].bounds
+        bounds = self.intervals[position]
         if bounds.is_empty:
             return list(accumulators)
         size = bounds.upper - bounds.lower + 1
@@ -128,7 +180,7 @@ class LoopNest(IndexValues):
         `accumulators` are the sets one after the other; `body` gets one set. The first set also takes what is left
         over by whole rounds.
         """
-        bounds = self.variables[position].bounds
+        bounds = self.intervals[position]
         size = bounds.upper - bounds.lower + 1
         count = len(accumulators) // chains
         round_size = width * chains
@@ -136,8 +188,7 @@ class LoopNest(IndexValues):
         sets = [list(accumulators[i * count : (i + 1) * count]) for i in range(chains)]
 
         def turns(values: Accumulators) -> list[Value]:
-            first = self.variables[position].value
-            assert first is not None
+            first = self.bindings.value(position)
             results: list[Value] = []
             for i in range(chains):
                 start = self.builder.add(first, const_int(I64, i * width), nsw=True) if i else first
@@ -159,7 +210,7 @@ class LoopNest(IndexValues):
 
     def vector_tail(self, position: int, width: int, body: LoopBody, accumulators: Accumulators) -> list[Value]:
         """Emits the masked last step of a vector loop over all values of a variable."""
-        bounds = self.variables[position].bounds
+        bounds = self.intervals[position]
         rest = (bounds.upper - bounds.lower + 1) % width
         mask = const_vector(vector(I1, width), [lane < rest for lane in range(width)])
         start = const_int(I64, bounds.upper + 1 - rest)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from xjit.affine import AffineExpr, Interval, constant, linear_combination, physical_map, substitute
+from xjit.affine import AffineExpr, Interval, linear_combination
 from xjit.emitters.elemental import ComplexValue, RegisterValue, load_convert, storage_type, store_convert
 from xjit.emitters.loop_levels import VectorVariable
 from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.physical_offsets import physical_offset
 from xjit.emitters.transpose_tile import load_from_tile
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
@@ -48,22 +48,6 @@ class Guard:
 
 
 EVERYWHERE = Guard()
-
-
-@lru_cache(maxsize=4096)
-def _offset_expression(
-    dimensions: tuple[int, ...], order: tuple[int, ...], tiles: tuple[tuple[int, ...], ...]
-) -> AffineExpr:
-    return physical_map(dimensions, order, tiles).map.results[0]
-
-
-def physical_offset(nest: LoopNest, shape: Shape, index: Sequence[AffineExpr]) -> AffineExpr:
-    """Returns the element offset of a logical index in a buffer of that shape, simplified."""
-    if shape.rank == 0:
-        return constant(0)
-    tiles = shape.layout.tile_dimensions if shape.layout else ()
-    offset = _offset_expression(shape.dimensions, shape.minor_to_major, tiles)
-    return nest.simplify(substitute(offset, index))
 
 
 def restrict(nest: LoopNest, guard: Guard, conditions: Sequence[tuple[AffineExpr, Interval]]) -> Guard | None:
@@ -122,7 +106,7 @@ class MemoryAccess:
         Lanes outside the guard hold anything. The access is placed at the outermost level that knows the index.
         """
         nest = self.nest
-        offset = physical_offset(nest, buffer.shape, index)
+        offset = physical_offset(nest.table, buffer.shape, index)
         varies = nest.uses_vector(offset) and (guard.lanes is not None or any(nest.lane_pattern(offset) or (1,)))
         lanes = guard.lanes if varies else None
         key = ("load", buffer.pointer.text, offset, guard.scalar and guard.scalar.text, lanes and lanes.text)
@@ -232,7 +216,7 @@ class MemoryAccess:
     ) -> None:
         """Emits the write of one element (or vector) at a logical index, at the innermost level."""
         nest = self.nest
-        offset = physical_offset(nest, buffer.shape, index)
+        offset = physical_offset(nest.table, buffer.shape, index)
         element = buffer.shape.element_type
         builder = nest.builder
         parts: list[tuple[AffineExpr, Value]]

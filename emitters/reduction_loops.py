@@ -86,7 +86,7 @@ class _Reduction:
         shape = instruction.shape
         self.sizes = (shape.tuple_shapes[0] if shape.is_tuple else shape).dimensions
         leaves = {i: b.shape for i, b in fused.leaves.items()}
-        self.analysis = AccessAnalysis(self.nest, leaves, fused.maps)
+        self.analysis = AccessAnalysis(self.nest.table, leaves, fused.maps)
         self.types = [o.shape.element_type for o in instruction.operands[: self.inputs]]
 
     def emit(self, inits: list[RegisterValue]) -> list[RegisterValue]:
@@ -158,7 +158,7 @@ class _Reduction:
         operands = self.instruction.operands[: self.inputs]
 
         def elements(_: Sequence[Value]) -> Sequence[Value]:
-            place = apply_map(nest, self.operand, self.index, [dim(head)])
+            place = apply_map(nest.table, self.operand, self.index, [dim(head)])
             return flatten([fused.splat(fused.element(o, place), width) for o in operands])
 
         start: list[Value] = []
@@ -238,7 +238,7 @@ class _Reduction:
             return accumulators
         test = restrict(nest, Guard(), conditions)
         assert test is not None
-        place = apply_map(nest, self.operand, self.index, symbols)
+        place = apply_map(nest.table, self.operand, self.index, symbols)
         elements = [fused.element(o, place, guard) for o in self.instruction.operands[: self.inputs]]
         builder = nest.builder
         old = unflatten(accumulators, like)
@@ -334,7 +334,7 @@ def _multiply_add(
     test = restrict(nest, Guard(), conditions)
     assert test is not None
     elements = [
-        fused.element(instruction.operand(i), apply_map(nest, maps[i], index, symbols), inner) for i in range(2)
+        fused.element(instruction.operand(i), apply_map(nest.table, maps[i], index, symbols), inner) for i in range(2)
     ]
     builder = nest.builder
     width = max([width_of(total)] + [width_of(v) for v, _ in elements])

@@ -10,21 +10,11 @@ from __future__ import annotations
 from xjit.affine import AffineExpr, dim, linear_combination
 from xjit.emitters.loop_levels import TransposeTile
 from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.variables import factor_of
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.transpose import transpose_blocks
 from xjit.llvm.types import I64, LLVMType, vector
 from xjit.llvm.values import Value, const_int
-
-
-def factor_of(offset: AffineExpr, position: int) -> int | None:
-    """Returns the coefficient of a variable; None if it also occurs inside a division."""
-    factor = 0
-    for term, k in offset.terms:
-        if term is dim(position):
-            factor = k
-        elif term.uses_dim(position):
-            return None
-    return factor
 
 
 def load_from_tile(

@@ -1,315 +1,156 @@
-"""IrEmitterUnnested: emits an unnested computation - the entry, while bodies and conditions, branches, calls.
+"""IrEmitterUnnested: the unnested computations of a module - entry, loops, branches, calls - as thunks.
 
-Each becomes one function `void @name(ptr parameters, ptr results, ptr arena, ptr constants)` that calls kernels and
-runtime routines in schedule order. Where a value lives is decided by buffer assignment; tuples are plumbing and cost
-nothing.
+Kernels are emitted on the way, once per distinct view. Where a value lies is decided by buffer assignment; tuples are
+plumbing and cost nothing. Who runs the thunks is another matter: `xjit.emitters.native_entry` makes functions of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
-from xjit.emitters.kernels.random.rng_state import emit_reset
 from xjit.emitters.kernels.table import emit_kernels
-from xjit.emitters.scalar_code import emit_scalar_code, is_scalar_code
+from xjit.emitters.scalar_code import is_scalar_code
+from xjit.emitters.thunk_classes import kernel_thunk
+from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.post_order import post_order
 from xjit.hlo.types.shape import ShapeIndex
-from xjit.llvm.builder import IRBuilder
-from xjit.llvm.function import Function
 from xjit.llvm.partition import PartWriter
-from xjit.llvm.types import I8, I32, I64, PTR, VOID, LLVMType, array
-from xjit.llvm.values import Value, const_int
-from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, BufferSlice
-
-PARALLEL_COST_NS = 20_000.0
-PROFILE_SYMBOL = "xjit_profile"  # the runtime reads it (xjit.runtime.program)
-TASK_COST_NS = 8_000.0
-MAX_TASKS = 64
-
-_NO_CODE = frozenset(
-    {"parameter", "constant", "tuple", "get-tuple-element", "after-all", "add-dependency", "opt-barrier", "bitcast",
-     "domain"}
-)  # fmt: skip
+from xjit.passes.loops.while_loop_trip_count_annotator import known_trip_count
+from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
+from xjit.thunks import (
+    CallThunk,
+    ConditionalThunk,
+    CopyThunk,
+    InlineThunk,
+    ShapedSlice,
+    Thunk,
+    ThunkProgram,
+    ThunkSequence,
+    WhileThunk,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchedKernel:
-    """One kernel call of the program, for `exe.kernels`."""
+class UnnestedModule:
+    """The thunks of a module, and what the code of each InlineThunk computes, by the name of its instruction."""
 
-    kernel: Kernel
-    instruction: HloInstruction
+    program: ThunkProgram
+    inline_views: Mapping[str, KernelView]
 
 
 @dataclass(slots=True)
-class UnnestedState:
-    """What the functions of one module share."""
+class IrEmitterUnnested:
+    """Emits the kernels of a scheduled, buffer-assigned module, and says as thunks in which order they run.
+
+    Kernels go to the module of `context`; `parts` writes it out as it grows. Unless `inline` is False, what is only a
+    number or two is code in the line of a loop's body, not a kernel.
+    """
 
     context: KernelContext
     assignment: BufferAssignment
     parts: PartWriter
-    functions: dict[HloComputation, Function] = field(default_factory=dict)
-    kernels: dict[Any, list[Kernel]] = field(default_factory=dict)
-    tasks: dict[str, Function] = field(default_factory=dict)
-    launched: list[LaunchedKernel] = field(default_factory=list)
-    profile: bool = False
+    inline: bool = True
+    _kernels: dict[Any, list[Kernel]] = field(default_factory=dict)
+    _inline_views: dict[str, KernelView] = field(default_factory=dict)
+    _num_calls: int = 0
 
+    def emit(self) -> UnnestedModule:
+        """Returns the thunks of the module. Errors: Unsupported names the instruction that has no emitter."""
+        module = self.assignment.module
+        entry = module.entry_computation
+        sequences: dict[str, ThunkSequence] = {}
+        for computation in post_order([entry], _sequential_callees):  # no recursion, however deep they are nested
+            sequences[computation.name] = self._emit_computation(computation, self.inline and computation is not entry)
+        return UnnestedModule(ThunkProgram(module.name, entry.name, sequences), self._inline_views)
 
-class IrEmitterUnnested:
-    """Emits one unnested computation. Use `emit_computation` for a whole call tree."""
+    def _emit_computation(self, computation: HloComputation, inline: bool) -> ThunkSequence:
+        thunks: list[Thunk] = []
+        for instruction in self.assignment.sequence(computation):
+            if instruction.op.has(Trait.PLUMBING):
+                continue
+            rule = _RULES.get(instruction.opcode)
+            thunks += rule(self, instruction) if rule is not None else self._emit_kernels(instruction, inline)
+        return ThunkSequence(computation.name, tuple(thunks))
 
-    def __init__(self, state: UnnestedState, function: Function, may_run_often: bool = False) -> None:
-        self.state = state
-        self._may_run_often = may_run_often and not state.profile  # whose kernel calls a profile counts
-        self.function = function
-        self.builder = IRBuilder(function.append_block("entry"))
-        self._entry = function.entry
-        self._pointers: dict[BufferSlice, Value] = {}
-        self._contexts: Value | None = None
-
-    # -- buffers
-
-    def pointer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Value:
-        """Returns the address of one leaf of an instruction's value."""
-        return self.slice_pointer(self.state.assignment.slice(instruction, index))
-
-    def slice_pointer(self, where: BufferSlice) -> Value:
-        """Returns the address of a buffer slice; computed once, in the function's entry block."""
-        pointer = self._pointers.get(where)
-        if pointer is None:
-            pointer = self._pointers[where] = self._emit_pointer(where)
-        return pointer
-
-    def _emit_pointer(self, where: BufferSlice) -> Value:
-        builder = IRBuilder(self._entry)
-        parameters, results, arena, constants = self.function.args
-        if where.kind == "arena":
-            return builder.gep(I8, arena, const_int(I64, where.offset))
-        table = {"parameter": parameters, "result": results, "constant": constants}.get(where.kind)
-        if table is None:
-            raise AssertionError(f"no buffer of kind {where.kind!r}")
-        base = builder.load(PTR, builder.gep(PTR, table, const_int(I64, where.index)), align=8)
-        return builder.gep(I8, base, const_int(I64, where.offset)) if where.offset else base
-
-    # -- instructions
-
-    def emit(self, schedule: Sequence[HloInstruction]) -> None:
-        """Emits the instructions of the computation in order."""
-        for instruction in schedule:
-            self._emit_instruction(instruction)
-        self.builder.ret_void()
-
-    def _emit_instruction(self, instruction: HloInstruction) -> None:
-        if instruction.opcode in _NO_CODE:
-            return
-        rule = _RULES.get(instruction.opcode)
-        self.builder.comment(f"{instruction.name}: {instruction.opcode}")
-        if rule is not None:
-            rule(self, instruction)
-        else:
-            self.emit_kernel_call(instruction)
-
-    def emit_kernel_call(self, instruction: HloInstruction) -> None:
-        """Emits the kernels of an instruction (once per distinct view) and the calls to them."""
+    def _emit_kernels(self, instruction: HloInstruction, inline: bool) -> list[Thunk]:
+        """Returns the calls of an instruction's kernels, which are emitted unless an equal view has been before."""
         leaves = [shape for _, shape in instruction.shape.leaves()]
-        if all(s.is_array and s.num_elements == 0 for s in leaves) and leaves:
-            return
-        operands = self._kernel_operands(instruction)
-        results = [self.state.assignment.slice(instruction, i) for i, s in instruction.shape.leaves() if s.is_array]
-        slices = [self.state.assignment.slice(o) for o in operands]
-        shared = [(i, j) for j, r in enumerate(results) for i, o in enumerate(slices) if o == r]
+        if leaves and all(s.is_array and s.num_elements == 0 for s in leaves):
+            return []
+        operands = tuple(self._slice(o) for o in _kernel_operands(instruction))
+        results = tuple(self._slice(instruction, i) for i, s in instruction.shape.leaves() if s.is_array)
+        shared = [(i, j) for j, r in enumerate(results) for i, o in enumerate(operands) if o.slice == r.slice]
         view = KernelView.of(instruction, shared)
-        if self._may_run_often and is_scalar_code(view):
-            pointers = [self.slice_pointer(s) for s in (*slices, *results)]
-            emit_scalar_code(self.state.context, self.function, self.builder, view, pointers)
-            return
+        if inline and is_scalar_code(view):
+            self._inline_views[instruction.name] = view
+            return [InlineThunk(instruction=instruction.name, operands=operands, results=results)]
         key = view.key()
-        kernels = self.state.kernels.get(key)
+        kernels = self._kernels.get(key)
         if kernels is None:
-            kernels = self.state.kernels[key] = emit_kernels(self.state.context, view)
-            self.state.parts.advance()
-        pointers = [self.slice_pointer(s) for s in (*slices, *results)]
-        for kernel in kernels:
-            start = self._cycles() if self.state.profile else None
-            self._call(kernel, pointers)
-            if start is not None:
-                self._count_cycles(start, len(self.state.launched))
-            self.state.launched.append(LaunchedKernel(kernel, instruction))
+            kernels = self._kernels[key] = emit_kernels(self.context, view)
+            self.parts.advance()
+        first = self._num_calls
+        self._num_calls += len(kernels)
+        return [kernel_thunk(kernel, view, first + n, operands, results) for n, kernel in enumerate(kernels)]
 
-    def _cycles(self) -> Value:
-        return self.builder.intrinsic("readcyclecounter", I64, [], overloads=[])
+    def _slice(self, instruction: HloInstruction, index: ShapeIndex = ()) -> ShapedSlice:
+        return ShapedSlice(instruction.shape.subshape(index), self.assignment.slice(instruction, index))
 
-    def _count_cycles(self, start: Value, number: int) -> None:
-        """Adds the cycles since `start` to the counter of a kernel call."""
-        builder = self.builder
-        counters = self.state.context.module.external_global(PROFILE_SYMBOL, I64)
-        counter = builder.gep(I64, counters, const_int(I64, number))
-        spent = builder.sub(self._cycles(), start)
-        builder.store(builder.add(builder.load(I64, counter, align=8), spent), counter, align=8)
+    # -- rules of opcodes that are no kernels
 
-    @staticmethod
-    def _kernel_operands(instruction: HloInstruction) -> list[HloInstruction]:
-        return list(instruction.operands) if instruction.opcode == "fusion" else instruction.unique_operands()
+    def _while(self, instruction: HloInstruction) -> list[Thunk]:
+        condition, body = instruction.while_condition, instruction.while_body
+        return [
+            WhileThunk(
+                instruction=instruction.name,
+                condition=condition.name,
+                predicate=self.assignment.slice(condition.root_instruction),
+                body=body.name,
+                trip_count=known_trip_count(instruction),
+            )
+        ]
 
-    def _call(self, kernel: Kernel, pointers: list[Value]) -> None:
-        if kernel.cost_ns < PARALLEL_COST_NS or kernel.units < 2 or kernel.repeats_work:
-            whole = [const_int(I64, 0), const_int(I64, kernel.units)]
-            self.builder.call(kernel.function, [*pointers, *whole])
-            return
-        tasks = min(kernel.units, MAX_TASKS, max(2, int(kernel.cost_ns / TASK_COST_NS)))
-        task = self._task_function(kernel, tasks)
-        context = self._context_array(len(pointers))
-        for i, pointer in enumerate(pointers):
-            self.builder.store(pointer, self.builder.gep(PTR, context, const_int(I64, i)), align=8)
-        parallel_for = self.state.context.module.declare("xjit_parallel_for", VOID, [PTR, PTR, I64])
-        self.builder.call(parallel_for, [task.value, context, const_int(I64, tasks)])
+    def _conditional(self, instruction: HloInstruction) -> list[Thunk]:
+        branches = tuple(branch.name for branch in instruction.branch_computations)
+        selector = self._slice(instruction.operand(0))
+        return [ConditionalThunk(instruction=instruction.name, selector=selector, branches=branches)]
 
-    def _context_array(self, count: int) -> Value:
-        return IRBuilder(self._entry).alloca(array(PTR, count), align=8, name="context")
+    def _call(self, instruction: HloInstruction) -> list[Thunk]:
+        return [CallThunk(instruction=instruction.name, callee=instruction.to_apply.name)]
 
-    def _task_function(self, kernel: Kernel, tasks: int) -> Function:
-        """Returns `void(ptr context, i64 task)`: the share of one task of the kernel's units."""
-        module = self.state.context.module
-        name = f"{kernel.function.name}.task{tasks}"
-        found = self.state.tasks.get(name)
-        if found is not None:
-            return found
-        function = module.add_function(name, VOID, [(PTR, "context"), (I64, "task")], linkage="internal")
-        self.state.tasks[name] = function
-        builder = IRBuilder(function.append_block("entry"))
-        context, task = function.args
-        count = len(kernel.function.args) - 2
-        pointers = [builder.load(PTR, builder.gep(PTR, context, const_int(I64, i)), align=8) for i in range(count)]
-        units, parts = const_int(I64, kernel.units), const_int(I64, tasks)
-        begin = builder.udiv(builder.mul(task, units), parts)
-        end = builder.udiv(builder.mul(builder.add(task, const_int(I64, 1)), units), parts)
-        builder.call(kernel.function, [*pointers, begin, end])
-        builder.ret_void()
-        return function
-
-    # -- control flow
-
-    def _call_computation(self, computation: HloComputation) -> None:
-        self.builder.call(emit_computation(self.state, computation), list(self.function.args))
-
-    def _while(self, instruction: HloInstruction) -> None:
-        """test: condition(); if it holds: body(); again."""
-        builder = self.builder
-        test, body, done = (builder.append_block(label) for label in ("while.test", "while.body", "while.end"))
-        builder.br(test)
-        builder.position_at_end(test)
-        self._emit_condition(instruction.while_condition)
-        holds = self._load_scalar(instruction.while_condition.root_instruction, I8)
-        builder.cbranch(builder.icmp_unsigned("!=", holds, const_int(I8, 0)), body, done)
-        builder.position_at_end(body)
-        self._call_computation(instruction.while_body)
-        builder.br(test)
-        builder.position_at_end(done)
-
-    def _emit_condition(self, condition: HloComputation) -> None:
-        """Emits a loop's condition in its place, or a call of it."""
-        if not _is_straight(condition):
-            self._call_computation(condition)
-            return
-        outside, self._may_run_often = self._may_run_often, not self.state.profile
-        for instruction in self.state.assignment.sequence(condition):
-            self._emit_instruction(instruction)
-        self._may_run_often = outside
-
-    def _load_scalar(self, instruction: HloInstruction, kind: LLVMType) -> Value:
-        return self.builder.load(kind, self.pointer(instruction), align=kind.bits // 8)
-
-    def _conditional(self, instruction: HloInstruction) -> None:
-        builder = self.builder
-        branches = instruction.branch_computations
-        selector = instruction.operand(0)
-        done = builder.append_block("conditional.end")
-        blocks = [builder.append_block(f"branch{i}") for i in range(len(branches))]
-        if selector.shape.element_type.text == "pred":
-            chosen = builder.icmp_unsigned("!=", self._load_scalar(selector, I8), const_int(I8, 0))
-            builder.cbranch(chosen, blocks[0], blocks[1])
-        else:  # an index out of range takes the last branch
-            chosen = self._load_scalar(selector, I32)
-            cases = list(enumerate(blocks[:-1]))
-            builder.switch(chosen, blocks[-1], cases)
-        for block, branch in zip(blocks, branches, strict=True):
-            builder.position_at_end(block)
-            self._call_computation(branch)
-            builder.br(done)
-        builder.position_at_end(done)
-
-    def _call_rule(self, instruction: HloInstruction) -> None:
-        self._call_computation(instruction.to_apply)
-
-    def _copy(self, instruction: HloInstruction) -> None:
-        """A copy between equal layouts is a memcpy, other copies are kernels; tuples copy leaf by leaf."""
+    def _copy(self, instruction: HloInstruction) -> list[Thunk]:
+        """A copy between equal layouts copies bytes, other copies are kernels; tuples copy leaf by leaf."""
+        thunks: list[Thunk] = []
         for index, shape in instruction.shape.leaves():
-            source_shape = instruction.operand(0).shape.subshape(index)
             if not shape.is_array:
                 continue
-            source = self.state.assignment.slice(instruction.operand(0), index)
-            target = self.state.assignment.slice(instruction, index)
-            if source == target:
+            source = self.assignment.slice(instruction.operand(0), index)
+            destination = self.assignment.slice(instruction, index)
+            if source == destination:
                 continue
-            if shape.is_array and not index and source_shape.layout != shape.layout:
-                self.emit_kernel_call(instruction)
-                return
-            size = const_int(I64, target.size)
-            self.builder.memcpy(self.slice_pointer(target), self.slice_pointer(source), size, align=1)
+            if not index and instruction.operand(0).shape.layout != shape.layout:
+                return self._emit_kernels(instruction, inline=False)
+            thunks.append(CopyThunk(instruction=instruction.name, source=source, destination=destination))
+        return thunks
 
 
-_RULES: dict[str, Callable[[IrEmitterUnnested, HloInstruction], None]] = {
+_RULES: Mapping[str, Callable[[IrEmitterUnnested, HloInstruction], Sequence[Thunk]]] = {
     "while": IrEmitterUnnested._while,
     "conditional": IrEmitterUnnested._conditional,
-    "call": IrEmitterUnnested._call_rule,
+    "call": IrEmitterUnnested._call,
     "copy": IrEmitterUnnested._copy,
 }
 
 
-def emit_computation(state: UnnestedState, computation: HloComputation) -> Function:
-    """Returns the function of an unnested computation; emits it and all it calls the first time."""
-    function = state.functions.get(computation)
-    if function is None:
-        module = state.context.module
-        params = [(PTR, "parameters"), (PTR, "results"), (PTR, "arena"), (PTR, "constants")]
-        name = module.unique_name(f"computation.{computation.name}")
-        function = module.add_function(name, VOID, params, linkage="internal")
-        state.functions[computation] = function
-        may_run_often = not computation.is_entry_computation()
-        IrEmitterUnnested(state, function, may_run_often).emit(state.assignment.sequence(computation))
-    return function
-
-
-def _is_straight(computation: HloComputation) -> bool:
-    """Whether a computation runs no other."""
-    return not any(i.opcode in _RULES and i.called_computations for i in computation.instructions)
+def _kernel_operands(instruction: HloInstruction) -> Sequence[HloInstruction]:
+    return instruction.operands if instruction.opcode == "fusion" else instruction.unique_operands()
 
 
 def _sequential_callees(computation: HloComputation) -> list[HloComputation]:
-    """Returns the unnested computations that run inside one and have functions of their own."""
-    return [
-        called
-        for instruction in computation.instructions
-        if instruction.opcode in _RULES
-        for called in instruction.called_computations
-        if not (instruction.opcode == "while" and called is instruction.while_condition and _is_straight(called))
-    ]
-
-
-def emit_entry(state: UnnestedState, computation: HloComputation, symbol: str) -> None:
-    """Emits the program's entry `i32 @symbol(ptr, ptr, ptr, ptr)` around the entry computation."""
-    for called in post_order([computation], _sequential_callees):
-        emit_computation(state, called)  # callees first: no recursion, however deep they are nested
-    inner = emit_computation(state, computation)
-    module = state.context.module
-    params = [(PTR, "parameters"), (PTR, "results"), (PTR, "arena"), (PTR, "constants")]
-    function = module.add_function(symbol, I32, params)
-    function.is_cold = inner.is_cold = True  # they run once; the bodies of loops may run often
-    builder = IRBuilder(function.append_block("entry"))
-    emit_reset(builder)
-    builder.call(inner, list(function.args))
-    builder.ret(const_int(I32, 0))
+    """Returns the unnested computations that run inside one."""
+    return [c for i in computation.instructions if i.opcode in _RULES for c in i.called_computations]

@@ -85,6 +85,7 @@ def to_buffer(value: Any, signature: ArraySignature, path: LeafPath) -> Array:
     if array.shape != signature.shape or array.dtype != signature.dtype:
         raise InvalidArgument(
             f"{_place(path, signature.name)}: expected {signature.describe()}, got {_describe(value)}"
+            f"{_hint(value, array, signature)}"
         )
     if signature.is_row_major:
         return np.ascontiguousarray(array).reshape(-1)
@@ -101,7 +102,22 @@ def conforming(array: Array, dtype: np.dtype[Any]) -> Array:
     return result if result.dtype is dtype and type(result) is np.ndarray else result.view(dtype, np.ndarray)
 
 
+def _hint(value: Any, array: Array, signature: ArraySignature) -> str:
+    """What a caller may have meant, where only the type is wrong."""
+    if array.shape != signature.shape or array.dtype.kind not in "biufc":
+        return ""
+    if isinstance(value, np.ndarray):
+        return f": convert it with .astype({_numpy_name(signature.dtype)})"
+    return f": pass np.asarray(x, {_numpy_name(signature.dtype)})"
+
+
+def _numpy_name(dtype: np.dtype[Any]) -> str:
+    return f"np.{dtype.name}" if dtype.kind in "biufc" else f"ml_dtypes.{dtype.name}"
+
+
 def _as_array(value: Any, signature: ArraySignature, path: LeafPath) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidArgument(f"{_place(path, signature.name)}: a masked array would lose its mask; fill it first")
     if isinstance(value, np.ndarray):
         return value.view(np.ndarray)
     if type(value) in PYTHON_NUMBERS and signature.shape == ():

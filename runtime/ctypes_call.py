@@ -60,7 +60,9 @@ class CtypesCall:
         if entry.arena_size and not arena:
             raise MemoryError(f"cannot allocate {entry.arena_size} bytes of temporary memory")
         try:
-            status = self._call(entry.address, _pointers(arguments), _pointers(results), arena, entry.constants_address)
+            context = ctypes.create_string_buffer(entry.initial_context, len(entry.initial_context))
+            pointers = (_pointers(arguments), _pointers(results))
+            status = self._call(entry.address, context, *pointers, arena, entry.constants_address)
         finally:
             self._native.free(arena)
         if status:

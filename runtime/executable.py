@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgument
+from xjit.llvm.execution_context import RuntimeStatus, initial_context
 from xjit.runtime.arguments import conforming, flatten_arguments, leaf_paths, to_buffer
 from xjit.runtime.buffer_pool import pooled_library
 from xjit.runtime.ctypes_call import CtypesCall
@@ -26,11 +27,9 @@ from xjit.runtime.program import (
     CONSTANT_ALIGNMENT,
     GIL_RELEASE_US,
     PARAMETER_ALIGNMENT,
-    PROFILE_SYMBOL,
     ArraySignature,
     CpuProgram,
     KernelInfo,
-    RuntimeStatus,
     is_flat,
     unflatten_tree,
 )
@@ -236,14 +235,12 @@ def _bind(program: CpuProgram) -> NativeEntry:
             f"program {program.name!r} was compiled for {program.cpu}; this CPU lacks {', '.join(missing)}"
         )
     objects = (program.object_code,) if isinstance(program.object_code, bytes) else program.object_code
-    exports = [program.entry, *([PROFILE_SYMBOL] if program.profile_counters else [])]
-    loaded = load_object(objects, exports, resolve_symbols(undefined_symbols(objects)))
-    counters = None
-    if program.profile_counters:
-        counters = (ctypes.c_int64 * program.profile_counters).from_address(loaded.address(PROFILE_SYMBOL))
+    loaded = load_object(objects, [program.entry], resolve_symbols(undefined_symbols(objects)))
+    counters = (ctypes.c_int64 * program.profile_counters)() if program.profile_counters else None
     constants, addresses = _place_constants(program.constants)
     return NativeEntry(
         address=loaded.address(program.entry),
+        initial_context=initial_context(ctypes.addressof(counters) if counters is not None else 0),
         constants_address=ctypes.addressof(addresses),
         arena_size=program.arena_size,
         release_gil=program.calls_back or program.estimated_us > GIL_RELEASE_US,

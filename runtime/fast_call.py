@@ -70,6 +70,7 @@ class _Call(ctypes.Structure):
         ("returns_tuple", ctypes.c_int64),
         ("slow", ctypes.c_void_p),
         ("on_error", ctypes.c_void_p),
+        ("initial_context", ctypes.c_void_p),
     )
 
 
@@ -84,9 +85,13 @@ class _MethodDefinition(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class NativeEntry:
-    """What both call paths need to call an entry. `keep_alive` holds what the addresses point into."""
+    """What both call paths need to call an entry. `keep_alive` holds what the addresses point into.
+
+    Each call starts with a copy of `initial_context`, an `EXECUTION_CONTEXT`.
+    """
 
     address: int
+    initial_context: bytes
     constants_address: int
     arena_size: int
     release_gil: bool
@@ -118,6 +123,7 @@ def make_fast_call(
     for record, spec, shape in zip(result_table, results, shapes[len(parameters) :], strict=True):
         record.descriptor, record.rank, record.dimensions = id(spec.dtype), len(spec.shape), ctypes.addressof(shape)
         record.nbytes, record.order = spec.nbytes, _F_CONTIGUOUS if spec.fortran else _C_CONTIGUOUS
+    initial_context = ctypes.create_string_buffer(entry.initial_context, len(entry.initial_context))
     call = _Call(
         entry=entry.address,
         num_parameters=len(parameters),
@@ -130,9 +136,12 @@ def make_fast_call(
         returns_tuple=returns_tuple,
         slow=id(slow),
         on_error=id(on_error),
+        initial_context=ctypes.addressof(initial_context),
     )
     dtypes = [spec.dtype for spec in (*parameters, *results)]
-    keep_alive = _KeepAlive((call, parameter_table, result_table, shapes, dtypes, slow, on_error, entry))
+    keep_alive = _KeepAlive(
+        (call, parameter_table, result_table, shapes, dtypes, slow, on_error, entry, initial_context)
+    )
     return _new_builtin(ctypes.addressof(call), keep_alive)
 
 

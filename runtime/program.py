@@ -5,9 +5,10 @@ runs it.
 
 The native contract of the object code:
 
-* The entry symbol is ``i32 @entry(ptr parameters, ptr results, ptr arena, ptr constants)``. `parameters`, `results` and
-  `constants` point to arrays of pointers, one per *leaf* array in flattened tuple order; `arena` is one block of
-  `arena_size` bytes that belongs to this call alone (null when the size is 0). Its contents are undefined on entry.
+* The entry symbol is ``i32 @entry(ptr context, ptr parameters, ptr results, ptr arena, ptr constants)``. `context` is
+  this call's `EXECUTION_CONTEXT` (`xjit.llvm.execution_context`). `parameters`, `results` and `constants` point to
+  arrays of pointers, one per *leaf* array in flattened tuple order; `arena` is one block of `arena_size` bytes that
+  belongs to this call alone (null when the size is 0). Its contents are undefined on entry.
 * The return value is a `RuntimeStatus`; anything but 0 becomes an exception and the results are dropped.
 * Alignments that emitted code may rely on: see `PARAMETER_ALIGNMENT` and the constants beside it.
 * Parameters and constants are read-only. A result never aliases a parameter, a constant or another result: the entry
@@ -19,7 +20,6 @@ The native contract of the object code:
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,23 +35,8 @@ ARENA_ALIGNMENT = 64
 CONSTANT_ALIGNMENT = 64
 """Bytes. Alignment of constants."""
 
-PROFILE_SYMBOL = "xjit_profile"
-"""Global array of cycle counts in programs compiled for profiling."""
-
 LeafTree = int | tuple["LeafTree", ...]
 """A tuple shape: an int is the index of a leaf array, a tuple is a tuple. ``((0, 1), 2)`` is ``((a, b), c)``."""
-
-
-class RuntimeStatus(enum.IntEnum):
-    """What the native entry returns. The names are the status codes of the error messages."""
-
-    OK = 0
-    RESOURCE_EXHAUSTED = 1  # no memory for scratch space
-    FAILED_PRECONDITION = 2  # a checked requirement of the program did not hold (for example, a debug bounds check)
-    INTERNAL = 3  # a library routine refused its arguments
-    CUSTOM_CALL_FAILED = 4
-    ITERATION_LIMIT = 5  # a while loop ran longer than the limit compiled in
-    CANCELLED = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +96,8 @@ class CpuProgram:
         external_symbols: every symbol that the object code does not define.
         estimated_us: estimated time of one call; the GIL is released when it exceeds `GIL_RELEASE_US`.
         calls_back: the code may call Python (a custom call): the GIL is always released.
-        profile_counters: number of i64 cycle counts, one per kernel call, in the global `xjit_profile`, if it has any.
+        instructions: names by the number that the code reports as `failed_instruction`.
+        profile_counters: number of i64 cycle counts, one per kernel call, that code compiled for profiling adds to.
         cpu, features: what the code was generated for, in LLVM's spelling ("+avx2,-avx512f"); "" means any x86-64.
     """
 
@@ -128,6 +114,7 @@ class CpuProgram:
     estimated_us: float = 0.0
     calls_back: bool = False
     kernels: tuple[KernelInfo, ...] = ()
+    instructions: tuple[str, ...] = ()
     profile_counters: int = 0
     cpu: str = ""
     features: str = ""

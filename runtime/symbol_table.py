@@ -11,6 +11,8 @@ Runtime functions:
         Threads that a region may use now, to choose how finely to split. No result may depend on it.
     ptr xjit_scratch_alloc(i64 bytes), void xjit_scratch_free(ptr)
         Blocks of the warm pool, 64-byte aligned; null if there is no memory. From any thread.
+    xjit_fail, xjit_context_alloc, xjit_check_cancel
+        Take the execution context: `xjit.runtime.native.context_functions` says what they do.
     void xjit_blas_set_num_threads(i32), i32 xjit_blas_get_num_threads()
         OpenBLAS's own threads, for the whole process. Not available with another BLAS.
 
@@ -25,7 +27,17 @@ from __future__ import annotations
 from xjit.hlo.custom_call_registry import SYMBOL_PREFIX
 
 RUNTIME_SYMBOLS = frozenset(
-    {"xjit_parallel_for", "xjit_num_threads", "xjit_scratch_alloc", "xjit_scratch_free", "__truncsfbf2", "__truncdfbf2"}
+    {
+        "xjit_parallel_for",
+        "xjit_num_threads",
+        "xjit_scratch_alloc",
+        "xjit_scratch_free",
+        "xjit_fail",
+        "xjit_context_alloc",
+        "xjit_check_cancel",
+        "__truncsfbf2",
+        "__truncdfbf2",
+    }
 )
 """Defined by the runtime's own native code. The last two are what LLVM calls to round to bfloat16."""
 

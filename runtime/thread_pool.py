@@ -87,6 +87,7 @@ def _end_workers(native: NativeLibrary) -> None:
 def _after_fork(native: NativeLibrary) -> None:
     global _configure_lock
     _configure_lock = threading.Lock()
+    native.set_main_thread()
     native.pool_after_fork()
     native.buffer_after_fork()
 

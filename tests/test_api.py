@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import xjit
-from xjit import CompileOptions
+from xjit import CompileOptions, compiler
 
 TEXT = """HloModule sum
 ENTRY e {
@@ -55,6 +56,28 @@ def test_sources_that_are_none(source: Any) -> None:
             function(source)
 
 
+def test_misuse_is_explained() -> None:
+    with pytest.raises(xjit.InvalidArgument, match="null byte"):
+        xjit.compile("a\0b")
+    with pytest.raises(xjit.InvalidArgument, match=r"'m.hlo' is a path, expected HLO text"):
+        xjit.parse_hlo("m.hlo")
+    with pytest.raises(xjit.InvalidArgument, match="expected the bytes of an HloModuleProto; found NoneType"):
+        xjit.from_hlo_proto(None)  # type: ignore[arg-type]
+    with pytest.raises(xjit.InvalidArgument, match="expected an HloModule; found str"):
+        xjit.to_hlo_proto("abc")  # type: ignore[arg-type]
+    with pytest.raises(xjit.InvalidArgument, match="options is a dict"):
+        xjit.compile(TEXT, options={})  # type: ignore[arg-type]
+
+
+def test_arguments_of_the_wrong_type_get_a_hint(executable: xjit.Executable) -> None:
+    with pytest.raises(xjit.InvalidArgument, match=r"got float64 \(2, 3\): convert it with .astype\(np.float32\)"):
+        executable(X.astype(np.float64), X)
+    with pytest.raises(xjit.InvalidArgument, match=r"a list of 2 elements: pass np.asarray\(x, np.float32\)"):
+        executable(X.tolist(), X)
+    with pytest.raises(xjit.InvalidArgument, match="parameter 1 'y': a masked array would lose its mask"):
+        executable(X, np.ma.masked_less(X, 3))
+
+
 def test_texts_and_paths_that_hold_no_module() -> None:
     with pytest.raises(xjit.HloParseError, match="expected a computation, found the end of the text"):
         xjit.compile("")
@@ -66,7 +89,10 @@ def test_texts_and_paths_that_hold_no_module() -> None:
 
 
 def test_stages(executable: xjit.Executable) -> None:
-    texts = {s: executable.as_text(s) for s in ("hlo", "optimized-hlo", "buffer-assignment", "llvm", "llvm-opt", "asm")}
+    texts = {
+        s: executable.as_text(s)
+        for s in ("hlo", "optimized-hlo", "buffer-assignment", "thunks", "llvm", "llvm-opt", "asm")
+    }
     assert all(texts.values()) and texts["hlo"] == str(xjit.parse_hlo(TEXT))
     assert xjit.parse_hlo(texts["optimized-hlo"]).has_schedule()
     with pytest.raises(xjit.InvalidArgument, match="unknown stage 'ptx': expected one of hlo, optimized-hlo"):
@@ -178,3 +204,14 @@ def test_invalid_modules_are_neither_evaluated_nor_compiled(instruction: str, me
 def test_keyword_arguments_are_refused(executable: xjit.Executable) -> None:
     with pytest.raises(TypeError, match=r"xjit.*takes no keyword arguments"):
         executable(X, y=X)
+
+
+def test_large_modules_spare_the_collections_at_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    registered: list[Any] = []
+    monkeypatch.setattr("atexit.register", registered.append)
+    monkeypatch.setattr("xjit.compiler.LARGE_MODULE", 2)
+    compiler._freeze_at_exit.cache_clear()
+    xjit.compile(TEXT)
+    xjit.compile(TEXT)
+    assert registered.count(gc.freeze) == 1
+    compiler._freeze_at_exit.cache_clear()

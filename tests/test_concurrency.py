@@ -85,3 +85,37 @@ def test_compilation_in_several_threads() -> None:
     for worker in workers:
         worker.join(60)
     assert results == [expected] * 4
+
+
+RANDOM = """
+HloModule random
+
+ENTRY main {
+  x = f32[512,512] parameter(0)
+  first = u64[2] rng-get-and-update-state(), delta=3
+  wave = f32[512,512] tanh(x), control-predecessors={first}
+  second = u64[2] rng-get-and-update-state(), delta=5, control-predecessors={wave}
+  third = u64[2] rng-get-and-update-state(), delta=7, control-predecessors={second}
+  ROOT r = (u64[2], u64[2], u64[2], f32[512,512]) tuple(first, second, third, wave)
+}
+"""
+
+
+def test_concurrent_calls_have_random_states_of_their_own() -> None:
+    executable = xjit.compile(RANDOM)
+    x = np.linspace(-3, 3, 512 * 512, dtype=np.float32).reshape(512, 512)
+    expected = bits(executable(x))
+    assert bits(xjit.evaluate(RANDOM, x))[:3] == expected[:3]
+    wrong: list[int] = []
+    start = threading.Barrier(3)
+
+    def work() -> None:
+        start.wait()
+        wrong.append(sum(bits(executable(x)) != expected for _ in range(60)))
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert wrong == [0, 0, 0]

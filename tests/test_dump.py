@@ -34,6 +34,7 @@ def test_stages_are_dumped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "two.words.before_optimizations.txt": executable.as_text("hlo"),
         "two.words.after_optimizations.txt": executable.as_text("optimized-hlo"),
         "two.words.buffer-assignment.txt": executable.as_text("buffer-assignment"),
+        "two.words.thunks.txt": executable.as_text("thunks"),
         "two.words.ll": executable.as_text("llvm"),
         "two.words.s": executable.as_text("asm"),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.control_flow import Record, define, emit_parallel_entry
+from xjit.emitters.gemm.control_flow import Record, emit_parallel_entry
 from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.convolution_plan import CHUNK_K_BYTES, MAX_TILE_PIXELS, SLAB_BYTES, as_gemm, plan_convolution
 from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_FIELDS, ConvolutionShape
@@ -21,6 +21,7 @@ from xjit.emitters.gemm.panels import PACK_STEP, multiply_panels_function, pack_
 from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
 from xjit.emitters.gemm.support import GemmSupport, support_for
 from xjit.llvm import Function, IRBuilder, Module, Target, Value
+from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I8, I64, PTR, vector
 from xjit.llvm.values import const_int, zero
 

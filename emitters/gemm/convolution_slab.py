@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.control_flow import Record, StructuredBuilder, define
+from xjit.emitters.gemm.control_flow import Record
 from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_FIELDS
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR
 from xjit.llvm.values import const_int
 

@@ -4,12 +4,13 @@ broadcast.
 
 from __future__ import annotations
 
-from xjit.emitters.gemm.control_flow import Record, define
+from xjit.emitters.gemm.control_flow import Record
 from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_FIELDS
 from xjit.emitters.gemm.microkernel import add, multiply_add
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
+from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I64, PTR, vector
 from xjit.llvm.values import zero
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.control_flow import Record, StructuredBuilder, define, emit_parallel_entry
+from xjit.emitters.gemm.control_flow import Record, emit_parallel_entry
 from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import multiply_panels_function, pack_panels_function
@@ -17,6 +17,7 @@ from xjit.emitters.gemm.shapes import FIELDS
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.emitters.gemm.vector_product import ROW_GROUPS, emit_vector_product
 from xjit.llvm import Function, Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I1, I8, I64, PTR, VOID, vector
 from xjit.llvm.values import const_int
 

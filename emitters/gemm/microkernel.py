@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder, define
 from xjit.emitters.gemm.conversions import has_native_masks, lane_mask, size_of
 from xjit.llvm import LLVMType, Module, Phi, Target, Value
+from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I64, PTR, array, vector
 from xjit.llvm.values import zero
 

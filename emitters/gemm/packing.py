@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder, define
 from xjit.emitters.gemm.conversions import (
     convert,
     has_native_masks,
@@ -21,6 +20,7 @@ from xjit.emitters.gemm.conversions import (
     widen,
 )
 from xjit.llvm import Function, LLVMType, Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.transpose import transpose_blocks
 from xjit.llvm.types import I64, PTR
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder, define
 from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.microkernel import RegisterTile
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR, VOID
 from xjit.llvm.values import const_int
 

@@ -12,10 +12,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder, define
 from xjit.emitters.gemm.conversions import has_native_masks, lane_mask, load_as, size_of
 from xjit.emitters.gemm.microkernel import multiply_add
 from xjit.llvm import Function, LLVMType, Module, Target, Value
+from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR, vector
 from xjit.llvm.values import const_int, zero
 

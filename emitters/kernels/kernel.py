@@ -1,20 +1,20 @@
 """What a kernel computes (`KernelView`) and what comes out (`Kernel`): the common currency of all kernel emitters.
 
-A kernel is a function `void(ptr operands..., ptr results..., i64 begin, i64 end)` that does the units begin..end-1 of
-its work; any partition of [0, units) gives the same bits. Equal views share one function: twelve equal transformer
-layers are compiled once.
+A kernel is a function `void(ptr context, ptr operands..., ptr results..., i64 begin, i64 end)` that does the units
+begin..end-1 of its work; any partition of [0, units) gives the same bits. Equal views share one function: twelve equal
+transformer layers are compiled once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from xjit.emitters.access_analysis import MapCache
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
 from xjit.hlo import attributes as at
+from xjit.hlo.compare.structural_key import content_key, graph_key
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.post_order import extend_post_order
@@ -76,30 +76,21 @@ class KernelView:
             extend_post_order(order, done, root, lambda i: () if i in leaves else i.operands)
         return order
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Hashable:
         """Returns a hashable key: views with equal keys need the same code."""
-        numbers = {leaf: -1 - i for i, leaf in enumerate(self.leaves)}
-        rows: list[Any] = [tuple(str(leaf.shape) for leaf in self.leaves)]
-        for number, instruction in enumerate(self.instructions()):
-            numbers[instruction] = number
-            rows.append(_row(instruction, [numbers[o] for o in instruction.operands]))
-        return (*rows, tuple(numbers[r] for r in self.roots), self.shared)
+        leaves = {leaf: -1 - i for i, leaf in enumerate(self.leaves)}
+        shapes = tuple(leaf.shape.to_string() for leaf in self.leaves)
+        return (shapes, graph_key(self.instructions(), leaves, self.roots, _content, _computation_key), self.shared)
 
 
-def _row(instruction: HloInstruction, operands: Sequence[int]) -> tuple[Any, ...]:
-    called = tuple(computation_key(c) for c in instruction.called_computations) if instruction.op.called else ()
-    config = instruction.backend_config if instruction.opcode == "custom-call" else ""  # a target's own attributes
-    return (instruction.opcode, str(instruction.shape), instruction.attributes, config, tuple(operands), called)
+def _content(instruction: HloInstruction) -> Hashable:
+    """What decides an instruction's code. Of the annotations that is a custom call's config: its own attributes."""
+    return content_key(instruction, annotations=instruction.opcode == "custom-call")
 
 
-def computation_key(computation: HloComputation) -> tuple[Any, ...]:
-    """Returns a hashable key of a computation's content."""
-    numbers: dict[HloInstruction, int] = {}
-    rows: list[Any] = []
-    for number, instruction in enumerate(computation.make_instruction_post_order()):
-        numbers[instruction] = number
-        rows.append(_row(instruction, [numbers[o] for o in instruction.operands]))
-    return (*rows, numbers[computation.root_instruction])
+def _computation_key(computation: HloComputation) -> Hashable:
+    roots = [computation.root_instruction]
+    return graph_key(computation.make_instruction_post_order(), {}, roots, _content, _computation_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +98,7 @@ class Kernel:
     """An emitted kernel. `units` is the size of its parallel range, `cost_ns` an estimate for one thread.
 
     A kernel that `repeats_work` computes something for all units at the start of any range of them, which tasks would
-    do again and again.
+    do again and again. One that `can_fail` may leave a status in the execution context.
     """
 
     function: Function
@@ -117,6 +108,7 @@ class Kernel:
     bytes_accessed: int = 0
     flops: int = 0
     repeats_work: bool = False
+    can_fail: bool = False
 
 
 @dataclass(slots=True)
@@ -134,22 +126,22 @@ class KernelContext:
         taken_operands = {o for o, _ in view.shared}
         taken_results = {r for _, r in view.shared}
         align = f"align {BUFFER_ALIGNMENT}"
-        params = [
+        operands = [
             Param(PTR, f"p{i}", (align, "readonly") if i in taken_operands else ("noalias", align, "readonly"))
             for i in range(len(view.leaves))
         ]
-        params += [
+        outputs = [
             Param(PTR, f"out{i}", (align,) if i in taken_results else ("noalias", align))
             for i in range(len(view.result_shapes))
         ]
         if taken_operands:
-            params = [Param(p.type, p.name, tuple(a for a in p.attributes if a != "readonly")) for p in params]
-        params += [Param(I64, "begin"), Param(I64, "end")]
+            operands = [Param(p.type, p.name, tuple(a for a in p.attributes if a != "readonly")) for p in operands]
+        params = [Param(PTR, "context"), *operands, *outputs, Param(I64, "begin"), Param(I64, "end")]
         name = self.module.unique_name(view.instruction.name + suffix)
         function = self.module.add_function(name, VOID, params, linkage="internal")
-        count = len(view.leaves)
-        leaves = {leaf: Buffer(leaf.shape, function.args[i]) for i, leaf in enumerate(view.leaves)}
-        results = [Buffer(shape, function.args[count + i]) for i, shape in enumerate(view.result_shapes)]
+        pointers = function.args[1:-2]
+        leaves = {leaf: Buffer(leaf.shape, pointers[i]) for i, leaf in enumerate(view.leaves)}
+        results = [Buffer(s, p) for s, p in zip(view.result_shapes, pointers[len(operands) :], strict=True)]
         leaves.update(self.constant_leaves(view))
         return function, leaves, results
 

@@ -53,9 +53,10 @@ define internal void @xjit_restore_subnormals(i32 %old) {
 
 # How every entry is called, from the shim and from ctypes.
 _CALL_ENTRY = """
-define i32 @xjit_call_entry(ptr %entry, ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
+define i32 @xjit_call_entry(
+    ptr %entry, ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
   %saved = call i32 @xjit_flush_subnormals()
-  %status = call i32 %entry(ptr %parameters, ptr %results, ptr %arena, ptr %constants)
+  %status = call i32 %entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants)
   call void @xjit_restore_subnormals(i32 %saved)
   ret i32 %status
 }

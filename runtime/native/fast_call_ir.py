@@ -12,30 +12,17 @@ owner (OWNDATA) with our NEP 49 handler, so that NumPy returns the block to the 
 
 from __future__ import annotations
 
+from xjit.llvm.execution_context import EXECUTION_CONTEXT
+
 POOLED_MIN_BYTES = 1024
 """Below, NumPy's own small-block cache is faster and its alignment good enough."""
 
-FAST_CALL_SYMBOLS = (
-    "PyObject_Vectorcall",
-    "PyTuple_New",
-    "PyTuple_SetItem",
-    "Py_IncRef",
-    "Py_DecRef",
-    "PyEval_SaveThread",
-    "PyEval_RestoreThread",
-    "PyErr_NoMemory",
-    "PyLong_FromLong",
-    "PyArray_Type",
-    "PyArray_NewFromDescr",
-)
-"""Of CPython and NumPy; the last two come from NumPy's C API table."""
-
 # Call:      entry, #parameters, #results, parameters, results, constants,
-#            arena size, release GIL, returns tuple, slow, on error
+#            arena size, release GIL, returns tuple, slow, on error, initial context
 # Parameter: descriptor, rank, dimensions, required flags, alignment mask
 # Result:    descriptor, rank, dimensions, bytes, order flag (1: C, 2: Fortran)
 FAST_CALL_IR = """
-%Call = type { ptr, i64, i64, ptr, ptr, ptr, i64, i64, i64, ptr, ptr }
+%Call = type { ptr, i64, i64, ptr, ptr, ptr, i64, i64, i64, ptr, ptr, ptr }
 %Parameter = type { ptr, i64, ptr, i64, i64 }
 %Result = type { ptr, i64, ptr, i64, i64 }
 @xjit_mem_handler = global ptr null, align 8
@@ -199,7 +186,7 @@ exit:
   ret ptr null
 }
 
-define internal i32 @xjit_run(ptr %call, ptr %parameters, ptr %results, ptr %arena) {
+define internal i32 @xjit_run(ptr %call, ptr %context, ptr %parameters, ptr %results, ptr %arena) {
 entry:
   %entry_fn = load ptr, ptr %call, align 8
   %constants_ptr = getelementptr %Call, ptr %call, i64 0, i32 5
@@ -209,11 +196,13 @@ entry:
   %keep = icmp eq i64 %release, 0
   br i1 %keep, label %with_gil, label %without_gil
 with_gil:
-  %status = call i32 @xjit_call_entry(ptr %entry_fn, ptr %parameters, ptr %results, ptr %arena, ptr %constants)
+  %status = call i32 @xjit_call_entry(
+      ptr %entry_fn, ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants)
   ret i32 %status
 without_gil:
   %thread = call ptr @PyEval_SaveThread()
-  %status2 = call i32 @xjit_call_entry(ptr %entry_fn, ptr %parameters, ptr %results, ptr %arena, ptr %constants)
+  %status2 = call i32 @xjit_call_entry(
+      ptr %entry_fn, ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants)
   call void @PyEval_RestoreThread(ptr %thread)
   ret i32 %status2
 }
@@ -233,6 +222,7 @@ entry:
   %parameters = alloca ptr, i64 %num_parameters, align 16
   %results = alloca ptr, i64 %num_results, align 16
   %objects = alloca ptr, i64 %num_results, align 16
+  %context = alloca [$CONTEXT_BYTES x i8], align 16
   %right_count = icmp eq i64 %count, %num_parameters
   br i1 %right_count, label %next_parameter, label %slow
 
@@ -298,7 +288,10 @@ arena_failed:
 
 run:
   %arena_data = phi ptr [ null, %arena ], [ %block, %take_arena ]
-  %status = call i32 @xjit_run(ptr %call, ptr %parameters, ptr %results, ptr %arena_data)
+  %initial_ptr = getelementptr %Call, ptr %call, i64 0, i32 11
+  %initial = load ptr, ptr %initial_ptr, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 16 %context, ptr align 8 %initial, i64 $CONTEXT_BYTES, i1 false)
+  %status = call i32 @xjit_run(ptr %call, ptr %context, ptr %parameters, ptr %results, ptr %arena_data)
   call void @xjit_scratch_free(ptr %arena_data)
   %ok = icmp eq i32 %status, 0
   br i1 %ok, label %finish, label %status_failed
@@ -331,4 +324,4 @@ item:
 return_tuple:
   ret ptr %packed
 }
-""".replace("$POOLED_MIN_BYTES", str(POOLED_MIN_BYTES))
+""".replace("$POOLED_MIN_BYTES", str(POOLED_MIN_BYTES)).replace("$CONTEXT_BYTES", str(EXECUTION_CONTEXT.size))

@@ -11,11 +11,13 @@ import platform
 import sys
 import threading
 
-from xjit.runtime.ir_check import external_symbols
+from xjit.llvm import Module
+from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.jit import LoadedObject, compile_ir_to_object, load_object
 from xjit.runtime.native.buffer_pool_ir import STATISTICS, buffer_pool_ir
 from xjit.runtime.native.call_ir import call_ir
-from xjit.runtime.native.fast_call_ir import FAST_CALL_IR, FAST_CALL_SYMBOLS
+from xjit.runtime.native.context_functions import MAIN_THREAD, SYMBOLS, define_context_functions
+from xjit.runtime.native.fast_call_ir import FAST_CALL_IR
 from xjit.runtime.native.numpy_api import numpy_api_address
 from xjit.runtime.native.object_layout import fast_call_obstacle
 from xjit.runtime.native.thread_pool_ir import thread_pool_ir
@@ -56,11 +58,15 @@ class NativeLibrary:
         self.has_fast_call = not fast_call_obstacle()
         text = native_ir(self.has_fast_call)
         exports = _EXPORTS + (_FAST_CALL_EXPORTS if self.has_fast_call else [])
-        symbols = {name: _symbol_address(name) for name in external_symbols(text)}
-        symbols |= {name: _symbol_address(name) for name in ("memcpy", "memset")}
-        self._loaded: LoadedObject = load_object(compile_ir_to_object(text, trusted=True), exports, symbols)
+        context_functions = Module("context_functions")
+        define_context_functions(context_functions)
+        texts = (text, context_functions.to_text())
+        objects = [compile_ir_to_object(part, trusted=True) for part in texts]
+        symbols = {name: _symbol_address(name) for name in undefined_symbols(objects)}
+        self._loaded: LoadedObject = load_object(objects, [*exports, *SYMBOLS, MAIN_THREAD], symbols)
+        self.set_main_thread()
         pointer, i32, i64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
-        entry_types = (i32, pointer, pointer, pointer, pointer, pointer)
+        entry_types = (i32, pointer, pointer, pointer, pointer, pointer, pointer)
         self.call_entry = ctypes.CFUNCTYPE(*entry_types)(self.address("xjit_call_entry"))
         self.call_entry_with_gil = ctypes.PYFUNCTYPE(*entry_types)(self.address("xjit_call_entry"))
         self.parallel_for = ctypes.CFUNCTYPE(None, pointer, pointer, i64)(self.address("xjit_parallel_for"))
@@ -74,6 +80,10 @@ class NativeLibrary:
         self.free = ctypes.PYFUNCTYPE(None, pointer)(self.address("xjit_scratch_free"))
         self.trim = ctypes.PYFUNCTYPE(None)(self.address("xjit_buffer_trim"))
         self.statistics = (i64 * len(STATISTICS)).from_address(self.address("xjit_buffer_statistics"))
+
+    def set_main_thread(self) -> None:
+        """Says which thread runs signal handlers: another one, perhaps, after a fork."""
+        ctypes.c_uint64.from_address(self.address(MAIN_THREAD)).value = threading.main_thread().ident or 0
 
     def address(self, name: str) -> int:
         """The address of an exported symbol."""
@@ -104,5 +114,5 @@ def _library() -> NativeLibrary:
 def _symbol_address(name: str) -> int:
     if name.startswith("PyArray_"):
         return numpy_api_address(name)
-    scope = ctypes.pythonapi if name in FAST_CALL_SYMBOLS else ctypes.CDLL(None)
+    scope = ctypes.pythonapi if name.startswith("Py") else ctypes.CDLL(None)
     return ctypes.cast(getattr(scope, name), ctypes.c_void_p).value or 0

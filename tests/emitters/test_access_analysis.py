@@ -11,10 +11,7 @@ from tests.support.kernels import view_of
 from xjit.affine import AffineExpr, Interval, constant, dim
 from xjit.emitters.access_analysis import AccessAnalysis, Accesses, MapCache, apply_map, map_conditions
 from xjit.emitters.kernels.kernel import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.llvm.module import Module
-from xjit.llvm.target import Target
-from xjit.llvm.types import VOID
+from xjit.emitters.variables import VariableTable
 from xjit.text.parser import parse_hlo
 
 
@@ -23,11 +20,10 @@ class Case:
 
     def __init__(self, text: str) -> None:
         self.view: KernelView = view_of(parse_hlo(text).entry_computation.root_instruction)
-        module = Module("test", Target.host())
-        self.nest = LoopNest(module, module.add_function("nest", VOID), module.target)
-        self.index = tuple(dim(self.nest.new_variable(n)) for n in self.view.result_shapes[0].dimensions)
+        self.table = VariableTable()
+        self.index = tuple(dim(self.table.new_variable(n)) for n in self.view.result_shapes[0].dimensions)
         leaves = {leaf: leaf.shape for leaf in self.view.leaves}
-        self.analysis = AccessAnalysis(self.nest, leaves, MapCache())
+        self.analysis = AccessAnalysis(self.table, leaves, MapCache())
 
     def collect(self) -> Accesses:
         return self.analysis.collect(self.view.hero, self.index)
@@ -76,7 +72,7 @@ OFFSETS: list[tuple[str, Callable[..., list[AffineExpr]]]] = [
 def test_offsets(number: int) -> None:
     text, expected = OFFSETS[number]
     case = Case(text)
-    wanted = {case.nest.simplify(e) for e in expected(*case.index)}
+    wanted = {case.table.simplify(e) for e in expected(*case.index)}
     found = case.collect()
     assert set(found.offsets) == wanted
     assert sum(found.loads.values()) == len(expected(*case.index)) and found.operations == 1
@@ -134,8 +130,8 @@ def test_conditions_of_maps() -> None:
     case = Case(instruction("f32[9,4]", "pad(p0, p1), padding=2_3x0_0", "f32[4,4]", "f32[]"))
     operand, padding = (maps[0] for maps in case.analysis.maps.of(case.view.hero))
     assert map_conditions(operand, (9, 4), case.index) == [(case.index[0], Interval(2, 5))]
-    assert apply_map(case.nest, operand, case.index) == (case.index[0] - 2, case.index[1])
-    assert not map_conditions(padding, (9, 4), case.index) and apply_map(case.nest, padding, case.index) == ()
+    assert apply_map(case.table, operand, case.index) == (case.index[0] - 2, case.index[1])
+    assert not map_conditions(padding, (9, 4), case.index) and apply_map(case.table, padding, case.index) == ()
 
 
 def test_identities_are_recognised() -> None:
@@ -185,10 +181,10 @@ def test_range_variables_are_the_same_at_every_request() -> None:
     operand = case.analysis.maps.of(case.view.hero)[0][0]
     first = case.analysis.range_variables(case.view.hero, 0, operand.indexing)
     assert case.analysis.range_variables(case.view.hero, 0, operand.indexing) == first
-    assert [case.nest.interval(e) for e in first] == [Interval(0, 6)]
+    assert [case.table.interval(e) for e in first] == [Interval(0, 6)]
     assert case.collect().offsets == case.collect().offsets
     (offset,) = case.analysis.reduced_accesses(case.view.hero, case.index).offsets
-    assert offset is case.nest.simplify(case.index[0] * 42 + case.index[1] * 7 + first[0])
+    assert offset is case.table.simplify(case.index[0] * 42 + case.index[1] * 7 + first[0])
 
 
 def test_indices_known_at_run_time_are_accesses_too() -> None:
@@ -197,7 +193,7 @@ def test_indices_known_at_run_time_are_accesses_too() -> None:
     found = case.collect()
     assert sum(found.loads.values()) == 2 and constant(0) in found.offsets
     (offset,) = (e for e in found.offsets if not e.is_constant)
-    assert case.nest.interval(offset) == Interval(0, 19)
+    assert case.table.interval(offset) == Interval(0, 19)
 
 
 def test_one_element_of_many_results() -> None:

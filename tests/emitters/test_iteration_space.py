@@ -18,10 +18,7 @@ from xjit.emitters.iteration_space import (
     sort_loops,
     unit_index,
 )
-from xjit.emitters.loop_nest import LoopNest
-from xjit.llvm.module import Module
-from xjit.llvm.target import Target
-from xjit.llvm.types import VOID
+from xjit.emitters.variables import VariableTable
 
 Expressions = Callable[[IterationSpace], list[AffineExpr]]
 Point = tuple[int, ...]
@@ -29,9 +26,7 @@ Point = tuple[int, ...]
 
 def space_over(*sizes: int) -> IterationSpace:
     """A space over a box, row-major."""
-    module = Module("test", Target.host())
-    nest = LoopNest(module, module.add_function("nest", VOID), module.target)
-    return IterationSpace.over(nest, sizes, range(len(sizes)))
+    return IterationSpace.over(VariableTable(), sizes, range(len(sizes)))
 
 
 def always(space: IterationSpace, position: int, divisor: int) -> bool:
@@ -40,9 +35,9 @@ def always(space: IterationSpace, position: int, divisor: int) -> bool:
 
 def points(space: IterationSpace) -> list[Point]:
     """The output indices that the loops visit, in order."""
-    bounds = [space.nest.intervals[p] for p in space.loops]
+    bounds = [space.table.intervals[p] for p in space.loops]
     ranges = [range(b.lower, b.upper + 1) for b in bounds]
-    values = [0] * len(space.nest.variables)
+    values = [0] * len(space.table.intervals)
     found: list[Point] = []
     for at in itertools.product(*ranges):
         for position, value in zip(space.loops, at, strict=True):
@@ -61,7 +56,7 @@ def of_index(function: Callable[..., AffineExpr]) -> Expressions:
     def expressions(space: IterationSpace) -> list[AffineExpr]:
         result = function(*space.index)
         results = result if isinstance(result, tuple) else (result,)
-        return [space.nest.simplify(e) for e in results]
+        return [space.table.simplify(e) for e in results]
 
     return expressions
 
@@ -79,19 +74,17 @@ def flat(*sizes: int) -> Expressions:
 
 
 def test_over_follows_the_order() -> None:
-    module = Module("test", Target.host())
-    nest = LoopNest(module, module.add_function("nest", VOID), module.target)
-    space = IterationSpace.over(nest, (2, 3, 4), (2, 0, 1))
+    space = IterationSpace.over(VariableTable(), (2, 3, 4), (2, 0, 1))
     assert [space.size(p) for p in space.loops] == [4, 2, 3]
     assert points(space) == [(i, j, k) for k in range(4) for i in range(2) for j in range(3)]
 
 
 @pytest.mark.parametrize("sizes", [(), (7,), (3, 1, 5), (2, 3, 4)])
 def test_units_number_a_box(sizes: tuple[int, ...]) -> None:
-    nest, count = space_over(1).nest, len(box(*sizes))
-    unit = nest.new_variable(count)
-    index = unit_index(nest, unit, sizes)
-    values = [0] * len(nest.variables)
+    table, count = space_over(1).table, len(box(*sizes))
+    unit = table.new_variable(count)
+    index = unit_index(table, unit, sizes)
+    values = [0] * len(table.intervals)
     found = [tuple(evaluate(e, [*values[:unit], n]) for e in index) for n in range(count)]
     assert found == box(*sizes)
 
@@ -166,7 +159,7 @@ def test_divisions_of_sums_end() -> None:
 def test_sort_loops(order: tuple[int, ...]) -> None:
     """Loops follow the output's memory, whatever order they had; loops that it does not use go outside."""
     space = space_over(2, 3, 4)
-    shuffled = IterationSpace(space.nest, [space.loops[i] for i in order], space.index)
+    shuffled = IterationSpace(space.table, [space.loops[i] for i in order], space.index)
     assert points(sort_loops(shuffled, flat(2, 3, 4)(space)[0])) == box(2, 3, 4)
     i, _, k = space.index
     assert sort_loops(shuffled, k * 2 + i).loops == [space.loops[1], space.loops[2], space.loops[0]]
@@ -233,7 +226,7 @@ def test_all_together(seed: int) -> None:
         part = collapse_loops(sort_loops(part, flat(*sizes)(part)[0]), lambda s: [*expressions(s), *flat(*sizes)(s)])
         part = merge_short_innermost(part, 4)
         # the access, too, as a coordinate: it must have the value that it has at the point
-        with_access = IterationSpace(part.nest, part.loops, (*part.index, *expressions(part)))
+        with_access = IterationSpace(part.table, part.loops, (*part.index, *expressions(part)))
         found += [(p[:-1], p[-1]) for p in points(with_access)]
     original = [dim(i) for i in range(len(sizes))]
     expected = [(p, evaluate(substitute(access(original), original), p)) for p in box(*sizes)]

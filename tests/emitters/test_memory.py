@@ -13,7 +13,8 @@ from tests.llvm.jit import available_levels
 from tests.support.loop_nests import Array, EmittedNest, emit_nest
 from xjit.affine import AffineExpr, Interval, dim, parse_affine_expr
 from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, physical_offset, restrict
+from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
+from xjit.emitters.physical_offsets import physical_offset
 from xjit.hlo.attributes.codecs.shapes import parse_shape
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.target import Target
@@ -259,7 +260,7 @@ def test_physical_offset(layout: str) -> None:
 
     def emit(nest: LoopNest, pointers: Sequence[Value]) -> None:
         i, j = nest.new_variable(6), nest.new_variable(10)
-        offset = physical_offset(nest, tiled, (dim(i), dim(j)))
+        offset = physical_offset(nest.table, tiled, (dim(i), dim(j)))
         seen = {int(eval_affine(offset, i0, j0)) for i0, j0 in np.ndindex(6, 10)}
         assert len(seen) == 60 and min(seen) == 0
 

@@ -9,7 +9,7 @@ from xjit.emitters import fused, unnested
 from xjit.emitters.coverage import LEFT_OVER, UNSUPPORTED
 from xjit.emitters.elemental import supports_elementwise
 from xjit.emitters.kernels.table import HERO_EMITTERS
-from xjit.hlo.attributes.opcodes import OPCODES
+from xjit.hlo.attributes.opcodes import OPCODES, Trait
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.passes import cpu_pipeline
 from xjit.passes.expand.op_expander import OpExpander
@@ -29,7 +29,7 @@ def servers(opcode: str) -> set[str]:
         "kernel table": opcode in HERO_EMITTERS,
         "fused": opcode in fused._RULES,
         "elementwise": any(supports_elementwise(opcode, k) for k in KINDS),
-        "unnested": opcode in unnested._RULES or opcode in unnested._NO_CODE or opcode == "fusion",
+        "unnested": opcode in unnested._RULES or OPCODES[opcode].has(Trait.PLUMBING) or opcode == "fusion",
         "expander": opcode in expanded(),
         "one device": opcode in ONE_DEVICE,
         "unsupported": opcode in UNSUPPORTED,

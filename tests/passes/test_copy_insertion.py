@@ -11,7 +11,7 @@ from xjit.hlo import HloModule
 from xjit.hlo.diagnostics import FailedPrecondition, HloVerifyError
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
-from xjit.passes import HloPassPipeline, PipelineOptions, cpu_pipeline
+from xjit.passes import PassDriver, PipelineOptions, cpu_pipeline
 from xjit.passes.analysis.in_place import InPlacePair, in_place_pairs
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, assign_buffers
 from xjit.passes.schedule_and_memory.buffer_verifier import verify_buffer_assignment
@@ -50,7 +50,7 @@ def assign(text: str, options: PipelineOptions | None = None) -> tuple[HloModule
         CopyInsertion().run(module)
         assert not CopyInsertion().run(module)
     else:
-        HloPassPipeline(passes=cpu_pipeline(options)).run(module)
+        PassDriver().run(cpu_pipeline(options), module)
     verify_module(module)
     assert_same_values(evaluate(module, *arguments), expected)
     assignment = assign_buffers(module)

@@ -9,7 +9,7 @@ from tests.support import corpus
 from tests.support.passes import BufferMachine, leaves
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
-from xjit.passes import HloPassPipeline, cpu_pipeline
+from xjit.passes import PassDriver, cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import assign_buffers
 from xjit.passes.schedule_and_memory.buffer_verifier import verify_buffer_assignment
 from xjit.text.parser import parse_hlo
@@ -22,7 +22,7 @@ def check_case(name: str) -> None:
     case = corpus.load_stablehlo_case(name)
     expected = leaves(evaluate(parse_hlo(case.hlo_text), *case.inputs))
     module = parse_hlo(case.hlo_text)
-    HloPassPipeline(passes=cpu_pipeline(), check_changed_bit=True).run(module)
+    PassDriver(check_changed_bit=True).run(cpu_pipeline(), module)
     verify_module(module)
     assignment = assign_buffers(module)
     verify_buffer_assignment(assignment)

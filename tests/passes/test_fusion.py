@@ -13,7 +13,7 @@ from xjit.hlo.edit.fusion import create_fusion, fuse_instruction_into
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
 from xjit.passes.fusion.instruction_fusion import InstructionFusion
-from xjit.passes.fusion.row_fusion import RowFusion, RowSpace, row_space
+from xjit.passes.fusion.row_fusion import RowFusion
 from xjit.passes.layout.layout_assignment import ReshapeToBitcast
 from xjit.text.parser import parse_hlo
 
@@ -239,12 +239,10 @@ i = f32[2,3] rsqrt(w) ib = f32[2,3,16] broadcast(i), dimensions={0,1} y = f32[2,
 gb = f32[2,3,16] broadcast(g), dimensions={2} ROOT r = f32[2,3,16] multiply(y, gb)"""
 
 
-@pytest.mark.parametrize(("body", "space"), [(SOFTMAX, RowSpace(6, 32)), (LAYER_NORM, RowSpace(6, 16))])
-def test_row_fusion_makes_one_kernel(body: str, space: RowSpace) -> None:
+@pytest.mark.parametrize("body", [SOFTMAX, LAYER_NORM])
+def test_row_fusion_makes_one_kernel(body: str) -> None:
     module = fuse(body, rows=True)
     assert [o for o in top(module) if o != "bitcast"] == ["fusion"], describe(module)
-    fusion = next(i for i in module.entry_computation.instructions if i.opcode == "fusion")
-    assert row_space(fusion) == space
 
 
 def test_log_sum_exp_has_a_row_root() -> None:

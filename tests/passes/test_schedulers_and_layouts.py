@@ -11,7 +11,7 @@ from xjit.hlo import HloModule, HloVerifyError, Layout
 from xjit.hlo.ir.schedule import HloSchedule, verify_sequence
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
-from xjit.passes import HloPassPipeline, PipelineOptions, cpu_pipeline
+from xjit.passes import PassDriver, PipelineOptions, cpu_pipeline
 from xjit.passes.layout.layout_assignment import LayoutAssignment
 from xjit.passes.schedule_and_memory.buffer_assignment import assign_buffers
 from xjit.passes.schedule_and_memory.buffer_packing import ALIGNMENT, Block, pack
@@ -110,13 +110,13 @@ def test_physical_bitcast_becomes_logical() -> None:
     assert np.array_equal(evaluate(module, x), -x.T)
 
 
-def run_pipeline(module: HloModule, options: PipelineOptions | None = None) -> HloPassPipeline:
+def run_pipeline(module: HloModule, options: PipelineOptions | None = None) -> PassDriver:
     """Runs the CPU pipeline with all checks, assigns buffers and proves them."""
-    pipeline = HloPassPipeline(passes=cpu_pipeline(options), check_changed_bit=True)
-    pipeline.run(module)
+    driver = PassDriver(check_changed_bit=True)
+    driver.run(cpu_pipeline(options), module)
     verify_module(module)
     verify_buffer_assignment(assign_buffers(module))
-    return pipeline
+    return driver
 
 
 @pytest.mark.parametrize("options", [PipelineOptions(), PipelineOptions(optimize=False), PipelineOptions(fuse=False)])
@@ -173,7 +173,7 @@ def check_model(path: str) -> None:
     """Runs a model dump through the pipeline and proves its buffer assignment."""
     module = parse_hlo((corpus.ROOT / path).read_text(), allow_elided_constants=True)
     before = module.result_shape
-    HloPassPipeline(passes=cpu_pipeline()).run(module)
+    PassDriver().run(cpu_pipeline(), module)
     verify_module(module)
     assert module.result_shape.compatible(before)
     assignment = assign_buffers(module)

@@ -8,7 +8,7 @@ import pytest
 import xjit
 from tests.support.passes import check_pass, count
 from xjit.ops.evaluation import evaluate
-from xjit.passes import HloPassPipeline, cpu_pipeline
+from xjit.passes import PassDriver, cpu_pipeline
 from xjit.passes.analysis.while_loop_analysis import CountedLoop, counted_loop
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator, known_trip_count
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
@@ -258,7 +258,7 @@ def nest(depth: int) -> str:
 @pytest.mark.parametrize("depth", [1, 8, 9, 40])
 def test_nested_loops_reach_the_fixed_point_of_the_pipeline(depth: int) -> None:
     module = parse_hlo(nest(depth))
-    HloPassPipeline(passes=cpu_pipeline(), check_changed_bit=True).run(module)
+    PassDriver(check_changed_bit=True).run(cpu_pipeline(), module)
     assert count(module, "while") == (0 if depth <= 8 else depth)
     assert xjit.compile(nest(depth))(np.int32(5))[1] == 5 + depth
 

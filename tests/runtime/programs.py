@@ -44,7 +44,7 @@ def elementwise(operation: str, llvm_type: str, count: int, num_parameters: int 
     """`result[i] = operation(x[i], y[i])`, a scalar loop; a unary operation gets the one parameter twice."""
     second = 1 if num_parameters == 2 else 0
     return f"""
-define i32 @entry(ptr %parameters, ptr %results, ptr %arena, ptr %constants) {{
+define i32 @entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants) {{
 entry:
   %x = load ptr, ptr %parameters
   %y_ptr = getelementptr ptr, ptr %parameters, i64 {second}
@@ -90,7 +90,7 @@ def copies(byte_sizes: Sequence[int]) -> str:
     )
     return f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-define i32 @entry(ptr %parameters, ptr %results, ptr %arena, ptr %constants) {{
+define i32 @entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants) {{
 {moves}
   ret i32 0
 }}
@@ -99,4 +99,4 @@ define i32 @entry(ptr %parameters, ptr %results, ptr %arena, ptr %constants) {{
 
 def returns(status: int, num_results: int = 0) -> str:
     """Returns a status and does nothing else."""
-    return f"define i32 @entry(ptr %parameters, ptr %results, ptr %arena, ptr %constants) {{\n  ret i32 {status}\n}}\n"
+    return f"define i32 @entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants) {{\n  ret i32 {status}\n}}\n"

@@ -12,8 +12,9 @@ import pytest
 from tests.runtime.conftest import Load
 from tests.runtime.programs import add_program, array, copies, elementwise, program, returns
 from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgument
+from xjit.llvm.execution_context import RuntimeStatus
 from xjit.runtime.executable import CpuExecutable
-from xjit.runtime.program import CpuProgram, RuntimeStatus
+from xjit.runtime.program import CpuProgram
 
 
 def test_add(load: Load) -> None:
@@ -342,7 +343,7 @@ def test_physical_buffers_are_copied_when_misaligned(load: Load) -> None:
 
 def test_constants_are_aligned_and_in_order(load: Load) -> None:
     ir_text = """
-define i32 @entry(ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
+define i32 @entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
   %out = load ptr, ptr %results
   %c0 = load ptr, ptr %constants
   %c1_ptr = getelementptr ptr, ptr %constants, i64 1

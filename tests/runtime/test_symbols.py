@@ -35,7 +35,7 @@ def test_unknown_symbols_are_refused() -> None:
 def test_libm(load: Load) -> None:
     ir_text = """
 declare float @erff(float)
-define i32 @entry(ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
+define i32 @entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
   %p = load ptr, ptr %parameters
   %r = load ptr, ptr %results
   %x = load float, ptr %p
@@ -52,7 +52,7 @@ def test_blas(load: Load) -> None:
     """C = A B with Fortran's sgemm, sizes and scalars as constants."""
     ir_text = """
 declare void @xjit_blas_sgemm(ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr)
-define i32 @entry(ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
+define i32 @entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
   %b = load ptr, ptr %parameters
   %a_ptr = getelementptr ptr, ptr %parameters, i64 1
   %a = load ptr, ptr %a_ptr
@@ -87,7 +87,7 @@ def test_numpy_sort(dtype: str) -> None:
 
 
 _ROUND = """
-define i32 @entry(ptr %parameters, ptr %results, ptr %arena, ptr %constants) {{
+define i32 @entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants) {{
 entry:
   %p = load ptr, ptr %parameters
   %r = load ptr, ptr %results

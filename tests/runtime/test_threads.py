@@ -224,7 +224,7 @@ def test_an_endless_region_of_a_daemon_thread_does_not_block_exit() -> None:
 
 # Result i is the sum over the arena, which the program first fills with its parameter. A shared arena would show.
 _ARENA_PROGRAM = """
-define i32 @entry(ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
+define i32 @entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
 entry:
   %p = load ptr, ptr %parameters
   %out = load ptr, ptr %results
@@ -285,7 +285,7 @@ def test_concurrent_calls_have_their_own_arenas(fast: bool, estimated_us: float)
 
 
 _SPIN_PROGRAM = """
-define i32 @entry(ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
+define i32 @entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
 entry:
   %flag = load ptr, ptr %parameters
   br label %loop

@@ -19,6 +19,7 @@ from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
 from xjit.emitters.kernels.table import emit_kernels
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
+from xjit.llvm.execution_context import initial_context
 from xjit.llvm.module import Module
 from xjit.llvm.target import Target
 from xjit.runtime import jit
@@ -152,7 +153,8 @@ def _run(
     code: jit.LoadedObject, kernels: Sequence[Kernel], operands: Sequence[Array], shapes: Sequence[Shape], cuts: int
 ) -> list[Array]:
     results = [np.zeros([s.dimensions[d] for d in s.minor_to_major[::-1]], s.dtype) for s in shapes]
-    pointers = [x.ctypes.data for x in (*operands, *results)]
+    context = ctypes.create_string_buffer(initial_context())
+    pointers = [ctypes.addressof(context), *(x.ctypes.data for x in (*operands, *results))]
     for kernel in kernels:
         signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(pointers), ctypes.c_int64, ctypes.c_int64)
         function = signature(code.address(kernel.function.name))

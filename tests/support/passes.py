@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo import HloComputation, HloModule, Shape
+from xjit.hlo.compare.fingerprint import module_fingerprint
 from xjit.ops.evaluation import evaluate
 from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.ops.evaluation.table import EVALUATORS
 from xjit.ops.verifier import verify_module
 from xjit.passes.analysis.dataflow import forwards
 from xjit.passes.analysis.linear_order import CALLS
-from xjit.passes.analysis.structural import module_fingerprint
 from xjit.passes.framework.base import HloModulePass
-from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, BufferSlice
+from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 from xjit.text.parser import parse_hlo
+from xjit.thunks.buffer_slice import BufferSlice
 
 
 def random_value(shape: Shape, rng: np.random.Generator) -> Any:

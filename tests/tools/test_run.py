@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from xjit.api import evaluate, load_module, to_hlo_proto
 from xjit.tools.main import BAD_INPUT, COMPILE_ERROR, MISMATCH, main
 from xjit.version import __version__
 
@@ -50,7 +51,8 @@ def test_json(file: str, tmp_path: Path, capsys: Capture) -> None:
 
 def test_profile_lists_the_kernel_calls(file: str, capsys: Capture) -> None:
     assert main(["run", file, "--profile", "--reference", "none"]) == 0
-    assert "100.0 %" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert shown.count("100.0 %") == 2 and "TSC cycles per run" in shown and "by kind" in shown
 
 
 def test_targets_and_references(file: str, capsys: Capture) -> None:
@@ -90,7 +92,9 @@ def test_a_mismatch_has_a_status_of_its_own(file: str, monkeypatch: pytest.Monke
         (["--input", "s8=1"] * 3, "3 inputs given, the entry computation takes 2"),
         (["--num-repeats", "0"], "--num-repeats must be at least 1"),
         (["--seed", "-1"], "--seed must not be negative"),
-        (["--target", "cuda"], "target 'cuda' is not available yet"),
+        (["--target", "cuda"], "invalid choice: 'cuda'"),
+        (["--num-threads", "0"], "--num-threads must be at least 1"),
+        (["--tolerance", "nan"], "--tolerance must not be negative"),
         (["--target", "tpu"], "invalid choice: 'tpu'"),
     ],
 )
@@ -98,6 +102,41 @@ def test_errors(file: str, arguments: list[str], message: str, capsys: Capture) 
     assert main(["run", file, *arguments]) == BAD_INPUT
     shown = capsys.readouterr().err
     assert message in shown and "Traceback" not in shown
+
+
+def test_threads_and_tolerance(file: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    counts: list[int] = []
+    monkeypatch.setattr("xjit.tools.run.set_num_threads", counts.append)
+    assert main(["run", file, "--num-threads", "1"]) == 0
+    assert counts == [1]
+    reference = evaluate
+    monkeypatch.setattr("xjit.tools.run.evaluate", lambda *a: reference(*a) * np.float32(1.01))
+    assert main(["run", file]) == MISMATCH
+    assert main(["run", file, "--tolerance", "0.02"]) == 0
+
+
+def test_standard_input_and_protos(file: str, tmp_path: Path, capsys: Capture) -> None:
+    command = [sys.executable, "-m", "xjit", "run", "-", "--json"]
+    shown = subprocess.run(command, input=TEXT, capture_output=True, text=True, check=True)
+    assert json.loads(shown.stdout)["reference"]["ok"]
+    path = tmp_path / "m.pb"
+    path.write_bytes(to_hlo_proto(load_module(file)))
+    assert main(["run", str(path)]) == 0
+    path.write_bytes(b"no proto")
+    assert main(["run", str(path)]) == BAD_INPUT
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_stablehlo_is_recognized(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "m.mlir"
+    path.write_text("module @m {\n  func.func @main() { return }\n}\n")
+    assert main(["run", str(path)]) == BAD_INPUT
+    assert "holds StableHLO" in capsys.readouterr().err
+
+
+def test_no_command_shows_help(capsys: Capture) -> None:
+    assert main([]) == 0
+    assert "COMMAND" in capsys.readouterr().out
 
 
 def test_files_that_are_no_programs(tmp_path: Path, capsys: Capture) -> None:

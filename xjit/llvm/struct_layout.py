@@ -38,6 +38,14 @@ class StructLayout:
         """Type of a field; KeyError if there is none of that name."""
         return dict(self.fields)[field]
 
+    def pack(self, **values: int) -> bytes:
+        """The bytes of a struct with these fields set and the others zero; KeyError for a field there is not."""
+        packed = bytearray(self.size)
+        for field, value in values.items():
+            start, size = self.offsets[field], self.type_of(field).bits // 8
+            packed[start : start + size] = value.to_bytes(size, "little", signed=value < 0)
+        return bytes(packed)
+
     def pointer(self, builder: IRBuilder, base: Value, field: str) -> Value:
         """Emits the address of a field."""
         return builder.gep(I8, base, const_int(I64, self.offsets[field]))

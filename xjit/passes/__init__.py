@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from xjit.hlo import HloModule
+from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.collectives.collective_expander import CollectiveExpander
@@ -16,8 +17,10 @@ from xjit.passes.expand.dot_expander import DotExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.framework.base import HloModulePass
+from xjit.passes.framework.driver import PassDriver, PassLog, PassSwitches
 from xjit.passes.framework.hlo_verifier import HloVerifier
-from xjit.passes.framework.pipeline import HloPassFix, HloPassPipeline, find_pass, run_named_passes
+from xjit.passes.framework.pass_text import find_pass, make_pass
+from xjit.passes.framework.pipeline import HloPassFix, HloPassPipeline, PassWarning
 from xjit.passes.fusion.defuser import Defuser
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.passes.fusion.instruction_fusion import InstructionFusion
@@ -76,9 +79,13 @@ PASSES: Mapping[str, type[HloModulePass]] = MappingProxyType(
 def run_passes(module: HloModule, names: Iterable[str]) -> bool:
     """Runs passes by name, in order, verifying before and after each; True if the module changed.
 
-    InvalidArgument for an unknown name, before anything has run.
+    Options are written behind the name: `call-inliner{single_call_site=true}`. InvalidArgument for an unknown name or
+    option, before anything has run.
     """
-    return run_named_passes(PASSES, module, names, (HloVerifier(),))
+    if isinstance(names, str):
+        raise InvalidArgument(f"expected a list of pass names, found the string '{names}'")
+    passes = [make_pass(PASSES, name) for name in names]
+    return PassDriver(invariant_checkers=[HloVerifier()]).run(passes, module)
 
 
 __all__ = [
@@ -86,8 +93,13 @@ __all__ = [
     "HloModulePass",
     "HloPassFix",
     "HloPassPipeline",
+    "PassDriver",
+    "PassLog",
+    "PassSwitches",
+    "PassWarning",
     "PipelineOptions",
     "cpu_pipeline",
     "find_pass",
+    "make_pass",
     "run_passes",
 ]

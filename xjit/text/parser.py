@@ -7,6 +7,7 @@ shapes are taken as written.
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -37,8 +38,13 @@ def parse_hlo(text: str, file: str = "<string>", *, allow_elided_constants: bool
     """
     if not isinstance(text, str):
         raise InvalidArgument(f"expected HLO text, found {type(text).__name__}")
+    if _PATH.fullmatch(text):
+        raise InvalidArgument(f"{text!r} is a path, expected HLO text: xjit.load_module(path) reads a file")
     with _no_garbage_collection():
         return _ModuleParser(TokenStream(text, file), allow_elided_constants).parse()
+
+
+_PATH = re.compile(r"[^\s{}()=,]+\.(hlo|txt|pb|mlir)")
 
 
 @contextmanager

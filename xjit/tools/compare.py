@@ -32,15 +32,16 @@ def leaves_of(value: Any) -> list[Any]:
     return [] if value is None else [np.asarray(value)]
 
 
-def compare_leaf(actual: Any, expected: Any) -> LeafComparison:
-    """Compares one array with its reference."""
+def compare_leaf(actual: Any, expected: Any, tolerance: float | None = None) -> LeafComparison:
+    """Compares one array with its reference; the tolerance of floats is that of their type unless one is given."""
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return LeafComparison(float("inf"), 0.0, False)
     kind = BY_DTYPE[expected.dtype]
     if not (kind.is_float or kind.is_complex):
         different = float(np.mean(actual != expected)) if expected.size else 0.0
         return LeafComparison(different, 0.0, different == 0.0)
-    tolerance = TOLERANCES.get(kind.component.bit_width, 4 * TOLERANCES[16])
+    if tolerance is None:
+        tolerance = TOLERANCES.get(kind.component.bit_width, 4 * TOLERANCES[16])
     a, b = _components(actual), _components(expected)
     finite = np.isfinite(a) & np.isfinite(b)
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True):

@@ -23,7 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Returns the parser of all subcommands."""
     parser = argparse.ArgumentParser(prog="xjit", description="Compile, run and inspect HLO modules.")
     parser.add_argument("--version", action="version", version=f"xjit {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, module in _COMMANDS.items():
         summary = (module.__doc__ or "").splitlines()[0]
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
@@ -37,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser.parse_args(arguments)
     except SystemExit as stop:
         return 0 if stop.code in (0, None) else BAD_INPUT
+    if options.command is None:
+        parser.print_help()
+        return 0
     try:
         return _COMMANDS[options.command].main(options)
     except HloError as error:

@@ -10,14 +10,15 @@ from xjit.api import load_module, run_passes
 from xjit.compiler import CompileOptions, compile_module
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes import PASSES
+from xjit.passes.framework.pass_text import split_pass_list
 
-STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "llvm", "llvm-opt", "asm")
+STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "thunks", "llvm", "llvm-opt", "asm")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `xjit opt`."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="HLO text")
-    parser.add_argument("--passes", metavar="A,B", help="passes to run, in order")
+    parser.add_argument("--passes", metavar="A,B", help="passes to run, in order; with options: a,b{option=value}")
     parser.add_argument(
         "--stage", choices=STAGES, help="what to print (default: optimized-hlo, or the result of --passes)"
     )
@@ -36,7 +37,7 @@ def main(options: argparse.Namespace) -> int:
         raise InvalidArgument("xjit opt needs a FILE (or --list-passes, --list-stages)")
     module = load_module(options.file)
     if options.passes:
-        run_passes(module, [name.strip() for name in options.passes.split(",") if name.strip()])
+        run_passes(module, split_pass_list(options.passes))
     if options.passes and options.stage in (None, "hlo"):
         text = str(module)
     else:

@@ -17,6 +17,7 @@ from xjit.api import evaluate, load_module
 from xjit.compiler import CompileOptions, Executable, compile_module
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
+from xjit.runtime.thread_pool import set_num_threads
 from xjit.tools.compare import compare_leaf, leaves_of, summary
 from xjit.tools.inputs import make_inputs
 
@@ -25,8 +26,10 @@ REFERENCES = ("evaluator", "jax", "none")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `xjit run`."""
-    parser.add_argument("file", metavar="FILE", help="HLO text")
-    parser.add_argument("--target", default="cpu", choices=["cpu", "cuda", "cuda-sim", "evaluator"])
+    parser.add_argument(
+        "file", metavar="FILE", help="HLO text, a serialized HloModuleProto (.pb), or - for standard input"
+    )
+    parser.add_argument("--target", default="cpu", choices=["cpu", "evaluator"])
     parser.add_argument("--reference", default="evaluator", choices=REFERENCES)
     parser.add_argument(
         "--input",
@@ -37,6 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the inputs that are not given")
     parser.add_argument("--num-repeats", type=int, default=5, metavar="N")
+    parser.add_argument("--num-threads", type=int, metavar="N", help="of this run (default: the CPUs it may use)")
+    parser.add_argument(
+        "--tolerance", type=float, metavar="E", help="largest relative L2 error of an output (default: by its type)"
+    )
     parser.add_argument("--profile", action="store_true", help="list every kernel call with its share of the time")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
 
@@ -45,6 +52,12 @@ def main(options: argparse.Namespace) -> int:
     """Runs the file; returns 1 if the result does not match the reference."""
     if options.num_repeats < 1:
         raise InvalidArgument("--num-repeats must be at least 1")
+    if options.num_threads is not None:
+        if options.num_threads < 1:
+            raise InvalidArgument("--num-threads must be at least 1")
+        set_num_threads(options.num_threads)
+    if options.tolerance is not None and not options.tolerance >= 0:
+        raise InvalidArgument("--tolerance must not be negative")
     if options.seed < 0:
         raise InvalidArgument("--seed must not be negative")
     module = load_module(options.file)
@@ -56,7 +69,7 @@ def main(options: argparse.Namespace) -> int:
         executable = _compile(module, options, report)
         outputs = _timed(lambda: executable(*inputs), options.num_repeats, report)
     report["outputs"] = [summary(leaf) for leaf in leaves_of(outputs)]
-    ok = _compare(module, inputs, outputs, options.reference, report)
+    ok = _compare(module, inputs, outputs, options, report)
     if executable is not None:
         kinds = Counter(k.kind for k in executable.kernels)
         report["kernels"] = {"calls": len(executable.kernels), "kinds": dict(kinds.most_common())}
@@ -70,11 +83,12 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _profile(executable: Executable, repeats: int) -> list[dict[str, Any]]:
-    """What each kernel call has cost: time-stamp cycles of an execution, on average."""
-    return [
+    """What each kernel call has cost, the dearest first: cycles of the time-stamp counter per execution, on average."""
+    calls = [
         {"name": k.name, "kind": k.kind, "instruction": k.instruction, "cycles": cycles // repeats}
         for k, cycles in zip(executable.kernels, executable.profile_cycles(), strict=True)
     ]
+    return sorted(calls, key=lambda call: -call["cycles"])
 
 
 def _compile(module: HloModule, options: argparse.Namespace, report: dict[str, Any]) -> Executable:
@@ -101,14 +115,17 @@ def _timed(function: Any, repeats: int, report: dict[str, Any]) -> Any:
     return result
 
 
-def _compare(module: HloModule, inputs: list[Any], outputs: Any, reference: str, report: dict[str, Any]) -> bool:
+def _compare(
+    module: HloModule, inputs: list[Any], outputs: Any, options: argparse.Namespace, report: dict[str, Any]
+) -> bool:
+    reference = options.reference
     if reference == "none":
         return True
     start = time.perf_counter()
     expected = evaluate(module, *inputs) if reference == "evaluator" else _run_with_jax(module, inputs)
     seconds = time.perf_counter() - start
     pairs = zip(leaves_of(outputs), leaves_of(expected), strict=True)
-    comparisons = [compare_leaf(a, b) for a, b in pairs]
+    comparisons = [compare_leaf(a, b, options.tolerance) for a, b in pairs]
     ok = all(c.ok for c in comparisons)
     worst = max((c.error for c in comparisons), default=0.0)
     report["reference"] = {"name": reference, "ok": ok, "worst_error": worst, "seconds": round(seconds, 3)}
@@ -142,15 +159,22 @@ def _print(report: dict[str, Any]) -> None:
             table.add_row(kind, str(calls))
         console.print(table)
     if calls := report.get("kernel_calls"):
-        console.print(_profile_table(calls))
+        _print_profile(console, calls)
 
 
-def _profile_table(calls: list[dict[str, Any]]) -> Table:
-    table = Table("cycles", "share")
-    for title in ("kernel", "kind", "instruction"):
-        table.add_column(title, overflow="fold")
+def _print_profile(console: Console, calls: list[dict[str, Any]]) -> None:
+    """Prints the kernel calls and the total of each kind, the dearest first."""
     total = sum(call["cycles"] for call in calls) or 1
+    kinds = Counter[str]()
+    rows = Table("TSC cycles per run", "share", title="kernel calls")
+    for title in ("kernel", "kind", "instruction"):
+        rows.add_column(title, overflow="fold")
     for call in calls:
+        kinds[call["kind"]] += call["cycles"]
         share = f"{100 * call['cycles'] / total:.1f} %"
-        table.add_row(str(call["cycles"]), share, call["name"], call["kind"], call["instruction"])
-    return table
+        rows.add_row(f"{call['cycles']:,}", share, call["name"], call["kind"], call["instruction"])
+    totals = Table("TSC cycles per run", "share", "kind", title="by kind")
+    for kind, cycles in kinds.most_common():
+        totals.add_row(f"{cycles:,}", f"{100 * cycles / total:.1f} %", kind)
+    console.print(rows)
+    console.print(totals)

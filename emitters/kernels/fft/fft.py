@@ -18,7 +18,8 @@ from xjit.emitters.kernels.fft.transform import Transform, load_pair, spread, st
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import EVERYWHERE, Buffer, MemoryAccess, physical_offset
+from xjit.emitters.memory import EVERYWHERE, Buffer, MemoryAccess
+from xjit.emitters.physical_offsets import physical_offset
 from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.types.shape import Shape
@@ -110,7 +111,7 @@ class _Fft:
 
     def _far(self, index: Index) -> Index:
         """The index in the operand or result of an element of the current transform."""
-        return (*unit_index(self.nest, self._unit, self.batch), *index)
+        return (*unit_index(self.nest.table, self._unit, self.batch), *index)
 
     def _load(self) -> None:
         def body(index: Index) -> None:
@@ -127,7 +128,7 @@ class _Fft:
         def body(index: Index) -> None:
             place = self._far(index)
             re, im = (self._scaled(part, scale) for part in load_pair(self.nest, self.memory, self.box, index))
-            varies = self.nest.uses_vector(physical_offset(self.nest, self.result.shape, place))
+            varies = self.nest.uses_vector(physical_offset(self.nest.table, self.result.shape, place))
             if not varies:
                 re, im = (self.nest.builder.extract_element(part, 0) for part in (re, im))
             is_complex = self.result.shape.element_type.is_complex
@@ -162,7 +163,7 @@ class _Fft:
         if axis == last:
             if self.kind_of_fft == "IRFFT":
                 self._complete_spectrum(at_position)
-            start = self.nest.index_value(physical_offset(self.nest, self.box[0].shape, at_position(constant(0))))
+            start = self.nest.index_value(physical_offset(self.nest.table, self.box[0].shape, at_position(constant(0))))
             bytes_before = self.nest.builder.mul(start, const_int(I64, self.kind.byte_width))
             self._apply(n, [self.nest.builder.gep(I8, b.pointer, bytes_before) for b in self.box])
             return

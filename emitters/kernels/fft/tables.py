@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from xjit.emitters.elemental import register_type
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.kernels.fft.butterflies import multiply
 from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import DOUBLE, I64
 from xjit.llvm.values import Value, const_int
 

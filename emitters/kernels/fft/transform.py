@@ -14,17 +14,18 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.elemental import register_type
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, multiply
 from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.loops.hand_loops import here
 from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import EVERYWHERE, Buffer, MemoryAccess, physical_offset
+from xjit.emitters.memory import EVERYWHERE, Buffer, MemoryAccess
+from xjit.emitters.physical_offsets import physical_offset
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.function import Function
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64, PTR, VOID
 from xjit.llvm.values import Value, const_float, const_int
 
@@ -57,7 +58,7 @@ def spread(nest: LoopNest, value: Value) -> Value:
 
 def load_pair(nest: LoopNest, memory: MemoryAccess, buffers: Sequence[Buffer], index: Sequence[AffineExpr]) -> Pair:
     """Loads a complex element from memory that changes while the kernel runs; a vector if there are lanes."""
-    offset = physical_offset(nest, buffers[0].shape, index)
+    offset = physical_offset(nest.table, buffers[0].shape, index)
     guard = EVERYWHERE if nest.uses_vector(offset) or nest.depth_of(offset) == nest.level.depth else here(nest)
     parts = [memory.load(b, index, guard) for b in buffers]
     real, imag = parts
@@ -68,7 +69,7 @@ def load_pair(nest: LoopNest, memory: MemoryAccess, buffers: Sequence[Buffer], i
 def store_pair(memory: MemoryAccess, buffers: Sequence[Buffer], index: Sequence[AffineExpr], value: Pair) -> None:
     """Stores a complex element, or one per lane if the index differs between lanes."""
     nest = memory.nest
-    varies = nest.uses_vector(physical_offset(nest, buffers[0].shape, index))
+    varies = nest.uses_vector(physical_offset(nest.table, buffers[0].shape, index))
     for buffer, part in zip(buffers, value, strict=True):
         memory.store(buffer, index, part if varies else nest.builder.extract_element(part, 0))
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, range_arguments
 from xjit.emitters.kernels.linalg.lapack_geev import emit_eigenvectors, emit_is_finite
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.shape import Shape
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import DOUBLE, FLOAT, I8, I32, I64, PTR, VOID
 from xjit.llvm.values import Value, const_int, zero
 from xjit.ops.lapack_call import KINDS, MAX_INT, LapackArray, LapackCall, bind_lapack_call, element_type

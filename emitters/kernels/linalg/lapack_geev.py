@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I1, I64, LLVMType
 from xjit.llvm.values import Value, const_float, const_int
 

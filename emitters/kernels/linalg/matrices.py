@@ -89,7 +89,7 @@ class MatrixKernel:
         row, column = nest.new_variable(rows), nest.new_variable(columns)
         width = nest.target.vector_width(register_type(self.kind))
         local = (dim(row), dim(column))
-        far = (*unit_index(nest, self._unit, self._batch), *local)
+        far = (*unit_index(nest.table, self._unit, self._batch), *local)
 
         def element(_: Sequence[Value]) -> Sequence[Value]:
             # the only element of a 1 x 1 matrix depends on no loop, but must not be read before the library is called

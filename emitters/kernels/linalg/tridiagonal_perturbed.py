@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, range_arguments
 from xjit.emitters.kernels.linalg.lapack import check_layouts
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.llvm import complex_ops
 from xjit.llvm.complex_ops import Complex
 from xjit.llvm.math.vec import Vec
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import DOUBLE, FLOAT, I64
 from xjit.llvm.values import Value, const_int, constant
 from xjit.ops.lapack_call import bind_lapack_call

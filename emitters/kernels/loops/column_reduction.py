@@ -20,7 +20,7 @@ from xjit.emitters.kernels.loops.loop_plan import Part, same_dimensions
 from xjit.emitters.nested import IrEmitterNested
 from xjit.emitters.reduction_loops import round_promoted
 from xjit.emitters.stack_row import StackRow
-from xjit.emitters.transpose_tile import factor_of
+from xjit.emitters.variables import factor_of
 from xjit.llvm.types import FLOAT
 from xjit.llvm.values import Value
 
@@ -196,7 +196,7 @@ class ColumnReductionKernel(LoopKernel):
     ) -> list[RegisterValue]:
         """Emits one more row's elements and combines them into the accumulators."""
         fused = self.fused
-        place = apply_map(self.nest, self.operand, space.index, symbols)
+        place = apply_map(self.nest.table, self.operand, space.index, symbols)
         elements = [fused.element(o, place) for o in self.reduce.operands[: self.inputs]]
         values = [fused.splat(e, width) for e in elements]
         return list(self.combiner.inline(self.nest.builder, self.reduce.to_apply, [*totals, *values]))

@@ -37,7 +37,7 @@ class _UpdateKernel(LoopKernel):
 
     def _regions(self) -> list[IterationSpace]:
         order = self.shape.minor_to_major[::-1]
-        return [IterationSpace.over(self.nest, self.shape.dimensions, order)]
+        return [IterationSpace.over(self.nest.table, self.shape.dimensions, order)]
 
     def _accesses(self, space: IterationSpace) -> list[Accesses]:
         return [self.analysis.collect(self.roots[0], space.index)]

@@ -10,13 +10,13 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from xjit.affine import AffineExpr, dim
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.loop_levels import LoopLevel
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Guard
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.module import Module
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I1, I64, PTR, VOID
 from xjit.llvm.values import Value, const_int
 

@@ -12,17 +12,18 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.elemental import storage_type
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.iteration_space import unit_index
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import structured
 from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer, physical_offset
-from xjit.emitters.transpose_tile import factor_of
+from xjit.emitters.memory import Buffer
+from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.variables import factor_of
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64, LLVMType, int_type
 from xjit.llvm.values import Value, const_int
 
@@ -80,7 +81,7 @@ class LineKernel:
     def index(self, along: AffineExpr) -> tuple[AffineExpr, ...]:
         """The index of an element of the current line."""
         index: list[AffineExpr] = [constant(0)] * (len(self._outer) + 1)
-        for d, place in zip(self._outer, unit_index(self.nest, self._line, self._sizes), strict=True):
+        for d, place in zip(self._outer, unit_index(self.nest.table, self._line, self._sizes), strict=True):
             index[d] = place
         index[self.axis] = along
         return tuple(index)
@@ -89,7 +90,7 @@ class LineKernel:
         """The current line of a buffer. Errors: Unsupported for a tiled layout."""
         nest, shape = self.nest, buffer.shape
         size = shape.dimensions[self.axis]
-        offset = physical_offset(nest, shape, self.index(dim(self._along)))
+        offset = physical_offset(nest.table, shape, self.index(dim(self._along)))
         stride = factor_of(offset, self._along)
         if stride is None:
             raise Unsupported(f"{self.view.instruction.opcode} along a tiled dimension of {shape}")

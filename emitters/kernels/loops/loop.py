@@ -119,7 +119,7 @@ class LoopKernel(LoopPlanner):
     def _parallel_loop(self, position: int, begin: Value, end: Value, body: Callable[[], object]) -> None:
         """Emits the outermost loop over the units begin .. end - 1."""
         nest = self.nest
-        lower = nest.variables[position].bounds.lower
+        lower = nest.intervals[position].lower
         if lower:
             begin = nest.builder.add(begin, const_int(I64, lower))
             end = nest.builder.add(end, const_int(I64, lower))
@@ -134,7 +134,7 @@ class LoopKernel(LoopPlanner):
         """One vector loop over everything: units are whole vectors, the last unit takes the tail along."""
         nest, width = self.nest, part.width
         builder = nest.builder
-        bounds = nest.variables[position].bounds
+        bounds = nest.intervals[position]
         size = bounds.upper - bounds.lower + 1
 
         def body(_: Sequence[Value]) -> Sequence[Value]:

@@ -23,8 +23,8 @@ from xjit.emitters.iteration_space import (
 )
 from xjit.emitters.kernels.kernel import KernelContext, KernelView, lanes_for
 from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import physical_offset
-from xjit.emitters.transpose_tile import factor_of
+from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.variables import factor_of
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
@@ -55,7 +55,7 @@ class LoopPlanner:
         self.maps = context.maps
         self.function, self.leaves, self.results = context.new_kernel(view, suffix)
         self.nest = LoopNest(context.module, self.function, context.target)
-        self.analysis = AccessAnalysis(self.nest, {i: b.shape for i, b in self.leaves.items()}, context.maps)
+        self.analysis = AccessAnalysis(self.nest.table, {i: b.shape for i, b in self.leaves.items()}, context.maps)
         self.shape = view.result_shapes[0]
         self.operations = 0
         self.repeated = 0  # operations that any part of the units needs all of
@@ -71,14 +71,14 @@ class LoopPlanner:
         order = self.shape.minor_to_major[::-1]
         root = self.roots[0]
         if root.opcode != "concatenate" or len(self.roots) != 1:
-            return [IterationSpace.over(self.nest, self.shape.dimensions, order)]
+            return [IterationSpace.over(self.nest.table, self.shape.dimensions, order)]
         axis = root.attributes_as(at.ConcatenateAttributes).dimension
         spaces: list[IterationSpace] = []
         start = 0
         for operand in root.operands:
             size = operand.shape.dimensions[axis]
             if size:
-                space = IterationSpace.over(self.nest, self.shape.dimensions, order)
+                space = IterationSpace.over(self.nest.table, self.shape.dimensions, order)
                 old = space.index[axis].position
                 piece = self.nest.new_variable(size)
                 loops = [piece if p == old else p for p in space.loops]
@@ -94,13 +94,13 @@ class LoopPlanner:
 
     def _expressions(self, space: IterationSpace) -> list[AffineExpr]:
         found = [e for a in self._accesses(space) for e in (*a.offsets, *a.others)]
-        found += [physical_offset(self.nest, b.shape, space.index) for b in self.results]
+        found += [physical_offset(self.nest.table, b.shape, space.index) for b in self.results]
         return list(dict.fromkeys(found))
 
     def _plan(self, region: IterationSpace) -> list[Part]:
         parts: list[Part] = []
         for space in remove_divisions(region, self._expressions, self._may_split):
-            space = sort_loops(space, physical_offset(self.nest, self.shape, space.index))
+            space = sort_loops(space, physical_offset(self.nest.table, self.shape, space.index))
             space = collapse_loops(space, self._expressions)
             space = self._drop_single_trips(space)
             if not self._has_row_reductions(space):
@@ -152,17 +152,17 @@ class LoopPlanner:
                 outer, inner = split.loops[space.loops.index(across) : space.loops.index(across) + 2]
                 others = [p for p in split.loops if p not in (outer, inner, split.loops[-1])]
                 loops = [*others, outer, split.loops[-1], inner]
-                parts.append(self._finish_part(IterationSpace(space.nest, loops, split.index), width, tiled=True))
+                parts.append(self._finish_part(IterationSpace(space.table, loops, split.index), width, tiled=True))
         return parts
 
     def _drop_single_trips(self, space: IterationSpace) -> IterationSpace:
         """Loops of one trip have been replaced by constants already; the innermost stays for the vector."""
         loops = [p for p in space.loops if space.size(p) > 1]
-        return IterationSpace(space.nest, loops, space.index)
+        return IterationSpace(space.table, loops, space.index)
 
     def _may_split(self, space: IterationSpace, position: int, divisor: int) -> bool:
         """The contiguous loop is not cut into pieces shorter than two vectors: lanes can be divided, too."""
-        offset = physical_offset(self.nest, self.shape, space.index)
+        offset = physical_offset(self.nest.table, self.shape, space.index)
         return factor_of(offset, position) != 1 or divisor >= 2 * self._lanes()
 
     def _has_row_reductions(self, space: IterationSpace) -> bool:
@@ -196,7 +196,7 @@ class LoopPlanner:
         last = len(space.loops) - keep
         while last > 1 and space.size(space.loops[0]) < MIN_PARALLEL_UNITS:
             outer, inner = space.loops[0], space.loops[1]
-            bounds = [self.nest.variables[p].bounds.lower for p in (outer, inner)]
+            bounds = [self.nest.intervals[p].lower for p in (outer, inner)]
             size = space.size(inner)
             merged = self.nest.new_variable(space.size(outer) * size)
             change = {

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import FusedIrEmitter
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, lanes_for, range_arguments
 from xjit.emitters.kernels.loops.base_copy import emit_base_copies
 from xjit.emitters.kernels.loops.hand_loops import bind_index, here, index_to_i64, scope, structured
@@ -22,6 +21,7 @@ from xjit.emitters.memory import EVERYWHERE
 from xjit.emitters.nested import IrEmitterNested, same_width
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I1, I64
 from xjit.llvm.values import Value, const_int
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from xjit.affine import AffineExpr, Interval, constant, dim
 from xjit.affine.reshape import delinearize, linearize
 from xjit.emitters.access_analysis import Index
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, range_arguments
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
@@ -24,6 +23,7 @@ from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I32, I64, LLVMType, int_type, vector
 from xjit.llvm.values import Value, const_int
 

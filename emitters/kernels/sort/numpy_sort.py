@@ -6,10 +6,10 @@ which count as zeros while they are flushed), and NaNs. Those are written once m
 
 from __future__ import annotations
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.kernels.loops.lines import Line
 from xjit.emitters.kernels.sort.sort_order import KeyOrder, from_raw
 from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I32, I64, PTR
 from xjit.llvm.values import Value, const_int, constant, zero
 

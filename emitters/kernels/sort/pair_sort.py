@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.kernels.loops.lines import Line
 from xjit.emitters.kernels.sort.merge_sort import emit_merge_sort
 from xjit.emitters.kernels.sort.radix_sort import emit_radix_sort, histogram_bytes
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.values import Value
 
 MIN_RADIX_SIZE = 768

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.kernels.loops.lines import Line, contiguous, raw_type
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I8, I64
 from xjit.llvm.values import Value, const_int
 

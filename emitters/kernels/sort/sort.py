@@ -11,7 +11,6 @@ import abc
 import math
 from collections.abc import Sequence
 
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.kernels.loops.lines import Line, LineKernel, contiguous, raw_type
@@ -24,6 +23,7 @@ from xjit.emitters.nested import IrEmitterNested
 from xjit.hlo import attributes as at
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64
 from xjit.llvm.values import Value, const_int
 

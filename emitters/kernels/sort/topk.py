@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.emitters.elemental import load_convert, storage_type
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.kernels.loops.lines import Line, LineKernel, contiguous
@@ -20,6 +19,7 @@ from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I32, I64, int_type, vector
 from xjit.llvm.values import Value, const_int
 

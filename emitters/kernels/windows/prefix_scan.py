@@ -92,7 +92,7 @@ class _PrefixScan:
         units = math.prod(sizes[d] for d in outer)
         unit = nest.new_variable(units)
         index: list[AffineExpr] = [constant(0)] * len(sizes)
-        for d, place in zip(outer, unit_index(nest, unit, [sizes[d] for d in outer]), strict=True):
+        for d, place in zip(outer, unit_index(nest.table, unit, [sizes[d] for d in outer]), strict=True):
             index[d] = place
         begin, end = range_arguments(self.function)
         nest.loop(unit, lambda _: self._lines(index), begin=begin, end=end, name="line")

@@ -18,8 +18,9 @@ from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, fini
 from xjit.emitters.kernels.loops.base_copy import CopyKernel
 from xjit.emitters.kernels.loops.hand_loops import here
 from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, physical_offset, restrict
+from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, restrict
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register
+from xjit.emitters.physical_offsets import physical_offset
 from xjit.emitters.reduction_loops import flatten, unflatten
 from xjit.hlo import attributes as at
 from xjit.hlo.types.shape import Shape
@@ -83,7 +84,7 @@ class _SelectKernel:
         unit = nest.new_variable(units)
         begin, end = range_arguments(self.function)
         index: list[AffineExpr] = [constant(0)] * len(sizes)
-        for d, place in zip(outer, unit_index(nest, unit, [sizes[d] for d in outer]), strict=True):
+        for d, place in zip(outer, unit_index(nest.table, unit, [sizes[d] for d in outer]), strict=True):
             index[d] = place
 
         def body(_: Sequence[Value]) -> Sequence[Value]:
@@ -158,7 +159,7 @@ class _SelectKernel:
         value, _ = self.fused.element(self.operand, tuple(nest.simplify(e) for e in place), guard)
         builder = nest.builder
         best, old = unflatten(state[:-1], [like])[0], state[-1]
-        offset = physical_offset(nest, self.result.shape, place)
+        offset = physical_offset(nest.table, self.result.shape, place)
         where = self._offset_value(offset, old)
         best, value = same_width(builder, [best, value])
         keep = self.nested.inline(builder, self.select, [best, value])[0]

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from tests.emitters.gemm.harness import compile_module, compiled_gemm, run_gemm
-from xjit.emitters.gemm.control_flow import StructuredBuilder
 from xjit.emitters.gemm.conversions import lane_mask, load_as
 from xjit.emitters.gemm.gemm import GemmConfig, emit_gemm
 from xjit.emitters.gemm.plan import GemmTypes, Method, plan_gemm
 from xjit.emitters.gemm.shapes import BatchDimension, GemmShape, row_major
 from xjit.llvm import LLVMType, Module, Target, Value
+from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
 from xjit.llvm.values import zero
 from xjit.runtime import thread_pool

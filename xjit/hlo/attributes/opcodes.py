@@ -28,7 +28,7 @@ class Trait(enum.Flag):
     EXPENSIVE = enum.auto()  # elementwise arithmetic of many cycles
     CONTROL_FLOW = enum.auto()  # runs its computations as sequences of instructions; others apply theirs to elements
     FORWARDS = enum.auto()  # the result is the first operand's value, leaf by leaf
-    VIEW = enum.auto()  # runs nothing: the leaves of the result are leaves of the operands
+    PLUMBING = enum.auto()  # yields what is in memory already: nothing runs for it
 
 
 VARIADIC = -1
@@ -73,7 +73,8 @@ def _operand_names(arity: int, calls: bool) -> tuple[str, ...]:
 _E, _I, _S, _C, _A = Trait.ELEMENTWISE, Trait.INDEX_ONLY, Trait.SIDE_EFFECT, Trait.COLLECTIVE, Trait.ASYNC
 _EC = Trait.ELEMENTWISE | Trait.COMMUTATIVE
 _ET = Trait.ELEMENTWISE | Trait.TRANSCENDENTAL | Trait.EXPENSIVE
-_F, _V, _CF = Trait.FORWARDS | Trait.VIEW, Trait.VIEW, Trait.CONTROL_FLOW
+_CF, _P = Trait.CONTROL_FLOW, Trait.PLUMBING
+_F = Trait.FORWARDS | Trait.PLUMBING
 _CS, _AS = Trait.COLLECTIVE | Trait.SIDE_EFFECT, Trait.ASYNC | Trait.SIDE_EFFECT
 
 
@@ -105,13 +106,13 @@ _ROWS: list[Opcode] = [
     Opcode("select", 3, traits=_E, operands=("pred", "on_true", "on_false")),
     Opcode("clamp", 3, traits=_E, operands=("min", "operand", "max")),
     Opcode("reduce-precision", 1, at.ReducePrecisionAttributes, traits=_E),
-    Opcode("parameter", 0, at.ParameterAttributes),
-    Opcode("constant", 0, at.ConstantAttributes),
+    Opcode("parameter", 0, at.ParameterAttributes, traits=_P),
+    Opcode("constant", 0, at.ConstantAttributes, traits=_P),
     Opcode("iota", 0, at.IotaAttributes),
     Opcode("broadcast", 1, at.DimensionsAttributes, traits=_I),
     Opcode("reshape", 1, at.ReshapeAttributes, traits=_I),
     Opcode("dynamic-reshape", VARIADIC),
-    Opcode("bitcast", 1, traits=_I | _V),
+    Opcode("bitcast", 1, traits=_I | _P),
     Opcode("transpose", 1, at.DimensionsAttributes, traits=_I),
     Opcode("reverse", 1, at.DimensionsAttributes, traits=_I),
     Opcode("slice", 1, at.SliceAttributes, traits=_I),
@@ -154,8 +155,8 @@ _ROWS: list[Opcode] = [
     Opcode("rng", VARIADIC, at.RngAttributes, traits=_S),
     Opcode("rng-bit-generator", 1, at.RngBitGeneratorAttributes, operands=("state",)),
     Opcode("rng-get-and-update-state", 0, at.RngStateAttributes, traits=_S),
-    Opcode("tuple", VARIADIC, traits=_V),
-    Opcode("get-tuple-element", 1, at.GetTupleElementAttributes, traits=_V),
+    Opcode("tuple", VARIADIC, traits=_P),
+    Opcode("get-tuple-element", 1, at.GetTupleElementAttributes, traits=_P),
     Opcode(
         "while",
         1,
@@ -170,7 +171,7 @@ _ROWS: list[Opcode] = [
     Opcode("custom-call", VARIADIC, at.CustomCallAttributes, ("called_computations*",)),
     Opcode("opt-barrier", 1, traits=_F),
     Opcode("domain", 1, at.DomainAttributes, traits=_F),
-    Opcode("after-all", VARIADIC),
+    Opcode("after-all", VARIADIC, traits=_P),
     Opcode("add-dependency", 2, traits=_F, operands=("operand", "token")),
     Opcode("partition-id", 0),
     Opcode("replica-id", 0),
@@ -182,10 +183,10 @@ _ROWS: list[Opcode] = [
     Opcode("recv-done", 1, at.ChannelAttributes, traits=_AS),
     Opcode("all-gather", VARIADIC, at.CollectiveAttributes, traits=_C),
     Opcode("all-gather-start", VARIADIC, at.CollectiveAttributes, traits=_C | _A),
-    Opcode("all-gather-done", 1, traits=_C | _A | _V),
+    Opcode("all-gather-done", 1, traits=_C | _A),
     Opcode("all-reduce", VARIADIC, at.CollectiveAttributes, ("to_apply",), traits=_C),
     Opcode("all-reduce-start", VARIADIC, at.CollectiveAttributes, ("to_apply",), traits=_C | _A),
-    Opcode("all-reduce-done", 1, traits=_C | _A | _F),
+    Opcode("all-reduce-done", 1, traits=_C | _A | Trait.FORWARDS),
     Opcode("reduce-scatter", VARIADIC, at.CollectiveAttributes, ("to_apply",), traits=_C),
     Opcode("all-to-all", VARIADIC, at.CollectiveAttributes, traits=_C),
     Opcode(
@@ -198,12 +199,12 @@ _ROWS: list[Opcode] = [
     Opcode("collective-broadcast", VARIADIC, at.CollectiveAttributes, traits=_C),
     Opcode("collective-permute", VARIADIC, at.CollectivePermuteAttributes, traits=_C),
     Opcode("collective-permute-start", VARIADIC, at.CollectivePermuteAttributes, traits=_C | _A),
-    Opcode("collective-permute-done", 1, traits=_C | _A | _V),
+    Opcode("collective-permute-done", 1, traits=_C | _A),
     Opcode("copy-start", 1, at.CopyStartAttributes, traits=_A),
-    Opcode("copy-done", 1, traits=_A | _V),
+    Opcode("copy-done", 1, traits=_A),
     Opcode("async-start", VARIADIC, at.AsyncAttributes, ("calls",), traits=_A | _CF),
-    Opcode("async-update", 1, at.AsyncAttributes, ("calls",), traits=_A | _F, operands=("operand",)),
-    Opcode("async-done", 1, at.AsyncAttributes, ("calls",), traits=_A | _V, operands=("operand",)),
+    Opcode("async-update", 1, at.AsyncAttributes, ("calls",), traits=_A | Trait.FORWARDS, operands=("operand",)),
+    Opcode("async-done", 1, at.AsyncAttributes, ("calls",), traits=_A, operands=("operand",)),
 ]
 
 OPCODES: Mapping[str, Opcode] = MappingProxyType({row.name: row for row in _ROWS})

@@ -6,12 +6,11 @@ root reaches is paired by its order among the instructions without users.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from xjit.hlo.annotations.backend_config import same_backend_config
-from xjit.hlo.types.shape import Shape
+from xjit.hlo.compare.structural_key import content_key
 
 if TYPE_CHECKING:
     from xjit.hlo.ir.computation import HloComputation
@@ -108,36 +107,36 @@ class _Comparison:
         return None
 
     def _instructions(self, a: HloInstruction, b: HloInstruction) -> str | None:
-        where = f"{a.name} and {b.name}"
-        if a.op is not b.op:
-            return f"{where}: {a.opcode} and {b.opcode}"
-        if not self._same_shape(a.shape, b.shape):
-            return f"{where}: {a.opcode} of shapes {a.shape} and {b.shape}"
+        if self._key(a) != self._key(b):
+            return f"{a.name} and {b.name}: {self._difference(a, b)}"
         if a.operand_count != b.operand_count:
-            return f"{where}: {a.opcode} with {a.operand_count} and {b.operand_count} operands"
-        if a.attributes != b.attributes:
-            return f"{where}: {a.opcode} with {_attribute_difference(a, b)}"
-        if len(a.called_computations) != len(b.called_computations):
-            return f"{where}: {len(a.called_computations)} and {len(b.called_computations)} called computations"
-        self.pending.extend(zip(a.called_computations, b.called_computations))
-        for name in self._annotation_names():
-            x, y = getattr(a, name), getattr(b, name)
-            if x != y and not (name == "backend_config" and same_backend_config(x, y)):
-                return f"{where}: {name} {_short(x)} and {_short(y)}"
+            return f"{a.name} and {b.name}: {a.opcode} with {a.operand_count} and {b.operand_count} operands"
+        callees = (a.called_computations, b.called_computations)
+        if len(callees[0]) != len(callees[1]):
+            return f"{a.name} and {b.name}: {len(callees[0])} and {len(callees[1])} called computations"
+        self.pending.extend(zip(*callees))
         return None
 
-    def _same_shape(self, a: Shape, b: Shape) -> bool:
-        if self.options.layouts:
-            return a.with_default_layouts() == b.with_default_layouts()
-        return a.compatible(b)
+    def _key(self, instruction: HloInstruction) -> Hashable:
+        key = content_key(instruction, self.options.layouts, self.options.annotations)
+        return (key, *(getattr(instruction, name) for name in _METADATA)) if self.options.metadata else key
 
-    def _annotation_names(self) -> tuple[str, ...]:
-        names: tuple[str, ...] = ()
-        if self.options.annotations:
-            names += ("sharding", "backend_config", "frontend_attributes")
-        if self.options.metadata:
-            names += ("metadata", "origin", "statistics")
-        return names
+    def _difference(self, a: HloInstruction, b: HloInstruction) -> str:
+        """Says in which part of their keys two instructions differ."""
+        (opcode, shape, attributes, _), other = (content_key(i, self.options.layouts) for i in (a, b))
+        if opcode != other[0]:
+            return f"{a.opcode} and {b.opcode}"
+        if shape != other[1]:
+            return f"{a.opcode} of shapes {shape} and {other[1]}"
+        if attributes != other[2]:
+            return f"{a.opcode} with {_attribute_difference(a, b)}"
+        names = (*_ANNOTATIONS, *(_METADATA if self.options.metadata else ()))
+        values = ((name, getattr(a, name), getattr(b, name)) for name in names)
+        return "; ".join(f"{name} {_short(x)} and {_short(y)}" for name, x, y in values if x != y)
+
+
+_ANNOTATIONS = ("sharding", "backend_config", "frontend_attributes")
+_METADATA = ("metadata", "origin", "statistics")
 
 
 def _sinks(computation: HloComputation) -> list[HloInstruction]:

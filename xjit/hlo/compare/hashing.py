@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from xjit.hlo import attributes as at
-from xjit.hlo.annotations.backend_config import canonical_backend_config
+from xjit.hlo.compare.structural_key import content_key
 from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.shape import Shape
 
@@ -54,16 +52,7 @@ def _computation_digest(computation: HloComputation, called: Digests) -> bytes:
 
 
 def _content(instruction: HloInstruction) -> bytes:
-    parts = [instruction.opcode, _shape_text(instruction.shape)]
-    if instruction.attributes is not at.NO_ATTRIBUTES:
-        parts.append(stable_text(instruction.attributes))
-    if instruction.backend_config:
-        parts.append(f"backend_config={canonical_backend_config(instruction.backend_config)}")
-    if instruction.sharding is not None:
-        parts.append(f"sharding={instruction.sharding}")
-    if instruction.frontend_attributes:
-        parts.append(f"frontend_attributes={sorted(instruction.frontend_attributes.items())}")
-    return "\0".join(parts).encode("utf-8", "surrogateescape")
+    return stable_text(content_key(instruction)).encode("utf-8", "surrogateescape")
 
 
 def stable_text(value: Any) -> str:
@@ -78,11 +67,6 @@ def stable_text(value: Any) -> str:
         names = (f.name for f in dataclasses.fields(value))
         return f"{type(value).__name__}({','.join(f'{name}={stable_text(getattr(value, name))}' for name in names)})"
     return repr(value)
-
-
-@lru_cache(maxsize=4096)
-def _shape_text(shape: Shape) -> str:
-    return str(shape.with_default_layouts())
 
 
 def _digest(*parts: bytes) -> bytes:

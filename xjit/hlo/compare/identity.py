@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from xjit.hlo.annotations.backend_config import same_backend_config
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.compare.equality import computations_equal
+from xjit.hlo.compare.structural_key import content_key
 
 if TYPE_CHECKING:
     from xjit.hlo.ir.computation import HloComputation
@@ -52,11 +52,7 @@ def _identical(
 ) -> bool:
     if a is b:
         return True
-    if a.op is not b.op or a.attributes != b.attributes or not _same_shape(a, b, layout_sensitive):
-        return False
-    if a.sharding != b.sharding or a.frontend_attributes != b.frontend_attributes:
-        return False
-    if not same_backend_config(a.backend_config, b.backend_config):
+    if a.op is not b.op or content_key(a, layout_sensitive) != content_key(b, layout_sensitive):
         return False
     if not _same_operands(a.operands, b.operands, eq_operands, not ordered and a.op.has(Trait.COMMUTATIVE)):
         return False
@@ -76,12 +72,6 @@ def _same_operands(
     if all(map(equal, a, b)):
         return True
     return commutative and len(a) == 2 and equal(a[0], b[1]) and equal(a[1], b[0])
-
-
-def _same_shape(a: HloInstruction, b: HloInstruction, layout_sensitive: bool) -> bool:
-    if not layout_sensitive:
-        return a.shape.compatible(b.shape)
-    return a.shape == b.shape or a.shape.with_default_layouts() == b.shape.with_default_layouts()
 
 
 def _same(a: HloInstruction, b: HloInstruction) -> bool:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from xjit.hlo.annotations.metadata import OpMetadata, StackFrameIndex
-from xjit.hlo.attributes import ConstantAttributes, ParameterAttributes
+from xjit.hlo.attributes import Attributes, ConstantAttributes, ParameterAttributes
 from xjit.hlo.attributes.codecs import attribute_fields
 from xjit.hlo.attributes.codecs.annotations import format_frontend_attributes, format_metadata, format_string_or_braces
 from xjit.hlo.attributes.codecs.literals import format_literal
@@ -91,6 +91,16 @@ def instruction_to_string(instruction: HloInstruction, options: HloPrintOptions 
     return _Printer(options or _DEFAULT).instruction(instruction)
 
 
+def attributes_to_strings(attributes: Attributes) -> list[str]:
+    """Returns `key=value` for each attribute that is not at its default."""
+    parts: list[str] = []
+    for declared in attribute_fields(type(attributes)):
+        value = getattr(attributes, declared.name)
+        if declared.always or value != declared.default:
+            parts.append(f"{declared.key}={declared.codec.format(value)}")
+    return parts
+
+
 @dataclass(slots=True)
 class _Printer:
     options: HloPrintOptions
@@ -148,7 +158,7 @@ class _Printer:
         """Returns `%name = shape opcode(operands), attributes`."""
         shape = instruction.shape.to_string(self.options.print_layouts)
         parts = [f"{self.name(instruction)} = {shape} {instruction.op.name}({self._arguments(instruction)})"]
-        parts.extend(self._attributes(instruction))
+        parts.extend(attributes_to_strings(instruction.attributes))
         self._called(instruction, parts)
         self._annotations(instruction, parts)
         return ", ".join(parts)
@@ -171,15 +181,6 @@ class _Printer:
         if not self.options.print_operand_shape:
             return self.name(operand)
         return f"{operand.shape.to_string(self.options.print_layouts)} {self.name(operand)}"
-
-    def _attributes(self, instruction: HloInstruction) -> list[str]:
-        attributes = instruction.attributes
-        parts: list[str] = []
-        for declared in attribute_fields(type(attributes)):
-            value = getattr(attributes, declared.name)
-            if declared.always or value != declared.default:
-                parts.append(f"{declared.key}={declared.codec.format(value)}")
-        return parts
 
     def _called(self, instruction: HloInstruction, parts: list[str]) -> None:
         called = instruction.called_computations

@@ -288,6 +288,8 @@ class HloComputation:
         if self._root is not None and not accept_different_shape and not self._root.shape.compatible(root.shape):
             raise InvalidArgument(f"new root {root.name} has shape {root.shape}, the old one {self._root.shape}")
         self._root = root
+        if self.parent is not None:
+            self.parent.note_change()
 
     def remove_instruction(self, instruction: HloInstruction) -> None:
         """Removes an instruction without users, control edges or root position; never a parameter."""
@@ -397,6 +399,8 @@ class HloComputation:
     def edges_changed(self) -> None:
         """Notes that instructions, what they read, wait for or call have changed (for the functions that do it)."""
         self._post_order = self._callees = None
+        if self.parent is not None:
+            self.parent.note_change()
 
     def callees(self) -> tuple[HloComputation, ...]:
         """Returns what the instructions call, in their order, with repetitions."""

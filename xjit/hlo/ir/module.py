@@ -53,6 +53,22 @@ class HloModule:
         self._next_id = 0
         self._schedule: HloSchedule | None = None
         self._random: MersenneTwister64 | None = None
+        self._version = 0
+
+    # -- versions
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every change of instructions, edges, roots, calls or computations.
+
+        What was found out about a version holds as long as the number stays. Replacing shapes or attributes in place
+        does not count by itself: who does that calls `note_change`.
+        """
+        return self._version
+
+    def note_change(self) -> None:
+        """Makes this another version of the module."""
+        self._version += 1
 
     # -- facts
 
@@ -143,6 +159,7 @@ class HloModule:
         computation.unique_id = self._next_id
         self._next_id += 1
         self._computations[computation] = None
+        self.note_change()
         return computation
 
     def add_entry_computation(self, computation: HloComputation) -> HloComputation:
@@ -173,6 +190,7 @@ class HloModule:
         if caller := next(iter(computation.caller_instructions()), None):
             raise FailedPrecondition(f"{computation.name} cannot be the entry: {caller.name} calls it")
         self._entry = computation
+        self.note_change()
         self.config.entry_computation_layout = self.compute_computation_layout()
         header_views.forget_signature(self)
 
@@ -198,6 +216,7 @@ class HloModule:
         for instruction in computation.instructions:
             instruction.detach_from_operands()
         del self._computations[computation]
+        self.note_change()
         computation.parent = None
         if self._schedule is not None:
             self._schedule.remove_computation(computation)
@@ -224,6 +243,7 @@ class HloModule:
                     instruction.set_called_computation(i, replacements.get(callee, callee))
         if self._entry is not None:
             self._entry = replacements.get(self._entry, self._entry)
+            self.note_change()
         for computation in reversed(orders.make_computation_post_order(self)):
             if computation in replacements:
                 self.remove_embedded_computation(computation)
@@ -373,6 +393,7 @@ class HloModule:
         for computation in self._computations:
             if schedule.is_scheduled(computation):
                 computation.reorder_instructions(schedule.sequence(computation))
+        schedule.note_complete(self)
 
     def keep_schedule(self, schedule: HloSchedule) -> None:
         """Keeps an execution order without a check (for clones and for modules that are read as scheduled)."""

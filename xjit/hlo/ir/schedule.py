@@ -19,6 +19,7 @@ class HloSchedule:
 
     def __init__(self, sequences: Mapping[HloComputation, Sequence[HloInstruction]]) -> None:
         self._sequences = {computation: list(sequence) for computation, sequence in sequences.items()}
+        self._complete_at = -1  # the version of the module for which the sequences are known to be complete
 
     @staticmethod
     def from_instruction_order(module: HloModule) -> HloSchedule:
@@ -38,6 +39,7 @@ class HloSchedule:
 
     def set_sequence(self, computation: HloComputation, sequence: Sequence[HloInstruction]) -> None:
         """Gives a computation another order."""
+        self._complete_at = -1
         self._sequences[computation] = list(sequence)
 
     def remove_computation(self, computation: HloComputation) -> None:
@@ -49,6 +51,8 @@ class HloSchedule:
 
         The computations list (and print) their instructions in the new order.
         """
+        if self._complete_at == module.version:
+            return
         for computation in list(self._sequences):
             if computation.parent is not module:
                 del self._sequences[computation]
@@ -56,6 +60,11 @@ class HloSchedule:
             order = _updated(computation, self._sequences.get(computation, []))
             self._sequences[computation] = order
             computation.reorder_instructions(order)
+        self.note_complete(module)
+
+    def note_complete(self, module: HloModule) -> None:
+        """Notes that the sequences hold all instructions of the module as it is now, in a legal order."""
+        self._complete_at = module.version
 
     def verify(self, module: HloModule) -> None:
         """Raises HloVerifyError unless every non-fusion computation has a complete, legal sequence."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -56,6 +56,17 @@ class Shape:
     def token() -> Shape:
         """Returns the token shape."""
         return Shape(PrimitiveType.TOKEN)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.element_type, self.dimensions, self.layout, self.dynamic_dimensions, self.tuple_shapes))
+
+    def __getstate__(self) -> dict[str, object]:
+        """The fields alone: hashes differ from process to process."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __deepcopy__(self, memo: object) -> Shape:
         return self  # immutable
@@ -184,6 +195,11 @@ class Shape:
     def to_string(self, layout: bool = True) -> str:
         """Returns the HLO text: `f32[2,<=3]{1,0}`."""
         return self._text if layout else self._text_without_layout
+
+    @cached_property
+    def text_with_default_layouts(self) -> str:
+        """The HLO text with row-major layouts where there are none: equal for shapes that mean the same."""
+        return self.with_default_layouts().to_string()
 
     @cached_property
     def _text(self) -> str:

@@ -20,8 +20,10 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.python_numbers import PYTHON_NUMBERS, python_number_as_array
 from xjit.hlo.types.shape import Shape
+from xjit.ops.evaluation.devices import Device, run_devices
 from xjit.ops.evaluation.numerics import Array, Value, flush
 from xjit.ops.evaluation.table import EVALUATORS, UNSUPPORTED
+from xjit.ops.replica_groups import device_count
 
 _MAX_DEPTH = 180  # nested computations; Python's stack holds a little more
 
@@ -46,6 +48,7 @@ class Interpreter:
     seed: int = 0
     rng_state: int = 0x7012395  # of rng-get-and-update-state
     depth: int = 0
+    device: Device = field(default_factory=Device)
     generator: np.random.Generator = field(init=False)
     _plans: dict[HloComputation, _Plan] = field(default_factory=dict, init=False)
     _elementwise: dict[HloComputation, bool] = field(default_factory=dict, init=False)
@@ -189,18 +192,62 @@ def evaluate(module: HloModule, *arguments: Any, ftz: bool = True, seed: int = 0
     """Runs the entry computation on NumPy arrays (nested tuples for tuple parameters) and returns its result.
 
     Returns an array of the root's type and shape, or nested tuples; the arrays are the caller's own. `ftz` flushes
-    subnormals as XLA:CPU does; `seed` feeds `rng`. Raises InvalidArgument if the arguments do not fit the parameters,
-    Unsupported for an opcode without a rule.
+    subnormals as XLA:CPU does; `seed` feeds `rng`. For a module of several devices the only argument is a list with the
+    arguments of each, and so is the result: see `evaluate_devices`. Raises InvalidArgument if the arguments do not fit
+    the parameters, Unsupported for an opcode without a rule.
     """
+    config = module.config
+    devices = config.replica_count * config.num_partitions
+    if devices > 1 and len(arguments) == 1 and _is_per_device(arguments[0], devices, module):
+        return evaluate_devices(module, arguments[0], ftz=ftz, seed=seed)
+    if device_count(module) > 1:
+        raise InvalidArgument(f"{module.name} runs on {_count_text(module)}: expected a list of argument lists")
+    return _evaluate_one(module, arguments, Device(), ftz, seed)
+
+
+def evaluate_devices(
+    module: HloModule, inputs_per_device: Sequence[Sequence[Any]], ftz: bool = True, seed: int = 0
+) -> list[Value]:
+    """Runs a module on all its devices, in step at collectives; returns one result per device.
+
+    `inputs_per_device[replica * num_partitions + partition]` are the arguments of a device. Raises InvalidArgument if
+    there are not as many as replica_count * num_partitions, ExecutionError if devices wait for each other for ever.
+    """
+    config = module.config
+    if len(inputs_per_device) != config.replica_count * config.num_partitions:
+        raise InvalidArgument(f"{module.name} runs on {_count_text(module)}, got inputs for {len(inputs_per_device)}")
+
+    def run(device: Device) -> Value:
+        return _evaluate_one(module, inputs_per_device[device.number], device, ftz, seed)
+
+    return run_devices(config.replica_count, config.num_partitions, run)
+
+
+def _is_per_device(value: Any, devices: int, module: HloModule) -> bool:
+    """Whether an argument is the inputs of all devices, not that of one."""
+    if not isinstance(value, (tuple, list)):
+        return False
+    parameters = module.entry_computation.num_parameters
+    fits = len(value) == devices and all(isinstance(v, (tuple, list)) and len(v) == parameters for v in value)
+    return fits or device_count(module) > 1
+
+
+def _count_text(module: HloModule) -> str:
+    replicas, partitions = module.config.replica_count, module.config.num_partitions
+    return f"{replicas * partitions} devices (replica_count={replicas}, num_partitions={partitions})"
+
+
+def _evaluate_one(module: HloModule, arguments: Sequence[Any], device: Device, ftz: bool, seed: int) -> Value:
     entry = module.entry_computation
     if len(arguments) != entry.num_parameters:
-        raise InvalidArgument(f"{module.name} takes {entry.num_parameters} arguments, got {len(arguments)}")
+        where = f" on device {device.number}" if device.rendezvous.count > 1 else ""
+        raise InvalidArgument(f"{module.name} takes {entry.num_parameters} arguments, got {len(arguments)}{where}")
     values = [
         _argument(f"argument {i} '{p.name}'", p.shape, a)
         for i, (p, a) in enumerate(zip(entry.parameter_instructions, arguments))
     ]
     with np.errstate(all="ignore"):
-        result = Interpreter(ftz=ftz, seed=seed).call(entry, *values)
+        result = Interpreter(ftz=ftz, seed=seed, device=device).call(entry, *values)
     return _own(result)
 
 

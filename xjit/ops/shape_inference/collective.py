@@ -14,6 +14,7 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModuleConfig
 from xjit.hlo.types.shape import Shape
 from xjit.ops.opdef import ShapeRule
+from xjit.ops.replica_groups import expand_groups
 from xjit.ops.shape_inference.common import (
     array_operands,
     check_dimension,
@@ -52,9 +53,9 @@ def _check_groups(instruction: HloInstruction, uniform: bool = True, across_part
     if a.use_global_device_ids and a.channel_id is None:
         fail(instruction, "use_global_device_ids=true needs a channel_id")
     total, per_id = _participants(instruction, across_partitions)
-    groups = a.replica_groups.groups
+    groups = () if a.replica_groups.text.startswith("mesh") else expand_groups(instruction)
     if not groups:
-        if a.use_global_device_ids:
+        if a.use_global_device_ids and not a.replica_groups.text:
             fail(instruction, "use_global_device_ids=true needs replica_groups")
         return total * per_id
     ids = [i for group in groups for i in group]

@@ -1,10 +1,15 @@
-"""What fusing an instruction costs: how often it would be evaluated, and what it saves in memory traffic."""
+"""What fusing an instruction costs, and what it saves in memory traffic.
+
+How operands are read - at the same index, how often, across memory - the indexing maps say
+(`xjit.indexing.operand_reads`). What is listed here by opcode is what they do not say: what arithmetic costs, and what
+the emitters can evaluate on demand.
+"""
 
 from __future__ import annotations
 
 from xjit.hlo import HloInstruction, Trait
-from xjit.hlo import attributes as at
 from xjit.hlo.types.physical import physical_byte_size
+from xjit.indexing.operand_reads import reads_of
 
 EXPENSIVE = frozenset({"divide", "remainder"})
 """Costly opcodes besides the transcendental ones."""
@@ -25,11 +30,9 @@ BUFFER_READERS = frozenset({"dynamic-update-slice"})
 """Opcodes with an operand that cannot be computed in the fusion: see `may_read_fused`."""
 
 
-RESHAPES = frozenset({"reshape", "bitcast"})
-"""Opcodes that divide indices: with transposes between them, every one makes index expressions some times larger."""
-
-MAX_RESHAPES = 6
-"""How many of RESHAPES may lie between a fusion's root and what it reads."""
+MAX_DIVISIONS = 6
+"""How many instructions that divide indices may lie between a fusion's root and what it reads: with transposes between
+them, every one makes index expressions some times larger."""
 
 
 def is_expensive(instruction: HloInstruction) -> bool:
@@ -70,37 +73,14 @@ def may_read_fused(user: HloInstruction, position: int) -> bool:
     return True
 
 
-def evaluations_per_element(user: HloInstruction, position: int) -> float:
-    """Returns how many elements of an operand are evaluated per element of `user`'s result."""
-    operand = user.operand(position).shape
-    if user.opcode == "reduce":
-        result = user.shape.tuple_shapes[0] if user.shape.is_tuple else user.shape
-        is_init = position >= user.operand_count // 2
-        return 1.0 if is_init else operand.num_elements / max(1, result.num_elements)
-    if user.opcode == "concatenate" or (user.opcode == "pad" and position == 0):
-        return min(1.0, operand.num_elements / max(1, user.shape.num_elements))
-    if user.opcode == "dynamic-update-slice":
-        update = user.operand(1).shape.num_elements
-        return update / max(1, user.shape.num_elements) if position == 1 else 1.0
-    return 1.0
-
-
-def reads_same_index(user: HloInstruction, operand: HloInstruction) -> bool:
-    """Whether the operand is evaluated at just the index of the user."""
-    return user.op.has(Trait.ELEMENTWISE) and operand.shape.dimensions == user.shape.dimensions
-
-
 def changes_minor_dimension(instruction: HloInstruction) -> bool:
-    """Whether the instruction reads its operand across memory: a transpose or copy that moves the minor dimension."""
-    shape, operand = instruction.shape, instruction.operand(0).shape if instruction.operand_count else instruction.shape
-    if not shape.rank or operand.rank != shape.rank:
+    """Whether the instruction reads an operand of its rank across memory, as a transpose of what is minor does."""
+    if not instruction.operand_count or not instruction.shape.rank:
         return False
-    if instruction.opcode == "transpose":
-        return (
-            instruction.attributes_as(at.DimensionsAttributes).dimensions[shape.minor_to_major[0]]
-            != operand.minor_to_major[0]
-        )
-    return instruction.opcode == "copy" and shape.minor_to_major[0] != operand.minor_to_major[0]
+    operand = instruction.operand(0).shape
+    if operand.rank != instruction.shape.rank:
+        return False
+    return reads_of(instruction)[0].walks_across(instruction.shape.minor_to_major[0], operand.minor_to_major[0])
 
 
 def worth_duplicating(instruction: HloInstruction, copies: int, materialized: bool) -> bool:

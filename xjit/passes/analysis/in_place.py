@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, Shape, Trait
 from xjit.hlo import attributes as at
+from xjit.indexing.operand_reads import reads_of
 from xjit.ops.lapack_targets import LAPACK_TARGETS
 
 
@@ -119,10 +120,13 @@ def _linear_identities(computation: HloComputation) -> set[HloInstruction]:
 
 
 def _keeps_position(operand: HloInstruction, user: HloInstruction) -> bool:
-    if user.opcode in ("bitcast", "reshape"):
-        same_width = operand.shape.element_type.byte_width == user.shape.element_type.byte_width
-        return same_width and _is_plain_row_major(operand.shape) and _is_plain_row_major(user.shape)
-    return user.op.has(Trait.ELEMENTWISE) and operand.shape.dimensions == user.shape.dimensions
+    """Whether every read of `operand` by `user` is of the element with the result's index, or the result's number."""
+    how = [read for o, read in zip(user.operands, reads_of(user), strict=True) if o is operand]
+    if all(read.is_identity for read in how):
+        return True
+    same_width = operand.shape.element_type.byte_width == user.shape.element_type.byte_width
+    plain = _is_plain_row_major(operand.shape) and _is_plain_row_major(user.shape)
+    return same_width and plain and all(read.keeps_number for read in how)
 
 
 def _skip_bitcasts(instruction: HloInstruction) -> HloInstruction:

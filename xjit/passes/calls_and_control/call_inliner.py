@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo import attributes as at
-from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies, selected_computations
-from xjit.passes.simplify.hlo_dce import remove_uncalled_computations
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.simplify.hlo_dce import remove_unreachable_computations
 
 
 @dataclass
@@ -20,13 +19,13 @@ class CallInliner(HloModulePass):
     doubling chains of calls end, those that would grow the module beyond twice its size and `max_instructions`.
     """
 
-    name: ClassVar[str] = "call-inliner"
-    aliases: ClassVar[tuple[str, ...]] = ("inline",)
+    name = "call-inliner"
+    aliases = ("inline",)
     single_call_site: bool = False
     should_inline: Callable[[HloInstruction], bool] | None = None
     max_instructions: int = 300_000
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Inlines; True if a call was."""
         changed = False
         size = module.instruction_count
@@ -40,7 +39,7 @@ class CallInliner(HloModulePass):
                     inline_call(instruction)
                     changed = True
         if changed:
-            remove_uncalled_computations(module)
+            remove_unreachable_computations(module)
         return changed
 
     def _may_inline(self, call: HloInstruction) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Unsupported
-from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.framework.base import HloModulePass
 
 SEQUENTIAL_CALLERS = frozenset({"while", "conditional", "call", "async-start"})
 """Opcodes that run a computation as a sequence of its own kernels; all other callers apply it inside a kernel."""
@@ -21,10 +20,11 @@ class FlattenCallGraph(HloModulePass):
     A computation that is also applied inside kernels (a reducer) is not shared with a sequential call either.
     """
 
-    name: ClassVar[str] = "flatten-call-graph"
+    name = "flatten-call-graph"
+    is_required = True
     max_instructions: int = 1_000_000
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Clones where needed, callers first; True if something was cloned."""
         changed = False
         owned: set[HloComputation] = {module.entry_computation}
@@ -51,8 +51,6 @@ class FlattenCallGraph(HloModulePass):
                         )
                     changed |= _own_callees(module, instruction, owned)
                 worklist.extend(instruction.called_computations)
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
 

@@ -7,11 +7,11 @@ emitters refuse it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloInstruction, Literal, Shape
 from xjit.hlo import attributes as at
 from xjit.ops import build
+from xjit.ops.replica_groups import is_alone
 from xjit.passes.calls_and_control.call_inliner import inline_call
 from xjit.passes.expand.op_expander import Expansion, OpExpander
 
@@ -26,16 +26,12 @@ _STARTS = frozenset({"all-gather-start", "collective-permute-start", "copy-start
 class CollectiveExpander(OpExpander):
     """With one replica and one partition, a collective is its operands, or zeros where nobody sends."""
 
-    name: ClassVar[str] = "collective-expander"
-    opcodes: ClassVar[frozenset[str]] = (
-        _SAME | _STARTS | _PICKED.keys() | {"collective-permute", "all-reduce-done", "async-update"}
-    )
+    name = "collective-expander"
+    opcodes = _SAME | _STARTS | _PICKED.keys() | {"collective-permute", "all-reduce-done", "async-update"}
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns what the instruction is on one device."""
         opcode = instruction.opcode
-        config = instruction.module.config if instruction.module is not None else None
-        alone = config is not None and config.replica_count * config.num_partitions == 1
         if opcode in ("all-reduce-done", "async-update"):
             return instruction.operand(0) if not _is_start(instruction.operand(0)) else None
         if opcode in _PICKED:
@@ -45,7 +41,7 @@ class CollectiveExpander(OpExpander):
             return _copy_start(instruction, into)
         if opcode == "async-start":
             return _async_start(instruction, into)
-        return _collective(instruction, into) if alone else None
+        return _collective(instruction, into) if is_alone(instruction) else None
 
 
 def _is_start(instruction: HloInstruction) -> bool:
@@ -79,9 +75,7 @@ def _operands_as(instruction: HloInstruction, shape: Shape, into: Expansion) -> 
 
 def _permuted(instruction: HloInstruction, shape: Shape, into: Expansion) -> HloInstruction | None:
     pairs = [tuple(p) for p in instruction.attributes_as(at.CollectivePermuteAttributes).source_target_pairs]
-    if instruction.attributes_as(at.CollectivePermuteAttributes).slice_sizes or any(
-        target == 0 and source != 0 for source, target in pairs
-    ):
+    if instruction.attributes_as(at.CollectivePermuteAttributes).slice_sizes:
         return None
     if (0, 0) in pairs:
         return _operands_as(instruction, shape, into)

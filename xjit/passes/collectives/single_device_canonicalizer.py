@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from xjit.hlo import HloInstruction, HloModule, Literal
 from xjit.hlo import attributes as at
 from xjit.ops.custom_call_targets import IDENTITY_TARGETS
-from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.ops.replica_groups import is_alone
+from xjit.passes.framework.base import HloModulePass
 
 
 @dataclass
@@ -23,9 +23,9 @@ class SingleDeviceCanonicalizer(HloModulePass):
     of its operand (one participant) is its operand.
     """
 
-    name: ClassVar[str] = "single-device-canonicalizer"
+    name = "single-device-canonicalizer"
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites; True if something changed."""
         alone = module.config.replica_count * module.config.num_partitions == 1
         changed = False
@@ -38,8 +38,6 @@ class SingleDeviceCanonicalizer(HloModulePass):
                     computation.add_instruction(replacement)
                 _replace(instruction, replacement)
                 changed = True
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
 
@@ -58,7 +56,7 @@ def _replacement(instruction: HloInstruction, alone: bool) -> HloInstruction | N
         return operand if operand is not None and operand.shape.compatible(instruction.shape) else None
     if alone and opcode in ("replica-id", "partition-id"):
         return HloInstruction.create_constant(Literal.from_array(np.uint32(0)), name=opcode.replace("-", "_"))
-    if alone and opcode in _ONE_PARTICIPANT and instruction.operand_count == 1:
+    if opcode in _ONE_PARTICIPANT and instruction.operand_count == 1 and is_alone(instruction):
         operand = instruction.operand(0)
         return operand if operand.shape.compatible(instruction.shape) else None
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo.attributes import BatchNormAttributes
@@ -16,8 +15,8 @@ from xjit.passes.expand.op_expander import Expansion, OpExpander
 class BatchNormExpander(OpExpander):
     """Expands batch-norm-training (two-pass variance), -inference and -grad."""
 
-    name: ClassVar[str] = "batch-norm-expander"
-    opcodes: ClassVar[frozenset[str]] = frozenset({"batch-norm-training", "batch-norm-inference", "batch-norm-grad"})
+    name = "batch-norm-expander"
+    opcodes = frozenset({"batch-norm-training", "batch-norm-inference", "batch-norm-grad"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction:
         """Returns the normalized array, or the tuple of it and its statistics or gradients."""

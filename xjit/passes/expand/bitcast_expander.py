@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout, Shape, Unsupported
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.passes.analysis.physical_form import from_physical, to_physical
-from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.framework.base import HloModulePass
 
 
 @dataclass
@@ -20,17 +19,16 @@ class BitcastExpander(HloModulePass):
     would change what it means; a reshape stays what it is. Left alone: bitcasts of tuples and to another bit width.
     """
 
-    name: ClassVar[str] = "bitcast-expander"
+    name = "bitcast-expander"
+    is_required = True
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Expands, inside of fusions, too; True if there was a bitcast."""
         changed = False
         for computation in module.make_computation_post_order():
             if execution_threads and computation.execution_thread not in execution_threads:
                 continue
             changed |= expand_bitcasts(computation)
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import (
@@ -23,8 +22,8 @@ from xjit.passes.expand.op_expander import Expansion, OpExpander
 class DotExpander(OpExpander):
     """Groups of a ragged dot are selected by masks; the scales of a scaled dot are multiplied in before, in f32."""
 
-    name: ClassVar[str] = "dot-expander"
-    opcodes: ClassVar[frozenset[str]] = frozenset({"ragged-dot", "scaled-dot"})
+    name = "dot-expander"
+    opcodes = frozenset({"ragged-dot", "scaled-dot"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the result, or None for a ragged dot of several ragged dimensions."""

@@ -5,24 +5,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Literal, Shape
 from xjit.ops import build
-from xjit.passes.framework.base import NO_THREADS, HloModulePass, selected_computations
+from xjit.passes.framework.base import HloModulePass, selected_computations
 
 
 @dataclass
 class OpExpander(HloModulePass):
     """Replaces every instruction of `opcodes` by what `expand` returns; None leaves it as it is."""
 
-    opcodes: ClassVar[frozenset[str]] = frozenset()
+    opcodes = frozenset()
 
     @abstractmethod
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the replacement, of the same shape."""
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Expands, producers first; True if something changed."""
         changed = False
         for computation in selected_computations(module, execution_threads):
@@ -35,8 +34,6 @@ class OpExpander(HloModulePass):
                     instruction.replace_all_uses_with_different_shape(replacement)
                     computation.force_remove_instruction(instruction)
                     changed = True
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import CompareAttributes, RngAttributes, RngBitGeneratorAttributes, RngStateAttributes
@@ -23,8 +22,8 @@ KEY = 0x9E3779B97F4A7C15
 class RngExpander(OpExpander):
     """Uniform numbers scale the leading bits; normal ones come in pairs from Box and Muller's transformation."""
 
-    name: ClassVar[str] = "rng-expander"
-    opcodes: ClassVar[frozenset[str]] = frozenset({"rng"})
+    name = "rng-expander"
+    opcodes = frozenset({"rng"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction:
         """Returns the random array."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import CompareAttributes, DynamicSliceAttributes, ScanAttributes
@@ -17,8 +16,8 @@ INDEX = PrimitiveType.S64
 class ScanExpander(OpExpander):
     """The loop's state is (step, inputs.., outputs.., carries..); each step cuts its slices and calls the body."""
 
-    name: ClassVar[str] = "scan-expander"
-    opcodes: ClassVar[frozenset[str]] = frozenset({"scan"})
+    name = "scan-expander"
+    opcodes = frozenset({"scan"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the tuple of stacked outputs and last carries."""

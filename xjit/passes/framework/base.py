@@ -1,6 +1,6 @@
 """What a pass is: a named, configurable function from a module to itself, and how one is written.
 
-A pass is a dataclass whose fields are its options. `run` returns True exactly if the module changed. Passes walk
+A pass is a dataclass whose fields are its options. `run_impl` returns True exactly if the module changed. Passes walk
 snapshots, iterate in instruction order only (never over sets), and keep users, control edges and metadata through the
 methods of HloComputation.
 """
@@ -9,24 +9,38 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 
 NO_THREADS: frozenset[str] = frozenset()
 
 
-@dataclass
 class HloModulePass(ABC):
-    """Base of all passes. `name` is the dashed name; `aliases` are further spellings accepted on input."""
+    """Base of all passes. `name` is the dashed name; `aliases` are further spellings accepted on input.
 
-    name: ClassVar[str] = ""
-    aliases: ClassVar[tuple[str, ...]] = ()
+    A pass that `is_required` cannot be disabled: what runs after it is wrong without it.
+    """
+
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    is_required: bool = False
+
+    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Transforms the module in place; True exactly if it changed.
+
+        The schedule, if there is one, is adapted. What analyses found before counts no longer.
+        """
+        version = module.version
+        changed = self.run_impl(module, execution_threads)
+        if changed and module.version == version:
+            module.note_change()  # of shapes or attributes only, in place
+        if changed and module.has_schedule():
+            module.schedule.update(module)
+        return changed
 
     @abstractmethod
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
-        """Transforms the module in place; True exactly if it changed."""
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+        """What the pass does; True exactly if the module changed. An empty `execution_threads` means all of them."""
 
 
 def side_effect_computations(module: HloModule) -> set[HloComputation]:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloModule
 from xjit.ops.verifier import verify_module
-from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.framework.base import HloModulePass
 
 
 @dataclass
 class HloVerifier(HloModulePass):
     """Raises HloVerifyError for a module that breaks a rule of the IR; never changes anything."""
 
-    name: ClassVar[str] = "hlo-verifier"
-    aliases: ClassVar[tuple[str, ...]] = ("verify",)
+    name = "hlo-verifier"
+    aliases = ("verify",)
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Checks the whole module (and its schedule, if it has one); always False."""
         verify_module(module)
         if module.has_schedule():

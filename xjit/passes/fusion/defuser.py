@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloModule
 from xjit.passes.calls_and_control.call_inliner import inline_call
-from xjit.passes.framework.base import NO_THREADS, HloModulePass
-from xjit.passes.simplify.hlo_dce import remove_uncalled_computations
+from xjit.passes.framework.base import HloModulePass
+from xjit.passes.simplify.hlo_dce import remove_unreachable_computations
 
 
 @dataclass
@@ -20,9 +19,9 @@ class Defuser(HloModulePass):
     own here (a scatter, a sort, a dot) and with boundaries for other emitters. `InstructionFusion` makes new ones.
     """
 
-    name: ClassVar[str] = "defuser"
+    name = "defuser"
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Defuses; True if there was a fusion."""
         changed = False
         for computation in module.make_computation_post_order():
@@ -33,5 +32,5 @@ class Defuser(HloModulePass):
                     inline_call(instruction)
                     changed = True
         if changed:
-            remove_uncalled_computations(module)
+            remove_unreachable_computations(module)
         return changed

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType
 from xjit.hlo.attributes import FusionAttributes
 from xjit.passes.analysis.linear_order import sequential_computations
-from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 
 _FLOATS = frozenset((PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64))
 _CONVERSIONS = {
@@ -31,10 +30,10 @@ class DotOperandFusion(HloModulePass):
     An operand of less than `min_elements` elements is left alone.
     """
 
-    name: ClassVar[str] = "dot-operand-fusion"
+    name = "dot-operand-fusion"
     min_elements: int = 4096
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Fuses in every sequential computation; True if something was fused."""
         changed = False
         for computation in sequential_computations(module):
@@ -45,8 +44,6 @@ class DotOperandFusion(HloModulePass):
                 if converts and _has_float_types(dot) and not has_control_dependencies(dot):
                     _fuse(computation, dot, converts)
                     changed = True
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
     def _joins(self, operand: HloInstruction, dot: HloInstruction) -> bool:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.attributes import FusionAttributes
 from xjit.hlo.edit.fusion import clone_into_computation
+from xjit.indexing.operand_reads import OperandReads
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.linear_order import sequential_computations
-from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.framework.base import HloModulePass
 
 Evaluations = dict[int, float]
 """Which index expressions an instruction is evaluated at, by number, and how many elements each evaluates."""
@@ -33,12 +33,13 @@ class _Group:
     """A fusion in the making: members users-first, what it reads from outside, where members are evaluated."""
 
     root: HloInstruction
+    reads: OperandReads
     members: dict[HloInstruction, Evaluations]
     operands: dict[HloInstruction, None]
     duplicates: int = 0
     next_index: int = 1
     indices: dict[tuple[int, HloInstruction, int], int] = field(default_factory=dict)
-    reshapes: dict[int, int] = field(default_factory=lambda: {0: 0})  # through how many an index expression has gone
+    divisions: dict[int, int] = field(default_factory=lambda: {0: 0})  # through how many an index expression has gone
 
     def evaluations_of(self, producer: HloInstruction) -> Evaluations:
         """Returns where the members would evaluate a producer of theirs."""
@@ -53,18 +54,18 @@ class _Group:
         return found
 
     def _add_reads(self, user: HloInstruction, position: int, at: Evaluations, found: Evaluations) -> None:
-        if cost.reads_same_index(user, user.operand(position)):
+        read = self.reads.of(user)[position]
+        if read.is_identity:
             found.update(at)
             return
-        ratio = cost.evaluations_per_element(user, position)
         for index, count in at.items():
             key = (index, user, position)
             number = self.indices.get(key)
             if number is None:
                 number = self.indices[key] = self.next_index
                 self.next_index += 1
-                self.reshapes[number] = self.reshapes[index] + (user.opcode in cost.RESHAPES)
-            found[number] = count * ratio
+                self.divisions[number] = self.divisions[index] + read.divides
+            found[number] = count * read.evaluations
 
     def add(self, producer: HloInstruction, evaluations: Evaluations) -> None:
         self.members[producer] = evaluations
@@ -85,8 +86,8 @@ class InstructionFusion(HloModulePass):
     times as many elements of a cheap instruction may be computed as it has.
     """
 
-    name: ClassVar[str] = "instruction-fusion"
-    aliases: ClassVar[tuple[str, ...]] = ("fusion",)
+    name = "instruction-fusion"
+    aliases = ("fusion",)
     may_duplicate: bool = True
     max_instructions: int = 300
     max_operands: int = 64
@@ -94,23 +95,22 @@ class InstructionFusion(HloModulePass):
     max_duplicates: int = 32
     max_recompute: float = 1.5
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Fuses in every sequential computation; True if a fusion was made."""
         changed = False
         for computation in sequential_computations(module):
             if not execution_threads or computation.execution_thread in execution_threads:
                 changed |= self._run_on(computation)
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
     def _run_on(self, computation: HloComputation) -> bool:
         homes: dict[HloInstruction, list[_Group]] = {}
         groups: list[_Group] = []
+        reads = OperandReads()
         for instruction in reversed(computation.make_instruction_post_order()):
             joined, stored = self._place(instruction, homes)
             if stored and cost.may_be_root(instruction):
-                group = _Group(instruction, {instruction: {0: _root_elements(instruction)}}, {})
+                group = _Group(instruction, reads, {instruction: {0: _root_elements(instruction)}}, {})
                 group.operands = dict.fromkeys(instruction.operands)
                 groups.append(group)
                 # users of the stored value read memory; producers may still go into the loop that stores it
@@ -159,7 +159,7 @@ class InstructionFusion(HloModulePass):
         evaluations = group.evaluations_of(p)
         if len(evaluations) > self.max_evaluations:
             return None
-        if any(group.reshapes[index] > cost.MAX_RESHAPES for index in evaluations):
+        if any(group.divisions[index] > cost.MAX_DIVISIONS for index in evaluations):
             return None
         if p.opcode in cost.MOVEMENT or p.opcode == "convert":
             return evaluations

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloInstruction, HloModule, PrimitiveType
 from xjit.hlo.attributes import DimensionsAttributes
 from xjit.ops.build import convert, make_binary_computation, make_constant, make_reduce, reshape
 from xjit.ops.reducers import reduction_identity
-from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 
 MIN_ELEMENTS = 1 << 17
 MAX_RESULTS = 32  # of a reduction that is split in any case
@@ -31,17 +30,15 @@ class ReductionParallelizer(HloModulePass):
     """Splits reductions of at least MIN_ELEMENTS elements by a reducer with an identity: those to at most MAX_RESULTS
     results, and those of columns that would keep few threads busy."""
 
-    name: ClassVar[str] = "reduction-parallelizer"
+    name = "reduction-parallelizer"
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites every non-fusion computation; True if something changed."""
         changed = False
         for computation in selected_computations(module, execution_threads):
             for instruction in computation.make_instruction_post_order():
                 if instruction.opcode == "reduce" and _is_candidate(instruction):
                     changed |= _split(module, instruction)
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
 

@@ -1,26 +1,25 @@
 """Row fusion: softmax, layer norm and their like become one fusion that goes over the array row by row.
 
 A row fusion has an iteration space of `rows` times `length`: the leading dimensions and the trailing ones, in row-major
-order. Every instruction on a path to a reduction is evaluated either at the present element (FULL: same linear index
-as the
-space) or at the present row (ROW: one element per row). Reductions run over whole rows and are read only at ROW, so
-that an emitter computes each of them once per row, keeps it in a register, and the row stays in the cache between the
-loops. What no reduction depends on may be indexed in any way.
+order. Every instruction on a path to a reduction is evaluated either at the present element (FULL: its number is that
+of the space's element) or at the present row (ROW: its number is the row's). Reductions run over whole rows and are
+read only at ROW, so that an emitter computes each of them once per row, keeps it in a register, and the row stays in
+the cache between the loops. What no reduction depends on may be indexed in any way. Which of these an operand is, its
+indexing map says.
 """
 
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout, Trait
-from xjit.hlo.attributes import DimensionsAttributes, FusionAttributes, ParameterAttributes
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout
+from xjit.hlo.attributes import FusionAttributes, ParameterAttributes
+from xjit.indexing.operand_reads import OperandRead, OperandReads
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.linear_order import sequential_computations
-from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.framework.base import HloModulePass
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +53,13 @@ class _Unit:
     spaces: frozenset[RowSpace | None]
 
     @staticmethod
-    def of(instruction: HloInstruction) -> _Unit:
+    def of(instruction: HloInstruction, reads: OperandReads) -> _Unit:
         body, size = [instruction], 1
         if instruction.opcode == "fusion":
             computation = instruction.fused_instructions_computation
             body = [i for i in computation.make_instruction_post_order() if i.opcode != "parameter"]
             size = computation.instruction_count
-        spaces = frozenset(_reduction_space(i) for i in body if i.opcode == "reduce")
+        spaces = frozenset(_reduction_space(i, reads) for i in body if i.opcode == "reduce")
         return _Unit(instruction, tuple(body), size, spaces)
 
     @property
@@ -80,11 +79,12 @@ class _Memory:
 
     units: dict[HloInstruction, _Unit] = field(default_factory=dict[HloInstruction, _Unit])
     refused: set[tuple[_Unit, ...]] = field(default_factory=set[tuple[_Unit, ...]])
+    reads: OperandReads = field(default_factory=OperandReads)
 
     def unit(self, instruction: HloInstruction) -> _Unit:
         found = self.units.get(instruction)
         if found is None:
-            found = self.units[instruction] = _Unit.of(instruction)
+            found = self.units[instruction] = _Unit.of(instruction, self.reads)
         return found
 
 
@@ -96,14 +96,14 @@ class RowFusion(HloModulePass):
     gained or already there. Rows longer than `max_row_elements` are left: they would not stay in the cache.
     """
 
-    name: ClassVar[str] = "row-fusion"
-    aliases: ClassVar[tuple[str, ...]] = ("softmax-fusion",)
+    name = "row-fusion"
+    aliases = ("softmax-fusion",)
     max_row_elements: int = 64 * 1024
     max_instructions: int = 300
     max_operands: int = 64
     max_reductions: int = 8
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Merges in every sequential computation; True if something was merged."""
         changed = False
         for computation in sequential_computations(module):
@@ -111,8 +111,6 @@ class RowFusion(HloModulePass):
                 memory = _Memory()
                 while self._run_on(computation, memory):  # a merged fusion may take in what none of its parts could
                     changed = True
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
     def _run_on(self, computation: HloComputation, memory: _Memory) -> bool:
@@ -122,7 +120,7 @@ class RowFusion(HloModulePass):
             if not _is_unit(instruction):
                 continue
             unit = memory.unit(instruction)
-            group = self._group_to_join(unit, home, memory.refused)
+            group = self._group_to_join(unit, home, memory)
             if group is not None:
                 group.append(unit)
             elif unit.is_bitcast:
@@ -137,7 +135,7 @@ class RowFusion(HloModulePass):
         return bool(merged)
 
     def _group_to_join(
-        self, unit: _Unit, home: Mapping[HloInstruction, list[_Unit]], refused: set[tuple[_Unit, ...]]
+        self, unit: _Unit, home: Mapping[HloInstruction, list[_Unit]], memory: _Memory
     ) -> list[_Unit] | None:
         users = unit.instruction.users
         if not users or unit.instruction.is_root():
@@ -148,14 +146,14 @@ class RowFusion(HloModulePass):
         if unit.is_bitcast:
             return group  # if its operand does not follow, `_without_edge_bitcasts` drops it again
         units = (*group, unit)
-        if units in refused or not any(u.spaces for u in units):
+        if units in memory.refused or not any(u.spaces for u in units):
             return None
-        if not self._is_row_fusion(units):
-            refused.add(units)
+        if not self._is_row_fusion(units, memory.reads):
+            memory.refused.add(units)
             return None
         return group
 
-    def _is_row_fusion(self, units: Sequence[_Unit]) -> bool:
+    def _is_row_fusion(self, units: Sequence[_Unit], reads: OperandReads) -> bool:
         """Whether units, the last of which is new, may be one fusion."""
         if sum(u.size for u in units) > self.max_instructions:
             return False
@@ -164,25 +162,13 @@ class RowFusion(HloModulePass):
             return False
         if len({o for u in units for o in u.instruction.operands} - {u.instruction for u in units}) > self.max_operands:
             return False
-        positions = _positions(units, space)
+        positions = _positions(units, space, reads)
         if positions is None:
             return False
         reductions = sum(1 for i in positions if i.opcode == "reduce")
         if reductions > self.max_reductions:
             return False
         return positions[units[-1].root] in (Position.FULL, Position.ROW)
-
-
-def row_space(fusion: HloInstruction) -> RowSpace | None:
-    """Returns the row space of a fusion that has a reduction inside (not only at its root); None for all others."""
-    if fusion.opcode != "fusion" or not fusion.shape.is_array:
-        return None
-    body = fusion.fused_instructions_computation
-    if not any(i.opcode == "reduce" and i is not body.root_instruction for i in body.instructions):
-        return None
-    unit = _Unit.of(fusion)
-    space = _space_of([unit])
-    return space if space is not None and _positions([unit], space) is not None else None
 
 
 def _is_unit(instruction: HloInstruction) -> bool:
@@ -221,17 +207,15 @@ def _space_of(units: Sequence[_Unit]) -> RowSpace | None:
     return spaces.pop() if len(spaces) == 1 else None
 
 
-def _reduction_space(reduce: HloInstruction) -> RowSpace | None:
+def _reduction_space(reduce: HloInstruction, reads: OperandReads) -> RowSpace | None:
     if reduce.shape.is_tuple:
         return None
-    dims = reduce.operand(0).shape.dimensions
-    kept = len(dims) - len(reduce.attributes_as(DimensionsAttributes).dimensions)
-    if sorted(reduce.attributes_as(DimensionsAttributes).dimensions) != list(range(kept, len(dims))):
-        return None
-    return RowSpace(math.prod(dims[:kept]), math.prod(dims[kept:]))
+    rows = max(1, reduce.shape.num_elements)
+    length = reduce.operand(0).shape.num_elements // rows
+    return RowSpace(rows, length) if reads.of(reduce)[0].reads_whole_row(length) else None
 
 
-def _positions(units: Sequence[_Unit], space: RowSpace) -> dict[HloInstruction, Position] | None:
+def _positions(units: Sequence[_Unit], space: RowSpace, reads: OperandReads) -> dict[HloInstruction, Position] | None:
     """Returns where every instruction of the units (users first) is evaluated; None if the rules are broken."""
     root = units[0].root
     start = {space.rows * space.length: Position.FULL, space.rows: Position.ROW}.get(root.shape.num_elements)
@@ -244,10 +228,10 @@ def _positions(units: Sequence[_Unit], space: RowSpace) -> dict[HloInstruction, 
             position = positions.get(instruction, Position.NONE)
             if instruction.opcode == "reduce" and position is not Position.ROW:
                 return None
-            for n, operand in enumerate(instruction.operands):
+            for operand, how in zip(instruction.operands, reads.of(instruction), strict=True):
                 source = _source(unit.instruction, operand, roots)
                 if source is not None:
-                    read = _read_position(instruction, n, position, space)
+                    read = _read_position(how, position, space)
                     before = positions.get(source, read)
                     positions[source] = read if before is read else before | read
     return positions
@@ -267,44 +251,15 @@ def _source(
     return roots.get(operand)
 
 
-def _read_position(user: HloInstruction, n: int, position: Position, space: RowSpace) -> Position:
-    """Returns where `user`, evaluated at `position`, evaluates its operand n."""
-    operand = user.operand(n).shape
-    if user.opcode == "reduce":
-        data = n < user.operand_count // 2 and _reduction_space(user) == space
-        return Position.FULL if position is Position.ROW and data else Position.OTHER
-    if user.op.has(Trait.ELEMENTWISE) and operand.dimensions == user.shape.dimensions:
+def _read_position(read: OperandRead, position: Position, space: RowSpace) -> Position:
+    """Returns where an operand is evaluated by what is evaluated at `position`."""
+    if read.keeps_number:
         return position
-    if user.opcode in ("reshape", "bitcast"):
-        return position if operand.num_elements == user.shape.num_elements else Position.OTHER
-    if user.opcode == "broadcast":
-        return _broadcast_position(user, position, space)
+    if position is Position.FULL and read.reads_its_row(space.length):
+        return Position.ROW
+    if position is Position.ROW and read.reads_whole_row(space.length):
+        return Position.FULL
     return Position.OTHER
-
-
-def _broadcast_position(broadcast: HloInstruction, position: Position, space: RowSpace) -> Position:
-    dims, operand = broadcast.shape.dimensions, broadcast.operand(0).shape
-    if list(broadcast.attributes_as(DimensionsAttributes).dimensions) != sorted(
-        broadcast.attributes_as(DimensionsAttributes).dimensions
-    ):
-        return Position.OTHER
-    if operand.num_elements == broadcast.shape.num_elements:
-        return position  # only dimensions of size 1 are added
-    if position is not Position.FULL or operand.num_elements != space.rows:
-        return Position.OTHER
-    leading = _leading(dims, space.rows)
-    large = [d for d in broadcast.attributes_as(DimensionsAttributes).dimensions if dims[d] != 1]
-    return Position.ROW if leading is not None and all(d < leading for d in large) else Position.OTHER
-
-
-def _leading(dims: Sequence[int], rows: int) -> int | None:
-    """Returns how many leading dimensions make up the rows; None if none do."""
-    product = 1
-    for i, size in enumerate(dims):
-        if product == rows and size != 1:
-            return i
-        product *= size
-    return len(dims) if product == rows else None
 
 
 def _merge(computation: HloComputation, units: Sequence[HloInstruction]) -> HloInstruction:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from xjit.hlo import HloInstruction, HloModule, Layout, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.module import ComputationLayout
 from xjit.passes.expand.bitcast_expander import expand_bitcasts
-from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.framework.base import HloModulePass
 
 
 @dataclass
@@ -26,10 +25,11 @@ class LayoutAssignment(HloModulePass):
     bitcast whose meaning depends on a layout is first written as transposes and a reshape.
     """
 
-    name: ClassVar[str] = "layout-assignment"
+    name = "layout-assignment"
+    is_required = True
     keep_intermediate_layouts: bool = False
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Assigns layouts; True if something changed."""
         wanted = module.entry_computation_layout
         parameters = dict(
@@ -61,8 +61,6 @@ class LayoutAssignment(HloModulePass):
         if root.shape != result:
             module.entry_computation.set_root_instruction(copy_to_layout(root, result))
             changed = True
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
     def _shape_of(
@@ -199,9 +197,9 @@ def _pin_custom_calls(module: HloModule) -> bool:
 class ReshapeToBitcast(HloModulePass):
     """Turns reshapes that move nothing in memory into bitcasts, which need no kernel and no buffer."""
 
-    name: ClassVar[str] = "reshape-to-bitcast"
+    name = "reshape-to-bitcast"
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites reshapes between row-major, untiled, static shapes; True if there were any."""
         changed = False
         for computation in module.make_nonfusion_computations():
@@ -212,8 +210,6 @@ class ReshapeToBitcast(HloModulePass):
                     computation.add_instruction(bitcast)
                     computation.replace_instruction(instruction, bitcast)
                     changed = True
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloInstruction, HloModule, InvalidArgument
 from xjit.passes.analysis.while_loop_analysis import counted_loop
-from xjit.passes.framework.base import NO_THREADS, HloModulePass, selected_computations
+from xjit.passes.framework.base import HloModulePass, selected_computations
 
 KEY = "known_trip_count"
 
@@ -20,9 +19,9 @@ class WhileLoopTripCountAnnotator(HloModulePass):
     The other keys of a config stay. What is no JSON is not touched.
     """
 
-    name: ClassVar[str] = "while-loop-trip-count-annotator"
+    name = "while-loop-trip-count-annotator"
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Annotates; True if a backend config changed."""
         changed = False
         for computation in selected_computations(module, execution_threads):

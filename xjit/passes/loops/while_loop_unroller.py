@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.passes.analysis.fusion_cost import may_be_producer
 from xjit.passes.analysis.while_loop_analysis import counted_loop
 from xjit.passes.framework.base import (
-    NO_THREADS,
     HloModulePass,
     has_control_dependencies,
     selected_computations,
     side_effect_computations,
 )
-from xjit.passes.simplify.hlo_dce import remove_uncalled_computations
+from xjit.passes.simplify.hlo_dce import remove_unreachable_computations
 
 STRUCTURE = frozenset({"parameter", "tuple", "get-tuple-element", "constant"})
 """What is no work and gone, or no more than before, after simplification."""
@@ -35,12 +33,12 @@ class WhileLoopUnroller(HloModulePass):
     as an inner bound may be a constant only then), nor beyond `max_growth` new instructions.
     """
 
-    name: ClassVar[str] = "while-loop-unroller"
+    name = "while-loop-unroller"
     max_unrolled_instructions: int = 300
     max_nesting: int = 8
     max_growth: int = 20_000
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Unrolls inner loops first; True if a loop is gone."""
         computations = selected_computations(module, execution_threads)
         loops = [i for c in computations for i in c.instructions if i.opcode == "while"]
@@ -64,7 +62,7 @@ class WhileLoopUnroller(HloModulePass):
             _unroll(loop, known.trip_count)
             changed = True
         if changed:
-            remove_uncalled_computations(module)
+            remove_unreachable_computations(module)
         return changed
 
     def _fuses(self, loop: HloInstruction, trip_count: int) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal as OneOf
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Literal
 from xjit.hlo import attributes as at
@@ -21,33 +20,7 @@ from xjit.passes.analysis.linear_order import Event, module_sequences
 from xjit.passes.schedule_and_memory.buffer_classes import BufferClass, BufferClasses
 from xjit.passes.schedule_and_memory.buffer_packing import Block, pack
 from xjit.passes.schedule_and_memory.copy_insertion import analyze_buffers
-
-SliceKind = OneOf["parameter", "result", "arena", "constant", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class BufferSlice:
-    """Where an array lies: `index` is the number of the leaf parameter, leaf result or constant; sizes in bytes."""
-
-    kind: SliceKind
-    index: int = 0
-    offset: int = 0
-    size: int = 0
-
-    def overlaps(self, other: BufferSlice) -> bool:
-        """Whether the two share a byte."""
-        if self.kind != other.kind or self.index != other.index or not self.size or not other.size:
-            return False
-        return self.offset < other.offset + other.size and other.offset < self.offset + self.size
-
-    def __str__(self) -> str:
-        if self.kind == "none":
-            return "none"
-        place = f"arena+{self.offset}" if self.kind == "arena" else f"{self.kind} {self.index}"
-        return f"{place} ({self.size} bytes)"
-
-
-NO_SLICE = BufferSlice("none")
+from xjit.thunks.buffer_slice import NO_SLICE, BufferSlice
 
 
 @dataclass(slots=True)

@@ -16,7 +16,8 @@ from xjit.hlo.diagnostics import HloVerifyError
 from xjit.passes.analysis.dataflow import HloValue, forwards
 from xjit.passes.analysis.in_place import in_place_pairs
 from xjit.passes.analysis.linear_order import CALLS, EventKind
-from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, BufferSlice
+from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
+from xjit.thunks.buffer_slice import BufferSlice
 
 _Place = tuple[str, int]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.diagnostics import PassError
@@ -19,7 +18,7 @@ from xjit.hlo.types.shape import ShapeIndex
 from xjit.passes.analysis.dataflow import HloDataflow
 from xjit.passes.analysis.linear_order import linear_order, module_sequences
 from xjit.passes.analysis.liveness import Liveness
-from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.framework.base import HloModulePass
 from xjit.passes.schedule_and_memory.buffer_classes import BufferClasses, Tie
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
 
@@ -33,9 +32,10 @@ class CopyInsertion(HloModulePass):
     Copies go where they are needed in the schedule, so nothing may reorder the instructions afterwards.
     """
 
-    name: ClassVar[str] = "copy-insertion"
+    name = "copy-insertion"
+    is_required = True
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Inserts copies until no tie is in conflict; True if the module changed."""
         changed = False
         if not module.has_schedule():

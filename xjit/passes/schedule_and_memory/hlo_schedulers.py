@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo import attributes as at
@@ -18,7 +17,7 @@ from xjit.hlo.ir.schedule import HloSchedule
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.passes.analysis.dataflow import forwards
 from xjit.passes.analysis.in_place import updates_in_place
-from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.framework.base import HloModulePass
 
 SizeFunction = Callable[[HloInstruction], int]
 
@@ -29,9 +28,9 @@ _REACHABILITY_BUDGET = 2000  # instructions looked at before an optional edge is
 class HloTrivialScheduler(HloModulePass):
     """Schedules every non-fusion computation in its post order."""
 
-    name: ClassVar[str] = "hlo-trivial-scheduler"
+    name = "hlo-trivial-scheduler"
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Sets the schedule; True unless the module already had this one."""
         orders = {c: c.make_instruction_post_order() for c in module.make_nonfusion_computations()}
         return _set_schedule(module, orders)
@@ -41,10 +40,11 @@ class HloTrivialScheduler(HloModulePass):
 class HloMemoryScheduler(HloModulePass):
     """Schedules for a small peak of live bytes: the best of three heuristics, by simulation, per computation."""
 
-    name: ClassVar[str] = "hlo-memory-scheduler"
+    name = "hlo-memory-scheduler"
+    is_required = True
     size_function: SizeFunction | None = None
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Sets the schedule; True unless the module already had this one."""
         size = self.size_function or defined_bytes
         orders: dict[HloComputation, list[HloInstruction]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from xjit.passes.expand.op_expander import Expansion, OpExpander
 class DynamicDimensionSimplifier(OpExpander):
     """The size of a static dimension is a constant; setting it, or reshaping to a static shape, needs no sizes."""
 
-    name: ClassVar[str] = "dynamic-dimension-simplifier"
-    opcodes: ClassVar[frozenset[str]] = frozenset({"get-dimension-size", "set-dimension-size", "dynamic-reshape"})
+    name = "dynamic-dimension-simplifier"
+    opcodes = frozenset({"get-dimension-size", "set-dimension-size", "dynamic-reshape"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the static counterpart, or None if a dynamic dimension is involved."""

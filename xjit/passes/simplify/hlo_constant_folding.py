@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from xjit.hlo import HloInstruction, HloModule, Literal, Trait
+from xjit.hlo import HloInstruction, HloModule, Literal, Trait, Unsupported
 from xjit.hlo import attributes as at
 from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.ops.evaluation.table import EVALUATORS
-from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 
 FOLDABLE = frozenset(
     {"reshape", "transpose", "reverse", "slice", "dynamic-slice", "dynamic-update-slice", "concatenate", "pad"}
@@ -30,14 +30,14 @@ class HloConstantFolding(HloModulePass):
     `max_work` elementary operations. An expression that cannot be evaluated stays.
     """
 
-    name: ClassVar[str] = "hlo-constant-folding"
-    aliases: ClassVar[tuple[str, ...]] = ("constant-folding",)
+    name = "hlo-constant-folding"
+    aliases = ("constant-folding",)
     max_growth_elements: int = 256
     max_result_elements: int = 1 << 20
     max_work: int = 1 << 24
     fold_transcendentals: bool = True
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Folds in post order, so that chains fold in one run; True if anything was folded."""
         interpreter = Interpreter()
         work_left = 16 * self.max_work
@@ -56,8 +56,6 @@ class HloConstantFolding(HloModulePass):
                     computation.add_instruction(constant)
                     computation.replace_instruction(instruction, constant)
                     changed = True
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
     def _may_fold(self, instruction: HloInstruction) -> bool:
@@ -94,7 +92,7 @@ def _work(instruction: HloInstruction) -> int:
 
 
 def _evaluate(interpreter: Interpreter, instruction: HloInstruction) -> Literal | None:
-    """Returns the value in the layout of the instruction, or None if the evaluator has no answer."""
+    """Returns the value in the layout of the instruction, or None if the evaluator does not support it."""
     evaluator = EVALUATORS.get(instruction.opcode)
     if evaluator is None:
         return None
@@ -102,7 +100,7 @@ def _evaluate(interpreter: Interpreter, instruction: HloInstruction) -> Literal 
         with np.errstate(all="ignore"):
             values = [_value(interpreter, o) for o in instruction.operands]
             result = evaluator(interpreter, instruction, values)
-    except Exception:  # whatever is wrong with the expression: the emitters report it with its place
+    except Unsupported:  # the emitters may know how, or report it with its place
         return None
     array = np.asarray(result)
     if array.dtype != instruction.shape.dtype or array.shape != instruction.shape.dimensions:

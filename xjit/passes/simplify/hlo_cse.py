@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
-from xjit.passes.analysis.structural import StructuralKeys
+from xjit.hlo.compare.structural_key import StructuralKeys
 from xjit.passes.framework.base import (
-    NO_THREADS,
     HloModulePass,
     has_control_dependencies,
     has_side_effect,
@@ -26,13 +24,13 @@ class HloCSE(HloModulePass):
     collectives, asynchronous halves, instructions with control edges, different shardings or backend configs.
     """
 
-    name: ClassVar[str] = "hlo-cse"
-    aliases: ClassVar[tuple[str, ...]] = ("cse",)
+    name = "hlo-cse"
+    aliases = ("cse",)
     is_layout_sensitive: bool = True
     only_fusion_computations: bool = False
     should_eliminate: Callable[[HloInstruction], bool] | None = None
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Merges per computation, callees first; True if anything was merged."""
         effectful = side_effect_computations(module)
         keys = StructuralKeys(self.is_layout_sensitive)
@@ -43,8 +41,6 @@ class HloCSE(HloModulePass):
             if execution_threads and computation.execution_thread not in execution_threads:
                 continue
             changed |= self._run_on(computation, keys, effectful)
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
     def _run_on(self, computation: HloComputation, keys: StructuralKeys, effectful: set[HloComputation]) -> bool:

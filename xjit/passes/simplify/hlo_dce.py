@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.ir.orders import reachable_computations
 from xjit.passes.framework.base import (
-    NO_THREADS,
     HloModulePass,
     has_control_dependencies,
     has_side_effect,
@@ -25,18 +23,16 @@ class HloDCE(HloModulePass):
     Parameters and instructions with control edges stay.
     """
 
-    name: ClassVar[str] = "hlo-dce"
-    aliases: ClassVar[tuple[str, ...]] = ("dce",)
+    name = "hlo-dce"
+    aliases = ("dce",)
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Removes what is dead; True if anything was."""
         effectful = side_effect_computations(module)
         changed = False
         for computation in selected_computations(module, execution_threads):
             changed |= _remove_dead_instructions(computation, effectful)
         changed |= remove_unreachable_computations(module)
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
 
@@ -73,10 +69,3 @@ def remove_unreachable_computations(module: HloModule) -> bool:
     for computation in reversed(dead):  # callers first
         module.remove_embedded_computation(computation)
     return bool(dead)
-
-
-def remove_uncalled_computations(module: HloModule) -> None:
-    """Removes what nothing calls any more, after calls were inlined, and adapts the schedule if there is one."""
-    remove_unreachable_computations(module)
-    if module.has_schedule():
-        module.schedule.update(module)

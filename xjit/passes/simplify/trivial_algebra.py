@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo.attributes import DimensionsAttributes, PadAttributes, SliceAttributes
-from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 
 Rule = Callable[[HloInstruction], HloInstruction | None]
 """Returns what replaces the instruction: an existing one or a free new one; None if the equation does not apply."""
@@ -21,10 +20,10 @@ Rule = Callable[[HloInstruction], HloInstruction | None]
 class TrivialAlgebra(HloModulePass):
     """Applies RULES in post order until no rule matches. Layout-sensitive, it keeps copies that change a layout."""
 
-    name: ClassVar[str] = "trivial-algebra"
+    name = "trivial-algebra"
     is_layout_sensitive: bool = True
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites every non-fusion computation; True if something changed."""
         changed = False
         for computation in selected_computations(module, execution_threads):
@@ -37,8 +36,6 @@ class TrivialAlgebra(HloModulePass):
                     computation.remove_instruction_and_unused_operands(instruction)
                     changed = True
                     instruction = simpler
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
     def _simplified(self, instruction: HloInstruction) -> HloInstruction | None:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo import attributes as at
-from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 
 
 @dataclass
 class TupleSimplifier(HloModulePass):
     """get-tuple-element(tuple(a, b), i) = operand i; tuple(t{0}, ..., t{n-1}) = t if that is all of t, in order."""
 
-    name: ClassVar[str] = "tuple-simplifier"
+    name = "tuple-simplifier"
     exclude_entry_computation: bool = False
 
-    def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Simplifies in post order (operands are simple already), so one walk reaches the fixed point."""
         changed = False
         for computation in selected_computations(module, execution_threads):
@@ -31,8 +30,6 @@ class TupleSimplifier(HloModulePass):
                 if simpler is not None:
                     _replace(instruction, simpler)
                     changed = True
-        if changed and module.has_schedule():
-            module.schedule.update(module)
         return changed
 
 

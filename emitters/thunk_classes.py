@@ -1,0 +1,68 @@
+"""Which thunk a kernel call is: the class, and what that class says about the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from xjit.emitters.kernels.kernel import Kernel, KernelView
+from xjit.hlo import attributes as at
+from xjit.thunks import (
+    ConvolutionThunk,
+    CustomCallThunk,
+    FftThunk,
+    GemmThunk,
+    KernelThunk,
+    ShapedSlice,
+    SortThunk,
+)
+
+PARALLEL_COST_NS = 20_000.0
+"""A kernel that takes less is not worth waking other threads."""
+
+TASK_COST_NS = 8_000.0
+MAX_TASKS = 64
+
+_LIBRARY_THUNKS: Mapping[str, type[GemmThunk | ConvolutionThunk | SortThunk | FftThunk]] = {
+    "gemm": GemmThunk,
+    "convolution": ConvolutionThunk,
+    "sort": SortThunk,
+    "fft": FftThunk,
+}
+"""By the kind of the kernel; the attributes are the hero's."""
+
+
+def kernel_thunk(
+    kernel: Kernel,
+    view: KernelView,
+    number: int,
+    operands: tuple[ShapedSlice, ...],
+    results: tuple[ShapedSlice, ...],
+) -> KernelThunk:
+    """Returns the thunk that calls a kernel of a view."""
+    common: dict[str, Any] = {
+        "instruction": view.instruction.name,
+        "number": number,
+        "kernel": kernel.function.name,
+        "kind": kernel.kind,
+        "operands": operands,
+        "results": results,
+        "units": kernel.units,
+        "tasks": num_tasks(kernel),
+        "cost_ns": kernel.cost_ns,
+        "bytes_accessed": kernel.bytes_accessed,
+        "flops": kernel.flops,
+        "can_fail": kernel.can_fail,
+    }
+    attributes = view.hero.attributes
+    if isinstance(attributes, at.CustomCallAttributes):
+        return CustomCallThunk(**common, target=attributes.custom_call_target)
+    library = _LIBRARY_THUNKS.get(kernel.kind)
+    return KernelThunk(**common) if library is None else library(**common, attributes=attributes)
+
+
+def num_tasks(kernel: Kernel) -> int:
+    """Returns into how many tasks a kernel's units are cut: by its cost, never by the number of threads."""
+    if kernel.cost_ns < PARALLEL_COST_NS or kernel.units < 2 or kernel.repeats_work:
+        return 1
+    return min(kernel.units, MAX_TASKS, max(2, int(kernel.cost_ns / TASK_COST_NS)))

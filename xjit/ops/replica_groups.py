@@ -1,0 +1,155 @@
+"""Which devices a collective joins: the four group modes of XLA, over R replicas times P partitions.
+
+A device is a number, replica * P + partition. What the ids of `replica_groups` are depends on the instruction:
+
+| channel id | use_global_device_ids | ids are | performed |
+| --- | --- | --- | --- |
+| no | | replicas | in each partition by itself |
+| yes | the opcode has no such attribute | partitions | in each replica by itself |
+| yes | false | replicas | once, with all partitions of a group's replicas |
+| yes | true | devices | once |
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from xjit.hlo import attributes as at
+from xjit.hlo.attributes.opcodes import Trait
+from xjit.hlo.diagnostics import HloVerifyError, Unsupported
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module import HloModule
+
+GLOBAL_ID_OPCODES = frozenset({"all-reduce", "all-reduce-start", "all-gather", "all-gather-start", "reduce-scatter"})
+"""Opcodes that have `use_global_device_ids`."""
+
+_IDS = frozenset({"replica-id", "partition-id"})
+_TRANSFERS = frozenset({"send", "recv"})
+_IOTA = re.compile(r"\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+
+
+def expand_groups(instruction: HloInstruction) -> tuple[tuple[int, ...], ...]:
+    """Returns the replica groups as lists of ids; `[2,4]<=[8]` is written out. () means one group of everyone.
+
+    HloVerifyError if an iota list does not have as many ids as its groups; Unsupported for groups by mesh axes.
+    """
+    groups = instruction.attributes_as(at.CollectiveAttributes).replica_groups
+    if not groups.text:
+        return groups.groups
+    match = _IOTA.fullmatch(groups.text)
+    if match is None:
+        raise Unsupported(f"{instruction.opcode} with replica_groups={groups.text}", instruction.span)
+    dims = [int(d) for d in match[3].split(",")]
+    order = [int(d) for d in match[4].split(",")] if match[4] else list(range(len(dims)))
+    count, size = int(match[1]), int(match[2])
+    if count * size != int(np.prod(dims, dtype=object)) or sorted(order) != list(range(len(dims))):
+        raise HloVerifyError(f"{instruction.opcode}: replica_groups={groups.text} is no list of ids", instruction.span)
+    ids = np.arange(count * size).reshape(dims).transpose(order).reshape(count, size)
+    return tuple(tuple(int(i) for i in row) for row in ids)
+
+
+def participants(instruction: HloInstruction, device: int, replicas: int, partitions: int) -> tuple[int, ...]:
+    """Returns the devices of the group that a device belongs to, in the order of the group; () if it is in none.
+
+    Unsupported if the groups name more devices than there are.
+    """
+    a = instruction.attributes_as(at.CollectiveAttributes)
+    groups, (replica, partition) = expand_groups(instruction), divmod(device, partitions)
+    if a.channel_id is None:
+        return tuple(r * partitions + partition for r in _group(instruction, groups, replica, replicas, "replica"))
+    if instruction.opcode not in GLOBAL_ID_OPCODES:
+        members = _group(instruction, groups, partition, partitions, "partition")
+        return tuple(replica * partitions + p for p in members)
+    if a.use_global_device_ids:
+        return _group(instruction, groups, device, replicas * partitions, "device")
+    members = _group(instruction, groups, replica, replicas, "replica")
+    return tuple(r * partitions + p for r in members for p in range(partitions))
+
+
+def permute_peers(
+    instruction: HloInstruction, device: int, replicas: int, partitions: int
+) -> tuple[tuple[int, int], ...]:
+    """Returns the (source, target) devices of the collective-permute that a device belongs to.
+
+    Unsupported if it names more devices than there are.
+    """
+    a = instruction.attributes_as(at.CollectivePermuteAttributes)
+    replica, partition = divmod(device, partitions)
+    across_replicas = a.channel_id is None
+    count, what = (replicas, "replica") if across_replicas else (partitions, "partition")
+    pairs: list[tuple[int, int]] = []
+    for source, target in a.source_target_pairs:
+        _check_id(instruction, source, count, what)
+        _check_id(instruction, target, count, what)
+        if across_replicas:
+            pairs.append((source * partitions + partition, target * partitions + partition))
+        else:
+            pairs.append((replica * partitions + source, replica * partitions + target))
+    return tuple(pairs)
+
+
+def device_count(module: HloModule) -> int:
+    """Returns how many devices a module needs: replica_count * num_partitions.
+
+    It is 1 for one replica of several partitions in which nothing tells partitions apart: no partitioner has split that
+    program yet, and one device can run the whole of it.
+    """
+    config = module.config
+    if config.replica_count == 1 and _first_that_tells_apart(module) is None:
+        return 1
+    return config.replica_count * config.num_partitions
+
+
+def check_one_device(module: HloModule) -> None:
+    """Unsupported if a module needs several devices, by its counts or by what its collectives name."""
+    config = module.config
+    if device_count(module) > 1:
+        counts = f"replica_count={config.replica_count}, num_partitions={config.num_partitions}"
+        first = _first_that_tells_apart(module)
+        which = f", as {first.opcode} needs them" if first is not None else ""
+        message = f"module '{module.name}' runs on several devices ({counts}){which}; compiled programs run on one"
+        raise Unsupported(message, first.span if first is not None else None)
+    for computation in module.computations():
+        for instruction in computation.instructions:
+            if isinstance(instruction.attributes, at.CollectiveAttributes):
+                participants(instruction, 0, 1, 1)
+
+
+def _first_that_tells_apart(module: HloModule) -> HloInstruction | None:
+    return next((i for c in module.computations() for i in c.instructions if _tells_apart(i)), None)
+
+
+def _tells_apart(instruction: HloInstruction) -> bool:
+    op = instruction.op
+    return op.has(Trait.COLLECTIVE) or op.name in _IDS or op.name in _TRANSFERS
+
+
+def is_alone(instruction: HloInstruction) -> bool:
+    """Whether a collective has one participant as its module has one device; False if it names further ones."""
+    config = instruction.module.config if instruction.module is not None else None
+    if config is None or config.replica_count * config.num_partitions != 1:
+        return False
+    if isinstance(instruction.attributes, at.CollectivePermuteAttributes):
+        return all(i == 0 for pair in instruction.attributes.source_target_pairs for i in pair)
+    if isinstance(instruction.attributes, at.CollectiveAttributes):
+        return all(i == 0 for group in expand_groups(instruction) for i in group)
+    return True
+
+
+def _group(
+    instruction: HloInstruction, groups: tuple[tuple[int, ...], ...], member: int, count: int, what: str
+) -> tuple[int, ...]:
+    if not groups:
+        return tuple(range(count))
+    for group in groups:
+        for i in group:
+            _check_id(instruction, i, count, what)
+    return next((g for g in groups if member in g), ())
+
+
+def _check_id(instruction: HloInstruction, i: int, count: int, what: str) -> None:
+    if not 0 <= i < count:
+        have = f"{count} {what}s" if count > 1 else f"one {what}"
+        raise Unsupported(f"{instruction.opcode} names {what} {i}, but the module runs on {have}", instruction.span)

@@ -1,0 +1,44 @@
+"""What a compiled module runs, as plain data: thunks over buffer slices. Emitters make them, consumers run them."""
+
+from xjit.thunks.buffer_slice import NO_SLICE, BufferSlice, ShapedSlice, SliceKind
+from xjit.thunks.printing import program_to_string
+from xjit.thunks.thunk import (
+    CallThunk,
+    ConditionalThunk,
+    ConvolutionThunk,
+    CopyThunk,
+    CustomCallThunk,
+    FftThunk,
+    GemmThunk,
+    InlineThunk,
+    KernelThunk,
+    SortThunk,
+    Thunk,
+    ThunkProgram,
+    ThunkSequence,
+    WhileThunk,
+    called_sequences,
+)
+
+__all__ = [
+    "NO_SLICE",
+    "BufferSlice",
+    "CallThunk",
+    "ConditionalThunk",
+    "ConvolutionThunk",
+    "CopyThunk",
+    "CustomCallThunk",
+    "FftThunk",
+    "GemmThunk",
+    "InlineThunk",
+    "KernelThunk",
+    "ShapedSlice",
+    "SliceKind",
+    "SortThunk",
+    "Thunk",
+    "ThunkProgram",
+    "ThunkSequence",
+    "WhileThunk",
+    "called_sequences",
+    "program_to_string",
+]

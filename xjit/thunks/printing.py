@@ -1,0 +1,97 @@
+"""Thunks as text: one line per thunk, in order of execution, what a thunk runs indented below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xjit.hlo.io.printing import attributes_to_strings
+from xjit.thunks.buffer_slice import ShapedSlice
+from xjit.thunks.thunk import (
+    CallThunk,
+    ConditionalThunk,
+    ConvolutionThunk,
+    CopyThunk,
+    CustomCallThunk,
+    FftThunk,
+    GemmThunk,
+    InlineThunk,
+    KernelThunk,
+    SortThunk,
+    Thunk,
+    ThunkProgram,
+    WhileThunk,
+)
+
+_INDENT = "  "
+
+
+def program_to_string(program: ThunkProgram) -> str:
+    """Returns the text of a program, from its entry on. Without recursion, however deeply it is nested."""
+    lines = [f"ThunkProgram {program.name}, entry {program.entry}:"]
+    pending: list[tuple[int, Thunk | str]] = [(1, t) for t in reversed(program.sequences[program.entry].thunks)]
+    while pending:
+        depth, item = pending.pop()
+        if isinstance(item, str):
+            lines.append(_INDENT * depth + item)
+            continue
+        lines.append(_INDENT * depth + thunk_to_string(item))
+        for label, name in reversed(_parts(item)):
+            pending.extend((depth + 2, t) for t in reversed(program.sequences[name].thunks))
+            pending.append((depth + 1, f"{label} {name}:"))
+    return "\n".join(lines) + "\n"
+
+
+def thunk_to_string(thunk: Thunk) -> str:
+    """Returns the line of a thunk: its class, its instruction, and what it reads and writes."""
+    return f"{type(thunk).__name__} {thunk.instruction}: {', '.join(_details(thunk))}"
+
+
+def _details(thunk: Thunk) -> list[str]:
+    match thunk:
+        case KernelThunk():
+            return [_call(f"{thunk.kind} @{thunk.kernel}", thunk.operands, thunk.results), *_call_details(thunk)]
+        case InlineThunk():
+            return [_call("code", thunk.operands, thunk.results)]
+        case CopyThunk():
+            return [f"{thunk.source.place} -> {thunk.destination.place} ({thunk.destination.size} bytes)"]
+        case WhileThunk():
+            count = [] if thunk.trip_count is None else [f"trip_count={thunk.trip_count}"]
+            return [f"while {thunk.predicate.place}", *count]
+        case ConditionalThunk():
+            return [f"on {thunk.selector}"]
+        case CallThunk():
+            return [thunk.callee]
+        case _:
+            raise AssertionError(f"no text for a {type(thunk).__name__}")
+
+
+def _call(what: str, operands: Sequence[ShapedSlice], results: Sequence[ShapedSlice]) -> str:
+    return f"{what}({', '.join(map(str, operands))}) -> ({', '.join(map(str, results))})"
+
+
+def _call_details(thunk: KernelThunk) -> list[str]:
+    details = [f"call={thunk.number}", f"units={thunk.units}"]
+    if thunk.tasks > 1:
+        details.append(f"tasks={thunk.tasks}")
+    if thunk.can_fail:
+        details.append("can_fail")
+    match thunk:
+        case GemmThunk() | ConvolutionThunk() | SortThunk() | FftThunk():
+            return [*details, *attributes_to_strings(thunk.attributes)]
+        case CustomCallThunk():
+            return [*details, f'target="{thunk.target}"']
+        case _:
+            return details
+
+
+def _parts(thunk: Thunk) -> list[tuple[str, str]]:
+    """Returns a label and a name for each sequence that a thunk may run."""
+    match thunk:
+        case WhileThunk():
+            return [("condition", thunk.condition), ("body", thunk.body)]
+        case ConditionalThunk():
+            return [(f"branch {number}", name) for number, name in enumerate(thunk.branches)]
+        case CallThunk():
+            return [("callee", thunk.callee)]
+        case _:
+            return []
