@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from xjit.emitters.context_calls import emit_return_on_cancel, emit_return_on_failure
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.scalar_code import emit_scalar_code
 from xjit.emitters.slice_pointers import ENTRY_PARAMS, SlicePointers
+from xjit.emitters.time_estimate import NS_PER_STEP
 from xjit.emitters.unnested import UnnestedModule
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
@@ -33,6 +35,13 @@ from xjit.thunks import (
     ThunkSequence,
     WhileThunk,
 )
+
+SHORT_LOOP_NS = 5_000_000.0
+"""A loop that takes less runs to its end, whatever happens meanwhile."""
+
+LONG_ROUND_NS = 1_000.0
+ROUNDS_PER_CHECK = 64
+"""A power of two: short rounds ask only now and then if the loop is to end, as asking takes some 10 ns."""
 
 
 @dataclass(slots=True)
@@ -153,6 +162,8 @@ class _SequenceEmitter:
             self._fork(thunk, arguments)
         if start is not None:
             self._count_cycles(start, thunk.number)
+        if thunk.can_fail:
+            emit_return_on_failure(self.builder, thunk.number)
 
     def _fork(self, thunk: KernelThunk, arguments: Sequence[Value]) -> None:
         """Runs the tasks of a kernel in the thread pool, and waits for them."""
@@ -177,7 +188,10 @@ class _SequenceEmitter:
     # -- control flow
 
     def _call(self, name: str) -> None:
-        self.builder.call(self.entry.functions[name], list(self.function.args))
+        called = self.entry.functions[name]
+        self.builder.call(called, list(self.function.args))
+        if called.may_fail:
+            emit_return_on_failure(self.builder)
 
     def _run(self, name: str) -> None:
         """Runs a sequence: its function, or in place what has none."""
@@ -187,18 +201,45 @@ class _SequenceEmitter:
             self.emit_thunks(self.entry.unnested.program.sequences[name].thunks)
 
     def _while(self, thunk: WhileThunk) -> None:
-        """test: condition(); if it holds: body(); again."""
+        """test: condition(); if it holds: body(); again, unless the call is to end."""
         builder = self.builder
         test, body, done = (builder.append_block(label) for label in ("while.test", "while.body", "while.end"))
+        before = builder.block
         builder.br(test)
         builder.position_at_end(test)
+        interval = self._check_interval(thunk)
+        rounds = builder.phi(I32, [(const_int(I32, 0), before)], "rounds") if interval > 1 else None
         self._run(thunk.condition)
         holds = builder.load(I8, self.pointers[thunk.predicate], align=1)
         builder.cbranch(builder.icmp_unsigned("!=", holds, const_int(I8, 0)), body, done)
         builder.position_at_end(body)
         self._run(thunk.body)
+        if rounds is not None:
+            following = builder.add(rounds, const_int(I32, 1))
+            due = builder.and_(following, const_int(I32, interval - 1))
+            self._check_cancel_if(builder.icmp_unsigned("==", due, const_int(I32, 0)))
+            rounds.add_incoming(following, builder.block)
+        elif interval:
+            emit_return_on_cancel(builder)
         builder.br(test)
         builder.position_at_end(done)
+
+    def _check_interval(self, loop: WhileThunk) -> int:
+        """Returns after how many rounds a loop asks if it is to end: 1 if they are long, 0 (never) if it is short."""
+        body = self.entry.unnested.program.sequences[loop.body]
+        round_ns = NS_PER_STEP * (len(body) + 1) + sum(t.cost_ns for t in body if isinstance(t, KernelThunk))
+        if body.is_straight and loop.trip_count is not None and loop.trip_count * round_ns < SHORT_LOOP_NS:
+            return 0
+        return 1 if round_ns > LONG_ROUND_NS or not body.is_straight else ROUNDS_PER_CHECK
+
+    def _check_cancel_if(self, due: Value) -> None:
+        builder = self.builder
+        check, go_on = builder.append_block("cancel.check"), builder.append_block("while.again")
+        builder.cbranch(due, check, go_on, weights=(1, ROUNDS_PER_CHECK))
+        builder.position_at_end(check)
+        emit_return_on_cancel(builder)
+        builder.br(go_on)
+        builder.position_at_end(go_on)
 
     def _conditional(self, thunk: ConditionalThunk) -> None:
         builder = self.builder

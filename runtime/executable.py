@@ -59,7 +59,7 @@ class CpuExecutable:
     """
 
     # `__call__` is a slot that holds a function: a call goes to the builtin without a Python frame in between.
-    __slots__ = ("__call__", "__weakref__", "_counters", "_physical", "program", "uses_fast_call")
+    __slots__ = ("__call__", "__weakref__", "_counters", "_physical", "constants_address", "program", "uses_fast_call")
 
     __call__: Callable[..., Any]
 
@@ -67,6 +67,7 @@ class CpuExecutable:
         entry = _bind(program)
         self.program = program
         self._counters = entry.keep_alive[-1]
+        self.constants_address = entry.constants_address
         num_leaves = max(len(program.parameters), len(program.results))
         self.uses_fast_call = fast and pooled_library().has_fast_call and num_leaves <= MAX_FAST_LEAVES
         make = make_fast_call if self.uses_fast_call else CtypesCall
@@ -76,7 +77,7 @@ class CpuExecutable:
         results = [_physical_spec(signature) for signature in program.results]
         self._physical = make(entry, parameters, results, True, PARAMETER_ALIGNMENT, mismatch, on_error)
         mismatch.retry = make(entry, parameters, results, True, PARAMETER_ALIGNMENT, _refuse, on_error)
-        slow = _SlowCall(program, self._physical)
+        slow = ConvertingCall(program, self._physical)
         direct_parameters = [_logical_spec(signature) for signature in program.parameters]
         direct_results = [_logical_spec(signature) for signature in program.results]
         if None in direct_parameters or None in direct_results or not is_flat(program.result_tree):
@@ -134,7 +135,7 @@ class CpuExecutable:
         return f"<{type(self).__name__} {self.program.name}: ({takes}) -> ({gives})>"
 
 
-class _SlowCall:
+class ConvertingCall:
     """Converts arguments, calls with physical buffers, and gives results their logical shape and nesting."""
 
     __slots__ = ("_paths", "_physical", "_program")

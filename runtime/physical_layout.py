@@ -12,9 +12,20 @@ from typing import Any
 import numpy as np
 
 from xjit.affine import tile_array, untile_array
+from xjit.hlo.types.physical import physical_byte_size
+from xjit.hlo.types.shape import Shape
 from xjit.runtime.program import ArraySignature
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def array_signature(shape: Shape, name: str) -> ArraySignature:
+    """The signature of an array of that shape, in its layout."""
+    layout = shape.layout
+    order = None if layout is None or layout.is_row_major() else layout.minor_to_major
+    tiles = layout.tile_dimensions if layout else ()
+    dtype: np.dtype[Any] = shape.dtype
+    return ArraySignature(dtype, shape.dimensions, order, physical_byte_size(shape), name, tiles)
 
 
 def to_physical(array: Array, signature: ArraySignature) -> Array:

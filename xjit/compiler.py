@@ -20,13 +20,14 @@ from xjit.affine import tile_array
 from xjit.dump import CompilationDump
 from xjit.emitters.cpu_module import EmittedModule, emit_cpu_module
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
+from xjit.emitters.thunk_steps import emit_thunk_steps
 from xjit.flags import flags_from_environment
 from xjit.hlo.diagnostics import CompileError, InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.shape import Shape
-from xjit.llvm.partition import PartKind, PartSink
+from xjit.llvm.partition import PartKind, PartSink, with_all_visible
 from xjit.llvm.target import Target
 from xjit.ops.replica_groups import check_one_device
 from xjit.ops.verifier import verify_module
@@ -36,10 +37,20 @@ from xjit.passes.framework.driver import refuse_if_required
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, assign_buffers, physical_byte_size
 from xjit.runtime.elf import undefined_symbols
-from xjit.runtime.executable import CpuExecutable
+from xjit.runtime.executable import ConvertingCall, CpuExecutable
 from xjit.runtime.ir_check import defined_symbols
-from xjit.runtime.jit import CodegenOptions, ProgramCompiler, emit_assembly, optimize_ir
+from xjit.runtime.jit import (
+    CodegenOptions,
+    ProgramCompiler,
+    compile_modules_to_objects,
+    emit_assembly,
+    load_object,
+    optimize_ir,
+)
+from xjit.runtime.physical_layout import array_signature
 from xjit.runtime.program import ArraySignature, CpuProgram, KernelInfo, LeafTree
+from xjit.runtime.symbols import resolve_symbols
+from xjit.runtime.thunk_interpreter import OnThunk, ThunkInterpreter
 from xjit.thunks import program_to_string
 
 TARGETS = ("cpu",)
@@ -125,6 +136,23 @@ class Executable(CpuExecutable):
         if stage not in stages:
             raise InvalidArgument(f"unknown stage '{stage}': expected one of {', '.join(stages)}")
         return stages[stage]()
+
+    def run_thunks(self, *arguments: Any, on_thunk: OnThunk | None = None) -> Any:
+        """Runs as a call does, but thunk by thunk from Python: slow, in one thread, with bitwise the same results.
+
+        `on_thunk` is called after each step with a `ThunkStep`: what ran, for how long, which arrays it read and wrote.
+        The first use compiles the program again, with the kernels visible. Errors: as of a call.
+        """
+        return ConvertingCall(self.program, functools.partial(self._interpreter, on_thunk=on_thunk))(*arguments)
+
+    @cached_property
+    def _interpreter(self) -> ThunkInterpreter:
+        emitted = self._emitted
+        steps = emit_thunk_steps(emitted.unnested, emitted.llvm_module)
+        texts = (*emitted.library_texts, with_all_visible(emitted.ir_text), steps.to_text())
+        objects = compile_modules_to_objects(texts, self._codegen)
+        loaded = load_object(objects, list(steps.functions), resolve_symbols(undefined_symbols(objects)))
+        return ThunkInterpreter(self.program, emitted.thunks, loaded, self.constants_address)
 
     def cost_analysis(self) -> dict[str, float]:
         """Returns estimates in XLA's words: flops (operations of the kernels) and bytes accessed."""
@@ -332,6 +360,7 @@ def make_program(
         estimated_us=emitted.estimated_us,
         calls_back=any(kernel.kind == CUSTOM_CALL for kernel in kernels),
         kernels=kernels,
+        instructions=tuple(kernel.instruction for kernel in kernels),
         profile_counters=len(kernels) if profile else 0,
         cpu=target.cpu,
         features=target.features,
@@ -351,9 +380,5 @@ def _signatures(shape: Shape, name: str, leaves: list[ArraySignature]) -> LeafTr
         return tuple(_signatures(s, f"{name}{{{i}}}", leaves) for i, s in enumerate(shape.tuple_shapes))
     if not shape.is_array:
         return ()
-    layout = shape.layout
-    order = None if layout is None or layout.is_row_major() else layout.minor_to_major
-    tiles = layout.tile_dimensions if layout else ()
-    dtype: np.dtype[Any] = shape.dtype
-    leaves.append(ArraySignature(dtype, shape.dimensions, order, physical_byte_size(shape), name, tiles))
+    leaves.append(array_signature(shape, name))
     return len(leaves) - 1

@@ -98,7 +98,7 @@ class Kernel:
     """An emitted kernel. `units` is the size of its parallel range, `cost_ns` an estimate for one thread.
 
     A kernel that `repeats_work` computes something for all units at the start of any range of them, which tasks would
-    do again and again. One that `can_fail` may leave a status in the execution context.
+    do again and again.
     """
 
     function: Function
@@ -108,7 +108,11 @@ class Kernel:
     bytes_accessed: int = 0
     flops: int = 0
     repeats_work: bool = False
-    can_fail: bool = False
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether it may leave a status in the execution context."""
+        return self.function.may_fail
 
 
 @dataclass(slots=True)

@@ -74,7 +74,7 @@ def _count_slow_calls(executable: CpuExecutable) -> list[Any]:
     """Records calls that fall through to conversion by watching the physical path (both slow callables use it)."""
     calls: list[Any] = []
     keep_alive = executable.__call__.__module__
-    slow = next(item for item in keep_alive if type(item).__name__ == "_SlowCall")
+    slow = next(item for item in keep_alive if type(item).__name__ == "ConvertingCall")
     physical = slow._physical
     slow._physical = lambda *buffers: calls.append(buffers) or physical(*buffers)
     return calls

@@ -54,6 +54,22 @@ class IRBuilder(VectorBuilder):
             for a, b in zip(values, otherwise, strict=True)
         ]
 
+    def return_if(self, condition: Value, before: Callable[[], None] | None = None) -> None:
+        """Leaves a function without result if `condition` (i1) holds, which is rare; `before` emits what it does first.
+
+        The block stays the same object, as for `if_then`.
+        """
+        if condition.type is not I1:
+            raise TypeError(f"return_if needs an i1, not {condition}")
+        number = self._function.number()
+        weights = self.module.add_metadata(f'!{{!"branch_weights", i32 1, i32 {1 << 16}}}')
+        self._lines.append(f"br {condition.typed}, label %leave.{number}, label %stay.{number}, !prof {weights}")
+        self._enter(f"leave.{number}")
+        if before is not None:
+            before()
+        self._lines.append("ret void")
+        self._enter(f"stay.{number}")
+
     def do_while(
         self, initial: Sequence[Value], body: Callable[[Sequence[Value]], tuple[Value, Sequence[Value]]]
     ) -> list[Value]:

@@ -104,11 +104,13 @@ class Block:
 class Function:
     """A function that is defined here. Make one with `Module.add_function`.
 
-    `is_cold` says that its own instructions take no time beside what it calls, so that they need no optimization.
+    `is_cold` says that its own instructions take no time beside what it calls, so that they need no optimization;
+    `may_fail`, that it may leave a status in the execution context.
     """
 
     __slots__ = (
-        "_counter", "args", "attributes", "blocks", "is_cold", "linkage", "module", "name", "params", "return_type"
+        "_counter", "args", "attributes", "blocks", "is_cold", "linkage", "may_fail", "module", "name", "params",
+        "return_type",
     )  # fmt: skip
 
     def __init__(
@@ -130,6 +132,7 @@ class Function:
         self.attributes = tuple(attributes)
         self.linkage = linkage
         self.is_cold = False
+        self.may_fail = False
         self.module = module
         self.blocks: list[Block] = []
         self._counter = 0

@@ -110,13 +110,18 @@ class PartWriter:
         self._texts, self._size, self._is_cut = {}, 0, True
 
 
+def with_all_visible(text: str) -> str:
+    """Returns the text of a module, or of functions, with all functions visible to other modules."""
+    return text.replace("define internal ", "define ")
+
+
 def _part_text(module: Module, texts: dict[str, str]) -> str:
     """Returns the module that defines the functions of `texts`, with everything they refer to."""
     by_operand = {function.operand[1:]: function for function in module.functions.values()}
     declarations = {declaration.operand[1:]: declaration for declaration in module.declarations.values()}
     globals_ = {text[1 : text.index(" = ")]: text for text in module.globals.values()}
     defined = {module.functions[name].operand[1:] for name in texts}
-    bodies = [text.replace("define internal ", "define ", 1) for text in texts.values()]
+    bodies = [with_all_visible(text) for text in texts.values()]
     used = _references(bodies, defined, globals_)
     functions = [_declaration(by_operand[name]) for name in used if name in by_operand]
     externals = [declarations[name] for name in used if name in declarations]

@@ -16,11 +16,11 @@ from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.dot_expander import DotExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
-from xjit.passes.framework.base import HloModulePass
+from xjit.passes.framework.base import HloModulePass, PassWarning
 from xjit.passes.framework.driver import PassDriver, PassLog, PassSwitches
 from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.passes.framework.pass_text import find_pass, make_pass
-from xjit.passes.framework.pipeline import HloPassFix, HloPassPipeline, PassWarning
+from xjit.passes.framework.pipeline import HloPassFix, HloPassPipeline
 from xjit.passes.fusion.defuser import Defuser
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.passes.fusion.instruction_fusion import InstructionFusion

@@ -18,6 +18,7 @@ from xjit.thunks.thunk import (
     ThunkSequence,
     WhileThunk,
     called_sequences,
+    step_symbol,
 )
 
 __all__ = [
@@ -41,4 +42,5 @@ __all__ = [
     "WhileThunk",
     "called_sequences",
     "program_to_string",
+    "step_symbol",
 ]

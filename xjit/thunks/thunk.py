@@ -138,6 +138,11 @@ def called_sequences(thunk: Thunk) -> tuple[str, ...]:
             return ()
 
 
+def step_symbol(thunk: KernelThunk | InlineThunk) -> str:
+    """Returns the symbol of the function that does one thunk alone, where there is one (for the interpreter)."""
+    return f"step.kernel.{thunk.kernel}" if isinstance(thunk, KernelThunk) else f"step.inline.{thunk.instruction}"
+
+
 @dataclass(frozen=True, slots=True)
 class ThunkSequence:
     """What one computation runs, in order."""

@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from xjit.emitters.context_calls import emit_fail, emit_scratch_alloc
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, range_arguments
 from xjit.emitters.kernels.linalg.lapack_geev import emit_eigenvectors, emit_is_finite
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.shape import Shape
+from xjit.llvm.execution_context import RuntimeStatus
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import DOUBLE, FLOAT, I8, I32, I64, PTR, VOID
 from xjit.llvm.values import Value, const_int, zero
@@ -24,7 +26,7 @@ from xjit.ops.lapack_targets import LAPACK_TARGETS
 
 NS_PER_FLOP = 0.3
 NS_PER_CALL = 1000.0
-NOT_FINITE = -4  # what jaxlib reports for eigenvalues of matrices with infinities or NaNs
+NOT_FINITE = -4  # what jaxlib reports for eigenvalues of matrices with infinities or NaNs, and gesdd for NaNs
 
 _BLAS = frozenset(["trsm"])
 _UNWRITTEN: Mapping[str, Sequence[str]] = {
@@ -68,7 +70,7 @@ class _LapackKernel:
         scratch = self._allocate()
         self._constants()
         begin, end = range_arguments(self.function)
-        work = self._query_work() if "lwork" in row.arguments else None
+        work = self._query_work(scratch) if "lwork" in row.arguments else None
         with builder.loop(begin, end, name="matrix") as unit:
             self._point_to(unit)
             self._prepare(unit)
@@ -76,6 +78,7 @@ class _LapackKernel:
                 self._call_geev()
             else:
                 self._call_routine()
+                self._check_info()
         free = self.module.declare("xjit_scratch_free", VOID, [PTR])
         if work is not None:
             builder.call(free, [work])
@@ -119,7 +122,7 @@ class _LapackKernel:
             raise InvalidArgument(f"{self.row.target} needs a workspace of {value} elements", self.view.hero.span)
         return self.module.add_constant(I32, const_int(I32, value), 4, "number")
 
-    def _query_work(self) -> Value:
+    def _query_work(self, scratch: Scratch) -> Value:
         """Asks the routine for the length of its workspace, allocates it, and returns the block."""
         builder, part = self.builder, self.part
         self._point_to(const_int(I64, 0))
@@ -130,8 +133,8 @@ class _LapackKernel:
         length = builder.fptosi(builder.load(part, answer, part.bits // 8), I64)
         longest = builder.min(length, const_int(I64, MAX_INT))
         length = builder.select(builder.icmp_signed(">", longest, const_int(I64, 1)), longest, const_int(I64, 1))
-        allocate = self.module.declare("xjit_scratch_alloc", PTR, [I64])
-        block = builder.call(allocate, [builder.mul(length, const_int(I64, self.kind.byte_width))])
+        num_bytes = builder.mul(length, const_int(I64, self.kind.byte_width))
+        block = emit_scratch_alloc(builder, num_bytes, lambda: scratch.free(builder))
         self.pointers.update(work=block, lwork=self._number_at(builder.trunc(length, I32)))
         return block
 
@@ -180,6 +183,7 @@ class _LapackKernel:
         builder.store(const_int(I32, NOT_FINITE), info, 4)
         with builder.when(finite):
             self._call_routine()
+            self._check_info()
             if not self.kind.is_complex:
                 converged = builder.icmp_signed("==", builder.load(I32, info, 4), const_int(I32, 0))
                 with builder.when(converged):
@@ -187,6 +191,18 @@ class _LapackKernel:
                         if call.flags[flag] == "V":
                             packed = self.pointers[f"packed_{name}"]
                             emit_eigenvectors(builder, n, self.pointers["wi"], packed, self.pointers[name], self.part)
+
+    def _check_info(self) -> None:
+        """A negative info says that an argument is wrong, which is no result of the program but a failure of it."""
+        if "info" not in self.row.arguments:
+            return
+        builder = self.builder
+        info = builder.load(I32, self.pointers["info"], 4)
+        refused = builder.icmp_signed("<", info, const_int(I32, 0))
+        if self.row.routine == "gesdd":
+            refused = builder.and_(refused, builder.icmp_signed("!=", info, const_int(I32, NOT_FINITE)))
+        with builder.when(refused):
+            emit_fail(builder, RuntimeStatus.INTERNAL, builder.sext(info, I64))
 
     def _call_routine(self) -> None:
         row = self.row

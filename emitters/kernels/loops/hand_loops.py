@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from xjit.affine import AffineExpr, dim
+from xjit.emitters.context_calls import emit_scratch_alloc
 from xjit.emitters.loop_levels import LoopLevel
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Guard
@@ -66,13 +67,15 @@ class Scratch:
     """Memory for one call of a kernel: named pieces of one block of the warm pool."""
 
     def __init__(self, module: Module, builder: IRBuilder, sizes: Sequence[int]) -> None:
-        """Allocates pieces of that many bytes, each aligned to 64, where `builder` stands."""
+        """Allocates pieces of that many bytes, each aligned to 64, where `builder` stands.
+
+        Without memory the kernel reports that, and returns.
+        """
         self._module = module
         offsets = [0]
         for size in sizes:
             offsets.append(offsets[-1] + -(-size // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT)
-        allocate = module.declare("xjit_scratch_alloc", PTR, [I64])
-        self._block = builder.call(allocate, [const_int(I64, max(offsets[-1], 1))])
+        self._block = emit_scratch_alloc(builder, const_int(I64, max(offsets[-1], 1)))
         structured_builder = StructuredBuilder(builder.block)
         self.pieces = [structured_builder.offset(self._block, const_int(I64, o)) for o in offsets[:-1]]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from xjit.hlo.compare.equality import computations_equal
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
-from xjit.hlo.edit import cloning, deep_copy, fusion
+from xjit.hlo.edit import cloning, deep_copy, fusion, replacing
 from xjit.hlo.io import serialization
 from xjit.hlo.io.printing import HloPrintOptions, computation_to_string
 from xjit.hlo.ir import parameters, roles
@@ -324,7 +324,7 @@ class HloComputation:
         worklist = [instruction]
         while worklist:
             item = worklist.pop()
-            if item.parent is not self or item.users or item is self._root or item.opcode == "parameter":
+            if item.parent is not self or item.user_count or item is self._root or item.opcode == "parameter":
                 continue
             if item is not instruction and (item.has_side_effect() or item.control_successors):
                 continue
@@ -348,26 +348,13 @@ class HloComputation:
         self, old: HloInstruction, new: HloInstruction, preserve_sharding: bool = False
     ) -> bool:
         """As replace_instruction, whatever the shapes."""
-        for instruction in (old, new):
-            if instruction.parent is not self:
-                raise InvalidArgument(f"{instruction.name} is not in computation {self.name}")
-        if old is new:
-            return True
-        if preserve_sharding and old.sharding is not None:
+        if old.parent is not self:
+            raise InvalidArgument(f"{old.name} is not in computation {self.name}")
+        if preserve_sharding and old.sharding is not None and old is not new:
             if new.sharding is not None and new.sharding != old.sharding:
                 return False
             new.sharding = old.sharding
-        if not new.metadata.op_name and not new.metadata.op_type:
-            new.metadata = old.metadata
-        if not new.frontend_attributes:
-            new.frontend_attributes = dict(old.frontend_attributes)
-        if new.place is None:
-            new.place = old.place
-        new.copy_all_control_deps_from(old)
-        old.drop_all_control_deps()
-        old.replace_all_uses_with_different_shape(new)
-        if not old.users and old.opcode != "parameter":
-            self.remove_instruction_and_unused_operands(old)
+        replacing.replace(old, new)
         return True
 
     def replace_with_new_instruction(self, old: HloInstruction, new: HloInstruction) -> HloInstruction:

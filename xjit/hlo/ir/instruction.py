@@ -48,6 +48,7 @@ class HloInstruction(InstructionConstructors):
         "_attributes",
         "_called",
         "_operands",
+        "_positions",
         "_users",
         "control_predecessors",
         "control_successors",
@@ -85,6 +86,7 @@ class HloInstruction(InstructionConstructors):
         self.parent: HloComputation | None = None
         self._attributes = attributes
         self._operands: list[HloInstruction] = list(operands)
+        self._positions: dict[HloInstruction, list[int]] | None = None  # of many operands, once use_def asks
         self._users: dict[HloInstruction, None] = {}
         self._called: list[HloComputation] = list(called_computations)
         self.control_predecessors: list[HloInstruction] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from xjit.hlo.diagnostics import InvalidArgument
@@ -10,6 +10,9 @@ from xjit.hlo.diagnostics import InvalidArgument
 if TYPE_CHECKING:
     from xjit.hlo.ir.computation import HloComputation
     from xjit.hlo.ir.instruction import HloInstruction
+
+FEW_OPERANDS = 16
+"""Up to that many operands, looking at all of them costs less than a table of the positions of each."""
 
 
 def replace_operand_with(instruction: HloInstruction, i: int, new: HloInstruction) -> None:
@@ -24,22 +27,16 @@ def replace_operand_with(instruction: HloInstruction, i: int, new: HloInstructio
 def replace_operand_with_different_shape(instruction: HloInstruction, i: int, new: HloInstruction) -> None:
     """Makes operand `i` read `new`, whatever its shape."""
     old = instruction._operands[i]
-    if old is new:
-        return
-    instruction._operands[i] = new
-    note_change(instruction)
-    if old not in instruction._operands:
-        old._users.pop(instruction, None)
-    new._users[instruction] = None
+    if old is not new:
+        _redirect(instruction, old, new, [i])
 
 
 def replace_use_with(instruction: HloInstruction, user: HloInstruction, new: HloInstruction) -> None:
     """Makes one user read `new` instead of this."""
     if not instruction.shape.compatible(new.shape):
         raise InvalidArgument(f"{new.name} has shape {new.shape}, {instruction.name} has {instruction.shape}")
-    for i, operand in enumerate(user._operands):
-        if operand is instruction:
-            replace_operand_with_different_shape(user, i, new)
+    if instruction is not new and (positions := _positions_of(user, instruction)):
+        _redirect(user, instruction, new, positions)
 
 
 def replace_all_uses_with(instruction: HloInstruction, new: HloInstruction) -> None:
@@ -51,19 +48,42 @@ def replace_all_uses_with(instruction: HloInstruction, new: HloInstruction) -> N
 
 def replace_all_uses_with_different_shape(instruction: HloInstruction, new: HloInstruction) -> None:
     """Makes every user (and the root position) use `new` instead of this, whatever its shape."""
-    for user in tuple(instruction._users):
-        if user is new:
-            continue
-        for i, operand in enumerate(user._operands):
-            if operand is instruction:
-                replace_operand_with_different_shape(user, i, new)
+    for user in tuple(instruction._users) if instruction is not new else ():
+        if user is not new:
+            _redirect(user, instruction, new, _positions_of(user, instruction))
     if instruction.is_root() and instruction.parent is not None:
         instruction.parent.set_root_instruction(new, accept_different_shape=True)
+
+
+def _redirect(user: HloInstruction, old: HloInstruction, new: HloInstruction, positions: Sequence[int]) -> None:
+    """Makes a user read `new` at those positions of `old`; takes no longer for having many other operands."""
+    before = _positions_of(user, old)
+    left = [i for i in before if i not in positions] if len(before) > len(positions) else []
+    for i in positions:
+        user._operands[i] = new
+    if user._positions is not None:
+        user._positions[old] = left
+        user._positions[new] = sorted([*user._positions.get(new, ()), *positions])
+    note_change(user)
+    if not left:
+        old._users.pop(user, None)
+    new._users[user] = None
+
+
+def _positions_of(user: HloInstruction, operand: HloInstruction) -> list[int]:
+    if len(user._operands) <= FEW_OPERANDS:
+        return [i for i, candidate in enumerate(user._operands) if candidate is operand]
+    if user._positions is None:
+        user._positions = {}
+        for i, candidate in enumerate(user._operands):
+            user._positions.setdefault(candidate, []).append(i)
+    return user._positions.get(operand, [])
 
 
 def append_operand(instruction: HloInstruction, operand: HloInstruction) -> None:
     """Adds a last operand (tuples, fusions, calls)."""
     instruction._operands.append(operand)
+    instruction._positions = None
     note_change(instruction)
     operand._users[instruction] = None
 
@@ -73,6 +93,7 @@ def remove_operands_at(instruction: HloInstruction, positions: Iterable[int]) ->
     drop = set(positions)
     gone = [o for i, o in enumerate(instruction._operands) if i in drop]
     instruction._operands = [o for i, o in enumerate(instruction._operands) if i not in drop]
+    instruction._positions = None
     note_change(instruction)
     for operand in gone:
         if operand not in instruction._operands:
@@ -84,6 +105,7 @@ def detach_from_operands(instruction: HloInstruction) -> None:
     for operand in instruction._operands:
         operand._users.pop(instruction, None)
     instruction._operands = []
+    instruction._positions = None
     note_change(instruction)
     for computation in instruction._called:
         computation.remove_caller(instruction)

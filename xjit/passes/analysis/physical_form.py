@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from xjit.hlo import HloComputation, HloInstruction, Literal, Shape
+from xjit.hlo import HloInstruction, Literal, Shape
 from xjit.hlo.attributes import (
     Attributes,
     DimensionsAttributes,
@@ -18,11 +18,12 @@ from xjit.hlo.attributes import (
     SliceDimension,
 )
 from xjit.hlo.types.layout import COMBINE, Tile
+from xjit.passes.framework.expansion import Expansion
 
 
-def to_physical(computation: HloComputation, x: HloInstruction) -> HloInstruction:
+def to_physical(x: HloInstruction, into: Expansion) -> HloInstruction:
     """Returns the 1-D array of the elements of `x` in the order of its layout, padding of tiles included."""
-    build = _Builder(computation, x)
+    build = _Chain(x, into)
     order = x.shape.minor_to_major[::-1]
     build.transpose(order)
     for tile in x.shape.layout.tiles if x.shape.layout else ():
@@ -36,7 +37,7 @@ def to_physical(computation: HloComputation, x: HloInstruction) -> HloInstructio
     return build.value
 
 
-def from_physical(computation: HloComputation, flat: HloInstruction, shape: Shape) -> HloInstruction:
+def from_physical(flat: HloInstruction, shape: Shape, into: Expansion) -> HloInstruction:
     """Returns the row-major array whose elements under the layout of `shape` are `flat`, padding dropped."""
     order = shape.minor_to_major[::-1]
     tiles = shape.layout.tiles if shape.layout else ()
@@ -44,7 +45,7 @@ def from_physical(computation: HloComputation, flat: HloInstruction, shape: Shap
     for tile in tiles:
         outer, combined, sizes = _split(stages[-1], tile)
         stages.append([*outer, *[-(-n // t) for n, t in zip(combined, sizes, strict=True)], *sizes])
-    build = _Builder(computation, flat)
+    build = _Chain(flat, into)
     build.reshape(stages[-1])
     for stage, tile in zip(reversed(stages[:-1]), reversed(tiles), strict=True):
         outer, combined, sizes = _split(stage, tile)
@@ -79,11 +80,11 @@ def _inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([permutation.index(i) for i in range(len(permutation))])
 
 
-class _Builder:
+class _Chain:
     """A chain of instructions on one value; steps that change nothing are left out."""
 
-    def __init__(self, computation: HloComputation, x: HloInstruction) -> None:
-        self.computation = computation
+    def __init__(self, x: HloInstruction, into: Expansion) -> None:
+        self.into = into
         self.value = x
 
     @property
@@ -93,7 +94,7 @@ class _Builder:
     def _add(self, opcode: str, dims: list[int], attributes: Attributes | None, *more: HloInstruction) -> None:
         shape = Shape.array(self.value.shape.element_type, dims)
         instruction = HloInstruction.create(opcode, shape, [self.value, *more], attributes, name=self.value.name)
-        self.value = self.computation.add_instruction(instruction)
+        self.value = self.into.add(instruction)
 
     def transpose(self, permutation: tuple[int, ...]) -> None:
         if permutation != tuple(range(len(permutation))):
@@ -106,7 +107,7 @@ class _Builder:
     def pad(self, dims: list[int]) -> None:
         if dims != self.dims:
             scalar = Shape.array(self.value.shape.element_type)
-            zero = self.computation.add_instruction(HloInstruction.create_constant(Literal.full(scalar, 0)))
+            zero = self.into.constant(Literal.full(scalar, 0))
             padding = tuple([PaddingDimension(0, new - old) for old, new in zip(self.dims, dims, strict=True)])
             self._add("pad", dims, PadAttributes(padding), zero)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo import attributes as at
-from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.hlo.edit.replacing import replace
+from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.simplify.hlo_dce import remove_unreachable_computations
 
 
@@ -66,35 +68,13 @@ def inline_call(call: HloInstruction) -> dict[HloInstruction, HloInstruction]:
     for clone in clones:
         _prefix_op_name(clone, call)
     root = mapping[callee.root_instruction]
-    if root.sharding is None and call.sharding is not None and root in clones:
-        root.sharding = call.sharding
-    if has_control_dependencies(call):
-        _relay_control_dependencies(call, clones)
-    call.replace_all_uses_with_different_shape(root)
-    caller.force_remove_instruction(call)
+    replace(call, root, clones)
     return mapping
 
 
 def _prefix_op_name(clone: HloInstruction, call: HloInstruction) -> None:
     prefix, name = call.metadata.op_name, clone.metadata.op_name
     if prefix and name and not name.startswith(prefix):
-        clone.metadata = replace(clone.metadata, op_name=f"{prefix}/{name}")
+        clone.metadata = dataclasses.replace(clone.metadata, op_name=f"{prefix}/{name}")
     elif clone.metadata.op_name == "" and prefix:
         clone.metadata = call.metadata
-
-
-def _relay_control_dependencies(call: HloInstruction, clones: list[HloInstruction]) -> None:
-    """What had to run before the call runs before every clone; what had to run after it, after every clone."""
-    predecessors, successors = list(call.control_predecessors), list(call.control_successors)
-    inside = set(clones)
-    for clone in clones:
-        if not any(o in inside for o in clone.operands):
-            for predecessor in predecessors:
-                predecessor.add_control_dependency_to(clone)
-        if not any(u in inside for u in clone.users):
-            for successor in successors:
-                clone.add_control_dependency_to(successor)
-    if not clones:
-        for predecessor in predecessors:
-            for successor in successors:
-                predecessor.add_control_dependency_to(successor)

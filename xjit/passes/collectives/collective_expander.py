@@ -13,7 +13,8 @@ from xjit.hlo import attributes as at
 from xjit.ops import build
 from xjit.ops.replica_groups import is_alone
 from xjit.passes.calls_and_control.call_inliner import inline_call
-from xjit.passes.expand.op_expander import Expansion, OpExpander
+from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.framework.expansion import Expansion
 
 _SAME = frozenset(
     {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast", "all-reduce-start"}

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo.attributes import BatchNormAttributes
 from xjit.ops import build
-from xjit.passes.expand.op_expander import Expansion, OpExpander
+from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.framework.expansion import Expansion
 
 
 @dataclass

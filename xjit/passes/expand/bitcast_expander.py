@@ -9,6 +9,7 @@ from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout, Shape, U
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.passes.analysis.physical_form import from_physical, to_physical
 from xjit.passes.framework.base import HloModulePass
+from xjit.passes.framework.expansion import Expansion
 
 
 @dataclass
@@ -37,9 +38,8 @@ def expand_bitcasts(computation: HloComputation) -> bool:
     changed = False
     for instruction in computation.instructions:
         if instruction.opcode == "bitcast" and not _is_plain(instruction):
-            expanded = _expanded(computation, instruction)
-            instruction.replace_all_uses_with_different_shape(expanded)
-            computation.force_remove_instruction(instruction)
+            into = Expansion(instruction)
+            into.replace_source(_expanded(instruction, into))
             changed = True
     return changed
 
@@ -56,21 +56,21 @@ def _is_row_major(shape: Shape) -> bool:
     return shape.layout is None or (shape.layout.is_row_major() and not shape.layout.tiles)
 
 
-def _expanded(computation: HloComputation, bitcast: HloInstruction) -> HloInstruction:
+def _expanded(bitcast: HloInstruction, into: Expansion) -> HloInstruction:
     """bitcast(x) = from-physical(bitcast-convert(to-physical(x))); the result is row-major."""
     operand = bitcast.operand(0)
     a, b = operand.shape, bitcast.shape
     if a.is_array and b.is_array and a.same_dimensions(b) and a.layout == b.layout and a.element_type is b.element_type:
         shape = b.with_layout(Layout.row_major(b.rank))
-        return computation.add_instruction(HloInstruction.create("copy", shape, [operand]))
+        return into.add(HloInstruction.create("copy", shape, [operand]))
     if not (a.is_array and b.is_array) or a.element_type.bit_width != b.element_type.bit_width:
         raise Unsupported(f"bitcast {bitcast.name} from {a} to {b}: another element width", bitcast.span)
     if physical_byte_size(a) != physical_byte_size(b):
         raise Unsupported(f"bitcast {bitcast.name} from {a} to {b}: their buffers differ in size", bitcast.span)
     if _is_row_major(a) and _is_row_major(b) and a.element_type is b.element_type:
-        return computation.add_instruction(HloInstruction.create("reshape", b, [operand], name=bitcast.name))
-    value = to_physical(computation, operand)
+        return into.add(HloInstruction.create("reshape", b, [operand], name=bitcast.name))
+    value = to_physical(operand, into)
     if a.element_type is not b.element_type:
         shape = Shape.array(b.element_type, value.shape.dimensions)
-        value = computation.add_instruction(HloInstruction.create("bitcast-convert", shape, [value]))
-    return from_physical(computation, value, b)
+        value = into.add(HloInstruction.create("bitcast-convert", shape, [value]))
+    return from_physical(value, b, into)

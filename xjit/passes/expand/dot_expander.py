@@ -15,7 +15,8 @@ from xjit.hlo.attributes import (
     WindowDimension,
 )
 from xjit.ops import build
-from xjit.passes.expand.op_expander import Expansion, OpExpander
+from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.framework.expansion import Expansion
 
 
 @dataclass

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import CompareAttributes, RngAttributes, RngBitGeneratorAttributes, RngStateAttributes
 from xjit.ops import build
-from xjit.passes.expand.op_expander import Expansion, OpExpander
+from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.framework.expansion import Expansion
 
 KEY = 0x9E3779B97F4A7C15
 """The Philox key: any number will do."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import CompareAttributes, DynamicSliceAttributes, ScanAttributes
 from xjit.ops import build
-from xjit.passes.expand.op_expander import Expansion, OpExpander
+from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.framework.expansion import Expansion
 
 INDEX = PrimitiveType.S64
 

@@ -15,6 +15,10 @@ from xjit.hlo import HloComputation, HloInstruction, HloModule
 NO_THREADS: frozenset[str] = frozenset()
 
 
+class PassWarning(UserWarning):
+    """A fault of a pass that does not make the result wrong."""
+
+
 class HloModulePass(ABC):
     """Base of all passes. `name` is the dashed name; `aliases` are further spellings accepted on input.
 

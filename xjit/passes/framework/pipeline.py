@@ -8,17 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from xjit.hlo import HloModule
-from xjit.passes.framework.base import HloModulePass
+from xjit.passes.framework.base import HloModulePass, PassWarning
 from xjit.passes.framework.driver import PassDriver, PassGroup
 
 ITERATION_LIMIT = 25
 """Rounds of a fixed point before it is left as it is, with a warning (XLA's limit)."""
 
 P = TypeVar("P", bound=HloModulePass)
-
-
-class PassWarning(UserWarning):
-    """Something about passes that does not make the result wrong, but is a fault of a pass."""
 
 
 class HloPassPipeline(PassGroup):

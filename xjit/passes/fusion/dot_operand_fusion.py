@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType
 from xjit.hlo.attributes import FusionAttributes
+from xjit.hlo.edit.replacing import replace
 from xjit.passes.analysis.linear_order import sequential_computations
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 
@@ -82,6 +83,4 @@ def _fuse(computation: HloComputation, dot: HloInstruction, converts: Collection
     fusion = HloInstruction.create("fusion", dot.shape, list(outside), FusionAttributes("kInput"), [body], "dot_fusion")
     fusion.copy_annotations_from(dot)
     computation.add_instruction(fusion)
-    dot.replace_all_uses_with_different_shape(fusion)
-    for instruction in (dot, *converts):
-        computation.remove_instruction(instruction)
+    replace(dot, fusion)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.attributes import FusionAttributes
 from xjit.hlo.edit.fusion import clone_into_computation
+from xjit.hlo.edit.replacing import replace
 from xjit.indexing.operand_reads import OperandReads
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.linear_order import sequential_computations
@@ -216,11 +217,7 @@ def _build(computation: HloComputation, groups: list[list[HloInstruction]]) -> N
         computation.add_instruction(fusion)
         replacement[root] = fusion
     for root, fusion in replacement.items():
-        root.replace_all_uses_with_different_shape(fusion)
-    dead = dict.fromkeys(m for members in groups for m in members)
-    for member in reversed(computation.make_instruction_post_order()):
-        if member in dead and member.is_dead():
-            computation.remove_instruction(member)
+        replace(root, fusion)
 
 
 def fusion_name(root: HloInstruction) -> str:

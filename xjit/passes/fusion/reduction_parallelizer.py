@@ -15,6 +15,7 @@ from xjit.hlo.attributes import DimensionsAttributes
 from xjit.ops.build import convert, make_binary_computation, make_constant, make_reduce, reshape
 from xjit.ops.reducers import reduction_identity
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.framework.expansion import Expansion
 
 MIN_ELEMENTS = 1 << 17
 MAX_RESULTS = 32  # of a reduction that is split in any case
@@ -38,7 +39,7 @@ class ReductionParallelizer(HloModulePass):
         for computation in selected_computations(module, execution_threads):
             for instruction in computation.make_instruction_post_order():
                 if instruction.opcode == "reduce" and _is_candidate(instruction):
-                    changed |= _split(module, instruction)
+                    changed |= _split(instruction)
         return changed
 
 
@@ -72,11 +73,11 @@ def partial_count(size: int) -> int | None:
     return min(divisors, key=lambda p: abs(p - WANTED_PARTIALS)) if divisors else None
 
 
-def _split(module: HloModule, reduce: HloInstruction) -> bool:
+def _split(reduce: HloInstruction) -> bool:
     """Replaces reduce(x) by reduce(partial reduce(reshape(x))) along the most major reduced dimension."""
     found = reduction_identity(reduce.to_apply)
-    computation, source = reduce.parent, reduce.operand(0)
-    if found is None or computation is None:
+    source = reduce.operand(0)
+    if found is None:
         return False
     opcode, identity = found
     dimensions = reduce.attributes_as(DimensionsAttributes).dimensions
@@ -88,8 +89,9 @@ def _split(module: HloModule, reduce: HloInstruction) -> bool:
     if parts is None or not source.shape.layout.is_row_major():
         return False
     kind = _WIDE.get(source.shape.element_type, source.shape.element_type)
-    combine = module.add_embedded_computation(make_binary_computation(opcode, kind, f"{opcode}_partial"))
-    add = computation.add_instruction
+    into = Expansion(reduce)
+    combine = into.embed(make_binary_computation(opcode, kind, f"{opcode}_partial"))
+    add = into.add
     wide = source if kind is source.shape.element_type else add(convert(source, kind))
     rest = [d + 1 if d > major else d for d in dimensions if d != major]
     if parts != size:
@@ -107,5 +109,5 @@ def _split(module: HloModule, reduce: HloInstruction) -> bool:
     result = add(total)
     if kind is not reduce.shape.element_type:
         result = add(convert(result, reduce.shape.element_type))
-    computation.replace_instruction(reduce, result)
+    into.replace_source(result)
     return True

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout
 from xjit.hlo.attributes import FusionAttributes, ParameterAttributes
+from xjit.hlo.edit.replacing import replace
 from xjit.indexing.operand_reads import OperandRead, OperandReads
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.linear_order import sequential_computations
@@ -297,10 +298,8 @@ def _merge(computation: HloComputation, units: Sequence[HloInstruction]) -> HloI
     )
     fusion.copy_annotations_from(root)
     computation.add_instruction(fusion)
-    root.replace_all_uses_with_different_shape(fusion)
-    for unit in units:
-        bodies = unit.called_computations if unit.opcode == "fusion" else ()
-        computation.remove_instruction(unit)
-        for unused in bodies:
-            module.remove_embedded_computation(unused)
+    bodies = [body for unit in units if unit.opcode == "fusion" for body in unit.called_computations]
+    replace(root, fusion)
+    for unused in bodies:
+        module.remove_embedded_computation(unused)
     return fusion

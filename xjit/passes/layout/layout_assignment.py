@@ -11,9 +11,14 @@ from dataclasses import dataclass, replace
 
 from xjit.hlo import HloInstruction, HloModule, Layout, Shape
 from xjit.hlo import attributes as at
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.hlo.ir.module import ComputationLayout
 from xjit.passes.expand.bitcast_expander import expand_bitcasts
+from xjit.passes.framework import match as m
 from xjit.passes.framework.base import HloModulePass
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
+from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
 
 
 @dataclass
@@ -162,7 +167,7 @@ def copy_to_layout(instruction: HloInstruction, shape: Shape) -> HloInstruction:
         return instruction.operand(0)
     if not shape.is_tuple:
         copy = HloInstruction.create("copy", shape, [instruction], name="copy")
-        copy.metadata = instruction.metadata
+        inherit_annotations(copy, instruction)
         return computation.add_instruction(copy)
     elements: list[HloInstruction] = []
     for i, element_shape in enumerate(shape.tuple_shapes):
@@ -203,16 +208,19 @@ class ReshapeToBitcast(HloModulePass):
         """Rewrites reshapes between row-major, untiled, static shapes; True if there were any."""
         changed = False
         for computation in module.make_nonfusion_computations():
-            for instruction in computation.instructions:
-                if instruction.opcode == "reshape" and _moves_nothing(instruction):
-                    bitcast = HloInstruction.create("bitcast", instruction.shape, instruction.operands, name="bitcast")
-                    bitcast.copy_annotations_from(instruction)
-                    computation.add_instruction(bitcast)
-                    computation.replace_instruction(instruction, bitcast)
-                    changed = True
+            changed |= apply_rules(computation, RESHAPES)
         return changed
+
+
+def _bitcast(match: Match, into: Expansion) -> HloInstruction:
+    return into.add(HloInstruction.create("bitcast", match.root.shape, match.root.operands, name="bitcast"))
 
 
 def _moves_nothing(reshape: HloInstruction) -> bool:
     shapes = (reshape.shape, reshape.operand(0).shape)
     return all(s.is_static and s.layout is not None and s.layout == Layout.row_major(s.rank) for s in shapes)
+
+
+RESHAPES = rule_table([
+    Rule("reshape(x) that moves nothing = bitcast(x)", m.op("reshape").where(_moves_nothing), _bitcast)
+])  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo.edit.replacing import replace
 from xjit.passes.analysis.fusion_cost import may_be_producer
 from xjit.passes.analysis.while_loop_analysis import counted_loop
 from xjit.passes.framework.base import (
@@ -89,5 +90,4 @@ def _unroll(loop: HloInstruction, trip_count: int) -> None:
     for _ in range(trip_count):
         mapping = body.clone_instructions(computation, {body.parameter_instructions[0]: state})
         state = mapping[body.root_instruction]
-    loop.replace_all_uses_with_different_shape(state)
-    computation.remove_instruction(loop)
+    replace(loop, state)

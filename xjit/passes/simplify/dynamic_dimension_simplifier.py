@@ -9,7 +9,8 @@ import numpy as np
 from xjit.hlo import HloInstruction, Literal
 from xjit.hlo.attributes import DimensionAttributes
 from xjit.ops import build
-from xjit.passes.expand.op_expander import Expansion, OpExpander
+from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.framework.expansion import Expansion
 
 
 @dataclass

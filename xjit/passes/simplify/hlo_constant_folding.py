@@ -10,6 +10,7 @@ import numpy as np
 
 from xjit.hlo import HloInstruction, HloModule, Literal, Trait, Unsupported
 from xjit.hlo import attributes as at
+from xjit.hlo.edit.replacing import replace
 from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.ops.evaluation.table import EVALUATORS
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
@@ -53,8 +54,7 @@ class HloConstantFolding(HloModulePass):
                 literal = _evaluate(interpreter, instruction)
                 if literal is not None:
                     constant = HloInstruction.create_constant(literal, instruction.name)
-                    computation.add_instruction(constant)
-                    computation.replace_instruction(instruction, constant)
+                    replace(instruction, computation.add_instruction(constant))
                     changed = True
         return changed
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo.compare.structural_key import StructuralKeys
+from xjit.hlo.edit.replacing import replace
 from xjit.passes.framework.base import (
     HloModulePass,
     has_control_dependencies,
@@ -58,8 +59,7 @@ class HloCSE(HloModulePass):
                 seen.setdefault(keys.instruction_key(other, operands), other)
             first = seen.setdefault(keys.instruction_key(instruction, operands), instruction)
             if first is not instruction:
-                instruction.replace_all_uses_with_different_shape(first)
-                computation.remove_instruction(instruction)
+                replace(instruction, first)
                 changed = True
         return changed
 

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo import attributes as at
+from xjit.passes.framework import match as m
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
+from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
 
 
 @dataclass
@@ -18,50 +22,37 @@ class TupleSimplifier(HloModulePass):
     exclude_entry_computation: bool = False
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
-        """Simplifies in post order (operands are simple already), so one walk reaches the fixed point."""
+        """Simplifies every non-fusion computation; True if something changed."""
         changed = False
         for computation in selected_computations(module, execution_threads):
-            if self.exclude_entry_computation and computation.is_entry_computation():
-                continue
-            for instruction in computation.make_instruction_post_order():
-                if instruction.parent is not computation:
-                    continue  # removed together with its last user
-                simpler = _simpler(instruction)
-                if simpler is not None:
-                    _replace(instruction, simpler)
-                    changed = True
+            if not (self.exclude_entry_computation and computation.is_entry_computation()):
+                changed |= apply_rules(computation, RULES, lambda i: not has_control_dependencies(i))
         return changed
 
 
-def _simpler(instruction: HloInstruction) -> HloInstruction | None:
-    if instruction.opcode not in ("get-tuple-element", "tuple") or has_control_dependencies(instruction):
-        return None
-    if instruction.opcode == "get-tuple-element":
-        operand = instruction.operand(0)
-        return (
-            operand.operand(instruction.attributes_as(at.GetTupleElementAttributes).index)
-            if operand.opcode == "tuple"
-            else None
-        )
-    if not instruction.operand_count:
-        return None
-    first = instruction.operand(0)
-    if first.opcode != "get-tuple-element":
-        return None
-    source = first.operand(0)
-    if source.shape != instruction.shape:
-        return None
-    covered = all(
+def _element(match: Match, _into: Expansion) -> HloInstruction:
+    return match["tuple"].operand(match.root.attributes_as(at.GetTupleElementAttributes).index)
+
+
+def _whole(match: Match, _into: Expansion) -> HloInstruction:
+    return match.root.operand(0).operand(0)
+
+
+def _is_whole(instruction: HloInstruction) -> bool:
+    """Whether a tuple lists all elements of another one, in order."""
+    if not instruction.operand_count or instruction.operand(0).opcode != "get-tuple-element":
+        return False
+    source = instruction.operand(0).operand(0)
+    return source.shape == instruction.shape and all(
         o.opcode == "get-tuple-element"
         and o.operand(0) is source
         and o.attributes_as(at.GetTupleElementAttributes).index == i
         for i, o in enumerate(instruction.operands)
     )
-    return source if covered else None
 
 
-def _replace(instruction: HloInstruction, simpler: HloInstruction) -> None:
-    computation = instruction.parent
-    assert computation is not None
-    instruction.replace_all_uses_with_different_shape(simpler)
-    computation.remove_instruction_and_unused_operands(instruction)
+RULES = rule_table((
+    Rule("get-tuple-element(tuple(a, b), i) = operand i",
+         m.op("get-tuple-element", m.op("tuple", name="tuple")), _element),
+    Rule("tuple(t{0}, ..., t{n-1}) = t", m.op("tuple").where(_is_whole), _whole),
+))  # fmt: skip

@@ -1,0 +1,124 @@
+"""Patterns of instructions: `m.op("add", m.any("x"), m.constant_scalar(0))`, imported as `m`.
+
+A pattern says what an instruction must be: its opcode, its operands, its one user, any condition. `match` returns what
+the names in it stand for. A name that occurs twice must stand for one instruction. The two operands of a commutative
+opcode are tried in both orders.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from xjit.hlo import HloInstruction, Trait
+from xjit.hlo import attributes as at
+
+Condition = Callable[[HloInstruction], bool]
+Bindings = dict[str, HloInstruction]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Where a pattern matched: the instruction at its root, and by name those inside."""
+
+    root: HloInstruction
+    bindings: Mapping[str, HloInstruction]
+
+    def __getitem__(self, name: str) -> HloInstruction:
+        return self.bindings[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What an instruction must be. No `opcodes` means any; `operands` None means that they are not looked at."""
+
+    opcodes: frozenset[str] = frozenset()
+    operands: tuple[Pattern, ...] | None = None
+    name: str = ""
+    conditions: tuple[Condition, ...] = field(default=())
+
+    def named(self, name: str) -> Pattern:
+        """The same pattern, whose instruction is bound to a name."""
+        return replace(self, name=name)
+
+    def where(self, condition: Condition) -> Pattern:
+        """The same pattern with one more condition."""
+        return replace(self, conditions=(*self.conditions, condition))
+
+    def one_use(self) -> Pattern:
+        """The same pattern of an instruction that has one user, which reads it once."""
+        return self.where(_is_used_once)
+
+    def match(self, instruction: HloInstruction) -> Match | None:
+        """Returns the bindings if the instruction matches, else None."""
+        bindings: Bindings = {}
+        return Match(instruction, bindings) if self._matches(instruction, bindings) else None
+
+    def _matches(self, instruction: HloInstruction, bindings: Bindings) -> bool:
+        """Adds to `bindings` what the names stand for; if it does not match, they are left in any state."""
+        if self.opcodes and instruction.opcode not in self.opcodes:
+            return False
+        for condition in self.conditions:
+            if not condition(instruction):
+                return False
+        if self.name and bindings.setdefault(self.name, instruction) is not instruction:
+            return False
+        return self.operands is None or self._operands_match(self.operands, instruction, bindings)
+
+    def _operands_match(self, patterns: tuple[Pattern, ...], instruction: HloInstruction, bindings: Bindings) -> bool:
+        operands = instruction.operands
+        if len(operands) != len(patterns):
+            return False
+        if len(operands) != 2 or not instruction.op.has(Trait.COMMUTATIVE):
+            return _all_match(patterns, operands, bindings)
+        before = dict(bindings)
+        if _all_match(patterns, operands, bindings):
+            return True
+        bindings.clear()
+        bindings.update(before)
+        return _all_match(patterns, operands[::-1], bindings)
+
+
+def _all_match(patterns: Sequence[Pattern], operands: Sequence[HloInstruction], bindings: Bindings) -> bool:
+    return all(map(lambda pattern, operand: pattern._matches(operand, bindings), patterns, operands))
+
+
+def op(opcode: str, *operands: Pattern, name: str = "") -> Pattern:
+    """An instruction of that opcode (several with `|` between them). Without operand patterns any operands match."""
+    return Pattern(frozenset(opcode.split("|")), operands or None, name)
+
+
+def any(name: str = "") -> Pattern:  # as in XLA's match::Any; the builtin is not used here
+    """Any instruction."""
+    return Pattern(name=name)
+
+
+def constant(name: str = "") -> Pattern:
+    """Any constant."""
+    return op("constant", name=name)
+
+
+def constant_scalar(value: float | None = None, name: str = "") -> Pattern:
+    """A scalar constant, of that value if one is given. 0.0 is not -0.0, and a NaN matches a NaN."""
+    scalar = constant(name).where(lambda i: i.shape.is_scalar)
+    return scalar if value is None else scalar.where(lambda i: _is_value(i, value))
+
+
+def splat(value: float | None = None, name: str = "") -> Pattern:
+    """A broadcast of a scalar constant, which `name` is bound to."""
+    return op("broadcast", constant_scalar(value, name))
+
+
+def _is_used_once(instruction: HloInstruction) -> bool:
+    users = instruction.users
+    return len(users) == 1 and users[0].operands.count(instruction) == 1 and not instruction.is_root()
+
+
+def _is_value(constant: HloInstruction, value: float) -> bool:
+    found = constant.attributes_as(at.ConstantAttributes).literal.array[()]
+    if not (constant.shape.element_type.is_float or constant.shape.element_type.is_integer):
+        return bool(found == value)
+    if math.isnan(float(found)) or math.isnan(value):
+        return math.isnan(float(found)) and math.isnan(value)
+    return bool(found == value) and math.copysign(1.0, float(found)) == math.copysign(1.0, value)

@@ -1,0 +1,127 @@
+"""Rewriting by rules: tables of (pattern, function) by opcode, applied to a worklist until none matches.
+
+A rule's function gets the match and an `Expansion` to write into. It returns what the matched instruction is replaced
+by, an instruction that was there or one that it made; None if the rule does not apply after all, and then what it made
+is taken back.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from xjit.hlo import HloComputation, HloInstruction
+from xjit.passes.framework.base import PassWarning
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match, Pattern
+
+Rewrite = Callable[[Match, Expansion], HloInstruction | None]
+
+REWRITES_PER_INSTRUCTION = 16
+"""More rewrites than that, for each instruction there was, and rules undo each other's work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rewrite. `name` is prose: for the simplifier its equation."""
+
+    name: str
+    pattern: Pattern
+    rewrite: Rewrite
+
+
+Rules = Mapping[str, tuple[Rule, ...]]
+"""Rules by the opcode of the instruction that they replace, in the order in which they are tried."""
+
+
+def rule_table(*themes: Iterable[Rule]) -> Rules:
+    """Returns the table of all rules of some themes; ValueError for a rule whose pattern names no opcode."""
+    table: dict[str, list[Rule]] = {}
+    for rule in (rule for theme in themes for rule in theme):
+        if not rule.pattern.opcodes:
+            raise ValueError(f"rule '{rule.name}' matches any opcode: it belongs to no row of a table")
+        for opcode in rule.pattern.opcodes:
+            table.setdefault(opcode, []).append(rule)
+    return {opcode: tuple(rules) for opcode, rules in table.items()}
+
+
+def _always(*_: HloInstruction) -> bool:
+    return True
+
+
+def apply_rules(
+    computation: HloComputation,
+    rules: Rules,
+    may_rewrite: Callable[[HloInstruction], bool] = _always,
+    accept: Callable[[HloInstruction, HloInstruction], bool] = _always,
+) -> bool:
+    """Rewrites a computation until no rule applies; True if it changed.
+
+    The worklist is every instruction once, operands first, then what was made, what reads it, and what lost a user.
+    `may_rewrite` is asked of an instruction before any rule, `accept` of (instruction, replacement) before it is
+    replaced. Rules that go on for ever are stopped by a budget, with a PassWarning that names the busiest of them.
+    """
+    return _Rewriter(computation, rules, may_rewrite, accept).run()
+
+
+class _Rewriter:
+    def __init__(
+        self,
+        computation: HloComputation,
+        rules: Rules,
+        may_rewrite: Callable[[HloInstruction], bool],
+        accept: Callable[[HloInstruction, HloInstruction], bool],
+    ) -> None:
+        self.computation = computation
+        self.rules = rules
+        self.may_rewrite = may_rewrite
+        self.accept = accept
+        self.worklist: deque[HloInstruction] = deque()
+        self.waiting: set[HloInstruction] = set()
+        self.applied: Counter[str] = Counter()
+
+    def run(self) -> bool:
+        self._push(self.computation.make_instruction_post_order())
+        budget = REWRITES_PER_INSTRUCTION * self.computation.instruction_count
+        while self.worklist:
+            instruction = self.worklist.popleft()
+            self.waiting.discard(instruction)
+            if instruction.parent is not self.computation or not self.may_rewrite(instruction):
+                continue
+            if self._rewrite(instruction):
+                budget -= 1
+                if budget <= 0:
+                    self._warn()
+                    break
+        return bool(self.applied)
+
+    def _push(self, instructions: Iterable[HloInstruction]) -> None:
+        for instruction in instructions:
+            if instruction.opcode in self.rules and instruction not in self.waiting:
+                self.waiting.add(instruction)
+                self.worklist.append(instruction)
+
+    def _rewrite(self, instruction: HloInstruction) -> bool:
+        for rule in self.rules[instruction.opcode]:
+            match = rule.pattern.match(instruction)
+            if match is None:
+                continue
+            into = Expansion(instruction)
+            new = rule.rewrite(match, into)
+            if new is None or not self.accept(instruction, new):
+                into.discard()
+                continue
+            operands = instruction.unique_operands()
+            into.replace_source(new)
+            self.applied[rule.name] += 1
+            self._push([*into.made, new, *new.users])
+            self._push(u for o in operands if o.user_count == 1 for u in o.users)  # it may match as the only user now
+            return True
+        return False
+
+    def _warn(self) -> None:
+        name, count = self.applied.most_common(1)[0]
+        message = f"rewriting of {self.computation.name} does not end: rule '{name}' was applied {count} times"
+        warnings.warn(message, PassWarning, stacklevel=4)

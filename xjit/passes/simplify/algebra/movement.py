@@ -1,0 +1,70 @@
+"""Pairs of instructions that only move elements are one; moves that change no order are reshapes."""
+
+from __future__ import annotations
+
+from xjit.hlo import HloInstruction
+from xjit.hlo.attributes import DimensionsAttributes
+from xjit.passes.framework import match as m
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
+from xjit.passes.framework.rewriting import Rule
+
+
+def _is_static(instruction: HloInstruction) -> bool:
+    return instruction.shape.is_static
+
+
+def _reshape(match: Match, into: Expansion) -> HloInstruction:
+    return into.like_source("reshape", [match["x"]])
+
+
+def _transpose(match: Match, into: Expansion) -> HloInstruction:
+    dimensions = tuple(
+        match["inner"].attributes_as(DimensionsAttributes).dimensions[d]
+        for d in match.root.attributes_as(DimensionsAttributes).dimensions
+    )
+    return into.like_source("transpose", [match["x"]], DimensionsAttributes(dimensions))
+
+
+def _broadcast(match: Match, into: Expansion) -> HloInstruction:
+    dimensions = tuple(
+        match.root.attributes_as(DimensionsAttributes).dimensions[d]
+        for d in match["inner"].attributes_as(DimensionsAttributes).dimensions
+    )
+    return into.like_source("broadcast", [match["x"]], DimensionsAttributes(dimensions))
+
+
+def _broadcast_scalar(match: Match, into: Expansion) -> HloInstruction:
+    return into.like_source("broadcast", [match["x"]], DimensionsAttributes(()))
+
+
+def _moves_only_ones(transpose: HloInstruction) -> bool:
+    sizes = transpose.operand(0).shape.dimensions
+    moved = [d for d in transpose.attributes_as(DimensionsAttributes).dimensions if sizes[d] != 1]
+    return moved == sorted(moved)
+
+
+def _adds_only_ones(broadcast: HloInstruction) -> bool:
+    elements = broadcast.shape.num_elements
+    in_order = list(broadcast.attributes_as(DimensionsAttributes).dimensions) == sorted(
+        broadcast.attributes_as(DimensionsAttributes).dimensions
+    )
+    return in_order and elements != 0 and broadcast.operand(0).shape.num_elements == elements
+
+
+_X = m.any("x").where(_is_static)
+_SCALAR = m.any("x").where(lambda x: not x.shape.rank)
+
+MOVEMENT = (
+    Rule("reshape(reshape(x)) = reshape(x)", m.op("reshape", m.op("reshape", _X)), _reshape),
+    Rule("reshape(broadcast(scalar)) = broadcast(scalar)",
+         m.op("reshape", m.op("broadcast", _SCALAR)), _broadcast_scalar),
+    Rule("transpose(transpose(x, p), q) = transpose(x, p[q])",
+         m.op("transpose", m.op("transpose", m.any("x"), name="inner")), _transpose),
+    Rule("transpose(x) that only moves dimensions of size 1 = reshape(x)",
+         m.op("transpose", _X).where(_moves_only_ones), _reshape),
+    Rule("broadcast(broadcast(x, p), q) = broadcast(x, q[p])",
+         m.op("broadcast", m.op("broadcast", m.any("x"), name="inner")), _broadcast),
+    Rule("broadcast(x) that only adds dimensions of size 1 = reshape(x)",
+         m.op("broadcast", _X).where(_adds_only_ones), _reshape),
+)  # fmt: skip
