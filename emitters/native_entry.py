@@ -66,11 +66,10 @@ class NativeEntryEmitter:
             if sequence.name not in in_place:
                 self._emit_sequence(sequence)
                 self.parts.advance()
-        inner = self.functions[program.entry]
         function = self.context.module.add_function(symbol, I32, ENTRY_PARAMS)
-        function.is_cold = inner.is_cold = True  # they run once; the bodies of loops may run often
+        function.is_cold = True
         builder = IRBuilder(function.append_block("entry"))
-        builder.call(inner, list(function.args))
+        builder.call(self.functions[program.entry], list(function.args))
         builder.ret(EXECUTION_CONTEXT.load(builder, function.args[0], "status"))
 
     def _conditions_in_place(self) -> set[str]:
@@ -83,6 +82,7 @@ class NativeEntryEmitter:
         module = self.context.module
         name = module.unique_name(f"computation.{sequence.name}")
         self.functions[sequence.name] = function = module.add_function(name, VOID, ENTRY_PARAMS, linkage="internal")
+        function.is_cold = sequence.name == self.unnested.program.entry  # it runs once; the bodies of loops run often
         emitter = _SequenceEmitter(self, function)
         emitter.emit_thunks(sequence.thunks)
         emitter.finish()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xjit.llvm.execution_context import EXECUTION_CONTEXT, RuntimeStatus
 from xjit.runtime.buffer_pool import pooled_library
 from xjit.runtime.fast_call import ArraySpec, NativeEntry
 from xjit.runtime.physical_layout import Array
@@ -21,7 +22,6 @@ class CtypesCall:
 
     __slots__ = (
         "_alignment",
-        "_call",
         "_entry",
         "_native",
         "_on_error",
@@ -39,10 +39,9 @@ class CtypesCall:
         returns_tuple: bool,
         alignment: int,
         slow: Callable[..., Any],
-        on_error: Callable[[int], Any],
+        on_error: Callable[[int, int, int], Any],
     ) -> None:
         self._native = pooled_library()
-        self._call = self._native.call_entry if entry.release_gil else self._native.call_entry_with_gil
         self._entry = entry
         self._parameters = tuple(parameters)
         self._results = tuple(results)
@@ -58,15 +57,17 @@ class CtypesCall:
         entry = self._entry
         arena = self._native.alloc(entry.arena_size) if entry.arena_size else None
         if entry.arena_size and not arena:
-            raise MemoryError(f"cannot allocate {entry.arena_size} bytes of temporary memory")
+            self._on_error(RuntimeStatus.RESOURCE_EXHAUSTED, -1, entry.arena_size)
+        context = ctypes.create_string_buffer(entry.initial_context, len(entry.initial_context))
+        pointers = (_pointers(arguments), _pointers(results), arena, entry.constants_address)
         try:
-            context = ctypes.create_string_buffer(entry.initial_context, len(entry.initial_context))
-            pointers = (_pointers(arguments), _pointers(results))
-            status = self._call(entry.address, context, *pointers, arena, entry.constants_address)
+            status = self._native.call_entry(entry.address, context, *pointers, entry.release_gil)
         finally:
             self._native.free(arena)
         if status:
-            self._on_error(status)
+            self._native.raise_kept_exception(context)
+            fields = EXECUTION_CONTEXT.unpack(context.raw)
+            self._on_error(status, fields["failed_instruction"], fields["detail"])
         return tuple(results) if self._returns_tuple else results[0]
 
     def _fits(self, array: Any, spec: ArraySpec) -> bool:

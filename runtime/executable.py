@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgument
+from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgument, ResourceExhausted
 from xjit.llvm.execution_context import RuntimeStatus, initial_context
 from xjit.runtime.arguments import conforming, flatten_arguments, leaf_paths, to_buffer
 from xjit.runtime.buffer_pool import pooled_library
@@ -36,7 +36,7 @@ from xjit.runtime.program import (
 from xjit.runtime.symbols import resolve_symbols
 
 _STATUS_TEXT = {
-    RuntimeStatus.RESOURCE_EXHAUSTED: "it ran out of memory for scratch space",
+    RuntimeStatus.RESOURCE_EXHAUSTED: "no memory for temporary values",
     RuntimeStatus.FAILED_PRECONDITION: "a checked requirement of the program did not hold",
     RuntimeStatus.INTERNAL: "a library routine refused its arguments",
     RuntimeStatus.CUSTOM_CALL_FAILED: "a custom call failed",
@@ -71,7 +71,7 @@ class CpuExecutable:
         num_leaves = max(len(program.parameters), len(program.results))
         self.uses_fast_call = fast and pooled_library().has_fast_call and num_leaves <= MAX_FAST_LEAVES
         make = make_fast_call if self.uses_fast_call else CtypesCall
-        on_error = _StatusError(program.name)
+        on_error = _StatusError(program)
         parameters = [_physical_spec(signature) for signature in program.parameters]
         mismatch = _PhysicalMismatch(program, parameters)
         results = [_physical_spec(signature) for signature in program.results]
@@ -184,21 +184,21 @@ class _PhysicalMismatch:
 class _StatusError:
     """Raises the exception for a status that the entry returned."""
 
-    __slots__ = ("_name",)
+    __slots__ = ("_instructions", "_name")
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, program: CpuProgram) -> None:
+        self._name = program.name
+        self._instructions = program.instructions
 
-    def __call__(self, status: int) -> None:
-        if status == RuntimeStatus.RESOURCE_EXHAUSTED:
-            raise MemoryError(f"program {self._name!r} failed: {_STATUS_TEXT[RuntimeStatus.RESOURCE_EXHAUSTED]}")
+    def __call__(self, status: int, instruction: int, detail: int) -> NoReturn:
+        where = f" at {self._instructions[instruction]}" if 0 <= instruction < len(self._instructions) else ""
         known = status in RuntimeStatus._value2member_map_
-        text = (
-            f"{RuntimeStatus(status).name}: {_STATUS_TEXT[RuntimeStatus(status)]}"
-            if known
-            else f"unknown status {status}"
-        )
-        raise ExecutionError(f"program {self._name!r} failed: {text}")
+        what = f"{RuntimeStatus(status).name}: {_STATUS_TEXT[RuntimeStatus(status)]}" if known else f"status {status}"
+        if status == RuntimeStatus.RESOURCE_EXHAUSTED:
+            wanted = f" of {detail:,} bytes" if detail else ""
+            raise ResourceExhausted(f"program {self._name!r} failed{where}: {what}{wanted}")
+        info = f" (info {detail})" if detail else ""
+        raise ExecutionError(f"program {self._name!r} failed{where}: {what}{info}")
 
 
 def canonical_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

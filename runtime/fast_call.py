@@ -1,7 +1,7 @@
 """Builtin functions that call compiled programs: the tables behind the native call path.
 
 `make_fast_call` returns an ordinary builtin function; everything it needs lives as long as it does. The code that
-reads the tables is `xjit.runtime.native.fast_call_ir`; the structures here must match its types.
+reads the tables is `xjit.runtime.native.fast_call_functions`; `xjit.runtime.native.records` says what is in them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from xjit.runtime.buffer_pool import numpy_handler, pooled_library
+from xjit.runtime.native.fast_call_functions import MEM_HANDLER
+from xjit.runtime.native.records import ALIGNED, C_CONTIGUOUS, CALL, F_CONTIGUOUS, PARAMETER, RESULT
 
 _METH_FASTCALL = 0x80
-_C_CONTIGUOUS, _F_CONTIGUOUS, _ALIGNED = 1, 2, 0x100
 
 MAX_FAST_LEAVES = 4096
 """Parameters, and results, that the native path accepts: their pointers are kept on the stack."""
@@ -35,43 +36,6 @@ class ArraySpec:
     def nbytes(self) -> int:
         """Bytes of the data."""
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
-
-
-class _Parameter(ctypes.Structure):
-    _fields_ = (
-        ("descriptor", ctypes.c_void_p),
-        ("rank", ctypes.c_int64),
-        ("dimensions", ctypes.c_void_p),
-        ("flags", ctypes.c_int64),
-        ("alignment_mask", ctypes.c_int64),
-    )
-
-
-class _Result(ctypes.Structure):
-    _fields_ = (
-        ("descriptor", ctypes.c_void_p),
-        ("rank", ctypes.c_int64),
-        ("dimensions", ctypes.c_void_p),
-        ("nbytes", ctypes.c_int64),
-        ("order", ctypes.c_int64),
-    )
-
-
-class _Call(ctypes.Structure):
-    _fields_ = (
-        ("entry", ctypes.c_void_p),
-        ("num_parameters", ctypes.c_int64),
-        ("num_results", ctypes.c_int64),
-        ("parameters", ctypes.c_void_p),
-        ("results", ctypes.c_void_p),
-        ("constants", ctypes.c_void_p),
-        ("arena_size", ctypes.c_int64),
-        ("release_gil", ctypes.c_int64),
-        ("returns_tuple", ctypes.c_int64),
-        ("slow", ctypes.c_void_p),
-        ("on_error", ctypes.c_void_p),
-        ("initial_context", ctypes.c_void_p),
-    )
 
 
 class _MethodDefinition(ctypes.Structure):
@@ -105,44 +69,64 @@ def make_fast_call(
     returns_tuple: bool,
     alignment: int,
     slow: Callable[..., Any],
-    on_error: Callable[[int], Any],
+    on_error: Callable[[int, int, int], Any],
 ) -> Callable[..., Any]:
     """Returns a builtin that takes exactly `parameters` and returns the array, or the flat tuple, of `results`.
 
     Arguments that do not match exactly (type, dtype object, order, alignment in bytes) make it return
-    `slow(*arguments)`. A status other than 0 makes it call `on_error(status)`, which must raise. The caller must check
-    `has_fast_call` before.
+    `slow(*arguments)`. A status other than 0 makes it call
+    `on_error(status, instruction, detail)`, which must raise. The caller must check `has_fast_call` before.
     """
-    parameter_table = (_Parameter * len(parameters))()
-    result_table = (_Result * len(results))()
-    shapes = [(ctypes.c_int64 * len(spec.shape))(*spec.shape) for spec in (*parameters, *results)]
-    for record, spec, shape in zip(parameter_table, parameters, shapes, strict=False):
-        record.descriptor, record.rank, record.dimensions = id(spec.dtype), len(spec.shape), ctypes.addressof(shape)
-        record.flags = _ALIGNED | (_F_CONTIGUOUS if spec.fortran else _C_CONTIGUOUS)
-        record.alignment_mask = alignment - 1
-    for record, spec, shape in zip(result_table, results, shapes[len(parameters) :], strict=True):
-        record.descriptor, record.rank, record.dimensions = id(spec.dtype), len(spec.shape), ctypes.addressof(shape)
-        record.nbytes, record.order = spec.nbytes, _F_CONTIGUOUS if spec.fortran else _C_CONTIGUOUS
-    initial_context = ctypes.create_string_buffer(entry.initial_context, len(entry.initial_context))
-    call = _Call(
-        entry=entry.address,
-        num_parameters=len(parameters),
-        num_results=len(results),
-        parameters=ctypes.addressof(parameter_table),
-        results=ctypes.addressof(result_table),
-        constants=entry.constants_address,
-        arena_size=entry.arena_size,
-        release_gil=entry.release_gil,
-        returns_tuple=returns_tuple,
-        slow=id(slow),
-        on_error=id(on_error),
-        initial_context=ctypes.addressof(initial_context),
+    specs = (*parameters, *results)
+    shapes = [(ctypes.c_int64 * len(spec.shape))(*spec.shape) for spec in specs]
+    records = [_record(spec, shape) for spec, shape in zip(specs, shapes, strict=True)]
+    asked = [
+        PARAMETER.pack(**record, flags=ALIGNED | _order(spec), alignment_mask=alignment - 1)
+        for record, spec in zip(records, parameters, strict=False)
+    ]
+    made = [
+        RESULT.pack(**record, nbytes=spec.nbytes, order=_order(spec))
+        for record, spec in zip(records[len(parameters) :], results, strict=True)
+    ]
+    tables = [_Struct(b"".join(asked)), _Struct(b"".join(made)), _Struct(entry.initial_context)]
+    call = _Struct(
+        CALL.pack(
+            entry=entry.address,
+            num_parameters=len(parameters),
+            num_results=len(results),
+            parameters=tables[0].address,
+            results=tables[1].address,
+            constants=entry.constants_address,
+            arena_size=entry.arena_size,
+            release_gil=entry.release_gil,
+            returns_tuple=returns_tuple,
+            slow=id(slow),
+            on_error=id(on_error),
+            initial_context=tables[2].address,
+        )
     )
     dtypes = [spec.dtype for spec in (*parameters, *results)]
-    keep_alive = _KeepAlive(
-        (call, parameter_table, result_table, shapes, dtypes, slow, on_error, entry, initial_context)
-    )
-    return _new_builtin(ctypes.addressof(call), keep_alive)
+    keep_alive = _KeepAlive((call, tables, shapes, dtypes, slow, on_error, entry))
+    return _new_builtin(call.address, keep_alive)
+
+
+class _Struct:
+    """Bytes at an address that native code may read for as long as this object lives."""
+
+    __slots__ = ("_data", "address")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = ctypes.create_string_buffer(data, max(len(data), 1))
+        self.address = ctypes.addressof(self._data)
+
+
+def _record(spec: ArraySpec, shape: ctypes.Array[ctypes.c_int64]) -> dict[str, int]:
+    """What the records of parameters and results have in common."""
+    return {"descriptor": id(spec.dtype), "rank": len(spec.shape), "dimensions": ctypes.addressof(shape)}
+
+
+def _order(spec: ArraySpec) -> int:
+    return F_CONTIGUOUS if spec.fortran else C_CONTIGUOUS
 
 
 class _KeepAlive(tuple[Any, ...]):
@@ -162,7 +146,7 @@ def _method_definition() -> _MethodDefinition:
     """One definition serves all functions; it also makes pooled results possible. Kept for ever."""
     native = pooled_library()
     capsule, _ = numpy_handler()
-    ctypes.c_void_p.from_address(native.address("xjit_mem_handler")).value = id(capsule)
+    ctypes.c_void_p.from_address(native.address(MEM_HANDLER)).value = id(capsule)
     definition = _MethodDefinition(b"xjit_executable", native.address("xjit_fast_call"), _METH_FASTCALL, None)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
     return definition

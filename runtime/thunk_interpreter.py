@@ -97,9 +97,10 @@ class ThunkInterpreter:
         step = self._steps.address(step_symbol(thunk))
         operands, results = memory.addresses(thunk.operands), memory.addresses(thunk.results)
         start = time.perf_counter()
-        status = pooled_library().call_entry(step, context, operands, results, None, None)
+        status = pooled_library().call_entry(step, context, operands, results, None, None, 1)
         seconds = time.perf_counter() - start
         if status:
+            pooled_library().raise_kept_exception(context)
             name = RuntimeStatus(status).name
             raise ExecutionError(f"program {self._program.name!r} failed in '{thunk.instruction}': {name}")
         return seconds

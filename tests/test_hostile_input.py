@@ -28,12 +28,12 @@ import numpy as np, xjit
 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 ENTRY = "HloModule m\\nENTRY e {{\\n"
 def attempt(text, *arguments):
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         result = xjit.compile(text)(*arguments)
         print("ok", np.asarray(result).reshape(-1)[:1])
     except xjit.HloError as error:
-        print("HloError", time.perf_counter() - start, error.line, str(error).replace(chr(10), " | "))
+        print("HloError", time.process_time() - start, error.line, str(error).replace(chr(10), " | "))
 """
 
 
@@ -83,12 +83,12 @@ def entry(body: str) -> str:
     ],
 )
 def test_wrong_text_is_an_error_with_a_place(text: str, words: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(xjit.HloError) as caught:
         xjit.compile(text)
     assert words in str(caught.value)
     assert caught.value.line is not None
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_every_truncation_of_a_module_is_an_error() -> None:

@@ -34,6 +34,7 @@ from xjit.ops.verifier import verify_module
 from xjit.passes import PASSES, PassDriver, PassSwitches, find_pass
 from xjit.passes.calls_and_control.flatten_call_graph import check_call_tree
 from xjit.passes.framework.driver import refuse_if_required
+from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, assign_buffers, physical_byte_size
 from xjit.runtime.elf import undefined_symbols
@@ -241,7 +242,8 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     pipeline_options = PipelineOptions(fuse=options.fusion, keep_intermediate_layouts=options.keep_intermediate_layouts)
     disabled = (*options.disabled_passes, *(find_pass(PASSES, name).name for name in flags.disable_hlo_passes))
     hook = dump.on_pass if dump is not None else None
-    PassDriver(PassSwitches.of(disabled), dump=hook).run(cpu_pipeline(pipeline_options), optimized)
+    checkers = (HloVerifier(),) if flags.verify_passes else ()
+    PassDriver(PassSwitches.of(disabled), checkers, dump=hook).run(cpu_pipeline(pipeline_options), optimized)
     phase("assign buffers")
     assignment = assign_buffers(optimized)
     _check_memory(optimized, assignment, module.entry_computation.root_instruction)

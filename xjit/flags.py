@@ -39,6 +39,12 @@ def _pattern(text: str) -> str:
     return text
 
 
+def _bool(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidArgument(f"'{text}' is neither true nor false")
+    return text.lower() == "true"
+
+
 @dataclass(frozen=True, slots=True)
 class Flags:
     """The values of all flags."""
@@ -46,6 +52,7 @@ class Flags:
     dump_to: str = _flag("", "directory for dumps: HLO before and after optimization, buffers, LLVM IR, assembly")
     dump_hlo_pass_re: str = _flag("", "dump HLO also after the passes whose name matches and that changed it", _pattern)
     disable_hlo_passes: tuple[str, ...] = _flag((), "comma-separated names of passes to leave out", _names)
+    verify_passes: bool = _flag(False, "true: verify the module after every pass", _bool)
 
 
 def parse_flags(text: str) -> Flags:

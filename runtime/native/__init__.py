@@ -1,7 +1,7 @@
-"""The runtime's own native code, written as LLVM IR text and compiled once per process.
+"""The runtime's own native code, compiled once per process.
 
-`library()` loads it. The texts are in one module per theme: `thread_pool_ir`, `buffer_pool_ir`, `call_ir`,
-`fast_call_ir`.
+`library()` loads it. `call_functions`, `context_functions` and `fast_call_functions` are written with the builder of
+`xjit.llvm`; `thread_pool_ir` and `buffer_pool_ir` are LLVM IR text. `records` has the structs shared with Python.
 """
 
 from xjit.runtime.native.loader import NativeLibrary, library

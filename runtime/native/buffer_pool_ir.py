@@ -47,6 +47,7 @@ _STATE = """
 @xjit_buffer_lists = internal global [$NUM_CLASSES x ptr] zeroinitializer, align 64
 @xjit_buffer_statistics = global [5 x i64] zeroinitializer, align 64
 
+declare void @xjit_pause()
 declare i32 @posix_memalign(ptr, i64, i64)
 declare void @free(ptr)
 declare ptr @mmap(ptr, i64, i32, i32, i32, i64)

@@ -12,12 +12,13 @@ import sys
 import threading
 
 from xjit.llvm import Module
+from xjit.llvm.execution_context import EXECUTION_CONTEXT
 from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.jit import LoadedObject, compile_ir_to_object, load_object
 from xjit.runtime.native.buffer_pool_ir import STATISTICS, buffer_pool_ir
-from xjit.runtime.native.call_ir import call_ir
+from xjit.runtime.native.call_functions import define_call_functions
 from xjit.runtime.native.context_functions import MAIN_THREAD, SYMBOLS, define_context_functions
-from xjit.runtime.native.fast_call_ir import FAST_CALL_IR
+from xjit.runtime.native.fast_call_functions import MEM_HANDLER, define_fast_call
 from xjit.runtime.native.numpy_api import numpy_api_address
 from xjit.runtime.native.object_layout import fast_call_obstacle
 from xjit.runtime.native.thread_pool_ir import thread_pool_ir
@@ -41,8 +42,10 @@ _EXPORTS = [
     "xjit_call_entry",
     "__truncsfbf2",
     "__truncdfbf2",
+    *SYMBOLS,
+    MAIN_THREAD,
 ]
-_FAST_CALL_EXPORTS = ["xjit_fast_call", "xjit_mem_handler"]
+_FAST_CALL_EXPORTS = ["xjit_fast_call", MEM_HANDLER]
 
 _load_lock = threading.Lock()
 
@@ -50,25 +53,20 @@ _load_lock = threading.Lock()
 class NativeLibrary:
     """The loaded code: addresses by name, and ctypes functions for what Python calls.
 
-    `call_entry` releases the GIL; `call_entry_with_gil` does not. `has_fast_call` tells if the METH_FASTCALL function
-    exists.
+    `has_fast_call` tells if the METH_FASTCALL function exists.
     """
 
     def __init__(self) -> None:
         self.has_fast_call = not fast_call_obstacle()
-        text = native_ir(self.has_fast_call)
+        texts = native_ir(self.has_fast_call)
+        objects = [compile_ir_to_object(text, trusted=True) for text in texts]
         exports = _EXPORTS + (_FAST_CALL_EXPORTS if self.has_fast_call else [])
-        context_functions = Module("context_functions")
-        define_context_functions(context_functions)
-        texts = (text, context_functions.to_text())
-        objects = [compile_ir_to_object(part, trusted=True) for part in texts]
         symbols = {name: _symbol_address(name) for name in undefined_symbols(objects)}
-        self._loaded: LoadedObject = load_object(objects, [*exports, *SYMBOLS, MAIN_THREAD], symbols)
+        self._loaded: LoadedObject = load_object(objects, exports, symbols)
         self.set_main_thread()
         pointer, i32, i64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
-        entry_types = (i32, pointer, pointer, pointer, pointer, pointer, pointer)
-        self.call_entry = ctypes.CFUNCTYPE(*entry_types)(self.address("xjit_call_entry"))
-        self.call_entry_with_gil = ctypes.PYFUNCTYPE(*entry_types)(self.address("xjit_call_entry"))
+        self.call_entry = ctypes.PYFUNCTYPE(i32, *[pointer] * 6, i64)(self.address("xjit_call_entry"))
+        self._set_exception = ctypes.PYFUNCTYPE(None, pointer, pointer, pointer)(("PyErr_Restore", ctypes.pythonapi))
         self.parallel_for = ctypes.CFUNCTYPE(None, pointer, pointer, i64)(self.address("xjit_parallel_for"))
         self.num_threads = ctypes.PYFUNCTYPE(i32)(self.address("xjit_num_threads"))
         self.num_running = ctypes.PYFUNCTYPE(i32)(self.address("xjit_pool_num_running"))
@@ -81,6 +79,12 @@ class NativeLibrary:
         self.trim = ctypes.PYFUNCTYPE(None)(self.address("xjit_buffer_trim"))
         self.statistics = (i64 * len(STATISTICS)).from_address(self.address("xjit_buffer_statistics"))
 
+    def raise_kept_exception(self, context: ctypes.Array[ctypes.c_char]) -> None:
+        """Raises what a signal handler raised during the call with this context, if one did."""
+        fields = EXECUTION_CONTEXT.unpack(context.raw)
+        if fields["exception_type"]:
+            self._set_exception(*(fields[f"exception_{part}"] for part in ("type", "value", "traceback")))
+
     def set_main_thread(self) -> None:
         """Says which thread runs signal handlers: another one, perhaps, after a fork."""
         ctypes.c_uint64.from_address(self.address(MAIN_THREAD)).value = threading.main_thread().ident or 0
@@ -90,14 +94,14 @@ class NativeLibrary:
         return self._loaded.address(name)
 
 
-def native_ir(with_fast_call: bool) -> str:
-    """The text of the runtime's native module for this machine."""
-    parts = [
-        call_ir(platform.machine()),
-        buffer_pool_ir(sys.platform),
-        thread_pool_ir(platform.machine(), sys.platform),
-    ]
-    return "\n".join([*parts, FAST_CALL_IR] if with_fast_call else parts)
+def native_ir(with_fast_call: bool, machine: str = platform.machine(), system: str = sys.platform) -> tuple[str, ...]:
+    """The texts of the runtime's native modules, for `platform.machine()` and `sys.platform`."""
+    module = Module("runtime")
+    define_call_functions(module, machine)
+    define_context_functions(module)
+    if with_fast_call:
+        define_fast_call(module)
+    return module.to_text(), buffer_pool_ir(system) + thread_pool_ir(machine, system)
 
 
 def library() -> NativeLibrary:

@@ -1,4 +1,4 @@
-"""Are CPython's and NumPy's objects laid out as `fast_call_ir` assumes? Asked once, before that code is compiled.
+"""Are CPython's and NumPy's objects laid out as `records` says? Asked once, before that code is compiled.
 
 Role: the gate of the native call path. A `no` costs speed only: executables then call through ctypes.
 """
@@ -13,12 +13,17 @@ import sysconfig
 import numpy as np
 
 from xjit.runtime.native.numpy_api import numpy_api_address
+from xjit.runtime.native.records import (
+    ALIGNED,
+    C_CONTIGUOUS,
+    F_CONTIGUOUS,
+    OWNDATA,
+    PY_ARRAY,
+    PY_CAPSULE,
+    WRITEABLE,
+)
 
 _SUPPORTED_VERSIONS = ((3, 11), (3, 14))  # from, below: the object header and the capsule are checked for these
-
-_OB_TYPE, _DATA, _RANK, _DIMS, _DESCR, _FLAGS, _HANDLER = 8, 16, 24, 32, 56, 64, 88
-_CAPSULE_POINTER = 16
-_C_CONTIGUOUS, _F_CONTIGUOUS, _OWNDATA, _ALIGNED, _WRITEABLE = 1, 2, 4, 0x100, 0x400
 
 
 @functools.cache
@@ -42,24 +47,25 @@ def fast_call_obstacle() -> str:
 
 def _check_arrays() -> str:
     samples = (
-        (np.zeros((2, 3, 5), np.float32), _C_CONTIGUOUS | _OWNDATA),
-        (np.zeros((4, 7), np.int16, order="F"), _F_CONTIGUOUS | _OWNDATA),
+        (np.zeros((2, 3, 5), np.float32), C_CONTIGUOUS | OWNDATA),
+        (np.zeros((4, 7), np.int16, order="F"), F_CONTIGUOUS | OWNDATA),
         (np.zeros(16, np.float64)[3:9:2], 0),
-        (np.zeros((), np.bool_), _C_CONTIGUOUS | _F_CONTIGUOUS | _OWNDATA),
+        (np.zeros((), np.bool_), C_CONTIGUOUS | F_CONTIGUOUS | OWNDATA),
     )
+    offsets = PY_ARRAY.offsets
     for array, contiguity in samples:
         address = id(array)
-        dims = ctypes.c_void_p.from_address(address + _DIMS).value
+        dims = ctypes.c_void_p.from_address(address + offsets["dimensions"]).value
         found = (
-            ctypes.c_void_p.from_address(address + _OB_TYPE).value,
-            ctypes.c_void_p.from_address(address + _DATA).value,
-            ctypes.c_int32.from_address(address + _RANK).value,
+            ctypes.c_void_p.from_address(address + offsets["ob_type"]).value,
+            ctypes.c_void_p.from_address(address + offsets["data"]).value,
+            ctypes.c_int32.from_address(address + offsets["nd"]).value,
             tuple(ctypes.c_int64.from_address((dims or 0) + 8 * i).value for i in range(array.ndim)),
-            ctypes.c_void_p.from_address(address + _DESCR).value,
-            ctypes.c_int32.from_address(address + _FLAGS).value,
-            bool(ctypes.c_void_p.from_address(address + _HANDLER).value),
+            ctypes.c_void_p.from_address(address + offsets["descr"]).value,
+            ctypes.c_int32.from_address(address + offsets["flags"]).value,
+            bool(ctypes.c_void_p.from_address(address + offsets["mem_handler"]).value),
         )
-        flags = contiguity | _ALIGNED | _WRITEABLE
+        flags = contiguity | ALIGNED | WRITEABLE
         expected = (
             id(np.ndarray),
             array.ctypes.data,
@@ -67,7 +73,7 @@ def _check_arrays() -> str:
             array.shape,
             id(array.dtype),
             flags,
-            bool(contiguity & _OWNDATA),
+            bool(contiguity & OWNDATA),
         )
         if found != expected:
             return f"NumPy arrays are laid out differently: {found} instead of {expected}"
@@ -79,6 +85,6 @@ def _check_capsule() -> str:
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     capsule = new(0x123456789, ctypes.addressof(name), None)
-    pointer = ctypes.c_void_p.from_address(id(capsule) + _CAPSULE_POINTER).value
+    pointer = ctypes.c_void_p.from_address(id(capsule) + PY_CAPSULE.offsets["pointer"]).value
     del capsule  # before its name
     return "" if pointer == 0x123456789 else "capsules are laid out differently"

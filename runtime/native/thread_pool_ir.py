@@ -105,6 +105,7 @@ _STATE = """
 @xjit_free_cpu = internal global i32 0, align 4
 @xjit_worker_on_cpu = internal global [$MAX_CPUS x i32] zeroinitializer, align 64 ; worker + 1, or 0
 
+declare i32 @xjit_flush_subnormals()
 declare i64 @syscall(i64, ...)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)

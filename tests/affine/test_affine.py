@@ -197,7 +197,7 @@ def test_threads_agree_on_identity() -> None:
 
 
 def test_long_sums_and_shared_nodes() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     e = d0
     for i in range(10_000):
         e = e + symbol(i % 50) * (i + 1)
@@ -209,7 +209,7 @@ def test_long_sums_and_shared_nodes() -> None:
     for _ in range(60):
         doubled = doubled + doubled
     assert str(doubled) == f"d0 * {2**60}"
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_budgets() -> None:

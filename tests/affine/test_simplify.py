@@ -171,11 +171,11 @@ def test_long_chains_stay_fast_and_sound(seed: int) -> None:
 
 
 def test_rank_twelve_reshape_is_fast() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(10):
         reshape_map([2] * 12, [3 * 4 // 3, 8, 16, 8])
         _chain([[2] * 12, [4, 8, 16, 8], [64, 64], [2] * 12])
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def _parse(text: str) -> IndexingMap:

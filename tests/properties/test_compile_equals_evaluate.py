@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+import tests.support.verified_passes  # noqa: F401
 import xjit
-from tests.support.hlo_cases import Case, difference, graph, leaves, single_instruction
+from tests.support.hlo_cases import Case, difference, graph, leaves, magnitudes, single_instruction
 from tests.support.hlo_rules import RULES
 from xjit.compiler import CompileOptions
 from xjit.runtime import thread_pool
@@ -31,8 +32,9 @@ def check(case: Case, option: str) -> None:
     """Compiles and evaluates a case and compares all results."""
     expected = leaves(xjit.evaluate(case.text, *case.inputs))
     actual = leaves(xjit.compile(case.text, options=OPTIONS[option])(*case.inputs))
-    for number, (a, e, exact) in enumerate(zip(actual, expected, case.exact, strict=True)):
-        found = difference(a, e, exact)
+    results = zip(actual, expected, case.exact, magnitudes(case), strict=True)
+    for number, (a, e, exact, magnitude) in enumerate(results):
+        found = difference(a, e, exact, magnitude)
         assert not found, f"{option}: result {number}: {found}\n{case.text}"
 
 

@@ -10,11 +10,14 @@ import numpy as np
 
 from tests.support.hlo_generator import Array, Generator, ModuleText, Value
 from tests.support.hlo_rules import GRAPH, RULES, random_instruction
+from tests.support.tolerance import is_float, mismatch
+from xjit.ops.evaluation import evaluate
+from xjit.text.parser import parse_hlo
 
 MAX_ROOTS = 5
-_DIGITS = {"float64": 1e-11, "complex128": 1e-11, "float32": 2e-5, "complex64": 2e-5, "float16": 4e-3}
-_NARROW = 0.3
-_DIGITS_BF16 = 0.04
+ULPS = {"float64": 512, "complex128": 512, "float32": 64, "complex64": 64, "float16": 4, "bfloat16": 4}
+"""How many units in the last place a result of some inexact operations may be off, relative to its terms."""
+ULPS_NARROW = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +60,32 @@ def leaves(result: Any) -> list[Array]:
     return [x for item in result for x in leaves(item)] if isinstance(result, tuple) else [np.asarray(result)]
 
 
-def difference(actual: Array, expected: Array, exact: bool) -> str:
+def magnitudes(case: Case) -> list[Array | None]:
+    """Returns for each result that is not exact how large its terms are: what comes of the magnitudes of the inputs.
+
+    That is the sum of the magnitudes of all terms for sums of any kind, where terms of two signs may cancel.
+    """
+    if all(case.exact):
+        return [None] * len(case.exact)
+    results = leaves(
+        evaluate(parse_hlo(case.text), *[abs(x).astype(x.dtype) if is_float(x.dtype) else x for x in case.inputs])
+    )
+    return [None if exact or not is_float(r.dtype) else _magnitude(r) for r, exact in zip(results, case.exact)]
+
+
+def _magnitude(x: Array) -> Array:
+    size = np.abs(x.astype(np.complex128 if x.dtype.kind == "c" else np.float64))
+    return np.where(np.isfinite(size), size, 0.0)
+
+
+def difference(actual: Array, expected: Array, exact: bool, magnitude: Array | None = None) -> str:
     """Returns what is different between two results, in words; "" if they agree. A NaN agrees with any NaN."""
+    if not exact:
+        scale = 0.0 if magnitude is None else magnitude
+        return mismatch(actual, expected, ULPS.get(expected.dtype.name, ULPS_NARROW), scale)
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return f"{actual.dtype}{list(actual.shape)} instead of {expected.dtype}{list(expected.shape)}"
-    if exact:
-        same = (actual == expected) & (_sign(actual) == _sign(expected)) | (actual != actual) & (expected != expected)
-    else:
-        same = _close(actual, expected)
+    same = (actual == expected) & (_sign(actual) == _sign(expected)) | (actual != actual) & (expected != expected)
     if bool(np.all(same)):
         return ""
     where = tuple(int(i) for i in np.argwhere(~np.asarray(same))[0])
@@ -74,17 +95,3 @@ def difference(actual: Array, expected: Array, exact: bool) -> str:
 
 def _sign(x: Array) -> Any:
     return np.signbit(x) if x.dtype.kind == "f" else np.zeros((), bool)
-
-
-def _close(actual: Array, expected: Array) -> Any:
-    kind = expected.dtype
-    if kind.kind in "biu":
-        return actual == expected
-    wide = np.complex128 if kind.kind == "c" else np.float64
-    a, e = actual.astype(wide), expected.astype(wide)
-    tolerance = _DIGITS.get(kind.name, _DIGITS_BF16 if kind.name == "bfloat16" else _NARROW)
-    finite = np.abs(e[np.isfinite(e)])
-    scale = float(np.max(finite, initial=0.0))
-    with np.errstate(all="ignore"):
-        near = np.abs(a - e) <= tolerance * (np.abs(e) + min(scale, 1e6)) + 1e-30
-    return near | (a == e) | (np.isnan(a) & np.isnan(e))

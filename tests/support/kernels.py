@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import tests.support.verified_passes  # noqa: F401
 import xjit
 from xjit.compiler import CompileOptions
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView

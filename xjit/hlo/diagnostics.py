@@ -108,7 +108,11 @@ class CompileError(HloError):
 
 
 class ExecutionError(HloError):
-    """A compiled program reported a failure at run time."""
+    """A compiled program reported a failure at run time; names the instruction."""
+
+
+class ResourceExhausted(ExecutionError, MemoryError):
+    """A compiled program did not get the memory that it needs."""
 
 
 _MAX_CANDIDATES = 2000

@@ -129,6 +129,8 @@ def _points(m: IndexingMap, sizes: Sequence[int]) -> float:
     if m.is_known_empty:
         return 0.0
     points = float(math.prod(b.size for b in m.dim_bounds) * math.prod(v.bounds.size for v in m.range_vars))
+    if not points:
+        return 0.0
     context = range_context(m.dim_bounds, [*(v.bounds for v in m.range_vars), *[Interval(0, 0) for _ in m.rt_vars]])
     for expr, size in zip(m.map.results, sizes, strict=True):
         points *= min(1.0, size / context.interval(expr).size)

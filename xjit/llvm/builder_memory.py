@@ -100,6 +100,10 @@ class MemoryBuilder(FloatBuilder):
         self._function.entry.lines.insert(0, f"{text} = alloca {stored.text}{alignment}")
         return Value(PTR, text)
 
+    def alloca_many(self, type: LLVMType, count: Value, align: int, name: str = "alloca") -> Value:
+        """Stack memory for a number of values known at run time, allocated where it is asked for: not for loops."""
+        return self._value(f"alloca {type.text}, {count.typed}, align {align}", PTR, name)
+
     def atomicrmw(self, op: str, ptr: Value, value: Value, ordering: str = "monotonic", name: str = "old") -> Value:
         """Read-modify-write; `op` is LLVM's (add, xchg, umax, fadd, ...). Returns the old value."""
         return self._value(f"atomicrmw {op} ptr {ptr.text}, {value.typed} {ordering}", value.type, name)

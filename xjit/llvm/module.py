@@ -123,7 +123,8 @@ class Module:
         """A mutable global."""
         if name in self._globals:
             raise ValueError(f"module {self.name} has a global @{name} already")
-        self._globals[name] = f"{global_name(name)} = {linkage} global {type.text} {initializer.text}, align {align}"
+        words = [f"{global_name(name)} =", linkage, f"global {type.text} {initializer.text}, align {align}"]
+        self._globals[name] = " ".join(word for word in words if word)
         return Value(PTR, global_name(name))
 
     def define_external(self, name: str, type: LLVMType, initializer: Value, align: int) -> None:

@@ -46,6 +46,14 @@ class StructLayout:
             packed[start : start + size] = value.to_bytes(size, "little", signed=value < 0)
         return bytes(packed)
 
+    def unpack(self, data: bytes) -> dict[str, int]:
+        """The fields of a struct as signed numbers."""
+        sizes = {name: kind.bits // 8 for name, kind in self.fields}
+        return {
+            name: int.from_bytes(data[start : start + sizes[name]], "little", signed=True)
+            for name, start in self.offsets.items()
+        }
+
     def pointer(self, builder: IRBuilder, base: Value, field: str) -> Value:
         """Emits the address of a field."""
         return builder.gep(I8, base, const_int(I64, self.offsets[field]))

@@ -54,6 +54,7 @@ class HloModule:
         self._schedule: HloSchedule | None = None
         self._random: MersenneTwister64 | None = None
         self._version = 0
+        self.analyses: dict[type, tuple[int, Any]] = {}  # by kind: the version, and what was found out about it
 
     # -- versions
 
@@ -398,11 +399,13 @@ class HloModule:
     def keep_schedule(self, schedule: HloSchedule) -> None:
         """Keeps an execution order without a check (for clones and for modules that are read as scheduled)."""
         self._schedule = schedule
+        self.note_change()
         self.config.header_attributes["is_scheduled"] = "true"
 
     def clear_schedule(self) -> None:
         """Forgets the execution order."""
         self._schedule = None
+        self.note_change()
         self.config.header_attributes.pop("is_scheduled", None)
 
     # -- orders

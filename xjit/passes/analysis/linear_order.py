@@ -86,20 +86,3 @@ def linear_order(entry: HloComputation, sequences: Sequences) -> list[Event]:
         else:
             events.append(Event(EventKind.RUN, item))
     return events
-
-
-def sequential_computations(module: HloModule) -> list[HloComputation]:
-    """Returns the computations whose instructions run as kernels of their own: the entry and what it calls, callees
-    last.
-    """
-    found: dict[HloComputation, None] = {}
-    stack = [module.entry_computation]
-    while stack:
-        computation = stack.pop()
-        if computation in found:
-            continue
-        found[computation] = None
-        for instruction in computation.instructions:
-            if instruction.opcode == "while" or instruction.opcode in CALLS:
-                stack.extend(instruction.called_computations)
-    return list(found)

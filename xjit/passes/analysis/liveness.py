@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction
+from xjit.hlo import HloInstruction, HloModule
 from xjit.passes.analysis.dataflow import HloDataflow, HloValue, forwards
-from xjit.passes.analysis.linear_order import CALLS, EventKind
+from xjit.passes.analysis.linear_order import CALLS, EventKind, linear_order, module_sequences
 
 Interval = tuple[int, int]
 
@@ -28,6 +28,12 @@ class _Loop:
 
 class Liveness:
     """`intervals[value.id]` are the steps during which the memory of a value must stay as it is."""
+
+    @classmethod
+    def of(cls, module: HloModule) -> Liveness:
+        """The live ranges in the scheduled order. Errors: FailedPrecondition, if the call graph is not flattened."""
+        entry = module.entry_computation
+        return cls(HloDataflow(linear_order(entry, module_sequences(module))), entry.root_instruction)
 
     def __init__(self, flow: HloDataflow, entry_root: HloInstruction) -> None:
         self.flow = flow

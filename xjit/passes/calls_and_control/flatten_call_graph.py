@@ -6,10 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Unsupported
+from xjit.passes.analysis.call_graph import SEQUENTIAL_CALLERS, CallContext, CallGraph
+from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
-
-SEQUENTIAL_CALLERS = frozenset({"while", "conditional", "call", "async-start"})
-"""Opcodes that run a computation as a sequence of its own kernels; all other callers apply it inside a kernel."""
 
 
 @dataclass
@@ -27,12 +26,11 @@ class FlattenCallGraph(HloModulePass):
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Clones where needed, callers first; True if something was cloned."""
         changed = False
-        owned: set[HloComputation] = {module.entry_computation}
-        for computation in module.make_computation_post_order():
-            if any(c.opcode not in SEQUENTIAL_CALLERS for c in computation.caller_instructions()) and not any(
-                c.opcode.startswith("async-") for c in computation.caller_instructions()
-            ):
-                owned.add(computation)
+        graph = analyses.get(CallGraph, module)
+        if graph.is_flattened:
+            return False
+        owned = {c for c in graph.order if CallContext.EMBEDDED in graph.contexts[c]}
+        owned.add(module.entry_computation)
         worklist = [module.entry_computation]
         limit = max(self.max_instructions, 2 * module.instruction_count)
         visited: set[HloComputation] = set()

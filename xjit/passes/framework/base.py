@@ -47,26 +47,6 @@ class HloModulePass(ABC):
         """What the pass does; True exactly if the module changed. An empty `execution_threads` means all of them."""
 
 
-def side_effect_computations(module: HloModule) -> set[HloComputation]:
-    """Returns the computations in which, or below which, something has a side effect."""
-    found: set[HloComputation] = set()
-    for computation in module.make_computation_post_order():
-        for instruction in computation.instructions:
-            op = instruction.op
-            if (op.called or op.may_have_side_effect) and has_side_effect(instruction, found):
-                found.add(computation)
-                break
-    return found
-
-
-def has_side_effect(instruction: HloInstruction, effectful: set[HloComputation]) -> bool:
-    """Whether an instruction has a side effect, given `side_effect_computations` of its module."""
-    op = instruction.op
-    if op.called and effectful and not effectful.isdisjoint(instruction.called_computations):
-        return True
-    return op.may_have_side_effect and instruction.has_side_effect_no_recurse()
-
-
 def has_control_dependencies(instruction: HloInstruction) -> bool:
     """Whether control edges touch the instruction."""
     return bool(instruction.control_predecessors or instruction.control_successors)

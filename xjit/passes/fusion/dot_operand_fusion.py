@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType
 from xjit.hlo.attributes import FusionAttributes
 from xjit.hlo.edit.replacing import replace
-from xjit.passes.analysis.linear_order import sequential_computations
+from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 
 _FLOATS = frozenset((PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64))
@@ -37,7 +38,7 @@ class DotOperandFusion(HloModulePass):
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Fuses in every sequential computation; True if something was fused."""
         changed = False
-        for computation in sequential_computations(module):
+        for computation in analyses.get(CallGraph, module).sequential:
             if execution_threads and computation.execution_thread not in execution_threads:
                 continue
             for dot in [i for i in computation.instructions if i.opcode == "dot"]:

@@ -19,7 +19,8 @@ from xjit.hlo.edit.fusion import clone_into_computation
 from xjit.hlo.edit.replacing import replace
 from xjit.indexing.operand_reads import OperandReads
 from xjit.passes.analysis import fusion_cost as cost
-from xjit.passes.analysis.linear_order import sequential_computations
+from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
 
 Evaluations = dict[int, float]
@@ -99,7 +100,7 @@ class InstructionFusion(HloModulePass):
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Fuses in every sequential computation; True if a fusion was made."""
         changed = False
-        for computation in sequential_computations(module):
+        for computation in analyses.get(CallGraph, module).sequential:
             if not execution_threads or computation.execution_thread in execution_threads:
                 changed |= self._run_on(computation)
         return changed

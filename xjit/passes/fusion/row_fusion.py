@@ -19,7 +19,8 @@ from xjit.hlo.attributes import FusionAttributes, ParameterAttributes
 from xjit.hlo.edit.replacing import replace
 from xjit.indexing.operand_reads import OperandRead, OperandReads
 from xjit.passes.analysis import fusion_cost as cost
-from xjit.passes.analysis.linear_order import sequential_computations
+from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
 
 
@@ -107,7 +108,7 @@ class RowFusion(HloModulePass):
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Merges in every sequential computation; True if something was merged."""
         changed = False
-        for computation in sequential_computations(module):
+        for computation in analyses.get(CallGraph, module).sequential:
             if not execution_threads or computation.execution_thread in execution_threads:
                 memory = _Memory()
                 while self._run_on(computation, memory):  # a merged fusion may take in what none of its parts could

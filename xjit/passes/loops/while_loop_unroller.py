@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo.edit.replacing import replace
+from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.analysis.fusion_cost import may_be_producer
+from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.analysis.while_loop_analysis import counted_loop
+from xjit.passes.framework import analyses
 from xjit.passes.framework.base import (
     HloModulePass,
     has_control_dependencies,
     selected_computations,
-    side_effect_computations,
 )
 from xjit.passes.simplify.hlo_dce import remove_unreachable_computations
 
@@ -43,15 +45,15 @@ class WhileLoopUnroller(HloModulePass):
         """Unrolls inner loops first; True if a loop is gone."""
         computations = selected_computations(module, execution_threads)
         loops = [i for c in computations for i in c.instructions if i.opcode == "while"]
-        if not loops or _nesting(module) > self.max_nesting:
+        if not loops or analyses.get(CallGraph, module).nesting[module.entry_computation] > self.max_nesting:
             return False
-        effectful = side_effect_computations(module)
+        effects = analyses.get(SideEffects, module)
         changed = False
         growth_left = self.max_growth
         for loop in loops:
             if has_control_dependencies(loop) or loop.sharding is not None:
                 continue
-            if not effectful.isdisjoint(loop.called_computations):
+            if effects.below(loop):
                 continue
             known = counted_loop(loop)
             if known is None:
@@ -69,17 +71,6 @@ class WhileLoopUnroller(HloModulePass):
     def _fuses(self, loop: HloInstruction, trip_count: int) -> bool:
         work = [i for i in loop.while_body.instructions if i.opcode not in STRUCTURE]
         return trip_count * len(work) <= self.max_unrolled_instructions and all(map(may_be_producer, work))
-
-
-def _nesting(module: HloModule) -> int:
-    """Returns how many loops are inside of each other at most."""
-    depths: dict[HloComputation, int] = {}
-    for computation in module.make_computation_post_order():
-        inside = [
-            depths[called] + (i.opcode == "while") for i in computation.instructions for called in i.called_computations
-        ]
-        depths[computation] = max(inside, default=0)
-    return depths[module.entry_computation]
 
 
 def _unroll(loop: HloInstruction, trip_count: int) -> None:

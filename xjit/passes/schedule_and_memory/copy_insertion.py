@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.diagnostics import PassError
 from xjit.hlo.types.shape import ShapeIndex
-from xjit.passes.analysis.dataflow import HloDataflow
-from xjit.passes.analysis.linear_order import linear_order, module_sequences
+from xjit.passes.analysis.linear_order import module_sequences
 from xjit.passes.analysis.liveness import Liveness
+from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.schedule_and_memory.buffer_classes import BufferClasses, Tie
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
@@ -54,9 +54,8 @@ class CopyInsertion(HloModulePass):
 
 def analyze_buffers(module: HloModule) -> BufferClasses:
     """Returns the buffer classes of a module in its scheduled order."""
-    root = module.entry_computation.root_instruction
-    flow = HloDataflow(linear_order(module.entry_computation, module_sequences(module)))
-    return BufferClasses(flow, Liveness(flow, root), root)
+    live = analyses.get(Liveness, module)
+    return BufferClasses(live.flow, live, module.entry_computation.root_instruction)
 
 
 def _resolve(module: HloModule, conflicts: Sequence[Tie]) -> None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo.compare.structural_key import StructuralKeys
 from xjit.hlo.edit.replacing import replace
+from xjit.passes.analysis.side_effects import SideEffects
+from xjit.passes.framework import analyses
 from xjit.passes.framework.base import (
     HloModulePass,
     has_control_dependencies,
-    has_side_effect,
-    side_effect_computations,
 )
 
 
@@ -33,7 +33,7 @@ class HloCSE(HloModulePass):
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Merges per computation, callees first; True if anything was merged."""
-        effectful = side_effect_computations(module)
+        effects = analyses.get(SideEffects, module)
         keys = StructuralKeys(self.is_layout_sensitive)
         changed = False
         for computation in module.make_computation_post_order():
@@ -41,10 +41,10 @@ class HloCSE(HloModulePass):
                 continue
             if execution_threads and computation.execution_thread not in execution_threads:
                 continue
-            changed |= self._run_on(computation, keys, effectful)
+            changed |= self._run_on(computation, keys, effects)
         return changed
 
-    def _run_on(self, computation: HloComputation, keys: StructuralKeys, effectful: set[HloComputation]) -> bool:
+    def _run_on(self, computation: HloComputation, keys: StructuralKeys, effects: SideEffects) -> bool:
         alone: dict[Hashable, HloInstruction] = {}
         seen: dict[Hashable, HloInstruction] = {}
         changed = False
@@ -53,9 +53,9 @@ class HloCSE(HloModulePass):
             other = alone.setdefault((instruction.opcode, operands), instruction)
             if other is instruction:
                 continue  # most are the only one of their opcode and operands: they need no key
-            if not self._may_merge(instruction, effectful):
+            if not self._may_merge(instruction, effects):
                 continue
-            if self._may_merge(other, effectful):
+            if self._may_merge(other, effects):
                 seen.setdefault(keys.instruction_key(other, operands), other)
             first = seen.setdefault(keys.instruction_key(instruction, operands), instruction)
             if first is not instruction:
@@ -63,11 +63,11 @@ class HloCSE(HloModulePass):
                 changed = True
         return changed
 
-    def _may_merge(self, instruction: HloInstruction, effectful: set[HloComputation]) -> bool:
+    def _may_merge(self, instruction: HloInstruction, effects: SideEffects) -> bool:
         op = instruction.op
         if op.name == "parameter" or op.has(Trait.COLLECTIVE) or op.has(Trait.ASYNC):
             return False
-        if has_control_dependencies(instruction) or has_side_effect(instruction, effectful):
+        if has_control_dependencies(instruction) or effects.of_instruction(instruction):
             return False
         if instruction.shape.is_token or (instruction.is_dead() and not instruction.is_root()):
             return False

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.ir.orders import reachable_computations
+from xjit.passes.analysis.side_effects import SideEffects
+from xjit.passes.framework import analyses
 from xjit.passes.framework.base import (
     HloModulePass,
     has_control_dependencies,
-    has_side_effect,
     selected_computations,
-    side_effect_computations,
 )
 
 
@@ -28,15 +28,15 @@ class HloDCE(HloModulePass):
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Removes what is dead; True if anything was."""
-        effectful = side_effect_computations(module)
+        effects = analyses.get(SideEffects, module)
         changed = False
         for computation in selected_computations(module, execution_threads):
-            changed |= _remove_dead_instructions(computation, effectful)
+            changed |= _remove_dead_instructions(computation, effects)
         changed |= remove_unreachable_computations(module)
         return changed
 
 
-def _remove_dead_instructions(computation: HloComputation, effectful: set[HloComputation]) -> bool:
+def _remove_dead_instructions(computation: HloComputation, effects: SideEffects) -> bool:
     """Removes what has no users, and then what has lost its last user: in a graph without cycles, that is all."""
 
     def is_dead(instruction: HloInstruction) -> bool:
@@ -45,7 +45,7 @@ def _remove_dead_instructions(computation: HloComputation, effectful: set[HloCom
             and instruction is not root
             and instruction.opcode != "parameter"
             and not has_control_dependencies(instruction)
-            and not has_side_effect(instruction, effectful)
+            and not effects.of_instruction(instruction)
         )
 
     root = computation.root_instruction
