@@ -169,7 +169,7 @@ class AccessAnalysis:
         mask = self._variables(instruction, index)
         result.evaluations[mask] = result.evaluations.get(mask, 0) + 1
         if instruction.opcode == "iota":
-            result.others.append(index[instruction.iota_dimension])
+            result.others.append(index[instruction.attributes_as(at.IotaAttributes).iota_dimension])
         if instruction.opcode in ("get-tuple-element", "tuple"):
             stack.extend((operand, index) for operand in instruction.operands)
             return

@@ -41,7 +41,7 @@ class FusedIrEmitter:
     def __init__(self, nest: LoopNest, leaves: Mapping[HloInstruction, Buffer], maps: MapCache | None = None) -> None:
         self.nest = nest
         self.leaves = leaves
-        self.given: dict[HloInstruction, Callable[[Index], Element]] = {}  # elements that come from elsewhere
+        self.foreign: dict[HloInstruction, Callable[[Index], Element]] = {}  # elements that come from elsewhere
         self.maps = maps or MapCache()
         self.memory = MemoryAccess(nest)
         self.nested = IrEmitterNested()
@@ -74,9 +74,9 @@ class FusedIrEmitter:
             return kept
         if instruction.shape.is_array and instruction.shape.num_elements == 0:  # a gather asks for what nobody has
             return constant_register(instruction.shape.element_type, 0), 0
-        given = self.given.get(instruction)
-        if given is not None:
-            return given(index)
+        foreign = self.foreign.get(instruction)
+        if foreign is not None:
+            return foreign(index)
         leaf = self.leaves.get(instruction)
         if leaf is not None:
             assert leaf.shape.element_type is instruction.shape.element_type, f"{instruction!r} in {leaf.shape}"

@@ -233,7 +233,8 @@ class _ScheduleEmitter:
             self._fused.reduction(self._instructions[statement.reduction.instruction], statement.reduction)
 
     def _computation(self, name: str) -> HloComputation:
-        module = self._view.instruction.parent.parent
+        parent = self._view.instruction.parent
+        module = parent.parent if parent is not None else None
         computation = module.get_computation_with_name(name) if module is not None else None
         assert computation is not None, f"no computation '{name}'"
         return computation

@@ -59,7 +59,10 @@ def kernel_thunk(
     if isinstance(attributes, at.CustomCallAttributes):
         return CustomCallThunk(**common, target=attributes.custom_call_target)
     library = _LIBRARY_THUNKS.get(kernel.kind)
-    return KernelThunk(**common) if library is None else library(**common, attributes=attributes)
+    if library is None:
+        return KernelThunk(**common)
+    common["attributes"] = attributes
+    return library(**common)
 
 
 def num_tasks(kernel: Kernel) -> int:

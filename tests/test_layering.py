@@ -72,6 +72,98 @@ def test_imports_go_one_way(path: Path, parts: tuple[str, ...]) -> None:
         assert allowed(source, target), f"{path}:{line}: {source} must not import {name}"
 
 
+def module_name(parts: tuple[str, ...]) -> str:
+    """Returns the dotted name of a file, of a package for its `__init__`."""
+    return ".".join(("xjit", *parts)).removesuffix(".py").removesuffix(".__init__")
+
+
+def statements_on_import(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yields the statements that run when a module is imported: neither functions nor `if TYPE_CHECKING`."""
+    for statement in body:
+        if isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test):
+            yield from statements_on_import(statement.orelse)
+        elif not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield statement
+            for field in ("body", "orelse", "finalbody"):
+                yield from statements_on_import(getattr(statement, field, []))
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Returns for every module the modules that it imports by itself; packages around them do not count."""
+    trees = {module_name(parts): ast.parse(path.read_text(encoding="utf-8")) for path, parts in sources()}
+    graph: dict[str, set[str]] = {}
+    for module, tree in trees.items():
+        found: set[str] = set()
+        for statement in statements_on_import(tree.body):
+            if isinstance(statement, ast.Import):
+                found.update(alias.name for alias in statement.names)
+            elif isinstance(statement, ast.ImportFrom) and statement.module:
+                inner = {f"{statement.module}.{alias.name}" for alias in statement.names}
+                found |= inner & trees.keys() or {statement.module}
+        graph[module] = (found & trees.keys()) - {module}
+    return graph
+
+
+def components(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Returns the strongly connected components, by Tarjan's algorithm; each behind those it leads to."""
+    numbers: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    result: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        numbers[node] = lowest[node] = len(numbers)
+        stack.append(node)
+        for target in sorted(graph[node]):
+            if target not in numbers:
+                visit(target)
+            if target in stack:
+                lowest[node] = min(lowest[node], lowest[target])
+        if lowest[node] == numbers[node]:
+            position = stack.index(node)
+            result.append(sorted(stack[position:]))
+            del stack[position:]
+
+    for node in sorted(graph):
+        if node not in numbers:
+            visit(node)
+    return result
+
+
+def test_components_finds_cycles() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set[str](), "e": {"a", "e"}}
+    assert components(graph) == [["d"], ["b", "c"], ["a"], ["e"]]
+
+
+def test_no_import_cycles() -> None:
+    assert [component for component in components(import_graph()) if len(component) > 1] == []
+
+
+IMPORT_EACH_FIRST = """
+import importlib, sys, types
+import numpy, ml_dtypes, google.protobuf
+for name in NAMES:
+    for loaded in [n for n in sys.modules if n == "xjit" or n.startswith("xjit.")]:
+        del sys.modules[loaded]
+    for package, folder in (("xjit", ROOT), (layer := ".".join(name.split(".")[:2]), ROOT + layer[4:].replace(".", "/"))):
+        if package != name:
+            sys.modules[package] = types.ModuleType(package)
+            sys.modules[package].__path__ = [folder]
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        print(f"{name}: {error!r}")
+"""
+
+
+def test_any_module_may_be_imported_first() -> None:
+    """A sample of the lower layers is imported with nothing loaded, without the layer's `__init__`, too."""
+    names = [module_name(parts) for _, parts in sources() if parts[0] in ("affine", "hlo", "llvm", "ops", "text")]
+    code = IMPORT_EACH_FIRST.replace("ROOT", repr(str(ROOT / "xjit"))).replace("NAMES", repr(sorted(names)[::6]))
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (result.stdout, result.returncode) == ("", 0), result.stderr
+
+
 def test_bare_names_are_not_loaded() -> None:
     code = "import sys, xjit, xjit.emitters, xjit.runtime; print({'emitters', 'runtime'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)

@@ -22,7 +22,6 @@ from xjit.emitters.thunk_steps import emit_thunk_steps
 from xjit.flags import flags_from_environment
 from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import CompileError, InvalidArgument
-from xjit.hlo.edit.module_cloning import clone_module
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.literal import Literal
@@ -213,7 +212,7 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     dump = CompilationDump(flags.dump_to, module, flags.dump_hlo_pass_re) if flags.dump_to else None
     if dump is not None:
         dump.write("before_optimizations.txt", with_text)
-    optimized = clone_module(module, "")
+    optimized = module.clone("")
     optimized.clear_schedule()  # of a module that came scheduled: the pipeline changes the graph, and orders it anew
     cpu_target = Target.for_features(options.cpu_level) if options.cpu_level else Target.host()
     pipeline_options = PipelineOptions(fuse=options.fusion, keep_intermediate_layouts=options.keep_intermediate_layouts)

@@ -18,13 +18,16 @@ from xjit.affine.layout_maps import (
     untile_array,
     validate_layout,
 )
-from xjit.affine.map_simplify import compose_indexing_maps, ranges_from_zero
-from xjit.affine.map_text import parse_indexing_map, print_indexing_map
+from xjit.affine.map_composition import compose_indexing_maps
+from xjit.affine.map_simplify import ranges_from_zero
+from xjit.affine.map_text import print_indexing_map
 from xjit.affine.pool import constant, dim, symbol
 from xjit.affine.reshape import delinearize, linearize, reshape_map
 from xjit.affine.rules import ceildiv, floordiv, from_terms, linear_combination, mod
 from xjit.affine.simplify import RangeContext, range_context, simplify_expr
 from xjit.affine.walks import evaluate, interval_of, nodes_of, substitute, substitute_all
+
+parse_indexing_map = IndexingMap.parse
 
 __all__ = [
     "EMPTY_INTERVAL",

@@ -1,7 +1,7 @@
-"""Affine expressions: the nodes. They are interned by `affine_pool`, canonical by `affine_rules`.
+"""Affine expressions: nodes with operators. They are interned by `pool`, canonical by `rules`.
 
 Invariants:
-- One object per expression: equality is identity. See `affine_pool`.
+- One object per expression: equality is identity. See `pool`.
 - Linear normal form: a sum is a tuple of (term, coefficient) pairs in canonical order plus a constant; terms are
   dimensions, symbols, floordivs and mods, all different, with non-zero coefficients. Mul is one scaled term.
 - floordiv and mod have a positive constant on the right, round towards minus infinity, and hold no addend that their
@@ -13,24 +13,15 @@ Order of terms, which is also the order of printing: dims by position, symbols b
 
 from __future__ import annotations
 
-from enum import IntEnum
 from operator import index
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn
+
+from xjit.affine import pool as _pool
+from xjit.affine import printer as _printer
+from xjit.affine import rules as _rules
+from xjit.affine.node import AffineExprKind, Node, Terms
 
 __all__ = ["AffineExpr", "AffineExprKind", "Terms"]
-
-
-class AffineExprKind(IntEnum):
-    """Kinds in MLIR's words."""
-
-    CONSTANT = 0
-    DIM = 1
-    SYMBOL = 2
-    ADD = 3
-    MUL = 4
-    FLOORDIV = 5
-    MOD = 6
-
 
 _CONSTANT: Final = AffineExprKind.CONSTANT
 _DIM: Final = AffineExprKind.DIM
@@ -39,39 +30,6 @@ _ADD: Final = AffineExprKind.ADD
 _MUL: Final = AffineExprKind.MUL
 _FLOORDIV: Final = AffineExprKind.FLOORDIV
 _MOD: Final = AffineExprKind.MOD
-
-Terms: TypeAlias = "tuple[tuple[AffineExpr, int], ...]"
-
-
-class Node:
-    """Storage of a node. Writable: a node under construction is a `Node`, and becomes an `AffineExpr` when done."""
-
-    __slots__ = (
-        "__weakref__",
-        "_dims",
-        "_symbols",
-        "constant_term",
-        "depth",
-        "dim_mask",
-        "kind",
-        "lhs",
-        "linear",
-        "order",
-        "rhs",
-        "size",
-        "symbol_mask",
-    )
-
-    kind: AffineExprKind
-    linear: Terms
-    constant_term: int
-    lhs: AffineExpr
-    rhs: int
-    order: tuple[Any, ...]
-    dim_mask: int
-    symbol_mask: int
-    depth: int
-    size: int
 
 
 class AffineExpr(Node):
@@ -220,7 +178,4 @@ def _positions(expr: AffineExpr, slot: str, mask: int) -> frozenset[int]:
     return cached
 
 
-# The nodes come first: each of these needs them, and their methods need all of these.
-from xjit.affine import pool as _pool  # noqa: E402
-from xjit.affine import printer as _printer  # noqa: E402
-from xjit.affine import rules as _rules  # noqa: E402
+_pool.make_nodes_of(AffineExpr)

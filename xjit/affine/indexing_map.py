@@ -11,46 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from xjit.affine import map_inverse, map_simplify, map_text
 from xjit.affine.affine_map import AffineMap
 from xjit.affine.errors import IndexingBudgetError, IndexingError
 from xjit.affine.expr import AffineExpr
 from xjit.affine.interval import Interval
+from xjit.affine.map_variables import Constraint, DimVar, RangeVar, RTVar
 from xjit.affine.pool import dim, symbol
 from xjit.affine.walks import evaluate
 
 __all__ = ["UNKNOWN", "Constraint", "DimVar", "IndexingMap", "RTVar", "RangeVar"]
-
-Constraint: TypeAlias = tuple[AffineExpr, Interval]
-
-
-@dataclass(frozen=True, slots=True)
-class DimVar:
-    """A dimension of the map's domain: a tensor dimension or a GPU grid id."""
-
-    bounds: Interval
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RangeVar:
-    """A dimension that the target has and the source has not: a loop."""
-
-    bounds: Interval
-
-
-@dataclass(frozen=True, slots=True)
-class RTVar:
-    """A value read at run time from element map(dims, symbols) of `source`, which the core does not look into."""
-
-    feasible_values: Interval
-    source: object
-    map: AffineMap
-
-    @property
-    def bounds(self) -> Interval:
-        return self.feasible_values
 
 
 def _merge_constraints(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
@@ -128,8 +100,15 @@ class IndexingMap:
 
     @staticmethod
     def parse(text: str) -> IndexingMap:
-        """Returns the map in `text`; inverse of `str` up to the sources of run-time variables, which become text."""
-        return _text.parse_indexing_map(text)
+        """Returns the map in `text`, in either form (see `map_text`); IndexingError, with position, if it is not one.
+
+        Inverse of `str` up to the sources of run-time variables, which become the text after `hlo:`.
+        """
+        found = map_text.parse_map(text)
+        if found is None:
+            return UNKNOWN
+        parsed = IndexingMap(found.map, found.dim_vars, found.range_vars, found.rt_vars, found.constraints)
+        return parsed.as_known_empty() if found.is_known_empty else parsed
 
     def replace(self, **changes: Any) -> IndexingMap:
         """Returns a copy with fields replaced."""
@@ -234,7 +213,7 @@ class IndexingMap:
         """Returns an equal relation in simplest form, unused symbols removed; idempotent, computed once per map."""
         found = self._cache.get("simplified")
         if found is None:
-            found = _simplify.simplify_map(self)
+            found = map_simplify.simplify_map(self)
             found._cache["simplified"] = found
             self._cache["simplified"] = found
         return found
@@ -329,18 +308,18 @@ class IndexingMap:
 
     def rescale_symbols(self) -> IndexingMap:
         """Returns the simplified map with s = k*s' + a for each range variable s under a constraint s mod k = a."""
-        return _simplify.rescale_symbols(self)
+        return map_simplify.rescale_symbols(self)
 
     def inverse(self) -> IndexingMap | None:
         """Returns the map from results to dims if it is a bijection by construction, else None."""
-        return _inverse.inverse_map(self)
+        return map_inverse.inverse_map(self)
 
     def _require_known(self, what: str) -> None:
         if self.is_unknown:
             raise IndexingError(f"{what}: the indexing map is unknown")
 
     def __str__(self) -> str:
-        return _text.print_indexing_map(self)
+        return map_text.print_indexing_map(self)
 
 
 def _rt_symbols(rt_map: AffineMap, symbols: Sequence[int]) -> int:
@@ -348,8 +327,3 @@ def _rt_symbols(rt_map: AffineMap, symbols: Sequence[int]) -> int:
 
 
 UNKNOWN: Final = IndexingMap(AffineMap(0, 0, ()), is_unknown=True)
-
-# These need IndexingMap, and its methods need them.
-from xjit.affine import map_inverse as _inverse  # noqa: E402
-from xjit.affine import map_simplify as _simplify  # noqa: E402
-from xjit.affine import map_text as _text  # noqa: E402

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from itertools import permutations
+from typing import TYPE_CHECKING
 
 from xjit.affine.affine_map import AffineMap
 from xjit.affine.expr import AffineExpr, AffineExprKind
-from xjit.affine.indexing_map import DimVar, IndexingMap
+from xjit.affine.map_variables import DimVar
 from xjit.affine.pool import dim
 from xjit.affine.rules import linear_combination
 from xjit.affine.simplify import RangeContext, range_context
+
+if TYPE_CHECKING:
+    from xjit.affine.indexing_map import IndexingMap
 
 __all__ = ["connected_results", "inverse_map", "solve_group"]
 
@@ -40,7 +44,7 @@ def inverse_map(source: IndexingMap) -> IndexingMap | None:
                 return None
             inverses[i] = linear_combination([], bounds.lower)
     inverted = AffineMap(len(source.results), 0, tuple([inverses[i] for i in range(source.num_dims)]))
-    return IndexingMap(inverted, tuple([DimVar(i) for i in extents])).simplify()
+    return source.replace(map=inverted, dim_vars=tuple([DimVar(i) for i in extents])).simplify()
 
 
 def connected_results(source: IndexingMap) -> list[tuple[int, list[int]]]:

@@ -1,4 +1,4 @@
-"""Simplification and composition of indexing maps.
+"""Simplification of indexing maps.
 
 A constraint on one dim or range variable alone becomes that variable's bounds. A constraint on a run-time variable
 stays one: its feasible interval is a promise about the value, not a condition to be checked.
@@ -7,27 +7,25 @@ stays one: its feasible interval is a promise about the value, not a condition t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from xjit.affine.affine_map import AffineMap
 from xjit.affine.constraints import merge_mod_constraints, normalize_constraint, tighten_by_mod
-from xjit.affine.errors import IndexingBudgetError, IndexingError
 from xjit.affine.expr import AffineExpr, AffineExprKind
-from xjit.affine.indexing_map import UNKNOWN, Constraint, DimVar, IndexingMap, RangeVar, RTVar
 from xjit.affine.interval import Interval
-from xjit.affine.pool import constant, dim, symbol
+from xjit.affine.map_variables import Constraint, DimVar, RangeVar, RTVar
+from xjit.affine.pool import constant, symbol
 from xjit.affine.simplify import RangeContext, range_context
-from xjit.affine.walks import substitute_all
 
-__all__ = ["compose_indexing_maps", "ranges_from_zero", "rescale_symbols", "simplify_map"]
+if TYPE_CHECKING:
+    from xjit.affine.indexing_map import IndexingMap
+
+__all__ = ["ranges_from_zero", "rescale_symbols", "simplify_map"]
 
 _DIM = AffineExprKind.DIM
 _SYMBOL = AffineExprKind.SYMBOL
 _MOD = AffineExprKind.MOD
 _ROUNDS: Final = 8
-MAX_COMPOSED_SIZE: Final = (
-    1_000  # nodes of all results with nested divisions: reshapes that do not cancel multiply them
-)
 
 
 class _ContradictionError(Exception):
@@ -112,13 +110,14 @@ def simplify_map(source: IndexingMap) -> IndexingMap:
     context = domain.context
     if domain.constraints:
         context = RangeContext(domain.dims, domain.symbols, domain.constraints)
-    rt_bounds = domain.symbols[domain.first_rt :]
-    simplified = IndexingMap(
-        _simplify_affine(source.map, context),
-        tuple([DimVar(b, v.name) if b is not v.bounds else v for b, v in zip(domain.dims, source.dim_vars)]),
-        tuple([RangeVar(b) if b is not v.bounds else v for b, v in zip(domain.symbols, source.range_vars)]),
-        tuple([RTVar(b, v.source, _simplify_affine(v.map, context)) for b, v in zip(rt_bounds, source.rt_vars)]),
-        tuple(domain.constraints.items()),
+    rt_bounds = zip(domain.symbols[domain.first_rt :], source.rt_vars)
+    dim_bounds, range_bounds = zip(domain.dims, source.dim_vars), zip(domain.symbols, source.range_vars)
+    simplified = source.replace(
+        map=_simplify_affine(source.map, context),
+        dim_vars=tuple([DimVar(b, v.name) if b is not v.bounds else v for b, v in dim_bounds]),
+        range_vars=tuple([RangeVar(b) if b is not v.bounds else v for b, v in range_bounds]),
+        rt_vars=tuple([RTVar(b, v.source, _simplify_affine(v.map, context)) for b, v in rt_bounds]),
+        constraints=tuple(domain.constraints.items()),
     )
     return simplified.remove_unused_symbols()
 
@@ -133,77 +132,7 @@ def _simplify_affine(affine_map: AffineMap, context: RangeContext) -> AffineMap:
 def _empty_like(source: IndexingMap) -> IndexingMap:
     """One form for all maps that relate nothing between the same spaces."""
     zeros = AffineMap(source.num_dims, 0, (constant(0),) * len(source.results))
-    return IndexingMap(zeros, source.dim_vars, is_known_empty=True)
-
-
-def compose_indexing_maps(first: IndexingMap, second: IndexingMap) -> IndexingMap:
-    """Returns second after first: from the domain of `first` to the results of `second`, not simplified.
-
-    Shapes: `first` has as many results as `second` has dims; IndexingError otherwise. Range variables are those of
-    `first`, then of `second`; run-time variables likewise. Points where a result of `first` falls outside the bounds
-    or constraints of `second` are outside the domain. UNKNOWN if either is, or if the result outgrows its budget.
-    """
-    if first.is_unknown or second.is_unknown:
-        return UNKNOWN
-    if len(first.results) != second.num_dims:
-        raise IndexingError(f"compose: first map has {len(first.results)} results, second takes {second.num_dims}")
-    try:
-        return _compose(first, second)
-    except IndexingBudgetError:
-        return UNKNOWN
-
-
-def _compose(first: IndexingMap, second: IndexingMap) -> IndexingMap:
-    ranges1, ranges2 = len(first.range_vars), len(second.range_vars)
-    rts1, rts2 = len(first.rt_vars), len(second.rt_vars)
-    num_symbols = ranges1 + ranges2 + rts1 + rts2
-    dims = first.num_dims
-    first_rt = ranges1 + ranges2
-    symbols1 = [symbol(i) for i in (*range(ranges1), *range(first_rt, first_rt + rts1))]
-    symbols2 = [symbol(i) for i in (*range(ranges1, first_rt), *range(first_rt + rts1, num_symbols))]
-    moved = rts1 > 0 and ranges2 > 0
-    inputs = substitute_all(first.results, None, symbols1) if moved else first.results
-    inner = {dim(i): e for i, e in enumerate(inputs)}
-
-    def through(exprs: tuple[AffineExpr, ...]) -> tuple[AffineExpr, ...]:
-        return tuple([inner[e] if e in inner else substitute_all((e,), inputs, symbols2)[0] for e in exprs])
-
-    context = range_context(first.dim_bounds, first.symbol_bounds)
-    if first.constraints:
-        context = RangeContext(first.dim_bounds, first.symbol_bounds, dict(first.constraints))
-    constraints: list[Constraint] = []
-    if first.constraints:
-        exprs = tuple([e for e, _ in first.constraints])
-        exprs = substitute_all(exprs, None, symbols1) if moved else exprs
-        constraints += zip(exprs, [i for _, i in first.constraints])
-    if second.constraints:
-        constraints += zip(through(tuple([e for e, _ in second.constraints])), [i for _, i in second.constraints])
-    empty = first.is_known_empty or second.is_known_empty
-    for result, expr, bounds in zip(first.results, inputs, second.dim_bounds):
-        low, high = (0, 0) if empty else context.range_of(result)
-        if not (bounds.lower <= low and high <= bounds.upper):
-            constraints.append((expr, bounds))
-
-    def rt_map(m: AffineMap, results: tuple[AffineExpr, ...]) -> AffineMap:
-        return AffineMap(dims, num_symbols if any(e.symbol_mask for e in results) else 0, results)
-
-    rt_vars = [
-        RTVar(v.feasible_values, v.source, rt_map(v.map, substitute_all(v.map.results, None, symbols1)))
-        for v in first.rt_vars
-    ]
-    rt_vars += [RTVar(v.feasible_values, v.source, rt_map(v.map, through(v.map.results))) for v in second.rt_vars]
-    results = through(second.results)
-    size = sum([e.size for e in results if e.depth > 1])
-    if size > MAX_COMPOSED_SIZE:
-        raise IndexingBudgetError(f"composition has {size} nodes, over the budget of {MAX_COMPOSED_SIZE}")
-    return IndexingMap(
-        AffineMap(dims, num_symbols, results),
-        first.dim_vars,
-        first.range_vars + second.range_vars,
-        tuple(rt_vars),
-        tuple(constraints),
-        is_known_empty=empty,
-    )
+    return source.replace(map=zeros, range_vars=(), rt_vars=(), constraints=(), is_known_empty=True)
 
 
 def rescale_symbols(source: IndexingMap) -> IndexingMap:

@@ -14,22 +14,27 @@ Bounds are inclusive. An empty domain prints as KNOWN EMPTY, an unknown map as U
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from xjit.affine.affine_map import AffineMap
 from xjit.affine.errors import IndexingError
 from xjit.affine.expr import AffineExpr
 from xjit.affine.expr_text import AffineParser
-from xjit.affine.indexing_map import UNKNOWN, Constraint, DimVar, IndexingMap, RangeVar, RTVar
 from xjit.affine.interval import INT64_MAX, INT64_MIN, Interval
+from xjit.affine.map_variables import Constraint, DimVar, RangeVar, RTVar
 from xjit.affine.pool import dim, symbol
 
-__all__ = ["parse_indexing_map", "print_indexing_map"]
+if TYPE_CHECKING:
+    from xjit.affine.indexing_map import IndexingMap
+
+__all__ = ["ParsedMap", "parse_map", "print_indexing_map"]
 
 _EMPTY = "KNOWN EMPTY"
 _UNKNOWN = "UNKNOWN"
 
 
 def print_indexing_map(m: IndexingMap) -> str:
-    """Returns the text form; inverse of `parse_indexing_map`."""
+    """Returns the text form; inverse of `IndexingMap.parse`."""
     if m.is_unknown:
         return _UNKNOWN
     lines = [str(m.map)]
@@ -59,14 +64,24 @@ class _Lines:
         self.constraints: list[Constraint] = []
 
 
-def parse_indexing_map(text: str) -> IndexingMap:
-    """Returns the map in `text`, in either form. IndexingError, with position, if it is not one.
+class ParsedMap(NamedTuple):
+    """The fields of the map in a text."""
 
-    The sources of run-time variables become the text after `hlo:`. Without a `domain:` all variables are unbounded,
-    as in the documents' short examples.
+    map: AffineMap
+    dim_vars: tuple[DimVar, ...]
+    range_vars: tuple[RangeVar, ...]
+    rt_vars: tuple[RTVar, ...]
+    constraints: tuple[Constraint, ...]
+    is_known_empty: bool = False
+
+
+def parse_map(text: str) -> ParsedMap | None:
+    """Returns what `text` says, in either form; None for UNKNOWN. IndexingError, with position, if it is no map.
+
+    Without a `domain:` all variables are unbounded, as in the documents' short examples.
     """
     if text.strip() == _UNKNOWN:
-        return UNKNOWN
+        return None
     parser = AffineParser(text)
     dims = parser.names("(", ")")
     ranges = parser.names("[", "]") if parser.peek() == "[" else []
@@ -89,8 +104,8 @@ def parse_indexing_map(text: str) -> IndexingMap:
         parser.expect("EMPTY")
         if not parser.at_end():
             raise parser.error(f"unexpected {parser.peek()!r} after {_EMPTY}")
-        empty = _build(parser, affine_map, _unbounded(variables), len(ranges), dims)
-        return empty.as_known_empty()  # the text gives no bounds
+        unbounded = _build(parser, affine_map, _unbounded(variables), len(ranges), dims)
+        return unbounded._replace(is_known_empty=True)  # the text gives no bounds
     found = _parse_domain(parser, set(variables))
     return _build(parser, affine_map, found, len(ranges), dims)
 
@@ -138,9 +153,7 @@ def _parse_source(parser: AffineParser) -> tuple[str, AffineMap]:
     return source, AffineMap.parse_from(parser)
 
 
-def _build(
-    parser: AffineParser, affine_map: AffineMap, found: _Lines, num_ranges: int, names: list[str]
-) -> IndexingMap:
+def _build(parser: AffineParser, affine_map: AffineMap, found: _Lines, num_ranges: int, names: list[str]) -> ParsedMap:
     first_rt = num_ranges
     for position in range(num_ranges):
         if symbol(position) in found.sources:
@@ -164,4 +177,4 @@ def _build(
             raise IndexingError(f"range variable s{position} follows a run-time variable; range variables come first")
         rt_vars.append(RTVar(bounds, source, rt_map))
     dim_vars = [DimVar(found.bounds[dim(i)], "" if name == f"d{i}" else name) for i, name in enumerate(names)]
-    return IndexingMap(affine_map, tuple(dim_vars), tuple(range_vars), tuple(rt_vars), tuple(found.constraints))
+    return ParsedMap(affine_map, tuple(dim_vars), tuple(range_vars), tuple(rt_vars), tuple(found.constraints))

@@ -1,7 +1,8 @@
 """The pool of affine expressions: one object per expression, so that equality is identity.
 
 Invariants: the pool holds weak references, and its miss path is locked. What comes here is canonical already (see
-`affine_rules`); only leaves and the budgets of depth, size and constants are checked. `affine_expr` is imported first.
+`rules`); only leaves and the budgets of depth, size and constants are checked. All nodes become instances of one class,
+`AffineExpr`, which announces itself with `make_nodes_of`: its operators need the rules, and the rules need the pool.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import weakref
 from collections import deque
 from operator import index
 from threading import RLock
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from xjit.affine.errors import IndexingBudgetError
-from xjit.affine.expr import AffineExpr, AffineExprKind, Node, Terms
 from xjit.affine.interval import INT64_MAX, INT64_MIN
+from xjit.affine.node import AffineExprKind, Node, Terms
+
+if TYPE_CHECKING:
+    from xjit.affine.expr import AffineExpr
 
 __all__ = ["MAX_DEPTH", "MAX_SIZE", "constant", "dim", "division_node", "extended_sum_node", "sum_node", "symbol"]
 
@@ -32,11 +36,12 @@ _FLOORDIV: Final = AffineExprKind.FLOORDIV
 _MOD: Final = AffineExprKind.MOD
 
 
-class _PoolRef(weakref.ref[AffineExpr]):
+class _PoolRef(weakref.ref["AffineExpr"]):
     __slots__ = ("key",)
     key: tuple[Any, ...]
 
 
+_node_class: type[Node] = Node
 _pool: dict[tuple[Any, ...], _PoolRef] = {}
 _recent: deque[AffineExpr] = deque(maxlen=4096)  # keeps intermediate results alive for a while: a hit is far cheaper
 _lock = RLock()  # re-entrant: a collection inside the locked region may run _forget on the same thread
@@ -161,8 +166,8 @@ def _miss(
         _fill_division(node, kind, left, right)
     else:
         _fill_leaf(node, kind, right)
-    node.__class__ = AffineExpr
-    expr = cast(AffineExpr, node)
+    node.__class__ = _node_class
+    expr = cast("AffineExpr", node)
     ref = _PoolRef(expr, _forget)
     ref.key = key
     with _lock:
@@ -244,6 +249,9 @@ def constant(value: int) -> AffineExpr:
     return expr if expr is not None else _miss(key, _CONSTANT, None, value)
 
 
-for _small in range(-16, 257):
-    _leaves[(_CONSTANT, _small)] = constant(_small)
-ZERO: Final = constant(0)
+def make_nodes_of(node_class: type[AffineExpr]) -> None:
+    """Makes every node an instance of that class from now on (called once, by the module that defines it)."""
+    global _node_class
+    _node_class = node_class
+    for small in range(-16, 257):
+        _leaves[(_CONSTANT, small)] = constant(small)

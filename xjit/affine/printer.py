@@ -1,10 +1,13 @@
-"""Prints affine expressions in MLIR's form; `affine_text` parses it back."""
+"""Prints affine expressions in MLIR's form; `expr_text` parses it back."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from xjit.affine.expr import AffineExpr, AffineExprKind
+from xjit.affine.node import AffineExprKind
+
+if TYPE_CHECKING:
+    from xjit.affine.expr import AffineExpr
 
 __all__ = ["expr_to_string"]
 

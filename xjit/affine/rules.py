@@ -1,7 +1,7 @@
 """Smart constructors of affine expressions: every rule that is exact without bounds on the variables.
 
 Sums collect like terms and let quotients and remainders cancel; floordiv and mod take out what their divisor divides,
-drop common factors and collapse nesting. See `affine_expr` for the normal form that results.
+drop common factors and collapse nesting. See `expr` for the normal form that results.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from math import gcd
 from operator import index
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from xjit.affine.expr import AffineExpr, AffineExprKind
-from xjit.affine.pool import ZERO, constant, division_node, extended_sum_node, sum_node
+from xjit.affine.node import AffineExprKind, Node
+from xjit.affine.pool import constant, division_node, extended_sum_node, sum_node
+
+if TYPE_CHECKING:
+    from xjit.affine.expr import AffineExpr
 
 __all__ = ["add", "ceildiv", "clear_memos", "floordiv", "from_terms", "linear_combination", "mod", "scale"]
 
@@ -68,7 +71,7 @@ def scale(expr: AffineExpr, factor: int) -> AffineExpr:
     if factor == 1:
         return expr
     if factor == 0:
-        return ZERO
+        return constant(0)
     kind = expr.kind
     if kind is _CONSTANT:
         return constant(expr.constant_term * factor)
@@ -79,7 +82,7 @@ def scale(expr: AffineExpr, factor: int) -> AffineExpr:
 
 def add(left: AffineExpr, right: AffineExpr | int, sign: int) -> AffineExpr:
     """Returns left + sign * right."""
-    if not isinstance(right, AffineExpr):
+    if not isinstance(right, Node):
         return sum_node(left.terms, left.constant_term + sign * index(right))
     if right.kind is _CONSTANT:
         return sum_node(left.terms, left.constant_term + sign * right.constant_term)
@@ -219,7 +222,7 @@ def clear_memos() -> None:
 
 
 def _divisor(divisor: AffineExpr | int, what: str) -> int:
-    if isinstance(divisor, AffineExpr):
+    if isinstance(divisor, Node):
         if divisor.kind is not _CONSTANT:
             raise ValueError(f"{what} needs a constant divisor, found {divisor}")
         divisor = divisor.constant_term
@@ -256,7 +259,7 @@ def floordiv(expr: AffineExpr, divisor: AffineExpr | int) -> AffineExpr:
         return floordiv(expr.lhs, expr.rhs * c)
     if kind is _MOD:
         if expr.rhs <= c:
-            return ZERO
+            return constant(0)
         if expr.rhs % c == 0:  # (x mod a*b) floordiv a = (x floordiv a) mod b
             return mod(floordiv(expr.lhs, c), expr.rhs // c)
     return division_node(_FLOORDIV, expr, c)
@@ -299,7 +302,7 @@ def mod(expr: AffineExpr, divisor: AffineExpr | int) -> AffineExpr:
     c = divisor if type(divisor) is int and divisor > 0 else _divisor(divisor, "mod")
     kind = expr.kind
     if c == 1:
-        return ZERO
+        return constant(0)
     if kind is _ADD or kind is _MUL:
         found = _remainders.get((expr, c))
         return found if found is not None else _remember(_remainders, (expr, c), _mod_sum(expr, c))

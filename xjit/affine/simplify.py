@@ -2,7 +2,7 @@
 
 `RangeContext` holds one box of bounds (and facts: intervals of sub-expressions that constraints give) with its memo;
 contexts are shared between callers through a bounded cache. Every rule is exact for all points of the box that satisfy
-the facts. Rules that need no bounds have been applied already when an expression is born (see `affine_expr`).
+the facts. Rules that need no bounds have been applied already when an expression is born (see `expr`).
 
 The rules, for a divisor c:
 - x floordiv c and x mod c with x inside one block [q*c, q*c + c - 1]: q, and x - q*c;

@@ -1,10 +1,5 @@
-"""The HLO graph: shapes, layouts, literals, instructions, computations, modules.
+"""The HLO graph: shapes, layouts, literals, instructions, computations, modules."""
 
-The classes take their methods from modules by theme, which refer back to the classes: `computation` is imported first.
-"""
-
-from xjit.hlo.ir.computation import HloComputation  # isort: skip
-from xjit.hlo.ir.module import HloModule, HloModuleConfig  # isort: skip
 from xjit.hlo.attributes.opcodes import OPCODES, Opcode, Trait
 from xjit.hlo.compare.equality import structural_equal
 from xjit.hlo.diagnostics import (
@@ -21,10 +16,12 @@ from xjit.hlo.diagnostics import (
     Unsupported,
     XjitError,
 )
-from xjit.hlo.edit.module_cloning import HloCloneContext
+from xjit.hlo.edit.cloning import HloCloneContext
 from xjit.hlo.io.printing import HloPrintOptions
+from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
-from xjit.hlo.ir.module_config import ComputationLayout, ProgramShape
+from xjit.hlo.ir.module import HloModule
+from xjit.hlo.ir.module_config import ComputationLayout, HloModuleConfig, ProgramShape
 from xjit.hlo.ir.name_uniquer import NameUniquer
 from xjit.hlo.ir.schedule import HloSchedule
 from xjit.hlo.ir.visitors import DfsHloVisitor

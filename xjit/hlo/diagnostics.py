@@ -5,6 +5,8 @@ Imports nothing of xjit. Internal faults are `AssertionError`s; everything a use
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -111,3 +113,14 @@ class ExecutionError(HloError):
 
 class ResourceExhausted(ExecutionError, MemoryError):
     """A compiled program did not get the memory that it needs."""
+
+
+_MAX_CANDIDATES = 2000
+
+
+def did_you_mean(word: str, candidates: Collection[str]) -> str:
+    """Returns ` (did you mean 'x'?)` for the nearest candidate, or nothing (also if there are very many)."""
+    if len(candidates) > _MAX_CANDIDATES or len(word) > 80:
+        return ""
+    close = difflib.get_close_matches(word, list(candidates), 1)
+    return f" (did you mean '{close[0]}'?)" if close else ""

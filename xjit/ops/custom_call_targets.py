@@ -37,11 +37,11 @@ def operand_aliases(call: HloInstruction) -> dict[int, int]:
     """
     leaves = {index: n for n, (index, _) in enumerate(call.shape.leaves())}
     found: dict[int, int] = {}
-    for alias in parse_aliases(call.output_to_operand_aliasing):
+    attributes = call.attributes_as(CustomCallAttributes)
+    for alias in parse_aliases(attributes.output_to_operand_aliasing):
         if alias.parameter_index or alias.output_index not in leaves:
-            raise Unsupported(
-                f"custom-call to '{call.custom_call_target}': output_to_operand_aliasing of tuples", call.span
-            )
+            message = f"custom-call to '{attributes.custom_call_target}': output_to_operand_aliasing of tuples"
+            raise Unsupported(message, call.span)
         found[alias.parameter_number] = leaves[alias.output_index]
     return found
 
@@ -53,18 +53,17 @@ def unknown_target(instruction: HloInstruction, known: Iterable[str]) -> Unsuppo
         lapack = re.fullmatch(r"(lapack_)([sdcz])(\w+)", name)
         letters.setdefault(f"lapack_?{lapack[3]}" if lapack else name, []).append(lapack[2] if lapack else "")
     entries = [name.replace("?", f"[{''.join(sorted(found))}]") for name, found in sorted(letters.items())]
-    return Unsupported(
-        f"custom-call to '{instruction.custom_call_target}': expected one of {', '.join(entries)}", instruction.span
-    )
+    target = instruction.attributes_as(CustomCallAttributes).custom_call_target
+    return Unsupported(f"custom-call to '{target}': expected one of {', '.join(entries)}", instruction.span)
 
 
 def check_registered_call(instruction: HloInstruction) -> None:
     """Errors: Unsupported if a call to a registered function does not have the interface of such functions."""
-    version = instruction.attributes_as(CustomCallAttributes).api_version
+    attributes = instruction.attributes_as(CustomCallAttributes)
+    target, version = attributes.custom_call_target, attributes.api_version
     if version not in ("", "API_VERSION_ORIGINAL"):
         raise Unsupported(
-            f"custom-call to '{instruction.custom_call_target}' with {version}: "
-            "registered functions have the interface API_VERSION_ORIGINAL",
+            f"custom-call to '{target}' with {version}: registered functions have the interface API_VERSION_ORIGINAL",
             instruction.span,
         )
     shape = instruction.shape
@@ -73,7 +72,6 @@ def check_registered_call(instruction: HloInstruction) -> None:
     for value in values:
         if not value.is_array or not value.is_static or (value.layout is not None and value.layout.tiles):
             raise Unsupported(
-                f"custom-call to '{instruction.custom_call_target}' with a value {value}: "
-                "expected static, untiled arrays",
+                f"custom-call to '{target}' with a value {value}: expected static, untiled arrays",
                 instruction.span,
             )

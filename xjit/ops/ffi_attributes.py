@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Mapping
 
-from xjit.hlo.annotations.backend_config import parsed_backend_config
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
 
@@ -27,7 +26,7 @@ def ffi_attributes(instruction: HloInstruction) -> Mapping[str, Scalar]:
     """Returns the attributes by name; InvalidArgument if the backend config is no dictionary of scalars."""
     text = instruction.backend_config.strip()
     if not text or _JSON.match(text):
-        return parsed_backend_config(instruction)
+        return instruction.parsed_backend_config
     if not (text.startswith("{") and text.endswith("}")):
         raise _malformed(instruction, text)
     found: dict[str, Scalar] = {}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
@@ -182,4 +183,7 @@ def _expected(array: LapackArray, row: LapackRoutine, batch: Sequence[int]) -> s
 
 
 def _error(instruction: HloInstruction, what: str) -> InvalidArgument:
-    return InvalidArgument(f"custom-call to '{instruction.custom_call_target}' {what}", instruction.span)
+    return InvalidArgument(
+        f"custom-call to '{instruction.attributes_as(at.CustomCallAttributes).custom_call_target}' {what}",
+        instruction.span,
+    )

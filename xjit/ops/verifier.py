@@ -7,6 +7,7 @@ operands and called computations.
 
 from __future__ import annotations
 
+from xjit.hlo import attributes as at
 from xjit.hlo.annotations.alias_config import parse_aliases
 from xjit.hlo.annotations.input_output_alias import subshape_at
 from xjit.hlo.diagnostics import HloError, HloVerifyError
@@ -35,7 +36,7 @@ _EXACT = frozenset({
 _ORDER_ONLY = frozenset(("constant", "copy-start", "infeed", "outfeed", "recv", "send"))
 # These have results whose layout the operands do not decide.
 _FREE_LAYOUT = frozenset(("broadcast", "reshape", "dynamic-reshape", "convert", "bitcast-convert", "iota", "bitcast"))
-_WITH_ALIASING = frozenset(("call", "custom-call", "fusion"))
+_WITH_ALIASING = (at.CallAttributes, at.CustomCallAttributes, at.FusionAttributes)
 _CALLS_WITH_LAYOUT = frozenset(("call", "fusion", "while", "conditional"))
 
 # Opcodes that pass values through or have a precision of their own, so that operands may differ in precision.
@@ -100,8 +101,9 @@ class _ShapeChecker:
             )
         if self._layout_sensitive:
             _check_layouts(instruction, inferred)
-        if instruction.op.name in _WITH_ALIASING and instruction.output_to_operand_aliasing:
-            _check_operand_aliasing(instruction, instruction.output_to_operand_aliasing)
+        attributes = instruction.attributes
+        if isinstance(attributes, _WITH_ALIASING) and attributes.output_to_operand_aliasing:
+            _check_operand_aliasing(instruction, attributes.output_to_operand_aliasing)
 
     def _agree(self, opcode: str, declared: Shape, inferred: Shape) -> bool:
         if declared.element_type is inferred.element_type and not declared.tuple_shapes and not inferred.tuple_shapes:

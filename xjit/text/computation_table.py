@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from xjit.hlo.diagnostics import did_you_mean
 from xjit.hlo.ir.computation import HloComputation
-from xjit.text.cursor import Cursor, did_you_mean
+from xjit.text.cursor import Cursor
 
 
 class ComputationTable:

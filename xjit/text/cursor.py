@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 from xjit.hlo.attributes.codecs.shapes import parse_shape
 from xjit.hlo.attributes.codecs.value_text import MAX_NESTING, CodecError, shorten
-from xjit.hlo.diagnostics import HloParseError
+from xjit.hlo.diagnostics import HloParseError, did_you_mean
 from xjit.hlo.types.primitive_type import BY_TEXT
 from xjit.hlo.types.shape import Shape
 from xjit.text.lexer import END, TokenStream
@@ -18,17 +17,8 @@ T = TypeVar("T")
 
 _NAME = re.compile(r"%[\w.\-]+|[A-Za-z_][\w.\-]*")
 _DIM_LABELS = re.compile(r"[\w?]+->[\w?]+")
-_MAX_CANDIDATES = 2000
 _LAYOUT_START = re.compile(r"[\d:}]")
 _OPEN = {"{": "}", "(": ")", "[": "]"}
-
-
-def did_you_mean(word: str, candidates: Collection[str]) -> str:
-    """Returns ` (did you mean 'x'?)` for the nearest candidate, or nothing (also if there are very many)."""
-    if len(candidates) > _MAX_CANDIDATES or len(word) > 80:
-        return ""
-    close = difflib.get_close_matches(word, list(candidates), 1)
-    return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 class Cursor:

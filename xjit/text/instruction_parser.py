@@ -20,7 +20,7 @@ from xjit.hlo.attributes.codecs.annotations import (
 from xjit.hlo.attributes.codecs.literals import parse_literal
 from xjit.hlo.attributes.codecs.scalars import parse_braces, parse_int
 from xjit.hlo.attributes.opcodes import OPCODES, Opcode
-from xjit.hlo.diagnostics import HloError, InvalidArgument
+from xjit.hlo.diagnostics import HloError, InvalidArgument, did_you_mean
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.literal import Literal
@@ -28,7 +28,7 @@ from xjit.hlo.types.shape import Shape
 from xjit.ops.build import NEEDS_SHAPE
 from xjit.ops.shape_inference import infer_shape
 from xjit.text.computation_table import ComputationTable
-from xjit.text.cursor import Cursor, did_you_mean
+from xjit.text.cursor import Cursor
 from xjit.text.opcode_syntax import OpcodeSyntax, async_wrapped_opcode, opcode_syntax, without_default_comparison_type
 
 MAX_NESTED_INSTRUCTIONS = 64

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
+from xjit.hlo import attributes as at
 from xjit.hlo.annotations.alias_config import parse_aliases, parse_buffer_donors
 from xjit.hlo.annotations.metadata import FileLocation, StackFrame, StackFrameIndex
 from xjit.hlo.attributes.codecs.annotations import parse_frontend_attributes
@@ -213,7 +214,7 @@ class _ModuleParser:
             cursor.fail(f"computation '{computation.name}' has no instructions", max(0, start - 1))
         computation.set_root_instruction(root or last)
         for number, parameter in enumerate(computation.parameter_instructions):
-            if parameter.parameter_number != number:
+            if parameter.attributes_as(at.ParameterAttributes).parameter_number != number:
                 cursor.fail(f"computation '{computation.name}' has no parameter {number}", start)
         self.computations.finish(computation)
         return index

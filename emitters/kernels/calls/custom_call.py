@@ -11,6 +11,7 @@ from xjit.emitters.kernels.linalg.tridiagonal_perturbed import emit_tridiagonal_
 from xjit.emitters.kernels.loops.base_copy import emit_copy
 from xjit.emitters.kernels.sort.topk import emit_topk
 from xjit.hlo import attributes as at
+from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.custom_call_registry import custom_call_address
 from xjit.hlo.diagnostics import Unsupported
 from xjit.llvm.builder import IRBuilder
@@ -23,9 +24,8 @@ from xjit.ops.lapack_targets import LAPACK_TARGETS, PERTURBED_TARGET
 def _identity(context: KernelContext, view: KernelView) -> list[Kernel]:
     call = view.hero
     if call.operand_count != 1 or not call.operand(0).shape.compatible(call.shape) or not call.shape.is_array:
-        raise Unsupported(
-            f"custom-call '{call.custom_call_target}' that changes the shape: it needs several devices", call.span
-        )
+        target = call.attributes_as(CustomCallAttributes).custom_call_target
+        raise Unsupported(f"custom-call '{target}' that changes the shape: it needs several devices", call.span)
     return [emit_copy(context, view, call.operand(0), 0)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
+from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.custom_call_registry import SYMBOL_PREFIX
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
@@ -25,7 +26,8 @@ def emit_registered_call(context: KernelContext, view: KernelView) -> list[Kerne
     """Emits the kernel of such a call. Errors: Unsupported for another interface, or values that are no arrays."""
     call = view.hero
     check_registered_call(call)
-    if call.operand_layout_constraints is None:
+    attributes = call.attributes_as(CustomCallAttributes)
+    if attributes.operand_layout_constraints is None:
         _check_row_major([*(o.shape for o in call.operands), *view.result_shapes], call)
     function, leaves, results = context.new_kernel(view)
     builder = IRBuilder(function.append_block("entry"))
@@ -38,7 +40,7 @@ def emit_registered_call(context: KernelContext, view: KernelView) -> list[Kerne
         inputs[number] = outputs[result]
     operands = _pointers(builder, inputs)
     target = _pointers(builder, outputs) if call.shape.is_tuple else outputs[0]
-    symbol = f"{SYMBOL_PREFIX}{call.custom_call_target}"
+    symbol = f"{SYMBOL_PREFIX}{attributes.custom_call_target}"
     builder.call(context.module.declare(symbol, VOID, [PTR, PTR]), [target, operands])
     builder.ret_void()
     traffic = sum(leaf.shape.byte_size for leaf in view.leaves) + sum(r.shape.byte_size for r in results)
@@ -48,10 +50,9 @@ def emit_registered_call(context: KernelContext, view: KernelView) -> list[Kerne
 def _check_row_major(shapes: Sequence[Shape], call: HloInstruction) -> None:
     for shape in shapes:
         if shape.layout is not None and not shape.layout.is_row_major():
-            raise Unsupported(
-                f"custom-call to '{call.custom_call_target}' with {shape}: a layout needs operand_layout_constraints",
-                call.span,
-            )
+            target = call.attributes_as(CustomCallAttributes).custom_call_target
+            message = f"custom-call to '{target}' with {shape}: a layout needs operand_layout_constraints"
+            raise Unsupported(message, call.span)
 
 
 def _pointers(builder: IRBuilder, values: Sequence[Value]) -> Value:

@@ -189,7 +189,7 @@ class _EpilogueEmitter:
                 raise AssertionError(f"the epilogue of {self.hero.name} reads elements beside its own")
             return hero
 
-        fused.given[self.hero] = given
+        fused.foreign[self.hero] = given
         values = [fused.element(root, self._index_in(root.shape)) for root in self.view.roots]
         for root, buffer, (value, _) in zip(self.view.roots, targets, values, strict=True):
             fused.memory.store(buffer, self._index_in(root.shape), value)

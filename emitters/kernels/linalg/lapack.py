@@ -15,6 +15,7 @@ from xjit.emitters.context_calls import emit_fail, emit_scratch_alloc
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, range_arguments
 from xjit.emitters.kernels.linalg.lapack_geev import emit_eigenvectors, emit_is_finite
 from xjit.emitters.kernels.loops.hand_loops import Scratch
+from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.execution_context import RuntimeStatus
@@ -40,7 +41,8 @@ _UNWRITTEN: Mapping[str, Sequence[str]] = {
 
 def emit_lapack(context: KernelContext, view: KernelView) -> list[Kernel]:
     """Emits the kernel of such a call. Errors: InvalidArgument for what the routine cannot take."""
-    call = bind_lapack_call(view.hero, LAPACK_TARGETS[view.hero.custom_call_target])
+    target = view.hero.attributes_as(CustomCallAttributes).custom_call_target
+    call = bind_lapack_call(view.hero, LAPACK_TARGETS[target])
     check_layouts(view, call)
     units = math.prod(call.batch)
     if not units:
@@ -221,7 +223,7 @@ def check_layouts(view: KernelView, call: LapackCall) -> None:
         if _significant(shape, wanted) != _significant(shape, shape.minor_to_major) or _is_tiled(shape):
             order = ",".join(map(str, wanted))
             raise InvalidArgument(
-                f"custom-call to '{view.hero.custom_call_target}': {array.name} is {shape}, expected the layout "
+                f"custom-call to '{call.row.target}': {array.name} is {shape}, expected the layout "
                 f"{{{order}}} in the result and in operand_layout_constraints",
                 view.hero.span,
             )

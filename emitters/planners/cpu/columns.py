@@ -30,6 +30,7 @@ from xjit.emitters.schedule.statements import (
     Tile,
 )
 from xjit.emitters.variables import VariableTable, factor_of
+from xjit.hlo.attributes import DimensionsAttributes
 from xjit.llvm.types import FLOAT
 
 STRIP_VECTORS = 128  # accumulators of a strip: 2048 floats where a vector has 16, a quarter of a usual L1
@@ -54,8 +55,9 @@ def _has_enough_rows(view: KernelView) -> bool:
     """Whether a view is one reduction of enough rows; what its accesses are is found out later."""
     if len(view.roots) != 1 or view.hero.opcode != "reduce" or not same_dimensions(view.result_shapes):
         return False
-    dimensions = view.hero.operand(0).shape.dimensions
-    return math.prod(dimensions[d] for d in view.hero.dimensions) >= MIN_ROWS
+    sizes = view.hero.operand(0).shape.dimensions
+    reduced = view.hero.attributes_as(DimensionsAttributes).dimensions
+    return math.prod(sizes[d] for d in reduced) >= MIN_ROWS
 
 
 def _strips_or_loops(planning: LoopPlanning, space: IterationSpace) -> list[Part]:

@@ -5,43 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xjit.hlo.diagnostics import InvalidArgument
 
-if TYPE_CHECKING:
-    from xjit.hlo.ir.instruction import HloInstruction
 
+def parsed_backend_config(name: str, text: str) -> dict[str, Any]:
+    """Returns the config of the instruction `name` as a new dictionary ({} if there is none).
 
-def parsed_backend_config(instruction: HloInstruction) -> dict[str, Any]:
-    """Returns the backend config as a new dictionary ({} if there is none); InvalidArgument if it is no JSON object."""
-    return _parse(instruction.backend_config, instruction.name) if instruction.backend_config else {}
-
-
-def set_backend_config(instruction: HloInstruction, config: str | Mapping[str, Any]) -> None:
-    """Sets the backend config from JSON text or a dictionary; InvalidArgument if it is no JSON object.
-
-    Opaque strings, as custom calls have them, are assigned to `raw_backend_config`.
+    InvalidArgument if it is no JSON object.
     """
+    return _parse(text, name) if text else {}
+
+
+def checked_backend_config(name: str, config: str | Mapping[str, Any]) -> str:
+    """Returns the text of a config for the instruction `name`; InvalidArgument if it is no JSON object."""
     if isinstance(config, str):
         if config:
-            _parse(config, instruction.name)
-        instruction.raw_backend_config = config
-        return
+            _parse(config, name)
+        return config
     try:
-        instruction.raw_backend_config = json.dumps(dict(config), separators=(",", ":"), allow_nan=False)
+        return json.dumps(dict(config), separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InvalidArgument(f"the backend config of {instruction.name} cannot be written as JSON: {error}") from None
-
-
-def has_backend_config(instruction: HloInstruction) -> bool:
-    """Whether there is a backend config."""
-    return bool(instruction.backend_config)
-
-
-def clear_backend_config(instruction: HloInstruction) -> None:
-    """Removes the backend config."""
-    instruction.raw_backend_config = ""
+        raise InvalidArgument(f"the backend config of {name} cannot be written as JSON: {error}") from None
 
 
 def same_backend_config(a: str, b: str) -> bool:

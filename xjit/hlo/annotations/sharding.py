@@ -1,33 +1,15 @@
-"""The sharding of an instruction: setting it, and whether it survives a change of shape."""
+"""Shardings and shapes: one sharding for all leaves, and whether a sharding survives a change of shape."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from xjit.hlo.annotations.metadata import HloSharding
-from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.shape import Shape
 
-if TYPE_CHECKING:
-    from xjit.hlo.ir.instruction import HloInstruction
 
-
-def has_sharding(instruction: HloInstruction) -> bool:
-    """Whether there is a sharding."""
-    return instruction.sharding is not None
-
-
-def clear_sharding(instruction: HloInstruction) -> None:
-    """Removes the sharding."""
-    instruction.sharding = None
-
-
-def set_single_sharding(instruction: HloInstruction, sharding: HloSharding) -> None:
-    """Gives all leaves of the value one sharding; InvalidArgument if it is the sharding of a tuple."""
-    if sharding.elements:
-        raise InvalidArgument(f"{instruction.name}: {sharding} is the sharding of a tuple")
-    leaves = sum(1 for _ in instruction.shape.leaves())
-    instruction.sharding = HloSharding(elements=(sharding,) * leaves) if instruction.shape.is_tuple else sharding
+def sharding_of_leaves(shape: Shape, sharding: HloSharding) -> HloSharding:
+    """Returns the sharding of a value of that shape all of whose arrays have the given one."""
+    leaves = sum(1 for _ in shape.leaves())
+    return HloSharding(elements=(sharding,) * leaves) if shape.is_tuple else sharding
 
 
 def sharding_fits(sharding: HloSharding | None, old: Shape, new: Shape) -> bool:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from xjit.hlo.attributes import ParameterAttributes
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.ir import computation as hc
 from xjit.hlo.ir.post_order import post_order
 
 if TYPE_CHECKING:
@@ -70,8 +69,7 @@ def clone_computation(
 
     `clones`, if given, gets an entry per instruction.
     """
-    clone = hc.HloComputation(computation.name)
-    clone.execution_thread = computation.execution_thread
+    clone = computation.new_computation(computation.name)
     clones = {} if clones is None else clones
     order = computation.make_instruction_post_order()
     for old in order:
@@ -85,13 +83,6 @@ def clone_computation(
             clones[old].add_control_dependency_to(clones[successor])
     clone.set_root_instruction(clones[computation.root_instruction])
     return clone
-
-
-def clone_computation_with_suffix(
-    computation: HloComputation, suffix: str = "clone", context: HloCloneContext | None = None
-) -> HloComputation:
-    """Returns a free clone whose names have the suffix; called computations are shared, or cloned by the context."""
-    return clone_with_replacements(computation, {}, (), suffix, context)
 
 
 def clone_with_replacements(
@@ -108,8 +99,7 @@ def clone_with_replacements(
     Errors: InvalidArgument if a dropped instruction is the root or is read by one that stays, or if the numbers of
     the parameters leave a gap.
     """
-    clone = hc.HloComputation(clone_name(computation.name, suffix))
-    clone.execution_thread = computation.execution_thread
+    clone = computation.new_computation(clone_name(computation.name, suffix))
     clones = {parameter: clone.add_instruction(parameter) for parameter in extra_parameters}
     try:
         _clone_into(clone, clones, computation, replacements, suffix, context)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.ir import instruction as hi
 from xjit.hlo.types.shape import ShapeIndex
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def deep_copy_instruction(
         wanted = leaf.shape.is_array if chosen is None else index in chosen
         if not wanted:
             return leaf
-        copy = hi.HloInstruction.create("copy", leaf.shape, [leaf])
+        copy = leaf.create("copy", leaf.shape, [leaf])
         copy.metadata = leaf.metadata
         return target.add_instruction(copy)
 
@@ -53,7 +52,7 @@ def deep_copy_instruction_with_custom_copier(
     values: dict[ShapeIndex, HloInstruction] = {(): instruction}
     for index, shape in shapes.items():
         for i in range(len(shape.tuple_shapes)):
-            element = hi.HloInstruction.create_get_tuple_element(values[index], i)
+            element = instruction.create_get_tuple_element(values[index], i)
             values[(*index, i)] = computation.add_instruction(element)
     results: dict[ShapeIndex, HloInstruction] = {}
     for index, shape in shapes.items():
@@ -62,5 +61,5 @@ def deep_copy_instruction_with_custom_copier(
     for index, shape in reversed(shapes.items()):
         if shape.is_tuple:
             elements = [results[(*index, i)] for i in range(len(shape.tuple_shapes))]
-            results[index] = computation.add_instruction(hi.HloInstruction.create_tuple(elements))
+            results[index] = computation.add_instruction(instruction.create_tuple(elements))
     return results[()]

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from xjit.hlo.attributes import FusionAttributes
 from xjit.hlo.attributes.codecs.scalars import FUSION_KINDS
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
-from xjit.hlo.ir import computation as hc
-from xjit.hlo.ir import instruction as hi
 
 if TYPE_CHECKING:
     from xjit.hlo.ir.computation import HloComputation
@@ -32,9 +30,7 @@ def create_fusion(
         raise InvalidArgument(f"{root.name} is in no module: its fusion would have nowhere to live")
     fused, operands = clone_into_computation(instructions, name)
     parent.parent.add_embedded_computation(fused)
-    fusion = hi.HloInstruction.create(
-        "fusion", root.shape, operands, FusionAttributes(kind), [fused], name=_fusion_name(root)
-    )
+    fusion = root.create("fusion", root.shape, operands, FusionAttributes(kind), [fused], _fusion_name(root))
     fusion.copy_annotations_from(root)
     fusion.backend_config = ""
     parent.add_instruction(fusion)
@@ -48,11 +44,14 @@ def create_fusion(
 def clone_into_computation(
     instructions: Sequence[HloInstruction], name: str
 ) -> tuple[HloComputation, list[HloInstruction]]:
-    """Returns a free computation of clones (root first in `instructions`) and the outside operands, one per
-    parameter.
+    """Returns a free computation of clones (root first in `instructions`) and the operands from outside.
+
+    There is one operand per parameter.
     """
     members = set(instructions)
-    computation = hc.HloComputation(name)
+    parent = instructions[0].parent
+    assert parent is not None
+    computation = parent.new_computation(name)
     mapping: dict[HloInstruction, HloInstruction] = {}
     operands: list[HloInstruction] = []
     for old in reversed(instructions):
@@ -63,7 +62,7 @@ def clone_into_computation(
                 raise InvalidArgument(
                     f"{operand.name} must come after its user {old.name} in a list of fused instructions"
                 )
-            parameter = hi.HloInstruction.create_parameter(len(operands), operand.shape, f"param_{len(operands)}")
+            parameter = old.create_parameter(len(operands), operand.shape, f"param_{len(operands)}")
             mapping[operand] = computation.add_instruction(parameter)
             operands.append(operand)
         clone = old.clone_with_new_operands(old.shape, [mapping[o] for o in old.operands])
@@ -111,7 +110,7 @@ def parameter_for(fusion: HloInstruction, operand: HloInstruction) -> HloInstruc
     if fusion in operand.users:
         return computation.parameter_instruction(fusion.operand_index(operand))
     number = fusion.operand_count
-    parameter = hi.HloInstruction.create_parameter(number, operand.shape, f"param_{number}")
+    parameter = fusion.create_parameter(number, operand.shape, f"param_{number}")
     fusion.append_operand(operand)
     return computation.add_instruction(parameter)
 

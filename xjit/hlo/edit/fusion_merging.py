@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.edit.fusion import (
     append_clone,
@@ -18,7 +19,6 @@ from xjit.hlo.edit.fusion import (
     remove_if_unused,
     substitute_operand,
 )
-from xjit.hlo.ir import instruction as hi
 from xjit.hlo.types.shape import Shape
 
 if TYPE_CHECKING:
@@ -110,7 +110,11 @@ def _outputs_outside(fusion: HloInstruction) -> dict[HloInstruction, int | None]
     """The fusion (index None) and the get-tuple-elements of it, with their index."""
     readers: dict[HloInstruction, int | None] = {fusion: None}
     if fusion.is_multi_output_fusion():
-        readers.update((user, int(user.index)) for user in fusion.users if user.opcode == "get-tuple-element")
+        readers.update(
+            (user, int(user.attributes_as(at.GetTupleElementAttributes).index))
+            for user in fusion.users
+            if user.opcode == "get-tuple-element"
+        )
     return readers
 
 
@@ -128,7 +132,9 @@ def _inline(fusion: HloInstruction, source: HloInstruction) -> dict[HloInstructi
     clones: dict[HloInstruction, HloInstruction] = {}
     for old in callee_of(source).make_instruction_post_order():
         if old.opcode == "parameter":
-            clones[old] = parameter_for(fusion, source.operand(old.parameter_number))
+            clones[old] = parameter_for(
+                fusion, source.operand(old.attributes_as(at.ParameterAttributes).parameter_number)
+            )
         else:
             new = old.clone_with_new_operands(old.shape, [clones[o] for o in old.operands])
             clones[old] = computation.add_instruction(new)
@@ -147,7 +153,7 @@ def _append_outputs(fusion: HloInstruction, outputs: Sequence[HloInstruction]) -
     computation = callee_of(fusion)
     root, old_shape = computation.root_instruction, fusion.shape
     present = list(root.operands) if root.opcode == "tuple" else [root]
-    tuple_root = hi.HloInstruction.create_tuple([*present, *outputs])
+    tuple_root = fusion.create_tuple([*present, *outputs])
     computation.add_instruction(tuple_root)
     computation.set_root_instruction(tuple_root, accept_different_shape=True)
     fusion.shape = Shape.tuple_of([*_output_shapes(old_shape, root), *(o.shape for o in outputs)])
@@ -173,7 +179,7 @@ def _read_output(fusion: HloInstruction, old: HloInstruction, index: int) -> Non
     users, was_root = old.users, old.is_root()
     if not users and not was_root:
         return
-    element = computation.add_instruction(hi.HloInstruction.create_get_tuple_element(fusion, index))
+    element = computation.add_instruction(fusion.create_get_tuple_element(fusion, index))
     _redirect(old, users, was_root, element)
 
 
@@ -184,9 +190,9 @@ def _replace_tuple(
     computation = fusion.parent
     assert computation is not None
     users, was_root = old.users if users is None else users, old.is_root()
-    create = hi.HloInstruction.create_get_tuple_element
+    create = fusion.create_get_tuple_element
     elements = [computation.add_instruction(create(fusion, first + i)) for i in range(count)]
-    _redirect(old, users, was_root, computation.add_instruction(hi.HloInstruction.create_tuple(elements)))
+    _redirect(old, users, was_root, computation.add_instruction(fusion.create_tuple(elements)))
 
 
 def _redirect(old: HloInstruction, users: Sequence[HloInstruction], was_root: bool, new: HloInstruction) -> None:

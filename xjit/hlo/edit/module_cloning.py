@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.edit.cloning import HloCloneContext, clone_computation, clone_name
-from xjit.hlo.ir import module as hm
 from xjit.hlo.ir.post_order import post_order
 from xjit.hlo.ir.schedule import HloSchedule
 
 if TYPE_CHECKING:
     from xjit.hlo.ir.computation import HloComputation
     from xjit.hlo.ir.module import HloModule
-    from xjit.hlo.ir.module_config import HloModuleConfig
 
-__all__ = ["HloCloneContext", "clone_module", "deep_clone_computation"]
+__all__ = ["HloCloneContext", "clone_graph_into", "deep_clone_computation"]
 
 
-def clone_module(module: HloModule, suffix: str = "clone", config: HloModuleConfig | None = None) -> HloModule:
-    """Returns a deep copy named `name-suffix` (`name` for an empty suffix): graph, schedule, names and ids are kept.
-
-    The config is copied unless another one is given.
-    """
-    name = f"{module.name}-{suffix}" if suffix else module.name
-    clone = hm.HloModule(name, copy.deepcopy(module.config) if config is None else config)
+def clone_graph_into(module: HloModule, clone: HloModule) -> None:
+    """Copies the graph, the schedule and the tables of a module into an empty one; names and ids are kept."""
     clone.frontend_attributes = dict(module.frontend_attributes)
     clone.stack_frame_index = module.stack_frame_index
     context = HloCloneContext(clone)
@@ -38,7 +30,6 @@ def clone_module(module: HloModule, suffix: str = "clone", config: HloModuleConf
     _keep_ids(module, context)
     if module.has_schedule():
         _copy_schedule(module, context)
-    return clone
 
 
 def deep_clone_computation(

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.hlo.ir import computation as hc
-from xjit.hlo.ir import instruction as hi
 
 if TYPE_CHECKING:
     from xjit.hlo.ir.computation import HloComputation
@@ -25,14 +23,13 @@ def outline_expression_from_computation(
     Errors: InvalidArgument if one of this does not hold.
     """
     _check(module, instructions, computation)
-    outlined = hc.HloComputation(name)
-    outlined.execution_thread = computation.execution_thread
+    outlined = computation.new_computation(name)
     mapping: dict[HloInstruction, HloInstruction] = {}
     arguments: list[HloInstruction] = []
     members = set(instructions)
     for operand in (o for i in instructions for o in i.operands):
         if operand not in members and operand not in mapping:
-            parameter = hi.HloInstruction.create_parameter(len(arguments), operand.shape, f"p{len(arguments)}")
+            parameter = operand.create_parameter(len(arguments), operand.shape, f"p{len(arguments)}")
             mapping[operand] = outlined.add_instruction(parameter)
             arguments.append(operand)
     for old in instructions:
@@ -51,7 +48,7 @@ def _replace_by_call(
     outlined: HloComputation,
 ) -> HloInstruction:
     root = instructions[-1]
-    call = hi.HloInstruction.create("call", root.shape, arguments, called_computations=[outlined])
+    call = root.create("call", root.shape, arguments, called_computations=[outlined])
     call.metadata, call.sharding, call.place = root.metadata, root.sharding, root.place
     computation.add_instruction(call)
     members = set(instructions)

@@ -75,7 +75,7 @@ def _elementwise_to_the_root(parameter: HloInstruction) -> bool:
     return True
 
 
-# -- fusions
+# -- fusible
 
 
 def is_fusible(instruction: HloInstruction) -> bool:
@@ -90,48 +90,13 @@ def is_fusible(instruction: HloInstruction) -> bool:
     return not instruction.has_side_effect()
 
 
-def is_loop_fusion(instruction: HloInstruction) -> bool:
-    """Whether this is a fusion of kind kLoop."""
-    return _has_kind(instruction, "kLoop")
-
-
-def is_input_fusion(instruction: HloInstruction) -> bool:
-    """Whether this is a fusion of kind kInput."""
-    return _has_kind(instruction, "kInput")
-
-
-def is_output_fusion(instruction: HloInstruction) -> bool:
-    """Whether this is a fusion of kind kOutput."""
-    return _has_kind(instruction, "kOutput")
-
-
-def is_custom_fusion(instruction: HloInstruction) -> bool:
-    """Whether this is a fusion of kind kCustom."""
-    return _has_kind(instruction, "kCustom")
-
-
-def is_multi_output_fusion(instruction: HloInstruction) -> bool:
-    """Whether this is a fusion whose root is a tuple."""
-    return instruction.opcode == "fusion" and instruction.fused_expression_root.opcode == "tuple"
-
-
-def _has_kind(instruction: HloInstruction, kind: str) -> bool:
-    return instruction.opcode == "fusion" and instruction.attributes_as(at.FusionAttributes).kind == kind
-
-
 # -- collectives
 
 
-def is_cross_replica_all_reduce(instruction: HloInstruction) -> bool:
-    """Whether this is an all-reduce without a channel: each replica group reduces within one partition."""
+def is_all_reduce(instruction: HloInstruction, has_channel: bool) -> bool:
+    """Whether this is an all-reduce, in any of its forms, that has a channel or has none."""
     source = _all_reduce(instruction)
-    return source is not None and source.channel_id is None
-
-
-def is_cross_module_all_reduce(instruction: HloInstruction) -> bool:
-    """Whether this is an all-reduce with a channel: it reduces over partitions as well."""
-    source = _all_reduce(instruction)
-    return source is not None and source.channel_id is not None
+    return source is not None and (source.channel_id is not None) == has_channel
 
 
 def _all_reduce(instruction: HloInstruction) -> HloInstruction | None:
@@ -160,11 +125,6 @@ def is_effective_bitcast(instruction: HloInstruction) -> bool:
     return found == [d for d in operand.minor_to_major if operand.dimensions[d] != 1]
 
 
-def latest_non_gte_ancestor(instruction: HloInstruction) -> HloInstruction:
-    """Returns the first instruction that is no get-tuple-element, going up from this one."""
-    return latest_non_gte_ancestor_and_index(instruction)[0]
-
-
 def latest_non_gte_ancestor_and_index(instruction: HloInstruction) -> tuple[HloInstruction, ShapeIndex]:
     """Returns the latest ancestor that is no get-tuple-element, and at which index of its value this one reads."""
     index: list[int] = []
@@ -181,7 +141,7 @@ def has_side_effect_no_recurse(instruction: HloInstruction) -> bool:
     """Whether the instruction itself has a side effect (called computations are not looked at)."""
     op = instruction.op
     if op.name == "custom-call":
-        return bool(instruction.custom_call_has_side_effect)
+        return instruction.attributes_as(at.CustomCallAttributes).custom_call_has_side_effect
     if op.has(Trait.COLLECTIVE):  # XLA treats a pinned layout as an observable effect
         return bool(getattr(instruction.attributes, "constrain_layout", False))
     return op.has(Trait.SIDE_EFFECT)

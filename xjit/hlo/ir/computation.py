@@ -1,21 +1,25 @@
-"""`HloComputation`: a named graph of instructions with parameters and a root."""
+"""`HloComputation`: a named graph of instructions with parameters and a root.
+
+What it owns is changed by methods here; what is an algorithm over the graph is a function in a module of its theme, as
+for `HloInstruction`.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from xjit.hlo.attributes import ParameterAttributes
 from xjit.hlo.compare.equality import computations_equal
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.hlo.edit import cloning, deep_copy, fusion, replacing
 from xjit.hlo.io import serialization
 from xjit.hlo.io.printing import HloPrintOptions, computation_to_string
-from xjit.hlo.ir import parameters, roles, visitors
+from xjit.hlo.ir import parameters, roles
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module_config import ProgramShape
-from xjit.hlo.ir.post_order import extend_post_order, needs_of
+from xjit.hlo.ir.post_order import instruction_post_order
+from xjit.hlo.ir.visitors import HloVisitor, accept_computation, accept_ordered
 
 if TYPE_CHECKING:
     from xjit.hlo.ir.module import HloModule
@@ -36,7 +40,7 @@ class HloComputation:
         self._instructions: dict[HloInstruction, None] = {}
         self._parameters: list[HloInstruction] = []
         self._root: HloInstruction | None = None
-        self._callers: dict[HloInstruction, int] = {}
+        self._callers: dict[HloInstruction, None] = {}
         self._post_order: tuple[HloInstruction, ...] | None = None
         self._callees: tuple[HloComputation, ...] | None = None
 
@@ -121,35 +125,114 @@ class HloComputation:
 
     __hash__ = object.__hash__
 
-    # -- by theme; the first argument of these functions is the computation
+    # -- roles: what this is to those who call it (see `roles`)
 
-    is_fusion_computation = roles.is_fusion_computation
-    is_async_computation = roles.is_async_computation
-    is_while_body_computation = roles.is_while_body_computation
-    is_while_condition_computation = roles.is_while_condition_computation
-    is_conditional_branch_computation = roles.is_conditional_branch_computation
-    is_call_computation = roles.is_call_computation
-    is_custom_call_computation = roles.is_custom_call_computation
-    is_reducer_computation = roles.is_reducer_computation
-    is_comparator_computation = roles.is_comparator_computation
-    is_called_computation = roles.is_called_computation
+    def is_called_computation(self) -> bool:
+        """Whether anything calls this computation."""
+        return bool(self._callers)
 
-    parameter_instruction = parameters.parameter_instruction
-    add_parameter = parameters.add_parameter
-    add_entry_parameter = parameters.add_entry_parameter
-    replace_parameter = parameters.replace_parameter
-    replace_entry_parameter = parameters.replace_entry_parameter
-    remove_parameter = parameters.remove_parameter
-    remove_unused_parameters_from_fused_computation = parameters.remove_unused_parameters_from_fused_computation
+    def is_fusion_computation(self) -> bool:
+        """Whether a fusion calls this computation."""
+        return any(caller.opcode == "fusion" for caller in self._callers)
 
-    clone = cloning.clone_computation_with_suffix
-    clone_with_replacements = cloning.clone_with_replacements
-    deep_copy_instruction = deep_copy.deep_copy_instruction
-    deep_copy_instruction_with_custom_copier = deep_copy.deep_copy_instruction_with_custom_copier
+    def is_conditional_branch_computation(self) -> bool:
+        """Whether this is a branch of a conditional."""
+        return any(caller.opcode == "conditional" for caller in self._callers)
 
-    accept = visitors.accept_computation
-    accept_ordered = visitors.accept_ordered
-    to_proto = serialization.computation_to_proto
+    def is_call_computation(self) -> bool:
+        """Whether a call runs this computation."""
+        return any(caller.opcode == "call" for caller in self._callers)
+
+    def is_custom_call_computation(self) -> bool:
+        """Whether a custom call gets this computation."""
+        return any(caller.opcode == "custom-call" for caller in self._callers)
+
+    def is_async_computation(self) -> bool:
+        """Whether an asynchronous instruction runs this computation."""
+        return roles.is_async_computation(self)
+
+    def is_while_body_computation(self) -> bool:
+        """Whether this is the body of a loop."""
+        return roles.is_while_body_computation(self)
+
+    def is_while_condition_computation(self) -> bool:
+        """Whether this is the condition of a loop."""
+        return roles.is_while_condition_computation(self)
+
+    def is_reducer_computation(self) -> bool:
+        """Whether this combines two values for a reduction, scatter, scan or collective."""
+        return roles.is_reducer_computation(self)
+
+    def is_comparator_computation(self) -> bool:
+        """Whether this compares two values for a sort or a select-and-scatter."""
+        return roles.is_comparator_computation(self)
+
+    # -- parameters (see `parameters`): their numbers stay dense
+
+    def parameter_instruction(self, number: int) -> HloInstruction:
+        """Returns parameter `number`; InvalidArgument if there is none."""
+        if not 0 <= number < len(self._parameters):
+            count = len(self._parameters)
+            raise InvalidArgument(f"computation {self.name} has no parameter {number}, only {count}")
+        return self._parameters[number]
+
+    def add_parameter(self, parameter: HloInstruction) -> HloInstruction:
+        """Adds the next parameter of an embedded computation; its callers must get an operand for it."""
+        return parameters.add_parameter(self, parameter)
+
+    def add_entry_parameter(self, parameter: HloInstruction) -> HloInstruction:
+        """Adds the next parameter of the entry, and its shape to the layout that callers see."""
+        return parameters.add_entry_parameter(self, parameter)
+
+    def replace_parameter(self, number: int, parameter: HloInstruction) -> HloInstruction:
+        """Puts a free parameter into the place of parameter `number` of an embedded computation."""
+        return parameters.replace_parameter(self, number, parameter)
+
+    def replace_entry_parameter(self, number: int, parameter: HloInstruction) -> HloInstruction:
+        """Puts a free parameter into the place of parameter `number` of the entry; its layout follows."""
+        return parameters.replace_entry_parameter(self, number, parameter)
+
+    def remove_parameter(self, number: int) -> None:
+        """Removes an unused parameter of an embedded computation and renumbers the rest; callers drop their operand."""
+        parameters.remove_parameter(self, number)
+
+    def remove_unused_parameters_from_fused_computation(self) -> list[int]:
+        """Removes the parameters that nothing reads, with the operands of the fusion; returns their old numbers."""
+        return parameters.remove_unused_parameters_from_fused_computation(self)
+
+    # -- copies, fusions, walks (see `hlo/edit`, `visitors`)
+
+    def new_computation(self, name: str) -> HloComputation:
+        """Returns an empty free computation of the same execution thread."""
+        computation = HloComputation(name)
+        computation.execution_thread = self.execution_thread
+        return computation
+
+    def clone(self, suffix: str = "clone", context: cloning.HloCloneContext | None = None) -> HloComputation:
+        """Returns a free clone whose names have the suffix; callees are shared, or cloned by the context."""
+        return cloning.clone_with_replacements(self, {}, (), suffix, context)
+
+    def clone_with_replacements(
+        self,
+        replacements: cloning.Replacements,
+        extra_parameters: Sequence[HloInstruction] = (),
+        suffix: str = "clone",
+        context: cloning.HloCloneContext | None = None,
+    ) -> HloComputation:
+        """Returns a free clone in which some instructions are replaced, or dropped where they are mapped to None."""
+        return cloning.clone_with_replacements(self, replacements, extra_parameters, suffix, context)
+
+    def deep_copy_instruction(
+        self, instruction: HloInstruction, indices_to_copy: Collection[Sequence[int]] | None = None
+    ) -> HloInstruction:
+        """Adds a value equal to `instruction` whose leaves at `indices_to_copy` (default: all arrays) are copies."""
+        return deep_copy.deep_copy_instruction(self, instruction, indices_to_copy)
+
+    def deep_copy_instruction_with_custom_copier(
+        self, instruction: HloInstruction, copy_leaf: deep_copy.CopyLeaf
+    ) -> HloInstruction:
+        """As `deep_copy_instruction`, with `copy_leaf(leaf, index, computation)` in the place of the copies."""
+        return deep_copy.deep_copy_instruction_with_custom_copier(self, instruction, copy_leaf)
 
     def create_fusion_instruction(self, instructions: Sequence[HloInstruction], kind: str = "kLoop") -> HloInstruction:
         """Replaces instructions of this computation (the root first, users before operands) by a fusion of them."""
@@ -157,11 +240,19 @@ class HloComputation:
             raise InvalidArgument(f"a fusion in {self.name} needs instructions of {self.name}")
         return fusion.create_fusion(instructions, kind)
 
+    def accept(self, visitor: HloVisitor) -> None:
+        """Shows a visitor all instructions in post order, dead ones included."""
+        accept_computation(self, visitor)
+
+    def accept_ordered(self, visitor: HloVisitor, order: Sequence[HloInstruction]) -> None:
+        """Shows a visitor the instructions in the given order; InvalidArgument if it is not a full and legal one."""
+        accept_ordered(self, visitor, order)
+
     # -- callers, kept by HloInstruction
 
     def add_caller(self, instruction: HloInstruction) -> None:
         """Notes that an instruction calls this computation (for HloInstruction only)."""
-        self._callers[instruction] = 1
+        self._callers[instruction] = None
 
     def remove_caller(self, instruction: HloInstruction) -> None:
         """Forgets a caller (for HloInstruction only)."""
@@ -184,9 +275,9 @@ class HloComputation:
         return instruction
 
     def _place_parameter(self, instruction: HloInstruction) -> None:
-        number = instruction.attributes_as(ParameterAttributes).parameter_number
-        position = bisect_left(self._parameters, number, key=lambda p: p.parameter_number)
-        if position < len(self._parameters) and self._parameters[position].parameter_number == number:
+        number = parameters.parameter_number(instruction)
+        position = bisect_left(self._parameters, number, key=parameters.parameter_number)
+        if position < len(self._parameters) and parameters.parameter_number(self._parameters[position]) == number:
             raise InvalidArgument(f"computation {self.name} has two parameters numbered {number}")
         self._parameters.insert(position, instruction)
 
@@ -308,23 +399,8 @@ class HloComputation:
     def make_instruction_post_order(self) -> list[HloInstruction]:
         """Returns all instructions, operands and control predecessors first; deterministic."""
         if self._post_order is None:
-            self._post_order = tuple(self._find_post_order())
+            self._post_order = tuple(instruction_post_order(self))
         return list(self._post_order)
-
-    def _find_post_order(self) -> list[HloInstruction]:
-        order: list[HloInstruction] = []
-        done: set[HloInstruction] = set()
-        for start in self._instructions:
-            if start in done:
-                continue
-            if done.issuperset(start._operands) and done.issuperset(start.control_predecessors):
-                done.add(start)  # most computations are listed in such an order already
-                order.append(start)
-            else:
-                extend_post_order(order, done, start, needs_of, _refuse_cycle)
-        if len(order) != len(self._instructions):
-            raise InvalidArgument(f"computation {self.name} reads an instruction of another computation")
-        return order
 
     def clone_instructions(
         self, target: HloComputation, replacements: dict[HloInstruction, HloInstruction]
@@ -349,11 +425,12 @@ class HloComputation:
         """Returns the computation's HLO text."""
         return computation_to_string(self, options)
 
-    __str__ = to_string
+    def to_proto(self) -> bytes:
+        """Returns a serialized HloComputationProto; ids are those of the module's proto. Needs `xjit.text.proto`."""
+        return serialization.computation_to_proto(self)
+
+    def __str__(self) -> str:
+        return self.to_string()
 
     def __repr__(self) -> str:
         return f"<HloComputation {self.name}: {self.instruction_count} instructions>"
-
-
-def _refuse_cycle(instruction: HloInstruction) -> None:
-    raise InvalidArgument(f"the graph has a cycle through {instruction.name}")

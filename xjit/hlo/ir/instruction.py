@@ -1,26 +1,32 @@
-"""`HloInstruction`: one node of the graph. What it does beyond its own fields is in modules by theme."""
+"""`HloInstruction`: one node of the graph, with its edges to operands, users, callees and control dependencies.
+
+What is more than a fact of the node itself is a function in a module of its theme (`use_def` for its edges, `hlo/edit`,
+`hlo/compare`, `classification`, ...), and the method of that name calls it. Those modules know the graph's classes as
+types only, and make instructions and computations through the ones they are given (`instruction.create`,
+`computation.new_computation`): imports go one way, from here to them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations import backend_config as bc
-from xjit.hlo.annotations import sharding as sharding_methods
 from xjit.hlo.annotations.metadata import HloSharding, OpMetadata
+from xjit.hlo.annotations.sharding import sharding_fits, sharding_of_leaves
 from xjit.hlo.attributes.attribute_names import attribute_named
 from xjit.hlo.attributes.opcodes import OPCODES, Opcode
 from xjit.hlo.compare import identity
-from xjit.hlo.diagnostics import InvalidArgument, Place, Span, span_of
+from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument, Place, Span, did_you_mean, span_of
 from xjit.hlo.edit import cloning, fusion, fusion_merging
 from xjit.hlo.io.printing import HloPrintOptions, instruction_to_string
-from xjit.hlo.ir import classification, control_edges, naming, use_def, visitors
-from xjit.hlo.ir.callees import CalledComputations
-from xjit.hlo.ir.factories import InstructionFactories
-from xjit.hlo.types.literal import Literal
-from xjit.hlo.types.shape import Shape
+from xjit.hlo.ir import classification, use_def
+from xjit.hlo.ir.constructors import InstructionConstructors
+from xjit.hlo.ir.name_uniquer import NameUniquer
+from xjit.hlo.ir.visitors import HloVisitor, accept_instruction
+from xjit.hlo.types.shape import Shape, ShapeIndex
 
 if TYPE_CHECKING:
     from xjit.hlo.ir.computation import HloComputation
@@ -29,11 +35,12 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=at.Attributes)
 
 
-class HloInstruction(InstructionFactories, CalledComputations):
+class HloInstruction(InstructionConstructors):
     """One instruction. Identity is equality; the graph is changed only through the methods.
 
-    `attributes` is the frozen dataclass of the opcode; its fields can also be read from the instruction itself
-    (`dot.lhs_contracting_dims`). `called_computations` follows `op.called`.
+    `attributes` is the frozen dataclass of the opcode. Code that is type-checked reads it with
+    `attributes_as(DotAttributes)`; its fields can also be read from the instruction itself, by XLA's names, too
+    (`dot.lhs_contracting_dims`, `slice.slice_starts`). `called_computations` follows `op.called`.
     """
 
     __slots__ = (
@@ -110,31 +117,10 @@ class HloInstruction(InstructionFactories, CalledComputations):
         """Returns a free instruction of that opcode (add it to a computation to name and number it)."""
         op = OPCODES.get(opcode)
         if op is None:
-            raise InvalidArgument(f"unknown opcode '{opcode}'")
+            raise InvalidArgument(f"unknown opcode '{opcode}'{did_you_mean(opcode, OPCODES)}")
         return HloInstruction(op, shape, operands, attributes, called_computations, name)
 
-    @staticmethod
-    def create_parameter(number: int, shape: Shape, name: str = "") -> HloInstruction:
-        """Returns parameter `number`."""
-        return HloInstruction.create("parameter", shape, attributes=at.ParameterAttributes(number), name=name)
-
-    @staticmethod
-    def create_constant(literal: Literal, name: str = "") -> HloInstruction:
-        """Returns a constant of that value."""
-        return HloInstruction.create("constant", literal.shape, attributes=at.ConstantAttributes(literal), name=name)
-
-    @staticmethod
-    def create_get_tuple_element(operand: HloInstruction, index: int) -> HloInstruction:
-        """Returns element `index` of a tuple-shaped operand; InvalidArgument if there is none."""
-        attributes = at.GetTupleElementAttributes(index)
-        return HloInstruction.create("get-tuple-element", operand.shape.subshape([index]), [operand], attributes)
-
-    @staticmethod
-    def create_tuple(operands: Sequence[HloInstruction]) -> HloInstruction:
-        """Returns the tuple of the operands."""
-        return HloInstruction.create("tuple", Shape.tuple_of([o.shape for o in operands]), operands)
-
-    # -- facts
+    # -- attributes and facts
 
     @property
     def attributes(self) -> at.Attributes:
@@ -151,15 +137,23 @@ class HloInstruction(InstructionFactories, CalledComputations):
             raise TypeError(f"{self.opcode} has {type(self._attributes).__name__}, not {kind.__name__}")
         return self._attributes
 
-    def __getattr__(self, name: str) -> Any:
-        """Reads a field of the attributes, also by XLA's name: `dot.lhs_contracting_dims`, `slice.slice_starts`."""
-        if not name.startswith("_"):
-            try:
-                return getattr(self._attributes, name)
-            except AttributeError:
-                if (value := attribute_named(self._attributes, name)) is not None:
-                    return value
-        raise AttributeError(f"HloInstruction '{self.opcode}' has no attribute '{name}'")
+    if not TYPE_CHECKING:  # type checkers are to find misspelt names
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_"):
+                try:
+                    return getattr(self._attributes, name)
+                except AttributeError:
+                    if (value := attribute_named(self._attributes, name)) is not None:
+                        return value
+            raise AttributeError(f"HloInstruction '{self.opcode}' has no attribute '{name}'")
+
+    def update_attributes(self, **changes: Any) -> None:
+        """Replaces fields of the attributes; InvalidArgument for a field that the opcode does not have."""
+        try:
+            self._attributes = dataclasses.replace(self._attributes, **changes)  # type: ignore[type-var]
+        except TypeError as error:
+            raise InvalidArgument(f"{self.opcode} {self.name}: {error}") from None
 
     @property
     def span(self) -> Span | None:
@@ -170,6 +164,37 @@ class HloInstruction(InstructionFactories, CalledComputations):
     def module(self) -> HloModule | None:
         """The module of the parent computation."""
         return self.parent.parent if self.parent is not None else None
+
+    @property
+    def channel_id(self) -> int | None:
+        """The channel of a collective, send or recv; None without one."""
+        return getattr(self._attributes, "channel_id", None)
+
+    @property
+    def mutable_shape(self) -> Shape:
+        """The shape, to be replaced: shapes themselves are immutable. Users are not adapted."""
+        return self.shape
+
+    @mutable_shape.setter
+    def mutable_shape(self, shape: Shape) -> None:
+        self.shape = shape
+
+    def set_and_sanitize_name(self, name: str) -> None:
+        """Renames the instruction to the nearest name that HLO text accepts; it is not made unique."""
+        self.name = NameUniquer.sanitize(name)
+
+    def uniquify_name(self, uniquer: NameUniquer | None = None) -> None:
+        """Takes a name that nothing else in the module, or nothing of another name uniquer, has had.
+
+        FailedPrecondition without either.
+        """
+        if uniquer is None:
+            if self.module is None:
+                raise FailedPrecondition(f"{self.name} is in no module: its name has nothing to be unique in")
+            uniquer = self.module.instruction_name_uniquer
+        self.name = uniquer.get_unique_name(self.name)
+
+    # -- operands and users
 
     @property
     def operands(self) -> tuple[HloInstruction, ...]:
@@ -222,58 +247,151 @@ class HloInstruction(InstructionFactories, CalledComputations):
         """Whether this is a constant."""
         return self.opcode == "constant"
 
-    # -- by theme; the first argument of these functions is the instruction
+    def replace_operand_with(self, i: int, new: HloInstruction) -> None:
+        """Makes operand `i` read `new`; the shapes must be compatible."""
+        use_def.replace_operand_with(self, i, new)
 
-    is_elementwise = classification.is_elementwise
-    is_elementwise_on_operand = classification.is_elementwise_on_operand
-    is_fusible = classification.is_fusible
-    is_loop_fusion = classification.is_loop_fusion
-    is_input_fusion = classification.is_input_fusion
-    is_output_fusion = classification.is_output_fusion
-    is_custom_fusion = classification.is_custom_fusion
-    is_multi_output_fusion = classification.is_multi_output_fusion
-    is_cross_replica_all_reduce = classification.is_cross_replica_all_reduce
-    is_cross_module_all_reduce = classification.is_cross_module_all_reduce
-    is_effective_bitcast = classification.is_effective_bitcast
-    has_side_effect = classification.has_side_effect
-    has_side_effect_no_recurse = classification.has_side_effect_no_recurse
-    latest_non_gte_ancestor = classification.latest_non_gte_ancestor
-    latest_non_gte_ancestor_and_index = classification.latest_non_gte_ancestor_and_index
+    def replace_operand_with_different_shape(self, i: int, new: HloInstruction) -> None:
+        """Makes operand `i` read `new`, whatever its shape."""
+        use_def.replace_operand_with_different_shape(self, i, new)
 
-    identical = identity.identical
-    identical_ignoring_commutative_operand_order = identity.identical_ignoring_commutative_operand_order
+    def replace_use_with(self, user: HloInstruction, new: HloInstruction) -> None:
+        """Makes one user read `new` instead of this; the shapes must be compatible."""
+        use_def.replace_use_with(self, user, new)
 
-    fuse_instruction = fusion.fuse_instruction_into
-    fuse_instruction_into_multi_output = fusion_merging.fuse_instruction_into_multi_output
-    merge_fusion_instruction = fusion_merging.merge_fusion_instruction
-    merge_fusion_instruction_into_multi_output = fusion_merging.merge_fusion_instruction_into_multi_output
-    append_instruction_into_called_computation = fusion_merging.append_instruction_into_called_computation
+    def replace_all_uses_with(self, new: HloInstruction) -> None:
+        """Makes every user (and the root position) use `new` instead of this; the shapes must be compatible."""
+        use_def.replace_all_uses_with(self, new)
 
-    replace_operand_with = use_def.replace_operand_with
-    replace_operand_with_different_shape = use_def.replace_operand_with_different_shape
-    replace_use_with = use_def.replace_use_with
-    replace_all_uses_with = use_def.replace_all_uses_with
-    replace_all_uses_with_different_shape = use_def.replace_all_uses_with_different_shape
-    append_operand = use_def.append_operand
-    remove_operands_at = use_def.remove_operands_at
-    detach_from_operands = use_def.detach_from_operands
-    set_called_computation = use_def.set_called_computation
-    add_control_dependency_to = control_edges.add_control_dependency_to
-    remove_control_dependency_to = control_edges.remove_control_dependency_to
-    drop_all_control_deps = control_edges.drop_all_control_deps
-    copy_all_control_deps_from = control_edges.copy_all_control_deps_from
-    safely_drop_all_control_dependencies = control_edges.safely_drop_all_control_dependencies
+    def replace_all_uses_with_different_shape(self, new: HloInstruction) -> None:
+        """Makes every user (and the root position) use `new` instead of this, whatever its shape."""
+        use_def.replace_all_uses_with_different_shape(self, new)
 
-    set_and_sanitize_name = naming.set_and_sanitize_name
-    uniquify_name = naming.uniquify_name
-    accept = visitors.accept_instruction
+    def append_operand(self, operand: HloInstruction) -> None:
+        """Adds a last operand (tuples, fusions, calls)."""
+        use_def.append_operand(self, operand)
 
-    set_backend_config = bc.set_backend_config
-    has_sharding = sharding_methods.has_sharding
-    clear_sharding = sharding_methods.clear_sharding
-    set_single_sharding = sharding_methods.set_single_sharding
-    has_backend_config = bc.has_backend_config
-    clear_backend_config = bc.clear_backend_config
+    def remove_operands_at(self, positions: Iterable[int]) -> None:
+        """Removes operands by position."""
+        use_def.remove_operands_at(self, positions)
+
+    def detach_from_operands(self) -> None:
+        """Drops all edges to operands and called computations (the instruction is being removed)."""
+        use_def.detach_from_operands(self)
+
+    # -- called computations, by the role they play
+
+    @property
+    def called_computations(self) -> tuple[HloComputation, ...]:
+        """The computations this instruction calls, in the order of `op.called`."""
+        return tuple(self._called)
+
+    @property
+    def to_apply(self) -> HloComputation:
+        """The computation that a reduce, map, call, ... applies."""
+        return self._called[0]
+
+    @to_apply.setter
+    def to_apply(self, computation: HloComputation) -> None:
+        self.set_called_computation(0, computation)
+
+    @property
+    def while_condition(self) -> HloComputation:
+        """The condition of a while."""
+        return self._called[0]
+
+    @while_condition.setter
+    def while_condition(self, computation: HloComputation) -> None:
+        self.set_called_computation(0, computation)
+
+    @property
+    def while_body(self) -> HloComputation:
+        """The body of a while."""
+        return self._called[1]
+
+    @while_body.setter
+    def while_body(self, computation: HloComputation) -> None:
+        self.set_called_computation(1, computation)
+
+    @property
+    def while_init(self) -> HloInstruction:
+        """The value that a while starts with."""
+        return self._operands[0]
+
+    @property
+    def branch_computations(self) -> tuple[HloComputation, ...]:
+        """The branches of a conditional (true, false for a predicate)."""
+        return tuple(self._called)
+
+    @property
+    def fused_instructions_computation(self) -> HloComputation:
+        """The computation inside a fusion."""
+        return self._called[0]
+
+    @property
+    def fused_expression_root(self) -> HloInstruction:
+        """The root inside a fusion."""
+        return self._called[0].root_instruction
+
+    @property
+    def fused_parameters(self) -> tuple[HloInstruction, ...]:
+        """The parameters inside a fusion, by number."""
+        return self._called[0].parameter_instructions
+
+    def set_branch_computation(self, i: int, computation: HloComputation) -> None:
+        """Replaces branch `i` of a conditional."""
+        self.set_called_computation(i, computation)
+
+    def set_called_computation(self, i: int, computation: HloComputation) -> None:
+        """Replaces the i-th called computation; InvalidArgument if there is none."""
+        use_def.set_called_computation(self, i, computation)
+
+    # -- control edges: one instruction runs before another of the same computation without passing a value
+
+    def add_control_dependency_to(self, other: HloInstruction) -> None:
+        """Orders this before `other`; both must be in one computation. Cycles are found by the verifier."""
+        if other.parent is not self.parent:
+            raise InvalidArgument(f"{self.name} and {other.name} are in different computations")
+        if other is self:
+            raise InvalidArgument(f"{self.name} cannot run before itself")
+        if other not in self.control_successors:
+            self.control_successors.append(other)
+            other.control_predecessors.append(self)
+            use_def.note_change(self)
+
+    def remove_control_dependency_to(self, other: HloInstruction) -> None:
+        """Removes the control edge to `other`; InvalidArgument if there is none."""
+        if other not in self.control_successors:
+            raise InvalidArgument(f"{self.name} has no control edge to {other.name}")
+        self.control_successors.remove(other)
+        other.control_predecessors.remove(self)
+        use_def.note_change(self)
+
+    def drop_all_control_deps(self) -> None:
+        """Removes all control edges of this instruction."""
+        for successor in list(self.control_successors):
+            self.remove_control_dependency_to(successor)
+        for predecessor in list(self.control_predecessors):
+            predecessor.remove_control_dependency_to(self)
+
+    def safely_drop_all_control_dependencies(self) -> None:
+        """Removes all control edges of this instruction and orders its predecessors before its successors instead."""
+        predecessors, successors = list(self.control_predecessors), list(self.control_successors)
+        self.drop_all_control_deps()
+        for predecessor in predecessors:
+            for successor in successors:
+                predecessor.add_control_dependency_to(successor)
+
+    def copy_all_control_deps_from(self, other: HloInstruction) -> None:
+        """Gives this instruction the control edges of `other`, too."""
+        for predecessor in other.control_predecessors:
+            if predecessor is not self:
+                predecessor.add_control_dependency_to(self)
+        for successor in other.control_successors:
+            if successor is not self:
+                self.add_control_dependency_to(successor)
+
+    # -- annotations
 
     @property
     def backend_config(self) -> str:
@@ -282,39 +400,54 @@ class HloInstruction(InstructionFactories, CalledComputations):
 
     @backend_config.setter
     def backend_config(self, config: str | Mapping[str, Any]) -> None:
-        bc.set_backend_config(self, config)
+        self.raw_backend_config = bc.checked_backend_config(self.name, config)
+
+    def set_backend_config(self, config: str | Mapping[str, Any]) -> None:
+        """Sets the backend config, a dictionary or JSON text; InvalidArgument if it is neither."""
+        self.backend_config = config
+
+    def has_backend_config(self) -> bool:
+        """Whether there is a backend config."""
+        return bool(self.raw_backend_config)
+
+    def clear_backend_config(self) -> None:
+        """Removes the backend config."""
+        self.raw_backend_config = ""
 
     @property
     def parsed_backend_config(self) -> dict[str, Any]:
         """The backend config as a dictionary ({} if there is none); InvalidArgument if it is no JSON object."""
-        return bc.parsed_backend_config(self)
+        return bc.parsed_backend_config(self.name, self.raw_backend_config)
 
-    # -- annotations
+    def has_sharding(self) -> bool:
+        """Whether there is a sharding."""
+        return self.sharding is not None
 
-    @property
-    def channel_id(self) -> int | None:
-        """The channel of a collective, send or recv; None without one."""
-        return getattr(self._attributes, "channel_id", None)
+    def clear_sharding(self) -> None:
+        """Removes the sharding."""
+        self.sharding = None
 
-    def update_attributes(self, **changes: Any) -> None:
-        """Replaces fields of the attributes; InvalidArgument for a field that the opcode does not have."""
-        try:
-            self._attributes = dataclasses.replace(self._attributes, **changes)  # type: ignore[type-var]
-        except TypeError as error:
-            raise InvalidArgument(f"{self.opcode} {self.name}: {error}") from None
+    def set_single_sharding(self, sharding: HloSharding) -> None:
+        """Gives all leaves of the value one sharding; InvalidArgument if it is the sharding of a tuple."""
+        if sharding.elements:
+            raise InvalidArgument(f"{self.name}: {sharding} is the sharding of a tuple")
+        self.sharding = sharding_of_leaves(self.shape, sharding)
 
-    @property
-    def mutable_shape(self) -> Shape:
-        """The shape, to be replaced: shapes themselves are immutable. Users are not adapted."""
-        return self.shape
+    def copy_annotations_from(self, other: HloInstruction) -> None:
+        """Takes metadata, backend config, frontend attributes, sharding and span of another instruction."""
+        self.metadata = other.metadata
+        self.raw_backend_config = other.raw_backend_config
+        self.frontend_attributes = dict(other.frontend_attributes)
+        self.sharding = other.sharding
+        self.origin = other.origin
+        self.statistics = other.statistics
+        self.place = other.place
 
-    @mutable_shape.setter
-    def mutable_shape(self, shape: Shape) -> None:
-        self.shape = shape
+    # -- copies and text
 
-    # -- copies
-
-    clone = cloning.clone_instruction
+    def clone(self, suffix: str = "clone", context: cloning.HloCloneContext | None = None) -> HloInstruction:
+        """Returns a free copy that reads the same operands; its name has the suffix."""
+        return cloning.clone_instruction(self, suffix, context)
 
     def clone_with_new_operands(
         self,
@@ -335,33 +468,142 @@ class HloInstruction(InstructionFactories, CalledComputations):
             self.op, shape, operands, self._attributes, self._called if called is None else called, self.name
         )
         copy.copy_annotations_from(self)
-        if shape is not self.shape and not sharding_methods.sharding_fits(self.sharding, self.shape, shape):
+        if shape is not self.shape and not sharding_fits(self.sharding, self.shape, shape):
             copy.sharding = None
         return copy
-
-    def copy_annotations_from(self, other: HloInstruction) -> None:
-        """Takes metadata, backend config, frontend attributes, sharding and span of another instruction."""
-        self.metadata = other.metadata
-        self.raw_backend_config = other.raw_backend_config
-        self.frontend_attributes = dict(other.frontend_attributes)
-        self.sharding = other.sharding
-        self.origin = other.origin
-        self.statistics = other.statistics
-        self.place = other.place
 
     def to_string(self, options: HloPrintOptions | None = None) -> str:
         """Returns the instruction's HLO text on one line."""
         return instruction_to_string(self, options)
 
-    __str__ = to_string
-
     def short_text(self) -> str:
         """Returns the HLO text without sigils, metadata and backend config, as indexing maps name their sources."""
         return self.to_string(HloPrintOptions.short_parsable())
 
+    def __str__(self) -> str:
+        return self.to_string()
+
     def __repr__(self) -> str:
         operands = ", ".join(o.name for o in self._operands)
         return f"%{self.name} = {self.shape} {self.opcode}({operands})"
+
+    # -- questions (see `classification` and `identity`)
+
+    def is_elementwise(self) -> bool:
+        """Whether element i of the result depends only on elements i of the operands."""
+        return classification.is_elementwise(self)
+
+    def is_elementwise_on_operand(self, i: int) -> bool:
+        """Whether element k of the result depends only on element k of operand `i`; InvalidArgument without one."""
+        return classification.is_elementwise_on_operand(self, i)
+
+    def is_fusible(self) -> bool:
+        """Whether the instruction may be put into a fusion."""
+        return classification.is_fusible(self)
+
+    def is_loop_fusion(self) -> bool:
+        """Whether this is a fusion of kind kLoop."""
+        return self._is_fusion_of_kind("kLoop")
+
+    def is_input_fusion(self) -> bool:
+        """Whether this is a fusion of kind kInput."""
+        return self._is_fusion_of_kind("kInput")
+
+    def is_output_fusion(self) -> bool:
+        """Whether this is a fusion of kind kOutput."""
+        return self._is_fusion_of_kind("kOutput")
+
+    def is_custom_fusion(self) -> bool:
+        """Whether this is a fusion of kind kCustom."""
+        return self._is_fusion_of_kind("kCustom")
+
+    def _is_fusion_of_kind(self, kind: str) -> bool:
+        return isinstance(self._attributes, at.FusionAttributes) and self._attributes.kind == kind
+
+    def is_multi_output_fusion(self) -> bool:
+        """Whether this is a fusion whose root is a tuple."""
+        return self.opcode == "fusion" and self.fused_expression_root.opcode == "tuple"
+
+    def is_cross_replica_all_reduce(self) -> bool:
+        """Whether this is an all-reduce without a channel: each replica group reduces within one partition."""
+        return classification.is_all_reduce(self, has_channel=False)
+
+    def is_cross_module_all_reduce(self) -> bool:
+        """Whether this is an all-reduce with a channel: it reduces over partitions as well."""
+        return classification.is_all_reduce(self, has_channel=True)
+
+    def is_effective_bitcast(self) -> bool:
+        """Whether the result's bytes are the operand's: a bitcast, or a transpose that only renames dimensions."""
+        return classification.is_effective_bitcast(self)
+
+    def has_side_effect(self) -> bool:
+        """Whether this instruction or anything it calls has a side effect."""
+        return classification.has_side_effect(self)
+
+    def has_side_effect_no_recurse(self) -> bool:
+        """Whether the instruction itself has a side effect (called computations are not looked at)."""
+        return classification.has_side_effect_no_recurse(self)
+
+    def latest_non_gte_ancestor(self) -> HloInstruction:
+        """Returns the first instruction that is no get-tuple-element, going up from this one."""
+        return classification.latest_non_gte_ancestor_and_index(self)[0]
+
+    def latest_non_gte_ancestor_and_index(self) -> tuple[HloInstruction, ShapeIndex]:
+        """Returns the latest ancestor that is no get-tuple-element, and at which index of its value this one reads."""
+        return classification.latest_non_gte_ancestor_and_index(self)
+
+    def identical(
+        self,
+        other: HloInstruction,
+        eq_operands: identity.EqOperands | None = None,
+        eq_computations: identity.EqComputations | None = None,
+        layout_sensitive: bool = True,
+    ) -> bool:
+        """Whether opcode, shape, operands, attributes, called computations and annotations agree.
+
+        By default operands must be the same instructions and called computations structurally equal.
+        """
+        return identity.identical(self, other, eq_operands, eq_computations, layout_sensitive)
+
+    def identical_ignoring_commutative_operand_order(
+        self,
+        other: HloInstruction,
+        eq_operands: identity.EqOperands | None = None,
+        eq_computations: identity.EqComputations | None = None,
+        layout_sensitive: bool = True,
+    ) -> bool:
+        """As `identical`, but the operands of a commutative opcode may be in either order."""
+        return identity.identical_ignoring_commutative_operand_order(
+            self, other, eq_operands, eq_computations, layout_sensitive
+        )
+
+    # -- walks and fusions (see `visitors`, `fusion` and `fusion_merging`)
+
+    def accept(self, visitor: HloVisitor) -> None:
+        """Shows a visitor everything that this needs (operands, control predecessors), then this."""
+        accept_instruction(self, visitor)
+
+    def fuse_instruction(self, producer: HloInstruction) -> HloInstruction:
+        """Clones an operand of this fusion (or call) into it and returns the clone."""
+        return fusion.fuse_instruction_into(self, producer)
+
+    def fuse_instruction_into_multi_output(self, other: HloInstruction) -> HloInstruction:
+        """Clones `other`, an operand or a sibling, into this fusion as a further output; returns the clone."""
+        return fusion_merging.fuse_instruction_into_multi_output(self, other)
+
+    def merge_fusion_instruction(self, producer: HloInstruction) -> None:
+        """Inlines a fusion that this fusion reads into it."""
+        fusion_merging.merge_fusion_instruction(self, producer)
+
+    def merge_fusion_instruction_into_multi_output(self, other: HloInstruction) -> None:
+        """Inlines a fusion, a producer or a sibling, into this one; all its outputs become outputs."""
+        fusion_merging.merge_fusion_instruction_into_multi_output(self, other)
+
+    def append_instruction_into_called_computation(
+        self, other: HloInstruction, add_output: bool = False
+    ) -> HloInstruction:
+        """Clones an instruction into what this fusion or call calls, as a further output or for an operand of it."""
+        return fusion_merging.append_instruction_into_called_computation(self, other, add_output)
 
 
 _NO_METADATA = OpMetadata()

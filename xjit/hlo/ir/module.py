@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from xjit.hlo.compare.equality import structural_equal
 from xjit.hlo.compare.hashing import module_hash
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.hlo.edit import module_cloning, outlining
+from xjit.hlo.edit.cloning import HloCloneContext
 from xjit.hlo.io import serialization
 from xjit.hlo.io.printing import HloPrintOptions, module_to_string
 from xjit.hlo.ir import naming, orders
@@ -271,15 +273,34 @@ class HloModule:
     __hash__ = object.__hash__
 
     def __deepcopy__(self, memo: dict[int, Any]) -> HloModule:
-        return module_cloning.clone_module(self, "")
+        return self.clone("")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return serialization.create_from_proto, (self.to_proto(), self.config)
 
-    clone = module_cloning.clone_module
-    deep_clone_computation = module_cloning.deep_clone_computation
-    hash = module_hash
-    check_unique_names_and_ids_for_computations_and_instructions = naming.check_unique_names_and_ids
+    def clone(self, suffix: str = "clone", config: HloModuleConfig | None = None) -> HloModule:
+        """Returns a deep copy named `name-suffix` (`name` for an empty suffix); names and ids in it are kept.
+
+        The config is copied unless another one is given.
+        """
+        name = f"{self.name}-{suffix}" if suffix else self.name
+        clone = HloModule(name, copy.deepcopy(self.config) if config is None else config)
+        module_cloning.clone_graph_into(self, clone)
+        return clone
+
+    def deep_clone_computation(
+        self, computation: HloComputation, context: HloCloneContext | None = None
+    ) -> HloComputation:
+        """Adds a clone of a computation and of everything it calls to this module; returns the clone."""
+        return module_cloning.deep_clone_computation(self, computation, context)
+
+    def hash(self) -> int:
+        """Returns a 64-bit hash of the graph (not of the config): names, ids and order play no part."""
+        return module_hash(self)
+
+    def check_unique_names_and_ids_for_computations_and_instructions(self) -> None:
+        """Raises HloVerifyError if two instructions or two computations share a name or an id."""
+        naming.check_unique_names_and_ids(self)
 
     # -- entry layout
 
@@ -342,7 +363,9 @@ class HloModule:
     def spmd_parameters_shardings(self, shardings: Sequence[HloSharding]) -> None:
         header_views.set_parameters_shardings(self, shardings)
 
-    add_cross_program_prefetch = header_views.add_cross_program_prefetch
+    def add_cross_program_prefetch(self, parameter: int, index: Sequence[int] = ()) -> None:
+        """Appends a buffer to prefetch; InvalidArgument if the entry has no such parameter buffer."""
+        header_views.add_cross_program_prefetch(self, parameter, index)
 
     @property
     def cross_program_prefetches(self) -> tuple[header_views.CrossProgramPrefetch, ...]:
@@ -387,17 +410,49 @@ class HloModule:
 
     # -- orders
 
-    make_computation_post_order = orders.make_computation_post_order
-    make_computation_sorted = orders.make_computation_sorted
-    make_nonfusion_computations = orders.make_nonfusion_computations
-    make_nonfusion_computations_sorted = orders.make_nonfusion_computations_sorted
+    def make_computation_post_order(self) -> list[HloComputation]:
+        """Returns all computations, callees before callers, deterministic, the entry last."""
+        return orders.make_computation_post_order(self)
 
-    # -- protos
+    def make_computation_sorted(self) -> list[HloComputation]:
+        """Returns all computations sorted by content (names play no part), ties in post order."""
+        return orders.make_computation_sorted(self)
 
-    to_proto = serialization.module_to_proto
-    create_from_proto = staticmethod(serialization.create_from_proto)
-    create_module_config_from_proto = staticmethod(serialization.create_module_config_from_proto)
-    create_module_config_from_shape = staticmethod(create_module_config_from_shape)
+    def make_nonfusion_computations(self) -> list[HloComputation]:
+        """Returns the computations that no fusion calls, in post order."""
+        return orders.make_nonfusion_computations(self)
+
+    def make_nonfusion_computations_sorted(self) -> list[HloComputation]:
+        """Returns the computations that no fusion calls, sorted by content."""
+        return orders.make_nonfusion_computations_sorted(self)
+
+    # -- protos (see `serialization`)
+
+    def to_proto(self) -> bytes:
+        """Returns the module as a serialized HloModuleProto. Needs `xjit.text.proto`."""
+        return serialization.module_to_proto(self)
+
+    @staticmethod
+    def create_from_proto(data: bytes, config: HloModuleConfig | None = None) -> HloModule:
+        """Returns the module of a serialized HloModuleProto, validated; HloParseError if it is malformed."""
+        return serialization.create_from_proto(data, config)
+
+    @staticmethod
+    def create_module_config_from_proto(
+        data: bytes,
+        debug_options: Mapping[str, Any] | None = None,
+        execution_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> HloModuleConfig:
+        """Returns the config of a serialized HloModuleProto; options replace its fields."""
+        return serialization.create_module_config_from_proto(data, debug_options, execution_options, **options)
+
+    @staticmethod
+    def create_module_config_from_shape(
+        program_shape: ProgramShape, layout: ComputationLayout | None = None, **options: Any
+    ) -> HloModuleConfig:
+        """Returns a config for a signature; `options` are further fields (replica_count, seed, ...)."""
+        return create_module_config_from_shape(program_shape, layout, **options)
 
     # -- text
 
@@ -405,7 +460,8 @@ class HloModule:
         """Returns HLO text; with the default options it parses back to an equal module."""
         return module_to_string(self, options)
 
-    __str__ = to_string
+    def __str__(self) -> str:
+        return self.to_string()
 
     def __repr__(self) -> str:
         return f"<HloModule {self.name}: {self.computation_count} computations, {self.instruction_count} instructions>"

@@ -1,32 +1,13 @@
-"""Names of instructions: sanitized, and unique in a module."""
+"""Names and ids are unique in a module: the check."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xjit.hlo.diagnostics import FailedPrecondition, HloVerifyError
-from xjit.hlo.ir.name_uniquer import NameUniquer
+from xjit.hlo.diagnostics import HloVerifyError
 
 if TYPE_CHECKING:
-    from xjit.hlo.ir.instruction import HloInstruction
     from xjit.hlo.ir.module import HloModule
-
-
-def set_and_sanitize_name(instruction: HloInstruction, name: str) -> None:
-    """Renames an instruction to the nearest name that HLO text accepts; it is not made unique."""
-    instruction.name = NameUniquer.sanitize(name)
-
-
-def uniquify_name(instruction: HloInstruction, uniquer: NameUniquer | None = None) -> None:
-    """Gives an instruction a name that nothing else in its module, or nothing of another name uniquer, has had.
-
-    FailedPrecondition without either.
-    """
-    if uniquer is None:
-        if instruction.module is None:
-            raise FailedPrecondition(f"{instruction.name} is in no module: its name has nothing to be unique in")
-        uniquer = instruction.module.instruction_name_uniquer
-    instruction.name = uniquer.get_unique_name(instruction.name)
 
 
 def check_unique_names_and_ids(module: HloModule) -> None:

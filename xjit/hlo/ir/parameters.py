@@ -64,7 +64,7 @@ def remove_parameter(computation: HloComputation, number: int) -> None:
     """
     if computation.is_entry_computation():
         raise FailedPrecondition(f"{computation.name} is the entry: its parameters cannot be removed")
-    parameter = parameter_instruction(computation, number)
+    parameter = computation.parameter_instruction(number)
     if parameter.users or parameter is computation.root_instruction:
         raise FailedPrecondition(f"parameter {number} of {computation.name} is used")
     _remove(computation, [number])
@@ -83,14 +83,6 @@ def remove_unused_parameters_from_fused_computation(computation: HloComputation)
     return unused
 
 
-def parameter_instruction(computation: HloComputation, number: int) -> HloInstruction:
-    """Returns parameter `number`; InvalidArgument if there is none."""
-    parameters = computation._parameters
-    if not 0 <= number < len(parameters):
-        raise InvalidArgument(f"computation {computation.name} has no parameter {number}, only {len(parameters)}")
-    return parameters[number]
-
-
 def _append(computation: HloComputation, parameter: HloInstruction) -> HloInstruction:
     if parameter_number(parameter) != computation.num_parameters:
         number, expected = parameter_number(parameter), computation.num_parameters
@@ -99,7 +91,7 @@ def _append(computation: HloComputation, parameter: HloInstruction) -> HloInstru
 
 
 def _replace(computation: HloComputation, number: int, parameter: HloInstruction) -> HloInstruction:
-    old = parameter_instruction(computation, number)
+    old = computation.parameter_instruction(number)
     if parameter_number(parameter) != number:
         raise InvalidArgument(f"parameter {parameter_number(parameter)} cannot replace parameter {number}")
     if parameter.parent is not None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from xjit.hlo.diagnostics import InvalidArgument
+
 if TYPE_CHECKING:
+    from xjit.hlo.ir.computation import HloComputation
     from xjit.hlo.ir.instruction import HloInstruction
 
 Node = TypeVar("Node", bound=Hashable)
@@ -54,3 +57,27 @@ def extend_post_order(
 def needs_of(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
     """Returns what must run before an instruction: its operands and control predecessors."""
     return (*instruction.operands, *instruction.control_predecessors)
+
+
+def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
+    """Returns all instructions of a computation, operands and control predecessors first.
+
+    InvalidArgument if there is a cycle, or if an instruction reads one of another computation.
+    """
+    order: list[HloInstruction] = []
+    done: set[HloInstruction] = set()
+    for start in computation.instructions:
+        if start in done:
+            continue
+        if done.issuperset(start._operands) and done.issuperset(start.control_predecessors):
+            done.add(start)  # most computations are listed in such an order already
+            order.append(start)
+        else:
+            extend_post_order(order, done, start, needs_of, _refuse_cycle)
+    if len(order) != computation.instruction_count:
+        raise InvalidArgument(f"computation {computation.name} reads an instruction of another computation")
+    return order
+
+
+def _refuse_cycle(instruction: HloInstruction) -> None:
+    raise InvalidArgument(f"the graph has a cycle through {instruction.name}")

@@ -13,16 +13,6 @@ _REDUCERS = frozenset({
 _ASYNC = frozenset({"async-start", "async-update", "async-done"})
 
 
-def is_called_computation(computation: HloComputation) -> bool:
-    """Whether anything calls this computation."""
-    return bool(computation._callers)
-
-
-def is_fusion_computation(computation: HloComputation) -> bool:
-    """Whether a fusion calls this computation."""
-    return any(caller.opcode == "fusion" for caller in computation._callers)
-
-
 def is_async_computation(computation: HloComputation) -> bool:
     """Whether an asynchronous instruction runs this computation."""
     return any(caller.opcode in _ASYNC for caller in computation._callers)
@@ -36,21 +26,6 @@ def is_while_body_computation(computation: HloComputation) -> bool:
 def is_while_condition_computation(computation: HloComputation) -> bool:
     """Whether this is the condition of a loop."""
     return any(caller.opcode == "while" and caller.while_condition is computation for caller in computation._callers)
-
-
-def is_conditional_branch_computation(computation: HloComputation) -> bool:
-    """Whether this is a branch of a conditional."""
-    return any(caller.opcode == "conditional" for caller in computation._callers)
-
-
-def is_call_computation(computation: HloComputation) -> bool:
-    """Whether a call runs this computation."""
-    return any(caller.opcode == "call" for caller in computation._callers)
-
-
-def is_custom_call_computation(computation: HloComputation) -> bool:
-    """Whether a custom call gets this computation."""
-    return any(caller.opcode == "custom-call" for caller in computation._callers)
 
 
 def is_reducer_computation(computation: HloComputation) -> bool:

@@ -64,7 +64,7 @@ def _redirect(user: HloInstruction, old: HloInstruction, new: HloInstruction, po
     if user._positions is not None:
         user._positions[old] = left
         user._positions[new] = sorted([*user._positions.get(new, ()), *positions])
-    _note_change(user)
+    note_change(user)
     if not left:
         old._users.pop(user, None)
     new._users[user] = None
@@ -84,7 +84,7 @@ def append_operand(instruction: HloInstruction, operand: HloInstruction) -> None
     """Adds a last operand (tuples, fusions, calls)."""
     instruction._operands.append(operand)
     instruction._positions = None
-    _note_change(instruction)
+    note_change(instruction)
     operand._users[instruction] = None
 
 
@@ -94,7 +94,7 @@ def remove_operands_at(instruction: HloInstruction, positions: Iterable[int]) ->
     gone = [o for i, o in enumerate(instruction._operands) if i in drop]
     instruction._operands = [o for i, o in enumerate(instruction._operands) if i not in drop]
     instruction._positions = None
-    _note_change(instruction)
+    note_change(instruction)
     for operand in gone:
         if operand not in instruction._operands:
             operand._users.pop(instruction, None)
@@ -106,7 +106,7 @@ def detach_from_operands(instruction: HloInstruction) -> None:
         operand._users.pop(instruction, None)
     instruction._operands = []
     instruction._positions = None
-    _note_change(instruction)
+    note_change(instruction)
     for computation in instruction._called:
         computation.remove_caller(instruction)
     instruction._called = []
@@ -119,12 +119,13 @@ def set_called_computation(instruction: HloInstruction, i: int, computation: Hlo
         raise InvalidArgument(f"{instruction.name} calls {len(called)} computations, none numbered {i}")
     old = called[i]
     called[i] = computation
-    _note_change(instruction)
+    note_change(instruction)
     if not any(other is old for other in called):
         old.remove_caller(instruction)
     computation.add_caller(instruction)
 
 
-def _note_change(instruction: HloInstruction) -> None:
+def note_change(instruction: HloInstruction) -> None:
+    """Tells the computation of an instruction, if it is in one, that edges have changed."""
     if instruction.parent is not None:
         instruction.parent.edges_changed()

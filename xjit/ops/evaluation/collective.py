@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xjit.hlo.attributes import CollectiveAttributes
+from xjit.hlo.attributes import CollectiveAttributes, CollectivePermuteAttributes
 from xjit.hlo.diagnostics import ExecutionError, HloVerifyError
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
@@ -120,7 +120,7 @@ def _broadcast(interpreter: Interpreter, instruction: HloInstruction, operands: 
 
 def _permuted(interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array], shape: Shape) -> Value:
     """The operands of the device that sends to this one; zeros if none does."""
-    if instruction.slice_sizes:
+    if instruction.attributes_as(CollectivePermuteAttributes).slice_sizes:
         raise unsupported(f"{instruction.opcode} into slices")
     device = interpreter.device
     pairs = permute_peers(instruction, device.number, device.replica_count, device.num_partitions)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.numerics import Value, concrete_int
 from xjit.ops.opdef import Evaluator
@@ -26,7 +27,7 @@ def _tuple(_interpreter: Interpreter, _instruction: HloInstruction, operands: Se
 
 
 def _get_tuple_element(_interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    return operands[0][instruction.index]
+    return operands[0][instruction.attributes_as(at.GetTupleElementAttributes).index]
 
 
 def _while(interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Value]) -> Value:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from xjit.hlo import attributes as at
 from xjit.hlo.custom_call_registry import custom_call_address
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.custom_call_targets import IDENTITY_TARGETS, unknown_target
@@ -43,7 +44,7 @@ TARGETS: Mapping[str, Evaluator] = MappingProxyType(
 
 
 def _custom_call(interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    target = instruction.custom_call_target
+    target = instruction.attributes_as(at.CustomCallAttributes).custom_call_target
     evaluator = TARGETS.get(target)
     if evaluator is None and custom_call_address(target) is not None:
         evaluator = evaluate_registered_call

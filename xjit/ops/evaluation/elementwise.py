@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import special
 
+from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import BY_DTYPE, PrimitiveType
 from xjit.ops.evaluation import complex_math as cm
@@ -219,7 +220,7 @@ def _compare(interpreter: Interpreter, instruction: HloInstruction, operands: Se
         a, b = ordered_bits(a), ordered_bits(b)
     else:
         a, b = interpreter.flush(widen(a)), interpreter.flush(widen(b))
-    result = np.asarray(_COMPARISONS[instruction.direction](a, b))
+    result = np.asarray(_COMPARISONS[instruction.attributes_as(at.CompareAttributes).direction](a, b))
     shape = np.broadcast_shapes(*(x.shape for x in operands))
     return result if result.shape == shape else np.broadcast_to(result, shape)
 

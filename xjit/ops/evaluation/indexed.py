@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xjit.hlo.attributes import GatherAttributes, ScatterAttributes
+from xjit.hlo.attributes import GatherAttributes, ParameterAttributes, ScatterAttributes
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.numerics import TINY, Array, Value, widen
@@ -146,7 +146,7 @@ def _combine(
         target[touched] = interpreter.flush(target[touched])
         return
     if combiner.root_instruction.opcode == "parameter" and len(results) == 1:
-        if combiner.root_instruction.parameter_number == 1:
+        if combiner.root_instruction.attributes_as(ParameterAttributes).parameter_number == 1:
             results[0][positions] = updates[0]  # NumPy keeps the last of repeated positions
         return
     order, splits = duplicate_rounds(positions)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.numerics import Array, Value, unsupported
 from xjit.ops.lapack_call import LapackCall, bind_lapack_call
@@ -28,7 +29,9 @@ _NOT_FINITE = -4
 
 def evaluate_lapack(interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]) -> Value:
     """Evaluates a custom call to one of `LAPACK_TARGETS`."""
-    call = bind_lapack_call(instruction, LAPACK_TARGETS[instruction.custom_call_target])
+    call = bind_lapack_call(
+        instruction, LAPACK_TARGETS[instruction.attributes_as(at.CustomCallAttributes).custom_call_target]
+    )
     row = call.row
     results: dict[str, Array] = {
         array.name: np.zeros((*call.batch, *call.dimensions(array)), array.element_type(row.letter).dtype)

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xjit.affine import tile_array, untile_array
-from xjit.hlo.attributes import DimensionsAttributes, PadAttributes, SliceAttributes
+from xjit.hlo.attributes import (
+    ConcatenateAttributes,
+    ConstantAttributes,
+    DimensionAttributes,
+    DimensionsAttributes,
+    DynamicSliceAttributes,
+    IotaAttributes,
+    PadAttributes,
+    SliceAttributes,
+)
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.literal import Literal
 from xjit.ops.evaluation.convert import bitcast_elements
@@ -55,14 +64,14 @@ def pad_array(
 
 
 def _constant(_interpreter: Interpreter, instruction: HloInstruction, _operands: Sequence[Array]) -> Value:
-    return literal_value(instruction.literal)
+    return literal_value(instruction.attributes_as(ConstantAttributes).literal)
 
 
 def _iota(_interpreter: Interpreter, instruction: HloInstruction, _operands: Sequence[Array]) -> Array:
     shape = instruction.shape
     if not shape.rank:
         return np.zeros((), shape.dtype)
-    dimension = instruction.iota_dimension
+    dimension = instruction.attributes_as(IotaAttributes).iota_dimension
     line = np.arange(shape.dimensions[dimension])
     if shape.element_type.is_float and shape.element_type.bit_width < 32:
         line = line.astype(np.float32)
@@ -130,7 +139,7 @@ def _slice(_interpreter: Interpreter, instruction: HloInstruction, operands: Seq
 
 
 def _concatenate(_interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]) -> Array:
-    return np.concatenate(operands, axis=instruction.dimension)
+    return np.concatenate(operands, axis=instruction.attributes_as(ConcatenateAttributes).dimension)
 
 
 def _pad(_interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]) -> Array:
@@ -155,7 +164,13 @@ def _window(x: Array, starts: Sequence[int], sizes: Sequence[int]) -> tuple[slic
 
 def _dynamic_slice(_interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]) -> Array:
     x = operands[0]
-    return x[_window(x, _starts(instruction, 1, operands, x.ndim), instruction.dynamic_slice_sizes)]
+    return x[
+        _window(
+            x,
+            _starts(instruction, 1, operands, x.ndim),
+            instruction.attributes_as(DynamicSliceAttributes).dynamic_slice_sizes,
+        )
+    ]
 
 
 def _dynamic_update_slice(_interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]) -> Array:
@@ -166,11 +181,15 @@ def _dynamic_update_slice(_interpreter: Interpreter, instruction: HloInstruction
 
 
 def _get_dimension_size(_interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]) -> Array:
-    return np.asarray(operands[0].shape[instruction.dimension], np.int32)
+    return np.asarray(operands[0].shape[instruction.attributes_as(DimensionAttributes).dimension], np.int32)
 
 
 def _set_dimension_size(_interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]) -> Array:
-    x, dimension, size = operands[0], instruction.dimension, concrete_int(widen(operands[1]))
+    x, dimension, size = (
+        operands[0],
+        instruction.attributes_as(DimensionAttributes).dimension,
+        concrete_int(widen(operands[1])),
+    )
     if not instruction.shape.is_dynamic_dimension(dimension):
         size = instruction.shape.dimensions[dimension]
     if not 0 <= size <= instruction.shape.dimensions[dimension]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xjit.hlo.attributes import RngAttributes, RngBitGeneratorAttributes
+from xjit.hlo.attributes import RngAttributes, RngBitGeneratorAttributes, RngStateAttributes
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.ops.evaluation.convert import bitcast_elements
@@ -144,7 +144,7 @@ def _rng_get_and_update_state(
 ) -> Array:
     """Returns the 128-bit state as u64[2], low word first, and advances it by delta."""
     state = interpreter.rng_state
-    interpreter.rng_state = (state + instruction.delta) % (1 << 128)
+    interpreter.rng_state = (state + instruction.attributes_as(RngStateAttributes).delta) % (1 << 128)
     return np.array([state & _MASK64, state >> 64], np.uint64).reshape(instruction.shape.dimensions)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xjit.hlo.attributes import DimensionsAttributes, ScanAttributes
+from xjit.hlo.attributes import DimensionsAttributes, ParameterAttributes, ScanAttributes
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.elementwise import apply
@@ -54,7 +54,7 @@ def simple_opcode(computation: HloComputation) -> str | None:
     operands = [o.operand(0) if o.opcode == "convert" else o for o in root.operands]
     if any(o.opcode != "parameter" or not _is_widening(o, root) for o in operands):
         return None
-    return root.opcode if {o.parameter_number for o in operands} == {0, 1} else None
+    return root.opcode if {o.attributes_as(ParameterAttributes).parameter_number for o in operands} == {0, 1} else None
 
 
 def _is_widening(narrow_one: HloInstruction, wide_one: HloInstruction) -> bool:

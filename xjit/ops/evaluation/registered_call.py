@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xjit.hlo import attributes as at
 from xjit.hlo.custom_call_registry import custom_call_address
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
@@ -25,9 +26,9 @@ def evaluate_registered_call(
 ) -> Value:
     """Evaluates a call to a registered target. Errors: Unsupported as for compiled ones."""
     check_registered_call(instruction)
-    address = custom_call_address(instruction.custom_call_target)
+    address = custom_call_address(instruction.attributes_as(at.CustomCallAttributes).custom_call_target)
     assert address is not None
-    constraints = instruction.operand_layout_constraints
+    constraints = instruction.attributes_as(at.CustomCallAttributes).operand_layout_constraints
     shapes = constraints if constraints is not None else [o.shape for o in instruction.operands]
     inputs = [np.array(x.transpose(_order(s, constraints is not None)), order="C") for x, s in zip(operands, shapes)]
     leaves = [leaf for _, leaf in instruction.shape.leaves()]

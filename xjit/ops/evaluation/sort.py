@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xjit.hlo.attributes import SortAttributes, TopKAttributes
+from xjit.hlo.attributes import CompareAttributes, ParameterAttributes, SortAttributes, TopKAttributes
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.numerics import Array, Value, ordered_bits, type_of, widen
@@ -29,11 +29,11 @@ Less = Callable[[Array, Array], Array]
 def _simple_order(comparator: HloComputation) -> tuple[int, bool, str] | None:
     """Returns (operand, descending, compare type) for a comparator that is one LT or GT of an operand's two values."""
     root = comparator.root_instruction
-    if root.opcode != "compare" or root.direction not in ("LT", "GT"):
+    if root.opcode != "compare" or root.attributes_as(CompareAttributes).direction not in ("LT", "GT"):
         return None
     if any(o.opcode != "parameter" for o in root.operands):
         return None
-    first, second = (o.parameter_number for o in root.operands)
+    first, second = (o.attributes_as(ParameterAttributes).parameter_number for o in root.operands)
     if first // 2 != second // 2 or first == second:
         return None
     return first // 2, (root.direction == "GT") != (first > second), str(root.attributes.type)  # type: ignore[attr-defined]

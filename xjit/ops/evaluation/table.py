@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation import (
     batch_norm,
@@ -38,7 +39,7 @@ _THEMES = (
 
 def _parameter(_interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Value]) -> Value:
     """Binds the argument; the interpreter passes the whole argument list as operands."""
-    return operands[instruction.parameter_number]
+    return operands[instruction.attributes_as(at.ParameterAttributes).parameter_number]
 
 
 EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(

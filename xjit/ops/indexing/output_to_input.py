@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from xjit.affine import UNKNOWN
+from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import OPCODES, Trait
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.custom_call_targets import IDENTITY_TARGETS
@@ -45,7 +46,10 @@ def _first_operand(instruction: HloInstruction) -> list[Maps]:
 
 def _custom_call(instruction: HloInstruction) -> list[Maps]:
     """Annotations hand their operand on; what a library does is unknown, and a shape that changes needs devices."""
-    annotates = instruction.custom_call_target in IDENTITY_TARGETS and instruction.operand_count == 1
+    annotates = (
+        instruction.attributes_as(at.CustomCallAttributes).custom_call_target in IDENTITY_TARGETS
+        and instruction.operand_count == 1
+    )
     if annotates and instruction.shape.is_array and instruction.operand(0).shape.same_dimensions(instruction.shape):
         return [(identity_map(instruction.shape.dimensions),)]
     return unknown(instruction)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, Shape
+from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import FailedPrecondition
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import ShapeIndex
@@ -170,7 +171,11 @@ def _check_forwarded_layouts(instruction: HloInstruction) -> None:
         for shape, operand in zip(instruction.shape.tuple_shapes, instruction.operands, strict=True):
             _check_layouts(instruction, shape, operand.shape)
     elif instruction.opcode == "get-tuple-element":
-        _check_layouts(instruction, instruction.shape, instruction.operand(0).shape.tuple_shapes[instruction.index])
+        _check_layouts(
+            instruction,
+            instruction.shape,
+            instruction.operand(0).shape.tuple_shapes[instruction.attributes_as(at.GetTupleElementAttributes).index],
+        )
     elif instruction.opcode in ("opt-barrier", "domain", "add-dependency"):
         _check_layouts(instruction, instruction.shape, instruction.operand(0).shape)
 
@@ -203,7 +208,7 @@ def _tuple(flow: HloDataflow, i: HloInstruction, time: int) -> Leaves:
 
 def _get_tuple_element(flow: HloDataflow, i: HloInstruction, time: int) -> Leaves:
     del time
-    return flow.element(i.operand(0), i.index)
+    return flow.element(i.operand(0), i.attributes_as(at.GetTupleElementAttributes).index)
 
 
 def _element(index: int) -> ForwardRule:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, Shape, Trait
+from xjit.hlo import attributes as at
 from xjit.hlo.custom_call_registry import registered_targets
 from xjit.indexing.operand_reads import reads_of
 from xjit.ops.custom_call_targets import operand_aliases
@@ -50,7 +51,8 @@ def in_place_pairs(instruction: HloInstruction) -> tuple[InPlacePair, ...]:
 
 def _declared_pairs(call: HloInstruction) -> tuple[InPlacePair, ...]:
     """Operands that a registered function overwrites, as `output_to_operand_aliasing` says."""
-    if not call.output_to_operand_aliasing or call.custom_call_target not in registered_targets():
+    attributes = call.attributes_as(at.CustomCallAttributes)
+    if not attributes.output_to_operand_aliasing or attributes.custom_call_target not in registered_targets():
         return ()
     leaves = [leaf for _, leaf in call.shape.leaves()]
     return tuple(
@@ -62,7 +64,7 @@ def _declared_pairs(call: HloInstruction) -> tuple[InPlacePair, ...]:
 
 def _lapack_pairs(call: HloInstruction) -> tuple[InPlacePair, ...]:
     """Operands that LAPACK overwrites: matrix i of the operand is read only to compute matrix i of the result."""
-    row = LAPACK_TARGETS.get(call.custom_call_target)
+    row = LAPACK_TARGETS.get(call.attributes_as(at.CustomCallAttributes).custom_call_target)
     if row is None or call.operand_count != len(row.operands):
         return ()
     places = {array.name: i for i, array in enumerate(row.results)}
@@ -107,11 +109,16 @@ def _fusion_pairs(fusion: HloInstruction) -> tuple[InPlacePair, ...]:
         target = _skip_bitcasts(update.operand(0))
         if target.opcode != "parameter" or not _only_updated(target, update):
             return ()
-        return (InPlacePair(target.parameter_number),)
+        return (InPlacePair(target.attributes_as(at.ParameterAttributes).parameter_number),)
     root = computation.root_instruction
     linear = _linear_identities(computation)
     if any(i.opcode in _KEEPS_SUMS for i in computation.instructions):
-        linear = {p for p in linear if p.opcode == "parameter" and _is_state(fusion.operand(p.parameter_number))}
+        linear = {
+            p
+            for p in linear
+            if p.opcode == "parameter"
+            and _is_state(fusion.operand(p.attributes_as(at.ParameterAttributes).parameter_number))
+        }
     return tuple(
         InPlacePair(i)
         for i, p in enumerate(computation.parameter_instructions)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from xjit.hlo import HloComputation, HloInstruction
-from xjit.hlo.attributes import CompareAttributes, GetTupleElementAttributes
+from xjit.hlo.attributes import CompareAttributes, ConstantAttributes, GetTupleElementAttributes
 
 COMMUTED: Mapping[str, str] = MappingProxyType({"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"})
 """The direction of compare(b, a) for that of compare(a, b)."""
@@ -100,7 +100,7 @@ def _step(loop: HloInstruction, index: int) -> int | None:
 def _constant(loop: HloInstruction, value: HloInstruction) -> int | None:
     """Returns the value of an integer of the condition or body that is the same constant in all trips."""
     if value.opcode == "constant":
-        literal = value.literal
+        literal = value.attributes_as(ConstantAttributes).literal
         integer = value.shape.is_array and not value.shape.rank and value.shape.element_type.is_integer
         return int(literal.array) if integer else None
     assert value.parent is not None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule
+from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace
 from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.simplify.hlo_dce import remove_unreachable_computations
@@ -59,7 +60,9 @@ def inline_call(call: HloInstruction) -> dict[HloInstruction, HloInstruction]:
     """
     caller, callee = call.parent, call.called_computations[0]
     assert caller is not None
-    parameters = {p: call.operand(p.parameter_number) for p in callee.parameter_instructions}
+    parameters = {
+        p: call.operand(p.attributes_as(at.ParameterAttributes).parameter_number) for p in callee.parameter_instructions
+    }
     mapping = callee.clone_instructions(caller, parameters)
     clones = [mapping[i] for i in callee.instructions if i.opcode != "parameter"]
     for clone in clones:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, Literal, Shape
+from xjit.hlo import attributes as at
 from xjit.ops import build
 from xjit.ops.replica_groups import is_alone
 from xjit.passes.calls_and_control.call_inliner import inline_call
@@ -74,8 +75,8 @@ def _operands_as(instruction: HloInstruction, shape: Shape, into: Expansion) -> 
 
 
 def _permuted(instruction: HloInstruction, shape: Shape, into: Expansion) -> HloInstruction | None:
-    pairs = [tuple(p) for p in instruction.source_target_pairs]
-    if instruction.slice_sizes:
+    pairs = [tuple(p) for p in instruction.attributes_as(at.CollectivePermuteAttributes).source_target_pairs]
+    if instruction.attributes_as(at.CollectivePermuteAttributes).slice_sizes:
         return None
     if (0, 0) in pairs:
         return _operands_as(instruction, shape, into)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xjit.hlo import HloInstruction, HloModule, Literal
+from xjit.hlo import attributes as at
 from xjit.ops.custom_call_targets import IDENTITY_TARGETS
 from xjit.ops.replica_groups import is_alone
 from xjit.passes.framework import match as m
@@ -50,7 +51,9 @@ def _keeps_shape(instruction: HloInstruction) -> bool:
 
 
 def _is_annotation(custom_call: HloInstruction) -> bool:
-    return custom_call.custom_call_target in IDENTITY_TARGETS and _keeps_shape(custom_call)
+    return custom_call.attributes_as(at.CustomCallAttributes).custom_call_target in IDENTITY_TARGETS and _keeps_shape(
+        custom_call
+    )
 
 
 _ANNOTATIONS = (

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xjit.hlo import HloInstruction, Trait
+from xjit.hlo import attributes as at
 
 Condition = Callable[[HloInstruction], bool]
 Bindings = dict[str, HloInstruction]
@@ -115,7 +116,7 @@ def _is_used_once(instruction: HloInstruction) -> bool:
 
 
 def _is_value(constant: HloInstruction, value: float) -> bool:
-    found = constant.literal.array[()]
+    found = constant.attributes_as(at.ConstantAttributes).literal.array[()]
     if not (constant.shape.element_type.is_float or constant.shape.element_type.is_integer):
         return bool(found == value)
     if math.isnan(float(found)) or math.isnan(value):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from xjit.affine import IndexingMap, compose_indexing_maps, dim, physical_map
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape
+from xjit.hlo import attributes as at
 from xjit.indexing.composition import Composer
 from xjit.indexing.hlo_indexing import compute_output_to_input_indexing
 from xjit.passes.analysis import fusion_cost as cost
@@ -157,7 +158,7 @@ def _needs_only_before(hero: HloInstruction, consumer: _Consumer, position: Mapp
 def _is_loop(user: HloInstruction) -> bool:
     """Whether an instruction is one array that is computed in a loop, without anything that it must wait for."""
     if user.opcode == "fusion":
-        return user.kind == "kLoop" and cost.is_array_program(user)
+        return user.attributes_as(at.FusionAttributes).kind == "kLoop" and cost.is_array_program(user)
     return user.opcode not in ("bitcast", "copy") and cost.may_be_root(user)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout
-from xjit.hlo.attributes import FusionAttributes
+from xjit.hlo.attributes import FusionAttributes, ParameterAttributes
 from xjit.hlo.edit.replacing import replace
 from xjit.indexing.operand_reads import OperandRead, OperandReads
 from xjit.passes.analysis import fusion_cost as cost
@@ -177,7 +177,9 @@ def _is_unit(instruction: HloInstruction) -> bool:
     if instruction.opcode == "bitcast":
         return instruction.shape.is_static_array and _is_row_major(instruction)
     if instruction.opcode == "fusion":
-        usable = instruction.kind in ("kLoop", "kInput") and cost.is_array_program(instruction)
+        usable = instruction.attributes_as(FusionAttributes).kind in ("kLoop", "kInput") and cost.is_array_program(
+            instruction
+        )
         return usable and _is_row_major(instruction) and _root_of(instruction).opcode != "dynamic-update-slice"
     if instruction.opcode in ("concatenate", "dynamic-update-slice") or not cost.may_be_root(instruction):
         return False
@@ -247,7 +249,7 @@ def _source(
     if unit.opcode == "fusion":
         if operand.opcode != "parameter":
             return operand
-        operand = unit.operand(operand.parameter_number)
+        operand = unit.operand(operand.attributes_as(ParameterAttributes).parameter_number)
     return roots.get(operand)
 
 
@@ -285,7 +287,9 @@ def _merge(computation: HloComputation, units: Sequence[HloInstruction]) -> HloI
             values[unit] = body.add_instruction(unit.clone_with_new_operands(unit.shape, operands))
             continue
         inner = unit.fused_instructions_computation
-        bound = {p: operands[p.parameter_number] for p in inner.parameter_instructions}
+        bound = {
+            p: operands[p.attributes_as(ParameterAttributes).parameter_number] for p in inner.parameter_instructions
+        }
         values[unit] = inner.clone_instructions(body, bound)[inner.root_instruction]
     root = units[0]
     body.set_root_instruction(values[root])

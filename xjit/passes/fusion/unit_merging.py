@@ -65,5 +65,5 @@ def _clone(body: HloComputation, unit: HloInstruction, operands: Sequence[HloIns
     if unit.opcode != "fusion":
         return body.add_instruction(unit.clone_with_new_operands(unit.shape, operands))
     inner = unit.fused_instructions_computation
-    bound = {p: operands[p.parameter_number] for p in inner.parameter_instructions}
+    bound = dict(zip(inner.parameter_instructions, operands, strict=True))
     return inner.clone_instructions(body, bound)[inner.root_instruction]

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from xjit.hlo import HloInstruction, HloModule, Layout, Shape
+from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.hlo.ir.module import ComputationLayout
 from xjit.passes.expand.bitcast_expander import expand_bitcasts
@@ -74,7 +75,7 @@ class LayoutAssignment(HloModulePass):
         if i in parameters:
             return parameters[i]
         if i.opcode == "get-tuple-element":
-            return i.operand(0).shape.tuple_shapes[i.index]
+            return i.operand(0).shape.tuple_shapes[i.attributes_as(at.GetTupleElementAttributes).index]
         if i.opcode == "tuple" and (self.keep_intermediate_layouts or i in kept):
             return Shape.tuple_of([o.shape for o in i.operands])
         if self.keep_intermediate_layouts or i in kept or _has_layout_constraints(i):
@@ -106,7 +107,10 @@ def _result_copies(root: HloInstruction, result: Shape) -> set[HloInstruction]:
 
 
 def _has_layout_constraints(instruction: HloInstruction) -> bool:
-    return instruction.opcode == "custom-call" and instruction.operand_layout_constraints is not None
+    return (
+        instruction.opcode == "custom-call"
+        and instruction.attributes_as(at.CustomCallAttributes).operand_layout_constraints is not None
+    )
 
 
 def _shield_users(instruction: HloInstruction, kept: Collection[HloInstruction]) -> bool:
@@ -180,7 +184,11 @@ def _pin_custom_calls(module: HloModule) -> bool:
     changed = False
     for computation in module.make_nonfusion_computations():
         for instruction in computation.instructions:
-            constraints = instruction.operand_layout_constraints if instruction.opcode == "custom-call" else None
+            constraints = (
+                instruction.attributes_as(at.CustomCallAttributes).operand_layout_constraints
+                if instruction.opcode == "custom-call"
+                else None
+            )
             for i, shape in enumerate(constraints or ()):
                 operand = instruction.operand(i)
                 wanted = shape.with_default_layouts()

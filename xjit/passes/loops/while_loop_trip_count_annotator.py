@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule, InvalidArgument
-from xjit.hlo.annotations.backend_config import parsed_backend_config, set_backend_config
 from xjit.passes.analysis.while_loop_analysis import counted_loop
 from xjit.passes.framework.base import HloModulePass, selected_computations
 
@@ -35,7 +34,7 @@ class WhileLoopTripCountAnnotator(HloModulePass):
 def known_trip_count(loop: HloInstruction) -> int | None:
     """Returns what is written down about a loop; None if nothing is, or nothing that makes sense."""
     try:
-        count = int(parsed_backend_config(loop)[KEY]["n"])
+        count = int(loop.parsed_backend_config[KEY]["n"])
     except (InvalidArgument, KeyError, TypeError, ValueError):
         return None
     return count if count >= 0 else None
@@ -43,7 +42,7 @@ def known_trip_count(loop: HloInstruction) -> int | None:
 
 def _annotate(loop: HloInstruction) -> bool:
     try:
-        config = parsed_backend_config(loop)
+        config = loop.parsed_backend_config
     except InvalidArgument:
         return False
     found = counted_loop(loop)
@@ -54,5 +53,5 @@ def _annotate(loop: HloInstruction) -> bool:
         del config[KEY]
     else:
         config[KEY] = expected
-    set_backend_config(loop, config if config else "")
+    loop.backend_config = config if config else ""
     return True

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Literal
+from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import FailedPrecondition
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import ShapeIndex
@@ -200,7 +201,9 @@ def _collect_constants(
         for value in flow.values(event.instruction):
             if value is None:
                 continue
-            literal = _leaf_literal(event.instruction.literal, value.index).with_shape(value.shape)
+            literal = _leaf_literal(
+                event.instruction.attributes_as(at.ConstantAttributes).literal, value.index
+            ).with_shape(value.shape)
             key = (literal.digest(), literal.shape.layout)
             if key not in by_value:
                 by_value[key] = len(literals)

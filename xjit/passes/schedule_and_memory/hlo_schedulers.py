@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo import attributes as at
 from xjit.hlo.ir.post_order import needs_of, post_order
 from xjit.hlo.ir.schedule import HloSchedule
 from xjit.hlo.types.physical import physical_byte_size
@@ -142,7 +143,7 @@ class _Graph:
         for instruction in self.order:
             if instruction.opcode != "get-tuple-element" or instruction.operand(0).opcode != "parameter":
                 continue
-            next_value = _origin(root.operand(instruction.index))
+            next_value = _origin(root.operand(instruction.attributes_as(at.GetTupleElementAttributes).index))
             if next_value is not instruction and next_value.opcode not in (
                 "parameter",
                 "constant",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo import HloInstruction, HloModule, Literal, Trait, Unsupported
+from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace
 from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.ops.evaluation.table import EVALUATORS
@@ -83,7 +84,7 @@ def _work(instruction: HloInstruction) -> int:
     elements = max([instruction.shape.num_elements, *(o.shape.num_elements for o in instruction.operands)])
     if instruction.opcode == "dot":
         lhs = instruction.operand(0).shape
-        contracted = [lhs.dimensions[d] for d in instruction.lhs_contracting_dims]
+        contracted = [lhs.dimensions[d] for d in instruction.attributes_as(at.DotAttributes).lhs_contracting_dims]
         return max(elements, instruction.shape.num_elements * int(np.prod(contracted, dtype=object)))
     if instruction.opcode == "reduce":
         return 4 * elements
@@ -109,5 +110,7 @@ def _evaluate(interpreter: Interpreter, instruction: HloInstruction) -> Literal 
 
 def _value(interpreter: Interpreter, operand: HloInstruction) -> Any:
     if operand.is_constant():
-        return operand.literal.array
-    return EVALUATORS["broadcast"](interpreter, operand, [operand.operand(0).literal.array])
+        return operand.attributes_as(at.ConstantAttributes).literal.array
+    return EVALUATORS["broadcast"](
+        interpreter, operand, [operand.operand(0).attributes_as(at.ConstantAttributes).literal.array]
+    )

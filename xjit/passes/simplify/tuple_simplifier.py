@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule
+from xjit.hlo import attributes as at
 from xjit.passes.framework import match as m
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 from xjit.passes.framework.expansion import Expansion
@@ -30,7 +31,7 @@ class TupleSimplifier(HloModulePass):
 
 
 def _element(match: Match, _into: Expansion) -> HloInstruction:
-    return match["tuple"].operand(match.root.index)
+    return match["tuple"].operand(match.root.attributes_as(at.GetTupleElementAttributes).index)
 
 
 def _whole(match: Match, _into: Expansion) -> HloInstruction:
@@ -43,7 +44,9 @@ def _is_whole(instruction: HloInstruction) -> bool:
         return False
     source = instruction.operand(0).operand(0)
     return source.shape == instruction.shape and all(
-        o.opcode == "get-tuple-element" and o.operand(0) is source and o.index == i
+        o.opcode == "get-tuple-element"
+        and o.operand(0) is source
+        and o.attributes_as(at.GetTupleElementAttributes).index == i
         for i, o in enumerate(instruction.operands)
     )
 

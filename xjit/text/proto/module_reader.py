@@ -176,7 +176,7 @@ class _Reader:
             raise HloParseError(f"computation '{proto.name}' in a proto has no instruction {proto.root_id}, its root")
         computation.set_root_instruction(instructions[proto.root_id])
         for number, parameter in enumerate(computation.parameter_instructions):
-            if parameter.parameter_number != number:
+            if parameter.attributes_as(at.ParameterAttributes).parameter_number != number:
                 raise HloParseError(f"computation '{proto.name}' in a proto has no parameter {number}")
         return computation
 

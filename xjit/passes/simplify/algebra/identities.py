@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xjit.hlo import HloInstruction
+from xjit.hlo import attributes as at
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
@@ -23,20 +24,29 @@ def _keeps_shape(instruction: HloInstruction) -> bool:
 
 
 def _is_identity_permutation(instruction: HloInstruction) -> bool:
-    return instruction.dimensions == tuple(range(instruction.shape.rank)) and _keeps_dimensions(instruction)
+    return instruction.attributes_as(at.DimensionsAttributes).dimensions == tuple(
+        range(instruction.shape.rank)
+    ) and _keeps_dimensions(instruction)
 
 
 def _takes_everything(instruction: HloInstruction) -> bool:
-    return _keeps_dimensions(instruction) and all(d.stride == 1 for d in instruction.slice)
+    return _keeps_dimensions(instruction) and all(
+        d.stride == 1 for d in instruction.attributes_as(at.SliceAttributes).slice
+    )
 
 
 def _adds_nothing(instruction: HloInstruction) -> bool:
-    amounts = ((d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in instruction.padding)
+    amounts = (
+        (d.edge_padding_low, d.edge_padding_high, d.interior_padding)
+        for d in instruction.attributes_as(at.PadAttributes).padding
+    )
     return _keeps_dimensions(instruction) and all(amount == (0, 0, 0) for amount in amounts)
 
 
 def _reverses_nothing(instruction: HloInstruction) -> bool:
-    return all(instruction.shape.dimensions[d] == 1 for d in instruction.dimensions)
+    return all(
+        instruction.shape.dimensions[d] == 1 for d in instruction.attributes_as(at.DimensionsAttributes).dimensions
+    )
 
 
 IDENTITIES = (

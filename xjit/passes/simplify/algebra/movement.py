@@ -19,12 +19,18 @@ def _reshape(match: Match, into: Expansion) -> HloInstruction:
 
 
 def _transpose(match: Match, into: Expansion) -> HloInstruction:
-    dimensions = tuple(match["inner"].dimensions[d] for d in match.root.dimensions)
+    dimensions = tuple(
+        match["inner"].attributes_as(DimensionsAttributes).dimensions[d]
+        for d in match.root.attributes_as(DimensionsAttributes).dimensions
+    )
     return into.like_source("transpose", [match["x"]], DimensionsAttributes(dimensions))
 
 
 def _broadcast(match: Match, into: Expansion) -> HloInstruction:
-    dimensions = tuple(match.root.dimensions[d] for d in match["inner"].dimensions)
+    dimensions = tuple(
+        match.root.attributes_as(DimensionsAttributes).dimensions[d]
+        for d in match["inner"].attributes_as(DimensionsAttributes).dimensions
+    )
     return into.like_source("broadcast", [match["x"]], DimensionsAttributes(dimensions))
 
 
@@ -34,13 +40,15 @@ def _broadcast_scalar(match: Match, into: Expansion) -> HloInstruction:
 
 def _moves_only_ones(transpose: HloInstruction) -> bool:
     sizes = transpose.operand(0).shape.dimensions
-    moved = [d for d in transpose.dimensions if sizes[d] != 1]
+    moved = [d for d in transpose.attributes_as(DimensionsAttributes).dimensions if sizes[d] != 1]
     return moved == sorted(moved)
 
 
 def _adds_only_ones(broadcast: HloInstruction) -> bool:
     elements = broadcast.shape.num_elements
-    in_order = list(broadcast.dimensions) == sorted(broadcast.dimensions)
+    in_order = list(broadcast.attributes_as(DimensionsAttributes).dimensions) == sorted(
+        broadcast.attributes_as(DimensionsAttributes).dimensions
+    )
     return in_order and elements != 0 and broadcast.operand(0).shape.num_elements == elements
 
 

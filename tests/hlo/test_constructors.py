@@ -1,14 +1,18 @@
-"""create_<opcode>: one constructor per opcode, one rule for all."""
+"""create_<opcode>: one constructor per opcode, derived from its row in the opcode table."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 from dataclasses import MISSING, fields
 
 import pytest
 
+from tests.support.constructor_stub import STUB, stub_text
 from xjit.hlo import OPCODES, HloComputation, HloInstruction, InvalidArgument, Literal, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import VARIADIC
+from xjit.hlo.ir.constructors import InstructionConstructors, constructor_name
 from xjit.ops.build import make_binary_computation
 
 F32 = Shape.array("f32", (4,))
@@ -105,3 +109,47 @@ def test_generic_constructors() -> None:
         HloInstruction.create_batch_norm_grad(F32, [x], 0.1, 0)
     with pytest.raises(InvalidArgument, match="unknown opcode 'sum'"):
         HloInstruction.create("sum", F32, [x])
+
+
+@pytest.mark.parametrize(
+    "opcode,parameters",
+    [
+        ("add", "shape, lhs, rhs"),
+        ("clamp", "shape, min, operand, max"),
+        ("reduce", "shape, operands, computation, dimensions=()"),
+        ("conditional", "shape, operands, computations"),
+        ("while", "shape, condition, body, init"),
+        ("select-and-scatter", "shape, operand, select, window, source, init_value, scatter"),
+        ("batch-norm-grad", "shape, operands, epsilon, feature_index"),
+        ("dot", "shape, lhs, rhs, lhs_batch_dims=(), lhs_contracting_dims=(), rhs_batch_dims=(),"),
+    ],
+)
+def test_signature(opcode: str, parameters: str) -> None:
+    create = getattr(HloInstruction, constructor_name(OPCODES[opcode]))
+    signature = inspect.signature(create)
+    plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    assert ", ".join(map(str, plain)).startswith(parameters)
+    assert signature.parameters["shape"].annotation == "Shape" and signature.return_annotation == "HloInstruction"
+
+
+def test_operands_by_name() -> None:
+    x, y = value(), value(1)
+    assert HloInstruction.create_subtract(F32, rhs=x, lhs=y).operands == (y, x)
+    loop = HloInstruction.create_while(F32, init=x, body=adder(), condition=adder())
+    assert loop.while_init is x
+
+
+def test_nearest_names() -> None:
+    x = value()
+    with pytest.raises(TypeError, match=r"create_transpose: .*dimension.*did you mean 'dimensions'"):
+        HloInstruction.create_transpose(F32, x, dimension=(0,))
+    with pytest.raises(InvalidArgument, match=r"unknown opcode 'sinus'.*did you mean"):
+        HloInstruction.create("sinus", F32, [x])
+    with pytest.raises(InvalidArgument, match=r"unknown opcode 'addd' \(did you mean 'add'\?\)"):
+        HloInstruction.create_binary(F32, "addd", x, x)
+
+
+def test_stub_follows_the_table() -> None:
+    """What type checkers see is what there is; see tests/support/constructor_stub.py."""
+    assert ast.dump(ast.parse(STUB.read_text(encoding="utf-8"))) == ast.dump(ast.parse(stub_text()))
+    assert {constructor_name(op) for op in OPCODES.values()} <= vars(InstructionConstructors).keys()
