@@ -142,11 +142,9 @@ def _call_entry(
     entry: NativeEntry, parameters: list[GuardedBuffer], results: list[GuardedBuffer], arena: GuardedBuffer
 ) -> int:
     """The one place that knows the native entry's signature. Returns its status."""
-    native = pooled_library()
-    call = native.call_entry if entry.release_gil else native.call_entry_with_gil
     context = ctypes.create_string_buffer(entry.initial_context, len(entry.initial_context))
     buffers = (_pointers(parameters), _pointers(results), arena.address)
-    return call(entry.address, context, *buffers, entry.constants_address)
+    return pooled_library().call_entry(entry.address, context, *buffers, entry.constants_address, entry.release_gil)
 
 
 def _pointers(buffers: Sequence[GuardedBuffer]) -> ctypes.Array[ctypes.c_void_p]:
