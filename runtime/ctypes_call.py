@@ -23,7 +23,6 @@ class CtypesCall:
     __slots__ = (
         "_alignment",
         "_entry",
-        "_native",
         "_on_error",
         "_parameters",
         "_results",
@@ -41,7 +40,6 @@ class CtypesCall:
         slow: Callable[..., Any],
         on_error: Callable[[int, int, int], Any],
     ) -> None:
-        self._native = pooled_library()
         self._entry = entry
         self._parameters = tuple(parameters)
         self._results = tuple(results)
@@ -50,24 +48,12 @@ class CtypesCall:
         self._slow = slow
         self._on_error = on_error
 
-    def __call__(self, *arguments: Any) -> Any:
-        if len(arguments) != len(self._parameters) or not all(map(self._fits, arguments, self._parameters)):
-            return self._slow(*arguments)
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        fit = len(arguments) == len(self._parameters) and all(map(self._fits, arguments, self._parameters))
+        if keywords or not fit:
+            return self._slow(*arguments, **keywords)
         results = [np.empty(spec.shape, spec.dtype, order="F" if spec.fortran else "C") for spec in self._results]
-        entry = self._entry
-        arena = self._native.alloc(entry.arena_size) if entry.arena_size else None
-        if entry.arena_size and not arena:
-            self._on_error(RuntimeStatus.RESOURCE_EXHAUSTED, -1, entry.arena_size)
-        context = ctypes.create_string_buffer(entry.initial_context, len(entry.initial_context))
-        pointers = (_pointers(arguments), _pointers(results), arena, entry.constants_address)
-        try:
-            status = self._native.call_entry(entry.address, context, *pointers, entry.release_gil)
-        finally:
-            self._native.free(arena)
-        if status:
-            self._native.raise_kept_exception(context)
-            fields = EXECUTION_CONTEXT.unpack(context.raw)
-            self._on_error(status, fields["failed_instruction"], fields["detail"])
+        call_with_results(self._entry, self._on_error, arguments, results)
         return tuple(results) if self._returns_tuple else results[0]
 
     def _fits(self, array: Any, spec: ArraySpec) -> bool:
@@ -88,3 +74,23 @@ def address_of(array: Array) -> int:
 
 def _pointers(arrays: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(arrays))(*(address_of(array) for array in arrays))
+
+
+def call_with_results(
+    entry: NativeEntry, on_error: Callable[[int, int, int], Any], arguments: Sequence[Array], results: Sequence[Array]
+) -> None:
+    """Calls an entry with these very buffers, which must fit; `on_error` raises what a status means."""
+    native = pooled_library()
+    arena = native.alloc(entry.arena_size) if entry.arena_size else None
+    if entry.arena_size and not arena:
+        on_error(RuntimeStatus.RESOURCE_EXHAUSTED, -1, entry.arena_size)
+    context = ctypes.create_string_buffer(entry.initial_context, len(entry.initial_context))
+    pointers = (_pointers(arguments), _pointers(results), arena, entry.constants_address)
+    try:
+        status = native.call_entry(entry.address, context, *pointers, entry.release_gil)
+    finally:
+        native.free(arena)
+    if status:
+        native.raise_kept_exception(context)
+        fields = EXECUTION_CONTEXT.unpack(context.raw)
+        on_error(status, fields["failed_instruction"], fields["detail"])

@@ -9,7 +9,8 @@ fresh arrays.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,7 +19,8 @@ from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgu
 from xjit.llvm.execution_context import RuntimeStatus, initial_context
 from xjit.runtime.arguments import conforming, flatten_arguments, leaf_paths, to_buffer
 from xjit.runtime.buffer_pool import pooled_library
-from xjit.runtime.ctypes_call import CtypesCall
+from xjit.runtime.ctypes_call import CtypesCall, call_with_results
+from xjit.runtime.donation import Donations, result_buffers
 from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.fast_call import MAX_FAST_LEAVES, ArraySpec, NativeEntry, make_fast_call
 from xjit.runtime.jit import load_object, missing_features
@@ -30,6 +32,7 @@ from xjit.runtime.program import (
     ArraySignature,
     CpuProgram,
     KernelInfo,
+    flatten_tree,
     is_flat,
     unflatten_tree,
 )
@@ -52,6 +55,8 @@ class CpuExecutable:
     returns the array or the nested tuple of arrays. Arguments are NumPy arrays of the logical shape, whatever the
     layout of the program, or objects that NumPy can read; scalars may be Python numbers. Raises InvalidArgument,
     naming the parameter.
+
+    `executable(*arguments, donate=[0])` gives the arrays of parameter 0 away: results that alias it are written there.
 
     Args:
         program: what to run.
@@ -77,10 +82,11 @@ class CpuExecutable:
         results = [_physical_spec(signature) for signature in program.results]
         self._physical = make(entry, parameters, results, True, PARAMETER_ALIGNMENT, mismatch, on_error)
         mismatch.retry = make(entry, parameters, results, True, PARAMETER_ALIGNMENT, _refuse, on_error)
-        slow = ConvertingCall(program, self._physical)
+        slow = ConvertingCall(program, self._physical, partial(call_with_results, entry, on_error))
         direct_parameters = [_logical_spec(signature) for signature in program.parameters]
         direct_results = [_logical_spec(signature) for signature in program.results]
-        if None in direct_parameters or None in direct_results or not is_flat(program.result_tree):
+        direct = None not in direct_parameters and None not in direct_results and is_flat(program.result_tree)
+        if not direct or any(alias.must for alias in program.aliases):
             self.__call__ = slow
             return
         returns_tuple = not isinstance(program.result_tree, int)
@@ -103,6 +109,13 @@ class CpuExecutable:
     def kernels(self) -> tuple[KernelInfo, ...]:
         """The kernels and library calls, in order of execution."""
         return self.program.kernels
+
+    @property
+    def required_donations(self) -> tuple[int, ...]:
+        """The parameters that every call must donate, by number."""
+        leaves = {alias.parameter for alias in self.program.aliases if alias.must}
+        trees = enumerate(self.program.parameter_tree)
+        return tuple(n for n, tree in trees if leaves.intersection(flatten_tree(tree)))
 
     def profile_cycles(self) -> tuple[int, ...]:
         """Returns the time-stamp cycles each kernel call has taken since the last request, and clears them.
@@ -138,21 +151,51 @@ class CpuExecutable:
 class ConvertingCall:
     """Converts arguments, calls with physical buffers, and gives results their logical shape and nesting."""
 
-    __slots__ = ("_paths", "_physical", "_program")
+    __slots__ = ("_paths", "_physical", "_program", "_run")
 
-    def __init__(self, program: CpuProgram, physical: Callable[..., tuple[Array, ...]]) -> None:
+    def __init__(
+        self,
+        program: CpuProgram,
+        physical: Callable[..., tuple[Array, ...]],
+        run: Callable[[Sequence[Array], Sequence[Array]], None] | None = None,
+    ) -> None:
+        """`run` calls the program with given result buffers: what donations need."""
         self._program = program
         self._physical = physical
+        self._run = run
         self._paths = leaf_paths(program.parameter_tree)
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, donate: int | Iterable[int] = ()) -> Any:
         program = self._program
         leaves = flatten_arguments(program.parameter_tree, program.parameters, arguments)
-        buffers = map(to_buffer, leaves, program.parameters, self._paths)
-        outputs = self._physical(*buffers)
-        return unflatten_tree(
-            program.result_tree, [from_physical(*pair) for pair in zip(outputs, program.results, strict=True)]
-        )
+        buffers = list(map(to_buffer, leaves, program.parameters, self._paths))
+        if self._run is not None and (donate != () or program.aliases):
+            donations = Donations.of(program, donate)
+            if donations.parameter_of:
+                return self._donating(self._run, donations, leaves, buffers)
+        return self._result(self._physical(*buffers), {})
+
+    def _donating(
+        self,
+        run: Callable[[Sequence[Array], Sequence[Array]], None],
+        donations: Donations,
+        leaves: Sequence[Any],
+        buffers: Sequence[Array],
+    ) -> Any:
+        donations.check(self._program, leaves)
+        buffers = [conforming(b, s.dtype) for b, s in zip(buffers, self._program.parameters, strict=True)]
+        outputs = result_buffers(self._program, donations, buffers)
+        run(buffers, outputs)
+        return self._result(outputs, {result: leaves[leaf] for result, leaf in donations.parameter_of.items()})
+
+    def _result(self, outputs: Sequence[Array], donated: Mapping[int, Array]) -> Any:
+        """The nested result: donated arrays as they are, the others in their logical shape."""
+        program = self._program
+        arrays = [
+            donated[n] if n in donated else from_physical(*pair)
+            for n, pair in enumerate(zip(outputs, program.results, strict=True))
+        ]
+        return unflatten_tree(program.result_tree, arrays)
 
 
 class _PhysicalMismatch:

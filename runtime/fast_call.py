@@ -18,7 +18,7 @@ from xjit.runtime.buffer_pool import numpy_handler, pooled_library
 from xjit.runtime.native.fast_call_functions import MEM_HANDLER
 from xjit.runtime.native.records import ALIGNED, C_CONTIGUOUS, CALL, F_CONTIGUOUS, PARAMETER, RESULT
 
-_METH_FASTCALL = 0x80
+_METH_FASTCALL_KEYWORDS = 0x80 | 0x2
 
 MAX_FAST_LEAVES = 4096
 """Parameters, and results, that the native path accepts: their pointers are kept on the stack."""
@@ -73,8 +73,8 @@ def make_fast_call(
 ) -> Callable[..., Any]:
     """Returns a builtin that takes exactly `parameters` and returns the array, or the flat tuple, of `results`.
 
-    Arguments that do not match exactly (type, dtype object, order, alignment in bytes) make it return
-    `slow(*arguments)`. A status other than 0 makes it call
+    Arguments that do not match exactly (type, dtype object, order, alignment in bytes), or any keyword, make it return
+    `slow(*arguments, **keywords)`. A status other than 0 makes it call
     `on_error(status, instruction, detail)`, which must raise. The caller must check `has_fast_call` before.
     """
     specs = (*parameters, *results)
@@ -147,7 +147,7 @@ def _method_definition() -> _MethodDefinition:
     native = pooled_library()
     capsule, _ = numpy_handler()
     ctypes.c_void_p.from_address(native.address(MEM_HANDLER)).value = id(capsule)
-    definition = _MethodDefinition(b"xjit_executable", native.address("xjit_fast_call"), _METH_FASTCALL, None)
+    definition = _MethodDefinition(b"xjit_executable", native.address("xjit_fast_call"), _METH_FASTCALL_KEYWORDS, None)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
     return definition
 

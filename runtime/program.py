@@ -11,8 +11,9 @@ The native contract of the object code:
   belongs to this call alone (null when the size is 0). Its contents are undefined on entry.
 * The return value is a `RuntimeStatus`; anything but 0 becomes an exception and the results are dropped.
 * Alignments that emitted code may rely on: see `PARAMETER_ALIGNMENT` and the constants beside it.
-* Parameters and constants are read-only. A result never aliases a parameter, a constant or another result: the entry
-  copies what is passed through. A buffer of zero bytes has a valid, but useless, pointer.
+* Parameters and constants are read-only. A result is no parameter, constant or other result - the entry copies what is
+  passed through - but may be the parameter that `CpuProgram.aliases` gives it, which it then overwrites. A buffer of
+  zero bytes has a valid, but useless, pointer.
 * The entry runs with subnormals flushed (FTZ and DAZ on x86), may be called from several threads at once, and calls
   nothing but `external_symbols`, all of which must be in `xjit.runtime.symbol_table`.
 * Leaves that have no data (tokens) are not leaves: they are ``()`` in the trees.
@@ -37,6 +38,15 @@ CONSTANT_ALIGNMENT = 64
 
 LeafTree = int | tuple["LeafTree", ...]
 """A tuple shape: an int is the index of a leaf array, a tuple is a tuple. ``((0, 1), 2)`` is ``((a, b), c)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultAlias:
+    """Leaf `result` may be computed in the buffer of leaf `parameter`; a call `must` donate it where that says so."""
+
+    parameter: int
+    result: int
+    must: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,7 @@ class CpuProgram:
         calls_back: the code may call Python (a custom call): the GIL is always released.
         instructions: names by the number that the code reports as `failed_instruction`.
         profile_counters: number of i64 cycle counts, one per kernel call, that code compiled for profiling adds to.
+        aliases: which results may be where which parameters are; the code is right for either.
         cpu, features: what the code was generated for, in LLVM's spelling ("+avx2,-avx512f"); "" means any x86-64.
     """
 
@@ -116,6 +127,7 @@ class CpuProgram:
     kernels: tuple[KernelInfo, ...] = ()
     instructions: tuple[str, ...] = ()
     profile_counters: int = 0
+    aliases: tuple[ResultAlias, ...] = ()
     cpu: str = ""
     features: str = ""
 

@@ -48,7 +48,7 @@ from xjit.runtime.jit import (
     optimize_ir,
 )
 from xjit.runtime.physical_layout import array_signature
-from xjit.runtime.program import ArraySignature, CpuProgram, KernelInfo, LeafTree
+from xjit.runtime.program import ArraySignature, CpuProgram, KernelInfo, LeafTree, ResultAlias
 from xjit.runtime.symbols import resolve_symbols
 from xjit.runtime.thread_pool import default_num_threads
 from xjit.runtime.thunk_interpreter import OnThunk, ThunkInterpreter
@@ -91,10 +91,11 @@ class CompileOptions:
 
 @dataclass(frozen=True, slots=True)
 class MemoryAnalysis:
-    """Bytes that a compiled module takes."""
+    """Bytes that a compiled module takes. Of the results, `alias_size` take none if their parameters are donated."""
 
     argument_size_in_bytes: int
     output_size_in_bytes: int
+    alias_size_in_bytes: int
     temp_size_in_bytes: int
     constant_size_in_bytes: int
     generated_code_size_in_bytes: int
@@ -166,12 +167,13 @@ class Executable(CpuExecutable):
         }
 
     def memory_analysis(self) -> MemoryAnalysis:
-        """Returns the sizes of arguments, results, temporary memory, constants and code, in bytes."""
+        """Returns the sizes of arguments, results, aliased results, temporary memory, constants and code, in bytes."""
         program = self.program
         code = program.object_code if isinstance(program.object_code, bytes) else b"".join(program.object_code)
         return MemoryAnalysis(
             sum(p.byte_size for p in program.parameters),
             sum(r.byte_size for r in program.results),
+            self._assignment.alias_bytes,
             program.arena_size,
             sum(len(c) if isinstance(c, bytes) else c.nbytes for c in program.constants),
             len(code),
@@ -341,6 +343,7 @@ def make_program(
         kernels=kernels,
         instructions=tuple(kernel.instruction for kernel in kernels),
         profile_counters=len(kernels) if profile else 0,
+        aliases=tuple(ResultAlias(a.parameter, a.result, a.must) for a in sorted(assignment.aliases)),
         cpu=target.cpu,
         features=target.features,
     )

@@ -1,8 +1,8 @@
-"""The native call path: a METH_FASTCALL function that serves every executable from a table.
+"""The native call path: a METH_FASTCALL | METH_KEYWORDS function that serves every executable from a table.
 
 `self` is a capsule that points to a `CALL` record. The function compares each argument with its record, allocates the
 results, calls the entry, and returns the array or the flat tuple of arrays. Whatever does not fit exactly goes to the
-Python callable `slow`, with the same arguments. It holds the GIL except, optionally, around the entry.
+Python callable `slow`, with the same arguments and keywords. It holds the GIL except, optionally, around the entry.
 
 Results of at least `POOLED_MIN_BYTES` live in pooled blocks: the array is created around the block, then marked as the
 owner (OWNDATA) with our NEP 49 handler, so that NumPy returns the block to the pool with the last reference.
@@ -196,13 +196,13 @@ _EXCEPTION = ("type", "value", "traceback")
 
 
 class _FastCall:
-    """Emits `ptr xjit_fast_call(self, arguments, i64 count)`."""
+    """Emits `ptr xjit_fast_call(self, arguments, i64 count, keyword_names)`."""
 
     def __init__(self, module: Module) -> None:
-        params = [(PTR, "self"), (PTR, "arguments"), (I64, "count")]
+        params = [(PTR, "self"), (PTR, "arguments"), (I64, "count"), (PTR, "keyword_names")]
         self.builder = builder = define(module, "xjit_fast_call", params, linkage="", return_type=PTR)
         self._functions = module.functions
-        capsule, self._arguments, self._count = builder.function.args
+        capsule, self._arguments, self._count, self._keywords = builder.function.args
         self._call = PY_CAPSULE.load(builder, capsule, "pointer")
         self._num_parameters = CALL.load(builder, self._call, "num_parameters")
         self._num_results = CALL.load(builder, self._call, "num_results")
@@ -213,7 +213,8 @@ class _FastCall:
 
     def emit(self) -> None:
         builder = self.builder
-        with builder.when(builder.icmp_signed("!=", self._count, self._num_parameters)):
+        wrong_count = builder.icmp_signed("!=", self._count, self._num_parameters)
+        with builder.when(builder.or_(wrong_count, builder.icmp_signed("!=", self._keywords, zero(PTR)))):
             self._return_slow()
         self._match_arguments()
         self._make_results()
@@ -255,7 +256,7 @@ class _FastCall:
         builder = self.builder
         vectorcall = builder.module.declare("PyObject_Vectorcall", PTR, [PTR, PTR, I64, PTR])
         slow = CALL.load(builder, self._call, "slow")
-        builder.ret(builder.call(vectorcall, [slow, self._arguments, self._count, zero(PTR)]))
+        builder.ret(builder.call(vectorcall, [slow, self._arguments, self._count, self._keywords]))
 
     def _return_failure(self, num_made: Value) -> None:
         """Ends with an exception that is set already."""
