@@ -114,7 +114,7 @@ ENTRY e { x = f32[64,64] parameter(0) y = f32[64,64] parameter(1) ROOT r = f32[6
     plain = xjit.compile("ENTRY e { x = f32[4] parameter(0) ROOT r = f32[4] negate(x) }")
     for call, message in [
         (lambda: executable(frozen, n, X, donate=0), "donated parameter 'w': .*read-only"),
-        (lambda: executable(w.tolist(), n, X, donate=0), "which is no NumPy array"),
+        (lambda: executable(w.view(np.recarray), n, X, donate=0), "which is no NumPy array"),
         (lambda: executable(np.asfortranarray(w), n, X, donate=0), "not contiguous"),
         (lambda: executable(w, n, X, donate=3), "donate=3: the program has 3 parameters"),
         (lambda: both(w, w, donate=0), "donated parameter 'x' shares its memory with 'y'"),

@@ -85,25 +85,29 @@ class OperandRead:
     @property
     def keeps_number(self) -> bool:
         """Whether element i reads element i, whatever the dimensions: identities, reshapes, what only adds ones."""
-        return self.number is dim(0) and self.operand.num_elements == math.prod(self.sizes)
+        return self.operand.num_elements == math.prod(self.sizes) and self._number_is(dim(0))
 
     def reads_its_row(self, length: int) -> bool:
         """Whether element i reads element i floordiv `length`: its row's, with rows of `length` elements."""
-        if self.number is None:
-            return False
-        bounds = [Interval(0, math.prod(self.sizes) - 1)]
-        return self.number is range_context(bounds, ()).simplify(dim(0).floordiv(length))
+        return self._number_is(dim(0).floordiv(length))
 
     def reads_whole_row(self, length: int) -> bool:
         """Whether element i reads, one after the other, just the elements of row i of `length` elements."""
         m = self.always
-        if m is None or self.number is None or not m.range_vars:
+        if m is None or not m.range_vars:
             return False
         ranges = [v.bounds.upper + 1 for v in m.range_vars]
-        bounds = [Interval(0, math.prod(self.sizes) - 1)]
         row = dim(0) * length + linearize([symbol(i) for i in range(len(ranges))], ranges)
         in_full = math.prod(ranges) == length and all(v.bounds.lower == 0 for v in m.range_vars)
-        return in_full and self.number is range_context(bounds, m.symbol_bounds).simplify(row)
+        return in_full and self._number_is(row)
+
+    def _number_is(self, expected: AffineExpr) -> bool:
+        """Whether the number of the operand's element is that expression, for every element."""
+        m = self.always
+        if m is None or self.number is None:
+            return False
+        context = range_context([Interval(0, math.prod(self.sizes) - 1)], m.symbol_bounds)
+        return context.interval(context.simplify(self.number - expected)) == Interval(0, 0)
 
     @cached_property
     def evaluations(self) -> float:

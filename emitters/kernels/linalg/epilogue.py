@@ -89,7 +89,7 @@ def _is_read(leaf: HloInstruction, view: KernelView) -> bool:
 
 def _place_of_sums(view: KernelView, types: HeroTypes, results: Sequence[Buffer]) -> Value | None:
     """A result whose elements are as wide as sums and in the same places, and whose buffer is no operand's."""
-    taken = {result for _, result in view.shared}
+    taken = {result for _, result in (*view.shared, *view.may_share)}
     for number, buffer in enumerate(results):
         same_type = buffer.shape.element_type is view.hero.shape.element_type and types.storage is types.compute
         if same_type and number not in taken:
