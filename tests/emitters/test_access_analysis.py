@@ -26,7 +26,7 @@ class Case:
         self.analysis = AccessAnalysis(self.table, leaves, MapCache())
 
     def collect(self) -> Accesses:
-        return self.analysis.collect(self.view.hero, self.index)
+        return self.analysis.collect(self.view.roots[0], self.index)
 
 
 def instruction(result: str, call: str, *parameters: str) -> str:
@@ -128,7 +128,7 @@ def test_iotas_and_conditions_are_index_work_too() -> None:
 def test_conditions_of_maps() -> None:
     """A pad's operand is needed inside; what a map says everywhere is no condition."""
     case = Case(instruction("f32[9,4]", "pad(p0, p1), padding=2_3x0_0", "f32[4,4]", "f32[]"))
-    operand, padding = (maps[0] for maps in case.analysis.maps.of(case.view.hero))
+    operand, padding = (maps[0] for maps in case.analysis.maps.of(case.view.roots[0]))
     assert map_conditions(operand, (9, 4), case.index) == [(case.index[0], Interval(2, 5))]
     assert apply_map(case.table, operand, case.index) == (case.index[0] - 2, case.index[1])
     assert not map_conditions(padding, (9, 4), case.index) and apply_map(case.table, padding, case.index) == ()
@@ -136,11 +136,11 @@ def test_conditions_of_maps() -> None:
 
 def test_identities_are_recognised() -> None:
     case = Case(instruction("f32[9,4]", "subtract(p0, p1)", "f32[9,4]", "f32[9,4]"))
-    maps = case.analysis.maps.of(case.view.hero)
+    maps = case.analysis.maps.of(case.view.roots[0])
     assert all(m.is_identity and not m.has_conditions for (m,) in maps)
-    assert case.analysis.maps.of(case.view.hero) is maps, "computed once"
+    assert case.analysis.maps.of(case.view.roots[0]) is maps, "computed once"
     turned = Case(instruction("f32[4,4]", "transpose(p0), dimensions={1,0}", "f32[4,4]"))
-    assert not turned.analysis.maps.of(turned.view.hero)[0][0].is_identity
+    assert not turned.analysis.maps.of(turned.view.roots[0])[0][0].is_identity
 
 
 def reduction(dimensions: str, result: str, layout: str = "{2,1,0}") -> Case:
@@ -169,7 +169,7 @@ def reduction(dimensions: str, result: str, layout: str = "{2,1,0}") -> Case:
 def test_reductions_along_rows(dimensions: str, result: str, layout: str, contiguous: int | None) -> None:
     """Which range variable walks through contiguous memory decides how a reduction is emitted."""
     case = reduction(dimensions, result, layout)
-    reduce = case.view.hero
+    reduce = case.view.roots[0]
     assert case.analysis.contiguous_range(reduce, case.index) == contiguous
     rows = case.collect().row_reductions
     assert rows == ([(reduce, case.index)] if contiguous is not None else [])
@@ -178,12 +178,12 @@ def test_reductions_along_rows(dimensions: str, result: str, layout: str, contig
 def test_range_variables_are_the_same_at_every_request() -> None:
     """Otherwise every request would be a new element, and equal accesses would not be equal."""
     case = reduction("2", "5,6")
-    operand = case.analysis.maps.of(case.view.hero)[0][0]
-    first = case.analysis.range_variables(case.view.hero, 0, operand.indexing)
-    assert case.analysis.range_variables(case.view.hero, 0, operand.indexing) == first
+    operand = case.analysis.maps.of(case.view.roots[0])[0][0]
+    first = case.analysis.range_variables(case.view.roots[0], 0, operand.indexing)
+    assert case.analysis.range_variables(case.view.roots[0], 0, operand.indexing) == first
     assert [case.table.interval(e) for e in first] == [Interval(0, 6)]
     assert case.collect().offsets == case.collect().offsets
-    (offset,) = case.analysis.reduced_accesses(case.view.hero, case.index).offsets
+    (offset,) = case.analysis.reduced_accesses(case.view.roots[0], case.index).offsets
     assert offset is case.table.simplify(case.index[0] * 42 + case.index[1] * 7 + first[0])
 
 
