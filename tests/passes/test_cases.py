@@ -16,7 +16,6 @@ from tests.support.passes import leaves, random_arguments
 from tests.support.tolerance import mismatch
 from xjit.hlo import HloModule
 from xjit.hlo.compare.fingerprint import module_fingerprint
-from xjit.hlo.edit.module_cloning import clone_module
 from xjit.ops.evaluation import evaluate, evaluate_devices
 from xjit.ops.replica_groups import device_count
 from xjit.ops.verifier import verify_module
@@ -51,7 +50,7 @@ def check(case: PassCase, update: bool = False) -> None:
     """All six checks of a case."""
     before = parse_hlo(case.before)
     verify_module(before)
-    module = clone_module(before, "")
+    module = before.clone("")
     changed = run(case.passes(), module)
     structure = Structure(case.equal)
     if case.after is not None and update and structure.of(module) != _number(structure, case.after):
