@@ -33,6 +33,7 @@ exit:
 """
 
 CALL = """
+import signal
 import sys
 import numpy as np
 from tests.runtime.programs import array, program
@@ -41,6 +42,7 @@ from xjit.runtime.executable import CpuExecutable
 
 endless = program(ENDLESS, [], [array(np.float32, 400)], estimated_us=1000.0)
 executable = CpuExecutable(endless, fast=bool(int(sys.argv[1])))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background leaves it ignored
 print("ready", flush=True)
 try:
     executable()
@@ -63,9 +65,12 @@ def interrupt(command: list[str]) -> None:
         time.sleep(0.5)  # now it is in the call
         start = time.monotonic()
         process.send_signal(signal.SIGINT)
+        guard = threading.Timer(30, process.kill)
+        guard.start()
         assert process.stdout.readline() == "interrupted\n"
         assert time.monotonic() - start < 5
         assert process.wait(20) == 0
+        guard.cancel()
 
 
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals need the main thread")

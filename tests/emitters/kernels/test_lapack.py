@@ -169,6 +169,7 @@ def test_singular_tridiagonal(target: str) -> None:
     assert list(found["info"][0]) == [0, 1]
 
 
+@pytest.mark.unguarded  # what the routine refuses to compute is whatever was there
 @pytest.mark.parametrize("target", [*_targets("geev"), *_targets("gesdd")])
 def test_not_finite(target: str) -> None:
     geev = _family(target) == "geev"
