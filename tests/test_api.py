@@ -200,7 +200,7 @@ def test_invalid_modules_are_neither_evaluated_nor_compiled(instruction: str, me
 
 
 def test_keyword_arguments_are_refused(executable: xjit.Executable) -> None:
-    with pytest.raises(TypeError, match=r"xjit.*takes no keyword arguments"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'y'"):
         executable(X, y=X)
 
 

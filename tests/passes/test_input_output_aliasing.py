@@ -11,7 +11,8 @@ from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, 
 from xjit.text.parser import parse_hlo
 
 STEP = """  w = f32[64,64] parameter(0)
-  g = f32[64,64] dot(w, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  x = f32[64,64] parameter(1)
+  g = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   ROOT u = f32[64,64] subtract(w, g)"""
 
 

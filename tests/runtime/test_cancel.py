@@ -17,6 +17,7 @@ from tests.runtime.programs import add_program, array, program
 from xjit.hlo.diagnostics import ExecutionError, ResourceExhausted
 from xjit.llvm.execution_context import RuntimeStatus
 
+pytestmark = pytest.mark.unguarded  # programs that end only once they are interrupted
 ROOT = Path(__file__).parents[2]
 ENDLESS = """
 declare i32 @xjit_check_cancel(ptr)
@@ -123,6 +124,7 @@ def test_a_failure_without_an_instruction_names_none(load: Load) -> None:
 
 
 WHILE = """
+import signal
 import sys
 import numpy as np
 import xjit
@@ -139,6 +141,7 @@ ENTRY main {
 }
 ''')
 x = np.ones(64, np.float32)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background leaves it ignored
 print("ready", flush=True)
 try:
     executable(x)
