@@ -11,9 +11,6 @@ from xjit.hlo import HloInstruction, Trait
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.indexing.operand_reads import reads_of
 
-EXPENSIVE = frozenset({"divide", "remainder"})
-"""Costly opcodes besides the transcendental ones."""
-
 MOVEMENT = frozenset({"broadcast", "reshape", "bitcast", "transpose", "reverse", "slice", "iota", "constant", "pad"})
 """Opcodes that only choose which element to read."""
 
@@ -37,7 +34,7 @@ them, every one makes index expressions some times larger."""
 
 def is_expensive(instruction: HloInstruction) -> bool:
     """Whether computing an element twice costs more than storing and loading it."""
-    return instruction.op.has(Trait.TRANSCENDENTAL) or instruction.opcode in EXPENSIVE or instruction.opcode == "gather"
+    return instruction.op.has(Trait.EXPENSIVE) or instruction.opcode == "gather"
 
 
 def is_array_program(instruction: HloInstruction) -> bool:
