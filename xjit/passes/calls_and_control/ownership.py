@@ -1,0 +1,15 @@
+"""Computations that one instruction alone calls: they may be changed for it."""
+
+from __future__ import annotations
+
+from xjit.hlo import HloInstruction
+from xjit.passes.calls_and_control.flatten_call_graph import clone_computation
+
+
+def own_computations(caller: HloInstruction) -> None:
+    """Gives an instruction copies of those computations that something else, or it itself again, calls, too."""
+    module = caller.module
+    assert module is not None
+    for position, computation in enumerate(caller.called_computations):
+        if sum(c.called_computations.count(computation) for c in computation.caller_instructions()) > 1:
+            caller.set_called_computation(position, clone_computation(module, computation))
