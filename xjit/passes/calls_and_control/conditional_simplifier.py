@@ -20,6 +20,7 @@ from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.simplify.hlo_dce import remove_dead_instructions, remove_unreachable_computations
+from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 EMPTY = frozenset({"parameter", "tuple", "get-tuple-element"})
 """The opcodes of branches that compute nothing."""
@@ -50,6 +51,7 @@ class ConditionalSimplifier(HloModulePass):
                 ):
                     changed |= _simplify(conditional, module)
         if changed:
+            TupleSimplifier().run(module)
             remove_unreachable_computations(module)
         return changed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xjit.hlo import HloInstruction
+from xjit.hlo import HloComputation, HloInstruction
 from xjit.passes.calls_and_control.flatten_call_graph import clone_computation
 
 
@@ -11,5 +11,10 @@ def own_computations(caller: HloInstruction) -> None:
     module = caller.module
     assert module is not None
     for position, computation in enumerate(caller.called_computations):
-        if sum(c.called_computations.count(computation) for c in computation.caller_instructions()) > 1:
+        if _call_count(computation) > 1:
             caller.set_called_computation(position, clone_computation(module, computation))
+
+
+def _call_count(computation: HloComputation) -> int:
+    callers = computation.caller_instructions()
+    return sum(called is computation for caller in callers for called in caller.called_computations)

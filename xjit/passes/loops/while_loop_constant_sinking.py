@@ -56,13 +56,14 @@ class WhileLoopConstantSinking(HloModulePass):
 def _uses(computation: HloComputation, index: int) -> list[tuple[HloInstruction, int]]:
     """Returns where an element is read, as user and operand number, but for the root that passes it on."""
     root = computation.root_instruction
+    passes_on = root.opcode == "tuple"  # a body's; a condition's is a predicate
     reads = element_reads(computation.parameter_instructions[0], index)
     return [
         (user, position)
         for read in reads
         for user in read.users
         for position, operand in enumerate(user.operands)
-        if operand is read and not (user is root and position == index)
+        if operand is read and not (passes_on and user is root and position == index)
     ]
 
 

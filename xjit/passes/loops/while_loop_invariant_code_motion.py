@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -37,15 +38,15 @@ class WhileLoopInvariantCodeMotion(HloModulePass):
 
     Their values become new, invariant elements of the state. What only moves elements (MOVEMENT) and constants go
     along where something that was hoisted needs them, and alone with `hoist_reshapes` (reshapes) and `hoist_constants`.
-    `hoist_other=False` leaves all else inside. With a `hoist_size_inflation_ratio`, an instruction stays whose result
-    is larger than that many times its operands. Side effects, collectives, calls and random numbers stay.
+    `hoist_other=False` leaves all else inside. An instruction stays whose result is larger than
+    `hoist_size_inflation_ratio` times its operands. Side effects, collectives, calls and random numbers stay.
     """
 
     name = "while-loop-invariant-code-motion"
     hoist_constants: bool = False
     hoist_reshapes: bool = False
     hoist_other: bool = True
-    hoist_size_inflation_ratio: float | None = None
+    hoist_size_inflation_ratio: float = math.inf
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Hoists out of inner loops first; True if something was."""
@@ -87,7 +88,7 @@ class WhileLoopInvariantCodeMotion(HloModulePass):
         if instruction.op.has(Trait.COLLECTIVE) or effects.of_instruction(instruction):
             return False
         ratio = self.hoist_size_inflation_ratio
-        if ratio is None or instruction.opcode in MOVEMENT or not instruction.operand_count:
+        if ratio == math.inf or instruction.opcode in MOVEMENT or not instruction.operand_count:
             return True
         read = sum(o.shape.byte_size for o in instruction.unique_operands())
         return instruction.shape.byte_size <= ratio * read

@@ -23,7 +23,7 @@ from xjit.passes.loops.loop_state import (
     resize,
 )
 from xjit.passes.loops.while_loop_unroller import unroll
-from xjit.passes.simplify.hlo_dce import HloDCE, remove_unreachable_computations
+from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 
@@ -39,16 +39,20 @@ class WhileLoopSimplifier(HloModulePass):
     name = "while-loop-simplifier"
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
-        """Simplifies inner loops first; True if one changed."""
+        """Simplifies inner loops first, until nothing changes; True if a loop did."""
+        changed = False
+        while self._run_once(module, execution_threads):
+            changed = True
+            TupleSimplifier().run(module)
+            HloDCE().run(module)
+        return changed
+
+    def _run_once(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         changed = False
         for computation in selected_computations(module, execution_threads):
             for loop in [i for i in computation.instructions if i.opcode == "while"]:
                 if loop.sharding is None and not has_control_dependencies(loop):
                     changed |= _simplify(loop, module)
-        if changed:
-            TupleSimplifier().run(module)
-            HloDCE().run(module)
-            remove_unreachable_computations(module)
         return changed
 
 
