@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.edit.replacing import replace
+from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.analysis.while_loop_analysis import counted_loop
 from xjit.passes.calls_and_control.ownership import own_computations
@@ -37,6 +38,8 @@ class WhileLoopSimplifier(HloModulePass):
     """
 
     name = "while-loop-simplifier"
+    max_nesting: int = 64
+    """Loops of one trip stay in modules nested deeper: each round takes the outermost one away only."""
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Simplifies inner loops first, until nothing changes; True if a loop did."""
@@ -48,16 +51,17 @@ class WhileLoopSimplifier(HloModulePass):
         return changed
 
     def _run_once(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+        may_unroll = analyses.get(CallGraph, module).nesting[module.entry_computation] <= self.max_nesting
         changed = False
         for computation in selected_computations(module, execution_threads):
             for loop in [i for i in computation.instructions if i.opcode == "while"]:
                 if loop.sharding is None and not has_control_dependencies(loop):
-                    changed |= _simplify(loop, module)
+                    changed |= _simplify(loop, module, may_unroll)
         return changed
 
 
-def _simplify(loop: HloInstruction, module: HloModule) -> bool:
-    known = counted_loop(loop)
+def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool:
+    known = counted_loop(loop) if may_unroll else None
     if known is not None and known.trip_count <= 1 and not analyses.get(SideEffects, module).below(loop):
         unroll(loop, known.trip_count)
         return True

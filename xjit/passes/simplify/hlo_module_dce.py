@@ -27,12 +27,16 @@ class HloModuleDCE(HloModulePass):
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Neutralizes dead elements of all loops; True if there were any."""
+        loops = [
+            i
+            for computation in selected_computations(module, execution_threads)
+            for i in computation.instructions
+            if i.opcode == "while" and i.while_body.root_instruction.opcode == "tuple"
+        ]
+        if not loops:
+            return False
         live = analyses.get(LiveElements, module)
-        dead: dict[HloInstruction, list[int]] = {}
-        for computation in selected_computations(module, execution_threads):
-            for loop in computation.instructions:
-                if loop.opcode == "while" and loop.while_body.root_instruction.opcode == "tuple":
-                    dead[loop] = _dead_elements(loop, live)
+        dead = {loop: _dead_elements(loop, live) for loop in loops}
         changed = False
         for loop, elements in dead.items():
             if elements:
