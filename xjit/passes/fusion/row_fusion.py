@@ -45,12 +45,10 @@ class Position(enum.Flag):
 class _Unit:
     """A fusion or another instruction that may become part of one, with the facts that are asked for many times.
 
-    `body` lists its instructions in post order, without parameters; `spaces` are those of its reductions, None for one
-    that does not run over rows.
+    `spaces` are those of its reductions, None for one that does not run over rows.
     """
 
     instruction: HloInstruction
-    body: Sequence[HloInstruction]
     size: int
     reductions: int
     spaces: frozenset[RowSpace | None]
@@ -59,14 +57,12 @@ class _Unit:
 
     @staticmethod
     def of(instruction: HloInstruction, reads: OperandReads) -> _Unit:
-        body, size = [instruction], 1
+        body = [instruction]
         if instruction.opcode == "fusion":
-            computation = instruction.fused_instructions_computation
-            body = [i for i in computation.make_instruction_post_order() if i.opcode != "parameter"]
-            size = computation.instruction_count
+            body = instruction.fused_instructions_computation.instructions
         reductions = [i for i in body if i.opcode == "reduce"]
         spaces = frozenset([_reduction_space(i, reads) for i in reductions])
-        return _Unit(instruction, body, size, len(reductions), spaces, reads)
+        return _Unit(instruction, len(body), len(reductions), spaces, reads)
 
     @property
     def is_bitcast(self) -> bool:
@@ -83,7 +79,8 @@ class _Unit:
         unit = self.instruction
         positions: dict[HloInstruction, Position] = {_root_of(unit): start}
         outside: dict[HloInstruction, Position] = {}
-        for instruction in reversed(self.body):
+        body = unit.fused_instructions_computation.make_instruction_post_order() if unit.opcode == "fusion" else [unit]
+        for instruction in reversed(body):
             position = positions.get(instruction, Position.NONE)
             if instruction.opcode == "reduce" and position is not Position.ROW:
                 return None
