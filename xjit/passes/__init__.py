@@ -9,6 +9,7 @@ from xjit.hlo import HloModule
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
+from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
@@ -41,6 +42,7 @@ from xjit.passes.simplify.trivial_algebra import TrivialAlgebra
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 _ALL: tuple[type[HloModulePass], ...] = (
+    AllReduceSimplifier,
     BatchNormExpander,
     BitcastExpander,
     CallInliner,
