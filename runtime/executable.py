@@ -287,7 +287,7 @@ def _bind(program: CpuProgram) -> NativeEntry:
         initial_context=initial_context(ctypes.addressof(counters) if counters is not None else 0),
         constants_address=ctypes.addressof(addresses),
         arena_size=program.arena_size,
-        release_gil=program.calls_back or program.estimated_us > GIL_RELEASE_US,
+        release_gil=program.always_releases_gil or program.estimated_us > GIL_RELEASE_US,
         keep_alive=(loaded, constants, addresses, counters),
     )
 

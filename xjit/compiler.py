@@ -19,6 +19,7 @@ from xjit.dump import CompilationDump
 from xjit.emitters.cpu_module import EmittedModule, emit_cpu_module
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
 from xjit.emitters.thunk_steps import emit_thunk_steps
+from xjit.emitters.time_estimate import may_run_for_ever
 from xjit.flags import flags_from_environment
 from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import CompileError, InvalidArgument
@@ -342,7 +343,7 @@ def make_program(
         constants=tuple(physical_constant(literal) for literal in assignment.constants),
         external_symbols=tuple(sorted(undefined_symbols(object_code))),
         estimated_us=emitted.estimated_us,
-        calls_back=any(kernel.kind == CUSTOM_CALL for kernel in kernels),
+        always_releases_gil=any(k.kind == CUSTOM_CALL for k in kernels) or may_run_for_ever(emitted.thunks),
         kernels=kernels,
         instructions=tuple(kernel.instruction for kernel in kernels),
         profile_counters=len(kernels) if profile else 0,
