@@ -25,6 +25,7 @@ from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import CompileError, InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
+from xjit.hlo.ir.places import find_place
 from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.partition import PartKind, PartSink, with_all_visible
@@ -111,7 +112,7 @@ class Executable(CpuExecutable):
 
     def __init__(self, program: CpuProgram, hlo: str, optimized: HloModule, assignment: BufferAssignment,
                  emitted: EmittedModule, options: CompileOptions, seconds: dict[str, float]) -> None:  # fmt: skip
-        super().__init__(program)
+        super().__init__(program, find_place=functools.partial(find_place, optimized))
         self._hlo = hlo
         self._optimized_hlo = optimized
         self._assignment = assignment
@@ -158,7 +159,8 @@ class Executable(CpuExecutable):
         texts = (*emitted.library_texts, with_all_visible(emitted.ir_text), steps.to_text())
         objects = compile_modules_to_objects(texts, self._codegen)
         loaded = load_object(objects, list(steps.functions), resolve_symbols(undefined_symbols(objects)))
-        return ThunkInterpreter(self.program, emitted.thunks, loaded, self.constants_address)
+        place = functools.partial(find_place, self._optimized_hlo)
+        return ThunkInterpreter(self.program, emitted.thunks, loaded, self.constants_address, place)
 
     def cost_analysis(self) -> dict[str, float]:
         """Returns costs of the optimized module by XLA's names and rules (`HloCostAnalysis`), and an estimated time."""
