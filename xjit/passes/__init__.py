@@ -33,11 +33,11 @@ from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
+from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
-from xjit.passes.simplify.trivial_algebra import TrivialAlgebra
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 _ALL: tuple[type[HloModulePass], ...] = (
@@ -66,7 +66,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     RowFusion,
     ScanExpander,
     SingleDeviceCanonicalizer,
-    TrivialAlgebra,
+    AlgebraicSimplifier,
     TupleSimplifier,
     WhileLoopTripCountAnnotator,
     WhileLoopUnroller,
