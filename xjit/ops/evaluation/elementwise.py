@@ -145,7 +145,7 @@ def _round_afz(x: Array) -> Array:
 
 
 def _power(x: Array, y: Array) -> Array:
-    """C's pow. NumPy takes the square root if one exponent of 0.5 serves all: of -inf and -0.0, that is another value."""
+    """C's pow. If one exponent of 0.5 serves all, NumPy takes the square root, which differs at -inf and -0.0."""
     if np.size(y) == 1 and y.flat[0] == 0.5:
         special = np.where(np.isneginf(x), np.inf, 0.0).astype(x.dtype)
         return np.where(np.isneginf(x) | (x == 0), special, np.sqrt(x))
