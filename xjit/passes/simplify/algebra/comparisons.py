@@ -83,6 +83,11 @@ def _negated_if(wrong: str, match: Match, into: Expansion) -> HloInstruction:
     return into.make("not", p) if direction(match.root) == wrong else p
 
 
+def _chooses_nothing(negation: HloInstruction) -> bool:
+    """Whether no select takes an instruction as its predicate: such a select swaps its operands instead."""
+    return not any(user.opcode == "select" and user.operand(0) is negation for user in negation.users)
+
+
 def _is_equality(compare: HloInstruction) -> bool:
     return direction(compare) in ("EQ", "NE")
 
@@ -110,5 +115,5 @@ COMPARISONS = (
                 m.op("compare", m.op("add", m.any("x"), constant("c1")), constant("c2"))
                 .where(lambda i: is_integer(i.operand(0))), _shifted),
     AlgebraRule("R91", "not(compare(x, y)) = opposite compare(x, y)",
-                m.op("not", m.op("compare", name="compare").one_use()), _invert),
+                m.op("not", m.op("compare", name="compare").one_use()).where(_chooses_nothing), _invert),
 )  # fmt: skip
