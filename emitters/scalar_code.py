@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from xjit.affine import constant
 from xjit.emitters.fused import FusedIrEmitter
-from xjit.emitters.kernels.kernel import KernelContext, KernelView
+from xjit.emitters.kernels.kernel import KernelContext
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
 from xjit.hlo.attributes.opcodes import Trait

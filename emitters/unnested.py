@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
+from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.table import emit_kernels
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.scalar_code import is_scalar_code
 from xjit.emitters.thunk_classes import kernel_thunk
 from xjit.hlo.attributes.opcodes import Trait

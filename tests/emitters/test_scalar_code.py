@@ -9,7 +9,7 @@ import pytest
 
 import xjit
 from tests.support.kernels import check
-from xjit.emitters.kernels.kernel import KernelView
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.scalar_code import MAX_OPERATIONS, is_scalar_code
 from xjit.text.parser import parse_hlo
 

@@ -17,10 +17,12 @@ from xjit.affine.reshape import delinearize
 from xjit.emitters.access_analysis import Index
 from xjit.emitters.elemental import load_convert
 from xjit.emitters.fused import Element, FusedIrEmitter
-from xjit.emitters.gemm.conversions import convert, size_of
+from xjit.emitters.gemm.conversions import convert
 from xjit.emitters.gemm.epilogue import EPILOGUE_PARAMS
 from xjit.emitters.gemm.result_space import ResultSpace
-from xjit.emitters.kernels.kernel import KernelContext, KernelView, lanes_for
+from xjit.emitters.gemm.storage import size_of
+from xjit.emitters.kernels.kernel import KernelContext
+from xjit.emitters.kernels.view import KernelView, lanes_for
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
 from xjit.emitters.physical_offsets import physical_offset

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.kernels import view_of
 from xjit.emitters.access_analysis import MapCache
-from xjit.emitters.kernels.table import plan_kernels
+from xjit.emitters.planners.cpu.kernels import plan_kernels
 from xjit.emitters.planners.cpu.planning import PlanContext
 from xjit.emitters.schedule.parser import parse_schedule
 from xjit.emitters.schedule.schedule import Schedule
