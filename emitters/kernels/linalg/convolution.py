@@ -19,7 +19,9 @@ def emit_convolution(context: KernelContext, view: KernelView, work: Convolution
     function, leaves, results = context.new_kernel(view)
     builder = IRBuilder(function.append_block("entry"))
     hero_types = HeroTypes(types.compute, types.out)
-    result = emit_result(context, view, convolution_result_space(shape), hero_types, builder, leaves, results)
+    result = emit_result(
+        context, view, convolution_result_space(shape), hero_types, builder, leaves, results, work.sums
+    )
     lhs, rhs = (leaves[view.leaves[number]].pointer for number in work.operands)
     link_gemm_library(context.module, types)
     emit_convolution_call(builder, types, shape, (lhs, rhs), result.out, result.closure, context.num_threads)

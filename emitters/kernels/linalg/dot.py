@@ -20,7 +20,7 @@ def emit_dot(context: KernelContext, view: KernelView, work: GemmWork) -> list[K
     function, leaves, results = context.new_kernel(view)
     builder = IRBuilder(function.append_block("entry"))
     hero_types = HeroTypes(types.compute, types.out)
-    result = emit_result(context, view, gemm_result_space(shape), hero_types, builder, leaves, results)
+    result = emit_result(context, view, gemm_result_space(shape), hero_types, builder, leaves, results, work.sums)
     lhs, rhs = (leaves[view.leaves[number]].pointer for number in work.operands)
     link_gemm_library(context.module, types)
     emit_gemm_call(builder, types, shape, (lhs, rhs), result.out, result.closure, context.num_threads)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from xjit.emitters.gemm.convolution_plan import as_gemm, plan_convolution
 from xjit.emitters.gemm.convolution_shapes import MAX_SPATIAL_DIMENSIONS, ConvolutionShape, SpatialDimension
+from xjit.emitters.gemm.facts import convolution_facts, gemm_facts
 from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.plan import plan_gemm
+from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.dot import element_strides, gemm_types
+from xjit.emitters.planners.cpu.epilogue import epilogue_fact, place_of_sums
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.hlo import attributes as at
@@ -17,11 +23,28 @@ from xjit.hlo.ir.instruction import HloInstruction
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionWork:
-    """The sizes and types of a view's convolution; `operands` are the numbers of its leaves."""
+    """The sizes and types of a view's convolution; `operands` are the numbers of its leaves, `sums` as of GemmWork."""
 
     shape: ConvolutionShape
     types: GemmTypes
     operands: tuple[int, int]
+    sums: int | None
+    has_epilogue: bool
+
+    def facts(self, context: PlanContext) -> Mapping[str, object]:
+        """Its sizes, and how it is blocked."""
+        in_scratch = self.sums is None
+        gemm, tile = as_gemm(self.shape), register_tile(context.target, self.types.compute)
+        if gemm is not None:
+            swap = not self.has_epilogue
+            plan = plan_gemm(
+                gemm, self.types, context.target, context.num_threads, may_swap=swap, in_scratch=in_scratch
+            )
+            facts = gemm_facts(gemm, self.types, plan, tile)
+        else:
+            plan = plan_convolution(self.shape, self.types, context.target, context.num_threads, in_scratch=in_scratch)
+            facts = convolution_facts(self.types, plan, tile)
+        return facts | {"epilogue": epilogue_fact(self.has_epilogue, self.sums)}
 
 
 def plan_convolution_kernels(context: PlanContext, view: KernelView) -> list[KernelPlan]:
@@ -43,7 +66,8 @@ def convolution_work(view: KernelView) -> ConvolutionWork | None:
     if view.roots != (convolution,) and types.exact_terms is not None:
         return None
     lhs, rhs = (view.leaves.index(operand) for operand in convolution.operands)
-    return ConvolutionWork(shape, types, (lhs, rhs))
+    has_epilogue = view.roots != (convolution,)
+    return ConvolutionWork(shape, types, (lhs, rhs), place_of_sums(view, types), has_epilogue)
 
 
 def _sums_exactly(shape: ConvolutionShape, types: GemmTypes) -> bool:

@@ -7,15 +7,19 @@ stride in every array, read off the layouts' maps; `xjit.emitters.gemm.dot_plan`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xjit.affine import dim, physical_map
 from xjit.emitters.gemm.dot_plan import DotDimension, DotPlan, plan_dot
+from xjit.emitters.gemm.facts import gemm_facts
 from xjit.emitters.gemm.method import MAX_ROWS, GemmTypes, prefers_swap, transposed
+from xjit.emitters.gemm.plan import plan_gemm
+from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.shapes import GemmShape
 from xjit.emitters.gemm.storage import ROUNDED
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.planners.cpu.epilogue import epilogue_fact, place_of_sums
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.hlo import attributes as at
@@ -49,12 +53,29 @@ TINY_K = 8
 class GemmWork:
     """The multiplication that a view's dot is; `operands` are the numbers of its left and right leaf.
 
-    With an epilogue they are in the order that the GEMM wants, as it counts elements in that order.
+    With an epilogue they are in the order that the GEMM wants, as it counts elements in that order. Sums are kept in
+    result number `sums` (None: in scratch memory).
     """
 
     shape: GemmShape
     types: GemmTypes
     operands: tuple[int, int]
+    sums: int | None
+    has_epilogue: bool
+
+    def facts(self, context: PlanContext) -> Mapping[str, object]:
+        """Its sizes, and how it is blocked."""
+        plan = plan_gemm(
+            self.shape,
+            self.types,
+            context.target,
+            context.num_threads,
+            may_swap=not self.has_epilogue,
+            in_scratch=self.sums is None,
+        )
+        return gemm_facts(self.shape, self.types, plan, register_tile(context.target, self.types.compute)) | {
+            "epilogue": epilogue_fact(self.has_epilogue, self.sums)
+        }
 
 
 def plan_dot_kernels(context: PlanContext, view: KernelView) -> list[KernelPlan]:
@@ -80,10 +101,10 @@ def gemm_work(view: KernelView) -> GemmWork | None:
     few_columns = types.lhs is not types.rhs and shape.n <= MAX_ROWS < shape.m
     if few_columns or (has_epilogue and prefers_swap(shape, types)):  # the GEMM itself swaps operands of one type
         shape, swapped = transposed(shape), not swapped
-    lhs, rhs = (view.leaves.index(source) for source in sources)
+    operands = tuple(view.leaves.index(source) for source in sources)
     if swapped:
-        return GemmWork(shape, GemmTypes(types.rhs, types.lhs, types.out), (rhs, lhs))
-    return GemmWork(shape, types, (lhs, rhs))
+        types, operands = GemmTypes(types.rhs, types.lhs, types.out), operands[::-1]
+    return GemmWork(shape, types, (operands[0], operands[1]), place_of_sums(view, types), has_epilogue)
 
 
 def _sources(view: KernelView) -> list[HloInstruction] | None:
