@@ -1,4 +1,4 @@
-"""Blocking of convolutions: from a `ConvolutionShape` to a `GemmShape` or `ConvolutionParameters`. Pure arithmetic.
+"""Blocking of convolutions: from a `ConvolutionShape` to `ConvolutionParameters`. Pure arithmetic.
 
 A task computes a tile of output pixels (images x rows x columns) for a block of output features. For each chunk of
 taps and input channels it copies the input that the tile sees to a *slab*: padded, spread out, contiguous, of the
