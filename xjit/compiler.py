@@ -31,7 +31,9 @@ from xjit.llvm.target import Target
 from xjit.ops.replica_groups import check_one_device
 from xjit.ops.verifier import verify_module
 from xjit.passes import PASSES, PassDriver, PassSwitches, find_pass
+from xjit.passes.analysis.cost_analysis import HloCostAnalysis
 from xjit.passes.calls_and_control.flatten_call_graph import check_call_tree
+from xjit.passes.framework import analyses
 from xjit.passes.framework.driver import refuse_if_required
 from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
@@ -48,7 +50,7 @@ from xjit.runtime.jit import (
     optimize_ir,
 )
 from xjit.runtime.physical_layout import array_signature
-from xjit.runtime.program import ArraySignature, CpuProgram, KernelInfo, LeafTree, ResultAlias
+from xjit.runtime.program import ArraySignature, CpuProgram, KernelInfo, LeafTree
 from xjit.runtime.symbols import resolve_symbols
 from xjit.runtime.thread_pool import default_num_threads
 from xjit.runtime.thunk_interpreter import OnThunk, ThunkInterpreter
@@ -158,11 +160,12 @@ class Executable(CpuExecutable):
         return ThunkInterpreter(self.program, emitted.thunks, loaded, self.constants_address)
 
     def cost_analysis(self) -> dict[str, float]:
-        """Returns estimates in XLA's words: flops (operations of the kernels) and bytes accessed."""
-        kernels = self._emitted.thunks.kernel_thunks
+        """Returns costs of the optimized module by XLA's names and rules (`HloCostAnalysis`), and an estimated time."""
+        cost = analyses.get(HloCostAnalysis, self._optimized_hlo).computation(self._optimized_hlo.entry_computation)
         return {
-            "flops": float(sum(k.flops for k in kernels)),
-            "bytes accessed": float(sum(k.bytes_accessed for k in kernels)),
+            "flops": cost.flops,
+            "transcendentals": cost.transcendentals,
+            "bytes accessed": cost.bytes_accessed,
             "optimal_seconds": self._emitted.estimated_us / 1e6,
         }
 
@@ -343,7 +346,7 @@ def make_program(
         kernels=kernels,
         instructions=tuple(kernel.instruction for kernel in kernels),
         profile_counters=len(kernels) if profile else 0,
-        aliases=tuple(ResultAlias(a.parameter, a.result, a.must) for a in sorted(assignment.aliases)),
+        aliases=tuple(sorted(assignment.aliases)),
         cpu=target.cpu,
         features=target.features,
     )
