@@ -51,7 +51,7 @@ def plain_loops_ir(body: str, parameters: Sequence[str]) -> str:
 
     nest(0, [])
     b.ret_void()
-    return module.to_text()
+    return module.functions[RUN_PLAIN].to_text() + "\n"
 
 
 def _linear(b: StructuredBuilder, coordinates: Sequence[Value], extents: Sequence[Value]) -> Value:
