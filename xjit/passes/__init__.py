@@ -25,6 +25,7 @@ from xjit.passes.fusion.defuser import Defuser
 from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.passes.fusion.instruction_fusion import InstructionFusion
+from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
@@ -64,6 +65,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ReshapeToBitcast,
     RngExpander,
     RowFusion,
+    MultiOutputFusion,
     ScanExpander,
     SingleDeviceCanonicalizer,
     TrivialAlgebra,
