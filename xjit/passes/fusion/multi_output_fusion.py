@@ -114,7 +114,9 @@ class _Fuser:
 
     def _matters(self, unit: HloInstruction) -> bool:
         """Whether an instruction is a loop over a large array that may join others."""
-        return bool(unit.operand_count) and self._is_large(_source_of(unit)) and self._is_unit(unit)
+        if not unit.operand_count or unit.is_dead():
+            return False
+        return self._is_large(_source_of(unit)) and self._is_unit(unit)
 
     def _is_unit(self, unit: HloInstruction) -> bool:
         return self._reduces_rows(unit) if _root_of(unit).opcode == "reduce" else _is_loop(unit)
