@@ -11,7 +11,8 @@ from itertools import groupby
 
 from xjit.emitters.accumulators import AccumulatorTiles
 from xjit.emitters.fused import FusedIrEmitter
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, range_arguments
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_levels import TransposeTile
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
