@@ -15,6 +15,7 @@ from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.execution_context import RuntimeStatus
+from xjit.llvm.inline_control_flow import return_if
 from xjit.llvm.types import I64, PTR, VOID, array
 from xjit.llvm.values import Value, const_int
 from xjit.ops.custom_call_targets import (
@@ -71,7 +72,7 @@ def _emit_call(builder: IRBuilder, symbol: str, arguments: list[Value], call: Hl
     builder.call(builder.module.declare(symbol, VOID, [*types, PTR]), [*arguments, status])
     message = builder.load(I64, status, align=8)
     failed = builder.icmp_signed("!=", message, const_int(I64, 0))
-    builder.return_if(failed, lambda: emit_fail(builder, RuntimeStatus.CUSTOM_CALL_FAILED, message))
+    return_if(builder, failed, lambda: emit_fail(builder, RuntimeStatus.CUSTOM_CALL_FAILED, message))
 
 
 def _check_row_major(shapes: Sequence[Shape], call: HloInstruction) -> None:
