@@ -9,6 +9,7 @@ from xjit.hlo import HloModule
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.conditional_canonicalizer import ConditionalCanonicalizer
+from xjit.passes.calls_and_control.conditional_code_motion import ConditionalCodeMotion
 from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
 from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSelect
 from xjit.passes.calls_and_control.control_dep_remover import ControlDepRemover
@@ -58,6 +59,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     CallInliner,
     CollectiveExpander,
     ConditionalCanonicalizer,
+    ConditionalCodeMotion,
     ConditionalSimplifier,
     ConditionalToSelect,
     ControlDepRemover,
