@@ -16,8 +16,11 @@ import numpy as np
 
 from xjit.affine import tile_array
 from xjit.dump import CompilationDump
+from xjit.emitters.access_analysis import MapCache
 from xjit.emitters.cpu_module import EmittedModule, emit_cpu_module
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
+from xjit.emitters.planners.module import schedule_text
+from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.thunk_steps import emit_thunk_steps
 from xjit.flags import flags_from_environment
 from xjit.hlo.collector_pause import collector_pause
@@ -133,7 +136,7 @@ class Executable(CpuExecutable):
             "optimized-hlo": lambda: str(self._optimized_hlo),
             "buffer-assignment": self._assignment.to_text,
             "thunks": lambda: program_to_string(self._emitted.thunks),
-            "schedule": lambda: self._emitted.schedule_text,
+            "schedule": lambda: _schedule_text(self._assignment, self._emitted.llvm_module.target, self.options),
             "llvm": lambda: self._emitted.ir_text,
             "llvm-opt": lambda: optimize_ir(self._emitted.ir_text, self._codegen, linked_symbols=self._linked),
             "asm": lambda: emit_assembly(self._emitted.ir_text, self._codegen, self._linked),
@@ -196,17 +199,63 @@ _DUMPED_STAGES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A module with its passes run and its buffers assigned: all that comes before code."""
+
+    hlo: str
+    optimized: HloModule
+    assignment: BufferAssignment
+    target: Target
+    dump: CompilationDump | None
+
+
 @collector_pause
 def compile_module(module: HloModule, target: str, options: CompileOptions) -> Executable:
     """Compiles a module (which is left as it is) for a target."""
+    seconds: dict[str, float] = {}
+    phase = _Phases(options.progress if isinstance(options, CompileOptions) else None, seconds)
+    prepared = _prepare(module, target, options, phase)
+    optimized, assignment, cpu_target = prepared.optimized, prepared.assignment, prepared.target
+    phase("emit")
+    codegen = CodegenOptions(options.opt_level, cpu=cpu_target.cpu, features=cpu_target.features)
+    with ProgramCompiler(codegen) as compiler:
+        threads = default_num_threads()
+        emitted = emit_cpu_module(assignment, cpu_target, _compile_parts(compiler), options.profile, threads)
+        phase("generate code")  # what is left of it
+        object_code = compiler.objects()
+    phase("load")
+    program = make_program(optimized, assignment, emitted, object_code, cpu_target, options.profile)
+    executable = Executable(program, prepared.hlo, optimized, assignment, emitted, options, seconds)
+    if module.instruction_count > LARGE_MODULE:
+        _freeze_at_exit()
+    phase("")
+    if prepared.dump is not None:
+        for suffix, stage in _DUMPED_STAGES.items():
+            prepared.dump.write(suffix, executable.as_text(stage))
+    return executable
+
+
+@collector_pause
+def plan_text(module: HloModule, target: str, options: CompileOptions) -> str:
+    """Returns the stage "schedule" of a module: what its kernels will do. No code is made."""
+    prepared = _prepare(module, target, options, _Phases(None, {}))
+    return _schedule_text(prepared.assignment, prepared.target, options)
+
+
+def _schedule_text(assignment: BufferAssignment, target: Target, options: CompileOptions) -> str:
+    context = PlanContext(target, MapCache(), default_num_threads())
+    return schedule_text(assignment, context, inline=not options.profile)
+
+
+def _prepare(module: HloModule, target: str, options: CompileOptions, phase: Callable[[str], None]) -> _Prepared:
+    """Verifies a module and optimizes a copy of it."""
     if not isinstance(options, CompileOptions):
         raise InvalidArgument(f"options is a {type(options).__name__}, expected xjit.CompileOptions(...)")
     if target not in TARGETS:
         if target in PLANNED_TARGETS:
             raise InvalidArgument(f"target '{target}' is not available yet: this version compiles for 'cpu'")
         raise InvalidArgument(f"unknown target '{target}': expected one of {', '.join(TARGETS)}")
-    seconds: dict[str, float] = {}
-    phase = _Phases(options.progress, seconds)
     phase("verify")
     verify_module(module, allow_mixed_precision=False)
     check_one_device(module)
@@ -228,23 +277,7 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
     phase("assign buffers")
     assignment = assign_buffers(optimized)
     _check_memory(optimized, assignment, module.entry_computation.root_instruction)
-    phase("emit")
-    codegen = CodegenOptions(options.opt_level, cpu=cpu_target.cpu, features=cpu_target.features)
-    with ProgramCompiler(codegen) as compiler:
-        threads = default_num_threads()
-        emitted = emit_cpu_module(assignment, cpu_target, _compile_parts(compiler), options.profile, threads)
-        phase("generate code")  # what is left of it
-        object_code = compiler.objects()
-    phase("load")
-    program = make_program(optimized, assignment, emitted, object_code, cpu_target, options.profile)
-    executable = Executable(program, with_text, optimized, assignment, emitted, options, seconds)
-    if module.instruction_count > LARGE_MODULE:
-        _freeze_at_exit()
-    phase("")
-    if dump is not None:
-        for suffix, stage in _DUMPED_STAGES.items():
-            dump.write(suffix, executable.as_text(stage))
-    return executable
+    return _Prepared(with_text, optimized, assignment, cpu_target, dump)
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from xjit.llvm.inline_control_flow import do_while
 from xjit.llvm.math.vec import Vec
 from xjit.llvm.values import Value
 
@@ -34,9 +35,11 @@ def _remainder_f64(x: Vec, y: Vec) -> Vec:
         rest = (rest - shifted).where(rest >= shifted, rest)  # exact: within a factor of two
         return (rest >= safe).any(), (rest.v,)
 
-    result = Vec(b, b.do_while([start.v], step)[0]).copysign(x)
+    result = Vec(b, do_while(b, [start.v], step)[0]).copysign(x)
     result = result.where(whole, x)
-    return x.const(math.nan).where(y.eq(0.0) | x.abs().eq(math.inf) | x.is_nan() | y.is_nan(), result)
+    nan = x.is_nan() | y.is_nan()
+    result = x.const(math.nan).where(nan, result)
+    return x.const(-math.nan).where((y.eq(0.0) | x.abs().eq(math.inf)) & ~nan, result)
 
 
 def _scaled_divisor(rest: Vec, divisor: Vec) -> Vec:
