@@ -117,7 +117,6 @@ _ALL: tuple[type[HloModulePass], ...] = (
     SingleDeviceCanonicalizer,
     StableSortExpander,
     TreeReductionRewriter,
-    TrivialAlgebra,
     TupleSimplifier,
     VariadicOpSplitter,
     WhileLoopConstantSinking,
