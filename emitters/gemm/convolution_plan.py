@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 from xjit.emitters.gemm.convolution_shapes import (
-    CONVOLUTION_FIELDS,
+    CONVOLUTION_RECORD,
     MAX_SPATIAL_DIMENSIONS,
     ConvolutionParameters,
     ConvolutionShape,
@@ -145,7 +145,7 @@ class _ConvolutionPlanner:
             self.features = self.channels = shape.feature_groups
 
     def plan(self) -> ConvolutionParameters:
-        values = dict.fromkeys(CONVOLUTION_FIELDS, 0)
+        values = dict.fromkeys(CONVOLUTION_RECORD.offsets, 0)
         values.update(self._sizes(), **self._strides())
         parallel = self.shape.flops >= PARALLEL_FLOPS
         self._choose_chunk()
