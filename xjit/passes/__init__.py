@@ -17,6 +17,7 @@ from xjit.passes.calls_and_control.hlo_subcomputation_unification import HloSubc
 from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
+from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.dot_expander import DotExpander
@@ -75,6 +76,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HloCSE,
     HloConstantFolding,
     HloDCE,
+    HloGetDimensionSizeRewriter,
     HloDescheduler,
     HloMemoryScheduler,
     HloModuleDCE,
