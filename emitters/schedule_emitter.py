@@ -7,6 +7,7 @@ for all schedules; what differs between kernels is in the schedule.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 
 from xjit.emitters.accumulators import AccumulatorTiles
 from xjit.emitters.fused import FusedIrEmitter
@@ -129,8 +130,12 @@ class _ScheduleEmitter:
         self._body(part.body)
 
     def _body(self, body: Sequence[Statement]) -> None:
-        for statement in body:
-            self._statement(statement)
+        for is_store, statements in groupby(body, lambda statement: isinstance(statement, Store)):
+            if is_store:
+                self._store([s for s in statements if isinstance(s, Store)])
+                continue
+            for statement in statements:
+                self._statement(statement)
 
     def _statement(self, statement: Statement) -> None:
         match statement:
@@ -149,7 +154,7 @@ class _ScheduleEmitter:
             case Stage(name, index):
                 self._fused.stage(self._tiles[name], self._instructions[name], index)
             case Store():
-                self._store(statement)
+                self._store([statement])
 
     # -- loops
 
@@ -246,11 +251,12 @@ class _ScheduleEmitter:
         assert computation is not None, f"no computation '{name}'"
         return computation
 
-    def _store(self, statement: Store) -> None:
+    def _store(self, stores: Sequence[Store]) -> None:
+        """Stores elements. All are computed before: an operand that one of them overwrites may be read for another."""
         self._accumulators.publish()
-        instruction = self._instructions[statement.instruction]
-        value, _ = self._fused.element(instruction, statement.index, output=statement.output)
-        self._fused.memory.store(self._results[statement.result], statement.place, value)
+        values = [self._fused.element(self._instructions[s.instruction], s.index, output=s.output)[0] for s in stores]
+        for store, value in zip(stores, values, strict=True):
+            self._fused.memory.store(self._results[store.result], store.place, value)
 
 
 _LOOPS: Mapping[Role, Callable[[_ScheduleEmitter, Loop], None]] = {

@@ -32,6 +32,7 @@ from xjit.passes.fusion.defuser import Defuser
 from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.passes.fusion.instruction_fusion import InstructionFusion
+from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
@@ -45,15 +46,16 @@ from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
+from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
-from xjit.passes.simplify.trivial_algebra import TrivialAlgebra
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 _ALL: tuple[type[HloModulePass], ...] = (
+    AlgebraicSimplifier,
     AllReduceSimplifier,
     BatchNormExpander,
     BitcastExpander,
@@ -87,9 +89,9 @@ _ALL: tuple[type[HloModulePass], ...] = (
     RngExpander,
     RootInstructionSinker,
     RowFusion,
+    MultiOutputFusion,
     ScanExpander,
     SingleDeviceCanonicalizer,
-    TrivialAlgebra,
     TupleSimplifier,
     WhileLoopConstantSinking,
     WhileLoopInvariantCodeMotion,

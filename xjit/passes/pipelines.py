@@ -21,6 +21,7 @@ from xjit.passes.fusion.defuser import Defuser
 from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.passes.fusion.instruction_fusion import InstructionFusion
+from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
@@ -30,12 +31,12 @@ from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCount
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
+from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
-from xjit.passes.simplify.trivial_algebra import TrivialAlgebra
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 
@@ -96,7 +97,7 @@ def simplification(options: PipelineOptions) -> list[HloModulePass]:
         HloPassFix(
             passes=[
                 TupleSimplifier(),
-                TrivialAlgebra(is_layout_sensitive=sensitive),
+                AlgebraicSimplifier(is_layout_sensitive=sensitive),
                 HloConstantFolding(),
                 HloCSE(is_layout_sensitive=sensitive),
                 WhileLoopConstantSinking(sink_only_scalar_constants=True),  # before loops drop the elements it frees
@@ -132,6 +133,7 @@ def fusion(options: PipelineOptions) -> list[HloModulePass]:
         *([RowFusion()] if options.fuse_rows else []),
         DotOperandFusion(),
         DotEpilogueFusion(),  # of loop fusions as they are: what softmax or layer norm took in is not an epilogue
+        MultiOutputFusion(),  # of what is left: no loop here may be a dot's epilogue
         HloCSE(),
         HloDCE(),
     ]
