@@ -42,6 +42,8 @@ DIFFERENT: Mapping[str, str] = {
     "alg_slice_concat_pad": "rules of this theme are not there yet",
     "batch_norm_expander": "divides by the root, as XLA:CPU's values ask for",
     "copy_insertion": "a swap of two loop elements takes three copies",
+    "gemm_algorithm_picker": "measures only where it is given a measurement",
+    "gpu_conv_algorithm_picker": "likewise",
     "hlo_trivial_scheduler": "the schedule is the order of the text where that is one",
     "rng_expander": "expands in place, into values and not into a call",
 }
