@@ -1,7 +1,7 @@
 """The native launcher: puts kernels and copies on a stream, from tables that were filled when the program was loaded.
 
-One call does a whole sequence. Of a call, only the addresses of its buffers are new; each argument of a kernel is one of
-them plus an offset.
+One call does a whole sequence. Of a call, only the addresses of its buffers are new; each argument of a kernel is one
+of them plus an offset.
 """
 
 from __future__ import annotations
