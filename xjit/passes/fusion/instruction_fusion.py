@@ -133,18 +133,18 @@ class InstructionFusion(HloModulePass):
         if not accepted:
             return [], True
         if len(accepted) > 1 or stored:
-            crowded = any(g.duplicates >= self.max_duplicates for g, _ in accepted) and p.opcode not in cost.MOVEMENT
+            crowded = any(g.duplicates >= self.max_duplicates for g, _ in accepted) and not cost.chooses_elements(p)
             if not self.may_duplicate or crowded or not cost.worth_duplicating(p, len(accepted), stored):
                 return [], True
             for group, _ in accepted:
-                group.duplicates += p.opcode not in cost.MOVEMENT
+                group.duplicates += not cost.chooses_elements(p)
         for group, evaluations in accepted:
             group.add(p, evaluations)
         return [g for g, _ in accepted], stored
 
     def _accepts(self, group: _Group, p: HloInstruction, readers: Sequence[HloInstruction]) -> Evaluations | None:
         """Returns where the group would evaluate the producer for its readers, or None if it should not."""
-        if len(group.members) >= self.max_instructions and p.opcode not in cost.MADE_FROM_NOTHING:
+        if len(group.members) >= self.max_instructions and not cost.is_better_made_again(p):
             return None
         if len(group.operands.keys() | p.operands) - 1 > self.max_operands:
             return None
@@ -155,7 +155,7 @@ class InstructionFusion(HloModulePass):
             return None
         if max([group.divisions[index] for index in evaluations], default=0) > cost.MAX_DIVISIONS:
             return None
-        if p.opcode in cost.MOVEMENT or p.opcode == "convert":
+        if cost.chooses_elements(p) or p.opcode == "convert":
             return evaluations
         elements = p.shape.num_elements
         limit = 1.01 if cost.is_expensive(p) else self.max_recompute
