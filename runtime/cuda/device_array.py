@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from xjit.hlo.diagnostics import InvalidArgument
+from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.runtime.cuda.dlpack import CUDA, export_capsule, import_array
 from xjit.runtime.cuda.driver import CudaDriver
+from xjit.runtime.program import ArraySignature
 
 Strides = tuple[int, ...]
 
@@ -174,3 +175,36 @@ def row_major_strides(shape: tuple[int, ...], itemsize: int) -> Strides:
     for size in reversed(shape[1:]):
         strides.append(strides[-1] * size)
     return tuple(reversed(strides))[: len(shape)] if shape else ()
+
+
+def device_strides(signature: ArraySignature) -> tuple[int, ...]:
+    """Bytes between elements along each dimension, in the layout of the program. Errors: Unsupported for tiles."""
+    if signature.tiles:
+        raise Unsupported(f"'{signature.name}' has a tiled layout: not on GPUs")
+    order = signature.minor_to_major or tuple(reversed(range(len(signature.shape))))
+    strides, size = [0] * len(order), signature.dtype.itemsize
+    for dimension in order:
+        strides[dimension] = size
+        size *= signature.shape[dimension]
+    return tuple(strides)
+
+
+def stream_number(stream: Any) -> int:
+    """The handle of a stream of numba.cuda, cuda.core, CuPy or PyTorch; a number is one. Errors: InvalidArgument."""
+    if isinstance(stream, int):
+        return stream
+    protocol: Any = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        version_and_handle: Any = protocol() if callable(protocol) else protocol
+        return int(version_and_handle[1])
+    for name in ("handle", "cuda_stream", "ptr"):
+        handle = getattr(stream, name, None)
+        if handle is not None:
+            return int(getattr(handle, "value", handle) or 0)
+    raise InvalidArgument(f"expected a CUDA stream, got {type(stream).__name__}")
+
+
+def result_array(driver: CudaDriver, memory: DeviceMemory, signature: ArraySignature, ready: Ready) -> DeviceArray:
+    """The array of a result in its memory."""
+    strides = device_strides(signature)
+    return DeviceArray(driver, memory.address, signature.shape, signature.dtype, strides, memory, ready)
