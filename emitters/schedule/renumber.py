@@ -18,6 +18,7 @@ from xjit.emitters.schedule.statements import (
     Stage,
     Statement,
     Store,
+    Tile,
     statements_of,
 )
 
@@ -65,8 +66,11 @@ class _Numbers:
         return tuple(substitute(e, self._changes) for e in index)
 
     def part(self, part: Part) -> Part:
-        tiles = tuple(replace(tile, over=tuple(self.of[v] for v in tile.over)) for tile in part.tiles)
-        return Part(self._body(part.body), tiles)
+        return Part(self._body(part.body), tuple(self._tile(tile) for tile in part.tiles))
+
+    def _tile(self, tile: Tile) -> Tile:
+        place = None if tile.place is None else self.index([tile.place])[0]
+        return replace(tile, over=tuple(self.of[v] for v in tile.over), place=place)
 
     def _body(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
         return tuple(self._statement(s) for s in body)
