@@ -27,6 +27,8 @@ from typing import Any
 
 import numpy as np
 
+from xjit.thunks.result_alias import ResultAlias
+
 PARAMETER_ALIGNMENT = 16
 """Bytes. Parameter and result buffers are at least this aligned (NumPy's own are); others are copied first."""
 
@@ -38,15 +40,6 @@ CONSTANT_ALIGNMENT = 64
 
 LeafTree = int | tuple["LeafTree", ...]
 """A tuple shape: an int is the index of a leaf array, a tuple is a tuple. ``((0, 1), 2)`` is ``((a, b), c)``."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResultAlias:
-    """Leaf `result` may be computed in the buffer of leaf `parameter`; a call `must` donate it where that says so."""
-
-    parameter: int
-    result: int
-    must: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from xjit.runtime.jit import (
     optimize_ir,
 )
 from xjit.runtime.physical_layout import array_signature
-from xjit.runtime.program import ArraySignature, CpuProgram, KernelInfo, LeafTree, ResultAlias
+from xjit.runtime.program import ArraySignature, CpuProgram, KernelInfo, LeafTree
 from xjit.runtime.symbols import resolve_symbols
 from xjit.runtime.thread_pool import default_num_threads
 from xjit.runtime.thunk_interpreter import OnThunk, ThunkInterpreter
@@ -343,7 +343,7 @@ def make_program(
         kernels=kernels,
         instructions=tuple(kernel.instruction for kernel in kernels),
         profile_counters=len(kernels) if profile else 0,
-        aliases=tuple(ResultAlias(a.parameter, a.result, a.must) for a in sorted(assignment.aliases)),
+        aliases=tuple(sorted(assignment.aliases)),
         cpu=target.cpu,
         features=target.features,
     )

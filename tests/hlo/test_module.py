@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -197,6 +199,37 @@ def test_random_numbers_from_threads() -> None:
         thread.join()
     reference = HloModule("n")
     assert sorted(found) == sorted(reference.random_new64() for _ in range(800))
+
+
+FORK = """
+import os, signal, threading, time
+from xjit.hlo import HloModule
+from xjit.hlo.mersenne_twister import MersenneTwister64
+
+inside, next_number = threading.Event(), MersenneTwister64.next
+
+def slowly(generator):
+    inside.set()
+    time.sleep(0.3)
+    return next_number(generator)
+
+MersenneTwister64.next = slowly
+module = HloModule("m")
+thread = threading.Thread(target=module.random_new64)
+thread.start()
+inside.wait()
+child = os.fork()
+if not child:
+    signal.alarm(10)
+    os._exit(0 if module.random_new64() == 11788048577503494824 else 1)
+thread.join()
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_random_numbers_in_a_child_forked_while_a_thread_draws_one() -> None:
+    result = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60)
+    assert result.stdout == "0\n", result.stdout + result.stderr
 
 
 def test_schedule() -> None:

@@ -6,9 +6,11 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from xjit.llvm import IRBuilder, Module, Param
+from xjit.llvm import IRBuilder, Module, Param, Target
 from xjit.llvm import types as ty
 from xjit.llvm import values as va
+from xjit.llvm.function import string_attribute
+from xjit.llvm.target import data_layout
 
 
 def _verify(module):
@@ -162,3 +164,64 @@ def test_speed():
         best = max(best, 10000 / (time.process_time() - start))
     assert best > 150_000  # half, for busy machines
     print(f"{best:,.0f} instructions/s")
+
+
+def test_pointers_into_address_spaces():
+    assert ty.pointer(0) is ty.PTR and ty.pointer(3) is ty.pointer(3) is not ty.PTR
+    assert str(ty.vector(ty.pointer(1), 4)) == "<4 x ptr addrspace(1)>" and ty.pointer(3).mangled == "p3"
+    module = Module("spaces")
+    shared = module.add_global("s", ty.array(ty.I8, 256), va.undef(ty.array(ty.I8, 256)), 16, address_space=3)
+    assert shared.type is ty.pointer(3)
+    assert module.external_global("dynamic", ty.array(ty.I8, 0), align=128, address_space=3).type is shared.type
+    function = module.add_function("f", ty.VOID, [Param(ty.pointer(1), "p", ("noalias", "align 16")), (ty.I64, "n")])
+    p, n = function.args
+    b = IRBuilder(function.append_block("entry"))
+    v4, mask = ty.vector(ty.FLOAT, 4), va.const_int(ty.vector(ty.I1, 4), 1)
+    element = b.gep(ty.FLOAT, p, n)
+    assert element.type is ty.pointer(1)
+    v = b.load(v4, element, 16)
+    b.store(v, b.gep(ty.FLOAT, shared, n), 4)
+    b.masked_store(b.masked_load(v4, element, mask, 4), shared, mask, 4)
+    ptrs = b.gep(ty.FLOAT, p, b.vector_iota(ty.vector(ty.I64, 4)))
+    assert ptrs.type is ty.vector(ty.pointer(1), 4)
+    b.masked_scatter(b.masked_gather(v4, ptrs, 4), ptrs, 4)
+    b.memcpy(shared, p, n)
+    b.memset(shared, va.const_int(ty.I8, 0), n)
+    b.atomicrmw("add", p, n, scope="device")
+    b.cmpxchg(p, n, n, scope="device")
+    b.store_atomic(b.load_atomic(ty.I64, p, 8, scope="block"), p, 8, scope="block")
+    b.fence("acq_rel", scope="device")
+    generic = b.addrspacecast(shared, ty.PTR)
+    assert generic.type is ty.PTR and b.inttoptr(n, ty.pointer(5)).type is ty.pointer(5)
+    with pytest.raises(TypeError):
+        b.icmp_signed("==", shared, generic)
+    b.ret_void()
+    text = module.to_text()
+    _verify(module)
+    assert "@s = internal addrspace(3) global [256 x i8] undef, align 16" in text
+    assert "@dynamic = external addrspace(3) global [0 x i8], align 128" in text
+    assert 'fence syncscope("device") acq_rel' in text
+
+
+def test_conventions_and_attributes():
+    module = Module("conventions")
+    attributes = ("nounwind", string_attribute("nvvm.maxntid", "256"))
+    callee = module.add_function("callee", ty.FLOAT, [(ty.FLOAT, "x")], attributes, calling_convention="fastcc")
+    IRBuilder(callee.append_block("entry")).ret(callee.args[0])
+    caller = module.add_function("caller", ty.FLOAT, [(ty.FLOAT, "x")])
+    b = IRBuilder(caller.append_block("entry"))
+    b.ret(b.call(callee, [b.call(callee, caller.args)], flags="nnan"))
+    text = module.to_text()
+    _verify(module)
+    assert 'define fastcc float @callee(float %x) nounwind "nvvm.maxntid"="256" {' in text
+    assert text.count("call fastcc float @callee") == 1 and text.count("call nnan fastcc float @callee") == 1
+
+
+def test_header_is_the_target():
+    target = Target.host()
+    parsed = _verify(Module("header", target))
+    assert (parsed.triple, parsed.data_layout) == (target.triple, target.data_layout)
+    assert target.kernel_calling_convention == "" and target.address_spaces.shared == 0
+    assert data_layout("nvptx64-nvidia-cuda", "sm_80") != target.data_layout
+    with pytest.raises(RuntimeError):
+        data_layout("no-such-target")

@@ -65,6 +65,8 @@ class BuilderBase:
         expected = callee.param_types if isinstance(callee, Declaration) else tuple(p.type for p in callee.params)
         if tuple(arg.type for arg in args) != expected:
             raise TypeError(f"{callee.operand} takes ({_list(expected)}), not ({_list([a.type for a in args])})")
+        if callee.calling_convention:
+            flags = f"{flags} {callee.calling_convention}".lstrip()
         return self._call(callee.operand, callee.return_type, ", ".join([arg.typed for arg in args]), name, flags)
 
     def call_pointer(self, callee: Value, return_type: LLVMType, args: Sequence[Value], name: str = "call") -> Value:

@@ -125,9 +125,13 @@ class FloatBuilder(IntegerBuilder):
             raise TypeError(f"bitcast of {a} to {type}: the sizes differ")
         return self._value(f"bitcast {a.type.text} {a.text} to {type.text}", type, name)
 
-    def inttoptr(self, a: Value, name: str = "ptr") -> Value:
+    def inttoptr(self, a: Value, type: LLVMType = PTR, name: str = "ptr") -> Value:
         """An address as a pointer."""
-        return self._cast("inttoptr", a, PTR, name)
+        return self._cast("inttoptr", a, type, name)
+
+    def addrspacecast(self, a: Value, type: LLVMType, name: str = "ptr") -> Value:
+        """A pointer into one address space as a pointer into another."""
+        return self._cast("addrspacecast", a, type, name)
 
     def ptrtoint(self, a: Value, elem: LLVMType, name: str = "address") -> Value:
         """A pointer as an integer."""

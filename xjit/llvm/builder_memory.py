@@ -1,7 +1,8 @@
 """Memory instructions of `IRBuilder`: addresses, loads and stores, masked and atomic ones.
 
-Alignments are explicit everywhere, in bytes. Masked intrinsics are spelt as LLVM 22 wants them: the alignment is an
-attribute of the pointer argument.
+Alignments are explicit everywhere, in bytes. Pointers may be of any address space. `scope` of an atomic instruction is
+LLVM's name for the threads that see it in order ("device", "block"); "" is all of them. Masked intrinsics are spelt as
+LLVM 22 wants them: the alignment is an attribute of the pointer argument.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ class MemoryBuilder(FloatBuilder):
         width = max(ptr.type.width, index.type.width)
         flag = "inbounds " if inbounds else ""
         return self._value(
-            f"getelementptr {flag}{elem_type.text}, {ptr.typed}, {index.typed}", vector(PTR, width), name
+            f"getelementptr {flag}{elem_type.text}, {ptr.typed}, {index.typed}", vector(ptr.type.elem, width), name
         )
 
     def load(self, type: LLVMType, ptr: Value, align: int, metadata: Metadata = (), name: str = "load") -> Value:
         """Loads a scalar or a vector."""
-        return self._value(f"load {type.text}, ptr {ptr.text}, align {align}{attachments(metadata)}", type, name)
+        text = f"load {type.text}, {ptr.type.text} {ptr.text}, align {align}{attachments(metadata)}"
+        return self._value(text, type, name)
 
     def store(self, value: Value, ptr: Value, align: int, metadata: Metadata = ()) -> None:
         """Stores a scalar or a vector. ("nontemporal", node) in `metadata` bypasses the caches."""
         self._lines.append(
-            f"store {value.type.text} {value.text}, ptr {ptr.text}, align {align}{attachments(metadata)}"
+            f"store {value.type.text} {value.text}, {ptr.type.text} {ptr.text}, align {align}{attachments(metadata)}"
         )
 
     def masked_load(
@@ -51,9 +53,9 @@ class MemoryBuilder(FloatBuilder):
     ) -> Value:
         """Loads the elements whose mask bit is set; the others are `passthrough` (default poison) and not touched."""
         other = passthrough or poison(type)
-        intrinsic = self._masked("masked.load", type, PTR, (PTR, mask.type, type), type)
+        intrinsic = self._masked("masked.load", type, ptr.type, (ptr.type, mask.type, type), type)
         return self._value(
-            f"call {type.text} {intrinsic}(ptr align {align} {ptr.text}, {mask.typed}, {other.typed})"
+            f"call {type.text} {intrinsic}({ptr.type.text} align {align} {ptr.text}, {mask.typed}, {other.typed})"
             f"{attachments(metadata)}",
             type,
             name,
@@ -61,10 +63,9 @@ class MemoryBuilder(FloatBuilder):
 
     def masked_store(self, value: Value, ptr: Value, mask: Value, align: int, metadata: Metadata = ()) -> None:
         """Stores the elements whose mask bit is set."""
-        intrinsic = self._masked("masked.store", value.type, PTR, (value.type, PTR, mask.type), VOID)
-        self._lines.append(
-            f"call void {intrinsic}({value.typed}, ptr align {align} {ptr.text}, {mask.typed}){attachments(metadata)}"
-        )
+        intrinsic = self._masked("masked.store", value.type, ptr.type, (value.type, ptr.type, mask.type), VOID)
+        args = f"{value.typed}, {ptr.type.text} align {align} {ptr.text}, {mask.typed}"
+        self._lines.append(f"call void {intrinsic}({args}){attachments(metadata)}")
 
     def masked_gather(
         self,
@@ -104,58 +105,83 @@ class MemoryBuilder(FloatBuilder):
         """Stack memory for a number of values known at run time, allocated where it is asked for: not for loops."""
         return self._value(f"alloca {type.text}, {count.typed}, align {align}", PTR, name)
 
-    def atomicrmw(self, op: str, ptr: Value, value: Value, ordering: str = "monotonic", name: str = "old") -> Value:
+    def atomicrmw(
+        self, op: str, ptr: Value, value: Value, ordering: str = "monotonic", name: str = "old", *, scope: str = ""
+    ) -> Value:
         """Read-modify-write; `op` is LLVM's (add, xchg, umax, fadd, ...). Returns the old value."""
-        return self._value(f"atomicrmw {op} ptr {ptr.text}, {value.typed} {ordering}", value.type, name)
+        text = f"atomicrmw {op} {ptr.typed}, {value.typed}{_scope(scope)} {ordering}"
+        return self._value(text, value.type, name)
 
     def cmpxchg(
-        self, ptr: Value, expected: Value, new: Value, success: str = "acq_rel", failure: str = "acquire"
+        self,
+        ptr: Value,
+        expected: Value,
+        new: Value,
+        success: str = "acq_rel",
+        failure: str = "acquire",
+        *,
+        scope: str = "",
     ) -> tuple[Value, Value]:
         """Compare-and-swap. Returns (old value, whether it was swapped)."""
         function = self._function
         pair = f"%pair.{function.number()}"
-        self._lines.append(f"{pair} = cmpxchg ptr {ptr.text}, {expected.typed}, {new.typed} {success} {failure}")
+        operands = f"{ptr.typed}, {expected.typed}, {new.typed}"
+        self._lines.append(f"{pair} = cmpxchg {operands}{_scope(scope)} {success} {failure}")
         pair_type = f"{{ {expected.type.text}, i1 }}"
         old = self._value(f"extractvalue {pair_type} {pair}, 0", expected.type, "old")
         return old, self._value(f"extractvalue {pair_type} {pair}, 1", I1, "swapped")
 
     def load_atomic(
-        self, type: LLVMType, ptr: Value, align: int, ordering: str = "acquire", name: str = "load"
+        self,
+        type: LLVMType,
+        ptr: Value,
+        align: int,
+        ordering: str = "acquire",
+        name: str = "load",
+        *,
+        scope: str = "",
     ) -> Value:
         """An atomic load."""
-        return self._value(f"load atomic {type.text}, ptr {ptr.text} {ordering}, align {align}", type, name)
+        text = f"load atomic {type.text}, {ptr.typed}{_scope(scope)} {ordering}, align {align}"
+        return self._value(text, type, name)
 
-    def store_atomic(self, value: Value, ptr: Value, align: int, ordering: str = "release") -> None:
+    def store_atomic(self, value: Value, ptr: Value, align: int, ordering: str = "release", *, scope: str = "") -> None:
         """An atomic store."""
-        self._lines.append(f"store atomic {value.typed}, ptr {ptr.text} {ordering}, align {align}")
+        self._lines.append(f"store atomic {value.typed}, {ptr.typed}{_scope(scope)} {ordering}, align {align}")
 
-    def fence(self, ordering: str = "seq_cst") -> None:
+    def fence(self, ordering: str = "seq_cst", *, scope: str = "") -> None:
         """A memory fence."""
-        self._lines.append(f"fence {ordering}")
+        self._lines.append(f"fence{_scope(scope)} {ordering}")
 
     def memcpy(self, destination: Value, source: Value, num_bytes: Value, align: int = 1) -> None:
         """Copies bytes between regions that do not overlap."""
-        self._memory_intrinsic("memcpy.p0.p0.i64", PTR, destination, source, num_bytes, align)
+        self._memory_intrinsic("memcpy", destination, source, num_bytes, align)
 
     def memset(self, destination: Value, byte: Value, num_bytes: Value, align: int = 1) -> None:
         """Fills with one byte (i8)."""
-        self._memory_intrinsic("memset.p0.i64", byte.type, destination, byte, num_bytes, align)
+        self._memory_intrinsic("memset", destination, byte, num_bytes, align)
 
     def prefetch(self, ptr: Value, *, write: bool = False, locality: int = 3) -> None:
         """Asks the cache for a line; `locality` is 0 (use once) to 3 (keep)."""
         args = (ptr, *(const_int(I32, number) for number in (int(write), locality, 1)))
-        self.intrinsic("prefetch", VOID, args, (PTR,))
+        self.intrinsic("prefetch", VOID, args, (ptr.type,))
 
     def assume(self, condition: Value) -> None:
         """Tells LLVM that `condition` (i1) holds."""
         self.intrinsic("assume", VOID, (condition,), ())
 
-    def _memory_intrinsic(self, name: str, second: LLVMType, a: Value, b: Value, num_bytes: Value, align: int) -> None:
-        self.module.declare(f"llvm.{name}", VOID, (PTR, second, I64, I1))
-        source = f"ptr align {align} {b.text}" if second is PTR else b.typed
-        self._lines.append(f"call void @llvm.{name}(ptr align {align} {a.text}, {source}, {num_bytes.typed}, i1 false)")
+    def _memory_intrinsic(self, name: str, a: Value, b: Value, num_bytes: Value, align: int) -> None:
+        pointers = [type for type in (a.type, b.type) if type.is_ptr]
+        full_name = ".".join(("llvm", name, *[type.mangled for type in pointers], "i64"))
+        self.module.declare(full_name, VOID, (a.type, b.type, I64, I1))
+        first, second = [f"{v.type.text} align {align} {v.text}" if v.type.is_ptr else v.typed for v in (a, b)]
+        self._lines.append(f"call void @{full_name}({first}, {second}, {num_bytes.typed}, i1 false)")
 
     def _masked(self, name: str, type: LLVMType, ptr: LLVMType, params: Sequence[LLVMType], result: LLVMType) -> str:
         full_name = f"llvm.{name}.{type.mangled}.{ptr.mangled}"
         self.module.declare(full_name, result, params)
         return f"@{full_name}"
+
+
+def _scope(name: str) -> str:
+    return f' syncscope("{name}")' if name else ""

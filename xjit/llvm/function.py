@@ -38,6 +38,11 @@ def global_name(name: str) -> str:
     return f'@"{escaped}"'
 
 
+def string_attribute(name: str, value: str) -> str:
+    """A function attribute of LLVM's that is a pair of strings: `"name"="value"`."""
+    return f'"{name}"="{value}"'
+
+
 @dataclass(frozen=True, slots=True)
 class Param:
     """A parameter: type, name, and attributes such as `noalias` or `align 64`."""
@@ -104,13 +109,14 @@ class Block:
 class Function:
     """A function that is defined here. Make one with `Module.add_function`.
 
+    `attributes` are words such as `nounwind`, or pairs (`string_attribute`); calls name the `calling_convention`, too.
     `is_cold` says that its own instructions take no time beside what it calls, so that they need no optimization;
     `may_fail`, that it may leave a status in the execution context.
     """
 
     __slots__ = (
-        "_counter", "args", "attributes", "blocks", "is_cold", "linkage", "may_fail", "module", "name", "params",
-        "return_type",
+        "_counter", "args", "attributes", "blocks", "calling_convention", "is_cold", "linkage", "may_fail", "module",
+        "name", "params", "return_type",
     )  # fmt: skip
 
     def __init__(
@@ -121,6 +127,7 @@ class Function:
         attributes: Sequence[str] = ("nounwind",),
         linkage: str = "",
         module: Module | None = None,
+        calling_convention: str = "",
     ) -> None:
         self.name = name
         self.return_type = return_type
@@ -131,6 +138,7 @@ class Function:
         self.args = tuple(Value(param.type, f"%{text}") for param, text in zip(self.params, names))
         self.attributes = tuple(attributes)
         self.linkage = linkage
+        self.calling_convention = calling_convention
         self.is_cold = False
         self.may_fail = False
         self.module = module
@@ -179,7 +187,8 @@ class Function:
         params = ", ".join(
             " ".join((param.type.text, *param.attributes, arg.text)) for param, arg in zip(self.params, self.args)
         )
-        words = ["define", self.linkage, self.return_type.text, f"{self.operand}({params})", *self.attributes, "{"]
+        before = ("define", self.linkage, self.calling_convention, self.return_type.text)
+        words = (*before, f"{self.operand}({params})", *self.attributes, "{")
         lines = [" ".join(word for word in words if word)]
         for block in self.blocks:
             lines.extend(block.to_lines())

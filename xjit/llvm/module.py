@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xjit.llvm.function import Function, Param, global_name
+from xjit.llvm.global_variable import GlobalVariable
 from xjit.llvm.target import Target
 from xjit.llvm.types import I8, PTR, LLVMType, array
 from xjit.llvm.values import Value, const_int
@@ -25,6 +26,7 @@ class Declaration:
     return_type: LLVMType
     param_types: tuple[LLVMType, ...]
     attributes: tuple[str, ...] = ()
+    calling_convention: str = ""
 
     @property
     def operand(self) -> str:
@@ -39,7 +41,8 @@ class Declaration:
     def to_text(self) -> str:
         """The `declare` line."""
         params = ", ".join(param.text for param in self.param_types)
-        return " ".join((f"declare {self.return_type.text} {self.operand}({params})", *self.attributes))
+        words = ("declare", self.calling_convention, self.return_type.text, f"{self.operand}({params})")
+        return " ".join(word for word in (*words, *self.attributes) if word)
 
 
 class Module:
@@ -51,8 +54,8 @@ class Module:
         self.functions: dict[str, Function] = {}
         self.declarations: dict[str, Declaration] = {}
         self.libraries: dict[str, str] = {}
-        self._globals: dict[str, str] = {}
-        self._constants: dict[tuple[str, int], Value] = {}
+        self._globals: dict[str, GlobalVariable] = {}
+        self._constants: dict[tuple[str, int, int], str] = {}  # names, by what they hold
         self._metadata: list[str] = []
         self._metadata_numbers: dict[str, int] = {}
 
@@ -63,11 +66,12 @@ class Module:
         params: Sequence[Param | tuple[LLVMType, str]] = (),
         attributes: Sequence[str] = ("nounwind",),
         linkage: str = "",
+        calling_convention: str = "",
     ) -> Function:
         """Defines a function; `name` must be new."""
         if name in self.functions or name in self.declarations:
             raise ValueError(f"module {self.name} has a function @{name} already")
-        function = Function(name, return_type, params, attributes, linkage, self)
+        function = Function(name, return_type, params, attributes, linkage, self, calling_convention)
         self.functions[name] = function
         return function
 
@@ -93,21 +97,28 @@ class Module:
     def _is_taken(self, name: str) -> bool:
         return name in self.functions or name in self.declarations or name in self._globals
 
-    def external_global(self, name: str, type: LLVMType = I8) -> Value:
-        """A data symbol that the runtime provides."""
-        self._globals.setdefault(name, f"{global_name(name)} = external global {type.text}")
-        return Value(PTR, global_name(name))
+    def external_global(
+        self, name: str, type: LLVMType = I8, *, align: int | None = None, address_space: int = 0
+    ) -> Value:
+        """A data symbol that the runtime or the driver provides."""
+        if name not in self._globals:
+            self._globals[name] = GlobalVariable(
+                name, type, None, align, linkage="external", address_space=address_space
+            )
+        return self._globals[name].value
 
-    def add_constant(self, type: LLVMType, initializer: Value, align: int, hint: str = "constant") -> Value:
+    def add_constant(
+        self, type: LLVMType, initializer: Value, align: int, hint: str = "constant", *, address_space: int = 0
+    ) -> Value:
         """A private constant with an initializer of that type; equal ones are shared."""
-        key = (initializer.typed, align)
-        found = self._constants.get(key)
-        if found is None:
-            name = self.unique_name(hint)
-            text = f"{global_name(name)} = private unnamed_addr constant {type.text} {initializer.text}, align {align}"
-            self._globals[name] = text
-            found = self._constants[key] = Value(PTR, global_name(name))
-        return found
+        key = (initializer.typed, align, address_space)
+        name = self._constants.get(key)
+        if name is None:
+            name = self._constants[key] = self.unique_name(hint)
+            self._globals[name] = GlobalVariable(
+                name, type, initializer, align, "private unnamed_addr", "constant", address_space
+            )
+        return self._globals[name].value
 
     def add_constant_bytes(self, data: bytes, align: int, hint: str = "constant") -> Value:
         """A private constant of raw bytes."""
@@ -119,21 +130,22 @@ class Module:
         """A private constant with the bytes of a NumPy array, row-major, little-endian."""
         return self.add_constant_bytes(np.ascontiguousarray(values).tobytes(), align, hint)
 
-    def add_global(self, name: str, type: LLVMType, initializer: Value, align: int, linkage: str = "internal") -> Value:
-        """A mutable global."""
+    def add_global(
+        self,
+        name: str,
+        type: LLVMType,
+        initializer: Value,
+        align: int,
+        linkage: str = "internal",
+        *,
+        address_space: int = 0,
+    ) -> Value:
+        """A mutable global. Memory that has no contents at first (shared memory) is `undef(type)`."""
         if name in self._globals:
             raise ValueError(f"module {self.name} has a global @{name} already")
-        words = [f"{global_name(name)} =", linkage, f"global {type.text} {initializer.text}, align {align}"]
-        self._globals[name] = " ".join(word for word in words if word)
-        return Value(PTR, global_name(name))
-
-    def define_external(self, name: str, type: LLVMType, initializer: Value, align: int) -> None:
-        """Defines a symbol that other code reads; it may have been used as an external global before."""
-        self._globals[name] = f"{global_name(name)} = global {type.text} {initializer.text}, align {align}"
-
-    def get_global(self, name: str) -> Value | None:
-        """The address of a global that was added before, or None."""
-        return Value(PTR, global_name(name)) if name in self._globals else None
+        variable = GlobalVariable(name, type, initializer, align, linkage, address_space=address_space)
+        self._globals[name] = variable
+        return variable.value
 
     def add_metadata(self, body: str) -> str:
         """A node such as `!{i64 0, i64 10}`, shared between equal bodies. Returns `!number`."""
@@ -166,7 +178,7 @@ class Module:
         return ("range", self.add_metadata(f"!{{{const_int(type, lower)}, {const_int(type, upper)}}}"))
 
     @property
-    def globals(self) -> Mapping[str, str]:
+    def globals(self) -> Mapping[str, GlobalVariable]:
         """The definitions and declarations of data, by name."""
         return self._globals
 
@@ -175,11 +187,17 @@ class Module:
         """The metadata nodes."""
         return self._metadata
 
+    @property
+    def header(self) -> str:
+        """The lines that every text of this module starts with: its name and target."""
+        layout, triple = self.target.data_layout, self.target.triple
+        return f'; ModuleID = \'{self.name}\'\ntarget datalayout = "{layout}"\ntarget triple = "{triple}"'
+
     def to_text(self) -> str:
         """The whole module."""
-        sections = [f"; ModuleID = '{self.name}'"]
+        sections = [self.header]
         if self._globals:
-            sections.append("\n".join(self._globals.values()))
+            sections.append("\n".join(variable.to_text() for variable in self._globals.values()))
         sections.extend(function.to_text() for function in self.functions.values())
         if self.declarations:
             sections.append("\n".join(declaration.to_text() for declaration in self.declarations.values()))

@@ -22,7 +22,6 @@ COLD_BYTES = 24_000
 """Cold functions of this size together are worth a part of their own."""
 
 _REFERENCE = re.compile(r'@("[^"]*"|[A-Za-z$._0-9-]+)')
-_MAY_BE_COPIED = " = private unnamed_addr constant "
 
 
 class PartKind(enum.Enum):
@@ -103,7 +102,7 @@ class PartWriter:
 
     def _has_variables(self) -> bool:
         """An external one counts, too: the module may define it in the end."""
-        return not all(_MAY_BE_COPIED in text for text in self._module.globals.values())
+        return not all(variable.may_be_copied for variable in self._module.globals.values())
 
     def _cut(self, kind: PartKind) -> None:
         self._sink(_part_text(self._module, self._texts), kind)
@@ -119,14 +118,14 @@ def _part_text(module: Module, texts: dict[str, str]) -> str:
     """Returns the module that defines the functions of `texts`, with everything they refer to."""
     by_operand = {function.operand[1:]: function for function in module.functions.values()}
     declarations = {declaration.operand[1:]: declaration for declaration in module.declarations.values()}
-    globals_ = {text[1 : text.index(" = ")]: text for text in module.globals.values()}
+    globals_ = {variable.value.text[1:]: variable.to_text() for variable in module.globals.values()}
     defined = {module.functions[name].operand[1:] for name in texts}
     bodies = [with_all_visible(text) for text in texts.values()]
     used = _references(bodies, defined, globals_)
     functions = [_declaration(by_operand[name]) for name in used if name in by_operand]
     externals = [declarations[name] for name in used if name in declarations]
     sections = (
-        [f"; ModuleID = '{module.name}'"],
+        [module.header],
         [globals_[name] for name in used if name in globals_],
         bodies,
         [declaration.to_text() for declaration in (*functions, *externals)],
@@ -150,4 +149,4 @@ def _references(bodies: Iterable[str], defined: set[str], globals_: dict[str, st
 
 def _declaration(function: Function) -> Declaration:
     types = tuple(param.type for param in function.params)
-    return Declaration(function.name, function.return_type, types)
+    return Declaration(function.name, function.return_type, types, calling_convention=function.calling_convention)

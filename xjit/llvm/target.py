@@ -1,6 +1,6 @@
-"""What code is generated for: vector widths and instruction-set facts that emitters ask instead of hard-coding.
+"""What code is generated for: facts about instruction set, memory and calls that emitters ask instead of hard-coding.
 
-A `Target` is plain data.
+A `Target` is plain data. Its data layout is the one of LLVM's target machine.
 """
 
 from __future__ import annotations
@@ -26,14 +26,30 @@ _LEVEL_CPUS = {"sse2": "x86-64", "sse4.2": "x86-64-v2", "avx2": "x86-64-v3", "av
 
 
 @dataclass(frozen=True, slots=True)
+class AddressSpaces:
+    """LLVM's number of each kind of memory. On CPUs all are the generic address space, 0."""
+
+    global_: int = 0
+    shared: int = 0  # among the threads of a block
+    constant: int = 0
+    local: int = 0  # of one thread
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
-    """A CPU. `features` is LLVM's string ("+avx2,-avx512f"); `vector_bits` the width of the vectors that code uses."""
+    """A processor. `features` is LLVM's string ("+avx2,-avx512f"); `vector_bits` the width of vectors that code uses.
+
+    `kernel_calling_convention` is LLVM's word in the definitions of kernels ("ptx_kernel"), "" for C's.
+    """
 
     name: str
     triple: str
+    data_layout: str  # from `data_layout(triple)`
     cpu: str
     features: str
     vector_bits: int
+    kernel_calling_convention: str = ""
+    address_spaces: AddressSpaces = AddressSpaces()
 
     @staticmethod
     def host() -> Target:
@@ -48,8 +64,7 @@ class Target:
         """
         if level not in _LEVELS:
             raise InvalidArgument(f"unknown x86-64 level '{level}': expected one of {', '.join(_LEVELS)}")
-        features = _LEVELS[level]
-        return Target("cpu", llvm.get_default_triple(), _LEVEL_CPUS[level], features, _vector_bits(features))
+        return _cpu_target(_LEVEL_CPUS[level], _LEVELS[level])
 
     def has(self, feature: str) -> bool:
         """Whether the target has an LLVM feature such as "fma"."""
@@ -99,5 +114,16 @@ def _vector_bits(features: str) -> int:
 
 @functools.cache
 def _host_target() -> Target:
-    features = llvm.get_host_cpu_features().flatten()
-    return Target("cpu", llvm.get_default_triple(), llvm.get_host_cpu_name(), features, _vector_bits(features))
+    return _cpu_target(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+
+
+def _cpu_target(cpu: str, features: str) -> Target:
+    triple = llvm.get_default_triple()
+    return Target("cpu", triple, data_layout(triple), cpu, features, _vector_bits(features))
+
+
+@functools.cache
+def data_layout(triple: str, cpu: str = "") -> str:
+    """LLVM's data layout string for a triple. RuntimeError if this LLVM has no such target."""
+    llvm.initialize_all_targets()
+    return str(llvm.Target.from_triple(triple).create_target_machine(cpu=cpu).target_data)

@@ -15,7 +15,7 @@ class LLVMType:
     """A type. `text` is its LLVM spelling, `mangled` its spelling in names of overloaded intrinsics.
 
     `elem` and `width` are those of a vector or array; a scalar is its own element, of width 1. `bits` counts the
-    whole value.
+    whole value. `address_space` is what a pointer, or each of a vector of pointers, points into.
     """
 
     text: str
@@ -28,6 +28,7 @@ class LLVMType:
     is_int: bool = field(default=False)  # integer or vector of integers
     is_float: bool = field(default=False)  # floating point or vector of it
     is_ptr: bool = field(default=False)  # pointer or vector of pointers
+    address_space: int = 0
 
     @property
     def elem(self) -> LLVMType:
@@ -61,6 +62,7 @@ def vector(elem: LLVMType, width: int) -> LLVMType:
     return LLVMType(
         f"<{width} x {elem.text}>", f"v{width}{elem.mangled}", "vector", width * elem.bits, width, elem,
         is_vector=True, is_int=elem.is_int, is_float=elem.is_float, is_ptr=elem.is_ptr,
+        address_space=elem.address_space,
     )  # fmt: skip
 
 
@@ -68,6 +70,13 @@ def vector(elem: LLVMType, width: int) -> LLVMType:
 def array(elem: LLVMType, width: int) -> LLVMType:
     """The array type `[width x elem]`."""
     return LLVMType(f"[{width} x {elem.text}]", f"a{width}{elem.mangled}", "array", width * elem.bits, width, elem)
+
+
+@functools.cache
+def pointer(address_space: int, /) -> LLVMType:
+    """The type of pointers into an address space of the target (`Target.address_spaces`); 0 is the generic one."""
+    text = f"ptr addrspace({address_space})" if address_space else "ptr"
+    return LLVMType(text, f"p{address_space}", "ptr", 64, is_ptr=True, address_space=address_space)
 
 
 def _float(text: str, mangled: str, bits: int) -> LLVMType:
@@ -79,5 +88,5 @@ HALF = _float("half", "f16", 16)
 BFLOAT = _float("bfloat", "bf16", 16)
 FLOAT = _float("float", "f32", 32)
 DOUBLE = _float("double", "f64", 64)
-PTR = LLVMType("ptr", "p0", "ptr", 64, is_ptr=True)
+PTR = pointer(0)
 VOID = LLVMType("void", "isVoid", "void", 0)

@@ -112,6 +112,11 @@ def zero(type: LLVMType) -> Value:
     return Value(type, "null" if type.kind == "ptr" else "zeroinitializer")
 
 
+def undef(type: LLVMType) -> Value:
+    """`undef`: any bits, the initializer of memory without contents."""
+    return Value(type, "undef")
+
+
 def poison(type: LLVMType) -> Value:
     """`poison`: a value that must not matter."""
     return Value(type, "poison")

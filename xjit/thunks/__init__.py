@@ -1,6 +1,7 @@
 """What a compiled module runs, as plain data: thunks over buffer slices. Emitters make them, consumers run them."""
 
 from xjit.thunks.buffer_slice import NO_SLICE, BufferSlice, ShapedSlice, SliceKind
+from xjit.thunks.gpu_kernel import GpuKernel, GpuProgram, LaunchDimensions
 from xjit.thunks.printing import program_to_string
 from xjit.thunks.thunk import (
     CallThunk,
@@ -31,8 +32,11 @@ __all__ = [
     "CustomCallThunk",
     "FftThunk",
     "GemmThunk",
+    "GpuKernel",
+    "GpuProgram",
     "InlineThunk",
     "KernelThunk",
+    "LaunchDimensions",
     "ShapedSlice",
     "SliceKind",
     "SortThunk",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 from dataclasses import dataclass
 
 import pytest
 
-from xjit.hlo import HloModule, HloVerifyError
+from xjit.hlo import HloInstruction, HloModule, HloVerifyError
 from xjit.hlo.diagnostics import InvalidArgument, PassError
-from xjit.passes import PASSES, HloPassFix, HloPassPipeline, PassDriver, PassSwitches, PassWarning, find_pass
+from xjit.passes import PASSES, HloPassFix, HloPassPipeline, PassDriver, PassLog, PassSwitches, PassWarning, find_pass
 from xjit.passes import run_passes as run
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.hlo_verifier import HloVerifier
@@ -65,6 +66,60 @@ def test_fixed_point_that_is_not_reached_warns_and_names_the_passes_that_still_c
     with pytest.warns(PassWarning, match="no fixed point after 3 rounds; still changing: renames"):
         assert HloPassFix(passes=[Renames(), HloDCE()], iteration_limit=3).run(module)
     assert module.entry_computation.root_instruction.name == "rxxx" and module.instruction_count == 2
+
+
+@dataclass
+class Swaps(HloModulePass):
+    """Replaces a root of one opcode by one of another."""
+
+    name = "swaps"
+    old: str = "abs"
+    new: str = "negate"
+
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+        root = module.entry_computation.root_instruction
+        if root.opcode != self.old:
+            return False
+        new = HloInstruction.create(self.new, root.shape, root.operands)
+        module.entry_computation.replace_with_new_instruction(root, new)
+        return True
+
+
+@dataclass
+class SwapsBack(Swaps):
+    """Undoes it."""
+
+    name = "swaps-back"
+    old: str = "negate"
+    new: str = "abs"
+
+
+def test_passes_that_undo_each_other_are_stopped_and_named() -> None:
+    module = parse_hlo(TEXT)
+    log = PassLog()
+    with pytest.warns(PassWarning) as warned:
+        group = HloPassFix(passes=[HloDCE(), Swaps(), HloCSE(), SwapsBack()])
+        assert HloPassPipeline("p", [group], PassDriver(log=log)).run(module)
+    (warning,) = warned
+    assert str(warning.message) == "passes undo each other's work, round 5 left the graph of round 4: swaps, swaps-back"
+    assert sum(record.name == "swaps" for record in log.records) == 5
+
+
+def test_oscillation_over_several_rounds_is_found() -> None:
+    opcodes = ["abs", "negate", "cosine", "sine"]
+    passes = [type(f"From{a}", (Swaps,), {"name": f"from-{a}"})(a, b) for a, b in zip(opcodes, [*opcodes[1:], "abs"])]
+    with pytest.warns(
+        PassWarning, match="round 7 left the graph of round 4: from-negate, from-cosine, from-sine, from-abs"
+    ):
+        HloPassFix(passes=passes[::-1]).run(parse_hlo(TEXT))
+
+
+def test_slow_progress_is_no_oscillation(recwarn: pytest.WarningsRecorder) -> None:
+    opcodes = ["abs", "negate", "cosine", "sine", "floor", "ceil", "sign", "tan", "tanh", "cbrt"]
+    passes = [type(f"From{a}", (Swaps,), {"name": f"from-{a}"})(a, b) for a, b in itertools.pairwise(opcodes)]
+    module = parse_hlo(TEXT)
+    assert HloPassFix(passes=passes[::-1]).run(module) and not recwarn.list
+    assert module.entry_computation.root_instruction.opcode == "cbrt"
 
 
 def test_changed_bit_is_checked() -> None:

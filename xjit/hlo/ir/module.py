@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -31,10 +32,12 @@ from xjit.hlo.types.shape import Shape
 __all__ = ["ComputationLayout", "HloModule", "HloModuleConfig", "ProgramShape", "create_module_config_from_shape"]
 
 _module_ids = itertools.count()
-
-
-_random_lock = threading.Lock()
 _RANDOM_SEED = 42
+_random_lock = threading.Lock()
+# A child gets a generator that no other thread is in the middle of, and a lock that is free.
+os.register_at_fork(
+    before=_random_lock.acquire, after_in_parent=_random_lock.release, after_in_child=_random_lock.release
+)
 
 
 class HloModule:

@@ -10,7 +10,6 @@ import numpy as np
 from xjit.hlo import HloInstruction, HloModule, Literal
 from xjit.hlo import attributes as at
 from xjit.ops.custom_call_targets import IDENTITY_TARGETS
-from xjit.ops.replica_groups import is_alone
 from xjit.passes.framework import match as m
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.expansion import Expansion
@@ -22,8 +21,7 @@ from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
 class SingleDeviceCanonicalizer(HloModulePass):
     """Sharding annotations, domains and optimization barriers become their operand.
 
-    With one replica and one partition `replica-id` and `partition-id` are 0. A collective whose result has the
-    shape of its operand (one participant) is its operand.
+    With one replica and one partition `replica-id` and `partition-id` are 0. Collectives are collective-expander's.
     """
 
     name = "single-device-canonicalizer"
@@ -60,11 +58,6 @@ _ANNOTATIONS = (
     Rule("opt-barrier(x) = x, domain(x) = x", m.op("opt-barrier|domain"), _operand),
     Rule("custom-call(x) to a target that annotates = x", m.op("custom-call").where(_is_annotation), _operand),
 )
-_COLLECTIVES = (
-    Rule("a collective of one participant = its operand",
-         m.op("all-reduce|all-gather|reduce-scatter|all-to-all|collective-broadcast").where(_keeps_shape).where(is_alone),
-         _operand),
-)  # fmt: skip
 _IDS = (Rule("replica-id() = 0, partition-id() = 0", m.op("replica-id|partition-id"), _zero),)
-ANYWHERE = rule_table(_ANNOTATIONS, _COLLECTIVES)
-ON_ONE_DEVICE = rule_table(_ANNOTATIONS, _COLLECTIVES, _IDS)
+ANYWHERE = rule_table(_ANNOTATIONS)
+ON_ONE_DEVICE = rule_table(_ANNOTATIONS, _IDS)

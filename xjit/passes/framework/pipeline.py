@@ -8,11 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from xjit.hlo import HloModule
+from xjit.hlo.compare.hashing import module_hash
 from xjit.passes.framework.base import HloModulePass, PassWarning
 from xjit.passes.framework.driver import PassDriver, PassGroup
 
 ITERATION_LIMIT = 25
 """Rounds of a fixed point before it is left as it is, with a warning (XLA's limit)."""
+
+SETTLING_ROUNDS = 4
+"""Rounds before a fixed point looks for graphs that return: it is not worth the hashing while passes still succeed."""
 
 P = TypeVar("P", bound=HloModulePass)
 
@@ -63,7 +67,8 @@ class HloPassPipeline(PassGroup):
 class HloPassFix(PassGroup):
     """Runs a list of passes again and again until none of them changes the module, at most `iteration_limit` times.
 
-    What is not at rest then is still a correct module: a PassWarning names the passes that go on changing it.
+    It also ends when a round leaves a graph that an earlier round left: passes undo each other's work. What is not at
+    rest then is still a correct module: a PassWarning names the passes that go on changing it.
     """
 
     name = "fixed-point"
@@ -72,20 +77,32 @@ class HloPassFix(PassGroup):
 
     def run_in(self, driver: PassDriver, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Runs to the fixed point; True if anything changed."""
-        changed = False
-        still: list[str] = []
+        active: list[list[str]] = []  # the passes that changed something, by round
+        graphs: dict[int, int] = {}  # rounds by the graph that they left
         quiet = 0  # passes in a row that changed nothing
-        for _ in range(self.iteration_limit):
-            still = []
+        while len(active) < self.iteration_limit:
+            active.append([])
             for item in self.passes:
                 if quiet == len(self.passes):
-                    return changed
+                    return any(active)
                 quiet += 1
                 if driver.run_pass(item, module, execution_threads):
-                    still.append(item.name)
-                    quiet, changed = 0, True
-            if not still:
-                return changed
-        message = f"no fixed point after {self.iteration_limit} rounds; still changing: {', '.join(still)}"
-        warnings.warn(message, PassWarning, stacklevel=2)
-        return changed
+                    active[-1].append(item.name)
+                    quiet = 0
+            if not active[-1]:
+                return any(active)
+            if len(active) >= SETTLING_ROUNDS:
+                before = graphs.setdefault(module_hash(module), len(active))
+                if before != len(active):
+                    _warn(
+                        f"passes undo each other's work, round {len(active)} left the graph of round {before}",
+                        active[before:],
+                    )
+                    return True
+        _warn(f"no fixed point after {self.iteration_limit} rounds; still changing", active[-1:])
+        return any(active)
+
+
+def _warn(message: str, active: Sequence[Sequence[str]]) -> None:
+    names = dict.fromkeys(name for names in active for name in names)
+    warnings.warn(f"{message}: {', '.join(names)}", PassWarning, stacklevel=3)

@@ -21,8 +21,9 @@ from xjit.passes.analysis.linear_order import Event, module_sequences
 from xjit.passes.schedule_and_memory.buffer_classes import BufferClass, BufferClasses
 from xjit.passes.schedule_and_memory.buffer_packing import Block, pack
 from xjit.passes.schedule_and_memory.copy_insertion import analyze_buffers
-from xjit.passes.schedule_and_memory.input_output_aliasing import ParameterAlias, keep_aliases, must_aliases
+from xjit.passes.schedule_and_memory.input_output_aliasing import keep_aliases, must_aliases
 from xjit.thunks.buffer_slice import NO_SLICE, BufferSlice
+from xjit.thunks.result_alias import ResultAlias
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ class BufferAssignment:
     constant_users: tuple[HloInstruction, ...]
     sequences: Mapping[HloComputation, Sequence[HloInstruction]]
     classes: BufferClasses = field(repr=False)
-    aliases: frozenset[ParameterAlias] = frozenset()
+    aliases: frozenset[ResultAlias] = frozenset()
     _slices: dict[HloInstruction, tuple[BufferSlice, ...]] = field(repr=False, default_factory=dict)
     _positions: dict[int, tuple[object, dict[ShapeIndex, int]]] = field(repr=False, default_factory=dict)
 

@@ -8,7 +8,6 @@ parameter has been read for the last time, but by what updates it in place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from xjit.hlo import HloModule, Shape
 from xjit.hlo.annotations.alias_config import Alias
@@ -16,37 +15,28 @@ from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import ShapeIndex
 from xjit.passes.analysis.dataflow import HloValue
 from xjit.passes.schedule_and_memory.buffer_classes import BufferClasses
+from xjit.thunks.result_alias import ResultAlias
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ParameterAlias:
-    """Leaf `result` of the result may be, or must be, in the buffer of leaf `parameter`: numbers of array leaves."""
-
-    parameter: int
-    result: int
-    byte_size: int
-    must: bool = False
-
-
-def declared_aliases(module: HloModule) -> list[ParameterAlias]:
+def declared_aliases(module: HloModule) -> list[ResultAlias]:
     """Returns the aliases that the module declares, one per leaf, those that must be kept first."""
-    found: list[ParameterAlias] = []
+    found: list[ResultAlias] = []
     numbers = _parameter_leaves(module)
     results = {index: n for n, (index, _) in enumerate(_arrays(module.result_shape))}
     for alias in module.config.input_output_alias:
         for index, shape in _arrays(module.result_shape.subshape(alias.output_index)):
             parameter = numbers[alias.parameter_number, (*alias.parameter_index, *index)][0]
             result = results[(*alias.output_index, *index)]
-            found.append(ParameterAlias(parameter, result, physical_byte_size(shape), _is_must(alias)))
+            found.append(ResultAlias(parameter, result, physical_byte_size(shape), _is_must(alias)))
     return sorted(found, key=lambda a: not a.must)
 
 
-def must_aliases(module: HloModule) -> list[ParameterAlias]:
+def must_aliases(module: HloModule) -> list[ResultAlias]:
     """Returns the aliases that a program has to keep."""
     return [alias for alias in declared_aliases(module) if alias.must]
 
 
-def keep_aliases(module: HloModule, classes: BufferClasses) -> list[ParameterAlias]:
+def keep_aliases(module: HloModule, classes: BufferClasses) -> list[ResultAlias]:
     """Reserves the buffers of results for parameters; returns the aliases that can be kept.
 
     Donated parameters without an output of their own take the first result of the same shape that is free.
@@ -59,7 +49,7 @@ def keep_aliases(module: HloModule, classes: BufferClasses) -> list[ParameterAli
 
 def _donations(
     module: HloModule, classes: BufferClasses, values: list[HloValue], taken: set[int]
-) -> Iterator[ParameterAlias]:
+) -> Iterator[ResultAlias]:
     numbers = _parameter_leaves(module)
     results = [shape for _, shape in _arrays(module.result_shape)]
     for donor in module.config.buffer_donors:
@@ -69,7 +59,7 @@ def _donations(
             for result, wanted in enumerate(results):
                 if result not in taken and wanted == shape and classes.share_with_parameter(values[number], result):
                     taken.add(result)
-                    yield ParameterAlias(number, result, physical_byte_size(shape))
+                    yield ResultAlias(number, result, physical_byte_size(shape))
                     break
 
 
