@@ -1,7 +1,7 @@
 """The warm buffer pool, as seen from Python: its limit, its numbers, and the NumPy handler that returns results to it.
 
-The pool is native code (`xjit.runtime.native.buffer_pool_ir`). Results of 1 KiB and more, arenas and scratch space
-come from it.
+The pool is native code (`xjit.runtime.native.buffer_pool_functions`). Results of 1 KiB and more, arenas and scratch
+space come from it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.runtime.native.buffer_pool_ir import STATISTICS
+from xjit.runtime.native.buffer_records import STATISTICS
 from xjit.runtime.native.loader import NativeLibrary, library
 
 _MAX_DEFAULT_LIMIT = 4 << 30
-_LIMIT = STATISTICS.index("limit_bytes")
+_LIMIT = STATISTICS.offsets["limit_bytes"] // 8
 
 
 @dataclass(frozen=True, slots=True)

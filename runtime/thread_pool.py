@@ -1,4 +1,4 @@
-"""How many threads compiled code uses. The pool itself is native code: `xjit.runtime.native.thread_pool_ir`.
+"""How many threads compiled code uses. The pool itself is native code: `xjit.runtime.native.thread_pool_functions`.
 
 Invariants: results do not depend on the number of threads (the emitters see to that). Workers start with the first
 parallel region, sleep when idle, and end at interpreter exit. After a fork the child starts its own when it needs them.
@@ -16,7 +16,7 @@ import time
 
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.runtime.native.loader import NativeLibrary, library
-from xjit.runtime.native.thread_pool_ir import MAX_CPUS, MAX_WORKERS
+from xjit.runtime.native.thread_pool_state import MAX_CPUS, MAX_WORKERS
 
 NUM_THREADS_VARIABLE = "XJIT_NUM_THREADS"
 """Environment variable that sets the number of threads, the calling one included."""

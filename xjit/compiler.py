@@ -31,7 +31,9 @@ from xjit.llvm.target import Target
 from xjit.ops.replica_groups import check_one_device
 from xjit.ops.verifier import verify_module
 from xjit.passes import PASSES, PassDriver, PassSwitches, find_pass
+from xjit.passes.analysis.cost_analysis import HloCostAnalysis
 from xjit.passes.calls_and_control.flatten_call_graph import check_call_tree
+from xjit.passes.framework import analyses
 from xjit.passes.framework.driver import refuse_if_required
 from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
@@ -158,11 +160,12 @@ class Executable(CpuExecutable):
         return ThunkInterpreter(self.program, emitted.thunks, loaded, self.constants_address)
 
     def cost_analysis(self) -> dict[str, float]:
-        """Returns estimates in XLA's words: flops (operations of the kernels) and bytes accessed."""
-        kernels = self._emitted.thunks.kernel_thunks
+        """Returns costs of the optimized module by XLA's names and rules (`HloCostAnalysis`), and an estimated time."""
+        cost = analyses.get(HloCostAnalysis, self._optimized_hlo).computation(self._optimized_hlo.entry_computation)
         return {
-            "flops": float(sum(k.flops for k in kernels)),
-            "bytes accessed": float(sum(k.bytes_accessed for k in kernels)),
+            "flops": cost.flops,
+            "transcendentals": cost.transcendentals,
+            "bytes accessed": cost.bytes_accessed,
             "optimal_seconds": self._emitted.estimated_us / 1e6,
         }
 

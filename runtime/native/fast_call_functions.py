@@ -89,11 +89,11 @@ def _define_new_result(module: Module) -> None:
         fortran = builder.and_(order, const_int(I32, F_CONTIGUOUS))
         builder.ret(_new_array(builder, record, zero(PTR), fortran))
     data = builder.call(module.declare("xjit_scratch_alloc", PTR, [I64]), [num_bytes], name="data")
-    with builder.when(_is_null(builder, data)):
+    with builder.when(builder.is_null(data)):
         builder.call(module.declare("PyErr_NoMemory", PTR, []), [])
         builder.ret(zero(PTR))
     view = _new_array(builder, record, data, builder.or_(order, const_int(I32, ALIGNED | WRITEABLE)))
-    with builder.when(_is_null(builder, view)):
+    with builder.when(builder.is_null(view)):
         builder.call(module.declare("xjit_scratch_free", VOID, [PTR]), [data])
         builder.ret(zero(PTR))
     flags = PY_ARRAY.load(builder, view, "flags")
@@ -136,7 +136,7 @@ def _define_raise_status(module: Module) -> None:
         wide = builder.sext(number, I64)
         item = builder.call(module.declare("PyLong_FromLong", PTR, [I64]), [wide], name="number")
         builder.store_slot(item, arguments, i)
-        with builder.when(_is_null(builder, item)):
+        with builder.when(builder.is_null(item)):
             builder.call(module.functions["xjit_drop"], [arguments, builder.i64(i)])
             builder.ret_void()
     count = builder.i64(len(numbers))
@@ -169,7 +169,7 @@ def _define_run(module: Module) -> None:
     with builder.when(builder.icmp_signed("!=", arena_size, builder.i64(0))):
         block = builder.call(module.declare("xjit_scratch_alloc", PTR, [I64]), [arena_size], name="block")
         builder.store(block, arena, align=8)
-        with builder.when(_is_null(builder, block)):
+        with builder.when(builder.is_null(block)):
             exhausted = const_int(I32, RuntimeStatus.RESOURCE_EXHAUSTED)
             builder.call(raise_status, [call, exhausted, _NO_INSTRUCTION, arena_size])
             builder.ret(exhausted)
@@ -226,7 +226,7 @@ class _FastCall:
         with builder.when(builder.icmp_signed("==", returns_tuple, builder.i64(0))):
             builder.ret(builder.load(PTR, self._objects, align=8))
         packed = builder.call(self._functions["xjit_pack"], [self._objects, self._num_results], name="packed")
-        with builder.when(_is_null(builder, packed)):
+        with builder.when(builder.is_null(packed)):
             self._return_failure(self._num_results)
         builder.ret(packed)
 
@@ -234,10 +234,10 @@ class _FastCall:
         builder = self.builder
         records = CALL.load(builder, self._call, "parameters")
         with builder.loop(builder.i64(0), self._num_parameters) as i:
-            record = builder.offset(records, builder.mul(i, builder.i64(PARAMETER.size)))
+            record = PARAMETER.element(builder, records, i)
             argument = _item(builder, PTR, self._arguments, i)
             data = builder.call(self._functions["xjit_match"], [argument, record], name="data")
-            with builder.when(_is_null(builder, data)):
+            with builder.when(builder.is_null(data)):
                 self._return_slow()
             builder.store(data, builder.gep(PTR, self._parameters, i), align=8)
 
@@ -245,9 +245,9 @@ class _FastCall:
         builder = self.builder
         records = CALL.load(builder, self._call, "results")
         with builder.loop(builder.i64(0), self._num_results) as i:
-            record = builder.offset(records, builder.mul(i, builder.i64(RESULT.size)))
+            record = RESULT.element(builder, records, i)
             array = builder.call(self._functions["xjit_new_result"], [record], name="array")
-            with builder.when(_is_null(builder, array)):
+            with builder.when(builder.is_null(array)):
                 self._return_failure(i)
             builder.store(array, builder.gep(PTR, self._objects, i), align=8)
             builder.store(PY_ARRAY.load(builder, array, "data"), builder.gep(PTR, self._results, i), align=8)
@@ -262,10 +262,6 @@ class _FastCall:
         """Ends with an exception that is set already."""
         self.builder.call(self._functions["xjit_drop"], [self._objects, num_made])
         self.builder.ret(zero(PTR))
-
-
-def _is_null(builder: StructuredBuilder, pointer: Value) -> Value:
-    return builder.icmp_signed("==", pointer, zero(PTR))
 
 
 def _item(builder: StructuredBuilder, kind: LLVMType, items: Value, index: Value) -> Value:

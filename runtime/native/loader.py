@@ -16,13 +16,14 @@ from xjit.llvm import Module
 from xjit.llvm.execution_context import EXECUTION_CONTEXT
 from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.jit import LoadedObject, compile_ir_to_object, load_object
-from xjit.runtime.native.buffer_pool_ir import STATISTICS, buffer_pool_ir
+from xjit.runtime.native.buffer_pool_functions import define_buffer_pool
+from xjit.runtime.native.buffer_records import STATISTICS, STATISTICS_SYMBOL
 from xjit.runtime.native.call_functions import define_call_functions
 from xjit.runtime.native.context_functions import MAIN_THREAD, SYMBOLS, define_context_functions
 from xjit.runtime.native.fast_call_functions import MEM_HANDLER, define_fast_call
 from xjit.runtime.native.numpy_api import numpy_api_address
 from xjit.runtime.native.object_layout import fast_call_obstacle
-from xjit.runtime.native.thread_pool_ir import thread_pool_ir
+from xjit.runtime.native.thread_pool_functions import define_thread_pool
 
 _EXPORTS = [
     "xjit_parallel_for",
@@ -35,7 +36,7 @@ _EXPORTS = [
     "xjit_scratch_free",
     "xjit_buffer_trim",
     "xjit_buffer_after_fork",
-    "xjit_buffer_statistics",
+    STATISTICS_SYMBOL,
     "xjit_numpy_malloc",
     "xjit_numpy_calloc",
     "xjit_numpy_realloc",
@@ -78,7 +79,7 @@ class NativeLibrary:
         self.alloc = ctypes.PYFUNCTYPE(pointer, i64)(self.address("xjit_scratch_alloc"))
         self.free = ctypes.PYFUNCTYPE(None, pointer)(self.address("xjit_scratch_free"))
         self.trim = ctypes.PYFUNCTYPE(None)(self.address("xjit_buffer_trim"))
-        self.statistics = (i64 * len(STATISTICS)).from_address(self.address("xjit_buffer_statistics"))
+        self.statistics = (i64 * len(STATISTICS.fields)).from_address(self.address(STATISTICS_SYMBOL))
 
     def raise_kept_exception(self, context: ctypes.Array[ctypes.c_char]) -> None:
         """Raises what a signal handler raised during the call with this context, if one did."""
@@ -102,7 +103,10 @@ def native_ir(with_fast_call: bool, machine: str = platform.machine(), system: s
     define_context_functions(module)
     if with_fast_call:
         define_fast_call(module)
-    return module.to_text(), buffer_pool_ir(system) + thread_pool_ir(machine, system)
+    pools = Module("pools")
+    define_buffer_pool(pools, system)
+    define_thread_pool(pools, machine, system)
+    return module.to_text(), pools.to_text()
 
 
 def _after_fork_in_child() -> None:

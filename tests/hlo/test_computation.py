@@ -104,6 +104,16 @@ def test_replace_parameter() -> None:
         entry.replace_parameter(0, parameter(0))
 
 
+def test_a_replaced_parameter_hands_over_control_edges_and_annotations() -> None:
+    text = """ENTRY e {
+      x = f32[2] parameter(0), sharding={replicated}, metadata={op_name="o"}
+      ROOT n = f32[2] constant({1, 2}), control-predecessors={x} }"""
+    entry = parse_hlo(text).entry_computation
+    new = entry.replace_entry_parameter(0, parameter(0, Shape.array("f32", (2,))))
+    assert str(new.sharding) == "{replicated}" and new.metadata.op_name == "o"
+    assert entry.root_instruction.control_predecessors == [new] and entry.instruction_count == 2
+
+
 def test_remove_parameter() -> None:
     module, entry = module_of()
     fused = module.get_computation_with_name("fused")

@@ -70,6 +70,13 @@ def test_control_edges_move_to_the_call() -> None:
     verify_module(module)
 
 
+def test_the_call_inherits_the_annotations_of_the_root() -> None:
+    marks = 'sharding={replicated}, frontend_attributes={k="v"}, metadata={op_name="o"}'
+    module = parse_hlo(BEFORE.replace("add(m, x)", f"add(m, x), {marks}"))
+    call = module.outline_expression_from_computation(by_name(module, "m", "a"), "outlined", module.entry_computation)
+    assert (call.frontend_attributes, call.metadata.op_name, str(call.sharding)) == ({"k": "v"}, "o", "{replicated}")
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [
@@ -102,5 +109,5 @@ def test_a_way_back_through_the_outside_is_refused() -> None:
     m, a, other = by_name(module, "m", "a", "other")
     m.add_control_dependency_to(other)
     other.add_control_dependency_to(a)
-    with pytest.raises(InvalidArgument, match="a needs other, which needs the outlined"):
+    with pytest.raises(InvalidArgument, match="other lies between the instructions to outline"):
         module.outline_expression_from_computation([m, a], "o", module.entry_computation)

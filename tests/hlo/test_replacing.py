@@ -7,6 +7,7 @@ import time
 import pytest
 
 from xjit.hlo import HloComputation, HloInstruction, Shape
+from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.edit.replacing import replace
 from xjit.ops.verifier import verify_module
@@ -84,6 +85,7 @@ def test_operands_of_a_wide_tuple_stay_consistent() -> None:
 
 
 def test_replacing_operands_of_a_wide_tuple_takes_linear_time() -> None:
+    @collector_pause
     def seconds(count: int) -> float:
         _, parts = _wide(count)
         x = parts[0].operand(0)

@@ -22,6 +22,11 @@ def test_offsets_are_those_of_c(layout: StructLayout) -> None:
     assert layout.size == ctypes.sizeof(struct)
 
 
+def test_alignment() -> None:
+    fields = (("a", I64), ("b", I8))
+    assert (StructLayout("S", fields).size, StructLayout("S", fields, align=64).size) == (16, 64)
+
+
 def test_pack() -> None:
     data = MIXED.pack(b=-2, d=5)
     assert len(data) == MIXED.size

@@ -29,6 +29,13 @@ def _compile(text: str) -> Any:
     return device.client.compile_and_load(program, devices, xla_client.CompileOptions())
 
 
+def cost_analysis(text: str) -> dict[str, float]:
+    """Returns what XLA counts for an HLO module as it is: flops, transcendentals, bytes accessed, ..."""
+    _, xla_client, device = _client()
+    module = xla_client.hlo.hlo_module_from_text(text)
+    return dict(xla_client._xla.hlo_module_cost_analysis(device.client, module))
+
+
 def run(text: str, *inputs: Any) -> list[np.ndarray]:
     """Returns the results of an HLO module (the leaves of its result tuple) on XLA:CPU."""
     jax, _, device = _client()

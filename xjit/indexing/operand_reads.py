@@ -25,6 +25,7 @@ from xjit.affine import (
     substitute_all,
     symbol,
 )
+from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 from xjit.ops.indexing.maps import Maps, array_shape
@@ -79,40 +80,55 @@ class OperandRead:
         if self.is_identity:
             return dim(0)
         index = substitute_all(m.map.results, delinearize(dim(0), self.sizes))
-        bounds = [Interval(0, math.prod(self.sizes) - 1)]
+        bounds = [Interval(0, self.elements - 1)]
         return range_context(bounds, m.symbol_bounds).simplify(linearize(index, self.operand.dimensions))
 
-    @property
+    @cached_property
+    def elements(self) -> int:
+        """Number of elements of the result."""
+        return math.prod(self.sizes)
+
+    @cached_property
     def keeps_number(self) -> bool:
         """Whether element i reads element i, whatever the dimensions: identities, reshapes, what only adds ones."""
-        return self.operand.num_elements == math.prod(self.sizes) and self._number_is(dim(0))
+        return self.operand.num_elements == self.elements and self._number_is(dim(0))
 
     def reads_its_row(self, length: int) -> bool:
-        """Whether element i reads element i floordiv `length`: its row's, with rows of `length` elements."""
-        return self._number_is(dim(0).floordiv(length))
+        """Whether the operand has an element for each row of `length` elements, and element i reads its row's."""
+        return 0 < self.elements == self.operand.num_elements * length and self._is_one_per_row
+
+    @cached_property
+    def _is_one_per_row(self) -> bool:
+        """Whether element i reads element i floordiv n, with n elements of the result for each of the operand."""
+        return self._number_is(dim(0).floordiv(self.elements // self.operand.num_elements))
 
     def reads_whole_row(self, length: int) -> bool:
         """Whether element i reads, one after the other, just the elements of row i of `length` elements."""
+        return self._whole_row == length
+
+    @cached_property
+    def _whole_row(self) -> int | None:
+        """The length of the rows of the operand of which each element of the result reads one, if that is so."""
         m = self.always
-        if m is None or not m.range_vars:
-            return False
+        if m is None or not m.range_vars or any(v.bounds.lower for v in m.range_vars):
+            return None
         ranges = [v.bounds.upper + 1 for v in m.range_vars]
+        length = math.prod(ranges)
         row = dim(0) * length + linearize([symbol(i) for i in range(len(ranges))], ranges)
-        in_full = math.prod(ranges) == length and all(v.bounds.lower == 0 for v in m.range_vars)
-        return in_full and self._number_is(row)
+        return length if self._number_is(row) else None
 
     def _number_is(self, expected: AffineExpr) -> bool:
         """Whether the number of the operand's element is that expression, for every element."""
         m = self.always
         if m is None or self.number is None:
             return False
-        context = range_context([Interval(0, math.prod(self.sizes) - 1)], m.symbol_bounds)
+        context = range_context([Interval(0, self.elements - 1)], m.symbol_bounds)
         return context.interval(context.simplify(self.number - expected)) == Interval(0, 0)
 
     @cached_property
     def evaluations(self) -> float:
         """How many elements of the operand are read per element of the result, on average; an estimate."""
-        return sum(_points(m, self.operand.dimensions) for m in self.maps) / max(1, math.prod(self.sizes))
+        return sum(_points(m, self.operand.dimensions) for m in self.maps) / max(1, self.elements)
 
     def walks_across(self, minor: int, operand_minor: int) -> bool:
         """Whether steps along dimension `minor` of the result leave the line along `operand_minor` of the operand."""
@@ -149,15 +165,21 @@ _kept: dict[Any, tuple[OperandRead, ...]] = {}
 
 def reads_of(instruction: HloInstruction) -> tuple[OperandRead, ...]:
     """Returns how an instruction reads each of its operands. Equal instructions on equal shapes share the answer."""
-    key = (instruction.opcode, instruction.attributes, instruction.shape, *[o.shape for o in instruction.operands])
+    operands = instruction.operands
+    if not operands:
+        return ()
+    shapes = [o.shape for o in operands]
+    if instruction.op.has(Trait.ELEMENTWISE):  # which of them it is makes no difference
+        key = (instruction.shape.dimensions, *shapes)
+    else:
+        key = (instruction.opcode, instruction.attributes, instruction.shape, *shapes)
     found = _kept.get(key)
     if found is None:
         if len(_kept) >= _MAX_KEPT:
             _kept.clear()
         sizes = array_shape(instruction.shape).dimensions
-        operands = zip(operand_maps(instruction), instruction.operands, strict=True)
-        found = tuple(OperandRead(_without_sources(maps), sizes, operand.shape) for maps, operand in operands)
-        _kept[key] = found
+        maps = zip(operand_maps(instruction), shapes, strict=True)
+        found = _kept[key] = tuple(OperandRead(_without_sources(m), sizes, shape) for m, shape in maps)
     return found
 
 

@@ -12,10 +12,11 @@ from xjit.llvm.values import Value, const_int
 
 @dataclass(frozen=True)
 class StructLayout:
-    """A struct of scalars and pointers in C's layout: each field is aligned to its own size, the whole to 8 bytes."""
+    """A struct of scalars and pointers in C's layout: each field is aligned to its own size, the whole to `align`."""
 
     name: str
     fields: tuple[tuple[str, LLVMType], ...]
+    align: int = 8
 
     @cached_property
     def offsets(self) -> dict[str, int]:
@@ -30,9 +31,9 @@ class StructLayout:
 
     @cached_property
     def size(self) -> int:
-        """Bytes of the struct, a multiple of 8."""
+        """Bytes of the struct, a multiple of its alignment."""
         name, kind = self.fields[-1]
-        return -(-(self.offsets[name] + kind.bits // 8) // 8) * 8
+        return -(-(self.offsets[name] + kind.bits // 8) // self.align) * self.align
 
     def type_of(self, field: str) -> LLVMType:
         """Type of a field; KeyError if there is none of that name."""
@@ -66,3 +67,17 @@ class StructLayout:
     def store(self, builder: IRBuilder, base: Value, field: str, value: Value) -> None:
         """Emits a store to a field."""
         builder.store(value, self.pointer(builder, base, field), align=self.type_of(field).bits // 8)
+
+    def element(self, builder: IRBuilder, base: Value, index: Value) -> Value:
+        """Emits the address of struct number `index` (i64) of an array of them."""
+        return builder.gep(I8, base, builder.mul(index, const_int(I64, self.size)))
+
+    def load_atomic(self, builder: IRBuilder, base: Value, field: str, ordering: str) -> Value:
+        """Emits an atomic load of a field."""
+        kind = self.type_of(field)
+        return builder.load_atomic(kind, self.pointer(builder, base, field), kind.bits // 8, ordering)
+
+    def store_atomic(self, builder: IRBuilder, base: Value, field: str, value: Value, ordering: str) -> None:
+        """Emits an atomic store to a field."""
+        place = self.pointer(builder, base, field)
+        builder.store_atomic(value, place, self.type_of(field).bits // 8, ordering)

@@ -1,25 +1,30 @@
 """A builder with structured control flow, for code whose loops and branches are written by hand.
 
-Role: `for`, `if` and address arithmetic on i64 values and byte offsets. Invariant: after a `with` block the builder
-stands in the block that follows the loop or branch.
+Role: `for`, `while`, `if` and address arithmetic on i64 values and byte offsets. Invariant: after a `with` block the
+builder stands in the block that follows the loop or branch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from xjit.llvm.builder import IRBuilder
-from xjit.llvm.function import Function, Param, Phi
+from xjit.llvm.function import Block, Function, Param, Phi
 from xjit.llvm.module import Module
 from xjit.llvm.types import I8, I64, PTR, VOID, LLVMType
-from xjit.llvm.values import Value, const_int
+from xjit.llvm.values import Value, const_int, zero
 
 
 class StructuredBuilder(IRBuilder):
-    """An `IRBuilder` with loops and branches as context managers. Indices are i64, offsets are bytes."""
+    """An `IRBuilder` with loops and branches as context managers. Offsets are bytes."""
 
     __slots__ = ()
+
+    def is_null(self, ptr: Value) -> Value:
+        """Whether a pointer is null."""
+        return self.icmp_signed("==", ptr, zero(ptr.type))
 
     def i64(self, number: int) -> Value:
         """An i64 constant."""
@@ -51,7 +56,7 @@ class StructuredBuilder(IRBuilder):
 
     @contextmanager
     def loop(self, start: Value, stop: Value, step: Value | int = 1, name: str = "i") -> Generator[Value]:
-        """`for i in range(start, stop, step)` with a positive step; the body may not run at all."""
+        """`for i in range(start, stop, step)` of signed integers, with a positive step; the body may not run at all."""
         with self.loop_with(start, stop, (), step, name) as (index, _, _):
             yield index
 
@@ -63,12 +68,12 @@ class StructuredBuilder(IRBuilder):
 
         After the loop the phis hold the final values.
         """
-        step = self.i64(step) if isinstance(step, int) else step
+        step = const_int(start.type, step) if isinstance(step, int) else step
         before = self.block
         header, body, after = (self.append_block(f"{name}_{part}") for part in ("head", "body", "exit"))
         self.br(header)
         self.position_at_end(header)
-        index = self.phi(I64, [(start, before)], name)
+        index = self.phi(start.type, [(start, before)], name)
         carried = [self.phi(value.type, [(value, before)], "carried") for value in initial]
         self.cbranch(self.icmp_signed("<", index, stop), body, after)
         self.position_at_end(body)
@@ -80,6 +85,17 @@ class StructuredBuilder(IRBuilder):
         for phi, value in zip(carried, following):
             phi.add_incoming(value, self.block)
         self.br(header)
+        self.position_at_end(after)
+
+    @contextmanager
+    def repeat(self, name: str = "loop") -> Generator[Loop]:
+        """Runs the body again and again, until the `Loop` that is yielded leaves it."""
+        head, after = self.append_block(f"{name}_head"), self.append_block(f"{name}_exit")
+        self.br(head)
+        self.position_at_end(head)
+        yield Loop(self, head, after)
+        if not self.block.is_terminated:
+            self.br(head)
         self.position_at_end(after)
 
     @contextmanager
@@ -114,6 +130,28 @@ class StructuredBuilder(IRBuilder):
         after.phis.extend(phis)
         self.position_at_end(after)
         return phis
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The ways out of the body of a `StructuredBuilder.repeat`, also from the loops and branches inside it."""
+
+    builder: StructuredBuilder
+    head: Block
+    after: Block
+
+    def leave_if(self, condition: Value) -> None:
+        """Ends the loop if `condition` holds."""
+        self._jump_if(condition, self.after)
+
+    def again_if(self, condition: Value) -> None:
+        """Starts over at the head if `condition` holds."""
+        self._jump_if(condition, self.head)
+
+    def _jump_if(self, condition: Value, target: Block) -> None:
+        rest = self.builder.append_block("rest")
+        self.builder.cbranch(condition, target, rest)
+        self.builder.position_at_end(rest)
 
 
 def define(

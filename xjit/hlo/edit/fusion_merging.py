@@ -19,6 +19,7 @@ from xjit.hlo.edit.fusion import (
     remove_if_unused,
     substitute_operand,
 )
+from xjit.hlo.ir.paths import instruction_between
 from xjit.hlo.types.shape import Shape
 
 if TYPE_CHECKING:
@@ -206,21 +207,9 @@ def _redirect(old: HloInstruction, users: Sequence[HloInstruction], was_root: bo
 
 def _check_no_cycle(fusion: HloInstruction, others: Sequence[HloInstruction]) -> None:
     """Refuses what would make the fusion depend on itself: `others` need it, or it needs one of their readers."""
-    own = {fusion, *others}
     if any(other is fusion or other.parent is not fusion.parent for other in others):
         raise InvalidArgument(f"{others[0].name} cannot be fused into {fusion.name}: not another instruction beside it")
-    for start in own:
-        stack = [n for n in (*start.operands, *start.control_predecessors) if n not in own]
-        seen = set(stack)
-        while stack:
-            needed = stack.pop()
-            for before in (*needed.operands, *needed.control_predecessors):
-                if before in own:
-                    raise InvalidArgument(
-                        f"{others[0].name} cannot be fused into {fusion.name}: {needed.name} lies between them"
-                    )
-                if before not in seen:
-                    seen.add(before)
-                    stack.append(before)
+    if between := instruction_between((fusion, *others)):
+        raise InvalidArgument(f"{others[0].name} cannot be fused into {fusion.name}: {between.name} lies between them")
     if fusion in {n for other in others for n in (*other.operands, *other.control_predecessors)}:
         raise InvalidArgument(f"{others[0].name} cannot be fused into {fusion.name}: it reads the fusion")

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from xjit.hlo.diagnostics import InvalidArgument
+from xjit.hlo.edit.replacing import replace
+from xjit.hlo.ir.paths import instruction_between
 
 if TYPE_CHECKING:
     from xjit.hlo.ir.computation import HloComputation
@@ -48,20 +50,20 @@ def _replace_by_call(
     outlined: HloComputation,
 ) -> HloInstruction:
     root = instructions[-1]
-    call = root.create("call", root.shape, arguments, called_computations=[outlined])
-    call.metadata, call.sharding, call.place = root.metadata, root.sharding, root.place
-    computation.add_instruction(call)
+    call = computation.add_instruction(root.create("call", root.shape, arguments, called_computations=[outlined]))
     members = set(instructions)
-    for old in instructions:  # edges to the outside are the call's from now on
+    for old in instructions[:-1]:  # edges to the outside are the call's from now on
         for predecessor in old.control_predecessors:
             if predecessor not in members:
                 predecessor.add_control_dependency_to(call)
         for successor in old.control_successors:
             if successor not in members:
                 call.add_control_dependency_to(successor)
-    root.replace_all_uses_with(call)
+        old.drop_all_control_deps()
+    replace(root, call, [call])
     for old in reversed(instructions):
-        computation.force_remove_instruction(old)
+        if old.parent is computation:
+            computation.force_remove_instruction(old)
     return call
 
 
@@ -96,21 +98,8 @@ def _check(module: HloModule, instructions: Sequence[HloInstruction], computatio
             raise InvalidArgument(f"{instruction.name} is the root of {computation.name}, but not the last to outline")
         if outside := next((u for u in instruction.users if u not in members), None):
             raise InvalidArgument(f"{instruction.name} is not the last to outline, but {outside.name} reads it")
-    _check_no_way_back(instructions, members)
-
-
-def _check_no_way_back(instructions: Sequence[HloInstruction], members: set[HloInstruction]) -> None:
-    """An outside value that depends on the root and that a member reads would make the call depend on itself."""
-    stack = [u for i in instructions for u in (*i.users, *i.control_successors) if u not in members]
-    seen = set(stack)
-    while stack:
-        outside = stack.pop()
-        for after in (*outside.users, *outside.control_successors):
-            if after in members:
-                raise InvalidArgument(f"{after.name} needs {outside.name}, which needs the outlined instructions")
-            if after not in seen:
-                seen.add(after)
-                stack.append(after)
+    if outside := instruction_between(instructions):
+        raise InvalidArgument(f"{outside.name} lies between the instructions to outline: the call would need itself")
 
 
 def check_replacements(module: HloModule, replacements: Mapping[HloComputation, HloComputation]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xjit.hlo.attributes import ParameterAttributes
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
+from xjit.hlo.edit import replacing
 
 if TYPE_CHECKING:
     from xjit.hlo.ir.computation import HloComputation
@@ -98,7 +99,7 @@ def _replace(computation: HloComputation, number: int, parameter: HloInstruction
         raise InvalidArgument(f"{parameter.name} already belongs to {parameter.parent.name}")
     del computation._parameters[number]
     computation.add_instruction(parameter)
-    old.replace_all_uses_with_different_shape(parameter)
+    replacing.replace(old, parameter, [parameter])
     computation.force_remove_instruction(old)
     return parameter
 

@@ -110,26 +110,22 @@ def _fusion_pairs(fusion: HloInstruction) -> tuple[InPlacePair, ...]:
         if target.opcode != "parameter" or not _only_updated(target, update):
             return ()
         return (InPlacePair(target.attributes_as(at.ParameterAttributes).parameter_number),)
-    root = computation.root_instruction
-    linear = _linear_identities(computation)
-    if any(i.opcode in _KEEPS_SUMS for i in computation.instructions):
-        linear = {
-            p
-            for p in linear
-            if p.opcode == "parameter"
-            and _is_state(fusion.operand(p.attributes_as(at.ParameterAttributes).parameter_number))
-        }
-    return tuple(
-        InPlacePair(i)
+    candidates = [
+        (i, p)
         for i, p in enumerate(computation.parameter_instructions)
-        if p in linear
-        and p.shape.is_array
-        and p.shape.element_type.byte_width == root.shape.element_type.byte_width
-        and (
-            same_positions(p.shape, fusion.shape)
-            or (_is_plain_row_major(p.shape) and _is_plain_row_major(fusion.shape))
-        )
-    )
+        if _may_lie_at_same_place(p.shape, fusion.shape)
+    ]
+    if candidates and any(i.opcode in _KEEPS_SUMS for i in computation.instructions):
+        candidates = [(i, p) for i, p in candidates if _is_state(fusion.operand(i))]
+    linear = _linear_identities(computation) if candidates else set()
+    return tuple(InPlacePair(i) for i, p in candidates if p in linear)
+
+
+def _may_lie_at_same_place(a: Shape, b: Shape) -> bool:
+    """Whether element i of two arrays, in row-major order, lies at the same bytes, if there are as many."""
+    if not a.is_array or a.element_type.byte_width != b.element_type.byte_width or a.num_elements != b.num_elements:
+        return False
+    return same_positions(a, b) or (_is_plain_row_major(a) and _is_plain_row_major(b))
 
 
 def _is_state(operand: HloInstruction) -> bool:
@@ -153,6 +149,8 @@ def _linear_identities(computation: HloComputation) -> set[HloInstruction]:
 
 def _keeps_position(operand: HloInstruction, user: HloInstruction) -> bool:
     """Whether every read of `operand` by `user` is of the element with the result's index, or the result's number."""
+    if user.op.has(Trait.ELEMENTWISE) and operand.shape.dimensions == user.shape.dimensions:
+        return True  # needs no maps
     how = [read for o, read in zip(user.operands, reads_of(user), strict=True) if o is operand]
     if all(read.is_identity for read in how):
         return True

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from xjit.affine import IndexingMap, compose_indexing_maps, dim, physical_map
+from xjit.affine import IndexingMap, dim
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo import attributes as at
-from xjit.indexing.composition import Composer
-from xjit.indexing.hlo_indexing import compute_output_to_input_indexing
+from xjit.indexing.element_reads import ElementReads
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses
@@ -50,13 +49,13 @@ class DotEpilogueFusion(HloModulePass):
     def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
         """Fuses in every sequential computation; True if something was fused."""
         changed = False
-        composer = Composer()
+        reads = ElementReads()
         for computation in analyses.get(CallGraph, module).sequential:
             if not execution_threads or computation.execution_thread in execution_threads:
-                changed |= self._run_on(computation, composer)
+                changed |= self._run_on(computation, reads)
         return changed
 
-    def _run_on(self, computation: HloComputation, composer: Composer) -> bool:
+    def _run_on(self, computation: HloComputation, reads: ElementReads) -> bool:
         heroes = [i for i in computation.instructions if self._is_hero(i)]
         if not heroes:
             return False
@@ -64,14 +63,14 @@ class DotEpilogueFusion(HloModulePass):
         position = {instruction: number for number, instruction in enumerate(order)}
         changed = False
         for hero in heroes:
-            chosen = self._choose(hero, position, composer)
+            chosen = self._choose(hero, position, reads)
             if not chosen:
                 continue
             units = dict.fromkeys([hero, *(b for c in chosen for b in c.bitcasts), *(c.user for c in chosen)])
             roots = [c.user for c in chosen]
             outputs = roots if _only_read_by(hero, set(units)) else [*roots, hero]
             place = position[hero] if len(outputs) > 1 else position[roots[0]]
-            for new in merge_units(computation, list(units), outputs, "kOutput", "dot_epilogue"):
+            for new in merge_units(computation, list(units), outputs, hero, "kOutput", "dot_epilogue"):
                 position[new] = place
             changed = True
         return changed
@@ -88,7 +87,7 @@ class DotEpilogueFusion(HloModulePass):
         )
 
     def _choose(
-        self, hero: HloInstruction, position: Mapping[HloInstruction, int], composer: Composer
+        self, hero: HloInstruction, position: Mapping[HloInstruction, int], reads: ElementReads
     ) -> list[_Consumer]:
         """Returns the consumers that join the hero: one that is the only one, or any that need nothing after it.
 
@@ -96,25 +95,29 @@ class DotEpilogueFusion(HloModulePass):
         hero's place in the order.
         """
         consumers = _consumers(hero)
-        fitting = [c for c in consumers if c.user is not hero and self._fits(hero, c, composer)]
+        fitting = [c for c in consumers if c.user is not hero and self._fits(hero, c, reads)]
         if len(fitting) == 1 and _only_read_by(hero, {fitting[0].user, *fitting[0].bitcasts}):
             return fitting
         ready = [c for c in fitting if _needs_only_before(hero, c, position)]
         return ready[: self.max_outputs - 1]
 
-    def _fits(self, hero: HloInstruction, consumer: _Consumer, composer: Composer) -> bool:
+    def _fits(self, hero: HloInstruction, consumer: _Consumer, reads: ElementReads) -> bool:
         user = consumer.user
         if user.opcode in HEROES or not _is_loop(user) or user.operand_count + hero.operand_count > self.max_operands:
             return False
         if user.shape.num_elements != hero.shape.num_elements or _is_tiled(user.shape):
             return False
         source = consumer.bitcasts[-1] if consumer.bitcasts else hero
-        place = _places(IndexingMap.identity(user.shape.dimensions), user.shape)
-        for operand, maps in zip(user.operands, compute_output_to_input_indexing(user, 0, composer), strict=True):
+        own = reads.identity(user.shape)
+        for operand, ways in zip(user.operands, reads.of(user), strict=True):
+            lies_alike = operand.shape.dimensions == user.shape.dimensions and _same_order(operand.shape, user.shape)
+            if lies_alike and len(ways) == 1 and own in ways:
+                continue  # the element at the same index, and so at the same place
             if operand is source:
-                if any(_places(m, operand.shape) != place for m in maps):
+                place = reads.places(own, user.shape)
+                if any(m.is_unknown or reads.places(m, operand.shape) != place for m in ways):
                     return False
-            elif not all(_is_read_along(m, operand.shape, user.shape) for m in maps):
+            elif not all(_is_read_along(reads, m, operand.shape, user.shape) for m in ways):
                 return False
         return True
 
@@ -166,21 +169,20 @@ def _is_tiled(shape: Shape) -> bool:
     return shape.layout is not None and bool(shape.layout.tiles)
 
 
-def _places(read: IndexingMap, shape: Shape) -> IndexingMap:
-    """Composes a map into an array with the array's layout: to places in memory, in elements."""
-    return compose_indexing_maps(read, physical_map(shape.dimensions, shape.minor_to_major, ())).simplify()
+def _same_order(a: Shape, b: Shape) -> bool:
+    return a.minor_to_major == b.minor_to_major and not _is_tiled(a) and not _is_tiled(b)
 
 
-def _is_read_along(read: IndexingMap, shape: Shape, result: Shape) -> bool:
+def _is_read_along(reads: ElementReads, way: IndexingMap, shape: Shape, result: Shape) -> bool:
     """Whether neighbours in the result's memory read neighbours, or one element. Shapes are those of operand and
     result.
     """
-    if read.is_unknown or read.range_vars or read.rt_vars or read.constraints or _is_tiled(shape):
+    if way.is_unknown or _is_tiled(shape):
         return False
     minor = next((d for d in result.minor_to_major if result.dimensions[d] != 1), None)
     if minor is None:
         return True
-    place = _places(read, shape)
+    place = reads.places(way, shape)
     if place.is_unknown or place.constraints:
         return False
     bit = 1 << minor

@@ -1,11 +1,9 @@
 """Vertical fusion for the CPU: producers are evaluated inside the loops of their consumers.
 
 Users are decided before what they read (reverse post order), so one walk suffices. An instruction joins the fusion of
-its
-users if all of them are in that one; if they are in several it is duplicated into each, where that is cheaper than
-memory
-traffic, or else stored. Both keep fusions convex - no path leaves a fusion and comes back - so no cycle can arise
-and no reachability is needed. The fused computations are built in one go at the end.
+its users if all of them are in that one; if they are in several it is duplicated into each, where that is cheaper than
+memory traffic, or else stored. Both keep fusions convex - no path leaves a fusion and comes back - so no cycle can
+arise and no reachability is needed. The fused computations are built in one go at the end.
 """
 
 from __future__ import annotations
@@ -84,8 +82,7 @@ class InstructionFusion(HloModulePass):
     A fusion takes `max_instructions`, and what costs nothing besides.
 
     `max_evaluations` bounds how many different index expressions one instruction is emitted for, `max_recompute` how
-    many
-    times as many elements of a cheap instruction may be computed as it has.
+    many times as many elements of a cheap instruction may be computed as it has.
     """
 
     name = "instruction-fusion"
@@ -131,7 +128,7 @@ class InstructionFusion(HloModulePass):
         for user in p.users:
             user_groups = homes.get(user)
             if user_groups:
-                candidates.update((group, None) for group in user_groups)
+                candidates.update(dict.fromkeys(user_groups))
             else:
                 outside = True
         accepted = [(g, e) for g in candidates if (e := self._accepts(g, p)) is not None]
@@ -152,16 +149,14 @@ class InstructionFusion(HloModulePass):
         """Returns where the group would evaluate the producer, or None if it should not."""
         if len(group.members) >= self.max_instructions and p.opcode not in cost.MADE_FROM_NOTHING:
             return None
-        new_operands = sum(1 for o in p.unique_operands() if o not in group.operands)
-        if len(group.operands) - 1 + new_operands > self.max_operands:
+        if len(group.operands.keys() | p.operands) - 1 > self.max_operands:
             return None
-        for user in p.users:
-            if user.opcode in cost.BUFFER_READERS and user in group.members and not _reads_may_fuse(user, p):
-                return None
+        if group.root.opcode in cost.BUFFER_READERS and not _reads_may_fuse(group.root, p):  # they are roots only
+            return None
         evaluations = group.evaluations_of(p)
         if len(evaluations) > self.max_evaluations:
             return None
-        if any(group.divisions[index] > cost.MAX_DIVISIONS for index in evaluations):
+        if max([group.divisions[index] for index in evaluations], default=0) > cost.MAX_DIVISIONS:
             return None
         if p.opcode in cost.MOVEMENT or p.opcode == "convert":
             return evaluations

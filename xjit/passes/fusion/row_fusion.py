@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout
 from xjit.hlo.attributes import FusionAttributes, ParameterAttributes
-from xjit.hlo.edit.replacing import replace
 from xjit.indexing.operand_reads import OperandRead, OperandReads
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
+from xjit.passes.fusion.unit_merging import merge_units
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,53 +41,121 @@ class Position(enum.Flag):
     OTHER = enum.auto()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Unit:
     """A fusion or another instruction that may become part of one, with the facts that are asked for many times.
 
-    `body` lists its instructions in post order, without parameters; `spaces` are those of its reductions, None for one
-    that does not run over rows.
+    `spaces` are those of its reductions, None for one that does not run over rows.
     """
 
     instruction: HloInstruction
-    body: tuple[HloInstruction, ...]
     size: int
+    reductions: int
     spaces: frozenset[RowSpace | None]
+    reads: OperandReads
+    _read_at: dict[tuple[RowSpace, Position], Mapping[HloInstruction, Position] | None] = field(default_factory=dict)
 
     @staticmethod
     def of(instruction: HloInstruction, reads: OperandReads) -> _Unit:
-        body, size = [instruction], 1
+        body = [instruction]
         if instruction.opcode == "fusion":
-            computation = instruction.fused_instructions_computation
-            body = [i for i in computation.make_instruction_post_order() if i.opcode != "parameter"]
-            size = computation.instruction_count
-        spaces = frozenset(_reduction_space(i, reads) for i in body if i.opcode == "reduce")
-        return _Unit(instruction, tuple(body), size, spaces)
-
-    @property
-    def root(self) -> HloInstruction:
-        return _root_of(self.instruction)
+            body = instruction.fused_instructions_computation.instructions
+        reductions = [i for i in body if i.opcode == "reduce"]
+        spaces = frozenset([_reduction_space(i, reads) for i in reductions])
+        return _Unit(instruction, len(body), len(reductions), spaces, reads)
 
     @property
     def is_bitcast(self) -> bool:
         return self.instruction.opcode == "bitcast"
 
+    def read_at(self, space: RowSpace, position: Position) -> Mapping[HloInstruction, Position] | None:
+        """Returns where the operands are evaluated if the unit is at `position`; None if a reduction is not at rows."""
+        key = (space, position)
+        if key not in self._read_at:
+            self._read_at[key] = self._find_read_at(space, position)
+        return self._read_at[key]
+
+    def _find_read_at(self, space: RowSpace, start: Position) -> Mapping[HloInstruction, Position] | None:
+        unit = self.instruction
+        positions: dict[HloInstruction, Position] = {_root_of(unit): start}
+        outside: dict[HloInstruction, Position] = {}
+        body = unit.fused_instructions_computation.make_instruction_post_order() if unit.opcode == "fusion" else [unit]
+        for instruction in reversed(body):
+            position = positions.get(instruction, Position.NONE)
+            if instruction.opcode == "reduce" and position is not Position.ROW:
+                return None
+            for operand, how in zip(instruction.operands, self.reads.of(instruction), strict=True):
+                read, at = _read_position(how, position, space), positions
+                if operand.opcode == "parameter" and instruction is not unit:
+                    operand = unit.operand(operand.attributes_as(ParameterAttributes).parameter_number)
+                    at = outside
+                elif instruction is unit:
+                    at = outside
+                _read_also(at, operand, read)
+        return outside
+
+
+def _read_also(positions: dict[HloInstruction, Position], operand: HloInstruction, read: Position) -> None:
+    before = positions.get(operand, read)
+    positions[operand] = read if before is read else before | read
+
 
 @dataclass(slots=True)
 class _Memory:
-    """What is known from earlier rounds over a computation: units, whose bodies nobody changes, and which lists of
-    them do not make a row fusion.
-    """
+    """What is known from earlier rounds over a computation: the units, whose bodies nobody changes meanwhile."""
 
-    units: dict[HloInstruction, _Unit] = field(default_factory=dict[HloInstruction, _Unit])
-    refused: set[tuple[_Unit, ...]] = field(default_factory=set[tuple[_Unit, ...]])
+    units: dict[HloInstruction, _Unit | None] = field(default_factory=dict)
     reads: OperandReads = field(default_factory=OperandReads)
 
-    def unit(self, instruction: HloInstruction) -> _Unit:
-        found = self.units.get(instruction)
-        if found is None:
-            found = self.units[instruction] = _Unit.of(instruction, self.reads)
-        return found
+    def unit(self, instruction: HloInstruction) -> _Unit | None:
+        """Returns the unit that an instruction is, if it may be in a row fusion."""
+        if instruction not in self.units:
+            self.units[instruction] = _Unit.of(instruction, self.reads) if _is_unit(instruction) else None
+        return self.units[instruction]
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """A row fusion in the making: its units, users first, and what they read from outside.
+
+    `positions` says at which indices of `space` that is evaluated. As long as there is no space, only bitcasts have
+    joined the root.
+    """
+
+    units: list[_Unit] = field(default_factory=list)
+    size: int = 0
+    reductions: int = 0
+    operands: set[HloInstruction] = field(default_factory=set)
+    space: RowSpace | None = None
+    positions: dict[HloInstruction, Position] = field(default_factory=dict)
+
+    def add(self, unit: _Unit) -> None:
+        """Adds a unit, all users of which are in the group."""
+        self.units.append(unit)
+        self.size += unit.size
+        self.reductions += unit.reductions
+        self.operands.discard(unit.instruction)
+        self.operands.update(unit.instruction.operands)
+        if self.space is not None:
+            _evaluate(unit, self.space, self.positions)
+
+
+def _evaluate(unit: _Unit, space: RowSpace, positions: dict[HloInstruction, Position]) -> bool:
+    """Adds where the operands of a unit are evaluated, given where it is itself; False if the rules are broken."""
+    reads = unit.read_at(space, positions.get(unit.instruction, Position.NONE))
+    for operand, read in (reads or {}).items():
+        _read_also(positions, operand, read)
+    return reads is not None
+
+
+def _positions(units: Sequence[_Unit], space: RowSpace) -> dict[HloInstruction, Position] | None:
+    """Returns where units (users first) and their operands are evaluated; None if the rules are broken."""
+    root = units[0].instruction
+    start = {space.rows * space.length: Position.FULL, space.rows: Position.ROW}.get(root.shape.num_elements)
+    if start is None:
+        return None
+    positions = {root: start}
+    return positions if all(_evaluate(unit, space, positions) for unit in units) else None
 
 
 @dataclass
@@ -116,61 +184,60 @@ class RowFusion(HloModulePass):
         return changed
 
     def _run_on(self, computation: HloComputation, memory: _Memory) -> bool:
-        home: dict[HloInstruction, list[_Unit]] = {}
-        groups: list[list[_Unit]] = []
+        home: dict[HloInstruction, _Group] = {}
+        groups: list[_Group] = []
         for instruction in reversed(computation.make_instruction_post_order()):
-            if not _is_unit(instruction):
-                continue
             unit = memory.unit(instruction)
-            group = self._group_to_join(unit, home, memory)
-            if group is not None:
-                group.append(unit)
-            elif unit.is_bitcast:
-                continue  # free where it is, and no root
-            else:
-                group = [unit]
+            if unit is None:
+                continue
+            group = _group_of_users(instruction, home)
+            if group is None or not self._joins(group, unit):
+                if unit.is_bitcast:
+                    continue  # free where it is, and no root
+                group = _Group()
                 groups.append(group)
+            group.add(unit)
             home[instruction] = group
-        merged = [chosen for g in groups if len(chosen := _without_edge_bitcasts(g)) > 1]
+        merged = [chosen for g in groups if len(chosen := _without_edge_bitcasts(g.units)) > 1]
         for chosen in reversed(merged):
-            _merge(computation, [unit.instruction for unit in chosen])
+            units = [unit.instruction for unit in reversed(chosen)]
+            merge_units(computation, units, units[-1:], units[-1], "kInput", "row")
         return bool(merged)
 
-    def _group_to_join(
-        self, unit: _Unit, home: Mapping[HloInstruction, list[_Unit]], memory: _Memory
-    ) -> list[_Unit] | None:
-        users = unit.instruction.users
-        if not users or unit.instruction.is_root():
-            return None
-        group = home.get(users[0])
-        if group is None or any(home.get(u) is not group for u in users):
-            return None
+    def _joins(self, group: _Group, unit: _Unit) -> bool:
+        """Whether a group and a unit that only it reads may be one fusion."""
         if unit.is_bitcast:
-            return group  # if its operand does not follow, `_without_edge_bitcasts` drops it again
-        units = (*group, unit)
-        if units in memory.refused or not any(u.spaces for u in units):
-            return None
-        if not self._is_row_fusion(units, memory.reads):
-            memory.refused.add(units)
-            return None
-        return group
+            return True  # if its operand does not follow, `_without_edge_bitcasts` drops it again
+        reductions = group.reductions + unit.reductions
+        if not 0 < reductions <= self.max_reductions or group.size + unit.size > self.max_instructions:
+            return False
+        if len(group.operands.union(unit.instruction.operands)) - 1 > self.max_operands:
+            return False
+        space, positions = group.space, group.positions
+        if space is None:
+            space = self._space_of(group.units[0].spaces | unit.spaces)
+            positions = _positions(group.units, space) if space is not None else None
+        if space is None or positions is None or not unit.spaces <= {space}:
+            return False
+        position = positions.get(unit.instruction)
+        if position not in (Position.FULL, Position.ROW) or unit.read_at(space, position) is None:
+            return False
+        group.space, group.positions = space, positions
+        return True
 
-    def _is_row_fusion(self, units: Sequence[_Unit], reads: OperandReads) -> bool:
-        """Whether units, the last of which is new, may be one fusion."""
-        if sum(u.size for u in units) > self.max_instructions:
-            return False
-        space = _space_of(units)
-        if space is None or not 1 < space.length <= self.max_row_elements:
-            return False
-        if len({o for u in units for o in u.instruction.operands} - {u.instruction for u in units}) > self.max_operands:
-            return False
-        positions = _positions(units, space, reads)
-        if positions is None:
-            return False
-        reductions = sum(1 for i in positions if i.opcode == "reduce")
-        if reductions > self.max_reductions:
-            return False
-        return positions[units[-1].root] in (Position.FULL, Position.ROW)
+    def _space_of(self, spaces: frozenset[RowSpace | None]) -> RowSpace | None:
+        """Returns the space of reductions, if they all run over trailing dimensions of the same one."""
+        space = next(iter(spaces)) if len(spaces) == 1 else None
+        return space if space is not None and 1 < space.length <= self.max_row_elements else None
+
+
+def _group_of_users(instruction: HloInstruction, home: Mapping[HloInstruction, _Group]) -> _Group | None:
+    """Returns the group that everything that reads an instruction is in, if it is one."""
+    users = instruction.users
+    if not users or instruction.is_root():
+        return None
+    group = home.get(users[0])
+    return group if all(home.get(user) is group for user in users) else None
 
 
 def _is_unit(instruction: HloInstruction) -> bool:
@@ -203,54 +270,12 @@ def _root_of(unit: HloInstruction) -> HloInstruction:
     return unit.fused_expression_root if unit.opcode == "fusion" else unit
 
 
-def _space_of(units: Sequence[_Unit]) -> RowSpace | None:
-    """Returns the space of the reductions, if they all run over trailing dimensions of the same row space."""
-    spaces = {space for unit in units for space in unit.spaces}
-    return spaces.pop() if len(spaces) == 1 else None
-
-
 def _reduction_space(reduce: HloInstruction, reads: OperandReads) -> RowSpace | None:
     if reduce.shape.is_tuple:
         return None
     rows = max(1, reduce.shape.num_elements)
     length = reduce.operand(0).shape.num_elements // rows
     return RowSpace(rows, length) if reads.of(reduce)[0].reads_whole_row(length) else None
-
-
-def _positions(units: Sequence[_Unit], space: RowSpace, reads: OperandReads) -> dict[HloInstruction, Position] | None:
-    """Returns where every instruction of the units (users first) is evaluated; None if the rules are broken."""
-    root = units[0].root
-    start = {space.rows * space.length: Position.FULL, space.rows: Position.ROW}.get(root.shape.num_elements)
-    if start is None:
-        return None
-    positions: dict[HloInstruction, Position] = {root: start}
-    roots = {u.instruction: u.root for u in units}
-    for unit in units:
-        for instruction in reversed(unit.body):
-            position = positions.get(instruction, Position.NONE)
-            if instruction.opcode == "reduce" and position is not Position.ROW:
-                return None
-            for operand, how in zip(instruction.operands, reads.of(instruction), strict=True):
-                source = _source(unit.instruction, operand, roots)
-                if source is not None:
-                    read = _read_position(how, position, space)
-                    before = positions.get(source, read)
-                    positions[source] = read if before is read else before | read
-    return positions
-
-
-def _source(
-    unit: HloInstruction, operand: HloInstruction, roots: Mapping[HloInstruction, HloInstruction]
-) -> HloInstruction | None:
-    """Returns the instruction that computes an operand inside the merged fusion, or None for a memory operand.
-
-    `roots` are those of the units.
-    """
-    if unit.opcode == "fusion":
-        if operand.opcode != "parameter":
-            return operand
-        operand = unit.operand(operand.attributes_as(ParameterAttributes).parameter_number)
-    return roots.get(operand)
 
 
 def _read_position(read: OperandRead, position: Position, space: RowSpace) -> Position:
@@ -262,45 +287,3 @@ def _read_position(read: OperandRead, position: Position, space: RowSpace) -> Po
     if position is Position.ROW and read.reads_whole_row(space.length):
         return Position.FULL
     return Position.OTHER
-
-
-def _merge(computation: HloComputation, units: Sequence[HloInstruction]) -> HloInstruction:
-    """Replaces units (users first, one root) by one fusion."""
-    module = computation.parent
-    assert module is not None
-    body = HloComputation("row_fused_computation")
-    members = set(units)
-    outside: dict[HloInstruction, HloInstruction] = {}
-    values: dict[HloInstruction, HloInstruction] = {}
-
-    def operand_value(operand: HloInstruction) -> HloInstruction:
-        if operand in members:
-            return values[operand]
-        if operand not in outside:
-            parameter = HloInstruction.create_parameter(len(outside), operand.shape, f"param_{len(outside)}")
-            outside[operand] = body.add_instruction(parameter)
-        return outside[operand]
-
-    for unit in reversed(units):
-        operands = [operand_value(o) for o in unit.operands]
-        if unit.opcode != "fusion":
-            values[unit] = body.add_instruction(unit.clone_with_new_operands(unit.shape, operands))
-            continue
-        inner = unit.fused_instructions_computation
-        bound = {
-            p: operands[p.attributes_as(ParameterAttributes).parameter_number] for p in inner.parameter_instructions
-        }
-        values[unit] = inner.clone_instructions(body, bound)[inner.root_instruction]
-    root = units[0]
-    body.set_root_instruction(values[root])
-    module.add_embedded_computation(body)
-    fusion = HloInstruction.create(
-        "fusion", root.shape, list(outside), FusionAttributes("kInput"), [body], "row_fusion"
-    )
-    fusion.copy_annotations_from(root)
-    computation.add_instruction(fusion)
-    bodies = [body for unit in units if unit.opcode == "fusion" for body in unit.called_computations]
-    replace(root, fusion)
-    for unused in bodies:
-        module.remove_embedded_computation(unused)
-    return fusion

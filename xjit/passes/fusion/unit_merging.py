@@ -12,6 +12,7 @@ def merge_units(
     computation: HloComputation,
     units: Sequence[HloInstruction],
     outputs: Sequence[HloInstruction],
+    hero: HloInstruction,
     kind: str,
     name: str,
 ) -> list[HloInstruction]:
@@ -19,7 +20,7 @@ def merge_units(
 
     `outputs` are those units whose values something else reads, arrays each. With several of them the fusion's result
     is a tuple, of which the further new instructions are the elements. Units that others read and that are no outputs
-    are duplicated: they stay.
+    are duplicated: they stay. The annotations of the fusion are those of its `hero`, one of the units.
     """
     module = computation.parent
     assert module is not None
@@ -41,7 +42,7 @@ def merge_units(
     fusion = HloInstruction.create(
         "fusion", root.shape, list(outside), FusionAttributes(kind), [body], f"{name}_fusion"
     )
-    fusion.copy_annotations_from(units[0])
+    fusion.copy_annotations_from(hero)
     fusion.backend_config = ""
     computation.add_instruction(fusion)
     new = [fusion]

@@ -1,0 +1,76 @@
+"""Agreement of passes with XLA's own tests, where the corpus is; `python -m tests.support.xla_verdicts` shows more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.support.filecheck import filecheck
+from tests.support.xla_verdicts import Record, judge, read_records, score
+
+RECORDED: Mapping[str, tuple[int, int]] = {
+    "BatchNormExpander": (2, 0),
+    "CallInliner": (6, 1),
+    "FlattenCallGraph": (4, 0),
+    "HloCSE": (10, 0),
+    "HloConstantFolding": (7, 0),
+    "HloDCE": (2, 0),
+    "HloVerifier": (4, 0),  # eleven are tests of WhileLoopAllReduceCodeMotion under the verifier's name
+    "InstructionFusion": (3, 0),
+    "LayoutAssignment": (0, 0),
+    "WhileLoopTripCountAnnotator": (3, 0),
+}
+"""By XLA's class: in how many records the changed bit is XLA's, and in how many the CHECK lines hold. At least."""
+
+
+def _parameter(name: str) -> Any:
+    present = any(r.run for r in read_records() if r.xla_class == name)
+    missing = pytest.mark.xfail(reason=f"PASSES has no {name}", run=False)
+    return pytest.param(name, marks=[pytest.mark.corpus, *([] if present else [missing])])
+
+
+@pytest.mark.parametrize("name", [_parameter(name) for name in sorted({r.xla_class for r in read_records()})])
+def test_agreement(name: str) -> None:
+    found, (agree, hold) = score(name), RECORDED.get(name, (0, 0))
+    assert found.agree >= agree and found.checks_hold >= hold, f"{name}: {found}, recorded are {agree} and {hold}"
+
+
+def test_a_record_is_judged_by_the_changed_bit_and_by_its_checks() -> None:
+    dead = "HloModule m ENTRY e { x = f32[4] parameter(0) d = f32[4] abs(x) ROOT r = f32[4] negate(x) }"
+    record = Record("here", "Dead", "HloDCE", dead, True, "CHECK-NOT: abs\nCHECK: negate(%x)")
+    assert judge(record) == (True, "")
+    assert judge(Record("here", "Dead", "HloDCE", dead, False, "")) == (False, "changed")
+    assert judge(Record("here", "Dead", "HloDCE", dead, True, "CHECK: abs")) == (True, "not satisfied: CHECK: abs")
+    assert judge(Record("here", "Dead", "HloDCE", "HloModule", True, ""))[1].startswith("HloParseError")
+
+
+TEXT = """ENTRY %e (x: f32[4]) -> f32[4] {
+  %x = f32[4]{0} parameter(0)
+  %a = f32[4]{0}   abs(%x)
+  ROOT %r = f32[4]{0} negate(%a), metadata={op_name="n"}
+}"""
+
+
+@pytest.mark.parametrize(
+    ("checks", "missing"),
+    [
+        ("// CHECK: %[[X:.*]] = f32[4]{0} parameter\n// CHECK: abs(%[[X]])", ""),
+        ("CHECK: %[[X:.*]] = f32[4]{0} parameter\nCHECK: negate(%[[X]])", "CHECK: negate(%[[X]])"),
+        ("CHECK: [[A:%[^ ]+]] = f32[4]{0} abs\nCHECK: negate([[A]])\nCHECK-SAME: op_name", ""),
+        ("CHECK: abs\nCHECK: parameter", "CHECK: parameter"),
+        ("CHECK-DAG: negate\nCHECK-DAG: abs\nCHECK: }", ""),
+        ("CHECK: parameter\nCHECK-NEXT: abs", ""),
+        ("CHECK: parameter\nCHECK-NEXT: negate", "CHECK-NEXT: negate"),
+        ("CHECK: parameter\nCHECK-SAME: abs", "CHECK-SAME: abs"),
+        ("CHECK: parameter\nCHECK-NOT: abs\nCHECK: negate", "CHECK: negate"),
+        ("CHECK-NOT: negate", "CHECK-NOT at the end"),
+        ("CHECK-COUNT-2: {{%[ax] =}}\nCHECK-NOT: abs(%a", ""),
+        ("CHECK-COUNT-3: {{%[ax] =}}", "CHECK-COUNT-3: {{%[ax] =}}"),
+        ("CHECK-LABEL: ENTRY {{.*}}(x: f32[4])", ""),
+        ("no directive", ""),
+    ],
+)
+def test_filecheck(checks: str, missing: str) -> None:
+    assert filecheck(TEXT, checks) == missing

@@ -1,0 +1,137 @@
+"""What XLA's own tests say of passes, where the corpus is: `python -m tests.support.xla_verdicts [pass ...]`.
+
+A record is a module, XLA's class of the pass, whether XLA's pass changes it, and perhaps CHECK lines for the result.
+The script prints a table of agreement per pass and, for the passes named, each record that disagrees.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from tests.support import corpus
+from tests.support.filecheck import filecheck
+from xjit.hlo.io.printing import HloPrintOptions
+from xjit.ops.verifier import verify_module
+from xjit.passes import PASSES, make_pass
+from xjit.text.parser import parse_hlo
+
+FOLDER = corpus.ROOT / "xla_tests"
+
+RUN: Mapping[str, str] = {}
+"""Tests whose pass has options: `ClassName.TestName`, then the pass as text, `call-inliner{single_call_site=true}`."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One expectation of an XLA test; `checks` is "" if it has no CHECK lines."""
+
+    place: str
+    test: str
+    xla_class: str
+    before: str
+    changed: bool
+    checks: str
+
+    @property
+    def run(self) -> str:
+        """The pass as text; "" if PASSES has none of this class."""
+        name = _NAMES.get(self.xla_class.replace("gpu::", "Gpu")) or _NAMES.get(self.xla_class.replace("gpu::", ""))
+        return RUN.get(f"{self.xla_class}.{self.test}", name or "")
+
+
+@dataclass(frozen=True)
+class Score:
+    """Records of a pass; how many agree in the changed bit, have CHECK lines, and satisfy them."""
+
+    records: int
+    agree: int
+    checks: int
+    checks_hold: int
+
+
+_NAMES = {cls.__name__: cls.name for cls in PASSES.values()}
+_CLASS = re.compile(r"(?:spmd::)?((?:gpu::)?[A-Z]\w*)\s*[({]")
+
+
+@cache
+def read_records() -> tuple[Record, ...]:
+    """Returns the verdicts and the rewrites whose pass is written as a constructor call; none without the corpus."""
+    if not FOLDER.is_dir():
+        return ()
+    return (*_verdicts(), *_rewrites())
+
+
+def _lines(name: str) -> Iterable[dict[str, Any]]:
+    return map(json.loads, (FOLDER / name).read_text().splitlines())
+
+
+def _verdicts() -> Iterable[Record]:
+    for r in _lines("pass_verdicts.jsonl"):
+        yield Record(f"{r['file']}:{r['line']}", r["test"], r["pass"], r["before"], r["changed"], r["check"] or "")
+
+
+def _rewrites() -> Iterable[Record]:
+    for r in _lines("pass_rewrites.jsonl"):
+        found, before = _CLASS.match(r["pass"]), r["before"]
+        checks = r["expected"] or (before if "CHECK" in before else "")
+        if found:
+            yield Record(f"{r['file']}:{r['line']}", f"line{r['line']}", found[1], before, bool(checks), checks)
+
+
+def judge(record: Record) -> tuple[bool, str]:
+    """Returns (the changed bit is XLA's, what is wrong); the second is "" if CHECK lines hold, too."""
+    try:
+        module = parse_hlo(record.before)
+        changed = make_pass(PASSES, record.run).run(module)
+        verify_module(module)
+    except Exception as error:  # a table shows every kind of failure
+        return False, f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    if changed != record.changed:
+        return False, "changed" if changed else "unchanged"
+    missing = filecheck(module.to_string(HloPrintOptions(print_metadata=False)), record.checks)
+    return True, missing and f"not satisfied: {missing}"
+
+
+@cache
+def score(xla_class: str) -> Score:
+    """Returns the agreement of one pass."""
+    records = [r for r in read_records() if r.xla_class == xla_class]
+    answers = [(r, *judge(r)) for r in records]
+    with_checks = [(agrees and not wrong) for r, agrees, wrong in answers if r.checks]
+    return Score(len(records), sum(agrees for _, agrees, _ in answers), len(with_checks), sum(with_checks))
+
+
+def table() -> str:
+    """Returns agreement per pass as text; passes that PASSES has not are called missing."""
+    counts: dict[str, int] = defaultdict(int)
+    present = {r.xla_class: bool(r.run) for r in read_records()}
+    lines = [f"{'pass':34}{'records':>8}{'agree':>8}{'checks':>8}{'hold':>8}"]
+    for r in read_records():
+        counts[r.xla_class] += 1
+    for name in sorted(counts, key=lambda n: (not present[n], n)):
+        if present[name]:
+            s = score(name)
+            lines.append(f"{name:34}{s.records:8}{s.agree:8}{s.checks:8}{s.checks_hold:8}")
+        else:
+            lines.append(f"{name:34}{counts[name]:8} missing")
+    return "\n".join(lines)
+
+
+def main(names: Sequence[str]) -> None:
+    """Prints the table, then the disagreements of the passes named (XLA's class)."""
+    print(table())
+    for record in read_records():
+        if record.xla_class in names and record.run and (wrong := judge(record)[1]):
+            expected = "changed" if record.changed else "unchanged"
+            print(f"\n{record.xla_class}.{record.test} ({record.place})\n  expected {expected}: {wrong}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
