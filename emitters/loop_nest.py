@@ -129,7 +129,7 @@ class LoopNest:
         return results
 
     def where(self, condition: Value, body: LoopBody, accumulators: Accumulators = ()) -> list[Value]:
-        """Emits the body on a level of its own, done only if `condition` (i1) holds; else accumulators stay the same."""
+        """Emits the body on a level of its own, done if `condition` (i1) holds; else accumulators stay."""
         outer = self.level
         then = self.function.append_block("then")
         builder = IRBuilder(then)

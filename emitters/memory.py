@@ -283,7 +283,7 @@ class MemoryAccess:
         builder.masked_scatter(raw, addresses, kind.bits // 8, mask)
 
     def _alignment(self, wide: LLVMType, offset: AffineExpr) -> int:
-        """The alignment of a vector in bytes. Targets that access vectors anywhere need not know more than the least."""
+        """The alignment of a vector in bytes. Where vectors may lie anywhere, the least will do."""
         least = wide.elem.bits // 8
         if not self.nest.target.has_aligned_vectors:
             return least

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from collections.abc import Generator
 
 from xjit.affine import dim
 from xjit.emitters.elemental import RegisterValue
@@ -131,9 +130,7 @@ class BlockSharing:
 class _SharedTile:
     """Elements in shared memory, read where the tile's variables are."""
 
-    def __init__(
-        self, fused: FusedIrEmitter, tile: Tile, arrays: Sequence[SharedArray], like: RegisterValue
-    ) -> None:
+    def __init__(self, fused: FusedIrEmitter, tile: Tile, arrays: Sequence[SharedArray], like: RegisterValue) -> None:
         self._fused = fused
         self._tile = tile
         self._arrays = arrays

@@ -38,7 +38,9 @@ def shuffle(builder: IRBuilder, value: Value, distance: int) -> Value:
     if value.type.is_vector:
         result = poison(value.type)
         for lane in range(value.type.width):
-            result = builder.insert_element(result, shuffle(builder, builder.extract_element(value, lane), distance), lane)
+            result = builder.insert_element(
+                result, shuffle(builder, builder.extract_element(value, lane), distance), lane
+            )
         return result
     if value.type is FLOAT:
         return _exchange(builder, value, distance)

@@ -175,9 +175,7 @@ class KernelContext:
         function = self.module.add_function(name, VOID, params, linkage="internal")
         return function, *self.buffers(view, function.args[1:-2])
 
-    def buffers(
-        self, view: KernelView, pointers: Sequence[Value]
-    ) -> tuple[dict[HloInstruction, Buffer], list[Buffer]]:
+    def buffers(self, view: KernelView, pointers: Sequence[Value]) -> tuple[dict[HloInstruction, Buffer], list[Buffer]]:
         """Returns the leaf and the result buffers of a kernel, given the pointers to operands and results."""
         leaves = {leaf: Buffer(leaf.shape, pointers[i]) for i, leaf in enumerate(view.leaves)}
         results = [Buffer(s, p) for s, p in zip(view.result_shapes, pointers[len(view.leaves) :], strict=True)]

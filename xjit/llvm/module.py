@@ -120,9 +120,7 @@ class Module:
             )
         return self._globals[name].value
 
-    def add_constant_bytes(
-        self, data: bytes, align: int, hint: str = "constant", *, address_space: int = 0
-    ) -> Value:
+    def add_constant_bytes(self, data: bytes, align: int, hint: str = "constant", *, address_space: int = 0) -> Value:
         """A private constant of raw bytes."""
         type = array(I8, len(data))
         text = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)

@@ -16,7 +16,9 @@ from xjit.llvm.gpu_models import GpuModel
 _SPECIAL_REGISTERS = tuple(
     f"llvm.nvvm.read.ptx.sreg.{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"
 )
-_SHUFFLES = tuple(f"llvm.nvvm.shfl.sync.{how}.{kind}" for how in ("bfly", "down", "up", "idx") for kind in ("i32", "f32"))
+_SHUFFLES = tuple(
+    f"llvm.nvvm.shfl.sync.{how}.{kind}" for how in ("bfly", "down", "up", "idx") for kind in ("i32", "f32")
+)
 
 NVVM_INTRINSICS: Mapping[str, int] = MappingProxyType(
     {
@@ -34,17 +36,18 @@ NVVM_INTRINSICS: Mapping[str, int] = MappingProxyType(
 """Full name -> the lowest compute capability that has it; 0: all that `GPU_MODELS` lists."""
 
 _OVERLOADED = frozenset(
-    """
-    sqrt fma fmuladd fabs copysign floor ceil trunc rint nearbyint roundeven ldexp is.fpclass
-    minnum maxnum minimum maximum minimumnum maximumnum abs smax smin umax umin
-    ctpop ctlz cttz bswap bitreverse fshl fshr fptosi.sat fptoui.sat
-    sadd.sat uadd.sat ssub.sat usub.sat
-    sadd.with.overflow uadd.with.overflow ssub.with.overflow usub.with.overflow smul.with.overflow umul.with.overflow
-    masked.load masked.store masked.gather masked.scatter
-    vector.reduce.add vector.reduce.and vector.reduce.or
-    memcpy memmove memset lifetime.start lifetime.end
-    """.split()
-)
+    [
+        "sqrt", "fma", "fmuladd", "fabs", "copysign", "floor", "ceil", "trunc", "rint", "nearbyint", "roundeven",
+        "ldexp", "is.fpclass", "minnum", "maxnum", "minimum", "maximum", "minimumnum", "maximumnum", "abs", "smax",
+        "smin", "umax", "umin", "ctpop", "ctlz", "cttz", "bswap", "bitreverse", "fshl", "fshr", "fptosi.sat",
+        "fptoui.sat", "sadd.sat", "uadd.sat", "ssub.sat", "usub.sat", "sadd.with.overflow", "uadd.with.overflow",
+        "ssub.with.overflow", "usub.with.overflow", "smul.with.overflow", "umul.with.overflow", "masked.load",
+        "masked.store", "masked.gather", "masked.scatter", "vector.reduce.add", "vector.reduce.and",
+        "vector.reduce.or", "memcpy", "memmove", "memset", "lifetime.start", "lifetime.end",
+    ]
+)  # fmt: skip
+"""Without `llvm.` and the types at the end."""
+
 _PLAIN = frozenset(["llvm.assume", "llvm.sideeffect"])
 _NAME = re.compile(r"@(llvm\.[\w.]+)")
 _TYPE_SUFFIX = re.compile(r"(?:\.(?:v\d+)?(?:i\d+|f\d+|bf16|p\d+))*")

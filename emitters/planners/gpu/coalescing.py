@@ -60,4 +60,3 @@ def lane_steps(table: VariableTable, offset: AffineExpr, loop: int, width: int) 
             return None
         found.append(moved.value)
     return tuple(found)
-

@@ -73,4 +73,3 @@ def one_by_one(planning: LoopPlanning) -> PlanReduction:
         return plan_reduction(planning.analysis, instruction, index, vectorised, planning.context.target)
 
     return plan
-

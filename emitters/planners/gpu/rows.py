@@ -24,8 +24,7 @@ LONGEST_ROW_OF_A_WARP = 1024  # elements: 8 vectors of f32 for each lane
 def row_depth(planning: LoopPlanning, space: IterationSpace) -> int | None:
     """Returns how many outer loops give the index of every reduction that is to be shared; None if there is none."""
     depths = [
-        max((space.loops.index(p) + 1 for e in index for p in e.dims), default=0)
-        for instruction, index in _rows(planning, space)
+        max((space.loops.index(p) + 1 for e in index for p in e.dims), default=0) for _, index in _rows(planning, space)
     ]
     return max(depths) if depths else None
 

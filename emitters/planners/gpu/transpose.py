@@ -9,9 +9,9 @@ from __future__ import annotations
 from xjit.affine import AffineExpr, dim
 from xjit.emitters.access_analysis import Index
 from xjit.emitters.iteration_space import IterationSpace
+from xjit.emitters.physical_offsets import physical_offset
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.gpu.spaces import merge_loops, tiles_of
-from xjit.emitters.physical_offsets import physical_offset
 from xjit.emitters.schedule.statements import Barrier, Loop, Memory, Part, Role, Stage, Statement, Tile
 from xjit.emitters.variables import factor_of
 from xjit.hlo.ir.instruction import HloInstruction
@@ -23,7 +23,7 @@ PADDING = 1
 
 
 def transposed_loop(planning: LoopPlanning, space: IterationSpace) -> int | None:
-    """Returns the loop along which elements are contiguous that the innermost loop reads across; None: no such reads."""
+    """Returns the loop along which elements are contiguous that the innermost one reads across, if any."""
     accesses = planning.accesses(space)
     if len(space.loops) < 2 or any(item.conditional or item.reductions for item in accesses):
         return None
@@ -65,7 +65,7 @@ def transposed_parts(planning: LoopPlanning, space: IterationSpace, along: int) 
 
 
 def _tile(planning: LoopPlanning, space: IterationSpace, column: int) -> Part:
-    """Returns the part of tiles whose `column` is contiguous in the operand, and whose last loop is so in the result."""
+    """Returns the part of tiles whose `column` is contiguous in the operand, and whose last loop so in the result."""
     row = space.loops[-1]
     others = [p for p in space.loops if p not in (column, row)]
     space = merge_loops(IterationSpace(space.table, [*others, column, row], space.index), 0, len(others))
