@@ -255,11 +255,11 @@ def nest(depth: int) -> str:
     return "HloModule m\n" + "\n".join(parts)
 
 
-@pytest.mark.parametrize("depth", [1, 8, 9, 40])
+@pytest.mark.parametrize("depth", [1, 8, 9, 40, 65])
 def test_nested_loops_reach_the_fixed_point_of_the_pipeline(depth: int) -> None:
     module = parse_hlo(nest(depth))
     PassDriver(check_changed_bit=True).run(cpu_pipeline(), module)
-    assert count(module, "while") == (0 if depth <= 8 else depth)
+    assert count(module, "while") == (0 if depth <= 64 else depth)
     assert xjit.compile(nest(depth))(np.int32(5))[1] == 5 + depth
 
 

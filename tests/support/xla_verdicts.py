@@ -24,7 +24,11 @@ from xjit.text.parser import parse_hlo
 
 FOLDER = corpus.ROOT / "xla_tests"
 
-RUN: Mapping[str, str] = {}
+RUN: Mapping[str, str] = {
+    "WhileLoopConstantSinking.SinkBroadcastOfConstantWithOriginalValue": (
+        "while-loop-constant-sinking{sink_broadcast_of_constants=true}"
+    ),
+}
 """Tests whose pass has options: `ClassName.TestName`, then the pass as text, `call-inliner{single_call_site=true}`."""
 
 

@@ -8,12 +8,18 @@ from types import MappingProxyType
 from xjit.hlo import HloModule
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes.calls_and_control.call_inliner import CallInliner
+from xjit.passes.calls_and_control.conditional_canonicalizer import ConditionalCanonicalizer
+from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
+from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSelect
+from xjit.passes.calls_and_control.control_dep_remover import ControlDepRemover
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
+from xjit.passes.calls_and_control.hlo_subcomputation_unification import HloSubcomputationUnification
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.dot_expander import DotExpander
+from xjit.passes.expand.map_inliner import MapInliner
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.framework.base import HloModulePass, PassWarning
@@ -28,15 +34,21 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
+from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
+from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
+from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
+from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
+from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
+from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
 from xjit.passes.simplify.trivial_algebra import TrivialAlgebra
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
@@ -45,6 +57,10 @@ _ALL: tuple[type[HloModulePass], ...] = (
     BitcastExpander,
     CallInliner,
     CollectiveExpander,
+    ConditionalCanonicalizer,
+    ConditionalSimplifier,
+    ConditionalToSelect,
+    ControlDepRemover,
     CopyInsertion,
     Defuser,
     DotEpilogueFusion,
@@ -52,22 +68,30 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DotOperandFusion,
     DynamicDimensionSimplifier,
     FlattenCallGraph,
-    HloConstantFolding,
     HloCSE,
+    HloConstantFolding,
     HloDCE,
+    HloDescheduler,
     HloMemoryScheduler,
+    HloModuleDCE,
+    HloSubcomputationUnification,
     HloTrivialScheduler,
     HloVerifier,
     InstructionFusion,
     LayoutAssignment,
+    MapInliner,
     ReductionParallelizer,
     ReshapeToBitcast,
     RngExpander,
+    RootInstructionSinker,
     RowFusion,
     ScanExpander,
     SingleDeviceCanonicalizer,
     TrivialAlgebra,
     TupleSimplifier,
+    WhileLoopConstantSinking,
+    WhileLoopInvariantCodeMotion,
+    WhileLoopSimplifier,
     WhileLoopTripCountAnnotator,
     WhileLoopUnroller,
 )

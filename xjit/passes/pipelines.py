@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.passes.calls_and_control.call_inliner import CallInliner
+from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
+from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSelect
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
@@ -22,6 +24,8 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
+from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
+from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
@@ -30,6 +34,7 @@ from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSi
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
+from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
 from xjit.passes.simplify.trivial_algebra import TrivialAlgebra
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
@@ -65,6 +70,7 @@ def canonicalization(options: PipelineOptions) -> list[HloModulePass]:
         *([] if options.keep_intermediate_layouts else [BitcastExpander()]),
         SingleDeviceCanonicalizer(),
         Defuser(),
+        ConditionalToSelect(),  # inside kernels nothing branches; the calls that it makes are inlined
         *expansion(),
         CallInliner(),
         HloDCE(),
@@ -93,6 +99,10 @@ def simplification(options: PipelineOptions) -> list[HloModulePass]:
                 TrivialAlgebra(is_layout_sensitive=sensitive),
                 HloConstantFolding(),
                 HloCSE(is_layout_sensitive=sensitive),
+                WhileLoopConstantSinking(sink_only_scalar_constants=True),  # before loops drop the elements it frees
+                HloModuleDCE(),
+                WhileLoopSimplifier(),
+                ConditionalSimplifier(),  # after folding: a predicate may be a constant now
                 HloDCE(),
                 WhileLoopUnroller(),  # when bounds are constants and bodies small; what it leaves is simplified again
             ]

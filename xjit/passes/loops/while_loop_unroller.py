@@ -62,7 +62,7 @@ class WhileLoopUnroller(HloModulePass):
             if known.trip_count > 1 and (growth > growth_left or not self._fuses(loop, known.trip_count)):
                 continue
             growth_left -= growth
-            _unroll(loop, known.trip_count)
+            unroll(loop, known.trip_count)
             changed = True
         if changed:
             remove_unreachable_computations(module)
@@ -73,7 +73,7 @@ class WhileLoopUnroller(HloModulePass):
         return trip_count * len(work) <= self.max_unrolled_instructions and all(map(may_be_producer, work))
 
 
-def _unroll(loop: HloInstruction, trip_count: int) -> None:
+def unroll(loop: HloInstruction, trip_count: int) -> None:
     """Puts the body's instructions in the place of the loop, once per trip."""
     computation, body = loop.parent, loop.while_body
     assert computation is not None

@@ -31,12 +31,12 @@ class HloDCE(HloModulePass):
         effects = analyses.get(SideEffects, module)
         changed = False
         for computation in selected_computations(module, execution_threads):
-            changed |= _remove_dead_instructions(computation, effects)
+            changed |= remove_dead_instructions(computation, effects)
         changed |= remove_unreachable_computations(module)
         return changed
 
 
-def _remove_dead_instructions(computation: HloComputation, effects: SideEffects) -> bool:
+def remove_dead_instructions(computation: HloComputation, effects: SideEffects) -> bool:
     """Removes what has no users, and then what has lost its last user: in a graph without cycles, that is all."""
 
     def is_dead(instruction: HloInstruction) -> bool:

@@ -1,0 +1,139 @@
+"""Which elements of tuples anything reads, over the whole module: XLA's HloLivenessAnalysis.
+
+An element is live if the entry's result, a side effect or a live value needs it. A loop's element may be read by the
+body only to compute itself: it is dead then. Found as the least fixed point, from the uses to the definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo import attributes as at
+from xjit.hlo.types.shape_index import ShapeIndex
+from xjit.passes.analysis.side_effects import SideEffects
+
+
+@dataclass(slots=True)
+class LiveElements:
+    """`indices[instruction]` are the shape indices, inner nodes and leaves, of what is live of its result."""
+
+    indices: dict[HloInstruction, set[ShapeIndex]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, module: HloModule) -> LiveElements:
+        """Analyses all computations of a module."""
+        return _Propagation(module).run()
+
+    def is_live(self, instruction: HloInstruction, index: ShapeIndex = ()) -> bool:
+        """Whether anything needs that element of the result."""
+        return index in self.indices.get(instruction, ())
+
+
+class _Propagation:
+    """The worklist. An instruction whose live indices grow says what it needs of its operands once more."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self.found = LiveElements()
+        self.worklist: list[HloInstruction] = []
+        self.waiting: set[HloInstruction] = set()
+
+    def run(self) -> LiveElements:
+        effects = SideEffects.of(self.module)
+        self.mark_all(self.module.entry_computation.root_instruction)
+        for computation in self.module.computations():
+            for instruction in computation.instructions:
+                if effects.of_instruction(instruction):
+                    self.mark_all(instruction)
+        while self.worklist:
+            instruction = self.worklist.pop()
+            self.waiting.discard(instruction)
+            _RULES.get(instruction.opcode, _all_operands)(self, instruction)
+        return self.found
+
+    def mark(self, instruction: HloInstruction, index: ShapeIndex) -> None:
+        live = self.found.indices.setdefault(instruction, set())
+        if index not in live:
+            live.add(index)
+            if instruction not in self.waiting:
+                self.waiting.add(instruction)
+                self.worklist.append(instruction)
+
+    def mark_all(self, instruction: HloInstruction) -> None:
+        for index, _ in instruction.shape.subshapes():
+            self.mark(instruction, index)
+
+    def live(self, instruction: HloInstruction) -> tuple[ShapeIndex, ...]:
+        return tuple(self.found.indices.get(instruction, ()))
+
+
+def _all_operands(flow: _Propagation, instruction: HloInstruction) -> None:
+    """What computes something needs all of its operands, and all that its computations return."""
+    for operand in instruction.operands:
+        flow.mark_all(operand)
+    for computation in instruction.called_computations:
+        flow.mark_all(computation.root_instruction)
+
+
+def _tuple(flow: _Propagation, instruction: HloInstruction) -> None:
+    for index in flow.live(instruction):
+        if index:
+            flow.mark(instruction.operand(index[0]), index[1:])
+
+
+def _get_tuple_element(flow: _Propagation, instruction: HloInstruction) -> None:
+    element = instruction.attributes_as(at.GetTupleElementAttributes).index
+    flow.mark(instruction.operand(0), ())
+    for index in flow.live(instruction):
+        flow.mark(instruction.operand(0), (element, *index))
+
+
+def _call(flow: _Propagation, instruction: HloInstruction) -> None:
+    """A call, conditional or fusion returns what its computations return; parameters mark the operands."""
+    for computation in instruction.called_computations:
+        for index in flow.live(instruction):
+            flow.mark(computation.root_instruction, index)
+    if instruction.opcode == "conditional":
+        flow.mark_all(instruction.operand(0))
+
+
+def _while(flow: _Propagation, instruction: HloInstruction) -> None:
+    for index in flow.live(instruction):
+        flow.mark(instruction.while_body.root_instruction, index)
+        flow.mark(instruction.while_init, index)
+    flow.mark_all(instruction.while_condition.root_instruction)
+
+
+def _parameter(flow: _Propagation, parameter: HloInstruction) -> None:
+    """A live parameter is a live operand of every caller, and of a loop the result of the trip before."""
+    computation = parameter.parent
+    assert computation is not None
+    number = parameter.attributes_as(at.ParameterAttributes).parameter_number
+    for caller in computation.caller_instructions():
+        source = _argument(caller, computation, number)
+        for operand in source:
+            for index in flow.live(parameter):
+                flow.mark(operand, index)
+        if caller.opcode == "while":
+            for index in flow.live(parameter):
+                flow.mark(caller, index)
+
+
+def _argument(caller: HloInstruction, computation: HloComputation, number: int) -> list[HloInstruction]:
+    """Returns the operands that are a computation's parameter; none where single elements are handed over."""
+    if caller.opcode == "conditional":
+        return [caller.operand(i + 1) for i, c in enumerate(caller.called_computations) if c is computation]
+    return [caller.operand(number)] if caller.opcode in ("call", "fusion", "while") else []
+
+
+_RULES: Mapping[str, Callable[[_Propagation, HloInstruction], None]] = {
+    "tuple": _tuple,
+    "get-tuple-element": _get_tuple_element,
+    "call": _call,
+    "conditional": _call,
+    "fusion": _call,
+    "while": _while,
+    "parameter": _parameter,
+}

@@ -1,0 +1,161 @@
+"""Takes loops apart that run never or once, and removes elements of loops' states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo.edit.replacing import replace
+from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.analysis.side_effects import SideEffects
+from xjit.passes.analysis.while_loop_analysis import counted_loop
+from xjit.passes.calls_and_control.ownership import own_computations
+from xjit.passes.framework import analyses
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.loops.equal_elements import equal_elements
+from xjit.passes.loops.flat_state import flatten_state
+from xjit.passes.loops.loop_state import (
+    element_index,
+    element_reads,
+    has_elements,
+    initial_value,
+    passes_through,
+    resize,
+)
+from xjit.passes.loops.while_loop_unroller import unroll
+from xjit.passes.simplify.hlo_dce import HloDCE
+from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
+
+
+@dataclass
+class WhileLoopSimplifier(HloModulePass):
+    """A loop of no trip becomes its initial state, one of one trip its body.
+
+    Of other loops the state is flattened to one level, and elements go that only compute themselves, that never
+    change, that are equal to another element from the start on, and that count like another one. Loops with a sharding
+    or control edges stay, and the trips of those with side effects. What is left over is cleaned up.
+    """
+
+    name = "while-loop-simplifier"
+    max_nesting: int = 64
+    """Loops of one trip stay in modules nested deeper: each round takes the outermost one away only."""
+
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+        """Simplifies inner loops first, until nothing changes; True if a loop did."""
+        changed = False
+        while self._run_once(module, execution_threads):
+            changed = True
+            TupleSimplifier().run(module)
+            HloDCE().run(module)
+        return changed
+
+    def _run_once(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+        may_unroll = analyses.get(CallGraph, module).nesting[module.entry_computation] <= self.max_nesting
+        changed = False
+        for computation in selected_computations(module, execution_threads):
+            for loop in [i for i in computation.instructions if i.opcode == "while"]:
+                if loop.sharding is None and not has_control_dependencies(loop):
+                    changed |= _simplify(loop, module, may_unroll)
+        return changed
+
+
+def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool:
+    known = counted_loop(loop) if may_unroll else None
+    if known is not None and known.trip_count <= 1 and not analyses.get(SideEffects, module).below(loop):
+        unroll(loop, known.trip_count)
+        return True
+    if not loop.shape.is_tuple:
+        return False
+    changed = False
+    flat = flatten_state(loop)
+    if flat is not None:
+        loop, changed = flat, True
+    for step in (_remove_copies, _remove_invariants, _remove_dead):
+        if not has_elements(loop):
+            break
+        smaller = step(loop)
+        if smaller is not None:
+            loop, changed = smaller, True
+    return changed
+
+
+def _remove_dead(loop: HloInstruction) -> HloInstruction | None:
+    """Removes the elements that neither the condition nor an element that stays nor anything behind the loop reads."""
+    count = len(loop.shape.tuple_shapes)
+    keep = _needed(loop)
+    if len(keep) == count:
+        return None
+    return resize(loop, keep, ())
+
+
+def _needed(loop: HloInstruction) -> list[int]:
+    """Returns the elements that are needed: the least set that has those of the condition, of what is read behind the
+    loop, of side effects, and what these are computed of.
+    """
+    condition, body, module = loop.while_condition, loop.while_body, loop.module
+    assert module is not None
+    effects = analyses.get(SideEffects, module)
+    count = len(loop.shape.tuple_shapes)
+    if loop.is_root() or any(user.opcode != "get-tuple-element" for user in loop.users):
+        return list(range(count))
+    reads = _elements_read_by(body)
+    needed = {element_index(user) for user in (*loop.users, *condition.parameter_instructions[0].users)}
+    for instruction in body.instructions:
+        if effects.of_instruction(instruction) or has_control_dependencies(instruction):
+            needed |= reads(instruction)
+    stack = list(needed)
+    while stack:
+        more = reads(body.root_instruction.operand(stack.pop())) - needed
+        needed |= more
+        stack.extend(more)
+    return sorted(needed)
+
+
+def _elements_read_by(body: HloComputation) -> Callable[[HloInstruction], set[int]]:
+    """Returns a function from an instruction of a body to the elements of the state that it is computed of."""
+    state = body.parameter_instructions[0]
+    found: dict[HloInstruction, set[int]] = {}
+    for instruction in body.make_instruction_post_order():
+        elements: set[int] = set()
+        for operand in instruction.operands:
+            if operand is state:
+                elements.add(element_index(instruction))
+            else:
+                elements |= found[operand]
+        found[instruction] = elements
+    return lambda instruction: found[instruction]
+
+
+def _remove_invariants(loop: HloInstruction) -> HloInstruction | None:
+    """Makes what reads an element that never changes behind the loop read its initial value; scalar and other constants
+    are copied into the loop by constant sinking.
+    """
+    changed = False
+    computation = loop.parent
+    assert computation is not None
+    for read in [u for u in loop.users if u.opcode == "get-tuple-element"]:
+        value = initial_value(loop, element_index(read)) if passes_through(loop, element_index(read)) else None
+        if value is not None and not has_control_dependencies(read):
+            replace(read, value)
+            changed = True
+    return loop if changed and loop.parent is not None else None
+
+
+def _remove_copies(loop: HloInstruction) -> HloInstruction | None:
+    """Removes elements that are equal to an earlier one in every trip; what reads them reads that one."""
+    first = equal_elements(loop)
+    if all(i == index for index, i in enumerate(first)):
+        return None
+    own_computations(loop)
+    keep = sorted(set(first))
+    states = (loop, *(c.parameter_instructions[0] for c in (loop.while_condition, loop.while_body)))
+    for index, twin in enumerate(first):
+        for read in (read for state in states if index != twin for read in element_reads(state, index)):
+            read.update_attributes(index=twin)
+
+    def value_after(new: HloInstruction, index: int) -> HloInstruction:
+        assert new.parent is not None
+        return new.parent.add_instruction(HloInstruction.create_get_tuple_element(new, keep.index(first[index])))
+
+    return resize(loop, keep, (), value_after)
