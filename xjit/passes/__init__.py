@@ -14,6 +14,7 @@ from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSel
 from xjit.passes.calls_and_control.control_dep_remover import ControlDepRemover
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.calls_and_control.hlo_subcomputation_unification import HloSubcomputationUnification
+from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
@@ -53,6 +54,7 @@ from xjit.passes.simplify.trivial_algebra import TrivialAlgebra
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 _ALL: tuple[type[HloModulePass], ...] = (
+    AllReduceSimplifier,
     BatchNormExpander,
     BitcastExpander,
     CallInliner,

@@ -1,0 +1,95 @@
+"""Collectives whose result one device can tell by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from xjit.hlo import HloInstruction, HloModule, PrimitiveType
+from xjit.hlo.diagnostics import Unsupported
+from xjit.ops import build
+from xjit.ops.evaluation.reduction import simple_opcode
+from xjit.ops.replica_groups import expand_groups
+from xjit.passes.analysis.replication import HloReplication, HloReplicationAnalysis
+from xjit.passes.framework import analyses
+from xjit.passes.framework import match as m
+from xjit.passes.framework.base import HloModulePass, selected_computations
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
+from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
+
+_IDEMPOTENT = frozenset({"minimum", "maximum", "and", "or"})
+
+
+@dataclass
+class AllReduceSimplifier(HloModulePass):
+    """An all-reduce of values that are equal on all replicas needs none of the others.
+
+    A sum is a multiplication by the number of summands, a minimum or maximum is the operand. A collective in groups of
+    one, or whose shape shows that, is its operand. An all-reduce with a channel, or of a tuple, is left.
+    """
+
+    name = "all-reduce-simplifier"
+
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+        """Simplifies in every computation; True if something changed."""
+        replication = analyses.get(HloReplication, module).across_replicas
+        rules = rule_table(_IN_GROUPS_OF_ONE, [_replicated(module, replication)])
+        changed = False
+        for computation in selected_computations(module, execution_threads):
+            changed |= apply_rules(computation, rules)
+        return changed
+
+
+def _operand(match: Match, _into: Expansion) -> HloInstruction:
+    return match.root.operand(0)
+
+
+def _keeps_shape(instruction: HloInstruction) -> bool:
+    return instruction.operand_count == 1 and instruction.operand(0).shape == instruction.shape
+
+
+def _group_size(all_reduce: HloInstruction) -> int | None:
+    """Returns the number of replicas in each group of an all-reduce without a channel; None if they differ."""
+    module = all_reduce.module
+    assert module is not None
+    try:
+        sizes = {len(group) for group in expand_groups(all_reduce)} or {module.config.replica_count}
+    except Unsupported:
+        return None
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _may_simplify(all_reduce: HloInstruction) -> bool:
+    return all_reduce.shape.is_array and all_reduce.channel_id is None and all_reduce.operand_count == 1
+
+
+def _replicated(module: HloModule, replication: HloReplicationAnalysis) -> Rule:
+    """The rule that asks an analysis. It was asked before: what is made meanwhile is the same on all replicas, too."""
+    same = {i for c in module.computations() for i in c.instructions if replication.is_replicated_at(i)}
+
+    def rewrite(match: Match, into: Expansion) -> HloInstruction | None:
+        all_reduce, x = match.root, match.root.operand(0)
+        size = _group_size(all_reduce)
+        if size is None or x not in same:
+            return None
+        opcode = simple_opcode(all_reduce.to_apply)
+        if opcode in _IDEMPOTENT:
+            return x
+        if opcode != "add" or x.shape.element_type is PrimitiveType.PRED:
+            return None
+        count = into.add(build.convert(into.add(build.make_constant(size, PrimitiveType.S32)), x.shape.element_type))
+        factor = into.add(build.broadcast_scalar(count, x.shape)) if x.shape.rank else count
+        product = into.make("multiply", x, factor)
+        same.add(product)
+        return product
+
+    return Rule("all-reduce(x) of equal x = x * group size, or x", m.op("all-reduce").where(_may_simplify), rewrite)
+
+
+_IN_GROUPS_OF_ONE = (
+    Rule("all-gather(x), reduce-scatter(x) of the shape of x = x",
+         m.op("all-gather|reduce-scatter").where(_keeps_shape), _operand),
+    Rule("all-reduce(x) in groups of one = x",
+         m.op("all-reduce").where(_may_simplify).where(lambda i: _group_size(i) == 1), _operand),
+)  # fmt: skip
