@@ -32,6 +32,7 @@ from xjit.runtime.program import (
     ArraySignature,
     CpuProgram,
     KernelInfo,
+    ProgramInterface,
     flatten_tree,
     is_flat,
     unflatten_tree,
@@ -155,7 +156,7 @@ class ConvertingCall:
 
     def __init__(
         self,
-        program: CpuProgram,
+        program: ProgramInterface,
         physical: Callable[..., tuple[Array, ...]],
         run: Callable[[Sequence[Array], Sequence[Array]], None] | None = None,
     ) -> None:

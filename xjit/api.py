@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xjit.compiler import CompileOptions, Executable, compile_module
+from xjit.compile_options import CompileOptions
+from xjit.compiler import Executable, compile_module
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.ir.module_config import HloModuleConfig

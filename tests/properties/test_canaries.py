@@ -19,7 +19,7 @@ from tests.support.hlo_cases import Case, graph, single_instruction
 from tests.support.hlo_rules import RULES
 from tests.support.hlo_samples import sample_modules
 from tests.support.kernels import random_inputs
-from xjit.compiler import CompileOptions
+from xjit.compile_options import CompileOptions
 from xjit.llvm.target import LEVELS, Target
 from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.jit import missing_features

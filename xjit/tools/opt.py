@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from xjit.api import load_module, run_passes
-from xjit.compiler import CompileOptions, compile_module
+from xjit.compile_options import CompileOptions
+from xjit.compiler import compile_module
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes import PASSES
 from xjit.passes.framework.pass_text import split_pass_list

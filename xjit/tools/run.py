@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from xjit.api import evaluate, load_module
-from xjit.compiler import CompileOptions, Executable, compile_module
+from xjit.compile_options import CompileOptions
+from xjit.compiler import Executable, compile_module
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.runtime.thread_pool import set_num_threads
