@@ -14,7 +14,8 @@ from xjit.emitters.gemm.convolution import emit_convolution
 from xjit.emitters.gemm.convolution_plan import as_gemm, plan_convolution
 from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, SpatialDimension
 from xjit.emitters.gemm.gemm import emit_gemm
-from xjit.emitters.gemm.plan import GemmTypes, plan_gemm
+from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.plan import plan_gemm
 from xjit.llvm import Target
 from xjit.runtime.thread_pool import num_threads
 

@@ -14,7 +14,8 @@ import numpy as np
 from side_by_side import Native, aligned, compare, compile_function, geometric_mean, report
 
 from xjit.emitters.gemm.gemm import emit_gemm
-from xjit.emitters.gemm.plan import GemmTypes, plan_gemm
+from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.shapes import GemmShape, row_major
 from xjit.llvm import Target
 from xjit.runtime.thread_pool import num_threads

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from xjit.emitters.kernels.kernel import Kernel, KernelContext
+from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.table import emit_kernels
 from xjit.emitters.native_entry import NativeEntryEmitter
 from xjit.emitters.time_estimate import estimate_ns
@@ -47,16 +47,6 @@ class EmittedModule:
     def ir_text(self) -> str:
         """The module in one piece, without libraries: to be read."""
         return self.llvm_module.to_text()
-
-    @property
-    def schedule_text(self) -> str:
-        """The schedule of every kernel, in the order of the first calls; a remark for each that is written by hand."""
-        return "\n".join(map(_schedule_text, self.unnested.kernels))
-
-
-def _schedule_text(kernel: Kernel) -> str:
-    remark = f"// {kernel.function.name}: {kernel.kind}, written by hand\n"
-    return remark if kernel.schedule is None else str(kernel.schedule)
 
 
 def emit_cpu_module(

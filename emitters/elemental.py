@@ -26,11 +26,10 @@ from xjit.llvm.conversions import (
     convert_part,
     float_to_integer,
     load_convert,
-    register_type,
     round_part,
-    storage_type,
     store_convert,
 )
+from xjit.llvm.element_types import register_type, storage_type
 from xjit.llvm.math import math_functions, rounding
 from xjit.llvm.math.remainder import remainder
 from xjit.llvm.math.vec import Vec

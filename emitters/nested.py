@@ -17,13 +17,9 @@ from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.element_types import PROMOTED
 
 Values = tuple[RegisterValue, ...]
-
-PROMOTED: Mapping[PrimitiveType, PrimitiveType] = MappingProxyType(
-    {kind: PrimitiveType.F32 for kind in PrimitiveType if kind.is_float and kind.bit_width < 32}
-)
-"""What sums and other reductions are computed in, where it is not their own type."""
 
 
 class IrEmitterNested:

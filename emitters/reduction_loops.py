@@ -20,13 +20,14 @@ from xjit.emitters.elemental import (
 )
 from xjit.emitters.loop_levels import VectorVariable
 from xjit.emitters.memory import EVERYWHERE, Guard, restrict
-from xjit.emitters.nested import PROMOTED, IrEmitterNested, splat_register, width_of
+from xjit.emitters.nested import IrEmitterNested, splat_register, width_of
 from xjit.emitters.planners.reduction import plan_reduction
 from xjit.emitters.schedule.statements import Combination, Lanes, Reduction
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.element_types import PROMOTED
 from xjit.llvm.types import I64
 from xjit.llvm.values import Value, const_int
 from xjit.ops.reducers import reduction_identity

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from xjit.emitters.accumulators import AccumulatorTiles
 from xjit.emitters.fused import FusedIrEmitter
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_levels import TransposeTile
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer

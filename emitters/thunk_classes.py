@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from xjit.emitters.kernels.kernel import Kernel, KernelView
+from xjit.emitters.kernels.kernel import Kernel
+from xjit.emitters.kernels.view import KernelView
 from xjit.hlo import attributes as at
 from xjit.thunks import (
     ConvolutionThunk,

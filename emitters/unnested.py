@@ -10,15 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xjit.emitters.kernels.kernel import Kernel, KernelView
-from xjit.emitters.scalar_code import is_scalar_code
+from xjit.emitters.kernel_calls import is_kernel, kernel_call, unnested_computations
+from xjit.emitters.kernels.kernel import Kernel
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.thunk_classes import kernel_thunk
 from xjit.hlo.attributes.opcodes import Trait
-from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
-from xjit.hlo.ir.post_order import post_order
-from xjit.hlo.types.shape import ShapeIndex
 from xjit.passes.loops.while_loop_trip_count_annotator import known_trip_count
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 from xjit.thunks import (
@@ -64,7 +62,7 @@ class IrEmitterUnnested:
         module = self.assignment.module
         entry = module.entry_computation
         sequences: dict[str, ThunkSequence] = {}
-        for computation in post_order([entry], _sequential_callees):  # no recursion, however deep they are nested
+        for computation in unnested_computations(self.assignment):
             sequences[computation.name] = self._emit_computation(computation, self.inline and computation is not entry)
         kernels = tuple(kernel for group in self._kernels.values() for kernel in group)
         return UnnestedModule(ThunkProgram(module.name, entry.name, sequences), kernels, self._inline_views)
@@ -72,32 +70,19 @@ class IrEmitterUnnested:
     def _emit_computation(self, computation: HloComputation, inline: bool) -> ThunkSequence:
         thunks: list[Thunk] = []
         for instruction in self.assignment.sequence(computation):
-            if instruction.op.has(Trait.PLUMBING):
-                continue
-            rule = _RULES.get(instruction.opcode)
-            thunks += rule(self, instruction) if rule is not None else self._emit_kernels(instruction, inline)
+            if is_kernel(self.assignment, instruction):
+                thunks += self._emit_kernels(instruction, inline and instruction.opcode != "copy")
+            elif not instruction.op.has(Trait.PLUMBING):
+                thunks += _RULES[instruction.opcode](self, instruction)
         return ThunkSequence(computation.name, tuple(thunks))
 
     def _emit_kernels(self, instruction: HloInstruction, inline: bool) -> list[Thunk]:
         """Returns the calls of an instruction's kernels, which are emitted unless an equal view has been before."""
-        leaves = [shape for _, shape in instruction.shape.leaves()]
-        if leaves and all(s.is_array and s.num_elements == 0 for s in leaves):
+        call = kernel_call(self.assignment, instruction, inline)
+        if call is None:
             return []
-        read = _kernel_operands(instruction)
-        if whole := next((o.name for o in read if o.shape.is_tuple), ""):
-            what = f"{instruction.opcode} '{instruction.name}' with the tuple '{whole}' as an operand"
-            raise Unsupported(f"{what}: kernels take arrays only", instruction.span)
-        operands = tuple(self._slice(o) for o in read)
-        results = tuple(self._slice(instruction, i) for i, s in instruction.shape.leaves() if s.is_array)
-        shared = [(i, j) for j, r in enumerate(results) for i, o in enumerate(operands) if o.slice == r.slice]
-        may_share = [
-            (i, j)
-            for j, r in enumerate(results)
-            for i, o in enumerate(operands)
-            if self.assignment.may_be_one(o.slice, r.slice)
-        ]
-        view = KernelView.of(instruction, shared, may_share)
-        if inline and is_scalar_code(view):
+        view, operands, results = call.view, call.operands, call.results
+        if call.is_inline:
             self._inline_views[instruction.name] = view
             return [InlineThunk(instruction=instruction.name, operands=operands, results=results)]
         key = view.key()
@@ -109,9 +94,6 @@ class IrEmitterUnnested:
         first = self._num_calls
         self._num_calls += len(kernels)
         return [kernel_thunk(kernel, view, first + n, operands, results) for n, kernel in enumerate(kernels)]
-
-    def _slice(self, instruction: HloInstruction, index: ShapeIndex = ()) -> ShapedSlice:
-        return ShapedSlice(instruction.shape.subshape(index), self.assignment.slice(instruction, index))
 
     # -- rules of opcodes that are no kernels
 
@@ -129,14 +111,15 @@ class IrEmitterUnnested:
 
     def _conditional(self, instruction: HloInstruction) -> list[Thunk]:
         branches = tuple(branch.name for branch in instruction.branch_computations)
-        selector = self._slice(instruction.operand(0))
+        operand = instruction.operand(0)
+        selector = ShapedSlice(operand.shape, self.assignment.slice(operand))
         return [ConditionalThunk(instruction=instruction.name, selector=selector, branches=branches)]
 
     def _call(self, instruction: HloInstruction) -> list[Thunk]:
         return [CallThunk(instruction=instruction.name, callee=instruction.to_apply.name)]
 
     def _copy(self, instruction: HloInstruction) -> list[Thunk]:
-        """A copy between equal layouts copies bytes, other copies are kernels; tuples copy leaf by leaf."""
+        """A copy between equal layouts copies bytes; tuples copy leaf by leaf."""
         thunks: list[Thunk] = []
         for index, shape in instruction.shape.leaves():
             if not shape.is_array:
@@ -145,8 +128,6 @@ class IrEmitterUnnested:
             destination = self.assignment.slice(instruction, index)
             if source == destination:
                 continue
-            if not index and instruction.operand(0).shape.layout != shape.layout:
-                return self._emit_kernels(instruction, inline=False)
             may_be_one = self.assignment.may_be_one(source, destination)
             copy = CopyThunk(
                 instruction=instruction.name, source=source, destination=destination, may_be_one=may_be_one
@@ -161,12 +142,3 @@ _RULES: Mapping[str, Callable[[IrEmitterUnnested, HloInstruction], Sequence[Thun
     "call": IrEmitterUnnested._call,
     "copy": IrEmitterUnnested._copy,
 }
-
-
-def _kernel_operands(instruction: HloInstruction) -> Sequence[HloInstruction]:
-    return instruction.operands if instruction.opcode == "fusion" else instruction.unique_operands()
-
-
-def _sequential_callees(computation: HloComputation) -> list[HloComputation]:
-    """Returns the unnested computations that run inside one."""
-    return [c for i in computation.instructions if i.opcode in _RULES for c in i.called_computations]

@@ -124,6 +124,39 @@ def test_compare_is_quiet_and_total_order_is_total() -> None:
     assert result.all()
 
 
+@pytest.mark.parametrize("name", [n for n in dir(ml_dtypes) if n.startswith("float8")])
+def test_total_order_of_all_pairs(name: str) -> None:
+    """Also of types whose only NaN is where -0 would be: that is the smallest there."""
+    x = np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, name))
+    kind = name.replace("float8_", "f8") if name != "float8_e8m0fnu" else "f8e8m0fnu"
+    text = (
+        f"HloModule m ENTRY e {{ a = {kind}[65536] parameter(0) b = {kind}[65536] parameter(1) "
+        "ROOT r = pred[65536] compare(a, b), direction=LT, type=TOTALORDER }"
+    )
+    a, b = np.repeat(x, 256), np.tile(x, 256)
+    less = xjit.compile(text)(a, b)
+    np.testing.assert_array_equal(less, xjit.evaluate(text, a, b))
+    rank = less.reshape(256, 256).sum(0)  # of b: how many are less
+    assert sorted(rank) == list(range(256)) or np.isnan(x.astype(F32)).sum() > 1
+    if name.endswith("fnuz"):
+        assert rank[0x80] == 0
+
+
+@pytest.mark.parametrize(("dtype", "unsigned"), [(np.float16, "u16"), (F32, "u32"), (np.float64, "u64")])
+def test_the_remainder_that_does_not_exist_is_the_quotient_s_nan(dtype: Any, unsigned: str) -> None:
+    x, y = np.array([1, -1, INF, NAN, 1, 0], dtype), np.array([0, 0, 2, 1, NAN, 0], dtype)
+    for opcode in ("remainder", "divide"):
+        text = (
+            f"HloModule m ENTRY e {{ x = {shape_of(x)} parameter(0) y = {shape_of(x)} parameter(1) "
+            f"r = {shape_of(x)} {opcode}(x, y) ROOT b = {unsigned}[6] bitcast-convert(r) }}"
+        )
+        bits = xjit.compile(text)(x, y)
+        np.testing.assert_array_equal(bits, xjit.evaluate(text, x, y))
+        if opcode == "remainder":
+            signs = np.signbit(bits.view(dtype))
+            assert signs.tolist() == [True, True, True, False, False, True]
+
+
 def test_rounding() -> None:
     x = [0.5, 1.5, 2.5, -0.5, -2.5, 0.49999997, 8388609.0, NAN, -INF, -0.0]
     same(unary("round-nearest-afz", x), [1, 2, 3, -1, -3, 0, 8388609, NAN, -INF, -0.0])
@@ -167,6 +200,45 @@ def test_gather_clamps_and_scatter_skips() -> None:
 def test_subnormals_are_flushed(level: str) -> None:
     same(binary("add", [1e-39, -1e-39], [1e-39, 0], F32, level)[:1], [0])
     assert (binary("multiply", [1.2e-38], [0.5], F32, level) == 0).all()
+
+
+MOVES = {
+    "copy": "copy(a)",
+    "reverse": "reverse(a), dimensions={0}",
+    "select": "select(p, a, a)",
+    "concatenate": "concatenate(h, h), dimensions={0}",
+    "pad": "pad(h, z), padding=0_2",
+    "gather": "gather(a, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+    "slice_sizes={1}",
+    "dynamic-update-slice": "dynamic-update-slice(a, h, n)",
+    "abs of negate": "abs(m)",
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("dtype", [F32, np.float64, np.float16, BF16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn])
+def test_moves_keep_every_bit_of_subnormals(move: str, dtype: Any) -> None:
+    unsigned = f"u{np.dtype(dtype).itemsize}"
+    x = np.array([1, 2, 3, 1], unsigned).view(dtype)  # the smallest subnormals
+    name = {ml_dtypes.float8_e5m2: "f8e5m2", ml_dtypes.float8_e4m3fn: "f8e4m3fn"}.get(dtype) or NAMES[
+        np.dtype(dtype).name
+    ]
+    text = f"""HloModule m
+ENTRY e {{
+  a = {name}[4] parameter(0)
+  p = pred[4] constant({{1,0,1,0}})
+  w = {name}[1] slice(a), slice={{[2:3]}}
+  z = {name}[] reshape(w)
+  h = {name}[2] slice(a), slice={{[0:2]}}
+  i = s32[4] constant({{3,2,1,0}})
+  n = s32[] constant(2)
+  m = {name}[4] negate(a)
+  ROOT r = {name}[4] {MOVES[move]}
+}}"""
+    expected = {"reverse": [1, 3, 2, 1], "concatenate": [1, 2, 1, 2], "pad": [1, 2, 3, 3], "gather": [1, 3, 2, 1]}
+    expected["dynamic-update-slice"] = [1, 2, 1, 2]
+    for result in (xjit.compile(text)(x), xjit.evaluate(text, x)):
+        assert result.view(unsigned).tolist() == expected.get(move, [1, 2, 3, 1])
 
 
 def test_bf16_is_summed_in_f32() -> None:

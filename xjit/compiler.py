@@ -11,15 +11,18 @@ from functools import cached_property
 from typing import Any
 
 from xjit.compile_options import CompileOptions
+from xjit.emitters.access_analysis import MapCache
 from xjit.emitters.cpu_module import EmittedModule, emit_cpu_module
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
+from xjit.emitters.planners.module import schedule_text
+from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.thunk_steps import emit_thunk_steps
 from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.partition import PartKind, PartSink, with_all_visible
 from xjit.llvm.target import Target
-from xjit.optimized_module import Phases, call_signature, optimize_module, physical_constant
+from xjit.optimized_module import OptimizedModule, Phases, call_signature, optimize_module, physical_constant
 from xjit.passes.analysis.cost_analysis import HloCostAnalysis
 from xjit.passes.framework import analyses
 from xjit.passes.pipelines import cpu_pipeline
@@ -87,7 +90,7 @@ class Executable(CpuExecutable):
             "optimized-hlo": lambda: str(self._optimized_hlo),
             "buffer-assignment": self._assignment.to_text,
             "thunks": lambda: program_to_string(self._emitted.thunks),
-            "schedule": lambda: self._emitted.schedule_text,
+            "schedule": lambda: _schedule_text(self._assignment, self._emitted.llvm_module.target, self.options),
             "llvm": lambda: self._emitted.ir_text,
             "llvm-opt": lambda: optimize_ir(self._emitted.ir_text, self._codegen, linked_symbols=self._linked),
             "asm": lambda: emit_assembly(self._emitted.ir_text, self._codegen, self._linked),
@@ -153,17 +156,10 @@ _DUMPED_STAGES = {
 @collector_pause
 def compile_module(module: HloModule, target: str, options: CompileOptions) -> Executable:
     """Compiles a module (which is left as it is) for a target."""
-    if not isinstance(options, CompileOptions):
-        raise InvalidArgument(f"options is a {type(options).__name__}, expected xjit.CompileOptions(...)")
-    if target not in TARGETS:
-        if target in PLANNED_TARGETS:
-            raise InvalidArgument(f"target '{target}' is not available yet: this version compiles for 'cpu'")
-        raise InvalidArgument(f"unknown target '{target}': expected one of {', '.join(TARGETS)}")
     seconds: dict[str, float] = {}
-    phase = Phases(options.progress, seconds)
-    optimized = optimize_module(module, options, cpu_pipeline, phase)
-    assignment = optimized.assignment
-    cpu_target = Target.for_features(options.cpu_level) if options.cpu_level else Target.host()
+    phase = Phases(options.progress if isinstance(options, CompileOptions) else None, seconds)
+    prepared = _prepare(module, target, options, phase)
+    optimized, assignment, cpu_target = prepared.module, prepared.assignment, _cpu_target(options)
     phase("emit")
     codegen = CodegenOptions(options.opt_level, cpu=cpu_target.cpu, features=cpu_target.features)
     with ProgramCompiler(codegen) as compiler:
@@ -172,15 +168,42 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
         phase("generate code")  # what is left of it
         object_code = compiler.objects()
     phase("load")
-    program = make_program(optimized.module, assignment, emitted, object_code, cpu_target, options.profile)
-    executable = Executable(program, optimized.text, optimized.module, assignment, emitted, options, seconds)
+    program = make_program(optimized, assignment, emitted, object_code, cpu_target, options.profile)
+    executable = Executable(program, prepared.text, optimized, assignment, emitted, options, seconds)
     if module.instruction_count > LARGE_MODULE:
         _freeze_at_exit()
     phase("")
-    if optimized.dump is not None:
+    if prepared.dump is not None:
         for suffix, stage in _DUMPED_STAGES.items():
-            optimized.dump.write(suffix, executable.as_text(stage))
+            prepared.dump.write(suffix, executable.as_text(stage))
     return executable
+
+
+@collector_pause
+def plan_text(module: HloModule, target: str, options: CompileOptions) -> str:
+    """Returns the stage "schedule" of a module: what its kernels will do. No code is made."""
+    prepared = _prepare(module, target, options, Phases(None, {}))
+    return _schedule_text(prepared.assignment, _cpu_target(options), options)
+
+
+def _schedule_text(assignment: BufferAssignment, target: Target, options: CompileOptions) -> str:
+    context = PlanContext(target, MapCache(), default_num_threads())
+    return schedule_text(assignment, context, inline=not options.profile)
+
+
+def _prepare(module: HloModule, target: str, options: CompileOptions, phase: Callable[[str], None]) -> OptimizedModule:
+    """Verifies a module and optimizes a copy of it."""
+    if not isinstance(options, CompileOptions):
+        raise InvalidArgument(f"options is a {type(options).__name__}, expected xjit.CompileOptions(...)")
+    if target not in TARGETS:
+        if target in PLANNED_TARGETS:
+            raise InvalidArgument(f"target '{target}' is not available yet: this version compiles for 'cpu'")
+        raise InvalidArgument(f"unknown target '{target}': expected one of {', '.join(TARGETS)}")
+    return optimize_module(module, options, cpu_pipeline, phase)
+
+
+def _cpu_target(options: CompileOptions) -> Target:
+    return Target.for_features(options.cpu_level) if options.cpu_level else Target.host()
 
 
 @functools.cache

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.control_flow import Record
-from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
+from xjit.emitters.gemm.method import Method
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import pack_panels_function
 from xjit.emitters.gemm.partial_sums import PartialSums
-from xjit.emitters.gemm.plan import CHUNK_BYTES, LHS_GROUP_ROWS, PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES, Method
+from xjit.emitters.gemm.plan import CHUNK_BYTES, LHS_GROUP_ROWS, PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
 from xjit.emitters.gemm.shapes import FIELDS
+from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.strips import emit_strips
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.emitters.gemm.vector_product import ROW_GROUPS, emit_vector_product

@@ -7,25 +7,10 @@ where the target has them as instructions (`has_native_masks`).
 
 from __future__ import annotations
 
-from xjit.llvm import IRBuilder, LLVMType, Target, Value
-from xjit.llvm.types import BFLOAT, FLOAT, HALF, I1, I16, I32, I64, vector
+from xjit.emitters.gemm.storage import ROUNDED_TO, memory_type, size_of
+from xjit.llvm import IRBuilder, LLVMType, Value
+from xjit.llvm.types import BFLOAT, FLOAT, I1, I16, I32, I64, vector
 from xjit.llvm.values import const_int, zero
-
-ROUNDED = {type: LLVMType("float", f"f32_as_{type.mangled}", "float", 32, is_float=True) for type in (BFLOAT, HALF)}
-"""Storage types of f32 numbers that are rounded to a narrower type when they are read."""
-_ROUNDED_TO = {storage: type for type, storage in ROUNDED.items()}
-
-
-def has_native_masks(target: Target, elem: LLVMType) -> bool:
-    """Whether masked loads and stores of `elem` are single instructions."""
-    if target.vector_bits >= 512:
-        return True
-    return target.has_masked_ops and elem.bits >= 32 and target.vector_bits >= 256
-
-
-def size_of(elem: LLVMType) -> int:
-    """Bytes of one element."""
-    return elem.bits // 8
 
 
 def lane_mask(builder: IRBuilder, lanes: Value, width: int) -> Value:
@@ -35,13 +20,6 @@ def lane_mask(builder: IRBuilder, lanes: Value, width: int) -> Value:
     )
     iota = builder.vector_iota(vector(I32, width))
     return builder.icmp_unsigned("<", iota, builder.splat(limit, width))
-
-
-def memory_type(storage: LLVMType, width: int) -> LLVMType:
-    """The type of `width` elements in memory: bf16 as 16-bit integers."""
-    if storage in _ROUNDED_TO:
-        return vector(FLOAT, width)
-    return vector(I16 if storage is BFLOAT else storage, width)
 
 
 def load_as(
@@ -58,8 +36,8 @@ def load_as(
 
 def widen(builder: IRBuilder, value: Value, storage: LLVMType, compute: LLVMType) -> Value:
     """What was loaded as `memory_type(storage, ...)`, as `compute`."""
-    if storage in _ROUNDED_TO:
-        narrow = _ROUNDED_TO[storage]
+    if storage in ROUNDED_TO:
+        narrow = ROUNDED_TO[storage]
         return widen(builder, convert(builder, value, narrow), narrow, compute)
     if storage is BFLOAT:
         wide = builder.shl(builder.zext(value, I32), const_int(vector(I32, value.type.width), 16))

@@ -8,14 +8,14 @@ shape. What is blocked how is in `convolution_plan.py`.
 from __future__ import annotations
 
 from xjit.emitters.gemm.control_flow import emit_parallel_entry
-from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.convolution_chunks import emit_chunk_parts, sum_chunks
 from xjit.emitters.gemm.convolution_plan import as_gemm, plan_convolution
 from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_FIELDS, ConvolutionShape
 from xjit.emitters.gemm.convolution_tile import Tile, fill_row_table, locate_tile
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.emitters.gemm.gemm import emit_gemm_call, gemm_name
-from xjit.emitters.gemm.plan import GemmTypes
+from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport, support_for
 from xjit.llvm import Function, IRBuilder, Module, Target, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.convolution_slab import emit_fill_slab
 from xjit.emitters.gemm.convolution_tile import Tile
 from xjit.emitters.gemm.depthwise import emit_depthwise_multiply
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import PACK_STEP, multiply_panels_function, pack_panels_function
+from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from xjit.emitters.gemm.conversions import has_native_masks, size_of
 from xjit.emitters.gemm.convolution_shapes import (
     CONVOLUTION_FIELDS,
     MAX_SPATIAL_DIMENSIONS,
@@ -19,10 +18,12 @@ from xjit.emitters.gemm.convolution_shapes import (
     ConvolutionShape,
     SpatialDimension,
 )
-from xjit.emitters.gemm.microkernel import register_tile
-from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, PARALLEL_FLOPS, RESULT_SCRATCH_BYTES, TASKS_PER_THREAD, GemmTypes
+from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, PARALLEL_FLOPS, RESULT_SCRATCH_BYTES, TASKS_PER_THREAD
+from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.shapes import BatchDimension, GemmShape
-from xjit.llvm import Target
+from xjit.emitters.gemm.storage import has_native_masks, size_of
+from xjit.llvm.target import Target
 
 SLAB_BYTES = 256 << 10
 CHUNK_K_BYTES = 2400  # of k for one pixel and chunk

@@ -5,9 +5,9 @@ broadcast.
 from __future__ import annotations
 
 from xjit.emitters.gemm.control_flow import Record
-from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_FIELDS
 from xjit.emitters.gemm.microkernel import add, multiply_add
+from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import define

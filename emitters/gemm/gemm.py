@@ -7,7 +7,8 @@ it places in the module's constants.
 from __future__ import annotations
 
 from xjit.emitters.gemm.driver import emit_driver
-from xjit.emitters.gemm.plan import GemmTypes, plan_gemm
+from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.shapes import GemmShape
 from xjit.emitters.gemm.support import support_for
 from xjit.llvm import Function, IRBuilder, Module, Target, Value

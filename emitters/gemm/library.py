@@ -11,7 +11,7 @@ import functools
 from xjit.emitters.gemm.block import GEMM_PARAMS
 from xjit.emitters.gemm.convolution import CONVOLUTION_PARAMS, convolution_name, emit_convolution
 from xjit.emitters.gemm.gemm import emit_gemm, gemm_name
-from xjit.emitters.gemm.plan import GemmTypes
+from xjit.emitters.gemm.method import GemmTypes
 from xjit.llvm import Module, Target
 from xjit.llvm.types import VOID
 

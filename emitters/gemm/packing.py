@@ -9,16 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.conversions import (
-    convert,
-    has_native_masks,
-    lane_mask,
-    load_as,
-    memory_type,
-    size_of,
-    store_as,
-    widen,
-)
+from xjit.emitters.gemm.conversions import convert, lane_mask, load_as, store_as, widen
+from xjit.emitters.gemm.storage import has_native_masks, memory_type, size_of
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.transpose import transpose_blocks

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from xjit.emitters.gemm.conversions import size_of
-from xjit.emitters.gemm.microkernel import RegisterTile
+from xjit.emitters.gemm.register_tile import RegisterTile
+from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.plan import CHUNK_BYTES
+from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Value
 from xjit.llvm.structured_builder import StructuredBuilder

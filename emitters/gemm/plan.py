@@ -7,15 +7,11 @@ threads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import IntEnum
-
-from xjit.emitters.gemm.conversions import has_native_masks, size_of
-from xjit.emitters.gemm.microkernel import RegisterTile, register_tile
+from xjit.emitters.gemm.method import GemmTypes, Method, prefers_swap, transposed, vector_method
+from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.shapes import FIELDS, MAX_BATCH_DIMENSIONS, BatchDimension, GemmParameters, GemmShape
-from xjit.emitters.gemm.vector_product import MAX_ROWS
-from xjit.llvm import LLVMType, Target
-from xjit.llvm.types import DOUBLE, FLOAT
+from xjit.emitters.gemm.storage import has_native_masks, size_of
+from xjit.llvm.target import Target
 
 PACKED_RHS_BYTES = 512 << 10  # of the 1 MB or so of L2
 PACKED_LHS_BYTES = 64 << 10
@@ -30,45 +26,7 @@ TASKS_PER_THREAD = 4
 PARALLEL_BYTES = 256 << 10  # of the matrix of a matrix-vector product
 VECTOR_COLUMNS = 2048  # of a task of a matrix-vector product: its results stay in L1
 SKINNY_COLUMNS = 1024  # the same for a few rows
-SKINNY_K = 256  # terms of a dot product that are worth adding up a vector at a time
 SMALL_RHS_BYTES = 64 << 10
-
-
-class Method(IntEnum):
-    """How a multiplication is done."""
-
-    ZERO = 0  # k == 0: fill with zeros
-    TILES = 1
-    VECTOR_ALONG_N = 2  # few rows, rhs contiguous along n: axpy over its rows
-    VECTOR_ALONG_K = 3  # few rows, rhs contiguous along k: dot products
-
-
-SKINNY_BYTES = {Method.VECTOR_ALONG_N: 2 << 20, Method.VECTOR_ALONG_K: 64 << 10}
-"""Of a matrix that is worth reading once, in streams, for a few rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class GemmTypes:
-    """Storage types of the operands and the result, and the type that sums are kept in."""
-
-    lhs: LLVMType = FLOAT
-    rhs: LLVMType = FLOAT
-    out: LLVMType = FLOAT
-
-    @property
-    def compute(self) -> LLVMType:
-        """f64 if anything is f64, f32 for other floats. Integers: f32 for products of 8-bit ones, else the widest."""
-        types = (self.lhs, self.rhs, self.out)
-        if any(type.is_float for type in types):
-            return DOUBLE if DOUBLE in types else FLOAT
-        return FLOAT if max(self.lhs.bits, self.rhs.bits) <= 8 else max(types, key=lambda type: type.bits)
-
-    @property
-    def exact_terms(self) -> int | None:
-        """How many products `compute` sums exactly, for integers that are summed as floats; None for others."""
-        if self.compute.is_int or self.out.is_float:
-            return None
-        return 1 << 24 - (self.lhs.bits - 1) - (self.rhs.bits - 1)
 
 
 def plan_gemm(
@@ -92,24 +50,6 @@ def plan_gemm(
     return _Planner(transposed(shape) if swap else shape, types, target, num_threads, in_scratch).plan(swap=swap)
 
 
-def prefers_swap(shape: GemmShape, types: GemmTypes) -> bool:
-    """Whether the transposed product, with the operands in each other's place, has one of the vector methods."""
-    if shape.n >= shape.m or types.lhs is not types.rhs:
-        return False
-    return shape.n == 1 or vector_method(transposed(shape), types) is not None
-
-
-def transposed(shape: GemmShape) -> GemmShape:
-    """The transposed product, with the operands in each other's place (their batch strides too)."""
-    batch = tuple(BatchDimension(d.size, d.rhs_stride, d.lhs_stride, d.out_stride) for d in shape.batch)
-    return GemmShape(
-        m=shape.n, n=shape.m, k_inner=shape.k_inner, k_outer=shape.k_outer,
-        lhs_row=shape.rhs_column, lhs_k_inner=shape.rhs_k_inner, lhs_k_outer=shape.rhs_k_outer,
-        rhs_column=shape.lhs_row, rhs_k_inner=shape.lhs_k_inner, rhs_k_outer=shape.lhs_k_outer,
-        out_row=shape.out_column, out_column=shape.out_row, batch=batch,
-    )  # fmt: skip
-
-
 def chunk_of_k(k_outer: int, k_inner: int, element_bytes: int) -> tuple[int, int]:
     """(runs, length) of a chunk of k: part of one run, or several whole runs. Balanced."""
     limit = max(1, CHUNK_BYTES // element_bytes)
@@ -119,19 +59,6 @@ def chunk_of_k(k_outer: int, k_inner: int, element_bytes: int) -> tuple[int, int
     runs = max(1, limit // max(1, k_inner))
     chunks = -(-k_outer // runs)
     return -(-k_outer // max(1, chunks)), k_inner
-
-
-def vector_method(shape: GemmShape, types: GemmTypes) -> Method | None:
-    """How a vector, or a few rows, are multiplied with a matrix that is contiguous along n or k; None for TILES."""
-    if not types.out.is_float or shape.k_outer != 1 or shape.n == 1 or shape.k == 0:
-        return None
-    if shape.rhs_column != 1 and shape.rhs_k_inner != 1:
-        return None
-    method = Method.VECTOR_ALONG_N if shape.rhs_column == 1 else Method.VECTOR_ALONG_K
-    large = shape.n * shape.k * size_of(types.rhs) >= SKINNY_BYTES[method]
-    long = method is Method.VECTOR_ALONG_N or shape.k >= SKINNY_K
-    few = 1 < shape.m <= MAX_ROWS < shape.n
-    return method if shape.m == 1 or (few and large and long) else None
 
 
 class _Planner:

@@ -7,12 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.control_flow import Record
-from xjit.emitters.gemm.conversions import size_of
 from xjit.emitters.gemm.epilogue import call_epilogue
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import multiply_panels_function
 from xjit.emitters.gemm.plan import LHS_GROUP_ROWS
 from xjit.emitters.gemm.shapes import FIELDS
+from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define

@@ -7,10 +7,11 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.conversions import size_of
-from xjit.emitters.gemm.microkernel import RegisterTile, emit_microkernels, register_tile
+from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.microkernel import emit_microkernels
 from xjit.emitters.gemm.packing import emit_copy
-from xjit.emitters.gemm.plan import GemmTypes
+from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
+from xjit.emitters.gemm.storage import size_of
 from xjit.llvm import Function, LLVMType, Module, Value
 
 

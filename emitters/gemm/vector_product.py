@@ -12,15 +12,15 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.conversions import has_native_masks, lane_mask, load_as, size_of
+from xjit.emitters.gemm.conversions import lane_mask, load_as
+from xjit.emitters.gemm.method import MAX_ROWS
 from xjit.emitters.gemm.microkernel import multiply_add
+from xjit.emitters.gemm.storage import has_native_masks, size_of
 from xjit.llvm import Function, LLVMType, Module, Target, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR, vector
 from xjit.llvm.values import const_int, zero
 
-MAX_ROWS = 8
-"""Rows of x; all of a chunk of them are packed, and stay in the cache with the piece of the matrix at hand."""
 ROW_GROUPS = (1, 4)
 """Rows that are computed together, one function for each. Missing rows are computed from zeros, on memory that
 `result` must have: it has a multiple of the group of rows.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
-from xjit.emitters.kernels.kernel import Kernel, KernelView
+from xjit.emitters.kernels.kernel import Kernel
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.gpu.table import gpu_plan_context, plan_gpu_kernels
 from xjit.emitters.unnested import IrEmitterUnnested
 from xjit.llvm.module import Module

@@ -12,7 +12,8 @@ from xjit.emitters.gpu.block_lanes import BlockLanes
 from xjit.emitters.gpu.block_sharing import BlockSharing
 from xjit.emitters.gpu.shared_memory import SharedMemory
 from xjit.emitters.gpu.threads import Threads
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, buffer_params, finish
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, buffer_params, finish
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
 from xjit.emitters.schedule.schedule import Schedule

@@ -12,10 +12,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from xjit.affine import AffineExpr, dim
 from xjit.emitters.access_analysis import AccessAnalysis, Accesses, Index
-from xjit.emitters.elemental import register_type
-from xjit.emitters.nested import PROMOTED
 from xjit.emitters.schedule.statements import Combination, Lanes, Reduction
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.llvm.element_types import PROMOTED, register_type
 from xjit.llvm.target import Target
 from xjit.ops.reducers import reduction_identity, selected_extremum
 

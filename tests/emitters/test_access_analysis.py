@@ -10,7 +10,7 @@ import pytest
 from tests.support.kernels import view_of
 from xjit.affine import AffineExpr, Interval, constant, dim
 from xjit.emitters.access_analysis import AccessAnalysis, Accesses, MapCache, apply_map, map_conditions
-from xjit.emitters.kernels.kernel import KernelView
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.variables import VariableTable
 from xjit.text.parser import parse_hlo
 

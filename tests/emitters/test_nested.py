@@ -12,11 +12,12 @@ import xjit
 from tests.support.loop_nests import Array, EmittedNest, emit_nest
 from xjit.emitters.elemental import ComplexValue, load_convert, register_type, storage_type, store_convert
 from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.nested import PROMOTED, IrEmitterNested, same_width, splat_register, width_of
+from xjit.emitters.nested import IrEmitterNested, same_width, splat_register, width_of
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.element_types import PROMOTED
 from xjit.llvm.types import FLOAT, I64, LLVMType, vector
 from xjit.llvm.values import Value, const_float, const_int
 from xjit.text.parser import parse_hlo

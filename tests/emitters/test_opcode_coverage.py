@@ -8,13 +8,16 @@ import xjit
 from xjit.emitters import fused, unnested
 from xjit.emitters.coverage import LEFT_OVER, UNSUPPORTED
 from xjit.emitters.elemental import supports_elementwise
-from xjit.emitters.kernels.table import HERO_EMITTERS
+from xjit.emitters.kernels.table import HAND_WRITTEN_EMITTERS
+from xjit.emitters.planners.cpu.custom_calls import TARGET_KINDS
+from xjit.emitters.planners.cpu.kernels import HAND_WRITTEN, HERO_PLANNERS
 from xjit.hlo.attributes.opcodes import OPCODES, Trait
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.passes import cpu_pipeline
 from xjit.passes.expand.op_expander import OpExpander
 
 KINDS = (PrimitiveType.F32, PrimitiveType.S32, PrimitiveType.C64, PrimitiveType.PRED)
+PLANNED = {*HERO_PLANNERS, *HAND_WRITTEN}
 ONE_DEVICE = {"replica-id", "partition-id", "opt-barrier", "domain"}
 """What SingleDeviceCanonicalizer removes."""
 
@@ -26,7 +29,7 @@ def expanded() -> set[str]:
 def servers(opcode: str) -> set[str]:
     """The names of what takes care of an opcode."""
     found = {
-        "kernel table": opcode in HERO_EMITTERS,
+        "kernel table": opcode in PLANNED,
         "fused": opcode in fused._RULES,
         "elementwise": any(supports_elementwise(opcode, k) for k in KINDS),
         "unnested": opcode in unnested._RULES or OPCODES[opcode].has(Trait.PLUMBING) or opcode == "fusion",
@@ -48,13 +51,20 @@ def test_what_is_unsupported_is_served_by_nothing_else() -> None:
 
 
 def test_tables_name_known_opcodes() -> None:
-    for names in (HERO_EMITTERS, fused._RULES, unnested._RULES, UNSUPPORTED, LEFT_OVER, expanded()):
+    for names in (PLANNED, fused._RULES, unnested._RULES, UNSUPPORTED, LEFT_OVER, expanded()):
         assert set(names) <= set(OPCODES)
+
+
+def test_every_hand_written_kind_has_an_emitter() -> None:
+    assert not set(HERO_PLANNERS) & set(HAND_WRITTEN)
+    kinds = {kind for kind, _ in TARGET_KINDS.values()} | set(HAND_WRITTEN)
+    others = {"custom-call", "scan", "scatter", "select-and-scatter"}
+    assert kinds | others == set(HAND_WRITTEN_EMITTERS)
 
 
 def test_what_passes_may_leave_is_rewritten_by_a_pass() -> None:
     assert set(LEFT_OVER) <= expanded() | ONE_DEVICE
-    assert not set(LEFT_OVER) & set(HERO_EMITTERS)
+    assert not set(LEFT_OVER) & PLANNED
 
 
 @pytest.mark.parametrize(

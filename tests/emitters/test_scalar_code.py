@@ -9,8 +9,8 @@ import pytest
 
 import xjit
 from tests.support.kernels import check
-from xjit.emitters.kernels.kernel import KernelView
-from xjit.emitters.scalar_code import MAX_OPERATIONS, is_scalar_code
+from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.planners.inline import MAX_OPERATIONS, is_scalar_code
 from xjit.text.parser import parse_hlo
 
 

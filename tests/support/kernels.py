@@ -16,8 +16,9 @@ import numpy as np
 import tests.support.verified_passes  # noqa: F401
 import xjit
 from xjit.compile_options import CompileOptions
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
+from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.table import emit_kernels
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.schedule.parser import parse_schedule
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule_emitter import emit_schedule

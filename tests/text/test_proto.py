@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from xjit.hlo import HloModule, HloParseError, InvalidArgument, Literal, Shape, Unsupported
+from tests.support.hlo_samples import sample_modules
+from xjit.hlo import HloError, HloModule, HloParseError, InvalidArgument, Literal, Shape, Unsupported
 from xjit.hlo.annotations.alias_config import Alias
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.text import create_from_proto, create_module_config_from_proto, parse_hlo, to_proto
@@ -114,6 +116,26 @@ def wrong_operand_count(proto: Any) -> None:
     del proto.computations[1].instructions[2].operand_ids[0]
 
 
+def calls_too_many(proto: Any) -> None:
+    proto.computations[1].instructions[2].called_computation_ids.append(0)
+
+
+def bad_frontend_attribute(proto: Any) -> None:
+    proto.computations[1].instructions[2].frontend_attributes.map["a b"] = "1"
+
+
+def bad_statistic(proto: Any) -> None:
+    proto.computations[1].instructions[2].statistics_viz.statistics.add(stat_name="{", stat_val=1)
+
+
+def bad_mesh_axis(proto: Any) -> None:
+    proto.computations[1].instructions[2].sharding.named_sharding.mesh.axes.add(name="'", size=2)
+
+
+def bad_tile_dimension_kind(proto: Any) -> None:
+    proto.computations[1].instructions[2].sharding.last_tile_dims.append(pb.OpSharding.TUPLE)
+
+
 def bad_layout(proto: Any) -> None:
     proto.computations[1].instructions[2].shape.layout.minor_to_major[0] = 4
 
@@ -139,6 +161,11 @@ def bad_layout(proto: Any) -> None:
         (no_computations, "has no computations"),
         (wrong_operand_count, "add with 1 operands"),
         (bad_layout, "is not a permutation"),
+        (calls_too_many, "add calls 1 computations"),
+        (bad_frontend_attribute, "expected 'key=value' in frontend attributes, found 'a b"),
+        (bad_statistic, "'{' is no name of a statistic"),
+        (bad_mesh_axis, "is no name of a mesh axis"),
+        (bad_tile_dimension_kind, "unknown kind 2 of tile dimension"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -148,6 +175,73 @@ def test_damaged_protos_are_refused(damage: Callable[[Any], None], message: str)
     with pytest.raises(HloParseError) as caught:
         create_from_proto(proto.SerializeToString())
     assert message in caught.value.message
+
+
+def test_names_of_modules_become_what_text_can_hold() -> None:
+    for name, expected in (("a b", "a_b"), ("", "module"), ("1x", "_1x"), ("jit_f.1-x", "jit_f.1-x"), ("f32", "f32")):
+        proto = proto_of()
+        proto.name = name
+        module = create_from_proto(proto.SerializeToString())
+        assert module.name == expected
+        assert parse_hlo(str(module)).name == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "damage", "message"),
+    [
+        ("compare(x, x), direction=LT, type=TOTALORDER", {"comparison_type": "TOTAL ORDER"}, "found 'TOTAL ORDER'"),
+        ("compare(x, x), direction=LT", {"comparison_direction": "LX"}, "found 'LX'"),
+        ("fusion(x), kind=kLoop, calls=f", {"fusion_kind": "kLo{p"}, "found 'kLo{p'"),
+    ],
+)
+def test_words_that_text_has_not(text: str, damage: dict[str, str], message: str) -> None:
+    f = "f { p = f32[2] parameter(0) ROOT c = pred[2] is-finite(p) }"
+    proto = proto_of(f"HloModule m {f} ENTRY e {{ x = f32[2] parameter(0) ROOT r = pred[2] {text} }}")
+    for key, value in damage.items():
+        setattr(next(c for c in proto.computations if c.name == "e").instructions[1], key, value)
+    with pytest.raises(HloParseError) as caught:
+        create_from_proto(proto.SerializeToString())
+    assert message in caught.value.message
+
+
+def test_a_literal_of_another_type_is_refused() -> None:
+    proto = proto_of("HloModule m ENTRY e { ROOT c = f32[2] constant({1,2}) }")
+    proto.computations[0].instructions[0].shape.element_type = pb.S16
+    proto.host_program_shape.result.element_type = pb.S16
+    with pytest.raises(HloParseError, match="with a literal of f32"):
+        create_from_proto(proto.SerializeToString())
+
+
+def test_labels_that_are_no_arrangement_are_refused() -> None:
+    text = "convolution(x, w), window={size=3}, dim_labels=b0f_0io->b0f"
+    proto = proto_of(
+        f"HloModule m ENTRY e {{ x = f32[1,5,2] parameter(0) w = f32[3,2,4] parameter(1) ROOT r = f32[1,3,4] {text} }}"
+    )
+    proto.computations[0].instructions[2].convolution_dimension_numbers.input_feature_dimension = 7
+    with pytest.raises(HloParseError, match="must be an arrangement"):
+        create_from_proto(proto.SerializeToString())
+
+
+def test_brackets_of_a_backend_config_that_do_not_match_are_quoted() -> None:
+    proto = proto_of()
+    proto.computations[1].instructions[2].backend_config = b'{"sizes":,]}'
+    module = create_from_proto(proto.SerializeToString())
+    again = parse_hlo(str(module))
+    assert [i.raw_backend_config for i in again.entry_computation.instructions][2] == '{"sizes":,]}'
+
+
+@pytest.mark.parametrize("name", sorted(sample_modules()))
+def test_what_is_read_from_damaged_bytes_can_be_printed_and_parsed(name: str) -> None:
+    data, rng = to_proto(parse_hlo(sample_modules()[name])), random.Random(name)
+    for _ in range(40):
+        damaged = bytearray(data)
+        for _ in range(rng.choice((1, 1, 2))):
+            damaged[rng.randrange(len(data))] = rng.choice((rng.randrange(256), *b" {,"))
+        try:
+            module = create_from_proto(bytes(damaged))
+        except HloError:
+            continue
+        parse_hlo(str(module))
 
 
 def test_bytes_that_are_no_proto() -> None:
@@ -207,6 +301,7 @@ def test_the_schedule_of_a_proto_decides_not_the_listing() -> None:
     ("sequences", "message"),
     [
         ({0: [0], 1: [10**6]}, "schedules 1000000"),
+        ({1: [0]}, "schedules 0, which is not in 'e'"),
         ({0: [], 7: []}, "schedule for computation 7"),
         ({0: []}, "has no sequence|the sequence of"),
     ],

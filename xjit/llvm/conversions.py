@@ -8,16 +8,15 @@ pair of floats. In memory: pred, sub-byte integers, f8 and f4 are i8 (one per by
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import small_floats
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.element_types import register_type, storage_type
 from xjit.llvm.math.vec import Vec
-from xjit.llvm.types import DOUBLE, FLOAT, I1, I8, I16, I32, LLVMType, int_type
+from xjit.llvm.types import DOUBLE, I1, I8, I32
 from xjit.llvm.values import Value, const_float, const_int
 
 P = PrimitiveType
@@ -32,30 +31,6 @@ class ComplexValue:
 
 
 RegisterValue = Value | ComplexValue
-
-
-def _register_type(kind: PrimitiveType) -> LLVMType:
-    if kind is P.PRED:
-        return I1
-    if kind.is_integer:
-        return int_type(max(8, kind.bit_width))
-    return DOUBLE if kind.component is P.F64 else FLOAT
-
-
-_REGISTER: Mapping[PrimitiveType, LLVMType] = MappingProxyType({t: _register_type(t) for t in P if t.is_array})
-_STORAGE: Mapping[PrimitiveType, LLVMType] = MappingProxyType(
-    {t: I16 if t in (P.F16, P.BF16) else I8 if t is P.PRED or t.bit_width <= 8 else r for t, r in _REGISTER.items()}
-)
-
-
-def register_type(kind: PrimitiveType) -> LLVMType:
-    """The LLVM type of one element in a register; of one part, for complex types."""
-    return _REGISTER[kind]
-
-
-def storage_type(kind: PrimitiveType) -> LLVMType:
-    """The LLVM type of one element in memory; of one part, for complex types."""
-    return _STORAGE[kind]
 
 
 def is_narrow_float(kind: PrimitiveType) -> bool:

@@ -27,6 +27,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "rng-get-and-update-state": ("delta",),
     "fusion": ("kind",),
 }
+_NOT_ASYNC = ("parameter", "constant", "async-start", "async-update", "async-done")
 _BRANCHES = {"true_computation": 0, "false_computation": 1}
 
 
@@ -65,7 +66,7 @@ def async_wrapped_opcode(name: str) -> tuple[str, str] | None:
     """Returns (async opcode, wrapped opcode) of a spelling such as `custom-call-start`, or None."""
     for suffix in ("start", "update", "done"):
         wrapped = name.removesuffix(f"-{suffix}")
-        if wrapped != name and wrapped in OPCODES and name not in OPCODES:
+        if wrapped != name and wrapped in OPCODES and name not in OPCODES and wrapped not in _NOT_ASYNC:
             return f"async-{suffix}", wrapped
     return None
 

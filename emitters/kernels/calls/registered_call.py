@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
+from xjit.emitters.kernels.kernel import Kernel, KernelContext
+from xjit.emitters.kernels.view import KernelView
 from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.custom_call_registry import SYMBOL_PREFIX
 from xjit.hlo.diagnostics import Unsupported

@@ -17,10 +17,12 @@ from xjit.affine.reshape import delinearize
 from xjit.emitters.access_analysis import Index
 from xjit.emitters.elemental import load_convert
 from xjit.emitters.fused import Element, FusedIrEmitter
-from xjit.emitters.gemm.conversions import convert, size_of
+from xjit.emitters.gemm.conversions import convert
 from xjit.emitters.gemm.epilogue import EPILOGUE_PARAMS
 from xjit.emitters.gemm.result_space import ResultSpace
-from xjit.emitters.kernels.kernel import KernelContext, KernelView, lanes_for
+from xjit.emitters.gemm.storage import size_of
+from xjit.emitters.kernels.kernel import KernelContext
+from xjit.emitters.kernels.view import KernelView, lanes_for
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
 from xjit.emitters.physical_offsets import physical_offset
@@ -60,8 +62,12 @@ def emit_result(
     builder: IRBuilder,
     leaves: Buffers,
     results: Sequence[Buffer],
+    sums: int | None,
 ) -> FusedResult:
-    """Emits the epilogue of a view, if it has one; `builder` stands in the kernel, which calls the multiplication."""
+    """Emits the epilogue of a view, if it has one; `builder` stands in the kernel, which calls the multiplication.
+
+    Its sums are kept in result number `sums`, else in scratch memory.
+    """
     if view.roots == (view.hero,):
         return FusedResult(results[0].pointer, None)
     read = {i: b for i, b in leaves.items() if i not in view.leaves or _is_read(i, view)}
@@ -72,7 +78,7 @@ def emit_result(
     closure = builder.alloca(I64, 1 + len(pointers), align=8, name="closure")
     for slot, pointer in enumerate((function.value, *pointers)):
         builder.store(pointer, builder.gep(I64, closure, const_int(I64, slot)), align=8)
-    return FusedResult(_place_of_sums(view, types, results), closure)
+    return FusedResult(None if sums is None else results[sums].pointer, closure)
 
 
 def epilogue_cost(view: KernelView) -> float:
@@ -85,16 +91,6 @@ def epilogue_cost(view: KernelView) -> float:
 def _is_read(leaf: HloInstruction, view: KernelView) -> bool:
     prologue = {view.hero, *view.prologue}
     return leaf in view.roots or any(user not in prologue for user in leaf.users)
-
-
-def _place_of_sums(view: KernelView, types: HeroTypes, results: Sequence[Buffer]) -> Value | None:
-    """A result whose elements are as wide as sums and in the same places, and whose buffer is no operand's."""
-    taken = {result for _, result in (*view.shared, *view.may_share)}
-    for number, buffer in enumerate(results):
-        same_type = buffer.shape.element_type is view.hero.shape.element_type and types.storage is types.compute
-        if same_type and number not in taken:
-            return buffer.pointer
-    return None
 
 
 @dataclass(frozen=True, slots=True)

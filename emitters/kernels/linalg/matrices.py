@@ -14,8 +14,9 @@ import numpy as np
 from xjit.affine import AffineExpr, dim
 from xjit.emitters.elemental import RegisterValue, register_type
 from xjit.emitters.iteration_space import unit_index
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, range_arguments
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import Scratch, here
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE, Buffer, MemoryAccess
 from xjit.hlo.diagnostics import Unsupported

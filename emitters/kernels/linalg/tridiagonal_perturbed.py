@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, range_arguments
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.lapack import check_layouts
 from xjit.emitters.kernels.loops.hand_loops import Scratch
+from xjit.emitters.kernels.view import KernelView
 from xjit.llvm import complex_ops
 from xjit.llvm.complex_ops import Complex
 from xjit.llvm.math.vec import Vec

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.elemental import storage_type
 from xjit.emitters.iteration_space import unit_index
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, range_arguments
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import structured
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
 from xjit.emitters.physical_offsets import physical_offset

@@ -8,19 +8,17 @@ Within a window the innermost dimension is vectorised: its elements have distinc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import FusedIrEmitter
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, lanes_for, range_arguments
-from xjit.emitters.kernels.loops.base_copy import emit_base_copies
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import bind_index, here, index_to_i64, scope, structured
+from xjit.emitters.kernels.view import KernelView, lanes_for
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE
 from xjit.emitters.nested import IrEmitterNested, same_width
-from xjit.hlo import attributes as at
-from xjit.hlo.ir.instruction import HloInstruction
+from xjit.emitters.planners.cpu.scatter import ScatterDimensions
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I1, I64
 from xjit.llvm.values import Value, const_int
@@ -33,57 +31,8 @@ Index = tuple[AffineExpr, ...]
 
 
 def emit_scatter(context: KernelContext, view: KernelView) -> list[Kernel]:
-    """Emits the kernels of a view whose root is a scatter."""
-    scatter = view.hero
-    count = scatter.operand_count // 2
-    kernels = emit_base_copies(context, view, scatter.operands[:count])
-    dimensions = ScatterDimensions.of(scatter)
-    updates = scatter.operand(count + 1).shape
-    if updates.num_elements and all(limit >= 0 for limit in dimensions.limits):
-        kernels.append(_ScatterKernel(context, view, dimensions).emit())
-    return kernels
-
-
-@dataclass(frozen=True, slots=True)
-class ScatterDimensions:
-    """The roles of dimensions. `windows[d]` and `batches[d]` are the update dimensions that operand dimension d moves
-    with (window element, batching), `components[d]` the position in the index vector; None where there is none.
-    `limits[d]` is the last start index at which a window is inside. `index_of[k]` is the update dimension that
-    dimension k of the indices moves with.
-    """
-
-    windows: tuple[int | None, ...]
-    batches: tuple[int | None, ...]
-    components: tuple[int | None, ...]
-    limits: tuple[int, ...]
-    index_of: dict[int, int]
-    scatter_dims: tuple[int, ...]
-
-    @staticmethod
-    def of(scatter: HloInstruction) -> ScatterDimensions:
-        """Reads the attributes of a scatter."""
-        s = scatter.attributes_as(at.ScatterAttributes)
-        count = scatter.operand_count // 2
-        operand, indices, updates = (scatter.operand(i).shape for i in (0, count, count + 1))
-        scatter_dims = tuple(d for d in range(updates.rank) if d not in s.update_window_dims)
-        rest = [d for d in range(indices.rank) if d != s.index_vector_dim]
-        index_of = dict(zip(rest, scatter_dims, strict=True))
-        dropped = {*s.inserted_window_dims, *s.input_batching_dims}
-        window_dims = iter(s.update_window_dims)
-        windows = tuple(None if d in dropped else next(window_dims) for d in range(operand.rank))
-        pairs = dict(zip(s.input_batching_dims, s.scatter_indices_batching_dims, strict=True))
-        batches = tuple(index_of[pairs[d]] if d in pairs else None for d in range(operand.rank))
-        position = {d: i for i, d in enumerate(s.scatter_dims_to_operand_dims)}
-        components = tuple(position.get(d) for d in range(operand.rank))
-        sizes = [1 if w is None else updates.dimensions[w] for w in windows]
-        limits = tuple(n - size for n, size in zip(operand.dimensions, sizes, strict=True))
-        return ScatterDimensions(windows, batches, components, limits, index_of, scatter_dims)
-
-    def owners(self) -> list[int]:
-        """The update dimensions by which destinations can be split: no index moves them."""
-        free = [d for d, c in enumerate(self.components) if c is None]
-        found = [self.windows[d] if self.windows[d] is not None else self.batches[d] for d in free]
-        return [u for u in found if u is not None]
+    """Emits the kernel that combines the updates into the results, which hold the operands already."""
+    return [_ScatterKernel(context, view, ScatterDimensions.of(view.hero)).emit()]
 
 
 class _ScatterKernel:

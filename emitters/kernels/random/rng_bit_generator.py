@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from xjit.affine import AffineExpr, Interval, constant, dim
 from xjit.affine.reshape import delinearize, linearize
 from xjit.emitters.access_analysis import Index
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, range_arguments
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
 from xjit.hlo import attributes as at

@@ -5,7 +5,8 @@ Runs are reproducible that way, and equal to the evaluator's; executions at the 
 
 from __future__ import annotations
 
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
+from xjit.emitters.kernels.kernel import Kernel, KernelContext
+from xjit.emitters.kernels.view import KernelView
 from xjit.hlo import attributes as at
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.execution_context import EXECUTION_CONTEXT

@@ -11,7 +11,7 @@ import abc
 import math
 from collections.abc import Sequence
 
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView
+from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.kernels.loops.lines import Line, LineKernel, contiguous, raw_type
 from xjit.emitters.kernels.sort.merge_sort import emit_merge_sort
@@ -19,6 +19,7 @@ from xjit.emitters.kernels.sort.numpy_sort import emit_numpy_sort, numpy_sort_na
 from xjit.emitters.kernels.sort.pair_sort import emit_pair_sort, is_by_radix, work_bytes
 from xjit.emitters.kernels.sort.radix_sort import num_digits
 from xjit.emitters.kernels.sort.sort_order import KeyOrder, from_raw, key_order
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.nested import IrEmitterNested
 from xjit.hlo import attributes as at
 from xjit.hlo.types.primitive_type import PrimitiveType

@@ -1,8 +1,7 @@
 """reduce-window whose window reaches from one end of a dimension to each element: cumulative sums, products, extrema.
 
 Linear instead of quadratic work. Along contiguous memory a vector of elements is scanned in registers, in log2(W)
-steps, and carries its last lane on; across it, each lane is a line of its own. Other windows are left to the loop
-kernel.
+steps, and carries its last lane on; across it, each lane is a line of its own.
 """
 
 from __future__ import annotations
@@ -14,54 +13,25 @@ from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.elemental import RegisterValue, constant_register, register_type
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.iteration_space import unit_index
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, range_arguments
-from xjit.emitters.kernels.loops.loop import emit_loop_kernel
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register
+from xjit.emitters.planners.cpu.windows import prefix_dimension
 from xjit.emitters.reduction_loops import flatten, unflatten
 from xjit.hlo import attributes as at
-from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.values import Value
 from xjit.ops.reducers import reduction_identity
 
-MIN_SIZE = 4
 NS_PER_ELEMENT = 0.6
 
 
-def emit_reduce_window(context: KernelContext, view: KernelView) -> list[Kernel]:
-    """Emits the kernel of a reduce-window: a scan if it is one, else a loop over windows."""
+def emit_prefix_scan(context: KernelContext, view: KernelView) -> list[Kernel]:
+    """Emits the kernel of a reduce-window that is a scan."""
     axis = prefix_dimension(view.hero)
-    if axis is None or not view.result_shapes[0].num_elements:
-        return [emit_loop_kernel(context, view)]
+    assert axis is not None, "only scans are planned as such"
     return [_PrefixScan(context, view, axis).emit()]
-
-
-def prefix_dimension(instruction: HloInstruction) -> int | None:
-    """Returns the dimension along which a reduce-window is a scan, or None.
-
-    From the low end, any reducer and initial value will do: a scan combines in the order of the window. From the high
-    end the order is reversed, which an operation that is known, with its identity, allows.
-    """
-    if instruction.opcode != "reduce-window" or instruction.operand_count != 2 or not instruction.shape.is_array:
-        return None
-    window = instruction.attributes_as(at.WindowAttributes).window.dimensions
-    sizes = instruction.operand(0).shape.dimensions
-    found = [d for d, w in enumerate(window) if w != at.WindowDimension()]
-    if len(found) != 1 or sizes[found[0]] < MIN_SIZE:
-        return None
-    n = sizes[found[0]]
-    ways = [at.WindowDimension(size=n, padding_low=n - 1), at.WindowDimension(size=n, padding_high=n - 1)]
-    if window[found[0]] not in ways:
-        return None
-    if window[found[0]] == ways[0]:
-        return found[0]
-    identity = reduction_identity(instruction.to_apply)
-    init = instruction.operand(1)
-    if identity is None or init.opcode != "constant":
-        return None
-    value = init.attributes_as(at.ConstantAttributes).literal.splat_value()
-    return found[0] if value is not None and value == identity[1] else None  # -0 equals 0
 
 
 class _PrefixScan:

@@ -14,9 +14,9 @@ from xjit.emitters.access_analysis import Index
 from xjit.emitters.elemental import RegisterValue, constant_register
 from xjit.emitters.fused import FusedIrEmitter, select_register
 from xjit.emitters.iteration_space import unit_index
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, KernelView, finish, lanes_for, range_arguments
-from xjit.emitters.kernels.loops.base_copy import emit_fill
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import here
+from xjit.emitters.kernels.view import KernelView, lanes_for
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, restrict
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register
@@ -32,14 +32,8 @@ NS_PER_ELEMENT = 1.5
 
 
 def emit_select_and_scatter(context: KernelContext, view: KernelView) -> list[Kernel]:
-    """Emits the kernels of a select-and-scatter: the initial value everywhere, then the windows."""
-    operand, source, init = view.hero.operands
-    if not operand.shape.num_elements:
-        return []
-    kernels: list[Kernel] = [emit_fill(context, view, init, 0)]
-    if source.shape.num_elements:
-        kernels.append(_SelectKernel(context, view).emit())
-    return kernels
+    """Emits the kernel of the windows; the result holds the initial value already."""
+    return [_SelectKernel(context, view).emit()]
 
 
 class _SelectKernel:

@@ -11,7 +11,7 @@ import math
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.iteration_space import IterationSpace
-from xjit.emitters.kernels.kernel import KernelView
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.loops import plain_parts, plan_loops, plan_parts, same_dimensions, vector_width
 from xjit.emitters.planners.cpu.nests import drop_single_trips, merge_outer
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanContext

@@ -18,7 +18,7 @@ from xjit.emitters.iteration_space import (
     remove_divisions,
     sort_loops,
 )
-from xjit.emitters.kernels.kernel import KernelView
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.nests import drop_single_trips, element_nest, merge_outer
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanContext
 from xjit.emitters.planners.cpu.regions import regions

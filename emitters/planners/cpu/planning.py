@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr
-from xjit.emitters.access_analysis import AccessAnalysis, Accesses, Index, MapCache
+from xjit.emitters.access_analysis import AccessAnalysis, Accesses, Index
 from xjit.emitters.iteration_space import IterationSpace
-from xjit.emitters.kernels.kernel import KernelView, lanes_for
+from xjit.emitters.kernels.view import KernelView, lanes_for
 from xjit.emitters.physical_offsets import physical_offset
 from xjit.emitters.planners.cpu.work_count import WorkCount, part_of
+from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.schedule.renumber import renumber
 from xjit.emitters.schedule.schedule import Cost, Schedule
 from xjit.emitters.schedule.statements import Let, Part, Store
 from xjit.emitters.variables import VariableTable
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
-from xjit.llvm.target import Target
-
-
-@dataclass(frozen=True, slots=True)
-class PlanContext:
-    """What planners know besides the view: facts about the target, and the maps of instructions.
-
-    `parts_of` is what the target does with a space without needless loops and divisions; None: see `plan_parts`. A
-    GPU's blocks have so many `threads`.
-    """
-
-    target: Target
-    maps: MapCache
-    parts_of: Callable[[LoopPlanning, IterationSpace], list[Part]] | None = None
-    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,5 +110,5 @@ class LoopPlanning:
         cost = Cost(self.count.operations, self.count.repeated, traffic)
         intervals = tuple(self.table.intervals)
         name = self.view.instruction.name
-        threads = self.context.threads
+        threads = self.context.block_threads
         return renumber(Schedule(name, kind, intervals, tuple(parts), tuple(lets), suffix, cost, threads))

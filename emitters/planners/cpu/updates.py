@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, dim
-from xjit.emitters.kernels.kernel import KernelView
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.loops import plan_parts, plan_work
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanContext
 from xjit.emitters.schedule.schedule import Schedule

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 
 from xjit.emitters.access_analysis import MapCache
 from xjit.emitters.iteration_space import IterationSpace
-from xjit.emitters.kernels.kernel import KernelView
+from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.loops import plan_loops
-from xjit.emitters.planners.cpu.planning import LoopPlanning, PlanContext
+from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
 from xjit.emitters.planners.gpu.columns import column_parts, column_reductions
 from xjit.emitters.planners.gpu.loops import THREADS, linear_parts
 from xjit.emitters.planners.gpu.rows import row_depth, row_parts
 from xjit.emitters.planners.gpu.transpose import transposed_loop, transposed_parts
+from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import Part
 from xjit.hlo.diagnostics import Unsupported
@@ -34,7 +35,7 @@ WITHOUT_KERNEL = frozenset(
 
 def gpu_plan_context(target: Target, maps: MapCache) -> PlanContext:
     """Returns what GPU planners may know."""
-    return PlanContext(target, maps, gpu_parts, THREADS)
+    return PlanContext(target, maps, block_threads=THREADS, parts_of=gpu_parts)
 
 
 def plan_gpu_kernels(context: PlanContext, view: KernelView) -> list[Schedule]:

@@ -14,7 +14,7 @@ from tests.emitters.gemm.harness import DTYPES, Compiled, GuardedBuffer, compile
 from xjit.emitters.gemm.convolution import emit_convolution
 from xjit.emitters.gemm.convolution_plan import plan_convolution
 from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, SpatialDimension
-from xjit.emitters.gemm.plan import GemmTypes
+from xjit.emitters.gemm.method import GemmTypes
 from xjit.llvm import Module, Target
 
 

@@ -11,7 +11,8 @@ import ml_dtypes
 import numpy as np
 
 from xjit.emitters.gemm.gemm import emit_gemm
-from xjit.emitters.gemm.plan import GemmTypes, plan_gemm
+from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.shapes import GemmShape
 from xjit.llvm import LLVMType, Module, Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.emitters.gemm.harness import compiled_gemm, run_gemm
-from xjit.emitters.gemm.plan import GemmTypes, Method, plan_gemm
+from xjit.emitters.gemm.method import GemmTypes, Method
+from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.shapes import BatchDimension, GemmShape, row_major
 from xjit.llvm import Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF

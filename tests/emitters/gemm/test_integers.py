@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.emitters.gemm.harness import compiled_gemm
-from xjit.emitters.gemm.plan import GemmTypes, plan_gemm
+from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.shapes import row_major
 from xjit.llvm import LLVMType, Target
 from xjit.llvm.types import FLOAT, I8, I16, I32, I64

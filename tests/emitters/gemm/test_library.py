@@ -6,7 +6,7 @@ import numpy as np
 
 import xjit
 from xjit.emitters.gemm.library import gemm_library_text, link_gemm_library
-from xjit.emitters.gemm.plan import GemmTypes
+from xjit.emitters.gemm.method import GemmTypes
 from xjit.llvm import Module, Target
 from xjit.runtime import jit
 from xjit.runtime.ir_check import defined_symbols

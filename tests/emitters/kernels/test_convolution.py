@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support.kernels import Array, check, check_units
-from xjit.emitters.kernels.linalg.convolution import convolution_shape
+from xjit.emitters.planners.cpu.convolution import convolution_shape
 from xjit.text.parser import parse_hlo
 
 

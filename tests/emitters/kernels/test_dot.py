@@ -12,7 +12,7 @@ import pytest
 
 import xjit
 from tests.support.kernels import Array, check, check_units
-from xjit.emitters.kernels.linalg.dot import plan_of
+from xjit.emitters.planners.cpu.dot import plan_of
 from xjit.text.parser import parse_hlo
 
 SIZES = (1, 2, 3, 5, 8, 17, 33)

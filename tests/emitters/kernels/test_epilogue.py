@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.support.kernels import Array, check_units, emit_view, view_of
-from xjit.emitters.kernels.kernel import KernelView
+from xjit.emitters.kernels.view import KernelView
 from xjit.text.parser import parse_hlo
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.kernels import view_of
-from xjit.emitters.kernels.kernel import KernelView
+from xjit.emitters.kernels.view import KernelView
 from xjit.text.parser import parse_hlo
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import xjit
 from tests.support.kernels import LAYOUTS, check
-from xjit.emitters.kernels.windows.prefix_scan import prefix_dimension
+from xjit.emitters.planners.cpu.windows import prefix_dimension
 from xjit.text.parser import parse_hlo
 
 INITS = {"add": "0", "multiply": "1", "maximum": "-inf", "minimum": "inf"}

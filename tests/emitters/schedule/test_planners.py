@@ -6,14 +6,15 @@ import pytest
 
 from tests.support.kernels import view_of
 from xjit.emitters.access_analysis import MapCache
-from xjit.emitters.kernels.table import plan_kernels
-from xjit.emitters.planners.cpu.planning import PlanContext
+from xjit.emitters.planners.cpu.kernels import plan_kernels
+from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.emitters.schedule.parser import parse_schedule
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import Combination, Loop, Role, reductions_of, statements_of
 from xjit.llvm.target import Target
 from xjit.text.parser import parse_hlo
 
+CONTEXT = PlanContext(Target.for_features("avx2"), MapCache())
 SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }"
 
 
@@ -22,11 +23,11 @@ def plans(result: str, call: str, *parameters: str, level: str = "avx512") -> li
     lines = "\n".join(f"  p{i} = {shape} parameter({i})" for i, shape in enumerate(parameters))
     text = f"HloModule m\n{SUM}\nENTRY e {{\n{lines}\n  z = f32[] constant(0)\n  ROOT r = {result} {call}\n}}\n"
     view = view_of(parse_hlo(text).entry_computation.root_instruction)
-    schedules = plan_kernels(PlanContext(Target.for_features(level), MapCache()), view)
-    assert schedules is not None
-    for schedule in schedules:
-        assert parse_schedule(str(schedule)) == schedule
-    return schedules
+    found: list[Schedule] = []
+    for schedule in plan_kernels(PlanContext(Target.for_features(level), MapCache()), view):
+        assert isinstance(schedule, Schedule) and parse_schedule(str(schedule)) == schedule
+        found.append(schedule)
+    return found
 
 
 def body(schedule: Schedule) -> str:
@@ -126,12 +127,71 @@ def test_results_of_different_shapes_are_schedules_of_their_own() -> None:
     ENTRY e { x = f32[8,32] parameter(0) y = f32[8] parameter(1)
       ROOT f = (f32[8,32], f32[8]) fusion(x, y), kind=kLoop, calls=fused }"""
     view = view_of(parse_hlo(text).entry_computation.root_instruction)
-    schedules = plan_kernels(PlanContext(Target.for_features("avx2"), MapCache()), view)
-    assert schedules is not None and [s.suffix for s in schedules] == [".0", ".1"]
+    schedules = [plan for plan in plan_kernels(CONTEXT, view) if isinstance(plan, Schedule)]
+    assert [s.suffix for s in schedules] == [".0", ".1"]
     assert "out1[d0] = %m[d0]" in str(schedules[1])
 
 
-def test_what_is_written_by_hand_has_no_schedule() -> None:
-    text = "ENTRY e { x = f32[9] parameter(0) ROOT f = c64[5] fft(x), fft_type=RFFT, fft_length={9} }"
+def plan_of(text: str) -> list[KernelPlan]:
+    """The plans of a module's root instruction."""
     view = view_of(parse_hlo(text).entry_computation.root_instruction)
-    assert plan_kernels(PlanContext(Target.for_features("avx2"), MapCache()), view) is None
+    return list(plan_kernels(CONTEXT, view))
+
+
+def test_what_is_written_by_hand_says_why() -> None:
+    (plan,) = plan_of("ENTRY e { x = f32[9] parameter(0) ROOT f = c64[5] fft(x), fft_type=RFFT, fft_length={9} }")
+    assert isinstance(plan, HandWritten)
+    assert plan.to_text(CONTEXT) == "// fft %f: written by hand, its transforms are functions of their own\n"
+
+
+DOT = "dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "m"), [("f32", 200), ("f32", 4), ("s8", 200), ("u8", 1), ("c64", 200)], ids=lambda value: str(value)
+)
+def test_a_dot_is_a_multiplication_of_the_gemm_or_loops(kind: str, m: int) -> None:
+    text = f"ENTRY e {{ x = {kind}[{m},40] parameter(0)  y = {kind}[40,7] parameter(1)  ROOT d = {kind}[{m},7] {DOT} }}"
+    (plan,) = plan_of(text)
+    by_hand = kind != "c64" and not (kind == "u8" and m == 1)
+    assert isinstance(plan, HandWritten) == by_hand
+    if isinstance(plan, HandWritten):
+        assert plan.kind == "gemm" and f"product: 1 x [{m}, 40] * [40, 7]" in plan.to_text(CONTEXT)
+
+
+def test_the_plan_of_a_multiplication_can_be_read() -> None:
+    text = f"ENTRY e {{ x = f32[256,300] parameter(0)  y = f32[300,64] parameter(1)  ROOT d = f32[256,64] {DOT} }}"
+    (plan,) = plan_of(text)
+    assert isinstance(plan, HandWritten)
+    assert (
+        plan.to_text(CONTEXT)
+        == """// gemm %d: written by hand, blocked for registers and caches
+//   product: 1 x [256, 300] * [300, 64]
+//   types: f32 * f32 -> f32, summed in f32
+//   method: register tiles of 6x16
+//   blocks: m 256, n 64, k 1 x 150
+//   packed: right
+//   result: in place
+//   tasks: 1, in one thread
+//   epilogue: none
+"""
+    )
+
+
+def test_the_plan_of_a_convolution_can_be_read() -> None:
+    text = """ENTRY e { x = f32[2,16,16,8] parameter(0)  k = f32[3,3,8,32] parameter(1)
+      ROOT c = f32[2,16,16,32] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f }"""
+    (plan,) = plan_of(text)
+    assert isinstance(plan, HandWritten) and plan.kind == "convolution"
+    lines = plan.to_text(CONTEXT).splitlines()
+    assert "//   method: slabs, register tiles of 6x16" in lines and "//   chunk: 3 x 3 taps, 8 channels" in lines
+
+
+def test_updates_are_copied_by_loops_before_they_are_scattered() -> None:
+    text = """add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+    ENTRY e { x = f32[50] parameter(0) i = s32[3] parameter(1) u = f32[3] parameter(2)
+      ROOT s = f32[50] scatter(x, i, u), to_apply=add, update_window_dims={}, inserted_window_dims={0},
+        scatter_dims_to_operand_dims={0}, index_vector_dim=1 }"""
+    copy, update = plan_of(text)
+    assert isinstance(copy, Schedule) and copy.kind == "copy"
+    assert isinstance(update, HandWritten) and update.kind == "scatter"

@@ -199,7 +199,7 @@ class ReducePrecisionAttributes(Attributes):
 class ResultAccuracyAttributes(Attributes):
     """Transcendental unary opcodes."""
 
-    result_accuracy: str = attr("raw_braces", "")
+    result_accuracy: str = attr("result_accuracy", "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,9 @@ def _remainder_f64(x: Vec, y: Vec) -> Vec:
 
     result = Vec(b, b.do_while([start.v], step)[0]).copysign(x)
     result = result.where(whole, x)
-    return x.const(math.nan).where(y.eq(0.0) | x.abs().eq(math.inf) | x.is_nan() | y.is_nan(), result)
+    nan = x.is_nan() | y.is_nan()
+    result = x.const(math.nan).where(nan, result)
+    return x.const(-math.nan).where((y.eq(0.0) | x.abs().eq(math.inf)) & ~nan, result)
 
 
 def _scaled_divisor(rest: Vec, divisor: Vec) -> Vec:

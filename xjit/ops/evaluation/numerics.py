@@ -110,9 +110,15 @@ def compact(x: Array) -> Array:
 
 
 def ordered_bits(x: Array) -> Array:
-    """Returns signed integers that order floats totally: -NaN < -Inf < .. < -0 < +0 < .. < +Inf < +NaN."""
+    """Returns signed integers that order floats totally: -NaN < -Inf < .. < -0 < +0 < .. < +Inf < +NaN.
+
+    The only NaN of the fnuz types, written as -0 would be, is the smallest.
+    """
     bits = np.asarray(x).view(_SIGNED[x.dtype.itemsize])
     kind = type_of(x)
+    if kind.text.endswith("fnuz"):
+        ordered = np.where(bits < 0, bits ^ np.int8(127), bits).astype(np.int16)
+        return np.where(bits == -128, np.int16(-129), ordered)
     if kind is PrimitiveType.F8E8M0FNU:  # has no sign
         return bits.view(np.uint8).astype(np.int16)
     if kind.bit_width < 8:  # the value sits in the low bits of its byte

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from xjit.hlo import attributes as at
+from xjit.hlo.attributes.codecs import attribute_fields
 from xjit.hlo.diagnostics import HloParseError, Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.text.proto import hlo_pb2 as pb
@@ -201,8 +202,16 @@ def write_attributes(instruction: HloInstruction, proto: Any) -> None:
 
 
 def read_attributes(kind: type[at.Attributes], proto: Any) -> at.Attributes:
-    """Returns the attributes that a proto has for an attributes class; HloParseError if a value is out of range."""
+    """Returns the attributes that a proto has for an attributes class.
+
+    HloParseError if a value is out of range, or a word that HLO text has not.
+    """
     try:
-        return kind(**{rule.name: rule.read(proto) for rule in RULES[kind]})
+        values = {rule.name: rule.read(proto) for rule in RULES[kind]}
+        for field in attribute_fields(kind):
+            value = values.get(field.name)
+            if isinstance(value, (str, at.ConvolutionDimensionNumbers)) and value != field.default:
+                field.codec.parse(field.codec.format(value))
+        return kind(**values)
     except (ValueError, IndexError) as error:
         raise HloParseError(f"instruction '{proto.name}' in a proto: {error}") from None

@@ -13,6 +13,7 @@ _FIELDS = (
     *("op_type", "op_name", "source_file", "source_line", "source_end_line", "source_column", "source_end_column"),
     *("stack_frame_id", "scheduling_name", "deduplicated_name"),
 )
+_STATISTIC = re.compile(r'[^{}()\[\],="\s]+')
 _PROFILE_TYPES = {"WINDOW": 1, "FLAG": 2, "INTEGER": 3}
 _ORIGIN_TOKEN = re.compile(rf"\s*(?:([(){{}},])|({STRING})(?:\s*\{{([\d,\s]*)\}})?|(\[synthetic_call\]))\s*")
 
@@ -65,6 +66,8 @@ def read_statistics(proto: Any) -> str:
     """Returns the text of a StatisticsViz; nothing if it is empty."""
     if not proto.statistics:
         return ""
+    if wrong := [s.stat_name for s in proto.statistics if not _STATISTIC.fullmatch(s.stat_name)]:
+        raise CodecError(f"'{shorten(wrong[0])}' is no name of a statistic")
     values = [f"{s.stat_name}={s.stat_val:g}" for s in proto.statistics]
     return "{" + ",".join([f"visualizing_index={proto.stat_index_to_visualize}", *values]) + "}"
 

@@ -6,6 +6,7 @@ their users, gaps in the parameter numbers, an entry layout that does not fit.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -13,12 +14,14 @@ from google.protobuf.message import DecodeError
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.alias_config import Alias, BufferDonor
 from xjit.hlo.annotations.metadata import FileLocation, StackFrame, StackFrameIndex
+from xjit.hlo.attributes.codecs.annotations import format_frontend_attributes, parse_frontend_attributes
 from xjit.hlo.attributes.codecs.value_text import CodecError
 from xjit.hlo.attributes.opcodes import OPCODES, VARIADIC
 from xjit.hlo.diagnostics import HloError, HloParseError
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import ComputationLayout, HloModule, HloModuleConfig
+from xjit.hlo.ir.name_uniquer import NameUniquer
 from xjit.hlo.ir.schedule import HloSchedule
 from xjit.text.cursor import did_you_mean
 from xjit.text.opcode_syntax import called_in_proto_order, without_default_comparison_type
@@ -29,11 +32,13 @@ from xjit.text.proto.shapes import read_shape
 from xjit.text.proto.sharding import read_sharding
 from xjit.text.proto.structures import index_text
 
+_MODULE_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+
 
 def create_from_proto(data: bytes, config: HloModuleConfig | None = None) -> HloModule:
     """Returns the module of a serialized HloModuleProto; HloParseError if it is malformed."""
     proto = _decode(data)
-    module = HloModule(proto.name or "module", config or read_module_config(data))
+    module = HloModule(_module_name(proto.name), config or read_module_config(data))
     try:
         reader = _Reader(proto)
         computations = reader.computations()
@@ -46,9 +51,24 @@ def create_from_proto(data: bytes, config: HloModuleConfig | None = None) -> Hlo
     _check_layout(module)
     if proto.HasField("schedule"):
         _read_schedule(module, reader)
-    module.frontend_attributes = dict(proto.frontend_attributes.map)
+    module.frontend_attributes = _frontend_attributes(proto, f"module '{proto.name}'")
     module.stack_frame_index = _stack_frames(proto.stack_frame_index)
     return module
+
+
+def _module_name(name: str) -> str:
+    """The name as HLO text can hold it."""
+    return name if _MODULE_NAME.fullmatch(name) else NameUniquer.sanitize(name or "module")
+
+
+def _frontend_attributes(proto: Any, owner: str) -> dict[str, str]:
+    attributes = dict(proto.frontend_attributes.map)
+    if attributes:
+        try:
+            parse_frontend_attributes(format_frontend_attributes(attributes))
+        except CodecError as error:
+            raise HloParseError(f"{owner} in a proto: {error.message}") from None
+    return attributes
 
 
 def read_module_config(data: bytes) -> HloModuleConfig:
@@ -132,8 +152,8 @@ def _read_schedule(module: HloModule, reader: _Reader) -> None:
         if number not in reader.by_id:
             raise HloParseError(f"the proto has a schedule for computation {number}, which does not exist")
         known = reader.instructions[number]
-        if missing := next((i for i in sequence.instruction_ids if i not in known), None):
-            raise HloParseError(f"the proto schedules {missing}, which is not in '{reader.by_id[number].name}'")
+        if missing := [i for i in sequence.instruction_ids if i not in known]:
+            raise HloParseError(f"the proto schedules {missing[0]}, which is not in '{reader.by_id[number].name}'")
         sequences[reader.by_id[number]] = [known[i] for i in sequence.instruction_ids]
     try:
         module.set_schedule(HloSchedule(sequences))
@@ -193,14 +213,21 @@ class _Reader:
         called = called_in_proto_order(op.name, [self._called(i, proto) for i in proto.called_computation_ids])
         if not called and op.name in ("async-update", "async-done"):
             called = list(operands[0].called_computations)
-        if len(called) < len([role for role in op.called if not role.endswith("*")]):
+        fewest = 1 if op.name == "conditional" else len([role for role in op.called if not role.endswith("*")])
+        if len(called) < fewest or (len(called) > fewest and not any(role.endswith("*") for role in op.called)):
             raise HloParseError(f"instruction '{proto.name}' in a proto: {op.name} calls {len(called)} computations")
         attributes = read_attributes(op.attributes, proto)
         if op.name == "compare":
             attributes = without_default_comparison_type(attributes, operands[0].shape.element_type)
-        if op.attributes is at.ConstantAttributes and not proto.HasField("literal"):
-            raise HloParseError(f"constant '{proto.name}' in a proto has no literal")
-        instruction = HloInstruction(op, read_shape(proto.shape), operands, attributes, called, proto.name)
+        shape = read_shape(proto.shape)
+        if isinstance(attributes, at.ConstantAttributes):
+            if not proto.HasField("literal"):
+                raise HloParseError(f"constant '{proto.name}' in a proto has no literal")
+            if not attributes.literal.shape.compatible(shape):
+                raise HloParseError(
+                    f"constant '{proto.name}' in a proto: {shape} with a literal of {attributes.literal.shape}"
+                )
+        instruction = HloInstruction(op, shape, operands, attributes, called, proto.name)
         self._annotate(instruction, proto)
         for i in proto.control_predecessor_ids:
             predecessor = self._lookup(i, instructions, proto)
@@ -214,7 +241,7 @@ class _Reader:
         if proto.HasField("sharding"):
             instruction.sharding = read_sharding(proto.sharding)
         instruction.raw_backend_config = proto.backend_config.decode("utf-8", "surrogateescape")
-        instruction.frontend_attributes = dict(proto.frontend_attributes.map)
+        instruction.frontend_attributes = _frontend_attributes(proto, f"instruction '{proto.name}'")
         instruction.origin = read_origin(proto.original_value)
         instruction.statistics = read_statistics(proto.statistics_viz)
 

@@ -11,6 +11,7 @@ from xjit.hlo.attributes.codecs.value_text import CodecError, inside, shorten, s
 from xjit.text.proto.metadata import read_metadata_text, write_metadata
 
 _KINDS = {"replicated": 0, "maximal": 1, "manual": 4, "unknown": 5, "unreduced": 6}
+_AXIS_NAME = re.compile(r"[^'{}()\[\]\"]+")
 _KIND_NAMES = {number: name for name, number in _KINDS.items()}
 _TOKEN = re.compile(
     r"\s*(?:(?P<metadata>metadata)=|(?P<devices>devices)=\[(?P<dims>[\d,\s]*)\](?P<list>[\d,\s]*)"
@@ -116,6 +117,8 @@ def _read_single(proto: Any) -> str:
         parts.append("last_tile_dim_replicate")
     if proto.last_tile_dims:
         kinds = list(proto.last_tile_dims)
+        if unknown := [kind for kind in kinds if kind not in _KIND_NAMES]:
+            raise CodecError(f"a sharding has the unknown kind {unknown[0]} of tile dimension")
         names = ", ".join(_KIND_NAMES[kind] for kind in kinds)
         parts.append("last_tile_dim_replicate" if kinds == [0] else f"last_tile_dims={{{names}}}")
     if proto.is_shard_group:
@@ -234,6 +237,8 @@ def _read_named(proto: Any) -> str:
     mesh = proto.mesh
     if not mesh.axes and mesh.device_ids:
         return f"maximal_mesh[device_id={mesh.device_ids[0]}]"
+    if wrong := [axis.name for axis in mesh.axes if not _AXIS_NAME.fullmatch(axis.name)]:
+        raise CodecError(f"'{shorten(wrong[0])}' is no name of a mesh axis")
     parts = [read_mesh(mesh)]
     dims = ", ".join(read_axes(d.axes, mesh, not d.is_closed) for d in proto.dim_shardings)
     parts.append(f"[{dims}]")

@@ -20,7 +20,8 @@ from xjit.hlo.attributes.codecs.value_text import (
 
 _PAIR = re.compile(rf"[\s,]*+([\w.\-]+)\s*=\s*({STRING}|\{{[^{{}}]*\}}|[^\s{{}},\"]+)[\s,]*+", re.DOTALL)
 _KEY = re.compile(r"\s*([^\s={}\"]+)\s*=\s*", re.DOTALL)
-_JSON_TOKEN = re.compile(rf'{STRING}|[{{}}"]|[^{{}}"]++', re.DOTALL)
+_JSON_TOKEN = re.compile(rf'{STRING}|[{{}}()\[\]"]|[^{{}}()\[\]"]++', re.DOTALL)
+_CLOSING = {"{": "}", "[": "]", "(": ")"}
 _SHARDING = re.compile(
     r"(?:maximal_)?mesh\[.*|(?:\s*+(?:replicated|maximal|manual|unknown|unreduced|last_tile_dim_replicate"
     r"|shard_(?:as|like)\s+\d+|device=-?\d+|devices=\[[\d,\s]*+\](?:<=\[[\d,\s]*+\](?:T\([\d,\s]*+\))?|[\d,\s]*+)"
@@ -137,13 +138,14 @@ def is_braced(value: str) -> bool:
     """Whether a string is one balanced group of braces, so that it can be written without quotes."""
     if not (value.startswith("{") and value.endswith("}")):
         return False
-    depth = 0
+    expected: list[str] = []  # the closing brackets of the open ones, innermost last
     for match in _JSON_TOKEN.finditer(value):
         token = match.group()
-        if token == '"':
+        if token in _CLOSING:
+            expected.append(_CLOSING[token])
+        elif token == '"' or (token in "}])" and token != expected.pop()):
             return False
-        depth += (token == "{") - (token == "}")
-        if depth == 0:
+        if not expected:
             return match.end() == len(value)
     return False
 

@@ -124,8 +124,8 @@ def parse_layout(text: str) -> Layout:
         minor_to_major,
         tiles=tuple(_parse_tile(item) for item in fields.get("T", ())),
         tail_padding_alignment_in_elements=parse_int(_single(fields, "L", "1")),
-        index_primitive_type=_single(fields, "#", ""),
-        pointer_primitive_type=_single(fields, "*", ""),
+        index_primitive_type=_integer_type(_single(fields, "#", "")),
+        pointer_primitive_type=_integer_type(_single(fields, "*", "")),
         element_size_in_bits=parse_int(_single(fields, "E", "0")),
         memory_space=parse_int(_single(fields, "S", "0")),
         split_configs=tuple(_parse_split_config(item) for item in fields.get("SC", ())),
@@ -143,6 +143,12 @@ def _single(fields: dict[str, list[str]], key: str, default: str) -> str:
     if len(values) != 1:
         raise CodecError(f"layout suffix {key}(...) takes one value")
     return values[0]
+
+
+def _integer_type(text: str) -> str:
+    if text and not (text in BY_TEXT and BY_TEXT[text].is_integer):
+        raise CodecError(f"expected an integer type, found '{shorten(text)}'")
+    return text
 
 
 def _parse_tile(text: str) -> Tile:

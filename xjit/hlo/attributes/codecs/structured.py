@@ -1,9 +1,10 @@
-"""Codecs of the attributes with their own notation: windows, padding, slices, convolution labels, replica groups."""
+"""Codecs of the attributes with their own notation: windows, padding, slices, convolution labels, replica groups,
+result accuracy."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from xjit.hlo.attributes import (
     ConvolutionDimensionNumbers,
@@ -13,7 +14,14 @@ from xjit.hlo.attributes import (
     Window,
     WindowDimension,
 )
-from xjit.hlo.attributes.codecs.scalars import format_int_lists, parse_bool, parse_int, parse_int_lists
+from xjit.hlo.attributes.codecs.scalars import (
+    format_int_lists,
+    one_of,
+    parse_bool,
+    parse_float,
+    parse_int,
+    parse_int_lists,
+)
 from xjit.hlo.attributes.codecs.value_text import Codec, CodecError, inside, shorten, split_list
 
 _WINDOW_FIELD = re.compile(r"\s*,?\s*(\w+)\s*=\s*([\w\-]+)")
@@ -183,10 +191,31 @@ def format_replica_groups(groups: ReplicaGroups) -> str:
     return groups.text or format_int_lists(groups.groups)
 
 
+def parse_result_accuracy(text: str) -> str:
+    """Checks `{mode=highest}` or `{tolerance={atol=0,rtol=1e-3,ulps=1}}`, and returns it as it is."""
+    key, _, value = inside(text).strip().partition("=")
+    if key.strip() == "mode":
+        _ACCURACY_MODE.parse(value.strip())
+        return text
+    if key.strip() != "tolerance":
+        raise CodecError(f"expected mode= or tolerance=, found '{shorten(text)}'")
+    for item in split_list(inside(value.strip())):
+        name, _, number = item.partition("=")
+        if name.strip() not in _TOLERANCES:
+            raise CodecError(f"expected atol=, rtol= or ulps=, found '{shorten(item)}'")
+        if not _TOLERANCES[name.strip()](number.strip()) >= 0:
+            raise CodecError(f"a tolerance cannot be negative: '{shorten(item)}'")
+    return text
+
+
+_ACCURACY_MODE = one_of("default", "highest", ignore_case=True)
+_TOLERANCES: Mapping[str, Callable[[str], float]] = {"atol": parse_float, "rtol": parse_float, "ulps": parse_int}
+
 STRUCTURED_CODECS: dict[str, Codec] = {
     "window": Codec(parse_window, format_window),
     "padding": Codec(parse_padding, format_padding),
     "slice_ranges": Codec(parse_slice_ranges, format_slice_ranges),
     "dim_labels": Codec(parse_dim_labels, format_dim_labels),
     "replica_groups": Codec(parse_replica_groups, format_replica_groups),
+    "result_accuracy": Codec(parse_result_accuracy, str),
 }

@@ -1,0 +1,30 @@
+"""Facts about the types that multiplications read and write: their sizes, their masks, how they lie in memory."""
+
+from __future__ import annotations
+
+from xjit.llvm.target import Target
+from xjit.llvm.types import BFLOAT, FLOAT, HALF, I16, LLVMType, vector
+
+ROUNDED = {type: LLVMType("float", f"f32_as_{type.mangled}", "float", 32, is_float=True) for type in (BFLOAT, HALF)}
+"""Storage types of f32 numbers that are rounded to a narrower type when they are read."""
+ROUNDED_TO = {storage: type for type, storage in ROUNDED.items()}
+"""Of those, the narrower type."""
+
+
+def has_native_masks(target: Target, elem: LLVMType) -> bool:
+    """Whether masked loads and stores of `elem` are single instructions."""
+    if target.vector_bits >= 512:
+        return True
+    return target.has_masked_ops and elem.bits >= 32 and target.vector_bits >= 256
+
+
+def size_of(elem: LLVMType) -> int:
+    """Bytes of one element."""
+    return elem.bits // 8
+
+
+def memory_type(storage: LLVMType, width: int) -> LLVMType:
+    """The type of `width` elements in memory: bf16 as 16-bit integers."""
+    if storage in ROUNDED_TO:
+        return vector(FLOAT, width)
+    return vector(I16 if storage is BFLOAT else storage, width)

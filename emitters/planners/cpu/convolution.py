@@ -1,0 +1,115 @@
+"""Convolutions: one call of the implicit GEMM, or loops for types that it has not and tiled layouts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xjit.emitters.gemm.convolution_plan import as_gemm, plan_convolution
+from xjit.emitters.gemm.convolution_shapes import MAX_SPATIAL_DIMENSIONS, ConvolutionShape, SpatialDimension
+from xjit.emitters.gemm.facts import convolution_facts, gemm_facts
+from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.plan import plan_gemm
+from xjit.emitters.gemm.register_tile import register_tile
+from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.planners.cpu.dot import element_strides, gemm_types
+from xjit.emitters.planners.cpu.epilogue import epilogue_fact, place_of_sums
+from xjit.emitters.planners.cpu.loops import plan_loops
+from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
+from xjit.hlo import attributes as at
+from xjit.hlo.ir.instruction import HloInstruction
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionWork:
+    """The sizes and types of a view's convolution; `operands` are the numbers of its leaves, `sums` as of GemmWork."""
+
+    shape: ConvolutionShape
+    types: GemmTypes
+    operands: tuple[int, int]
+    sums: int | None
+    has_epilogue: bool
+
+    def facts(self, context: PlanContext) -> Mapping[str, object]:
+        """Its sizes, and how it is blocked."""
+        in_scratch = self.sums is None
+        gemm, tile = as_gemm(self.shape), register_tile(context.target, self.types.compute)
+        if gemm is not None:
+            swap = not self.has_epilogue
+            plan = plan_gemm(
+                gemm, self.types, context.target, context.num_threads, may_swap=swap, in_scratch=in_scratch
+            )
+            facts = gemm_facts(gemm, self.types, plan, tile)
+        else:
+            plan = plan_convolution(self.shape, self.types, context.target, context.num_threads, in_scratch=in_scratch)
+            facts = convolution_facts(self.types, plan, tile)
+        return facts | {"epilogue": epilogue_fact(self.has_epilogue, self.sums)}
+
+
+def plan_convolution_kernels(context: PlanContext, view: KernelView) -> list[KernelPlan]:
+    """Plans a convolution with what is computed from it: one call of a library function, or loops."""
+    work = convolution_work(view)
+    if work is None:
+        return [*plan_loops(context, view)]
+    return [HandWritten(view.instruction.name, "convolution", "blocked for registers and caches", work)]
+
+
+def convolution_work(view: KernelView) -> ConvolutionWork | None:
+    """Returns what a view's convolution is to the library; None if it is to be loops."""
+    convolution = view.hero
+    in_memory = all(operand in view.leaves for operand in convolution.operands)
+    shape = convolution_shape(convolution) if in_memory else None
+    types = gemm_types(convolution)
+    if shape is None or types is None or not _sums_exactly(shape, types):
+        return None
+    if view.roots != (convolution,) and types.exact_terms is not None:
+        return None
+    lhs, rhs = (view.leaves.index(operand) for operand in convolution.operands)
+    has_epilogue = view.roots != (convolution,)
+    return ConvolutionWork(shape, types, (lhs, rhs), place_of_sums(view, types), has_epilogue)
+
+
+def _sums_exactly(shape: ConvolutionShape, types: GemmTypes) -> bool:
+    """Whether a sum of integers, if it is kept as a float, has few enough terms."""
+    terms = shape.input_features * math.prod(dimension.kernel for dimension in shape.spatial)
+    return types.exact_terms is None or terms <= types.exact_terms
+
+
+def convolution_shape(convolution: HloInstruction) -> ConvolutionShape | None:
+    """Returns the sizes and strides of a convolution; None if the emitted function cannot do it."""
+    shapes = [o.shape for o in (*convolution.operands, convolution)]
+    strides = [element_strides(s) for s in shapes]
+    if gemm_types(convolution) is None or any(0 in s.dimensions for s in shapes) or None in strides:
+        return None
+    attrs = convolution.attributes_as(at.ConvolutionAttributes)
+    numbers, window = attrs.dim_labels, attrs.window.dimensions
+    if len(window) > MAX_SPATIAL_DIMENSIONS:
+        return None
+    source, kernel, out = shapes
+    source_strides, kernel_strides, out_strides = (s or [] for s in strides)
+    spatial = tuple(
+        SpatialDimension(
+            source.dimensions[i], kernel.dimensions[k], out.dimensions[o],
+            source_strides[i], kernel_strides[k], out_strides[o],
+            w.stride, w.padding_low, w.window_dilation, w.base_dilation, w.window_reversal,
+        )
+        for i, k, o, w in zip(
+            numbers.input_spatial_dimensions, numbers.kernel_spatial_dimensions, numbers.output_spatial_dimensions,
+            window, strict=True,
+        )
+    )  # fmt: skip
+    return ConvolutionShape(
+        batch=source.dimensions[numbers.input_batch_dimension],
+        input_features=source.dimensions[numbers.input_feature_dimension],
+        output_features=out.dimensions[numbers.output_feature_dimension],
+        spatial=spatial,
+        input_batch=source_strides[numbers.input_batch_dimension],
+        input_feature=source_strides[numbers.input_feature_dimension],
+        kernel_input=kernel_strides[numbers.kernel_input_feature_dimension],
+        kernel_output=kernel_strides[numbers.kernel_output_feature_dimension],
+        output_batch=out_strides[numbers.output_batch_dimension],
+        output_feature=out_strides[numbers.output_feature_dimension],
+        feature_groups=attrs.feature_group_count,
+        batch_groups=attrs.batch_group_count,
+    )
