@@ -111,7 +111,7 @@ def test_every_pass_has_a_pair_and_refusals() -> None:
     assert all(find_pass(PASSES, name) for name in NO_CASES)
 
 
-PAIR = next(c for c in CASES if c.id == "simplify/trivial_algebra:identity_transpose")
+PAIR = next(c for c in CASES if c.id == "simplify/algebra_movement:identity_transpose")
 
 
 def test_a_wrong_expectation_fails() -> None:

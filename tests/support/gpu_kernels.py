@@ -1,50 +1,51 @@
-"""Harness for GPU kernels: plans and emits the root instruction of a small module, as schedules, LLVM IR and PTX."""
+"""Hand-written GPU kernels (`tests/runtime/gpu_sim/kernels/*.ll`), and how tests run them on the host."""
 
 from __future__ import annotations
 
-import functools
+from pathlib import Path
 
-from tests.support.kernels import view_of
-from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
-from xjit.emitters.kernels.kernel import Kernel
-from xjit.emitters.planners.gpu.table import gpu_plan_context, plan_gpu_kernels
-from xjit.emitters.schedule.parser import parse_schedule
-from xjit.llvm.module import Module
-from xjit.llvm.target import Target
-from xjit.runtime.nvptx import to_ptx
-from xjit.text.parser import parse_hlo
+import numpy as np
 
-SM = "sm_80"
+from xjit.runtime.gpu_sim import Finding, MemoryRange, SimulationError, simulate
+from xjit.thunks import GpuKernel, LaunchDimensions
 
-ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT sum = f32[] add(a, b) }\n"
-MAX = "max { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT most = f32[] maximum(a, b) }\n"
+KERNELS = Path(__file__).parents[1] / "runtime" / "gpu_sim" / "kernels"
+Extents = int | tuple[int, ...]
 
 
-def gpu_kernels(text: str, architecture: str = SM) -> list[Kernel]:
-    """Plans and emits the kernels of the root instruction; their schedules print and parse."""
-    target = Target.for_gpu(architecture)
-    context = GpuKernelContext(Module("unused", target), target)
-    view = view_of(parse_hlo(text).entry_computation.root_instruction)
-    schedules = plan_gpu_kernels(gpu_plan_context(target, context.maps), view)
-    for schedule in schedules:
-        assert parse_schedule(str(schedule)) == schedule
-    return [emit_gpu_schedule(context, view, schedule) for schedule in schedules]
+def kernel(name: str, blocks: Extents, threads: Extents, *scalars: int, shared: int = 0) -> GpuKernel:
+    """The kernel of a file, with its launch."""
+    return kernel_of((KERNELS / f"{name}.ll").read_text(), name, blocks, threads, *scalars, shared=shared)
 
 
-def module_text(kernel: Kernel) -> str:
-    """Returns the LLVM IR of a kernel's module."""
-    assert kernel.function.module is not None
-    return kernel.function.module.to_text()
+def kernel_of(text: str, name: str, blocks: Extents, threads: Extents, *scalars: int, shared: int = 0) -> GpuKernel:
+    """A kernel of some text."""
+    return GpuKernel(name, text, LaunchDimensions(_extent(blocks), _extent(threads), shared), f"{name}.1", scalars)
 
 
-def schedule_lines(text: str) -> list[str]:
-    """Returns the lines of the only schedule, without indentation and without its first and last line."""
-    (kernel,) = gpu_kernels(text)
-    return [line.strip() for line in str(kernel.schedule).splitlines()[1:-1]]
+def run(what: GpuKernel, *arrays: np.ndarray, reverse: bool = False, sanitize: bool = False) -> None:
+    """Runs it on arrays, which it changes."""
+    simulate(what, [MemoryRange.of(array) for array in arrays], reverse=reverse, sanitize=sanitize)
 
 
-@functools.lru_cache(maxsize=64)
-def ptx_of(text: str, architecture: str = SM) -> str:
-    """Returns the PTX of all kernels of the root instruction."""
-    target = Target.for_gpu(architecture)
-    return "\n".join(to_ptx(module_text(kernel), target) for kernel in gpu_kernels(text, architecture))
+def findings(what: GpuKernel, *arrays: np.ndarray, reverse: bool = False) -> tuple[Finding, ...]:
+    """What the sanitizer finds."""
+    try:
+        run(what, *arrays, reverse=reverse, sanitize=True)
+    except SimulationError as error:
+        return error.findings
+    return ()
+
+
+def aligned(array: np.ndarray, alignment: int = 256) -> np.ndarray:
+    """A copy of an array at an address that a GPU's memory has."""
+    memory = np.empty(array.nbytes + alignment, np.uint8)
+    start = -memory.ctypes.data % alignment
+    result = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    result[...] = array
+    return result
+
+
+def _extent(numbers: Extents) -> tuple[int, int, int]:
+    given = (numbers,) if isinstance(numbers, int) else numbers
+    return (*given, 1, 1, 1)[:3]

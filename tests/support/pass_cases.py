@@ -2,7 +2,7 @@
 
 A file is a header and cases:
 
-    // RUN: trivial-algebra{is_layout_sensitive=false},hlo-dce   passes with options, in order
+    // RUN: algebraic-simplifier{is_layout_sensitive=true},hlo-dce   passes with options, in order
     // EQUAL: metadata, control                                  further things that must be equal (see ANNOTATIONS)
     // VALUES: tol=1e-4 devices                                  how values are compared; `none`: not at all
     // BEFORE: name of the case

@@ -30,12 +30,12 @@ from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCount
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
+from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
-from xjit.passes.simplify.trivial_algebra import TrivialAlgebra
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 
@@ -109,7 +109,7 @@ def simplification(options: PipelineOptions) -> list[HloModulePass]:
         HloPassFix(
             passes=[
                 TupleSimplifier(),
-                TrivialAlgebra(is_layout_sensitive=sensitive),
+                AlgebraicSimplifier(is_layout_sensitive=sensitive),
                 HloConstantFolding(),
                 HloCSE(is_layout_sensitive=sensitive),
                 WhileLoopConstantSinking(sink_only_scalar_constants=True),  # before loops drop the elements it frees

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.emitters.gpu.test_schedules import reduced, softmax, transposed, unary
-from tests.support.gpu_kernels import SM, gpu_kernels, module_text, ptx_of
+from tests.support.gpu_planning import SM, gpu_kernels, module_text, ptx_of
 from xjit.hlo.diagnostics import CompileError, InvalidArgument
 from xjit.llvm.gpu_models import GPU_MODELS
 from xjit.llvm.nvptx_intrinsics import NVVM_INTRINSICS, check_nvptx_ir

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.gpu_kernels import ADD, MAX, gpu_kernels, schedule_lines
+from tests.support.gpu_planning import ADD, MAX, gpu_kernels, schedule_lines
 
 
 def unary(shape: str, opcode: str = "negate") -> str:

@@ -144,6 +144,14 @@ def _round_afz(x: Array) -> Array:
     return np.copysign(away, x)
 
 
+def _power(x: Array, y: Array) -> Array:
+    """C's pow. If one exponent of 0.5 serves all, NumPy takes the square root, which differs at -inf and -0.0."""
+    if np.size(y) == 1 and y.flat[0] == 0.5:
+        special = np.where(np.isneginf(x), np.inf, 0.0).astype(x.dtype)
+        return np.where(np.isneginf(x) | (x == 0), special, np.sqrt(x))
+    return np.power(x, y)
+
+
 def _rsqrt(x: Array) -> Array:
     return 1 / np.sqrt(x)
 
@@ -203,7 +211,7 @@ TABLE: Mapping[str, Elementwise] = MappingProxyType(
         "shift-right-logical": Elementwise(integer=im.shift_right_logical, bits=True),
         "complex": Elementwise(cm.from_parts, arithmetic=False),
         "atan2": Elementwise(np.arctan2, cm.atan2, precise=True),
-        "power": Elementwise(np.power, cm.power, im.power, precise=True),
+        "power": Elementwise(_power, cm.power, im.power, precise=True),
     }
 )
 

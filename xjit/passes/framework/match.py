@@ -7,6 +7,7 @@ opcode are tried in both orders.
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -55,6 +56,17 @@ class Pattern:
         bindings: Bindings = {}
         return Match(instruction, bindings) if self._matches(instruction, bindings) else None
 
+    def may_match_operands(self, opcodes: Sequence[str]) -> bool:
+        """Whether operands of these opcodes can be what the pattern asks for, in this order or swapped."""
+        patterns = self.operands
+        if patterns is None:
+            return True
+        orders = (patterns, patterns[::-1]) if len(patterns) == 2 else (patterns,)
+        return len(patterns) == len(opcodes) and builtins.any(
+            builtins.all(not p.opcodes or o in p.opcodes for p, o in zip(order, opcodes, strict=True))
+            for order in orders
+        )
+
     def _matches(self, instruction: HloInstruction, bindings: Bindings) -> bool:
         """Adds to `bindings` what the names stand for; if it does not match, they are left in any state."""
         if self.opcodes and instruction.opcode not in self.opcodes:
@@ -72,16 +84,20 @@ class Pattern:
             return False
         if len(operands) != 2 or not instruction.op.has(Trait.COMMUTATIVE):
             return _all_match(patterns, operands, bindings)
-        before = dict(bindings)
+        before = dict(bindings) if bindings else None
         if _all_match(patterns, operands, bindings):
             return True
         bindings.clear()
-        bindings.update(before)
+        if before is not None:
+            bindings.update(before)
         return _all_match(patterns, operands[::-1], bindings)
 
 
 def _all_match(patterns: Sequence[Pattern], operands: Sequence[HloInstruction], bindings: Bindings) -> bool:
-    return all(map(lambda pattern, operand: pattern._matches(operand, bindings), patterns, operands))
+    for pattern, operand in zip(patterns, operands):  # noqa: SIM110 - a loop takes half the time of `all`
+        if not pattern._matches(operand, bindings):
+            return False
+    return True
 
 
 def op(opcode: str, *operands: Pattern, name: str = "") -> Pattern:

@@ -32,8 +32,30 @@ class Rule:
     rewrite: Rewrite
 
 
-Rules = Mapping[str, tuple[Rule, ...]]
-"""Rules by the opcode of the instruction that they replace, in the order in which they are tried."""
+class Rules:
+    """Rules by the opcode of the instruction that they replace, in the order in which they are tried."""
+
+    def __init__(self, by_opcode: Mapping[str, tuple[Rule, ...]]) -> None:
+        self.by_opcode = by_opcode
+        self._candidates: dict[tuple[str, ...], tuple[Rule, ...]] = {}
+
+    def candidates(self, instruction: HloInstruction) -> tuple[Rule, ...]:
+        """Returns the rules whose patterns ask for nothing but the opcodes of an instruction and of its operands.
+
+        What patterns ask for besides, they must be asked. Of an instruction with many operands only its own opcode is
+        looked at.
+        """
+        opcode, operands = instruction.opcode, instruction.operands
+        key = (opcode, *[o.opcode for o in operands]) if len(operands) <= _FEW else (opcode,)
+        found = self._candidates.get(key)
+        if found is None:
+            rules = self.by_opcode.get(opcode, ())
+            found = tuple(r for r in rules if len(operands) > _FEW or r.pattern.may_match_operands(key[1:]))
+            self._candidates[key] = found
+        return found
+
+
+_FEW = 3
 
 
 def rule_table(*themes: Iterable[Rule]) -> Rules:
@@ -44,7 +66,7 @@ def rule_table(*themes: Iterable[Rule]) -> Rules:
             raise ValueError(f"rule '{rule.name}' matches any opcode: it belongs to no row of a table")
         for opcode in rule.pattern.opcodes:
             table.setdefault(opcode, []).append(rule)
-    return {opcode: tuple(rules) for opcode, rules in table.items()}
+    return Rules({opcode: tuple(rules) for opcode, rules in table.items()})
 
 
 def _always(*_: HloInstruction) -> bool:
@@ -99,12 +121,12 @@ class _Rewriter:
 
     def _push(self, instructions: Iterable[HloInstruction]) -> None:
         for instruction in instructions:
-            if instruction.opcode in self.rules and instruction not in self.waiting:
+            if instruction.opcode in self.rules.by_opcode and instruction not in self.waiting:
                 self.waiting.add(instruction)
                 self.worklist.append(instruction)
 
     def _rewrite(self, instruction: HloInstruction) -> bool:
-        for rule in self.rules[instruction.opcode]:
+        for rule in self.rules.candidates(instruction):
             match = rule.pattern.match(instruction)
             if match is None:
                 continue

@@ -7,7 +7,7 @@ from xjit.hlo import attributes as at
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
-from xjit.passes.framework.rewriting import Rule
+from xjit.passes.simplify.algebra.rule import AlgebraRule
 
 
 def _operand(match: Match, _into: Expansion) -> HloInstruction:
@@ -50,12 +50,12 @@ def _reverses_nothing(instruction: HloInstruction) -> bool:
 
 
 IDENTITIES = (
-    Rule("convert(x) = x, copy(x) = x, reshape(x) = x when the shape stays",
+    AlgebraRule("R78", "convert(x) = x, copy(x) = x, reshape(x) = x when the shape stays",
          m.op("convert|copy|reshape").where(_keeps_shape), _operand),
-    Rule("transpose(x) = x, broadcast(x) = x when every dimension stays where it is",
+    AlgebraRule("R102", "transpose(x) = x, broadcast(x) = x when every dimension stays where it is",
          m.op("transpose|broadcast").where(_is_identity_permutation), _operand),
-    Rule("slice(x) of everything = x", m.op("slice").where(_takes_everything), _operand),
-    Rule("pad(x, v) without padding = x", m.op("pad").where(_adds_nothing), _operand),
-    Rule("concatenate(x) = x", m.op("concatenate", m.any()), _operand),
-    Rule("reverse(x) of dimensions of size 1 = x", m.op("reverse").where(_reverses_nothing), _operand),
+    AlgebraRule("R118", "slice(x) of everything = x", m.op("slice").where(_takes_everything), _operand),
+    AlgebraRule("R133", "pad(x, v) without padding = x", m.op("pad").where(_adds_nothing), _operand),
+    AlgebraRule("R137", "concatenate(x) = x", m.op("concatenate", m.any()), _operand),
+    AlgebraRule("R115", "reverse(x) of dimensions of size 1 = x", m.op("reverse").where(_reverses_nothing), _operand),
 )  # fmt: skip

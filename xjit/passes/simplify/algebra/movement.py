@@ -7,7 +7,7 @@ from xjit.hlo.attributes import DimensionsAttributes
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
-from xjit.passes.framework.rewriting import Rule
+from xjit.passes.simplify.algebra.rule import AlgebraRule
 
 
 def _is_static(instruction: HloInstruction) -> bool:
@@ -56,15 +56,15 @@ _X = m.any("x").where(_is_static)
 _SCALAR = m.any("x").where(lambda x: not x.shape.rank)
 
 MOVEMENT = (
-    Rule("reshape(reshape(x)) = reshape(x)", m.op("reshape", m.op("reshape", _X)), _reshape),
-    Rule("reshape(broadcast(scalar)) = broadcast(scalar)",
+    AlgebraRule("R106", "reshape(reshape(x)) = reshape(x)", m.op("reshape", m.op("reshape", _X)), _reshape),
+    AlgebraRule("R107", "reshape(broadcast(scalar)) = broadcast(scalar)",
          m.op("reshape", m.op("broadcast", _SCALAR)), _broadcast_scalar),
-    Rule("transpose(transpose(x, p), q) = transpose(x, p[q])",
+    AlgebraRule("R109", "transpose(transpose(x, p), q) = transpose(x, p[q])",
          m.op("transpose", m.op("transpose", m.any("x"), name="inner")), _transpose),
-    Rule("transpose(x) that only moves dimensions of size 1 = reshape(x)",
+    AlgebraRule("R111", "transpose(x) that only moves dimensions of size 1 = reshape(x)",
          m.op("transpose", _X).where(_moves_only_ones), _reshape),
-    Rule("broadcast(broadcast(x, p), q) = broadcast(x, q[p])",
+    AlgebraRule("R103", "broadcast(broadcast(x, p), q) = broadcast(x, q[p])",
          m.op("broadcast", m.op("broadcast", m.any("x"), name="inner")), _broadcast),
-    Rule("broadcast(x) that only adds dimensions of size 1 = reshape(x)",
+    AlgebraRule("R104", "broadcast(x) that only adds dimensions of size 1 = reshape(x)",
          m.op("broadcast", _X).where(_adds_only_ones), _reshape),
 )  # fmt: skip

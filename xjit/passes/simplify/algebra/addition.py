@@ -1,0 +1,120 @@
+"""Sums, differences and negations."""
+
+from __future__ import annotations
+
+from xjit.hlo import HloInstruction
+from xjit.passes.framework import match as m
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.constants import (
+    compute,
+    constant,
+    folded,
+    is_constant_like,
+    is_number,
+    is_zero,
+    splat,
+    value_of,
+)
+from xjit.passes.simplify.algebra.kinds import is_discrete, is_float, is_integer, is_pred
+from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, bound, filled, make
+
+
+def constant_on_the_left(instruction: HloInstruction) -> bool:
+    """Whether the first of two operands is constant, and the second is not."""
+    lhs, rhs = instruction.operands
+    return is_constant_like(lhs) and not is_constant_like(rhs)
+
+
+def swapped(match: Match, into: Expansion) -> HloInstruction:
+    """The same instruction with its two operands swapped."""
+    return into.make(match.root.opcode, match.root.operand(1), match.root.operand(0))
+
+
+def _shared_factor(match: Match, into: Expansion) -> HloInstruction | None:
+    """a*c + b*c = (a + b)*c, whichever operands are the shared one."""
+    left, right = match["left"].operands, match["right"].operands
+    for i, factor in enumerate(left):
+        if factor in right:
+            others = left[1 - i], right[1 - right.index(factor)]
+            values = [value_of(o) for o in others]
+            if any(v is None for v in values):
+                return into.make("multiply", into.make("add", *others), factor)
+            return into.make("multiply", factor, splat(into, compute("add", *values), others[0].shape))
+    return None
+
+
+def _is_shared_factor_exact(match: Match) -> bool:
+    factor = next((o for o in match["left"].operands if o in match["right"].operands), None)
+    value = None if factor is None else value_of(factor)
+    return value is not None and _is_binary_power(float(value))
+
+
+def _is_binary_power(value: float) -> bool:
+    return (
+        value == value
+        and abs(value) not in (0.0, float("inf"))
+        and abs(value).hex().split("p")[0] == "0x1.0000000000000"
+    )
+
+
+def _shared_power(match: Match, into: Expansion) -> HloInstruction | None:
+    return _shared_factor(match, into) if _is_shared_factor_exact(match) else None
+
+
+_X, _Y = m.any("x"), m.any("y")
+_ZERO, _MINUS_ZERO = constant("zero", is_number(0.0)), constant("zero", is_number(-0.0))
+_ANY_ZERO = constant("zero", is_zero)
+_C1, _C2 = constant("c1"), constant("c2")
+_PRODUCTS = (m.op("multiply", name="left").one_use(), m.op("multiply", name="right").one_use())
+_XLA, _REAL = Exactness.XLA, Exactness.REAL
+
+ADDITION = (
+    AlgebraRule("R3", "add(c, x) = add(x, c)", m.op("add").where(constant_on_the_left), swapped),
+    AlgebraRule("R1", "add(x, 0) = x", m.op("add", _X, _ANY_ZERO).where(is_discrete), bound("x")),
+    AlgebraRule("R1f", "add(x, -0.0) = x", m.op("add", _X, _MINUS_ZERO).where(is_float), bound("x")),
+    AlgebraRule("R1x", "add(x, +0.0) = x", m.op("add", _X, _ZERO).where(is_float), bound("x"), _XLA),
+    AlgebraRule("R6", "add(add(x, c1), c2) = add(x, c1 + c2)",
+                m.op("add", m.op("add", _X, _C1), _C2).where(is_discrete), make("add", "x", folded("add", "c1", "c2"))),
+    AlgebraRule("R6x", "add(add(x, c1), c2) = add(x, c1 + c2) of floats",
+                m.op("add", m.op("add", _X, _C1), _C2).where(is_float),
+                make("add", "x", folded("add", "c1", "c2")), _XLA),
+    AlgebraRule("R7,R9", "add(x, negate(y)) = subtract(x, y)",
+                m.op("add", _X, m.op("negate", _Y)), make("subtract", "x", "y")),
+    AlgebraRule("R12,R13", "add(multiply(x, c), multiply(y, c)) = multiply(add(x, y), c)",
+                m.op("add", *_PRODUCTS).where(is_discrete), _shared_factor),
+    AlgebraRule("R12x", "add(multiply(x, 2**k), multiply(y, 2**k)) = multiply(add(x, y), 2**k)",
+                m.op("add", *_PRODUCTS).where(is_float), _shared_power, _XLA),
+    AlgebraRule("R13r", "add(multiply(x, c), multiply(y, c)) = multiply(add(x, y), c) of floats",
+                m.op("add", *_PRODUCTS).where(is_float), _shared_factor, _REAL),
+    AlgebraRule("R16", "add(subtract(c2, x), c1) = subtract(c1 + c2, x)",
+                m.op("add", m.op("subtract", _C2, _X), _C1).where(is_integer),
+                make("subtract", folded("add", "c1", "c2"), "x")),
+    AlgebraRule("R16r", "add(subtract(c2, x), c1) = subtract(c1 + c2, x) of floats",
+                m.op("add", m.op("subtract", _C2, _X), _C1).where(is_float),
+                make("subtract", folded("add", "c1", "c2"), "x"), _REAL),
+    AlgebraRule("R15", "add(x, x) = multiply(x, 2)",
+                m.op("add", _X, _X).where(lambda i: is_integer(i) or is_float(i)), make("multiply", "x", filled(2))),
+)  # fmt: skip
+
+SUBTRACTION = (
+    AlgebraRule("R2", "subtract(x, 0) = x", m.op("subtract", _X, _ZERO).where(lambda i: is_discrete(i) or is_float(i)),
+                bound("x")),
+    AlgebraRule("R2r", "subtract(x, -0.0) = x", m.op("subtract", _X, _MINUS_ZERO).where(is_float), bound("x"), _REAL),
+    AlgebraRule("R5", "subtract(x, x) = 0", m.op("subtract", _X, _X).where(is_discrete), filled(0)),
+    AlgebraRule("R5r", "subtract(x, x) = 0 of floats", m.op("subtract", _X, _X).where(is_float), filled(0), _REAL),
+    AlgebraRule("R8", "subtract(x, negate(y)) = add(x, y)",
+                m.op("subtract", _X, m.op("negate", _Y)), make("add", "x", "y")),
+    AlgebraRule("R14", "subtract(add(x, y), y) = x",
+                m.op("subtract", m.op("add", _X, _Y), _Y).where(is_integer), bound("x")),
+    AlgebraRule("R14r", "subtract(add(x, y), y) = x of floats",
+                m.op("subtract", m.op("add", _X, _Y), _Y).where(is_float), bound("x"), _REAL),
+    AlgebraRule("R4", "subtract(x, c) = add(x, -c)",
+                m.op("subtract", _X.where(lambda i: not is_constant_like(i)), constant("c"))
+                .where(lambda i: not is_pred(i)), make("add", "x", folded("negate", "c"))),
+    AlgebraRule("R10", "negate(negate(x)) = x", m.op("negate", m.op("negate", _X)), bound("x")),
+    AlgebraRule("R11", "negate(subtract(x, y)) = subtract(y, x)",
+                m.op("negate", m.op("subtract", _X, _Y)).where(is_integer), make("subtract", "y", "x")),
+    AlgebraRule("R11r", "negate(subtract(x, y)) = subtract(y, x) of floats",
+                m.op("negate", m.op("subtract", _X, _Y)).where(is_float), make("subtract", "y", "x"), _REAL),
+)  # fmt: skip

@@ -1,0 +1,92 @@
+"""Conversions of element types, complex numbers and their parts, reduced precision."""
+
+from __future__ import annotations
+
+from xjit.hlo import HloInstruction
+from xjit.hlo import attributes as at
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.passes.framework import match as m
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.kinds import embeds, is_complex
+from xjit.passes.simplify.algebra.rule import AlgebraRule, bound, converted, filled
+
+
+def _passes_through(convert: HloInstruction) -> bool:
+    """Whether convert(convert(x: A to B) to C) is convert(x: A to C): B has all values of A.
+
+    Integers wrap on their way to integers, but floats saturate: if B is of floats, C must have all values of A, too.
+    """
+    between, last = convert.operand(0).shape.element_type, convert.shape.element_type
+    first = convert.operand(0).operand(0).shape.element_type
+    if not embeds(first, between) or (last is PrimitiveType.PRED and first.is_float):
+        return False  # whether a subnormal is zero depends on the type it is computed in
+    discrete = first.is_integer and last.is_integer
+    return not (discrete and between.is_float) or embeds(first, last)
+
+
+def _converted_once(match: Match, into: Expansion) -> HloInstruction | None:
+    return converted("x")(match, into) if _passes_through(match.root) else None
+
+
+def _bits(instruction: HloInstruction) -> int:
+    return instruction.shape.element_type.bit_width
+
+
+def _cast_once(match: Match, into: Expansion) -> HloInstruction | None:
+    x, between, root = match["x"], match["between"], match.root
+    if _bits(between) not in (_bits(x), _bits(root)) and x.shape.dimensions != root.shape.dimensions:
+        return None
+    return into.like_source("bitcast-convert", [x])
+
+
+def _converted_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
+    x, old = match["x"], match["broadcast"]
+    if x.shape.num_elements >= old.shape.num_elements:
+        return None
+    small = into.make("convert", x, shape=x.shape.with_element_type(match.root.shape.element_type))
+    return into.like_source("broadcast", [small], old.attributes)
+
+
+def _keeps_precision(i: HloInstruction) -> bool:
+    """Whether a reduce-precision has the exponent and mantissa of its type.
+
+    It flushes subnormals to zero, so that it matters to types whose subnormals are computed with.
+    """
+    wanted = i.attributes_as(at.ReducePrecisionAttributes)
+    return _PRECISIONS.get(i.shape.element_type) == (wanted.exponent_bits, wanted.mantissa_bits)
+
+
+def _same_precision(i: HloInstruction) -> bool:
+    return i.operand(0).opcode == "reduce-precision" and i.operand(0).attributes == i.attributes
+
+
+_PRECISIONS = {PrimitiveType.BF16: (8, 7), PrimitiveType.F32: (8, 23), PrimitiveType.F64: (11, 52)}
+_X, _Y = m.any("x"), m.any("y")
+_IS_REAL = m.any("x").where(lambda i: not is_complex(i))
+
+CONVERSIONS = (
+    AlgebraRule("R79,R80", "convert(convert(x)) = convert(x) through a type that has all values of the first",
+                m.op("convert", m.op("convert", _X)), _converted_once),
+    AlgebraRule("R81", "bitcast-convert(bitcast-convert(x)) = bitcast-convert(x)",
+                m.op("bitcast-convert", m.op("bitcast-convert", _X, name="between")), _cast_once),
+    AlgebraRule("R81b", "bitcast-convert(x) = x when the type stays",
+                m.op("bitcast-convert", _X)
+                .where(lambda i: i.shape.element_type is i.operand(0).shape.element_type), bound("x")),
+    AlgebraRule("R82", "reduce-precision(x) = x when the type has no more precision",
+                m.op("reduce-precision", _X).where(_keeps_precision), bound("x"),
+                option="enable_remove_no_op_reduce_precision"),
+    AlgebraRule("R82b", "reduce-precision(reduce-precision(x)) = reduce-precision(x)",
+                m.op("reduce-precision", m.any("once")).where(_same_precision), bound("once")),
+    AlgebraRule("R84", "convert(broadcast(x)) = broadcast(convert(x))",
+                m.op("convert", m.op("broadcast", _X, name="broadcast").one_use()), _converted_broadcast),
+)  # fmt: skip
+
+COMPLEX_PARTS = (
+    AlgebraRule("R83", "real(complex(a, b)) = a", m.op("real", m.op("complex", _X, _Y)), bound("x")),
+    AlgebraRule("R83b", "imag(complex(a, b)) = b", m.op("imag", m.op("complex", _X, _Y)), bound("y")),
+    AlgebraRule("R83c", "complex(real(z), imag(z)) = z",
+                m.op("complex", m.op("real", _X.where(is_complex)), m.op("imag", m.any("x"))), bound("x")),
+    AlgebraRule("R83d", "real(x) = x of floats", m.op("real", _IS_REAL), bound("x")),
+    AlgebraRule("R83e", "imag(x) = 0 of floats", m.op("imag", _IS_REAL), filled(0)),
+)  # fmt: skip

@@ -1,0 +1,87 @@
+"""Products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.passes.framework import match as m
+from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.addition import constant_on_the_left, swapped
+from xjit.passes.simplify.algebra.constants import (
+    constant,
+    folded,
+    is_number,
+    is_zero,
+    like,
+    power_of_two,
+    value_of,
+)
+from xjit.passes.simplify.algebra.kinds import is_discrete, is_float, is_integer, is_pred, is_real, is_signed
+from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, Term, bound, filled, make
+
+
+def is_shift(value: Any, kind: PrimitiveType) -> bool:
+    """A power of two above one."""
+    return bool(power_of_two(value, kind))
+
+
+def shift_amount(name: str = "c") -> Term:
+    """The exponent of a bound constant that is a power of two, as a constant of its shape."""
+
+    def exponent(match: Match) -> int:
+        found = power_of_two(value_of(match[name]), match[name].shape.element_type)
+        assert found is not None
+        return found
+
+    return like(exponent, name)
+
+
+_X, _Y = m.any("x"), m.any("y")
+_ONE, _MINUS_ONE, _ZERO = constant("one", is_number(1)), constant("one", is_number(-1)), constant("zero", is_zero)
+_C1, _C2 = constant("c1"), constant("c2")
+_P = m.op("convert", m.any("p").where(is_pred))
+_XLA, _REAL = Exactness.XLA, Exactness.REAL
+
+
+def _both(opcode: str) -> tuple[m.Pattern, m.Pattern]:
+    return m.op(opcode, _X), m.op(opcode, _Y)
+
+
+def _square(opcode: str) -> tuple[m.Pattern, m.Pattern]:
+    return m.op(opcode, _X.where(is_real)), m.op(opcode, _X)
+
+
+MULTIPLICATION = (
+    AlgebraRule("R21", "multiply(c, x) = multiply(x, c)", m.op("multiply").where(constant_on_the_left), swapped),
+    AlgebraRule("R18", "multiply(x, 1) = x",
+                m.op("multiply", _X, _ONE).where(lambda i: is_discrete(i) or is_float(i)), bound("x")),
+    AlgebraRule("R19", "multiply(x, 0) = 0", m.op("multiply", _X, _ZERO).where(is_discrete), bound("zero")),
+    AlgebraRule("R19r", "multiply(x, 0) = 0 of floats", m.op("multiply", _X, _ZERO).where(is_float), filled(0), _REAL),
+    AlgebraRule("R20", "multiply(x, -1) = negate(x)",
+                m.op("multiply", _X, _MINUS_ONE).where(lambda i: is_signed(i) or is_float(i)), make("negate", "x")),
+    AlgebraRule("R22", "multiply(multiply(x, c1), c2) = multiply(x, c1 * c2)",
+                m.op("multiply", m.op("multiply", _X, _C1), _C2).where(is_discrete),
+                make("multiply", "x", folded("multiply", "c1", "c2"))),
+    AlgebraRule("R22x", "multiply(multiply(x, c1), c2) = multiply(x, c1 * c2) of floats",
+                m.op("multiply", m.op("multiply", _X, _C1), _C2).where(is_float),
+                make("multiply", "x", folded("multiply", "c1", "c2")), _XLA),
+    AlgebraRule("R47", "multiply(x, 2**k) = shift-left(x, k)",
+                m.op("multiply", _X, constant("c", is_shift)).where(is_integer),
+                make("shift-left", "x", shift_amount())),
+    AlgebraRule("R23", "multiply(negate(x), negate(y)) = multiply(x, y)",
+                m.op("multiply", *_both("negate")).where(is_real), make("multiply", "x", "y")),
+    AlgebraRule("R24", "multiply(abs(x), abs(x)) = multiply(x, x)",
+                m.op("multiply", *_square("abs")), make("multiply", "x", "x")),
+    AlgebraRule("R25", "multiply(sqrt(x), sqrt(x)) = x",
+                m.op("multiply", *_square("sqrt")).where(is_float), bound("x"), _XLA),
+    AlgebraRule("R26", "multiply(exponential(x), exponential(y)) = exponential(x + y)",
+                m.op("multiply", *_both("exponential")).where(is_float),
+                make("exponential", make("add", "x", "y")), _XLA),
+    AlgebraRule("R27", "multiply(rsqrt(x), rsqrt(x)) = divide(1, x)",
+                m.op("multiply", *_square("rsqrt")).where(is_float), make("divide", filled(1), "x"), _XLA),
+    AlgebraRule("R28", "multiply(convert(p), x) = select(p, x, 0)",
+                m.op("multiply", _P, _X).where(is_integer), make("select", "p", "x", filled(0))),
+    AlgebraRule("R28r", "multiply(convert(p), x) = select(p, x, 0) of floats",
+                m.op("multiply", _P, _X).where(is_float), make("select", "p", "x", filled(0)), _REAL),
+)  # fmt: skip

@@ -1,0 +1,22 @@
+"""All rules of the simplifier, theme by theme. Rules of one opcode are tried in this order."""
+
+from __future__ import annotations
+
+from xjit.passes.simplify.algebra.addition import ADDITION, SUBTRACTION
+from xjit.passes.simplify.algebra.comparisons import COMPARISONS
+from xjit.passes.simplify.algebra.conversions import COMPLEX_PARTS, CONVERSIONS
+from xjit.passes.simplify.algebra.division import DIVISION, REMAINDER
+from xjit.passes.simplify.algebra.extrema import EXTREMA
+from xjit.passes.simplify.algebra.identities import IDENTITIES
+from xjit.passes.simplify.algebra.logic import LOGIC, SHIFTS
+from xjit.passes.simplify.algebra.movement import MOVEMENT
+from xjit.passes.simplify.algebra.multiplication import MULTIPLICATION
+from xjit.passes.simplify.algebra.powers import EXPONENTIALS, POWERS, ROOTS
+from xjit.passes.simplify.algebra.rounding import ROUNDING
+from xjit.passes.simplify.algebra.rule import AlgebraRule
+from xjit.passes.simplify.algebra.selection import SELECTION
+
+ALGEBRA: tuple[AlgebraRule, ...] = (
+    *IDENTITIES, *MOVEMENT, *ADDITION, *SUBTRACTION, *MULTIPLICATION, *DIVISION, *REMAINDER, *POWERS, *EXPONENTIALS,
+    *ROOTS, *EXTREMA, *ROUNDING, *CONVERSIONS, *COMPLEX_PARTS, *COMPARISONS, *SELECTION, *LOGIC, *SHIFTS,
+)  # fmt: skip

@@ -1,0 +1,65 @@
+"""Rewrites by the equations of `algebra/`, until none applies."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from functools import cache
+
+from xjit.hlo import HloInstruction, HloModule
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.framework.rewriting import Rule, Rules, apply_rules, rule_table
+from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
+from xjit.passes.simplify.algebra.table import ALGEBRA
+
+
+@dataclass
+class AlgebraicSimplifier(HloModulePass):
+    """Applies the rules of `algebra/` that its options allow.
+
+    Rules that change values need `xla_compatible_fp` (what XLA does all the same) or `enable_fast_math` (real
+    arithmetic, and that). Layout-sensitive, a rule must keep the layout of what it replaces. `minmax_propagate_nan`
+    says that maximum and minimum of a NaN are NaN.
+    """
+
+    name = "algebraic-simplifier"
+    aliases = ("algsimp",)
+    is_layout_sensitive: bool = False
+    xla_compatible_fp: bool = False
+    enable_fast_math: bool = False
+    enable_remove_no_op_reduce_precision: bool = False
+    minmax_propagate_nan: bool = True
+
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+        """Rewrites every non-fusion computation; True if something changed."""
+        rules = _table(frozenset(f.name for f in fields(self) if getattr(self, f.name)))
+        changed = False
+        for computation in selected_computations(module, execution_threads):
+            changed |= apply_rules(computation, rules, _is_plain, self._keeps_layout)
+        return changed
+
+    def _keeps_layout(self, old: HloInstruction, new: HloInstruction) -> bool:
+        return not self.is_layout_sensitive or old.shape.layout == new.shape.layout
+
+
+_OPTIONS = {
+    Exactness.XLA: frozenset({"xla_compatible_fp", "enable_fast_math"}),
+    Exactness.REAL: frozenset({"enable_fast_math"}),
+}
+
+
+def is_allowed(rule: AlgebraRule, options: frozenset[str]) -> bool:
+    """Whether the options that are on allow a rule."""
+    if rule.exactness in _OPTIONS and not options & _OPTIONS[rule.exactness]:
+        return False
+    needed = rule.option
+    return not needed or (needed[1:] not in options if needed.startswith("!") else needed in options)
+
+
+@cache
+def _table(options: frozenset[str]) -> Rules:
+    return rule_table(Rule(f"{r.id}: {r.equation}", r.pattern, r.rewrite) for r in ALGEBRA if is_allowed(r, options))
+
+
+def _is_plain(instruction: HloInstruction) -> bool:
+    return instruction.shape.is_static and not has_control_dependencies(instruction)
