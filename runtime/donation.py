@@ -82,3 +82,9 @@ def result_buffers(program: ProgramInterface, donations: Donations, buffers: Seq
         else np.empty(signature.byte_size // signature.dtype.itemsize, signature.dtype)
         for n, signature in enumerate(program.results)
     ]
+
+
+def required_donations(program: ProgramInterface) -> tuple[int, ...]:
+    """Returns the parameters that every call must donate, by number."""
+    leaves = {alias.parameter for alias in program.aliases if alias.must}
+    return tuple(n for n, tree in enumerate(program.parameter_tree) if leaves.intersection(flatten_tree(tree)))

@@ -105,10 +105,15 @@ def test_facts(executable: xjit.Executable) -> None:
     assert (memory.argument_size_in_bytes, memory.output_size_in_bytes) == (48, 24)
 
 
-@pytest.mark.parametrize("target", ["cuda", "cuda-sim", "tpu"])
+@pytest.mark.parametrize("target", ["cuda-graph", "tpu", "cpu:sm_90", ""])
 def test_targets(target: str) -> None:
     with pytest.raises(xjit.InvalidArgument, match=f"target '{target}'"):
         xjit.compile(TEXT, target)
+
+
+def test_a_gpu_that_is_not_here_is_one_error() -> None:
+    with pytest.raises(xjit.FailedPrecondition, match="target 'cuda' cannot run here"):
+        xjit.compile(TEXT, "cuda:sm_90")
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,19 @@ from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
 from xjit.emitters.planners.module import schedule_text
 from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.thunk_steps import emit_thunk_steps
+from xjit.gpu_compiler import (
+    GPU_TARGETS,
+    SimulatedExecutable,
+    compile_for_gpu,
+    load_for_gpu,
+    split_gpu_target,
+)
 from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.partition import PartKind, PartSink, with_all_visible
 from xjit.llvm.target import Target
-from xjit.optimized_module import OptimizedModule, Phases, call_signature, optimize_module, physical_constant
+from xjit.optimized_module import Phases, call_signature, optimize_module, physical_constant
 from xjit.passes.analysis.cost_analysis import HloCostAnalysis
 from xjit.passes.framework import analyses
 from xjit.passes.pipelines import cpu_pipeline
@@ -44,8 +51,7 @@ from xjit.runtime.thread_pool import default_num_threads
 from xjit.runtime.thunk_interpreter import OnThunk, ThunkInterpreter
 from xjit.thunks import program_to_string
 
-TARGETS = ("cpu",)
-PLANNED_TARGETS = ("cuda", "cuda-sim")
+TARGETS = ("cpu", *GPU_TARGETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +159,40 @@ _DUMPED_STAGES = {
 }
 
 
+def compile_module(module: HloModule, target: str, options: CompileOptions) -> Executable | SimulatedExecutable:
+    """Compiles a module (which is left as it is) for a target: "cpu", or "cuda-sim:sm_90".
+
+    Errors: InvalidArgument for another target; FailedPrecondition if it cannot run here.
+    """
+    _check(target, options)
+    gpu = split_gpu_target(target)
+    return compile_for_cpu(module, options) if gpu is None else load_for_gpu(module, *gpu, options)
+
+
+def stage_text(module: HloModule, target: str, options: CompileOptions, stage: str) -> str:
+    """Returns a stage of a module's compilation. That of a GPU's code takes none."""
+    _check(target, options)
+    gpu = split_gpu_target(target)
+    if gpu is not None:
+        return compile_for_gpu(module, gpu[1], options).as_text(stage)
+    if stage == "schedule":
+        return plan_text(module, options)
+    return compile_for_cpu(module, options).as_text(stage)
+
+
+def _check(target: str, options: CompileOptions) -> None:
+    if not isinstance(options, CompileOptions):
+        raise InvalidArgument(f"options is a {type(options).__name__}, expected xjit.CompileOptions(...)")
+    if target != "cpu" and split_gpu_target(target) is None:
+        raise InvalidArgument(f"unknown target '{target}': expected one of {', '.join(TARGETS)}")
+
+
 @collector_pause
-def compile_module(module: HloModule, target: str, options: CompileOptions) -> Executable:
-    """Compiles a module (which is left as it is) for a target."""
+def compile_for_cpu(module: HloModule, options: CompileOptions) -> Executable:
+    """Compiles a module for this machine's CPU, or one of `options.cpu_level`."""
     seconds: dict[str, float] = {}
-    phase = Phases(options.progress if isinstance(options, CompileOptions) else None, seconds)
-    prepared = _prepare(module, target, options, phase)
+    phase = Phases(options.progress, seconds)
+    prepared = optimize_module(module, options, cpu_pipeline, phase)
     optimized, assignment, cpu_target = prepared.module, prepared.assignment, _cpu_target(options)
     phase("emit")
     codegen = CodegenOptions(options.opt_level, cpu=cpu_target.cpu, features=cpu_target.features)
@@ -180,26 +214,15 @@ def compile_module(module: HloModule, target: str, options: CompileOptions) -> E
 
 
 @collector_pause
-def plan_text(module: HloModule, target: str, options: CompileOptions) -> str:
+def plan_text(module: HloModule, options: CompileOptions) -> str:
     """Returns the stage "schedule" of a module: what its kernels will do. No code is made."""
-    prepared = _prepare(module, target, options, Phases(None, {}))
+    prepared = optimize_module(module, options, cpu_pipeline, Phases(None, {}))
     return _schedule_text(prepared.assignment, _cpu_target(options), options)
 
 
 def _schedule_text(assignment: BufferAssignment, target: Target, options: CompileOptions) -> str:
     context = PlanContext(target, MapCache(), default_num_threads())
     return schedule_text(assignment, context, inline=not options.profile)
-
-
-def _prepare(module: HloModule, target: str, options: CompileOptions, phase: Callable[[str], None]) -> OptimizedModule:
-    """Verifies a module and optimizes a copy of it."""
-    if not isinstance(options, CompileOptions):
-        raise InvalidArgument(f"options is a {type(options).__name__}, expected xjit.CompileOptions(...)")
-    if target not in TARGETS:
-        if target in PLANNED_TARGETS:
-            raise InvalidArgument(f"target '{target}' is not available yet: this version compiles for 'cpu'")
-        raise InvalidArgument(f"unknown target '{target}': expected one of {', '.join(TARGETS)}")
-    return optimize_module(module, options, cpu_pipeline, phase)
 
 
 def _cpu_target(options: CompileOptions) -> Target:

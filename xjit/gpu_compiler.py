@@ -15,6 +15,7 @@ from xjit.llvm.gpu_models import DEFAULT_GPU
 from xjit.llvm.target import Target
 from xjit.optimized_module import OptimizedModule, Phases, call_signature, optimize_module, physical_constant
 from xjit.passes.pipelines import gpu_pipeline
+from xjit.runtime.donation import required_donations
 from xjit.runtime.executable import ConvertingCall
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.nvptx import optimize_nvptx, to_ptx
@@ -109,6 +110,11 @@ class SimulatedExecutable(CompiledGpuModule):
     def _call(self) -> ConvertingCall:
         call = SimulatedCall(self.program)
         return ConvertingCall(self.program, call, call.run)
+
+    @property
+    def required_donations(self) -> tuple[int, ...]:
+        """The parameters that every call must donate, by number."""
+        return required_donations(self.program)
 
     @property
     def kernels(self) -> tuple[KernelInfo, ...]:

@@ -27,6 +27,11 @@ def emit_barrier(builder: IRBuilder) -> None:
     builder.intrinsic("nvvm.barrier.cta.sync.aligned.all", VOID, (const_int(I32, 0),), overloads=())
 
 
+def emit_warp_barrier(builder: IRBuilder) -> None:
+    """Emits the barrier of all lanes of a warp."""
+    builder.intrinsic("nvvm.bar.warp.sync", VOID, (const_int(I32, -1),), overloads=())
+
+
 class BlockLanes:
     """`LaneLoops` of a GPU."""
 

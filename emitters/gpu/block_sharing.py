@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from xjit.affine import dim
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import Element, FusedIrEmitter
-from xjit.emitters.gpu.block_lanes import emit_barrier
+from xjit.emitters.gpu.block_lanes import emit_barrier, emit_warp_barrier
 from xjit.emitters.gpu.shared_memory import SharedArray, SharedMemory
 from xjit.emitters.gpu.threads import Threads, special_register
 from xjit.emitters.loop_nest import LoopBody
@@ -38,7 +38,9 @@ _THREAD_ROLES = frozenset([Role.THREAD, Role.WARP, Role.LANE])
 class BlockSharing:
     """`WorkSharing` of a GPU: each block does the unit of its number."""
 
-    def __init__(self, fused: FusedIrEmitter, threads: Threads, shared: SharedMemory) -> None:
+    def __init__(self, fused: FusedIrEmitter, threads: Threads, shared: SharedMemory, in_place: bool) -> None:
+        """`in_place`: some result is, or may be, the buffer of an operand."""
+        self._in_place = in_place
         self._fused = fused
         self._nest = fused.nest
         self._threads = threads
@@ -94,9 +96,15 @@ class BlockSharing:
         self._roles = before
 
     def store_guard(self) -> Guard:
-        """See WorkSharing: the first of the threads that have the same value, if they have a step of their own."""
+        """See WorkSharing: the first of the threads that have the same value, if they have a step of their own.
+
+        Where that may overwrite what the others have read for it, they must have done so.
+        """
         nest = self._nest
-        first = self._threads.is_first(frozenset(self._roles))
+        roles = frozenset(self._roles)
+        first = self._threads.is_first(roles)
+        if first is not None and self._in_place:
+            emit_warp_barrier(nest.builder) if Role.WARP in roles else emit_barrier(nest.builder)
         conditions = [*self._conditions, *([] if first is None else [first])]
         if not conditions:
             return Guard()

@@ -75,7 +75,9 @@ def emit_gpu_schedule(context: GpuKernelContext, view: KernelView, schedule: Sch
     shared = SharedMemory(context.module, function)
     fused = FusedIrEmitter(nest, leaves, context.maps)
     fused.lanes = BlockLanes(nest, threads, shared)
-    emit_statements(view, schedule, fused, results, BlockSharing(fused, threads, shared))
+    emit_statements(
+        view, schedule, fused, results, BlockSharing(fused, threads, shared, bool(view.shared or view.may_share))
+    )
     finish(nest)
     cost = schedule.cost
     return Kernel(

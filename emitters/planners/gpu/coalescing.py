@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from xjit.affine import AffineExpr, dim, substitute
 from xjit.emitters.access_analysis import Accesses
-from xjit.emitters.elemental import storage_type
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.variables import VariableTable, known_divisor
 
@@ -19,7 +18,7 @@ def widest_vector(planning: LoopPlanning) -> int:
     kinds = [shape.element_type for i in boundary for _, shape in i.shape.leaves() if shape.is_array]
     if any(kind.is_complex for kind in kinds) or any(i.opcode == "gather" for i in planning.view.instructions()):
         return 0
-    widest = max((storage_type(kind).bits for kind in kinds), default=0)
+    widest = max((8 * kind.byte_width for kind in kinds), default=0)
     lanes = planning.context.target.vector_bits // widest if widest else 0
     return min(lanes, MAX_LANES) if lanes > 1 else 0
 
