@@ -7,6 +7,7 @@ one emitter for all schedules; what differs between kernels is in the schedule, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 
 from xjit.emitters.accumulators import AccumulatorTiles
 from xjit.emitters.fused import FusedIrEmitter
@@ -137,8 +138,12 @@ class _ScheduleEmitter:
         self._body(part.body)
 
     def _body(self, body: Sequence[Statement]) -> None:
-        for statement in body:
-            self._statement(statement)
+        for is_store, statements in groupby(body, lambda statement: isinstance(statement, Store)):
+            if is_store:
+                self._store([s for s in statements if isinstance(s, Store)])
+                continue
+            for statement in statements:
+                self._statement(statement)
 
     def _statement(self, statement: Statement) -> None:
         match statement:
@@ -157,7 +162,7 @@ class _ScheduleEmitter:
             case Barrier():
                 self._sharing.barrier()
             case Store():
-                self._store(statement)
+                self._store([statement])
 
     # -- loops
 
@@ -217,9 +222,10 @@ class _ScheduleEmitter:
         assert computation is not None, f"no computation '{name}'"
         return computation
 
-    def _store(self, statement: Store) -> None:
+    def _store(self, stores: Sequence[Store]) -> None:
+        """Stores elements. All are computed before: an operand that one of them overwrites may be read for another."""
         self._accumulators.publish()
-        instruction = self._instructions[statement.instruction]
-        value, _ = self._fused.element(instruction, statement.index, output=statement.output)
+        values = [self._fused.element(self._instructions[s.instruction], s.index, output=s.output)[0] for s in stores]
         guard = self._sharing.store_guard()
-        self._fused.memory.store(self._results[statement.result], statement.place, value, guard)
+        for store, value in zip(stores, values, strict=True):
+            self._fused.memory.store(self._results[store.result], store.place, value, guard)

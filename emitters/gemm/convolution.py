@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from xjit.emitters.gemm.control_flow import emit_parallel_entry
 from xjit.emitters.gemm.convolution_chunks import emit_chunk_parts, sum_chunks
-from xjit.emitters.gemm.convolution_plan import as_gemm, plan_convolution
+from xjit.emitters.gemm.convolution_dimensions import as_gemm
+from xjit.emitters.gemm.convolution_plan import plan_convolution
 from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_FIELDS, ConvolutionShape
 from xjit.emitters.gemm.convolution_tile import Tile, fill_row_table, locate_tile
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue

@@ -27,7 +27,7 @@ from xjit.passes import PASSES, make_pass
 from xjit.passes.framework.pass_text import canonical
 from xjit.text.parser import parse_hlo
 
-RUN: Mapping[str, str] = {}
+RUN: Mapping[str, str] = {"multi_output_fusion": "multi-output-fusion{min_bytes=1}"}
 """Pairs that need options: name of the pair, then the pass as text, `call-inliner{single_call_site=true}`."""
 
 DIFFERENT: Mapping[str, str] = {

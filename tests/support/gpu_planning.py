@@ -9,6 +9,8 @@ from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.planners.gpu.table import gpu_plan_context, plan_gpu_kernels
 from xjit.emitters.schedule.parser import parse_schedule
+from xjit.emitters.schedule.verify import verify_schedule
+from xjit.emitters.schedule.verify_view import verify_for_view
 from xjit.llvm.module import Module
 from xjit.llvm.target import Target
 from xjit.runtime.nvptx import to_ptx
@@ -28,6 +30,8 @@ def gpu_kernels(text: str, architecture: str = SM) -> list[Kernel]:
     schedules = plan_gpu_kernels(gpu_plan_context(target, context.maps), view)
     for schedule in schedules:
         assert parse_schedule(str(schedule)) == schedule
+        verify_schedule(schedule)
+        verify_for_view(schedule, view)
     return [emit_gpu_schedule(context, view, schedule) for schedule in schedules]
 
 

@@ -32,6 +32,7 @@ from xjit.passes.fusion.defuser import Defuser
 from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.passes.fusion.instruction_fusion import InstructionFusion
+from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
@@ -88,6 +89,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     RngExpander,
     RootInstructionSinker,
     RowFusion,
+    MultiOutputFusion,
     ScanExpander,
     SingleDeviceCanonicalizer,
     TupleSimplifier,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.gpu_planning import ADD, MAX, gpu_kernels, schedule_lines
+from xjit.emitters.schedule.parser import parse_schedule
+from xjit.emitters.schedule.verify import ScheduleError, verify_schedule
 
 
 def unary(shape: str, opcode: str = "negate") -> str:
@@ -140,3 +142,19 @@ def test_a_transpose_goes_through_padded_shared_memory() -> None:
 def test_edges_of_a_transpose_are_smaller_tiles() -> None:
     text = "\n".join(schedule_lines(transposed("f32[40,100]", "f32[100,40]", "1,0")))
     assert text.count("barrier") == 4 and "in [32, 39]" in text and "in [96, 99]" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "message"),
+    [
+        (transposed("f32[64,96]", "f32[96,64]", "1,0"), "stage", "barrier\nstage", "barrier: stands in the warp loop"),
+        (softmax(8, 256), "warp d", "thread d", "stands in the thread loop"),
+        (reduced("f32[512,64]", "f32[64]", "0"), "lane d", "thread d", "stands in the thread loop"),
+        (reduced("f32[64,256]", "f32[64]", "1"), "over lane", "over thread", "stands in the warp loop"),
+    ],
+)
+def test_threads_that_cannot_meet_are_refused(text: str, old: str, new: str, message: str) -> None:
+    (kernel,) = gpu_kernels(text)
+    assert old in str(kernel.schedule)
+    with pytest.raises(ScheduleError, match=message):
+        verify_schedule(parse_schedule(str(kernel.schedule).replace(old, new)))

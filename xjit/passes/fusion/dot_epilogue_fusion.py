@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from xjit.affine import IndexingMap, dim
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo import attributes as at
-from xjit.indexing.element_reads import ElementReads
+from xjit.indexing.element_reads import ElementReads, is_tiled
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses
@@ -82,7 +81,7 @@ class DotEpilogueFusion(HloModulePass):
             and instruction.shape.is_static_array
             and instruction.shape.element_type in _FLOATS
             and instruction.shape.num_elements >= self.min_elements
-            and not _is_tiled(instruction.shape)
+            and not is_tiled(instruction.shape)
             and not has_control_dependencies(instruction)
         )
 
@@ -105,7 +104,7 @@ class DotEpilogueFusion(HloModulePass):
         user = consumer.user
         if user.opcode in HEROES or not _is_loop(user) or user.operand_count + hero.operand_count > self.max_operands:
             return False
-        if user.shape.num_elements != hero.shape.num_elements or _is_tiled(user.shape):
+        if user.shape.num_elements != hero.shape.num_elements or is_tiled(user.shape):
             return False
         source = consumer.bitcasts[-1] if consumer.bitcasts else hero
         own = reads.identity(user.shape)
@@ -117,7 +116,7 @@ class DotEpilogueFusion(HloModulePass):
                 place = reads.places(own, user.shape)
                 if any(m.is_unknown or reads.places(m, operand.shape) != place for m in ways):
                     return False
-            elif not all(_is_read_along(reads, m, operand.shape, user.shape) for m in ways):
+            elif not all(reads.is_along(m, operand.shape, user.shape) for m in ways):
                 return False
         return True
 
@@ -165,26 +164,5 @@ def _is_loop(user: HloInstruction) -> bool:
     return user.opcode not in ("bitcast", "copy") and cost.may_be_root(user)
 
 
-def _is_tiled(shape: Shape) -> bool:
-    return shape.layout is not None and bool(shape.layout.tiles)
-
-
 def _same_order(a: Shape, b: Shape) -> bool:
-    return a.minor_to_major == b.minor_to_major and not _is_tiled(a) and not _is_tiled(b)
-
-
-def _is_read_along(reads: ElementReads, way: IndexingMap, shape: Shape, result: Shape) -> bool:
-    """Whether neighbours in the result's memory read neighbours, or one element. Shapes are those of operand and
-    result.
-    """
-    if way.is_unknown or _is_tiled(shape):
-        return False
-    minor = next((d for d in result.minor_to_major if result.dimensions[d] != 1), None)
-    if minor is None:
-        return True
-    place = reads.places(way, shape)
-    if place.is_unknown or place.constraints:
-        return False
-    bit = 1 << minor
-    touching = [(term, factor) for term, factor in place.results[0].terms if term.dim_mask & bit]
-    return not touching or touching == [(dim(minor), 1)]
+    return a.minor_to_major == b.minor_to_major and not is_tiled(a) and not is_tiled(b)
