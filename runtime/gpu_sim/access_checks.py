@@ -1,8 +1,4 @@
-"""Puts a check in front of every access of memory, with the object that its pointer must point into.
-
-A pointer's object is where it was computed from: a parameter, a global, the stack. Where control flow or a select
-decides, a phi or select of object numbers beside that of the pointer does, too.
-"""
+"""Puts a check in front of every access of memory. What is wrong goes to scratch memory, or is left out."""
 
 from __future__ import annotations
 
@@ -10,113 +6,96 @@ import re
 from collections.abc import Sequence
 
 from xjit.hlo.diagnostics import CompileError
-from xjit.runtime.gpu_sim.checker_ir import LOCAL_OBJECT, UNKNOWN_OBJECT
+from xjit.runtime.gpu_sim.checker_ir import LOCAL_OBJECT
 from xjit.runtime.gpu_sim.findings import Access
-from xjit.runtime.gpu_sim.ir_lines import Call, parse_access, parse_call
-from xjit.runtime.gpu_sim.kernel_text import KernelText, split_top_level
+from xjit.runtime.gpu_sim.ir_lines import Call, parse_access, parse_call, type_bytes
+from xjit.runtime.gpu_sim.kernel_text import KernelText
+from xjit.runtime.gpu_sim.pointer_objects import PointerObjects
 
-_NAME = r'[%@](?:"[^"]+"|[\w.$-]+)'
-_DERIVED = re.compile(
-    rf"(?P<name>{_NAME}) = (?P<op>getelementptr|addrspacecast|bitcast|freeze|phi|select|alloca)\b(?P<rest>.*)"
+_COPY = re.compile(r"llvm\.(?P<name>memcpy|memmove|memset)(?:\.inline)?\.")
+_MASKED = re.compile(r"llvm\.masked\.(?P<name>load|store|gather|scatter)\.")
+_OTHER_INTRINSIC = re.compile(r"llvm\.(?:masked|vp|matrix)\.")
+_POINTER = re.compile(
+    r"(?P<type>ptr(?: addrspace\(\d+\))?|<\d+ x ptr(?: addrspace\(\d+\))?>)"
+    r"(?P<words>(?: (?!getelementptr|addrspacecast)\w+(?:\([^)]*\)| \d+)?)*) (?P<value>\S.*)"
 )
-_POINTER_OPERAND = re.compile(r"ptr(?: addrspace\(\d+\))?(?: \w+)* (?P<value>\S.*)")
-_INCOMING = re.compile(r"\[ (?P<value>.*?), (?P<label>%\S+) \]")
-_MEMORY_INTRINSIC = re.compile(r"llvm\.(?P<name>memcpy|memmove|memset)(?:\.inline)?\.")
-_ALIGNED_POINTER = re.compile(
-    r"ptr(?: addrspace\(\d+\))?(?P<words>(?: (?!getelementptr|addrspacecast)\w+(?:\([^)]*\)| \d+)?)*) (?P<value>\S.*)"
-)
-_OTHER_MEMORY_INTRINSIC = re.compile(r"llvm\.(?:masked|vp|matrix)\.")
+_VECTOR = re.compile(r"<(?P<width>\d+) x (?P<element>[^>]*)>")
 
 
 class AccessChecks:
     """Rewrites the lines of one kernel. `sites` gets the code of each access; its number there is the site's."""
 
     def __init__(self, kernel: KernelText, objects: Sequence[str], sites: list[str]) -> None:
-        """`objects`: names of parameters (with %) and globals (with @), in the order of their numbers."""
+        """`objects`: see `PointerObjects`."""
         self._sites = sites
-        self._objects = {name: str(number) for number, name in enumerate(objects)}
-        for line in kernel.lines:
-            match = _DERIVED.fullmatch(line)
-            if match is not None:
-                self._note(match["name"], match["op"], match["rest"])
+        self._objects = PointerObjects(kernel, objects)
 
     def rewrite(self, line: str) -> list[str]:
-        """Returns the lines that take the place of one."""
+        """Returns the lines that take the place of one. CompileError for an intrinsic whose accesses are not known."""
         if (access := parse_access(line)) is not None:
-            if (number := self._object(access.pointer)) == str(LOCAL_OBJECT):
+            if self._objects[access.pointer] == str(LOCAL_OBJECT):
                 return [line]
             site = self._site(line)
-            checked, size = f"%xjit.checked.{site}", str(access.size)
-            check = self._check("ptr", "access", access.pointer, size, access.align, access.access, number, site)
-            return [f"{checked} = {check}", access.template.format(checked)]
-        if match := _DERIVED.fullmatch(line):
-            return [line, *self._mirror(match["name"], match["op"], match["rest"])]
+            checked = f"%xjit.checked.{site}"
+            check = self._check("access", access.pointer, str(access.size), access.align, access.access, site)
+            return [f"{checked} = call ptr {check}", access.template.format(checked)]
         call = parse_call(line)
-        if call is not None and _MEMORY_INTRINSIC.match(call.callee):
-            return self._memory_intrinsic(line, call)
-        if call is not None and _OTHER_MEMORY_INTRINSIC.match(call.callee):
+        if call is None:
+            return [line, *self._objects.mirror(line)]
+        if _COPY.match(call.callee):
+            return self._copy(line, call)
+        if (masked := _MASKED.match(call.callee)) is not None:
+            return self._masked(line, call, masked["name"])
+        if _OTHER_INTRINSIC.match(call.callee):
             raise CompileError(f"the sanitizer does not know what {call.callee} accesses")
         return [line]
 
-    def _note(self, name: str, op: str, rest: str) -> None:
-        """Gives a pointer's name its object: that of what it is computed from, or one that is chosen at run time."""
-        if op == "alloca":
-            self._objects[name] = str(LOCAL_OBJECT)
-        elif op in ("phi", "select"):
-            if rest.lstrip().startswith("ptr") or (op == "select" and ", ptr" in rest):
-                self._objects[name] = _mirror_name(name)
-        else:
-            part = split_top_level(rest)[1 if op == "getelementptr" else 0]
-            if (source := _POINTER_OPERAND.fullmatch(part.strip())) is not None:
-                self._objects[name] = f"={source['value'].split(' to ')[0]}"
-
-    def _object(self, operand: str) -> str:
-        """The number of the object of a pointer, as an operand of type i32."""
-        for _ in range(len(self._objects) + 1):
-            number = self._objects.get(operand)
-            if number is None:  # a constant expression of one global, or what was loaded
-                names = [n for n in re.findall(_NAME, operand) if n in self._objects and n.startswith("@")]
-                return self._objects[names[0]] if names else str(UNKNOWN_OBJECT)
-            if not number.startswith("="):
-                return number
-            operand = number[1:]
-        raise AssertionError(f"the pointer {operand} is computed from itself")
-
-    def _mirror(self, name: str, op: str, rest: str) -> list[str]:
-        """The phi or select of object numbers beside one of pointers."""
-        if self._objects.get(name) != _mirror_name(name):
-            return []
-        if op == "phi":
-            pairs = [f"[ {self._object(m['value'])}, {m['label']} ]" for m in _INCOMING.finditer(rest)]
-            return [f"{_mirror_name(name)} = phi i32 {', '.join(pairs)}"]
-        condition, *choices = split_top_level(rest)
-        values = [_POINTER_OPERAND.fullmatch(choice) for choice in choices]
-        numbers = [f"i32 {self._object(value['value'])}" for value in values if value is not None]
-        return [f"{_mirror_name(name)} = select {', '.join([condition, *numbers])}"]
-
-    def _memory_intrinsic(self, line: str, call: Call) -> list[str]:
-        """Checks both ranges of a copy; one that is wrong copies nothing."""
-        lines: list[str] = []
-        size = call.operand(2)
-        site = self._site(line)
-        for number in range(1 if ".memset." in f"{call.callee}." else 2):
-            pointer = _ALIGNED_POINTER.fullmatch(call.arguments[number])
-            assert pointer is not None, f"a copy has another form: {line}"
-            align = re.search(r"align (\d+)", pointer["words"])
+    def _copy(self, line: str, call: Call) -> list[str]:
+        """Checks what is written, and what is read; if either is wrong, nothing is copied."""
+        lines, size, site = list[str](), call.operand(2), self._site(line)
+        for number in range(1 if "memset" in call.callee else 2):
+            value, align = _pointer(call, number)
             access = Access.READ if number else Access.WRITE
             checked = f"%xjit.size.{site}.{number}"
-            of = self._object(pointer["value"])
-            check = self._check("i64", "range", pointer["value"], size, int(align[1]) if align else 1, access, of, site)
-            lines.append(f"{checked} = {check}")
+            lines.append(f"{checked} = call i64 {self._check('range', value, size, align, access, site)}")
             size = checked
-        arguments = ", ".join([*call.arguments[:2], f"i64 {size}", *call.arguments[3:]])
-        return [*lines, f"call void @{call.callee}({arguments})"]
+        return [*lines, _with_argument(line, call.arguments[2], f"i64 {size}")]
 
-    def _check(self, result: str, kind: str, pointer: str, size: str, align: int, access: Access, number: str,
-               site: int) -> str:  # fmt: skip
+    def _masked(self, line: str, call: Call, name: str) -> list[str]:
+        """Checks the elements whose mask bit is set; those that are wrong lose it."""
+        is_load = name in ("load", "gather")
+        position = 0 if is_load else 1
+        value, align = _pointer(call, position)
+        data = _VECTOR.fullmatch(call.result_vector if is_load else call.vector_type(0))
+        assert data is not None, f"a masked access has another form: {line}"
+        size, access = type_bytes(data["element"]), Access.READ if is_load else Access.WRITE
+        lines, site, given = list[str](), self._site(line), call.arguments[position + 1]
+        kept = given.split("> ", 1)[1]
+        mask_type = f"<{data['width']} x i1>"
+        for lane in range(int(data["width"])):
+            names = {hint: f"%xjit.{hint}.{site}.{lane}" for hint in ("place", "bit", "size", "done", "fine", "mask")}
+            if name in ("load", "store"):
+                place = f"getelementptr i8, ptr {value}, i64 {size * lane}"
+            else:
+                place = f"extractelement <{data['width']} x ptr> {value}, i32 {lane}"
+            aligned = align if name in ("gather", "scatter") else min(align, size)
+            check = self._check("range", names["place"], names["size"], aligned, access, site, of=value)
+            lines += [
+                f"{names['place']} = {place}",
+                f"{names['bit']} = extractelement {given}, i32 {lane}",
+                f"{names['size']} = select i1 {names['bit']}, i64 {size}, i64 0",
+                f"{names['done']} = call i64 {check}",
+                f"{names['fine']} = icmp ne i64 {names['done']}, 0",
+                f"{names['mask']} = insertelement {mask_type} {kept}, i1 {names['fine']}, i32 {lane}",
+            ]
+            kept = names["mask"]
+        return [*lines, _with_argument(line, given, f"{mask_type} {kept}")]
+
+    def _check(self, kind: str, pointer: str, size: str, align: int, access: Access, site: int, of: str = "") -> str:
+        """The call of a check, without its type; `of` is the pointer that tells the object, if it is another one."""
         return (
-            f"call {result} @xjit_sim_{kind}(ptr %xjit.thread, ptr {pointer}, i64 {size}, i64 {align}, "
-            f"i32 {int(access)}, i32 {site}, i32 {number})"
+            f"@xjit_sim_{kind}(ptr %xjit.thread, ptr {pointer}, i64 {size}, i64 {align}, i32 {int(access)}, "
+            f"i32 {site}, i32 {self._objects[of or pointer]})"
         )
 
     def _site(self, line: str) -> int:
@@ -124,5 +103,15 @@ class AccessChecks:
         return len(self._sites) - 1
 
 
-def _mirror_name(name: str) -> str:
-    return f"%xjit.object.{name[1:].strip(chr(34))}"
+def _pointer(call: Call, number: int) -> tuple[str, int]:
+    """The value of an argument that is a pointer, or a vector of them, and its alignment."""
+    match = _POINTER.fullmatch(call.arguments[number])
+    assert match is not None, f"a pointer has another form: {call.arguments[number]}"
+    align = re.search(r"\balign (\d+)", match["words"])
+    return match["value"], int(align[1]) if align else 1
+
+
+def _with_argument(line: str, old: str, new: str) -> str:
+    """The line of a call with one argument replaced, which is not the first of a kind: the last that reads so."""
+    before, _, after = line.rpartition(old)
+    return f"{before}{new}{after}"

@@ -232,7 +232,7 @@ def _define_check(module: Module) -> None:
     """`i1 xjit_sim_check(...)`, the parameters of `xjit_sim_access`: whether the access may be done."""
     b = define(module, "xjit_sim_check", _CHECK_PARAMS, return_type=I1)
     thread, address, size, align, access, site, wanted = b.function.args
-    with b.when(equal(b, wanted, LOCAL_OBJECT)):
+    with b.when(either(b, equal(b, wanted, LOCAL_OBJECT), equal(b, size, 0))):
         b.ret(TRUE)
     launch = Fields(b, LAUNCH, Fields(b, THREAD, thread)["launch"])
     found = b.call(module.functions["xjit_sim_find_object"], [launch.base, address, size, wanted])

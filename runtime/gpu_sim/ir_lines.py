@@ -16,7 +16,7 @@ _CALL = re.compile(
 )
 _DEFINITION = re.compile(rf"(?P<name>{_NAME}) = (?P<op>\w+) (?P<rest>.*)")
 _POINTER = re.compile(
-    r"(?P<before>(?:.*? )?)ptr(?: addrspace\((?P<space>\d+)\))? (?P<operand>.*?)"
+    r"(?P<before>(?:.*? )??)ptr(?: addrspace\((?P<space>\d+)\))? (?P<operand>.*?)"
     r'(?P<after>(?: syncscope\("[^"]*"\))?(?: (?:unordered|monotonic|acquire|release|acq_rel|seq_cst))*)'
 )
 _SCALAR_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "fp128": 128, "ptr": 64}
@@ -43,6 +43,15 @@ class Call:
         """The type alone; of a function's type, what it returns."""
         text = self.type.split(" (")[0]
         return text[text.index("{") :] if text.endswith("}") else text.split()[-1]
+
+    @property
+    def result_vector(self) -> str:
+        """The type, which is a vector."""
+        return self.type[self.type.index("<") :]
+
+    def vector_type(self, number: int) -> str:
+        """The type of an argument that is a vector."""
+        return self.arguments[number].split(">", 1)[0] + ">"
 
     def operand(self, number: int) -> str:
         """The value of an argument, without its type and attributes."""
