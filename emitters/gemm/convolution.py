@@ -11,7 +11,7 @@ from xjit.emitters.gemm.control_flow import emit_parallel_entry
 from xjit.emitters.gemm.convolution_chunks import emit_chunk_parts, sum_chunks
 from xjit.emitters.gemm.convolution_dimensions import as_gemm
 from xjit.emitters.gemm.convolution_plan import plan_convolution
-from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_FIELDS, ConvolutionShape
+from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_RECORD, ConvolutionShape
 from xjit.emitters.gemm.convolution_tile import Tile, fill_row_table, locate_tile
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.emitters.gemm.gemm import emit_gemm_call, gemm_name
@@ -43,7 +43,7 @@ def emit_convolution(module: Module, target: Target, types: GemmTypes) -> Functi
     if name in module.functions:
         return module.functions[name]
     task = _emit_task(module, f"{name}_task", support_for(module, types))
-    return emit_parallel_entry(module, name, CONVOLUTION_PARAMS, task, CONVOLUTION_FIELDS)
+    return emit_parallel_entry(module, name, CONVOLUTION_PARAMS, task, CONVOLUTION_RECORD)
 
 
 def emit_convolution_call(

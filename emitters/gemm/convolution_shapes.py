@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.emitters.gemm.record import record_layout
+
 MAX_SPATIAL_DIMENSIONS = 3
 
 
@@ -149,5 +151,5 @@ class ConvolutionParameters:
         return np.array(dataclasses.astuple(self), np.int64)
 
 
-CONVOLUTION_FIELDS = {field.name: i for i, field in enumerate(dataclasses.fields(ConvolutionParameters))}
-"""Slot number of each field."""
+CONVOLUTION_RECORD = record_layout(ConvolutionParameters)
+"""Where its fields lie."""

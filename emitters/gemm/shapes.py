@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.emitters.gemm.record import record_layout
+
 MAX_BATCH_DIMENSIONS = 3
 
 
@@ -124,5 +126,5 @@ class GemmParameters:
         return np.array(dataclasses.astuple(self), np.int64)
 
 
-FIELDS = {field.name: i for i, field in enumerate(dataclasses.fields(GemmParameters))}
-"""Slot number of each field."""
+GEMM_RECORD = record_layout(GemmParameters)
+"""Where its fields lie."""
