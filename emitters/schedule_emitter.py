@@ -21,6 +21,7 @@ from xjit.emitters.schedule.statements import (
     Barrier,
     Combine,
     Init,
+    Let,
     Loop,
     Part,
     Reduce,
@@ -104,7 +105,7 @@ class _ScheduleEmitter:
     def emit(self, begin: Value, end: Value) -> None:
         """Emits the parts for the units begin .. end - 1."""
         for let in self._schedule.lets:
-            self._fused.bind_element(let.variable, self._instructions[let.instruction], let.index)
+            self._let(let)
         parts, base = self._schedule.parts, 0
         for part in parts:
             units = self._schedule.units_of(part)
@@ -149,6 +150,8 @@ class _ScheduleEmitter:
         match statement:
             case Loop():
                 self._loop(statement)
+            case Let():
+                self._let(statement)
             case Reduce():
                 self._reduce(statement)
             case Init(name, index):
@@ -210,6 +213,9 @@ class _ScheduleEmitter:
         nest.tile = None
 
     # -- values
+
+    def _let(self, let: Let) -> None:
+        self._fused.bind_element(let.variable, self._instructions[let.instruction], let.index)
 
     def _reduce(self, statement: Reduce) -> None:
         if not statement.where_needed:

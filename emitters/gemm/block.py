@@ -15,8 +15,7 @@ from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import pack_panels_function
 from xjit.emitters.gemm.partial_sums import PartialSums
 from xjit.emitters.gemm.plan import CHUNK_BYTES, LHS_GROUP_ROWS, PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
-from xjit.emitters.gemm.record import Record
-from xjit.emitters.gemm.shapes import GEMM_RECORD
+from xjit.emitters.gemm.record import GEMM_RECORD, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.strips import emit_strips
 from xjit.emitters.gemm.support import GemmSupport

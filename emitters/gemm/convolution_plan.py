@@ -8,10 +8,11 @@ channels, so no im2col is needed.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from xjit.emitters.gemm.convolution_dimensions import SlabAxis, slab_axis, spatial_dimensions
-from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_RECORD, ConvolutionParameters, ConvolutionShape
+from xjit.emitters.gemm.convolution_shapes import ConvolutionParameters, ConvolutionShape
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, PARALLEL_FLOPS, RESULT_SCRATCH_BYTES, TASKS_PER_THREAD
 from xjit.emitters.gemm.register_tile import register_tile
@@ -61,7 +62,7 @@ class _ConvolutionPlanner:
             self.features = self.channels = shape.feature_groups
 
     def plan(self) -> ConvolutionParameters:
-        values = dict.fromkeys(CONVOLUTION_RECORD.offsets, 0)
+        values = {field.name: 0 for field in dataclasses.fields(ConvolutionParameters)}
         values.update(self._sizes(), **self._strides())
         parallel = self.shape.flops >= PARALLEL_FLOPS
         self._choose_chunk()

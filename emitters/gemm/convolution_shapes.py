@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xjit.emitters.gemm.record import record_layout
-
 MAX_SPATIAL_DIMENSIONS = 3
 
 
@@ -149,7 +147,3 @@ class ConvolutionParameters:
     def to_array(self) -> np.ndarray:
         """The record as int64."""
         return np.array(dataclasses.astuple(self), np.int64)
-
-
-CONVOLUTION_RECORD = record_layout(ConvolutionParameters)
-"""Where its fields lie."""

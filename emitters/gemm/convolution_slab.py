@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_RECORD
-from xjit.emitters.gemm.record import Record
+from xjit.emitters.gemm.record import CONVOLUTION_RECORD, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value

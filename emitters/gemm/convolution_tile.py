@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.convolution_plan import CHUNK_K_BYTES, MAX_TILE_PIXELS, SLAB_BYTES
-from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_RECORD
 from xjit.emitters.gemm.depthwise import MAX_DEPTHWISE_TAPS
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
-from xjit.emitters.gemm.record import Record
+from xjit.emitters.gemm.record import CONVOLUTION_RECORD, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Value

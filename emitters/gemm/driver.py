@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from xjit.emitters.gemm.block import GEMM_PARAMS, emit_block
 from xjit.emitters.gemm.control_flow import emit_parallel_entry
-from xjit.emitters.gemm.record import Record
-from xjit.emitters.gemm.shapes import GEMM_RECORD
+from xjit.emitters.gemm.record import GEMM_RECORD, Record
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 
+from xjit.emitters.gemm.convolution_shapes import ConvolutionParameters
+from xjit.emitters.gemm.shapes import GemmParameters
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64
 from xjit.llvm.values import Value
 
 
-def record_layout(parameters: type) -> StructLayout:
+def _layout_of(parameters: type) -> StructLayout:
     """The layout of a dataclass of integers: its fields in order, each an i64."""
     return StructLayout(parameters.__name__, tuple((field.name, I64) for field in dataclasses.fields(parameters)))
+
+
+GEMM_RECORD = _layout_of(GemmParameters)
+CONVOLUTION_RECORD = _layout_of(ConvolutionParameters)
+"""Where the fields lie."""
 
 
 class Record:

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xjit.emitters.gemm.record import record_layout
-
 MAX_BATCH_DIMENSIONS = 3
 
 
@@ -124,7 +122,3 @@ class GemmParameters:
     def to_array(self) -> np.ndarray:
         """The record as int64."""
         return np.array(dataclasses.astuple(self), np.int64)
-
-
-GEMM_RECORD = record_layout(GemmParameters)
-"""Where its fields lie."""

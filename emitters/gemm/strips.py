@@ -10,8 +10,7 @@ from xjit.emitters.gemm.epilogue import call_epilogue
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import multiply_panels_function
 from xjit.emitters.gemm.plan import LHS_GROUP_ROWS
-from xjit.emitters.gemm.record import Record
-from xjit.emitters.gemm.shapes import GEMM_RECORD
+from xjit.emitters.gemm.record import GEMM_RECORD, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value

@@ -84,7 +84,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """A variable whose value is an integer element, clamped to the variable's bounds."""
+    """From here to the end of the body, a variable is an integer element, clamped to the variable's bounds."""
 
     variable: int
     instruction: str
@@ -182,7 +182,7 @@ class Loop:
     transposes: int | None = None
 
 
-Statement = Loop | Reduce | Init | Combine | Rescale | Stage | Barrier | Store
+Statement = Let | Loop | Reduce | Init | Combine | Rescale | Stage | Barrier | Store
 
 
 @dataclass(frozen=True, slots=True)

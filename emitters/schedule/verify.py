@@ -14,6 +14,7 @@ from xjit.emitters.schedule.statements import (
     Combination,
     Combine,
     Init,
+    Let,
     Loop,
     Memory,
     Part,
@@ -63,9 +64,7 @@ class _Verifier:
 
     def verify(self) -> None:
         for let in self._schedule.lets:
-            self._uses(f"let d{let.variable}", let.index)
-            self._binds(f"let d{let.variable}", let.variable)
-            self._scope.add(let.variable)
+            self._let(let)
         for part in self._schedule.parts:
             self._part(part)
 
@@ -85,13 +84,22 @@ class _Verifier:
         self._body(part.body)
 
     def _body(self, body: Iterable[Statement]) -> None:
+        outside = set(self._scope)
         for statement in body:
             self._statement(statement)
+        self._scope = outside
+
+    def _let(self, let: Let) -> None:
+        self._uses(f"let d{let.variable}", let.index)
+        self._binds(f"let d{let.variable}", let.variable)
+        self._scope.add(let.variable)
 
     def _statement(self, statement: Statement) -> None:
         match statement:
             case Loop():
                 self._loop(statement)
+            case Let():
+                self._let(statement)
             case Reduce(reduction):
                 self._reduction(reduction, self._scope)
             case Init(name, index):
@@ -211,6 +219,8 @@ class _Verifier:
 def _bound_in(body: Iterable[Statement]) -> Iterable[int]:
     for statement in body:
         match statement:
+            case Let(variable):
+                yield variable
             case Loop():
                 yield statement.variable
                 yield from _bound_in(statement.body)

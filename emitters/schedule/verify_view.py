@@ -11,6 +11,7 @@ from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Combine,
     Init,
+    Let,
     Loop,
     Memory,
     Part,
@@ -74,7 +75,7 @@ class _ViewVerifier:
         match statement:
             case Reduce(reduction) | Combine(reduction):
                 self._reduction(reduction)
-            case Init(name, index) | Stage(name, index):
+            case Let(_, name, index) | Init(name, index) | Stage(name, index):
                 self._inside(f"%{name}", index, self._shape(name))
             case Store():
                 self._store(statement, points)

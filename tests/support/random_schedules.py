@@ -62,7 +62,11 @@ class RandomSchedules:
         return Part((Loop(task, role, body),), tiles)
 
     def _body(self, scope: list[int], depth: int, roles: tuple[Role, ...]) -> tuple[Statement, ...]:
-        found = [self._statement(scope, depth, roles) for _ in range(self._random.randint(1, 3))]
+        found: list[Statement] = []
+        if self._random.random() < 0.2:
+            found.append(Let(self._variable(), self._random.choice(NAMES), self._index(scope)))
+            scope = [*scope, len(self._bounds) - 1]
+        found += [self._statement(scope, depth, roles) for _ in range(self._random.randint(1, 3))]
         return tuple(found)
 
     def _statement(self, scope: list[int], depth: int, roles: tuple[Role, ...]) -> Statement:

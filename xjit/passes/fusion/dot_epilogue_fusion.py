@@ -58,11 +58,12 @@ class DotEpilogueFusion(HloModulePass):
         heroes = [i for i in computation.instructions if self._is_hero(i)]
         if not heroes:
             return False
+        overwrites = _declared_overwrites(computation)
         order = computation.make_instruction_post_order()
         position = {instruction: number for number, instruction in enumerate(order)}
         changed = False
         for hero in heroes:
-            chosen = self._choose(hero, position, reads)
+            chosen = self._choose(hero, position, reads, overwrites)
             if not chosen:
                 continue
             units = dict.fromkeys([hero, *(b for c in chosen for b in c.bitcasts), *(c.user for c in chosen)])
@@ -86,14 +87,19 @@ class DotEpilogueFusion(HloModulePass):
         )
 
     def _choose(
-        self, hero: HloInstruction, position: Mapping[HloInstruction, int], reads: ElementReads
+        self,
+        hero: HloInstruction,
+        position: Mapping[HloInstruction, int],
+        reads: ElementReads,
+        overwrites: Mapping[HloInstruction, HloInstruction],
     ) -> list[_Consumer]:
         """Returns the consumers that join the hero: one that is the only one, or any that need nothing after it.
 
         Neither makes a cycle. In the first case nothing else depends on the hero; in the second the fusion takes the
         hero's place in the order.
         """
-        consumers = _consumers(hero)
+        sources = {_behind_bitcasts(o) for o in hero.operands}
+        consumers = [c for c in _consumers(hero) if overwrites.get(c.user) not in sources]
         fitting = [c for c in consumers if c.user is not hero and self._fits(hero, c, reads)]
         if len(fitting) == 1 and _only_read_by(hero, {fitting[0].user, *fitting[0].bitcasts}):
             return fitting
@@ -135,6 +141,32 @@ def _consumers(hero: HloInstruction) -> list[_Consumer]:
             else:  # it reads the hero in two forms
                 found[user] = _Consumer(hero, ())
     return [c for c in found.values() if c.user is not hero]
+
+
+def _declared_overwrites(computation: HloComputation) -> dict[HloInstruction, HloInstruction]:
+    """Returns, by result of the program, the parameter that it may take the memory of, as the module declares.
+
+    If a dot reads that parameter, a fused epilogue would overwrite what is still to be read: the result would get
+    memory of its own.
+    """
+    module = computation.parent
+    if module is None or computation is not module.entry_computation:
+        return {}
+    root = computation.root_instruction
+    found: dict[HloInstruction, HloInstruction] = {}
+    for alias in module.config.input_output_alias:
+        result = root
+        for element in alias.output_index if root.opcode == "tuple" else ():
+            result = result.operand(element) if result.opcode == "tuple" else result
+        if not alias.parameter_index:
+            found[_behind_bitcasts(result)] = computation.parameter_instructions[alias.parameter_number]
+    return found
+
+
+def _behind_bitcasts(value: HloInstruction) -> HloInstruction:
+    while value.opcode == "bitcast":
+        value = value.operand(0)
+    return value
 
 
 def _only_read_by(hero: HloInstruction, readers: Collection[HloInstruction]) -> bool:
