@@ -7,6 +7,7 @@ training loop would ask for: each result in the first free argument of its shape
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from corpus import add_arguments, choose, open_corpus, short_name
@@ -22,6 +23,14 @@ from xjit.text.parser import parse_hlo
 DEFAULT_NAMES = ["/training/"]
 COLUMNS = ("arguments", "results", "xjit alias", "xla alias", "xjit temp", "xla temp", "temp ratio", "total ratio")
 MB = 1e6
+
+
+def load(models: Any, entry: str) -> HloModule:
+    """Returns a module as the corpus prepares it for one device, with the aliases that its file declares."""
+    module = parse_hlo(models.load_text(entry))
+    declared = parse_hlo(Path(models.full(entry)).read_text(), allow_elided_constants=True)
+    module.config.input_output_alias = declared.config.input_output_alias
+    return module
 
 
 def donate(module: HloModule) -> None:
@@ -90,7 +99,7 @@ def main() -> None:
     models = open_corpus(options.corpus)
     report = Report(COLUMNS)
     for entry in choose(models, options.names or DEFAULT_NAMES, runnable=False):
-        module = parse_hlo(models.load_text(entry))
+        module = load(models, entry)
         for donated in (False, True) if options.donated else (False,):
             if donated:
                 donate(module)

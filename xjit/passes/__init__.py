@@ -18,6 +18,7 @@ from xjit.passes.calls_and_control.hlo_subcomputation_unification import HloSubc
 from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
+from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
@@ -93,6 +94,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HloCSE,
     HloConstantFolding,
     HloDCE,
+    HloGetDimensionSizeRewriter,
     HloDescheduler,
     HloMemoryScheduler,
     HloModuleDCE,

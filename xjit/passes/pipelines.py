@@ -10,6 +10,7 @@ from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSel
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
+from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.dot_expander import DotExpander
@@ -95,6 +96,7 @@ def expansion() -> list[HloModulePass]:
     """Writes what has no emitter of its own in terms of what has one. A scan becomes a loop that calls its body."""
     return [
         CollectiveExpander(),
+        HloGetDimensionSizeRewriter(),
         DynamicDimensionSimplifier(),
         BatchNormExpander(),
         DotExpander(),

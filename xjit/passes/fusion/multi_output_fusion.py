@@ -64,7 +64,6 @@ class MultiOutputFusion(HloModulePass):
     """
 
     name = "multi-output-fusion"
-    aliases = ("multi_output_fusion",)
     min_bytes: int = 1 << 20
     max_instructions: int = 100
     max_operands: int = 24
