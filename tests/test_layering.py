@@ -185,7 +185,9 @@ def test_bare_names_are_not_loaded() -> None:
 
 def test_import_needs_no_extra() -> None:
     """A bare `import xjit` loads neither jax nor any other optional package."""
-    code = "import sys, xjit; print(sorted({'jax', 'jaxlib', 'numba', 'matplotlib', 'mpi4py'} & set(sys.modules)))"
+    code = (
+        "import sys, xjit; print(sorted({'jax', 'jaxlib', 'numba', 'cuda', 'matplotlib', 'mpi4py'} & set(sys.modules)))"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert result.stdout.strip() == "[]"
 
