@@ -7,6 +7,7 @@ import pytest
 
 from xjit.hlo import HloModule
 from xjit.hlo.compare.equality import first_difference
+from xjit.hlo.diagnostics import HloParseError
 from xjit.text import parse_hlo
 
 
@@ -152,7 +153,7 @@ def test_operands_and_computations_are_written_in_place() -> None:
         """HloModule m
         ENTRY e {
           x = f32[4] parameter(0)
-          s = add(f32[4] broadcast(f32[] constant(2)), negate(x), metadata={op_name="s"})
+          s = add(f32[4] broadcast(f32[] constant(2)), negate(x)), metadata={op_name="s"}
           ROOT c = f32[4] call(s, x), to_apply={
             a = f32[4] parameter(0)
             x = f32[4] parameter(1)
