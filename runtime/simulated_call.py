@@ -6,10 +6,10 @@ import ctypes
 from collections.abc import Sequence
 
 import numpy as np
-from xjit.runtime.gpu_sim import MemoryRange, simulate
 
 from xjit.runtime.arguments import conforming
 from xjit.runtime.gpu_program import GpuModule
+from xjit.runtime.gpu_sim import MemoryRange, simulate
 from xjit.runtime.physical_layout import Array
 from xjit.runtime.program import ARENA_ALIGNMENT
 from xjit.runtime.thunk_interpreter import ThunkMemory, executed_thunks
