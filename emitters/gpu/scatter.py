@@ -157,7 +157,9 @@ class _ScatterKernel:
         def attempt(state: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
             seen = state[0]
             old = load_convert(builder, self._kind, seen if kind.is_int else builder.bitcast(seen, kind))
-            new = store_convert(builder, self._kind, self._combined(old, update))
+            combined = self._combined(old, update)
+            assert isinstance(combined, Value)
+            new = store_convert(builder, self._kind, combined)
             wanted = new if kind.is_int else builder.bitcast(new, bits)
             found, swapped = builder.cmpxchg(address, seen, wanted, RELAXED, RELAXED, scope=SCOPE)
             return builder.xor(swapped, const_int(I1, 1)), [found]
