@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
+from xjit.emitters.gpu.scatter import emit_gpu_scatter
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.gpu.table import gpu_plan_context, plan_gpu_kernels
+from xjit.emitters.planners.plan import HandWritten, KernelPlan
 from xjit.emitters.unnested import IrEmitterUnnested
 from xjit.llvm.module import Module
 from xjit.llvm.target import Target
@@ -24,13 +27,28 @@ class EmittedGpuModule:
 
     @property
     def schedule_text(self) -> str:
-        """The schedule of every kernel, in the order of the first calls."""
-        return "\n".join(str(kernel.schedule) for kernel in self.kernels if kernel.schedule is not None)
+        """The schedule of every kernel, in the order of the first calls; a remark for each that is written by hand."""
+        return "\n".join(map(_schedule_text, self.kernels))
 
     @property
     def ir_text(self) -> str:
         """The modules of all kernels, one after the other."""
         return "\n".join(kernel.ir_text for kernel in self.program.kernels.values())
+
+
+def _schedule_text(kernel: Kernel) -> str:
+    remark = f"// {kernel.function.name}: {kernel.kind}, written by hand\n"
+    return remark if kernel.schedule is None else str(kernel.schedule)
+
+
+HAND_WRITTEN: Mapping[str, Callable[[GpuKernelContext, KernelView], Kernel]] = {"scatter": emit_gpu_scatter}
+"""Emitters of kernels without a schedule, by their kind."""
+
+
+def _emit(context: GpuKernelContext, view: KernelView, plan: KernelPlan) -> Kernel:
+    if isinstance(plan, HandWritten):
+        return HAND_WRITTEN[plan.kind](context, view)
+    return emit_gpu_schedule(context, view, plan)
 
 
 def emit_gpu_module(assignment: BufferAssignment, target: Target) -> EmittedGpuModule:
@@ -39,7 +57,7 @@ def emit_gpu_module(assignment: BufferAssignment, target: Target) -> EmittedGpuM
     planning = gpu_plan_context(target, context.maps)
 
     def emit(view: KernelView) -> list[Kernel]:
-        return [emit_gpu_schedule(context, view, schedule) for schedule in plan_gpu_kernels(planning, view)]
+        return [_emit(context, view, plan) for plan in plan_gpu_kernels(planning, view)]
 
     unnested = IrEmitterUnnested(emit, assignment, inline=False).emit()
     users = {thunk.kernel: thunk.instruction for thunk in reversed(unnested.program.kernel_thunks)}

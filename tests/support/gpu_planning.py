@@ -9,6 +9,7 @@ from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.planners.gpu.table import gpu_plan_context, plan_gpu_kernels
 from xjit.emitters.schedule.parser import parse_schedule
+from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.verify import verify_schedule
 from xjit.emitters.schedule.verify_view import verify_for_view
 from xjit.llvm.module import Module
@@ -27,7 +28,9 @@ def gpu_kernels(text: str, architecture: str = SM) -> list[Kernel]:
     target = Target.for_gpu(architecture)
     context = GpuKernelContext(Module("unused", target), target)
     view = view_of(parse_hlo(text).entry_computation.root_instruction)
-    schedules = plan_gpu_kernels(gpu_plan_context(target, context.maps), view)
+    plans = plan_gpu_kernels(gpu_plan_context(target, context.maps), view)
+    schedules = [plan for plan in plans if isinstance(plan, Schedule)]
+    assert len(schedules) == len(plans), "some kernel has no schedule"
     for schedule in schedules:
         assert parse_schedule(str(schedule)) == schedule
         verify_schedule(schedule)

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from xjit.emitters.access_analysis import MapCache
 from xjit.emitters.iteration_space import IterationSpace
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.cpu.planning import LoopPlanning
+from xjit.emitters.planners.cpu.scatter import plan_scatter
 from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
 from xjit.emitters.planners.gpu.columns import column_parts, column_reductions
 from xjit.emitters.planners.gpu.loops import THREADS, linear_parts
 from xjit.emitters.planners.gpu.rows import row_depth, row_parts
 from xjit.emitters.planners.gpu.transpose import transposed_loop, transposed_parts
-from xjit.emitters.planners.plan import PlanContext
-from xjit.emitters.schedule.schedule import Schedule
+from xjit.emitters.planners.plan import KernelPlan, PlanContext
 from xjit.emitters.schedule.statements import Part
 from xjit.hlo.diagnostics import Unsupported
 from xjit.llvm.target import Target
 
-Planner = Callable[[PlanContext, KernelView], list[Schedule]]
+Planner = Callable[[PlanContext, KernelView], Sequence[KernelPlan]]
 
 GPU_HERO_PLANNERS: Mapping[str, Planner] = {
     "dynamic-update-slice": plan_dynamic_update_slice,
+    "scatter": plan_scatter,
 }
 
 WITHOUT_KERNEL = frozenset(
-    ["cholesky", "custom-call", "fft", "rng-bit-generator", "rng-get-and-update-state", "scatter", "select-and-scatter",
+    ["cholesky", "custom-call", "fft", "rng-bit-generator", "rng-get-and-update-state", "select-and-scatter",
      "sort", "topk", "triangular-solve"]
 )  # fmt: skip
 """Heroes whose loops depend on data, or whose work is not an element per index."""
@@ -38,8 +39,8 @@ def gpu_plan_context(target: Target, maps: MapCache) -> PlanContext:
     return PlanContext(target, maps, block_threads=THREADS, parts_of=gpu_parts)
 
 
-def plan_gpu_kernels(context: PlanContext, view: KernelView) -> list[Schedule]:
-    """Returns the schedules of a view's kernels, in the order in which they must run.
+def plan_gpu_kernels(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]:
+    """Returns the plans of a view's kernels, in the order in which they must run.
 
     Errors: Unsupported names the opcode that GPUs have no kernel for.
     """
