@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.algebra_instances import INSTANCES
+from tests.support.algebra_instances import INSTANCES as EXPRESSIONS
 from tests.support.algebra_proof import prove
+from tests.support.algebra_structures import STRUCTURES
 from xjit.passes.simplify.algebra.rule import AlgebraRule
 from xjit.passes.simplify.algebra.table import ALGEBRA
 
+INSTANCES = {**EXPRESSIONS, **STRUCTURES}
 RULES = {rule.id: rule for rule in ALGEBRA}
 
 

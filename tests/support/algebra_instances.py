@@ -101,8 +101,8 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R64b": ("log(add(x, 1))",),
     # extrema
     "R69": ("maximum(x, x)", "minimum(x, x)"),
-    "R70": ("maximum(maximum(x, y), y)", "maximum(y, maximum(x, y))", "maximum(x, maximum(x, y))"),
-    "R70b": ("minimum(minimum(x, y), y)", "minimum(y, minimum(x, y))", "minimum(x, minimum(x, y))"),
+    "R70": ("maximum(maximum(x, y), y)", "maximum(y, maximum(x, y))", "maximum(x, maximum(x, y))", "maximum(maximum(x, y), z)"),
+    "R70b": ("minimum(minimum(x, y), y)", "minimum(y, minimum(x, y))", "minimum(x, minimum(x, y))", "minimum(minimum(x, y), z)"),
     "R71,R73": ("maximum(x, c)",),
     "R71b": ("minimum(x, c)",),
     "R71f": ("maximum(x, c)",),
@@ -159,7 +159,7 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R87b": ("compare<NE>(convert<T>(p), c)", "compare<EQ>(convert<T>(p), c)"),
     "R87c": ("compare<NE>(x, c)", "compare<EQ>(x, c)"),
     "R87d": ("compare<NE>(x, c)", "compare<EQ>(x, c)"),
-    "R88": tuple(f"compare<{d}>(c, x)" for d in ("EQ", "NE", "LT", "LE", "GT", "GE", "LT_TOTALORDER")),
+    "R88": tuple(f"compare<{d}>(c, x)" for d in ("EQ", "LT", "GE", "LT_TOTALORDER")),
     "R90": tuple(f"compare<{d}>(add(x, c), d)" for d in ("EQ", "NE", "LT", "GE"))
     + tuple(f"compare<{d}>(add(and(x, 7), c), d)" for d in ("LT", "LE", "GT", "GE")),
     "R91": tuple(f"not(compare<{d}>(x, y))" for d in ("EQ", "NE", "LT", "LE", "GT", "GE"))

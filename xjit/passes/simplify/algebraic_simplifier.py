@@ -27,8 +27,21 @@ class AlgebraicSimplifier(HloModulePass):
     is_layout_sensitive: bool = False
     xla_compatible_fp: bool = False
     enable_fast_math: bool = False
-    enable_remove_no_op_reduce_precision: bool = False
+    enable_dot_strength_reduction: bool = True
+    supports_non_canonical_dots: bool = True
+    enable_dot_to_multiply_rewrite: bool = True
+    enable_conv_simplification: bool = True
+    enable_window_reduce_to_reduce_replacement: bool = True
+    enable_reduce_of_reshape: bool = True
+    enable_negative_padding_replacement: bool = True
+    enable_sink_broadcast: bool = True
+    enable_unconditional_reduce_of_concat_replacement: bool = True
+    merge_reduce_of_reduce: bool = True
+    simplify_small_gathers: bool = True
     minmax_propagate_nan: bool = True
+    disable_dynamic_slice_to_slice_conversion: bool = False
+    enable_remove_no_op_reduce_precision: bool = False
+    enable_conditional_simplification: bool = False
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites every non-fusion computation; True if something changed."""
