@@ -97,7 +97,7 @@ WRONG = {
     "arithmetic shift of all bits as 0": _rewritten("R100c", filled(0)),
     "transpose of transpose the wrong way": _rewritten("R109", _dimensions(
         "transpose", lambda match: tuple(dimensions_of(match.root)[d] for d in dimensions_of(match["inner"])))),
-    "transpose(broadcast) with old dimensions": _rewritten("R110", _dimensions(
+    "transpose(broadcast) with old dimensions": _rewritten("R110,R113", _dimensions(
         "broadcast", lambda match: dimensions_of(match["broadcast"]))),
     "slice(slice) without the first": _rewritten("R119", _shifted_ranges),
     "concatenate(x, y) as x": _rewritten("R137", bound("x"), m.op("concatenate", X, m.any()).where(

@@ -52,11 +52,6 @@ def _reshaped_iota(match: Match, into: Expansion) -> HloInstruction | None:
     return None if dimension is None else into.like_source("iota", [], at.IotaAttributes(dimension))
 
 
-def _transposed_iota(match: Match, into: Expansion) -> HloInstruction:
-    dimension = match["iota"].attributes_as(at.IotaAttributes).iota_dimension
-    return into.like_source("iota", [], at.IotaAttributes(dimensions_of(match.root).index(dimension)))
-
-
 def _iota_size(iota: HloInstruction) -> int:
     return iota.shape.dimensions[iota.attributes_as(at.IotaAttributes).iota_dimension]
 
@@ -114,10 +109,9 @@ BROADCASTS = (
                 m.op("broadcast", _X).where(_permutes), _as_transpose),
     AlgebraRule("R107b", "reshape(broadcast(x)) = broadcast(x) where the dimensions of x stay whole",
                 m.op("reshape", _BROADCAST), _reshaped),
-    AlgebraRule("R110", "transpose(broadcast(x)) = broadcast(x)", m.op("transpose", _BROADCAST), _transposed),
+    AlgebraRule("R110,R113", "transpose(broadcast(x)) = broadcast(x)", m.op("transpose", _BROADCAST), _transposed),
     AlgebraRule("R108", "reshape(iota) = iota where its dimension stays whole",
                 m.op("reshape", m.op("iota", name="iota")), _reshaped_iota),
-    AlgebraRule("R113", "transpose(iota) = iota", m.op("transpose", m.op("iota", name="iota")), _transposed_iota),
     AlgebraRule("R114", "iota of one element = 0",
                 m.op("iota").where(lambda i: _iota_size(i) == 1), filled(0)),
     AlgebraRule("R114b", "iota of several dimensions = broadcast(iota)",

@@ -76,13 +76,6 @@ def _of_broadcast(match: Match, into: Expansion) -> HloInstruction:
     return into.like_source("broadcast", [part], at.DimensionsAttributes(dimensions))
 
 
-def _of_iota(match: Match, into: Expansion) -> HloInstruction | None:
-    along = match["iota"].attributes_as(at.IotaAttributes).iota_dimension
-    if _count(ranges_of(match.root)[along]) != match["iota"].shape.dimensions[along]:
-        return None
-    return into.like_source("iota", [], match["iota"].attributes)
-
-
 def _of_reverse(match: Match, into: Expansion) -> HloInstruction:
     ranges = list(ranges_of(match.root))
     for d in dimensions_of(match["reverse"]):
@@ -147,7 +140,6 @@ SLICES = (
                 m.op("slice", m.op("pad", _X, m.any("v"), name="pad")).where(_is_not_empty), _of_pad),
     AlgebraRule("R122", "slice(broadcast(x)) = broadcast(slice(x))",
                 m.op("slice", m.op("broadcast", _X, name="broadcast")), _of_broadcast),
-    AlgebraRule("R122b", "slice(iota) = iota of other dimensions", m.op("slice", m.op("iota", name="iota")), _of_iota),
     AlgebraRule("R123", "slice(reverse(x)) = reverse(slice(x))",
                 m.op("slice", m.op("reverse", _X, name="reverse").one_use()).where(_is_not_empty), _of_reverse),
     AlgebraRule("R123b", "slice(transpose(x)) = transpose(slice(x))",
