@@ -11,7 +11,8 @@ import numpy as np
 from side_by_side import Native, aligned, compare, compile_function, geometric_mean, report
 
 from xjit.emitters.gemm.convolution import emit_convolution
-from xjit.emitters.gemm.convolution_plan import as_gemm, plan_convolution
+from xjit.emitters.gemm.convolution_dimensions import as_gemm
+from xjit.emitters.gemm.convolution_plan import plan_convolution
 from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, SpatialDimension
 from xjit.emitters.gemm.gemm import emit_gemm
 from xjit.emitters.gemm.method import GemmTypes

@@ -116,6 +116,15 @@ WALKS = frozenset(["reduce", "reduce-window", "dot", "convolution"])
 """Opcodes that take a step for every value of the range variables of their first operand."""
 
 
+@dataclass(frozen=True, slots=True)
+class RuntimeValue:
+    """An integer element of an instruction, clamped to bounds: part of an index that is read at run time."""
+
+    source: HloInstruction
+    place: Index
+    bounds: Interval
+
+
 class AccessAnalysis:
     """Collects the accesses of graphs over one kernel's variables.
 
@@ -127,21 +136,42 @@ class AccessAnalysis:
         self.leaves = leaves
         self.maps = maps
         self.range_mask = 0
-        self._range_variables: dict[tuple[HloInstruction, int], list[int]] = {}
+        self.runtime: dict[int, RuntimeValue] = {}  # what variables stand for that are read at run time
+        self._range_variables: dict[HloInstruction, list[int]] = {}
+        self._runtime_variables: dict[RuntimeValue, int] = {}
 
-    def range_variables(self, instruction: HloInstruction, operand: int, indexing: IndexingMap) -> list[AffineExpr]:
-        """Returns free variables for the symbols of an operand's map: the same ones at every request."""
-        if not indexing.range_vars and not indexing.rt_vars:
+    def range_variables(self, instruction: HloInstruction, indexing: IndexingMap) -> list[AffineExpr]:
+        """Returns free variables for the ranges of an instruction's maps: the same ones at every request."""
+        if not indexing.range_vars:
             return []
-        key = (instruction, operand if indexing.rt_vars else 0)
-        positions = self._range_variables.get(key)
+        positions = self._range_variables.get(instruction)
         if positions is None:
-            bounds = [v.bounds for v in indexing.range_vars] + [v.feasible_values for v in indexing.rt_vars]
+            bounds = [v.bounds for v in indexing.range_vars]
             positions = [self.table.new_variable(b.upper - b.lower + 1, b.lower) for b in bounds]
-            self._range_variables[key] = positions
-            for position in positions[: len(indexing.range_vars)]:
+            self._range_variables[instruction] = positions
+            for position in positions:
                 self.range_mask |= 1 << position
         return [dim(p) for p in positions]
+
+    def runtime_variables(self, indexing: IndexingMap, index: Index) -> list[AffineExpr]:
+        """Returns variables for what a map at an index reads at run time: the same ones for the same elements."""
+        found: list[AffineExpr] = []
+        for variable in indexing.rt_vars:
+            assert isinstance(variable.source, HloInstruction)
+            place = tuple(self.table.simplify(e) for e in substitute_all(variable.map.results, index))
+            value = RuntimeValue(variable.source, place, variable.feasible_values)
+            position = self._runtime_variables.get(value)
+            if position is None:
+                bounds = value.bounds
+                position = self.table.new_variable(bounds.upper - bounds.lower + 1, bounds.lower)
+                self.stands_for(position, value)
+            found.append(dim(position))
+        return found
+
+    def stands_for(self, variable: int, value: RuntimeValue) -> None:
+        """Says that a variable of the table is an element that is read at run time."""
+        self.runtime[variable] = value
+        self._runtime_variables[value] = variable
 
     def collect(self, root: HloInstruction, index: Index) -> Accesses:
         """Returns the accesses for the root at an index; every (instruction, index) is visited once."""
@@ -179,7 +209,9 @@ class AccessAnalysis:
                 result.conditional |= operand.has_conditions or operand.indexing.is_unknown
                 if operand.indexing.is_unknown:
                     continue
-                symbols = self.range_variables(instruction, number, operand.indexing)
+                symbols = self.range_variables(instruction, operand.indexing)
+                if operand.indexing.rt_vars:
+                    symbols = [*symbols, *self.runtime_variables(operand.indexing, index)]
                 stack.append((instruction.operand(number), apply_map(self.table, operand, index, symbols)))
                 result.others += [e for e, _ in map_conditions(operand, shape.dimensions, index, symbols)]
                 for variable in operand.indexing.rt_vars:
@@ -196,7 +228,7 @@ class AccessAnalysis:
         for expr in index:
             mask |= expr.dim_mask
         if instruction.opcode in WALKS:
-            for symbol in self.range_variables(instruction, 0, self.maps.of(instruction)[0][0].indexing):
+            for symbol in self.range_variables(instruction, self.maps.of(instruction)[0][0].indexing):
                 mask |= symbol.dim_mask
         return mask
 
@@ -215,13 +247,13 @@ class AccessAnalysis:
     def reduced_accesses(self, instruction: HloInstruction, index: Index) -> Accesses:
         """Returns the accesses of the elements that a reduction combines for one element of its result."""
         operand = self.maps.of(instruction)[0][0]
-        symbols = self.range_variables(instruction, 0, operand.indexing)
+        symbols = self.range_variables(instruction, operand.indexing)
         return self.collect(instruction.operand(0), apply_map(self.table, operand, index, symbols))
 
     def contiguous_range(self, instruction: HloInstruction, index: Index) -> int | None:
         """Returns which range variable of a reduction walks through contiguous memory, or None."""
         operand = self.maps.of(instruction)[0][0]
-        symbols = self.range_variables(instruction, 0, operand.indexing)
+        symbols = self.range_variables(instruction, operand.indexing)
         inner = self.reduced_accesses(instruction, index)
         votes = [0] * len(symbols)
         for offset in inner.offsets:

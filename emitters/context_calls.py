@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.execution_context import EXECUTION_CONTEXT, RuntimeStatus
+from xjit.llvm.inline_control_flow import return_if
 from xjit.llvm.types import I32, I64, PTR, VOID
 from xjit.llvm.values import Value, const_int, zero
 
@@ -26,7 +27,7 @@ def emit_scratch_alloc(builder: IRBuilder, num_bytes: Value, on_failure: Callabl
     allocate = builder.module.declare("xjit_context_alloc", PTR, [PTR, I64, I32])
     instruction = const_int(I32, NO_INSTRUCTION)
     block = builder.call(allocate, [builder.function.args[0], num_bytes, instruction])
-    builder.return_if(builder.icmp_unsigned("==", block, zero(PTR)), on_failure)
+    return_if(builder, builder.icmp_unsigned("==", block, zero(PTR)), on_failure)
     return block
 
 
@@ -52,7 +53,7 @@ def emit_return_on_failure(builder: IRBuilder, number: int | None = None) -> Non
 
     status = EXECUTION_CONTEXT.load(builder, context, "status")
     failed = builder.icmp_unsigned("!=", status, const_int(I32, RuntimeStatus.OK))
-    builder.return_if(failed, name_instruction)
+    return_if(builder, failed, name_instruction)
 
 
 def emit_return_on_cancel(builder: IRBuilder) -> None:
@@ -61,7 +62,7 @@ def emit_return_on_cancel(builder: IRBuilder) -> None:
     context = builder.function.args[0]
     check = builder.module.declare("xjit_check_cancel", I32, [PTR])
     ends = builder.icmp_unsigned("!=", builder.call(check, [context]), const_int(I32, 0))
-    builder.return_if(ends, lambda: _report_cancel(builder, context))
+    return_if(builder, ends, lambda: _report_cancel(builder, context))
 
 
 def _report_cancel(builder: IRBuilder, context: Value) -> None:

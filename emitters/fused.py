@@ -167,6 +167,7 @@ class FusedIrEmitter:
     def bind_element(self, variable: int, source: HloInstruction, place: Index) -> None:
         """Binds a variable of the table to an element, clamped to the variable's bounds."""
         bounds = self.nest.intervals[variable]
+        place = tuple(self.nest.simplify(e) for e in place)
         value, depth = self.element(source, place)
         assert isinstance(value, Value)
         level = self.nest.levels[depth]

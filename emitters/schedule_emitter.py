@@ -7,6 +7,7 @@ for all schedules; what differs between kernels is in the schedule.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 
 from xjit.emitters.accumulators import AccumulatorTiles
 from xjit.emitters.fused import FusedIrEmitter
@@ -19,6 +20,7 @@ from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Combine,
     Init,
+    Let,
     Loop,
     Part,
     Reduce,
@@ -94,7 +96,7 @@ class _ScheduleEmitter:
     def emit(self, begin: Value, end: Value) -> None:
         """Emits the parts for the units begin .. end - 1."""
         for let in self._schedule.lets:
-            self._fused.bind_element(let.variable, self._instructions[let.instruction], let.index)
+            self._let(let)
         parts, base = self._schedule.parts, 0
         for part in parts:
             units = self._schedule.units_of(part)
@@ -128,13 +130,19 @@ class _ScheduleEmitter:
         self._body(part.body)
 
     def _body(self, body: Sequence[Statement]) -> None:
-        for statement in body:
-            self._statement(statement)
+        for is_store, statements in groupby(body, lambda statement: isinstance(statement, Store)):
+            if is_store:
+                self._store([s for s in statements if isinstance(s, Store)])
+                continue
+            for statement in statements:
+                self._statement(statement)
 
     def _statement(self, statement: Statement) -> None:
         match statement:
             case Loop():
                 self._loop(statement)
+            case Let():
+                self._let(statement)
             case Reduce():
                 self._reduce(statement)
             case Init(name, index):
@@ -146,7 +154,7 @@ class _ScheduleEmitter:
             case Stage(name, index):
                 self._fused.stage(self._tiles[name], self._instructions[name], index)
             case Store():
-                self._store(statement)
+                self._store([statement])
 
     # -- loops
 
@@ -229,6 +237,9 @@ class _ScheduleEmitter:
 
     # -- values
 
+    def _let(self, let: Let) -> None:
+        self._fused.bind_element(let.variable, self._instructions[let.instruction], let.index)
+
     def _reduce(self, statement: Reduce) -> None:
         if not statement.where_needed:
             self._fused.reduction(self._instructions[statement.reduction.instruction], statement.reduction)
@@ -240,11 +251,12 @@ class _ScheduleEmitter:
         assert computation is not None, f"no computation '{name}'"
         return computation
 
-    def _store(self, statement: Store) -> None:
+    def _store(self, stores: Sequence[Store]) -> None:
+        """Stores elements. All are computed before: an operand that one of them overwrites may be read for another."""
         self._accumulators.publish()
-        instruction = self._instructions[statement.instruction]
-        value, _ = self._fused.element(instruction, statement.index, output=statement.output)
-        self._fused.memory.store(self._results[statement.result], statement.place, value)
+        values = [self._fused.element(self._instructions[s.instruction], s.index, output=s.output)[0] for s in stores]
+        for store, value in zip(stores, values, strict=True):
+            self._fused.memory.store(self._results[store.result], store.place, value)
 
 
 _LOOPS: Mapping[Role, Callable[[_ScheduleEmitter, Loop], None]] = {

@@ -27,6 +27,12 @@ def estimate_ns(program: ThunkProgram) -> float:
     return total
 
 
+def may_run_for_ever(program: ThunkProgram) -> bool:
+    """Whether a loop has no known number of rounds, so that an estimate says nothing about the longest call."""
+    thunks = (thunk for sequence in program.sequences.values() for thunk in sequence)
+    return any(isinstance(thunk, WhileThunk) and thunk.trip_count is None for thunk in thunks)
+
+
 def _trips(thunk: Thunk) -> float:
     if not isinstance(thunk, WhileThunk):
         return 1.0

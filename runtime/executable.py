@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgument, ResourceExhausted
-from xjit.llvm.execution_context import RuntimeStatus, initial_context
+from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
+from xjit.llvm.execution_context import initial_context
 from xjit.runtime.arguments import conforming, flatten_arguments, leaf_paths, to_buffer
 from xjit.runtime.buffer_pool import pooled_library
 from xjit.runtime.ctypes_call import CtypesCall, call_with_results
@@ -36,16 +36,8 @@ from xjit.runtime.program import (
     is_flat,
     unflatten_tree,
 )
+from xjit.runtime.status_error import FindPlace, StatusError
 from xjit.runtime.symbols import resolve_symbols
-
-_STATUS_TEXT = {
-    RuntimeStatus.RESOURCE_EXHAUSTED: "no memory for temporary values",
-    RuntimeStatus.FAILED_PRECONDITION: "a checked requirement of the program did not hold",
-    RuntimeStatus.INTERNAL: "a library routine refused its arguments",
-    RuntimeStatus.CUSTOM_CALL_FAILED: "a custom call failed",
-    RuntimeStatus.ITERATION_LIMIT: "a while loop exceeded the iteration limit",
-    RuntimeStatus.CANCELLED: "it was cancelled",
-}
 
 
 class CpuExecutable:
@@ -61,6 +53,7 @@ class CpuExecutable:
     Args:
         program: what to run.
         fast: False forces the ctypes path (for tests and comparisons).
+        find_place: says where an instruction is, for the errors of a call.
     """
 
     # `__call__` is a slot that holds a function: a call goes to the builtin without a Python frame in between.
@@ -68,7 +61,7 @@ class CpuExecutable:
 
     __call__: Callable[..., Any]
 
-    def __init__(self, program: CpuProgram, *, fast: bool = True) -> None:
+    def __init__(self, program: CpuProgram, *, fast: bool = True, find_place: FindPlace | None = None) -> None:
         entry = _bind(program)
         self.program = program
         self._counters = entry.keep_alive[-1]
@@ -76,7 +69,7 @@ class CpuExecutable:
         num_leaves = max(len(program.parameters), len(program.results))
         self.uses_fast_call = fast and pooled_library().has_fast_call and num_leaves <= MAX_FAST_LEAVES
         make = make_fast_call if self.uses_fast_call else CtypesCall
-        on_error = _StatusError(program)
+        on_error = StatusError(program.name, program.instructions, find_place)
         parameters = [_physical_spec(signature) for signature in program.parameters]
         mismatch = _PhysicalMismatch(program, parameters)
         results = [_physical_spec(signature) for signature in program.results]
@@ -224,26 +217,6 @@ class _PhysicalMismatch:
         return self.retry(*fitting)
 
 
-class _StatusError:
-    """Raises the exception for a status that the entry returned."""
-
-    __slots__ = ("_instructions", "_name")
-
-    def __init__(self, program: CpuProgram) -> None:
-        self._name = program.name
-        self._instructions = program.instructions
-
-    def __call__(self, status: int, instruction: int, detail: int) -> NoReturn:
-        where = f" at {self._instructions[instruction]}" if 0 <= instruction < len(self._instructions) else ""
-        known = status in RuntimeStatus._value2member_map_
-        what = f"{RuntimeStatus(status).name}: {_STATUS_TEXT[RuntimeStatus(status)]}" if known else f"status {status}"
-        if status == RuntimeStatus.RESOURCE_EXHAUSTED:
-            wanted = f" of {detail:,} bytes" if detail else ""
-            raise ResourceExhausted(f"program {self._name!r} failed{where}: {what}{wanted}")
-        info = f" (info {detail})" if detail else ""
-        raise ExecutionError(f"program {self._name!r} failed{where}: {what}{info}")
-
-
 def canonical_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """NumPy's one object for `dtype`, which arrays share. (An unpickled dtype is another object.)"""
     canonical = np.dtype(dtype.type)
@@ -287,7 +260,7 @@ def _bind(program: CpuProgram) -> NativeEntry:
         initial_context=initial_context(ctypes.addressof(counters) if counters is not None else 0),
         constants_address=ctypes.addressof(addresses),
         arena_size=program.arena_size,
-        release_gil=program.calls_back or program.estimated_us > GIL_RELEASE_US,
+        release_gil=program.always_releases_gil or program.estimated_us > GIL_RELEASE_US,
         keep_alive=(loaded, constants, addresses, counters),
     )
 

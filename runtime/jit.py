@@ -163,9 +163,15 @@ def optimize_ir(
     options: CodegenOptions = CodegenOptions(),
     speed_level: int = 2,
     linked_symbols: Collection[str] = (),
+    *,
+    trusted: bool = False,
 ) -> str:
-    """The module after LLVM's default pipeline at `speed_level` (-O2): what the emitters are compared with."""
-    check_ir_text(ir_text, options.features or host_features(), linked_symbols)
+    """The module after LLVM's default pipeline at `speed_level` (-O2): what the emitters are compared with.
+
+    `trusted`: see `compile_ir_to_object`.
+    """
+    if not trusted:
+        check_ir_text(ir_text, options.features or host_features(), linked_symbols)
     with _codegen_lock:
         module = parse_and_verify(ir_text)
         tuning = llvm.create_pipeline_tuning_options(speed_level=speed_level)

@@ -98,7 +98,7 @@ class CpuProgram:
         constants: raw contents of the leaves of `constants`, at least as long as what the code reads.
         external_symbols: every symbol that the object code does not define.
         estimated_us: estimated time of one call; the GIL is released when it exceeds `GIL_RELEASE_US`.
-        calls_back: the code may call Python (a custom call): the GIL is always released.
+        always_releases_gil: whatever the estimate: the code may call Python (a custom call), or never end (a loop).
         instructions: names by the number that the code reports as `failed_instruction`.
         profile_counters: number of i64 cycle counts, one per kernel call, that code compiled for profiling adds to.
         aliases: which results may be where which parameters are; the code is right for either.
@@ -116,7 +116,7 @@ class CpuProgram:
     constants: tuple[bytes | np.ndarray, ...] = ()
     external_symbols: tuple[str, ...] = ()
     estimated_us: float = 0.0
-    calls_back: bool = False
+    always_releases_gil: bool = False
     kernels: tuple[KernelInfo, ...] = ()
     instructions: tuple[str, ...] = ()
     profile_counters: int = 0

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xjit.hlo.diagnostics import ExecutionError
-from xjit.llvm.execution_context import RuntimeStatus, initial_context
+from xjit.llvm.execution_context import EXECUTION_CONTEXT, initial_context
 from xjit.runtime.arguments import conforming
 from xjit.runtime.buffer_pool import pooled_library
 from xjit.runtime.jit import LoadedObject
 from xjit.runtime.physical_layout import Array, array_signature, from_physical
 from xjit.runtime.program import ARENA_ALIGNMENT, CpuProgram
+from xjit.runtime.status_error import FindPlace, StatusError
 from xjit.thunks import (
     BufferSlice,
     CallThunk,
@@ -60,12 +60,21 @@ class ThunkInterpreter:
         thunks: what to run.
         steps: has the function `step_symbol(thunk)` of every thunk that computes.
         constants: address of the array of the constants' addresses.
+        find_place: says where an instruction is, for the errors of a run.
     """
 
-    def __init__(self, program: CpuProgram, thunks: ThunkProgram, steps: LoadedObject, constants: int) -> None:
+    def __init__(
+        self,
+        program: CpuProgram,
+        thunks: ThunkProgram,
+        steps: LoadedObject,
+        constants: int,
+        find_place: FindPlace | None = None,
+    ) -> None:
         self._program = program
         self._thunks = thunks
         self._steps = steps
+        self._find_place = find_place
         self._constants = (ctypes.c_void_p * len(program.constants)).from_address(constants)
 
     def __call__(self, *buffers: Array, on_thunk: OnThunk | None = None) -> tuple[Array, ...]:
@@ -101,8 +110,8 @@ class ThunkInterpreter:
         seconds = time.perf_counter() - start
         if status:
             pooled_library().raise_kept_exception(context)
-            name = RuntimeStatus(status).name
-            raise ExecutionError(f"program {self._program.name!r} failed in '{thunk.instruction}': {name}")
+            detail = EXECUTION_CONTEXT.unpack(context.raw)["detail"]
+            StatusError(self._program.name, (thunk.instruction,), self._find_place)(status, 0, detail)
         return seconds
 
 

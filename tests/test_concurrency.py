@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,7 @@ import os
 import sys
 import threading
 import time
+import time
 import numpy as np
 import xjit
 
@@ -171,3 +173,27 @@ print("done")
 def test_compilation_in_a_child_forked_while_a_thread_compiles() -> None:
     result = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=300)
     assert result.stdout == "done\n", result.stdout + result.stderr
+
+
+COUNT_DOWN = """HloModule m
+c { p = (s64[], s64[]) parameter(0) i = s64[] get-tuple-element(p), index=0 z = s64[] constant(0)
+    ROOT r = pred[] compare(i, z), direction=NE }
+b { p = (s64[], s64[]) parameter(0) i = s64[] get-tuple-element(p), index=0 x = s64[] get-tuple-element(p), index=1
+    o = s64[] constant(1) n = s64[] subtract(i, o) y = s64[] multiply(x, x) w = s64[] xor(y, n)
+    ROOT t = (s64[], s64[]) tuple(n, w) }
+ENTRY e { i = s64[] parameter(0) t = (s64[], s64[]) tuple(i, i) w = (s64[], s64[]) while(t), condition=c, body=b
+    ROOT r = s64[] get-tuple-element(w), index=1 }"""
+
+
+def test_loops_without_a_known_number_of_rounds_let_other_threads_run() -> None:
+    executable = xjit.compile(COUNT_DOWN)
+    executable(np.int64(1))
+    done: list[object] = []
+    caller = threading.Thread(target=lambda: done.append(executable(np.int64(100_000_000))))
+    turns = 0
+    caller.start()
+    while not done and turns < 20:
+        time.sleep(0.001)
+        turns += 1
+    assert turns == 20, f"this thread ran {turns} times"
+    caller.join()

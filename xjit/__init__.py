@@ -28,7 +28,7 @@ from xjit.hlo import (
     XjitError,
     structural_equal,
 )
-from xjit.hlo.custom_call_registry import register_custom_call_target
+from xjit.hlo.custom_call_registry import custom_call_status_set_failure, register_custom_call_target
 from xjit.llvm.target import Target
 from xjit.passes import PASSES
 from xjit.text.parser import parse_hlo
@@ -60,6 +60,7 @@ __all__ = [
     "XjitError",
     "__version__",
     "compile",
+    "custom_call_status_set_failure",
     "evaluate",
     "from_hlo_proto",
     "load_module",

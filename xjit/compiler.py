@@ -22,11 +22,13 @@ from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
 from xjit.emitters.planners.module import schedule_text
 from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.thunk_steps import emit_thunk_steps
+from xjit.emitters.time_estimate import may_run_for_ever
 from xjit.flags import flags_from_environment
 from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import CompileError, InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
+from xjit.hlo.ir.places import find_place
 from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.partition import PartKind, PartSink, with_all_visible
@@ -113,7 +115,7 @@ class Executable(CpuExecutable):
 
     def __init__(self, program: CpuProgram, hlo: str, optimized: HloModule, assignment: BufferAssignment,
                  emitted: EmittedModule, options: CompileOptions, seconds: dict[str, float]) -> None:  # fmt: skip
-        super().__init__(program)
+        super().__init__(program, find_place=functools.partial(find_place, optimized))
         self._hlo = hlo
         self._optimized_hlo = optimized
         self._assignment = assignment
@@ -160,7 +162,8 @@ class Executable(CpuExecutable):
         texts = (*emitted.library_texts, with_all_visible(emitted.ir_text), steps.to_text())
         objects = compile_modules_to_objects(texts, self._codegen)
         loaded = load_object(objects, list(steps.functions), resolve_symbols(undefined_symbols(objects)))
-        return ThunkInterpreter(self.program, emitted.thunks, loaded, self.constants_address)
+        place = functools.partial(find_place, self._optimized_hlo)
+        return ThunkInterpreter(self.program, emitted.thunks, loaded, self.constants_address, place)
 
     def cost_analysis(self) -> dict[str, float]:
         """Returns costs of the optimized module by XLA's names and rules (`HloCostAnalysis`), and an estimated time."""
@@ -375,7 +378,7 @@ def make_program(
         constants=tuple(physical_constant(literal) for literal in assignment.constants),
         external_symbols=tuple(sorted(undefined_symbols(object_code))),
         estimated_us=emitted.estimated_us,
-        calls_back=any(kernel.kind == CUSTOM_CALL for kernel in kernels),
+        always_releases_gil=any(k.kind == CUSTOM_CALL for k in kernels) or may_run_for_ever(emitted.thunks),
         kernels=kernels,
         instructions=tuple(kernel.instruction for kernel in kernels),
         profile_counters=len(kernels) if profile else 0,

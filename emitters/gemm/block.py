@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.control_flow import Record
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.emitters.gemm.method import Method
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import pack_panels_function
 from xjit.emitters.gemm.partial_sums import PartialSums
 from xjit.emitters.gemm.plan import CHUNK_BYTES, LHS_GROUP_ROWS, PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
-from xjit.emitters.gemm.shapes import FIELDS
+from xjit.emitters.gemm.record import GEMM_RECORD, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.strips import emit_strips
 from xjit.emitters.gemm.support import GemmSupport
@@ -141,7 +140,7 @@ def _allocate(builder: StructuredBuilder, support: GemmSupport) -> _Memory:
 def _locate(builder: StructuredBuilder, support: GemmSupport) -> _Block:
     """Finds the operands and the result of the block that the function's arguments name."""
     out, lhs, rhs, closure, parameters, batch, first_row, rows, first_column, columns = builder.function.args
-    record = Record(builder, parameters, FIELDS)
+    record = Record(builder, parameters, GEMM_RECORD)
     memory = _allocate(builder, support)
     partial = PartialSums(builder, support) if support.unpack_add is not None else None
     swap = record.flag("swap_operands")

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from xjit.emitters.gemm.control_flow import emit_parallel_entry
 from xjit.emitters.gemm.convolution_chunks import emit_chunk_parts, sum_chunks
-from xjit.emitters.gemm.convolution_plan import as_gemm, plan_convolution
-from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_FIELDS, ConvolutionShape
+from xjit.emitters.gemm.convolution_dimensions import as_gemm
+from xjit.emitters.gemm.convolution_plan import plan_convolution
+from xjit.emitters.gemm.convolution_shapes import ConvolutionShape
 from xjit.emitters.gemm.convolution_tile import Tile, fill_row_table, locate_tile
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.emitters.gemm.gemm import emit_gemm_call, gemm_name
 from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.record import CONVOLUTION_RECORD
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport, support_for
 from xjit.llvm import Function, IRBuilder, Module, Target, Value
@@ -42,7 +44,7 @@ def emit_convolution(module: Module, target: Target, types: GemmTypes) -> Functi
     if name in module.functions:
         return module.functions[name]
     task = _emit_task(module, f"{name}_task", support_for(module, types))
-    return emit_parallel_entry(module, name, CONVOLUTION_PARAMS, task, CONVOLUTION_FIELDS)
+    return emit_parallel_entry(module, name, CONVOLUTION_PARAMS, task, CONVOLUTION_RECORD)
 
 
 def emit_convolution_call(

@@ -1,4 +1,4 @@
-"""Blocking of convolutions: from a `ConvolutionShape` to a `GemmShape` or `ConvolutionParameters`. Pure arithmetic.
+"""Blocking of convolutions: from a `ConvolutionShape` to `ConvolutionParameters`. Pure arithmetic.
 
 A task computes a tile of output pixels (images x rows x columns) for a block of output features. For each chunk of
 taps and input channels it copies the input that the tile sees to a *slab*: padded, spread out, contiguous, of the
@@ -8,20 +8,14 @@ channels, so no im2col is needed.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import dataclass, replace
 
-from xjit.emitters.gemm.convolution_shapes import (
-    CONVOLUTION_FIELDS,
-    MAX_SPATIAL_DIMENSIONS,
-    ConvolutionParameters,
-    ConvolutionShape,
-    SpatialDimension,
-)
+from xjit.emitters.gemm.convolution_dimensions import SlabAxis, slab_axis, spatial_dimensions
+from xjit.emitters.gemm.convolution_shapes import ConvolutionParameters, ConvolutionShape
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, PARALLEL_FLOPS, RESULT_SCRATCH_BYTES, TASKS_PER_THREAD
 from xjit.emitters.gemm.register_tile import register_tile
-from xjit.emitters.gemm.shapes import BatchDimension, GemmShape
 from xjit.emitters.gemm.storage import has_native_masks, size_of
 from xjit.llvm.target import Target
 
@@ -32,48 +26,6 @@ MIN_TILE_PIXELS = 64
 GOOD_TILE_PIXELS = 256  # packing the kernel is amortised over so many
 GOOD_BLOCK_FEATURES = 96
 _CHANNEL_STEP = 16
-
-_UNIT = SpatialDimension(1, 1, 1, 0, 0, 0)
-
-
-def as_gemm(shape: ConvolutionShape) -> GemmShape | None:
-    """The multiplication that a convolution with 1x1 windows is, if its pixels lie in one row."""
-    if shape.groups != 1 or any(not _is_pointwise(d) for d in shape.spatial):
-        return None
-    dimensions = [(d.output, d.input_stride, d.output_stride) for d in shape.spatial if d.output != 1]
-    if shape.batch != 1:
-        dimensions.insert(0, (shape.batch, shape.input_batch, shape.output_batch))
-    dimensions.sort(key=lambda item: -item[1])
-    merged: list[tuple[int, int, int]] = []
-    for size, input_stride, output_stride in dimensions:
-        if merged and merged[-1][1] == size * input_stride and merged[-1][2] == size * output_stride:
-            merged[-1] = (merged[-1][0] * size, input_stride, output_stride)
-        else:
-            merged.append((size, input_stride, output_stride))
-    if not merged:
-        merged = [(1, shape.input_features, shape.output_features)]
-    if len(merged) > 2:
-        return None
-    m, lhs_row, out_row = merged[-1]
-    batch = tuple(BatchDimension(size, lhs, 0, out) for size, lhs, out in merged[:-1])
-    return GemmShape(
-        m,
-        shape.output_features,
-        shape.input_features,
-        lhs_row,
-        shape.input_feature,
-        shape.kernel_input,
-        shape.kernel_output,
-        out_row,
-        shape.output_feature,
-        batch=batch,
-    )
-
-
-def _is_pointwise(d: SpatialDimension) -> bool:
-    return (
-        d.kernel == 1 and d.window_stride == 1 and d.padding_low == 0 and d.base_dilation == 1 and d.output == d.input
-    )
 
 
 def plan_convolution(
@@ -88,41 +40,6 @@ def plan_convolution(
     more. `num_threads` only sets how many tasks there are; with `in_scratch` all sums go through scratch memory.
     """
     return _ConvolutionPlanner(shape, types, target, TASKS_PER_THREAD * num_threads, in_scratch).plan()
-
-
-def spatial_dimensions(shape: ConvolutionShape) -> tuple[SpatialDimension, SpatialDimension, SpatialDimension]:
-    """The dimensions that matter, widest input stride first, with trivial ones in front to make three."""
-    kept = [d for d in shape.spatial if (d.input, d.kernel, d.output, d.padding_low) != (1, 1, 1, 0)]
-    if len(kept) > MAX_SPATIAL_DIMENSIONS:
-        raise ValueError(f"convolutions have at most {MAX_SPATIAL_DIMENSIONS} spatial dimensions here, not {len(kept)}")
-    kept.sort(key=lambda d: -d.input_stride)
-    kept = [replace(d, window_dilation=1) if d.kernel == 1 else d for d in kept]
-    kept = [replace(d, base_dilation=1) if d.input == 1 else d for d in kept]
-    padded = [_UNIT] * (MAX_SPATIAL_DIMENSIONS - len(kept)) + kept
-    return padded[0], padded[1], padded[2]
-
-
-@dataclass(slots=True)
-class _Axis:
-    """How one of the two inner dimensions lies in the slab."""
-
-    taps: int  # taps of a chunk
-    step: int  # input positions between slab pixels
-    stride: int  # slab pixels between outputs
-    tap: int  # slab pixels between taps
-
-    def pixels(self, tile: int) -> int:
-        """Slab pixels that `tile` outputs see."""
-        return (tile - 1) * self.stride + (self.taps - 1) * self.tap + 1
-
-
-def _axis(d: SpatialDimension, taps: int) -> _Axis:
-    if d.base_dilation > 1:
-        return _Axis(taps, 1, d.window_stride, d.window_dilation)
-    if taps == 1:
-        return _Axis(1, d.window_stride, 1, 0)
-    step = math.gcd(d.window_stride, d.window_dilation)
-    return _Axis(taps, step, d.window_stride // step, d.window_dilation // step)
 
 
 class _ConvolutionPlanner:
@@ -145,7 +62,7 @@ class _ConvolutionPlanner:
             self.features = self.channels = shape.feature_groups
 
     def plan(self) -> ConvolutionParameters:
-        values = dict.fromkeys(CONVOLUTION_FIELDS, 0)
+        values = {field.name: 0 for field in dataclasses.fields(ConvolutionParameters)}
         values.update(self._sizes(), **self._strides())
         parallel = self.shape.flops >= PARALLEL_FLOPS
         self._choose_chunk()
@@ -240,7 +157,7 @@ class _ConvolutionPlanner:
             taps_1, taps_2 = min(taps_1, 16), min(taps_2, 32)
             self.chunk_channels = min(self.channels, 64)
         else:
-            if _axis(second, taps_2).tap > 1:
+            if slab_axis(second, taps_2).tap > 1:
                 taps_2 = 1
             least = 1 if self._planar() else max(1, min(self.channels, _CHANNEL_STEP))
             taps_2 = min(taps_2, max(1, limit // least))
@@ -249,11 +166,11 @@ class _ConvolutionPlanner:
             chunks = -(-self.channels // most)
             step = 1 if self._planar() else _CHANNEL_STEP
             self.chunk_channels = min(self.channels, _round_up(-(-self.channels // max(1, chunks)), step))
-        if self._slab_bytes(_axis(first, taps_1), _axis(second, taps_2), 1, 1, 1) > SLAB_BYTES:
+        if self._slab_bytes(slab_axis(first, taps_1), slab_axis(second, taps_2), 1, 1, 1) > SLAB_BYTES:
             taps_1 = 1
-        if self._slab_bytes(_axis(first, taps_1), _axis(second, taps_2), 1, 1, 1) > SLAB_BYTES:
+        if self._slab_bytes(slab_axis(first, taps_1), slab_axis(second, taps_2), 1, 1, 1) > SLAB_BYTES:
             taps_2 = 1
-        self.first, self.second = _axis(first, taps_1), _axis(second, taps_2)
+        self.first, self.second = slab_axis(first, taps_1), slab_axis(second, taps_2)
 
     def _planar(self) -> bool:
         """Few channels, each an image of its own (the first layer, features outermost): one channel per chunk copies
@@ -261,7 +178,7 @@ class _ConvolutionPlanner:
         """
         return self.channels < _CHANNEL_STEP // 2 and self.shape.input_feature != 1 and self.dims[2].input_stride == 1
 
-    def _slab_bytes(self, first: _Axis, second: _Axis, tile_batch: int, tile_1: int, tile_2: int) -> int:
+    def _slab_bytes(self, first: SlabAxis, second: SlabAxis, tile_batch: int, tile_1: int, tile_2: int) -> int:
         channels = _round_up(self.chunk_channels, self.tile.width) if self.depthwise else self.chunk_channels
         return tile_batch * first.pixels(tile_1) * second.pixels(tile_2) * channels * self.size
 

@@ -147,7 +147,3 @@ class ConvolutionParameters:
     def to_array(self) -> np.ndarray:
         """The record as int64."""
         return np.array(dataclasses.astuple(self), np.int64)
-
-
-CONVOLUTION_FIELDS = {field.name: i for i, field in enumerate(dataclasses.fields(ConvolutionParameters))}
-"""Slot number of each field."""

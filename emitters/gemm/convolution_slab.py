@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.control_flow import Record
-from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_FIELDS
+from xjit.emitters.gemm.record import CONVOLUTION_RECORD, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
@@ -44,7 +43,7 @@ def emit_fill_slab(module: Module, name: str, support: GemmSupport) -> Function:
     """Defines the copy for one image and chunk."""
     builder = define(module, name, SLAB_PARAMS)
     parameters, slab, source, position_1, position_2, pixel_bytes, channels = builder.function.args
-    record = Record(builder, parameters, CONVOLUTION_FIELDS)
+    record = Record(builder, parameters, CONVOLUTION_RECORD)
     slab_1, slab_2 = record["slab_1"], record["slab_2"]
     rows = _overlap(builder, record, 1, position_1, slab_1)
     pixels = _overlap(builder, record, 2, position_2, slab_2)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.control_flow import Record
 from xjit.emitters.gemm.convolution_plan import CHUNK_K_BYTES, MAX_TILE_PIXELS, SLAB_BYTES
-from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_FIELDS
 from xjit.emitters.gemm.depthwise import MAX_DEPTHWISE_TAPS
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
+from xjit.emitters.gemm.record import CONVOLUTION_RECORD, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Value
@@ -64,7 +63,7 @@ def locate_tile(builder: StructuredBuilder, support: GemmSupport) -> Tile:
     """
     context, task = builder.function.args
     out, source, kernel, closure, parameters = (builder.load_ptr(context, slot) for slot in range(5))
-    record = Record(builder, parameters, CONVOLUTION_FIELDS)
+    record = Record(builder, parameters, CONVOLUTION_RECORD)
     memory = _allocate(builder, support)
     rest = task
     indices: list[Value] = []

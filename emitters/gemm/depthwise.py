@@ -4,9 +4,8 @@ broadcast.
 
 from __future__ import annotations
 
-from xjit.emitters.gemm.control_flow import Record
-from xjit.emitters.gemm.convolution_shapes import CONVOLUTION_FIELDS
 from xjit.emitters.gemm.microkernel import add, multiply_add
+from xjit.emitters.gemm.record import CONVOLUTION_RECORD, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
@@ -40,7 +39,7 @@ def emit_depthwise_multiply(module: Module, name: str, support: GemmSupport) -> 
     """
     builder = define(module, name, DEPTHWISE_PARAMS)
     parameters, result, slab, taps, table, pixels, pixel_bytes, taps_1, taps_2, accumulate = builder.function.args
-    record = Record(builder, parameters, CONVOLUTION_FIELDS)
+    record = Record(builder, parameters, CONVOLUTION_RECORD)
     type, size = vector(support.compute, support.tile.width), size_of(support.compute)
     tap_bytes = builder.mul(record["slab_tap_2"], pixel_bytes)
     row_bytes = builder.mul(builder.mul(record["slab_tap_1"], record["slab_2"]), pixel_bytes)

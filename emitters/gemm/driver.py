@@ -6,8 +6,8 @@ Everything about the multiplication at hand is read from its record (`shapes.Gem
 from __future__ import annotations
 
 from xjit.emitters.gemm.block import GEMM_PARAMS, emit_block
-from xjit.emitters.gemm.control_flow import Record, emit_parallel_entry
-from xjit.emitters.gemm.shapes import FIELDS
+from xjit.emitters.gemm.control_flow import emit_parallel_entry
+from xjit.emitters.gemm.record import GEMM_RECORD, Record
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
@@ -18,7 +18,7 @@ def emit_driver(module: Module, name: str, support: GemmSupport) -> Function:
     """Defines `void name(out, lhs, rhs, closure, parameters)` on top of `support`."""
     block = emit_block(module, f"{name}_block", support)
     task = _emit_task(module, f"{name}_task", block)
-    return emit_parallel_entry(module, name, GEMM_PARAMS, task, FIELDS)
+    return emit_parallel_entry(module, name, GEMM_PARAMS, task, GEMM_RECORD)
 
 
 def _emit_task(module: Module, name: str, block: Function) -> Function:
@@ -26,7 +26,7 @@ def _emit_task(module: Module, name: str, block: Function) -> Function:
     builder = define(module, name, ((PTR, "context"), (I64, "task")))
     context, task = builder.function.args
     out, lhs, rhs, closure, parameters = (builder.load_ptr(context, slot) for slot in range(len(GEMM_PARAMS)))
-    record = Record(builder, parameters, FIELDS)
+    record = Record(builder, parameters, GEMM_RECORD)
     blocks_m, blocks_n = record["blocks_m"], record["blocks_n"]
     per_batch = builder.mul(blocks_m, blocks_n)
     group, index_n, index_m = builder.if_else(

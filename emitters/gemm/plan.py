@@ -7,9 +7,11 @@ threads.
 
 from __future__ import annotations
 
+import dataclasses
+
 from xjit.emitters.gemm.method import GemmTypes, Method, prefers_swap, transposed, vector_method
 from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
-from xjit.emitters.gemm.shapes import FIELDS, MAX_BATCH_DIMENSIONS, BatchDimension, GemmParameters, GemmShape
+from xjit.emitters.gemm.shapes import MAX_BATCH_DIMENSIONS, BatchDimension, GemmParameters, GemmShape
 from xjit.emitters.gemm.storage import has_native_masks, size_of
 from xjit.llvm.target import Target
 
@@ -72,7 +74,7 @@ class _Planner:
         self.in_scratch = in_scratch
 
     def plan(self, *, swap: bool) -> GemmParameters:
-        values = dict.fromkeys(FIELDS, 0)
+        values = {field.name: 0 for field in dataclasses.fields(GemmParameters)}
         values.update(self._strides(swap))
         method = self._method()
         blocks = self._vector_blocks() if method in (Method.VECTOR_ALONG_N, Method.VECTOR_ALONG_K) else self._blocks()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineExpr
 from xjit.affine.reshape import delinearize
-from xjit.emitters.gemm.convolution_plan import as_gemm, spatial_dimensions
+from xjit.emitters.gemm.convolution_dimensions import as_gemm, spatial_dimensions
 from xjit.emitters.gemm.convolution_shapes import ConvolutionShape
 from xjit.emitters.gemm.shapes import GemmShape
 

@@ -122,7 +122,3 @@ class GemmParameters:
     def to_array(self) -> np.ndarray:
         """The record as int64."""
         return np.array(dataclasses.astuple(self), np.int64)
-
-
-FIELDS = {field.name: i for i, field in enumerate(dataclasses.fields(GemmParameters))}
-"""Slot number of each field."""

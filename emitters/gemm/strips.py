@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.control_flow import Record
 from xjit.emitters.gemm.epilogue import call_epilogue
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import multiply_panels_function
 from xjit.emitters.gemm.plan import LHS_GROUP_ROWS
-from xjit.emitters.gemm.shapes import FIELDS
+from xjit.emitters.gemm.record import GEMM_RECORD, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
@@ -58,7 +57,7 @@ def emit_strips(module: Module, name: str, support: GemmSupport) -> Function:
     builder = define(module, name, STRIPS_PARAMS)
     parameters, kernel_record, packed, result, source, rhs, rows, columns, runs, length, *rest = builder.function.args
     finishes, closure, batch, first_row, first_column = rest
-    record = Record(builder, parameters, FIELDS)
+    record = Record(builder, parameters, GEMM_RECORD)
     left = _Left(
         record, source, packed, runs, length, record["lhs_row"], record["lhs_leading"], record.flag("pack_lhs")
     )

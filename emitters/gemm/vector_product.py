@@ -17,6 +17,7 @@ from xjit.emitters.gemm.method import MAX_ROWS
 from xjit.emitters.gemm.microkernel import multiply_add
 from xjit.emitters.gemm.storage import has_native_masks, size_of
 from xjit.llvm import Function, LLVMType, Module, Target, Value
+from xjit.llvm.reductions import vector_reduce_add
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR, vector
 from xjit.llvm.values import const_int, zero
@@ -198,7 +199,7 @@ class _VectorProduct:
         folded: list[Value] = list(sums[:count])
         for part in range(1, accumulators):
             folded = [builder.fadd(total, sums[part * count + c]) for c, total in enumerate(folded)]
-        totals: list[Value] = [builder.vector_reduce_add(value) for value in folded]
+        totals: list[Value] = [vector_reduce_add(builder, value) for value in folded]
         with builder.loop_with(full, k, totals, 1, "tail") as (k_index, carried, following):
             following.extend(self._step(columns, k_index, 1, carried))
         return list(carried)

@@ -50,7 +50,7 @@ def plan_reduction(
 def range_symbols(analysis: AccessAnalysis, instruction: HloInstruction) -> list[AffineExpr]:
     """Returns the range variables of a reducing instruction, in the order of its map's symbols."""
     indexing = analysis.maps.of(instruction)[0][0].indexing
-    return analysis.range_variables(instruction, 0, indexing)[: len(indexing.range_vars)]
+    return analysis.range_variables(instruction, indexing)
 
 
 def _symbols(ranges: Sequence[int]) -> tuple[AffineExpr, ...]:

@@ -121,6 +121,8 @@ class _ScheduleParser:
         if self._peek() in _ROLES:
             return self._loop()
         word = self._next()
+        if word == "let":
+            return self._let()
         if word == "reduce":
             where_needed = self._accept("where")
             if where_needed:

@@ -65,6 +65,8 @@ class Printer:
         match statement:
             case Loop():
                 self._loop(statement)
+            case Let():
+                self.let(statement)
             case Reduce(reduction, where_needed):
                 self._reduction("reduce where needed" if where_needed else "reduce", reduction)
             case Combine(reduction):

@@ -11,6 +11,7 @@ from xjit.emitters.schedule.statements import (
     Combine,
     Init,
     Lanes,
+    Let,
     Loop,
     Part,
     Reduce,
@@ -28,7 +29,7 @@ def renumber(schedule: Schedule) -> Schedule:
     reductions: set[int] = set()
     for part in schedule.parts:
         for statement in statements_of(part.body):
-            if isinstance(statement, Loop):
+            if isinstance(statement, Loop | Let):
                 loops.add(statement.variable)
             elif isinstance(statement, Reduce | Combine):
                 _collect(statement.reduction, reductions)
@@ -39,7 +40,7 @@ def renumber(schedule: Schedule) -> Schedule:
     return replace(
         schedule,
         variables=tuple(schedule.variables[p] for p in order),
-        lets=tuple(replace(x, variable=numbers.of[x.variable], index=numbers.index(x.index)) for x in schedule.lets),
+        lets=tuple(numbers.let(let) for let in schedule.lets),
         parts=tuple(numbers.part(part) for part in schedule.parts),
     )
 
@@ -64,6 +65,9 @@ class _Numbers:
     def index(self, index: Sequence[AffineExpr]) -> tuple[AffineExpr, ...]:
         return tuple(substitute(e, self._changes) for e in index)
 
+    def let(self, let: Let) -> Let:
+        return replace(let, variable=self.of[let.variable], index=self.index(let.index))
+
     def part(self, part: Part) -> Part:
         tiles = tuple(replace(tile, over=tuple(self.of[v] for v in tile.over)) for tile in part.tiles)
         return Part(self._body(part.body), tiles)
@@ -81,6 +85,8 @@ class _Numbers:
                     body=self._body(statement.body),
                     transposes=None if across is None else self.of[across],
                 )
+            case Let():
+                return self.let(statement)
             case Reduce() | Combine():
                 return replace(statement, reduction=self._reduction(statement.reduction))
             case Store():

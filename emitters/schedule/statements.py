@@ -80,7 +80,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """A variable whose value is an integer element, clamped to the variable's bounds."""
+    """From here to the end of the body, a variable is an integer element, clamped to the variable's bounds."""
 
     variable: int
     instruction: str
@@ -171,7 +171,7 @@ class Loop:
     transposes: int | None = None
 
 
-Statement = Loop | Reduce | Init | Combine | Rescale | Stage | Store
+Statement = Let | Loop | Reduce | Init | Combine | Rescale | Stage | Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def _define_mapped_block(module: Module, system: str) -> None:
     with builder.when(builder.icmp_signed("==", address, builder.i64(-1))):
         builder.ret(zero(PTR))
     last = builder.add(address, builder.i64(_HUGE_PAGE_BYTES - 1))
-    aligned = builder.inttoptr(builder.and_(last, builder.i64(-_HUGE_PAGE_BYTES)))
+    aligned = builder.inttoptr(builder.and_(last, builder.i64(-_HUGE_PAGE_BYTES)), PTR)
     block = builder.select(is_large, aligned, mapping)
     if system == "linux":
         with builder.when(is_large):

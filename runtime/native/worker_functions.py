@@ -73,7 +73,7 @@ def _define_spawn(module: Module, variables: PoolVariables) -> None:
         number = builder.zext(running, I64)
         thread = builder.gep(I64, variables.threads, number)
         worker = module.functions["xjit_worker"].value
-        error = builder.call(create, [thread, attributes, worker, builder.inttoptr(number)], name="error")
+        error = builder.call(create, [thread, attributes, worker, builder.inttoptr(number, PTR)], name="error")
         is_refused = builder.icmp_signed("!=", error, const_int(I32, 0))
         with builder.when(is_refused):
             builder.store_atomic(running, variables.target, align=4)

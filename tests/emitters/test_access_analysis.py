@@ -179,8 +179,8 @@ def test_range_variables_are_the_same_at_every_request() -> None:
     """Otherwise every request would be a new element, and equal accesses would not be equal."""
     case = reduction("2", "5,6")
     operand = case.analysis.maps.of(case.view.roots[0])[0][0]
-    first = case.analysis.range_variables(case.view.roots[0], 0, operand.indexing)
-    assert case.analysis.range_variables(case.view.roots[0], 0, operand.indexing) == first
+    first = case.analysis.range_variables(case.view.roots[0], operand.indexing)
+    assert case.analysis.range_variables(case.view.roots[0], operand.indexing) == first
     assert [case.table.interval(e) for e in first] == [Interval(0, 6)]
     assert case.collect().offsets == case.collect().offsets
     (offset,) = case.analysis.reduced_accesses(case.view.roots[0], case.index).offsets

@@ -12,6 +12,7 @@ import pytest
 from tests.support.loop_nests import EmittedNest, emit_nest
 from xjit.affine import AffineExpr, constant, dim, evaluate, parse_affine_expr
 from xjit.emitters.loop_nest import LoopNest, VectorVariable
+from xjit.llvm.reductions import vector_reduce_add
 from xjit.llvm.target import Target
 from xjit.llvm.types import I1, I64, vector
 from xjit.llvm.values import Value, const_int, const_vector
@@ -125,7 +126,7 @@ def test_interleaved_loops_use_every_element_once(size: int) -> None:
         zero = nest.builder.splat(const_int(I64, 0), 4)
         sums = nest.interleaved_vector_loop(v, 4, 2, body, [zero, zero])
         assert len(sums) == 2
-        total = nest.builder.vector_reduce_add(nest.builder.add(*sums))
+        total = vector_reduce_add(nest.builder, nest.builder.add(*sums))
         store_at(nest, pointers[0], const_int(I64, 0), total)
 
     out = np.zeros(1, np.int64)

@@ -1,5 +1,6 @@
 """The builder prints IR that LLVM accepts, folds what is trivial, and is fast enough."""
 
+import itertools
 import time
 
 import llvmlite.binding as llvm
@@ -10,6 +11,8 @@ from xjit.llvm import IRBuilder, Module, Param, Target
 from xjit.llvm import types as ty
 from xjit.llvm import values as va
 from xjit.llvm.function import string_attribute
+from xjit.llvm.inline_control_flow import do_while, if_then, return_if
+from xjit.llvm.reductions import vector_reduce_add, vector_reduce_or
 from xjit.llvm.target import data_layout
 
 
@@ -67,16 +70,14 @@ def test_every_instruction_verifies():
     b.shuffle_vector(v, g, [0, 5, -1, 7, 1])
     b.insert_element(v, b.extract_element(g, 2), 1)
     b.select(b.fcmp_ordered("<", v, b.splat(x, 4)), v, g)
-    for method in (b.vector_reduce_add, b.vector_reduce_mul, b.vector_reduce_min, b.vector_reduce_max):
-        assert method(v).type is ty.FLOAT
+    assert vector_reduce_add(b, v).type is ty.FLOAT
     bits = b.bitcast(v, ty.I32)
     assert bits.type is ty.vector(ty.I32, 4)
-    for method in (b.vector_reduce_and, b.vector_reduce_or, b.vector_reduce_xor):
-        method(bits)
+    assert vector_reduce_or(b, bits).type is ty.I32
     b.sext(b.trunc(bits, ty.I8), ty.I64)
     b.fpext(b.fptrunc(v, ty.HALF), ty.DOUBLE)
     b.uitofp(b.fptosi(v, ty.I32), ty.FLOAT)
-    b.ptrtoint(b.inttoptr(n), ty.I64)
+    b.ptrtoint(b.inttoptr(n, ty.PTR), ty.I64)
     slot = b.alloca(ty.I64, 4, align=64)
     b.atomicrmw("add", slot, n)
     b.cmpxchg(slot, n, n)
@@ -225,3 +226,72 @@ def test_header_is_the_target():
     assert data_layout("nvptx64-nvidia-cuda", "sm_80") != target.data_layout
     with pytest.raises(RuntimeError):
         data_layout("no-such-target")
+
+
+_MEANING = {
+    "add": lambda x, y, bits: x + y,
+    "sub": lambda x, y, bits: x - y,
+    "mul": lambda x, y, bits: x * y,
+    "and_": lambda x, y, bits: x & y,
+    "or_": lambda x, y, bits: x | y,
+    "xor": lambda x, y, bits: x ^ y,
+    "shl": lambda x, y, bits: x << y,
+    "ashr": lambda x, y, bits: x >> y,
+    "lshr": lambda x, y, bits: (x % (1 << bits)) >> y,
+    "sdiv": lambda x, y, bits: abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1),
+    "udiv": lambda x, y, bits: (x % (1 << bits)) // (y % (1 << bits)),
+    "srem": lambda x, y, bits: abs(x) % abs(y) * (-1 if x < 0 else 1),
+    "urem": lambda x, y, bits: (x % (1 << bits)) % (y % (1 << bits)),
+}
+
+
+@pytest.mark.parametrize("name", _MEANING)
+def test_folding_is_arithmetic(name):
+    """All pairs of small numbers and extremes: a folded instruction has the value of the instruction."""
+    b = IRBuilder(Module("fold").add_function("f", ty.VOID).append_block("entry"))
+    folded = 0
+    for type in (ty.I1, ty.I8, ty.I64, ty.vector(ty.I32, 4)):
+        bits = type.elem.bits
+        numbers = (0, 1) if bits == 1 else (*range(-3, 4), -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+        for x, y in itertools.product(numbers, numbers):
+            if (("div" in name or "rem" in name) and y == 0) or (name in ("shl", "lshr", "ashr") and not 0 <= y < bits):
+                continue  # undefined
+            result = getattr(b, name)(va.const_int(type, x), va.const_int(type, y))
+            if result.constant is not None:
+                assert result == va.const_int(type, _MEANING[name](x, y, bits)), (type, x, y)
+                folded += 1
+    assert folded > 50
+
+
+@pytest.mark.parametrize("type", [ty.I1, ty.I64, ty.vector(ty.I8, 4)])
+def test_neutral_and_absorbing_operands(type):
+    function = Module("fold").add_function("f", ty.VOID, [(type, "n")])
+    b, n = IRBuilder(function.append_block("entry")), function.args[0]
+    zero, one, ones = (va.const_int(type, k) for k in (0, 1, -1))
+    for name in ("add", "sub", "or_", "xor", "shl", "lshr", "ashr"):
+        assert getattr(b, name)(n, zero) is n
+    for name in ("add", "or_", "xor"):
+        assert getattr(b, name)(zero, n) is n
+    assert b.and_(n, ones) is b.and_(ones, n) is b.mul(n, one) is b.mul(one, n) is b.udiv(n, one) is n
+    assert b.and_(n, zero) is b.and_(zero, n) is b.mul(n, zero) is b.mul(zero, n) is zero
+    assert b.or_(n, ones) is b.or_(ones, n) is ones
+    assert not b.block.lines
+    assert b.sub(zero, n).text != n.text and len(b.block.lines) == 1
+
+
+def test_small_control_flow_inside_a_block():
+    module = Module("inline")
+    function = module.add_function("f", ty.VOID, [(ty.I64, "n"), (ty.PTR, "p")])
+    n, p = function.args
+    block = function.append_block("entry")
+    b = IRBuilder(block)
+    return_if(b, b.icmp_signed("<", n, va.const_int(ty.I64, 0)), lambda: b.store(n, p, 8))
+    (chosen,) = if_then(b, b.icmp_signed("==", n, b.ptrtoint(p, ty.I64)), lambda: [b.mul(n, n)], [n], likely=True)
+    (total,) = do_while(b, [chosen], lambda state: (b.icmp_signed("<", state[0], n), [b.add(state[0], n)]))
+    b.store(total, p, 8)
+    b.ret_void()
+    assert function.blocks == [block]
+    _verify(module)
+    for wrong in (lambda: return_if(b, n), lambda: if_then(b, n, lambda: [n], [n])):
+        with pytest.raises(TypeError):
+            wrong()

@@ -93,6 +93,22 @@ def test_open_functions_wait_for_their_end(monkeypatch: pytest.MonkeyPatch) -> N
     assert [text.count("\ndefine ") for text, _ in parts] == [2, 1] and "@late" in parts[1][0]
 
 
+def test_parts_agree_on_target_and_calling_convention(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "PART_BYTES", 100)
+    module = Module("conventions")
+    table = module.add_constant(I64, const_int(I64, 30), 8, "table")
+    inner = module.add_function("inner", I64, [(I64, "x")], linkage="internal", calling_convention="fastcc")
+    builder = IRBuilder(inner.append_block("entry"))
+    builder.ret(builder.mul(inner.args[0], builder.load(I64, table, align=8)))
+    outer = module.add_function("outer", I64, [(I64, "x")])
+    builder = IRBuilder(outer.append_block("entry"))
+    builder.ret(builder.add(builder.call(inner, outer.args), builder.load(I64, table, align=8)))
+    texts = [text for text, _ in parts_of(module)]
+    assert len(texts) == 2 and all(text.startswith(module.header) for text in texts)
+    assert "declare fastcc i64 @inner(i64)" in texts[1] and texts[1].count(" = private") == 1
+    assert run(texts, "outer", 4) == 150
+
+
 def test_libraries_come_first() -> None:
     module = chain_module(2)
     module.libraries["key"] = "library text"

@@ -27,7 +27,12 @@ from xjit.passes import PASSES, make_pass
 from xjit.passes.framework.pass_text import canonical
 from xjit.text.parser import parse_hlo
 
-RUN: Mapping[str, str] = {}
+RUN: Mapping[str, str] = {
+    "gpu_tree_reduction_rewriter": "gpu-tree-reduction-rewriter{row_bound=16,split_near_sqrt=false}",
+    "multi_output_fusion": "multi-output-fusion{min_bytes=1}",
+    "reduction_splitter": "reduction-splitter{min_split_dim=2}",
+    "variadic_op_splitter": "variadic-op-splitter{max_parameters=2}",
+}
 """Pairs that need options: name of the pair, then the pass as text, `call-inliner{single_call_site=true}`."""
 
 DIFFERENT: Mapping[str, str] = {

@@ -186,3 +186,22 @@ ENTRY e {
     x, w = rng.standard_normal((64, 64), dtype=np.float32), np.eye(64, dtype=np.float32)[::-1].copy()
     result = xjit.compile(text)(x, w)
     np.testing.assert_allclose(result, xjit.evaluate(text, x, w), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("reads", "kinds"), [("h", ["gemm", "loop"]), ("k", ["gemm"])])
+def test_a_declared_alias_is_worth_more_than_an_epilogue(reads: str, kinds: list[str]) -> None:
+    """Where the dot reads the parameter, the result can only take its memory in a kernel of its own."""
+    text = f"""HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}
+    ENTRY e {{
+      h = f32[16,16] parameter(0)
+      w = f32[16,16] parameter(1)
+      k = f32[16,16] parameter(2)
+      d = f32[16,16] dot({reads}, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+      ROOT r = f32[16,16] add(d, h)
+    }}"""
+    exe = xjit.compile(text)
+    assert [kernel.kind for kernel in exe.kernels] == kinds
+    assert exe.memory_analysis().alias_size_in_bytes == 16 * 16 * 4
+    arguments = [np.random.default_rng(i).standard_normal((16, 16)).astype(np.float32) for i in range(3)]
+    plain = exe(*arguments)
+    np.testing.assert_array_equal(exe(arguments[0].copy(), *arguments[1:], donate=[0]), plain)

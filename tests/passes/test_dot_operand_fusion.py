@@ -32,7 +32,7 @@ def test_a_conversion_joins_its_dot() -> None:
     module = fused(TEXT)
     assert module is not None
     root = module.entry_computation.root_instruction
-    assert root.opcode == "fusion" and [o.name for o in root.operands] == ["x", "w"]
+    assert root.opcode == "fusion" and [o.name for o in root.operands] == ["w", "x"]
     assert root.fused_expression_root.opcode == "dot"
     assert not any(i.opcode == "convert" for i in module.entry_computation.instructions)
 

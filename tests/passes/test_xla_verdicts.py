@@ -14,6 +14,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "BatchNormExpander": (2, 0),
     "CallInliner": (6, 1),
     "ConditionalCanonicalizer": (2, 0),
+    "ConditionalCodeMotion": (16, 0),  # of the last, a tile of a scalar is refused
     "ConditionalSimplifier": (2, 0),
     "FlattenCallGraph": (4, 0),
     "HloCSE": (10, 0),

@@ -183,7 +183,7 @@ for room in (4 << 20, 40 << 20):
     try:
         exe(x)
     except (MemoryError, xjit.HloError) as error:
-        print("no memory:", error)
+        print("no memory:", getattr(error, "message", error))
 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 exe(x)
 print("again")

@@ -306,7 +306,7 @@ exit:
 
 
 @pytest.mark.parametrize("fast", [True, False])
-@pytest.mark.parametrize("release", [{"estimated_us": 100.0}, {"calls_back": True}])
+@pytest.mark.parametrize("release", [{"estimated_us": 100.0}, {"always_releases_gil": True}])
 def test_long_programs_release_the_gil(fast: bool, release: dict[str, Any]) -> None:
     """The program ends only when Python code of another thread sets a flag."""
     executable = CpuExecutable(program(_SPIN_PROGRAM, [array(np.int64, 1)], [array(np.int64, 1)], **release), fast=fast)

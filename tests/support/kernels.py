@@ -21,6 +21,7 @@ from xjit.emitters.kernels.table import emit_kernels
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.schedule.parser import parse_schedule
 from xjit.emitters.schedule.schedule import Schedule
+from xjit.emitters.schedule.verify_view import verify_for_view
 from xjit.emitters.schedule_emitter import emit_schedule
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
@@ -151,6 +152,7 @@ def emit_view(
     kernels = emit_kernels(context, view) if schedule is None else [emit_schedule(context, view, schedule)]
     for made in (kernel.schedule for kernel in kernels if kernel.schedule is not None):
         assert parse_schedule(str(made)) == made
+        verify_for_view(made, view)
     return module, kernels
 
 

@@ -34,8 +34,8 @@ def test_default() -> None:
 }
 
 ENTRY %e (p.7: f32[2]) -> f32[2] {
-  %p.7 = f32[2]{0} parameter(0)
   %c.8 = f32[2]{0} constant({1, 2.5}), metadata={op_name="k"}
+  %p.7 = f32[2]{0} parameter(0)
   %a.9 = f32[2]{0} add(%p.7, %c.8), sharding={replicated}, control-predecessors={%c.8}, backend_config={"b":1}
   ROOT %r.10 = f32[2]{0} call(%a.9), to_apply=%f
 }

@@ -1,13 +1,22 @@
 """Native functions that users register as targets of custom calls.
 
-They have XLA's original interface: `void f(void* result, const void** operands)`. `operands` points to one buffer per
-operand; `result` is the buffer of an array, or an array of the buffers of a tuple's elements. Arrays have the layouts
-of the instruction: row-major, unless `operand_layout_constraints` say otherwise. Calls may come from any thread.
+They have one of XLA's interfaces for CPUs; the call's `api_version` says which:
+
+    API_VERSION_ORIGINAL                  void f(void* result, const void** operands)
+    API_VERSION_STATUS_RETURNING          void f(void* result, const void** operands, XlaCustomCallStatus* status)
+    API_VERSION_STATUS_RETURNING_UNIFIED  void f(void* result, const void** operands, const char* opaque,
+                                                 size_t opaque_length, XlaCustomCallStatus* status)
+
+`operands` points to one buffer per operand; `result` is the buffer of an array, or an array of the buffers of a tuple's
+elements; `opaque` is the call's backend config. Arrays have the layouts of the instruction: row-major, unless
+`operand_layout_constraints` say otherwise. Calls may come from any thread. A function fails by a call of
+`custom_call_status_set_failure` with its status; the message becomes that of a Python error.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 from typing import Any
 
@@ -50,3 +59,30 @@ def custom_call_address(name: str) -> int | None:
 def registered_targets() -> list[str]:
     """The names of the registered targets."""
     return sorted(_addresses)
+
+
+STATUS_BYTES = 8
+"""The size of an `XlaCustomCallStatus`: an integer that is 0 until the function fails, then the number of a message."""
+
+MAX_MESSAGES = 1000
+_messages: dict[int, str] = {}
+_numbers = itertools.count(1)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+def custom_call_status_set_failure(status: int, message: int, length: int) -> None:
+    """`void(XlaCustomCallStatus* status, const char* message, size_t length)`: the custom call has failed.
+
+    A native function, as XLA's `XlaCustomCallStatusSetFailure`; `ctypes.cast(_, c_void_p).value` is its address. It may
+    be called from any thread, without the GIL. The message is copied.
+    """
+    number = next(_numbers)
+    _messages[number] = ctypes.string_at(message, length).decode("utf-8", "replace")
+    while len(_messages) > MAX_MESSAGES:  # of failures that other failures of the same call hid
+        _messages.pop(next(iter(_messages)), None)
+    ctypes.c_int64.from_address(status).value = number
+
+
+def take_failure_message(number: int) -> str:
+    """Returns the message that a status holds the number of; it is given once."""
+    return _messages.pop(number, "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from xjit.affine import UNKNOWN, IndexingMap, compose_indexing_maps, physical_map
+from xjit.affine import UNKNOWN, IndexingMap, compose_indexing_maps, dim, physical_map
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 from xjit.indexing.operand_reads import OperandRead, reads_of
@@ -37,10 +37,13 @@ class ElementReads:
             found = self._identities[shape.dimensions] = identity_map(shape.dimensions)
         return found
 
-    def of(self, user: HloInstruction) -> list[Ways]:
-        """Returns, per operand, the maps from an index of the result, an array, to what is read; none if nothing is."""
+    def of(self, user: HloInstruction, start: HloInstruction | None = None) -> list[Ways]:
+        """Returns, per operand, the maps from an index of the result, an array, to what is read; none if nothing is.
+
+        With a `start`, an instruction inside the fusion or an operand, from an index of that.
+        """
         is_fusion = user.opcode == "fusion"
-        root = user.fused_expression_root if is_fusion else user
+        root = start or (user.fused_expression_root if is_fusion else user)
         body = user.fused_instructions_computation.make_instruction_post_order() if is_fusion else [user]
         ways: dict[HloInstruction, Ways] = {root: {self.identity(root.shape): None}}
         for instruction in reversed(body):
@@ -50,9 +53,15 @@ class ElementReads:
             for operand, read in zip(instruction.operands, reads_of(instruction), strict=True):
                 self._add(ways.setdefault(operand, {}), known, read)
         if not is_fusion:
-            return [ways[operand] for operand in user.operands]
+            return [ways.get(operand, {}) for operand in user.operands]
         parameters = user.fused_instructions_computation.parameter_instructions
         return [ways.get(parameter, {}) for parameter in parameters]
+
+    def through(self, ways: Ways, instruction: HloInstruction) -> Ways:
+        """Returns the maps to the first operand of an instruction that is read in those ways."""
+        found: Ways = {}
+        self._add(found, ways, reads_of(instruction)[0])
+        return found
 
     def _add(self, into: Ways, known: Ways, read: OperandRead) -> None:
         if read.is_identity:
@@ -84,3 +93,22 @@ class ElementReads:
             layout = physical_map(shape.dimensions, shape.minor_to_major, ())
             found = self._places[key] = compose_indexing_maps(read, layout).simplify()
         return found
+
+    def is_along(self, way: IndexingMap, shape: Shape, result: Shape) -> bool:
+        """Whether neighbours in the result's memory read neighbours, or one element, of an array of that shape."""
+        if way.is_unknown or is_tiled(shape):
+            return False
+        minor = next((d for d in result.minor_to_major if result.dimensions[d] != 1), None)
+        if minor is None:
+            return True
+        place = self.places(way, shape)
+        if place.is_unknown or place.constraints:
+            return False
+        bit = 1 << minor
+        touching = [(term, factor) for term, factor in place.results[0].terms if term.dim_mask & bit]
+        return not touching or touching == [(dim(minor), 1)]
+
+
+def is_tiled(shape: Shape) -> bool:
+    """Whether an array's layout has tiles."""
+    return shape.layout is not None and bool(shape.layout.tiles)

@@ -11,14 +11,15 @@ from typing import Final
 
 from xjit.affine import UNKNOWN
 from xjit.hlo import attributes as at
+from xjit.hlo.attributes.opcodes import Trait, opcodes_with
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 from xjit.ops.indexing.maps import Maps, identity_map
 from xjit.ops.indexing.output_to_input import operand_maps
 
-_PASS_THROUGH: Final = frozenset(["opt-barrier", "domain", "all-reduce-done", "async-update", "add-dependency", "send"])
+_PASS_THROUGH: Final = opcodes_with(Trait.FORWARDS) | {"send"}
 _ELEMENT: Final = {"all-gather-done": 1, "collective-permute-done": 1, "async-done": 1, "copy-done": 0}
-CALLS: Final = frozenset(["fusion", "call", "async-start", "conditional", "while"])
+CALLS: Final = opcodes_with(Trait.CONTROL_FLOW) | {"fusion"}
 COMPOSED: Final = CALLS | _PASS_THROUGH | _ELEMENT.keys() | {"tuple", "get-tuple-element", "copy-start"}
 
 

@@ -52,7 +52,7 @@ class Param:
     attributes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Phi(Value):
     """A phi node: usable as a value at once; `add_incoming` may come later, until the function is printed."""
 

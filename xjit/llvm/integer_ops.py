@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xjit.llvm.inline_control_flow import do_while
 from xjit.llvm.math.vec import Vec
 from xjit.llvm.types import DOUBLE, FLOAT, I32, I64, int_type
 from xjit.llvm.values import Value, const_int
@@ -167,7 +168,7 @@ def power(a: Vec, exponent: Vec, signed: bool) -> Vec:
         rest = rest >> 1
         return rest.ne(0).any(), (result.v, (square * square).v, rest.v)
 
-    result = Vec(b, b.do_while([a.const(1).v, a.v, exponent.v], step)[0])
+    result = Vec(b, do_while(b, [a.const(1).v, a.v, exponent.v], step)[0])
     if not signed:
         return result
     is_odd = (exponent & 1).ne(0)

@@ -35,9 +35,13 @@ class StructLayout:
         name, kind = self.fields[-1]
         return -(-(self.offsets[name] + kind.bits // 8) // self.align) * self.align
 
+    @cached_property
+    def _types(self) -> dict[str, LLVMType]:
+        return dict(self.fields)
+
     def type_of(self, field: str) -> LLVMType:
         """Type of a field; KeyError if there is none of that name."""
-        return dict(self.fields)[field]
+        return self._types[field]
 
     def pack(self, **values: int) -> bytes:
         """The bytes of a struct with these fields set and the others zero; KeyError for a field there is not."""
@@ -62,7 +66,7 @@ class StructLayout:
     def load(self, builder: IRBuilder, base: Value, field: str) -> Value:
         """Emits a load of a field."""
         kind = self.type_of(field)
-        return builder.load(kind, self.pointer(builder, base, field), align=kind.bits // 8)
+        return builder.load(kind, self.pointer(builder, base, field), align=kind.bits // 8, name=field)
 
     def store(self, builder: IRBuilder, base: Value, field: str, value: Value) -> None:
         """Emits a store to a field."""
@@ -75,7 +79,7 @@ class StructLayout:
     def load_atomic(self, builder: IRBuilder, base: Value, field: str, ordering: str) -> Value:
         """Emits an atomic load of a field."""
         kind = self.type_of(field)
-        return builder.load_atomic(kind, self.pointer(builder, base, field), kind.bits // 8, ordering)
+        return builder.load_atomic(kind, self.pointer(builder, base, field), kind.bits // 8, ordering, field)
 
     def store_atomic(self, builder: IRBuilder, base: Value, field: str, value: Value, ordering: str) -> None:
         """Emits an atomic store to a field."""

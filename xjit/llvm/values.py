@@ -18,10 +18,12 @@ import numpy as np
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF, I1, LLVMType
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Value:
-    """An SSA name or a constant. `constant` is the number of a scalar or splat constant (integers signed, i1 0 or
-    1)."""
+    """An SSA name or a constant. `constant` is the number of a scalar or splat constant (integers signed, i1 0 or 1).
+
+    Never changed once it is made. It is no frozen dataclass, as making one takes as long as the rest of an instruction.
+    """
 
     type: LLVMType
     text: str
@@ -39,6 +41,13 @@ class Value:
 
     def __str__(self) -> str:
         return self.typed
+
+
+def same_type(a: Value, b: Value, what: str) -> LLVMType:
+    """The common type of both operands of `what`; TypeError if they differ."""
+    if a.type is not b.type:
+        raise TypeError(f"operands of {what} differ in type: {a} and {b}")
+    return a.type
 
 
 def wrap_signed(value: int, bits: int) -> int:
@@ -131,3 +140,9 @@ def const_vector(type: LLVMType, values: Sequence[float]) -> Value:
         return constant(type, values[0])
     body = ", ".join(constant(elem, value).typed for value in values)
     return Value(type, f"[{body}]" if type.kind == "array" else f"<{body}>")
+
+
+def scalar_constant(splat: Value) -> Value:
+    """The element of a constant that is the same in all lanes."""
+    text = splat.text.removeprefix(f"splat ({splat.type.elem.text} ").removesuffix(")")
+    return Value(splat.type.elem, text, splat.constant)

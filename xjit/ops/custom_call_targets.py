@@ -30,6 +30,11 @@ IDENTITY_TARGETS = frozenset(
 """Annotations for partitioners, layouts and devices: on one device the result is the operand."""
 
 
+STATUS_RETURNING, STATUS_RETURNING_UNIFIED = "API_VERSION_STATUS_RETURNING", "API_VERSION_STATUS_RETURNING_UNIFIED"
+REGISTERED_API_VERSIONS = ("", "API_VERSION_ORIGINAL", STATUS_RETURNING, STATUS_RETURNING_UNIFIED)
+"""The interfaces that registered functions may have (`xjit.hlo.custom_call_registry`); "" is the original one."""
+
+
 def operand_aliases(call: HloInstruction) -> dict[int, int]:
     """Returns {operand: result leaf} of a custom call that writes results where operands lie.
 
@@ -61,9 +66,10 @@ def check_registered_call(instruction: HloInstruction) -> None:
     """Errors: Unsupported if a call to a registered function does not have the interface of such functions."""
     attributes = instruction.attributes_as(CustomCallAttributes)
     target, version = attributes.custom_call_target, attributes.api_version
-    if version not in ("", "API_VERSION_ORIGINAL"):
+    if version not in REGISTERED_API_VERSIONS:
         raise Unsupported(
-            f"custom-call to '{target}' with {version}: registered functions have the interface API_VERSION_ORIGINAL",
+            f"custom-call to '{target}' with {version}: the interface of registered functions is one of "
+            f"{', '.join(REGISTERED_API_VERSIONS[1:])}",
             instruction.span,
         )
     shape = instruction.shape

@@ -21,6 +21,7 @@ from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.diagnostics import HloVerifyError, Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
+from xjit.ops.mesh_groups import mesh_groups
 
 GLOBAL_ID_OPCODES = frozenset({"all-reduce", "all-reduce-start", "all-gather", "all-gather-start", "reduce-scatter"})
 """Opcodes that have `use_global_device_ids`."""
@@ -33,14 +34,18 @@ _IOTA = re.compile(r"\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 def expand_groups(instruction: HloInstruction) -> tuple[tuple[int, ...], ...]:
     """Returns the replica groups as lists of ids; `[2,4]<=[8]` is written out. () means one group of everyone.
 
-    HloVerifyError if an iota list does not have as many ids as its groups; Unsupported for groups by mesh axes.
+    HloVerifyError if an iota list does not have as many ids as its groups, or a mesh lacks an axis or devices.
     """
     groups = instruction.attributes_as(at.CollectiveAttributes).replica_groups
     if not groups.text:
         return groups.groups
     match = _IOTA.fullmatch(groups.text)
     if match is None:
-        raise Unsupported(f"{instruction.opcode} with replica_groups={groups.text}", instruction.span)
+        found = mesh_groups(groups.text)
+        if found is None:
+            message = f"{instruction.opcode}: replica_groups={groups.text} are no groups of the mesh"
+            raise HloVerifyError(message, instruction.span)
+        return found
     dims = [int(d) for d in match[3].split(",")]
     order = [int(d) for d in match[4].split(",")] if match[4] else list(range(len(dims)))
     count, size = int(match[1]), int(match[2])

@@ -9,6 +9,7 @@ from xjit.hlo import HloModule
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.conditional_canonicalizer import ConditionalCanonicalizer
+from xjit.passes.calls_and_control.conditional_code_motion import ConditionalCodeMotion
 from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
 from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSelect
 from xjit.passes.calls_and_control.control_dep_remover import ControlDepRemover
@@ -17,12 +18,19 @@ from xjit.passes.calls_and_control.hlo_subcomputation_unification import HloSubc
 from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
+from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
+from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
+from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
+from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
+from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
+from xjit.passes.expand.stable_sort_expander import StableSortExpander
+from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
 from xjit.passes.framework.base import HloModulePass, PassWarning
 from xjit.passes.framework.driver import PassDriver, PassLog, PassSwitches
 from xjit.passes.framework.hlo_verifier import HloVerifier
@@ -32,6 +40,7 @@ from xjit.passes.fusion.defuser import Defuser
 from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.passes.fusion.instruction_fusion import InstructionFusion
+from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
@@ -41,6 +50,12 @@ from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
+from xjit.passes.reductions.gpu_tree_reduction_rewriter import GpuTreeReductionRewriter
+from xjit.passes.reductions.reduction_degenerate_dim_remover import ReductionDegenerateDimRemover
+from xjit.passes.reductions.reduction_dimension_grouper import ReductionDimensionGrouper
+from xjit.passes.reductions.reduction_layout_normalizer import ReductionLayoutNormalizer
+from xjit.passes.reductions.reduction_splitter import ReductionSplitter
+from xjit.passes.reductions.tree_reduction_rewriter import TreeReductionRewriter
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
@@ -61,19 +76,25 @@ _ALL: tuple[type[HloModulePass], ...] = (
     CallInliner,
     CollectiveExpander,
     ConditionalCanonicalizer,
+    ConditionalCodeMotion,
     ConditionalSimplifier,
     ConditionalToSelect,
     ControlDepRemover,
+    Convolution4DExpander,
     CopyInsertion,
     Defuser,
+    DotDecomposer,
     DotEpilogueFusion,
     DotExpander,
     DotOperandFusion,
     DynamicDimensionSimplifier,
+    DynamicIndexSplitter,
     FlattenCallGraph,
+    GpuTreeReductionRewriter,
     HloCSE,
     HloConstantFolding,
     HloDCE,
+    HloGetDimensionSizeRewriter,
     HloDescheduler,
     HloMemoryScheduler,
     HloModuleDCE,
@@ -82,15 +103,24 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HloVerifier,
     InstructionFusion,
     LayoutAssignment,
+    LogisticExpander,
     MapInliner,
+    MultiOutputFusion,
+    ReductionDegenerateDimRemover,
+    ReductionDimensionGrouper,
+    ReductionLayoutNormalizer,
     ReductionParallelizer,
+    ReductionSplitter,
     ReshapeToBitcast,
     RngExpander,
     RootInstructionSinker,
     RowFusion,
     ScanExpander,
     SingleDeviceCanonicalizer,
+    StableSortExpander,
+    TreeReductionRewriter,
     TupleSimplifier,
+    VariadicOpSplitter,
     WhileLoopConstantSinking,
     WhileLoopInvariantCodeMotion,
     WhileLoopSimplifier,

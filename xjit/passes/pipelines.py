@@ -10,6 +10,7 @@ from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSel
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
+from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.dot_expander import DotExpander
@@ -21,6 +22,7 @@ from xjit.passes.fusion.defuser import Defuser
 from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.passes.fusion.instruction_fusion import InstructionFusion
+from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
@@ -81,6 +83,7 @@ def expansion() -> list[HloModulePass]:
     """Writes what has no emitter of its own in terms of what has one. A scan becomes a loop that calls its body."""
     return [
         CollectiveExpander(),
+        HloGetDimensionSizeRewriter(),
         DynamicDimensionSimplifier(),
         BatchNormExpander(),
         DotExpander(),
@@ -132,6 +135,7 @@ def fusion(options: PipelineOptions) -> list[HloModulePass]:
         *([RowFusion()] if options.fuse_rows else []),
         DotOperandFusion(),
         DotEpilogueFusion(),  # of loop fusions as they are: what softmax or layer norm took in is not an epilogue
+        MultiOutputFusion(),  # of what is left: no loop here may be a dot's epilogue
         HloCSE(),
         HloDCE(),
     ]

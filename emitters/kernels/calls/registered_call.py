@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xjit.emitters.context_calls import emit_fail
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.view import KernelView
 from xjit.hlo.attributes import CustomCallAttributes
-from xjit.hlo.custom_call_registry import SYMBOL_PREFIX
+from xjit.hlo.custom_call_registry import STATUS_BYTES, SYMBOL_PREFIX
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.execution_context import RuntimeStatus
+from xjit.llvm.inline_control_flow import return_if
 from xjit.llvm.types import I64, PTR, VOID, array
 from xjit.llvm.values import Value, const_int
-from xjit.ops.custom_call_targets import check_registered_call, operand_aliases
+from xjit.ops.custom_call_targets import (
+    STATUS_RETURNING,
+    STATUS_RETURNING_UNIFIED,
+    check_registered_call,
+    operand_aliases,
+)
 
 KIND = "custom-call"
 """The kind of kernels that may call back into Python."""
@@ -42,10 +50,29 @@ def emit_registered_call(context: KernelContext, view: KernelView) -> list[Kerne
     operands = _pointers(builder, inputs)
     target = _pointers(builder, outputs) if call.shape.is_tuple else outputs[0]
     symbol = f"{SYMBOL_PREFIX}{attributes.custom_call_target}"
-    builder.call(context.module.declare(symbol, VOID, [PTR, PTR]), [target, operands])
+    _emit_call(builder, symbol, [target, operands], call)
     builder.ret_void()
     traffic = sum(leaf.shape.byte_size for leaf in view.leaves) + sum(r.shape.byte_size for r in results)
     return [Kernel(function, 1, NS_PER_CALL, KIND, traffic)]
+
+
+def _emit_call(builder: IRBuilder, symbol: str, arguments: list[Value], call: HloInstruction) -> None:
+    """Calls the function as its `api_version` says; a status that it sets becomes a failure of the program."""
+    version = call.attributes_as(CustomCallAttributes).api_version
+    if version not in (STATUS_RETURNING, STATUS_RETURNING_UNIFIED):
+        builder.call(builder.module.declare(symbol, VOID, [PTR, PTR]), arguments)
+        return
+    types = [PTR, PTR]
+    if version == STATUS_RETURNING_UNIFIED:
+        opaque = call.raw_backend_config.encode("utf-8", "surrogateescape")
+        arguments += [builder.module.add_constant_bytes(opaque + b"\0", 1, "opaque"), const_int(I64, len(opaque))]
+        types += [PTR, I64]
+    status = builder.alloca(array(I64, STATUS_BYTES // 8), align=8, name="status")
+    builder.store(const_int(I64, 0), status, align=8)
+    builder.call(builder.module.declare(symbol, VOID, [*types, PTR]), [*arguments, status])
+    message = builder.load(I64, status, align=8)
+    failed = builder.icmp_signed("!=", message, const_int(I64, 0))
+    return_if(builder, failed, lambda: emit_fail(builder, RuntimeStatus.CUSTOM_CALL_FAILED, message))
 
 
 def _check_row_major(shapes: Sequence[Shape], call: HloInstruction) -> None:

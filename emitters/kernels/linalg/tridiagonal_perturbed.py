@@ -18,6 +18,7 @@ from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.kernels.view import KernelView
 from xjit.llvm import complex_ops
 from xjit.llvm.complex_ops import Complex
+from xjit.llvm.inline_control_flow import do_while
 from xjit.llvm.math.vec import Vec
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import DOUBLE, FLOAT, I64
@@ -168,7 +169,7 @@ class _Perturbed:
             scale = scale.const(1.0 / safe).where(rescale, scale)
             return move.v, [*_parts(following), (step * 2.0).where(move, step).v, scale.v]
 
-        *parts, _, scale = (Vec(builder, value) for value in builder.do_while(initial, body))
+        *parts, _, scale = (Vec(builder, value) for value in do_while(builder, initial, body))
         return self._number(parts), scale
 
     # -- memory

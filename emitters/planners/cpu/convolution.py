@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.convolution_plan import as_gemm, plan_convolution
+from xjit.emitters.gemm.convolution_dimensions import as_gemm
+from xjit.emitters.gemm.convolution_plan import plan_convolution
 from xjit.emitters.gemm.convolution_shapes import MAX_SPATIAL_DIMENSIONS, ConvolutionShape, SpatialDimension
 from xjit.emitters.gemm.facts import convolution_facts, gemm_facts
 from xjit.emitters.gemm.method import GemmTypes

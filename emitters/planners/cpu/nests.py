@@ -10,7 +10,7 @@ from xjit.emitters.access_analysis import Index
 from xjit.emitters.iteration_space import IterationSpace
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.reduction import plan_reduction
-from xjit.emitters.schedule.statements import Combination, Loop, Reduce, Reduction, Role, Statement
+from xjit.emitters.schedule.statements import Combination, Let, Loop, Reduce, Reduction, Role, Statement
 from xjit.hlo.ir.instruction import HloInstruction
 
 MIN_PARALLEL_UNITS = 64
@@ -77,14 +77,15 @@ class _Planned:
         return replace(self.reduction, within=tuple(p.complete() for p in reversed(self.inner)))
 
 
-def _reductions(planning: LoopPlanning, space: IterationSpace, loops: Sequence[Loop]) -> list[list[Reduce]]:
+def _reductions(planning: LoopPlanning, space: IterationSpace, loops: Sequence[Loop]) -> list[list[Let | Reduce]]:
     """Returns the reductions of each level: before all loops, in the first one, in the second one, ...
 
-    One whose index is read at run time is left to be planned when it is reached.
+    What their indices read at run time is read there, too, if it is a number for all lanes. Otherwise, or if it is not
+    always needed, such a reduction is left to be planned when it is reached.
     """
-    depths = {p: depth for depth, p in enumerate(space.loops, 1)}
+    depths = {p: depth for depth, p in enumerate(space.loops, 1)} | {let.variable: 0 for let in planning.lets}
     vector = next((depth for depth, loop in enumerate(loops, 1) if loop.lanes), len(loops) + 1)
-    levels: list[list[Reduce]] = [[] for _ in range(len(loops) + 1)]
+    levels: list[list[Let | Reduce]] = [[] for _ in range(len(loops) + 1)]
     planned: dict[tuple[HloInstruction, Index], _Planned] = {}
     owners: dict[int, _Planned] = {}
     outermost: list[_Planned] = []
@@ -95,7 +96,10 @@ def _reductions(planning: LoopPlanning, space: IterationSpace, loops: Sequence[L
                 found.where_needed &= accesses.conditional
                 continue
             variables = {p for e in index for p in e.dims}
-            if any(p not in depths and p not in owners for p in variables):
+            unknown = [p for p in variables if p not in depths and p not in owners]
+            if accesses.conditional and unknown:
+                continue
+            if not all(_read_at_run_time(planning, p, depths, vector, levels) for p in unknown):
                 continue
             depth = max((depths[p] for p in variables if p in depths), default=0)
             owner = next((owners[p] for p in reversed(owners) if p in variables), None)
@@ -112,3 +116,21 @@ def _reductions(planning: LoopPlanning, space: IterationSpace, loops: Sequence[L
     for item in reversed(outermost):
         levels[item.depth].append(Reduce(item.complete(), item.where_needed))
     return levels
+
+
+def _read_at_run_time(
+    planning: LoopPlanning, variable: int, depths: dict[int, int], vector: int, levels: Sequence[list[Let | Reduce]]
+) -> bool:
+    """Lets a variable be read in the loop that knows its place, outside of all lanes; returns whether that can be."""
+    value = planning.analysis.runtime.get(variable)
+    if value is None or planning.analysis.collect(value.source, value.place).reductions:
+        return False
+    inner = {p for e in value.place for p in e.dims} - depths.keys()
+    if not all(_read_at_run_time(planning, p, depths, vector, levels) for p in inner):
+        return False
+    depth = max((depths[p] for e in value.place for p in e.dims), default=0)
+    if depth >= vector:
+        return False
+    depths[variable] = depth
+    levels[depth].append(Let(variable, value.source.name, value.place))
+    return True

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr
-from xjit.emitters.access_analysis import AccessAnalysis, Accesses, Index
+from xjit.emitters.access_analysis import AccessAnalysis, Accesses, Index, RuntimeValue
 from xjit.emitters.iteration_space import IterationSpace
 from xjit.emitters.kernels.view import KernelView, lanes_for
 from xjit.emitters.physical_offsets import physical_offset
@@ -67,7 +67,13 @@ class LoopPlanning:
         self.count = WorkCount(self.analysis)
         shapes = view.result_shapes
         self._result_shapes = [shapes[r] for r in work.results]
+        self.lets: list[Let] = []  # in force everywhere
         self._collected: dict[Index, list[Accesses]] = {}
+
+    def bind(self, variable: int, value: RuntimeValue) -> None:
+        """Lets a variable stand for an element that is read once, before all loops."""
+        self.lets.append(Let(variable, value.source.name, value.place))
+        self.analysis.stands_for(variable, value)
 
     def accesses(self, space: IterationSpace) -> list[Accesses]:
         """Returns what each root reads for one element."""
@@ -93,7 +99,7 @@ class LoopPlanning:
         boundary = (*(leaf for leaf in self.view.leaves if leaf.shape.rank), *self.work.roots)
         return lanes_for(self.context.target, [i.shape.element_type for i in boundary if i.shape.is_array])
 
-    def schedule(self, kind: str, parts: Sequence[Part], lets: Sequence[Let] = (), suffix: str = "") -> Schedule:
+    def schedule(self, kind: str, parts: Sequence[Part], suffix: str = "") -> Schedule:
         """Returns the schedule; its variables are numbered without gaps, in the order in which they were made."""
         traffic = self.count.read_bytes() + sum(
             part_of(shape, self.work.shape.num_elements) for shape in self._result_shapes
@@ -101,4 +107,4 @@ class LoopPlanning:
         cost = Cost(self.count.operations, self.count.repeated, traffic)
         intervals = tuple(self.table.intervals)
         name = self.view.instruction.name
-        return renumber(Schedule(name, kind, intervals, tuple(parts), tuple(lets), suffix, cost))
+        return renumber(Schedule(name, kind, intervals, tuple(parts), tuple(self.lets), suffix, cost))

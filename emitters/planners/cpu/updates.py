@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, dim
+from xjit.emitters.access_analysis import RuntimeValue
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.loops import plan_parts, plan_work
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanContext
 from xjit.emitters.schedule.schedule import Schedule
-from xjit.emitters.schedule.statements import Let
 from xjit.emitters.variables import VariableTable
 from xjit.hlo.ir.instruction import HloInstruction
 
@@ -49,15 +49,16 @@ def plan_dynamic_update_slice(context: PlanContext, view: KernelView) -> list[Sc
     if not update.shape.num_elements:
         return schedules
     table = VariableTable()
-    lets: list[Let] = []
+    values: list[RuntimeValue] = []
     starts: list[AffineExpr] = []
     for variable in context.maps.of(view.hero)[1][0].indexing.rt_vars:
         bounds, source = variable.feasible_values, variable.source
         assert isinstance(source, HloInstruction)
         place = tuple(table.simplify(e) for e in variable.map.results)
         starts.append(dim(table.new_variable(bounds.upper - bounds.lower + 1, bounds.lower)))
-        lets.append(Let(starts[-1].position, source.name, place))
+        values.append(RuntimeValue(source, place, bounds))
     work = LoopWork((update,), update.shape.with_layout(view.hero.shape.layout), (0,), tuple(starts))
     planning = LoopPlanning(context, view, table, work)
-    parts = plan_parts(planning)
-    return [*schedules, planning.schedule("dynamic-update-slice", parts, lets, ".update")]
+    for start, value in zip(starts, values, strict=True):
+        planning.bind(start.position, value)
+    return [*schedules, planning.schedule("dynamic-update-slice", plan_parts(planning), ".update")]

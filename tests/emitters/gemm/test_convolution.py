@@ -9,7 +9,8 @@ import pytest
 
 from tests.emitters.gemm.convolution_harness import Case, convolution_shape, run_convolution
 from tests.emitters.gemm.test_gemm import LEVELS
-from xjit.emitters.gemm.convolution_plan import as_gemm, plan_convolution
+from xjit.emitters.gemm.convolution_dimensions import as_gemm
+from xjit.emitters.gemm.convolution_plan import plan_convolution
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.llvm import Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF

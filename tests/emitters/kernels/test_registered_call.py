@@ -10,6 +10,7 @@ import pytest
 
 import xjit
 from tests.support.kernels import check
+from xjit.hlo import custom_call_registry
 
 Signature = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_float), ctypes.POINTER(ctypes.POINTER(ctypes.c_float)))
 Tuple = ctypes.CFUNCTYPE(
@@ -132,3 +133,95 @@ def test_results_that_alias_operands(keep: bool) -> None:
     )
     np.testing.assert_array_equal(results[0], y - x)
     np.testing.assert_array_equal(results[1], -x if keep else y)
+
+
+STATUS = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p)
+UNIFIED = ctypes.CFUNCTYPE(
+    None, ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
+)
+
+
+@STATUS
+def _root(result: Any, operands: int, status: int) -> None:
+    """The square root of the first operand; fails if it is negative."""
+    first = ctypes.cast(operands, ctypes.POINTER(ctypes.POINTER(ctypes.c_float)))[0][0]
+    if first < 0:
+        message = f"no root of {first:g}: \u221a".encode()
+        xjit.custom_call_status_set_failure(status, message, len(message))
+        return
+    result[0] = first**0.5
+
+
+@UNIFIED
+def _say(result: Any, _operands: int, opaque: int, length: int, status: int) -> None:
+    """The length of its opaque text; fails with it if it begins with `fail`."""
+    text = ctypes.string_at(opaque, length)
+    if text.startswith(b"fail"):
+        xjit.custom_call_status_set_failure(status, text, length)
+    result[0] = length
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _status_targets() -> None:
+    xjit.register_custom_call_target("test.root", _root)
+    xjit.register_custom_call_target("test.say", _say)
+
+
+ROOT = """HloModule roots
+ENTRY e {
+  x = f32[1] parameter(0)
+  y = f32[1] parameter(1)
+  a = f32[1] custom-call(x), custom_call_target="test.root", api_version=API_VERSION_STATUS_RETURNING
+  b = f32[1] custom-call(y), custom_call_target="test.root", api_version=API_VERSION_STATUS_RETURNING, metadata={op_name="jit(f)/root" source_file="model.py" source_line=12}
+  ROOT s = f32[1] add(a, b)
+}"""
+
+
+@pytest.mark.unguarded  # the second call of a guarded one would hide the failure of the first
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_a_call_that_fails_is_an_error_with_its_message_and_place(interpreted: bool) -> None:
+    executable = xjit.compile(ROOT)
+    run = executable.run_thunks if interpreted else executable
+    four, minus = np.array([4], np.float32), np.array([-4], np.float32)
+    for _ in range(3):
+        assert run(four, four)[0] == 4
+        with pytest.raises(xjit.ExecutionError) as caught:
+            run(four, minus)
+        error = caught.value
+        assert "failed at b: CUSTOM_CALL_FAILED: a custom call failed: no root of -4: \u221a" in error.message
+        assert (error.line, error.notes) == (6, ("from model.py:12 (jit(f)/root)",))
+        with pytest.raises(xjit.ExecutionError, match=r"failed at a: .*no root of -4"):
+            run(minus, four)
+
+
+def test_a_call_that_fails_evaluated() -> None:
+    four, minus = np.array([4], np.float32), np.array([-4], np.float32)
+    assert xjit.evaluate(ROOT, four, four)[0] == 4
+    with pytest.raises(xjit.ExecutionError, match=r"custom-call to 'test.root' failed: no root of -4") as caught:
+        xjit.evaluate(ROOT, minus, four)
+    assert caught.value.line == 5
+
+
+@pytest.mark.unguarded
+@pytest.mark.parametrize("opaque", ["", "abc", "fail: x"])
+def test_a_call_gets_its_opaque_text(opaque: str) -> None:
+    text = (
+        "HloModule m ENTRY e { x = f32[1] parameter(0) ROOT r = f32[1] custom-call(x), "
+        f'custom_call_target="test.say", api_version=API_VERSION_STATUS_RETURNING_UNIFIED, backend_config="{opaque}" }}'
+    )
+    x = np.zeros(1, np.float32)
+    for run in (xjit.compile(text), lambda x: xjit.evaluate(text, x)):
+        if opaque.startswith("fail"):
+            with pytest.raises(xjit.ExecutionError, match="fail: x"):
+                run(x)
+        else:
+            assert run(x)[0] == len(opaque)
+
+
+def test_messages_that_nobody_takes_do_not_pile_up() -> None:
+    status = ctypes.c_int64()
+    for _ in range(custom_call_registry.MAX_MESSAGES + 10):
+        xjit.custom_call_status_set_failure(ctypes.addressof(status), b"lost", 4)
+    assert len(custom_call_registry._messages) <= custom_call_registry.MAX_MESSAGES
+    assert custom_call_registry.take_failure_message(status.value) == "lost"
+    assert custom_call_registry.take_failure_message(status.value) == ""

@@ -25,7 +25,11 @@ correct {{
   new = f32[] parameter(2)
   difference = f32[] subtract(old, new)
   factor = f32[] exponential(difference)
-  ROOT corrected = f32[] multiply(so_far, factor)
+  corrected = f32[] multiply(so_far, factor)
+  lowest = f32[] constant(-inf)
+  nothing = pred[] compare(old, lowest), direction=EQ
+  none = f32[] constant(0)
+  ROOT follows = f32[] select(nothing, none, corrected)
 }}
 ENTRY main {{
   x = f32[{ROWS},{COLUMNS}] parameter(0)
@@ -74,8 +78,8 @@ schedule %y loop, operations=0, repeated=0, bytes=0 {{
 """
 
 
-def online() -> Schedule:
-    return parse_schedule(ONLINE.replace("LANES", str(Target.host().vector_width(FLOAT))))
+def online(target: Target | None = None) -> Schedule:
+    return parse_schedule(ONLINE.replace("LANES", str((target or Target.host()).vector_width(FLOAT))))
 
 
 @pytest.fixture
@@ -90,6 +94,56 @@ def rows() -> list[np.ndarray]:
 
 def test_rows_in_tiles_are_rows_at_once(rows: list[np.ndarray]) -> None:
     assert check_units(SOFTMAX, *rows, rtol=2e-5, schedule=online()) == ROWS
+
+
+LAST = TILES * TILE
+"""The first column of the rest behind the whole tiles."""
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
+@pytest.mark.parametrize(
+    "masked",
+    [
+        [(0, TILE)],
+        [(0, 3 * TILE + 5)],
+        [(2 * TILE, 4 * TILE)],
+        [(LAST, COLUMNS)],
+        [(0, LAST)],
+        [(0, COLUMNS - 1)],
+        [(1, COLUMNS)],
+        [(0, TILE), (3 * TILE, 4 * TILE), (LAST, COLUMNS)],
+    ],
+    ids=str,
+)
+def test_tiles_of_nothing_but_minus_infinity_count_for_nothing(
+    rows: list[np.ndarray], masked: list[tuple[int, int]], level: str
+) -> None:
+    """Nothing has been summed while the maximum so far is -inf: neither 0 nor NaN may stay of it."""
+    for begin, end in masked:
+        rows[0][:, begin:end] = -np.inf
+    expected = xjit.evaluate(SOFTMAX, *rows)
+    assert not np.isnan(expected).any()
+    target = Target.for_features(level)
+    if target.vector_bits <= Target.host().vector_bits:
+        assert check_units(SOFTMAX, *rows, rtol=2e-5, schedule=online(target)) == ROWS
+
+
+def test_nan_is_where_the_plain_softmax_has_it(rows: list[np.ndarray]) -> None:
+    """Rows of -inf alone, with +inf, with NaN: `check_units` compares with the evaluator, NaN for NaN."""
+    rows[0][0, :] = -np.inf
+    rows[0][1, :TILE] = -np.inf
+    rows[0][1, 2 * TILE + 7] = np.inf
+    rows[0][2, LAST] = np.nan
+    assert np.isnan(xjit.evaluate(SOFTMAX, *rows)).any(axis=1).all()
+    assert check_units(SOFTMAX, *rows, rtol=2e-5, schedule=online()) == ROWS
+
+
+def test_without_a_correction_for_nothing_a_leading_tile_would_be_nan(rows: list[np.ndarray]) -> None:
+    rows[0][0, :TILE] = -np.inf
+    text = SOFTMAX.replace("ROOT follows = f32[] select(nothing, none, corrected)", "ROOT c = f32[] copy(corrected)")
+    assert text != SOFTMAX
+    with pytest.raises(AssertionError, match="nan location mismatch"):
+        check_units(text, *rows, rtol=2e-5, schedule=online())
 
 
 def test_the_correction_matters(rows: list[np.ndarray]) -> None:

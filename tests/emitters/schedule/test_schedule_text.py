@@ -9,9 +9,12 @@ import pytest
 
 import xjit
 from tests.support.hlo_samples import sample_modules
-from xjit.emitters.cpu_module import emit_cpu_module
+from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.planners.module import plan_module
+from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.schedule.parser import parse_schedule, parse_schedules
 from xjit.emitters.schedule.schedule import Schedule
+from xjit.emitters.schedule.verify_view import verify_for_view
 from xjit.llvm.target import Target
 from xjit.passes.framework.driver import PassDriver
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
@@ -23,16 +26,19 @@ TEXTS = {**sample_modules(), **{p.stem: p.read_text() for p in sorted(EXAMPLES.g
 
 
 def schedules_of(text: str) -> Iterator[Schedule]:
-    """The schedules of a module's kernels; none where it cannot be compiled."""
+    """The schedules of a module's kernels, verified; none where it cannot be compiled."""
     module = parse_hlo(text)
     module.clear_schedule()
     try:
         PassDriver().run(cpu_pipeline(PipelineOptions()), module)
-        target = Target.for_features("avx512")
-        emitted = emit_cpu_module(assign_buffers(module), target, lambda text, kind: None)
+        plans = list(plan_module(assign_buffers(module), PlanContext(Target.for_features("avx512"), MapCache())))
     except xjit.Unsupported:
         return
-    yield from (kernel.schedule for kernel in emitted.unnested.kernels if kernel.schedule is not None)
+    for view, found in plans:
+        for plan in found:
+            if isinstance(plan, Schedule):
+                verify_for_view(plan, view)
+                yield plan
 
 
 @pytest.mark.parametrize("name", TEXTS)

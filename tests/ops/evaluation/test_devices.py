@@ -263,3 +263,100 @@ def test_values_are_those_of_xla(name: str, answers: dict[str, list[list[np.ndar
     expected = answers[name]
     assert not isinstance(expected, str), expected
     assert [r.tolist() for r in got] == [leaves[0].tolist() for leaves in expected]
+
+
+def transfer(pairs: str, channel: str = "channel_id=1") -> str:
+    """Every device sends its parameter to its peer, and returns what it receives."""
+    note = f'frontend_attributes={{_xla_send_recv_source_target_pairs="{pairs}"}}'
+    channel = f"{channel}, " if channel else ""
+    return f"""x = f32[1] parameter(0)
+  t = token[] after-all()
+  r = (f32[1], u32[], token[]) recv(t), {channel}{note}
+  s = (f32[1], u32[], token[]) send(x, t), {channel}{note}
+  d = (f32[1], token[]) recv-done(r), {channel}{note}
+  e = token[] send-done(s), {channel}{note}
+  ROOT v = f32[1] get-tuple-element(d), index=0"""
+
+
+def test_send_and_recv_between_partitions_replicas_and_both() -> None:
+    assert run(transfer("{{0,1},{1,2}}"), 1, 3) == [[0], [0], [10]]
+    assert run(transfer("{{0,1},{1,0}}"), 1, 2) == [[10], [0]]
+    assert run(transfer("{{0,1}}"), 2, 2) == [[0], [0], [0], [20]]  # partitions of each replica
+    assert run(transfer("{{0,1},{1,0}}", ""), 2, 2) == [[20], [30], [0], [10]]  # replicas of each partition
+    assert run(transfer("{{0,1},{1,0}}"), 2) == [[10], [0]]
+
+
+def test_values_of_a_channel_come_in_the_order_of_their_sending() -> None:
+    note = 'frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}'
+    rounds = [
+        f"""s{i} = (f32[1], u32[], token[]) send({x}, t), channel_id=1, {note}
+  r{i} = (f32[1], u32[], token[]) recv(t), channel_id=1, {note}
+  d{i} = (f32[1], token[]) recv-done(r{i}), channel_id=1, {note}
+  v{i} = f32[1] get-tuple-element(d{i}), index=0
+  e{i} = token[] send-done(s{i}), channel_id=1, {note}"""
+        for i, x in enumerate(("x", "y"))
+    ]
+    body = "x = f32[1] parameter(0)\n  t = token[] after-all()\n  y = f32[1] exponential(x)\n" + "\n".join(rounds)
+    assert run(body + "\n  ROOT c = f32[2] concatenate(v0, v1), dimensions={0}", 1, 2) == [[0, 0], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "channel", "error", "message"),
+    [
+        ("{{0,5}}", "channel_id=1", HloVerifyError, "no pairs of 2 devices"),
+        ("{{0,1,1}}", "channel_id=1", HloVerifyError, "no pairs of 2 devices"),
+        ("0,1", "channel_id=1", HloVerifyError, "expected"),
+        ("{{0,1}}", "channel_id=1, is_host_transfer=true", Unsupported, "with the host"),
+    ],
+)
+def test_transfers_that_are_refused(pairs: str, channel: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        run(transfer(pairs, channel), 1, 2)
+
+
+def test_a_transfer_without_pairs_is_refused() -> None:
+    text = transfer("").replace(', frontend_attributes={_xla_send_recv_source_target_pairs=""}', "")
+    with pytest.raises(Unsupported, match="without the frontend attribute"):
+        run(text, 1, 2)
+
+
+def test_a_receiver_whom_nobody_sends_is_no_hang() -> None:
+    note = 'frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}'
+    text = f"""x = f32[1] parameter(0)
+  t = token[] after-all()
+  r = (f32[1], u32[], token[]) recv(t), channel_id=1, {note}
+  d = (f32[1], token[]) recv-done(r), channel_id=1, {note}
+  ROOT v = f32[1] get-tuple-element(d), index=0"""
+    with pytest.raises(ExecutionError, match="d waits for what nobody sends"):
+        run(text, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ("mesh['x'=2,'y'=2] {'y'}", [[10], [10], [50], [50]]),
+        ("mesh['x'=2,'y'=2] {'x'}", [[20], [40], [20], [40]]),
+        ("mesh['x'=2,'y'=2] {'x','y'}", [[60], [60], [60], [60]]),
+        ("mesh['x'=4] {'x':(1)2}", [[20], [40], [20], [40]]),
+        ("mesh['x'=4] {'x':(2)2}", [[10], [10], [50], [50]]),
+        ("mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'y'}", [[20], [40], [20], [40]]),
+        ("mesh['x'=2,'y'=2], device_ids=(0,3,1,2) {'y'}", [[30], [30], [30], [30]]),
+    ],
+)
+def test_groups_by_the_axes_of_a_mesh(groups: str, expected: list[list[float]]) -> None:
+    options = f"channel_id=1, use_global_device_ids=true, replica_groups={groups}, to_apply=add"
+    assert run(f"x = f32[1] parameter(0) ROOT r = f32[1] all-reduce(x), {options}", 2, 2) == expected
+
+
+def test_the_order_of_a_group_is_that_of_its_axes() -> None:
+    options = "channel_id=1, use_global_device_ids=true, dimensions={0}, replica_groups=mesh['x'=2,'y'=2]"
+    body = f"x = f32[1] parameter(0) ROOT r = f32[4] all-gather(x), {options}"
+    assert run(body + " {'x','y'}", 2, 2)[0] == [0, 10, 20, 30]
+    assert run(body + " {'y','x'}", 2, 2)[0] == [0, 20, 10, 30]
+
+
+@pytest.mark.parametrize("groups", ["mesh['x'=2,'y'=2] {'z'}", "mesh['x'=4] {'x':(3)2}", "mesh['x'=2], device_ids=(0,1,2) {'x'}"])  # fmt: skip
+def test_groups_that_the_mesh_has_not(groups: str) -> None:
+    options = f"channel_id=1, use_global_device_ids=true, replica_groups={groups}, to_apply=add"
+    with pytest.raises(HloVerifyError, match=r"no groups of the mesh|axis"):
+        run(f"x = f32[1] parameter(0) ROOT r = f32[1] all-reduce(x), {options}", 2, 2)

@@ -208,3 +208,8 @@ _ROWS: list[Opcode] = [
 ]
 
 OPCODES: Mapping[str, Opcode] = MappingProxyType({row.name: row for row in _ROWS})
+
+
+def opcodes_with(trait: Trait) -> frozenset[str]:
+    """Returns the names of the opcodes that have a trait."""
+    return frozenset(name for name, op in OPCODES.items() if op.has(trait))

@@ -18,6 +18,7 @@ from xjit.hlo.attributes.codecs.annotations import format_frontend_attributes, f
 from xjit.hlo.attributes.codecs.literals import format_literal
 from xjit.hlo.attributes.codecs.value_text import quote
 from xjit.hlo.diagnostics import InvalidArgument
+from xjit.hlo.ir.post_order import reading_order
 from xjit.hlo.types.primitive_type import PrimitiveType
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class _Printer:
     def computation(self, computation: HloComputation, is_entry: bool) -> str:
         """Returns the text of a computation."""
         try:
-            instructions: Iterable[HloInstruction] = computation.make_instruction_post_order()
+            instructions: Iterable[HloInstruction] = _order(computation)
         except InvalidArgument:  # a broken graph is still worth reading
             instructions = computation.instructions
         pad = "  " * self.options.indent
@@ -216,6 +217,14 @@ class _Printer:
                 parts.append(f"statistics={instruction.statistics}")
         if instruction.backend_config and options.print_backend_config:
             parts.append(f"backend_config={format_string_or_braces(instruction.backend_config)}")
+
+
+def _order(computation: HloComputation) -> Iterable[HloInstruction]:
+    """Returns the instructions in the schedule's order if there is one, else in that in which XLA prints them."""
+    module = computation.parent
+    if module is not None and module.has_schedule() and module.schedule.is_scheduled(computation):
+        return module.schedule.sequence(computation)
+    return reading_order(computation)
 
 
 _FIRST_HEADER_KEYS = ("is_scheduled", "input_output_alias", "buffer_donor")

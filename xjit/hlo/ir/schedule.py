@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.diagnostics import HloVerifyError, InvalidArgument
 from xjit.hlo.ir.post_order import needs_of, post_order
 
@@ -93,9 +94,8 @@ def verify_sequence(computation: HloComputation, sequence: Sequence[HloInstructi
 
 
 def _is_embedded_only(computation: HloComputation) -> bool:
-    sequential = ("while", "conditional", "call", "async-start")
     return not computation.is_entry_computation() and not any(
-        caller.opcode in sequential for caller in computation.caller_instructions()
+        caller.op.has(Trait.CONTROL_FLOW) for caller in computation.caller_instructions()
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from xjit.llvm.inline_control_flow import do_while
 from xjit.llvm.math.vec import Vec
 from xjit.llvm.values import Value
 
@@ -34,7 +35,7 @@ def _remainder_f64(x: Vec, y: Vec) -> Vec:
         rest = (rest - shifted).where(rest >= shifted, rest)  # exact: within a factor of two
         return (rest >= safe).any(), (rest.v,)
 
-    result = Vec(b, b.do_while([start.v], step)[0]).copysign(x)
+    result = Vec(b, do_while(b, [start.v], step)[0]).copysign(x)
     result = result.where(whole, x)
     nan = x.is_nan() | y.is_nan()
     result = x.const(math.nan).where(nan, result)

@@ -6,6 +6,7 @@ that is almost never taken reduces it by Payne and Hanek's method, so all argume
 
 from __future__ import annotations
 
+from xjit.llvm.inline_control_flow import if_then
 from xjit.llvm.math import coefficients as co
 from xjit.llvm.math.payne_hanek import reduce_large
 from xjit.llvm.math.vec import Vec, fast_two_sum, polynomial, residual, round_to_int, two_sum
@@ -108,5 +109,5 @@ def _with_slow_path(x: Vec, fast: tuple[Vec, Vec, Vec]) -> tuple[Vec, Vec, Vec]:
     def slow() -> list[Value]:
         return [large.where(is_large, small).v for large, small in zip(reduce_large(x), fast)]
 
-    quadrant, high, low = b.if_then(is_large.any(), slow, [part.v for part in fast])
+    quadrant, high, low = if_then(b, is_large.any(), slow, [part.v for part in fast])
     return Vec(b, quadrant), Vec(b, high), Vec(b, low)

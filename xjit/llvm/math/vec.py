@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.reductions import vector_reduce_or
 from xjit.llvm.types import DOUBLE, FLOAT, I32, LLVMType, int_type
 from xjit.llvm.values import Value, const_int, constant
 
@@ -194,7 +195,7 @@ class Vec:
 
     def any(self) -> Value:
         """Whether any lane of an i1 vector is set, as i1."""
-        return self.b.vector_reduce_or(self.v)
+        return vector_reduce_or(self.b, self.v)
 
 
 def polynomial(x: Vec, coefficients: Sequence[float]) -> Vec:

@@ -7,6 +7,7 @@ its own result from what all have left, in the order of the group. Nothing else 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,8 @@ class Rendezvous:
     count: int
     _lock: threading.Condition = field(default_factory=threading.Condition, init=False)
     _meetings: dict[Hashable, _Meeting] = field(default_factory=dict, init=False)
+    _mail: dict[Hashable, deque[Any]] = field(default_factory=dict, init=False)
+    _awaited: dict[Hashable, HloInstruction] = field(default_factory=dict, init=False)
     _running: int = field(init=False)
     failure: BaseException | None = field(default=None, init=False)
 
@@ -70,6 +73,27 @@ class Rendezvous:
                 raise _StoppedError
         return [meeting.values[m] for m in members]
 
+    def send(self, address: Hashable, value: Any) -> None:
+        """Leaves a value for the one device that receives at an address, and goes on."""
+        with self._lock:
+            self._mail.setdefault(address, deque()).append(value)
+            if self._awaited.pop(address, None) is not None:
+                self._running += 1
+                self._lock.notify_all()
+
+    def receive(self, address: Hashable, instruction: HloInstruction) -> Any:
+        """Waits for the next value left at an address. ExecutionError if none can come."""
+        with self._lock:
+            mail = self._mail.setdefault(address, deque())
+            if not mail:
+                self._awaited[address] = instruction
+                self._leave()
+            while not mail and self.failure is None:
+                self._lock.wait()
+            if not mail:
+                raise _StoppedError
+            return mail.popleft()
+
     def finish(self, failure: BaseException | None) -> None:
         """A device has ended. The first failure is kept, and stops the others at their next meeting."""
         with self._lock:
@@ -80,10 +104,12 @@ class Rendezvous:
 
     def _leave(self) -> None:
         self._running -= 1
-        if self._running == 0 and self._meetings and self.failure is None:
-            waiting = list(self._meetings.values())
-            reasons = "; ".join(m.describe() for m in waiting)
-            self.failure = ExecutionError(f"devices wait for each other: {reasons}", waiting[0].instruction.span)
+        if self._running == 0 and (self._meetings or self._awaited) and self.failure is None:
+            reasons = [m.describe() for m in self._meetings.values()]
+            reasons += [f"{i.name} waits for what nobody sends" for i in self._awaited.values()]
+            instruction = next((m.instruction for m in self._meetings.values()), None)
+            span = (instruction or next(iter(self._awaited.values()))).span
+            self.failure = ExecutionError(f"devices wait for each other: {'; '.join(reasons)}", span)
             self._lock.notify_all()
 
 

@@ -23,6 +23,7 @@ from xjit.ops.evaluation import (
     random,
     reduction,
     sort,
+    transfers,
     windows,
 )
 from xjit.ops.evaluation.numerics import Value
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _THEMES = (
     elementwise, convert, movement, reduction, windows, dot, convolution, indexed, sort, control, random, linalg,
-    batch_norm, collective, custom_call,
+    batch_norm, collective, transfers, custom_call,
 )  # fmt: skip
 
 
@@ -47,15 +48,10 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
 )
 
 _HOST = "it exchanges data with a host queue"
-_PEER = "it exchanges data with another device or the host"
 
 UNSUPPORTED: Mapping[str, str] = MappingProxyType(
     {
         "infeed": _HOST,
         "outfeed": _HOST,
-        "send": _PEER,
-        "send-done": _PEER,
-        "recv": _PEER,
-        "recv-done": _PEER,
     }
 )

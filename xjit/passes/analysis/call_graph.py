@@ -6,10 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule
-
-SEQUENTIAL_CALLERS = frozenset({"while", "conditional", "call", "async-start"})
-"""Opcodes that run a computation as a sequence of its own kernels; all other callers apply it inside a kernel."""
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 
 
 class CallContext(enum.Flag):
@@ -23,7 +20,7 @@ class CallContext(enum.Flag):
 
 def context_of(caller: HloInstruction) -> CallContext:
     """Returns how an instruction calls. The later halves of an asynchronous call only name what its start runs."""
-    if caller.opcode in SEQUENTIAL_CALLERS:
+    if caller.op.has(Trait.CONTROL_FLOW):
         return CallContext.SEQUENTIAL
     return CallContext.NONE if caller.opcode.startswith("async-") else CallContext.EMBEDDED
 
@@ -57,7 +54,7 @@ class CallGraph:
                 for callee in caller.called_computations:
                     depth = max(depth, nesting[callee] + (caller.opcode == "while"))
                     contexts[callee] |= context_of(caller)
-                    if caller.opcode in SEQUENTIAL_CALLERS:
+                    if caller.op.has(Trait.CONTROL_FLOW):
                         sites[callee].append(caller)
             nesting[computation] = depth
         calls = {c: tuple(callers) for c, callers in sites.items()}
@@ -83,6 +80,6 @@ def _sequential(entry: HloComputation) -> list[HloComputation]:
         found[computation] = None
         if computation.callees():
             for caller in computation.instructions:
-                if caller.opcode in SEQUENTIAL_CALLERS:
+                if caller.op.has(Trait.CONTROL_FLOW):
                     stack.extend(caller.called_computations)
     return list(found)

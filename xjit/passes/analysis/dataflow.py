@@ -1,10 +1,8 @@
 """Dataflow: which value stands at every leaf of every instruction.
 
 A value is defined once: by an ordinary instruction, an entry parameter, a constant, a while (the loop-carried element,
-a
-phi) or a conditional. Tuples, get-tuple-elements, bitcasts, barriers and parameters of called computations define
-nothing:
-they forward values. A loop-carried element that the body passes through unchanged is the value it came in as.
+a phi) or a conditional. Tuples, get-tuple-elements, bitcasts, barriers and parameters of called computations define
+nothing: they forward values. A loop-carried element that the body passes through unchanged is the value it came in as.
 Tokens and opaques are no values (None).
 """
 
@@ -13,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction, Shape
+from xjit.hlo import HloInstruction, Shape, Trait
 from xjit.hlo import attributes as at
+from xjit.hlo.attributes.opcodes import opcodes_with
 from xjit.hlo.diagnostics import FailedPrecondition
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import ShapeIndex
@@ -176,7 +175,7 @@ def _check_forwarded_layouts(instruction: HloInstruction) -> None:
             instruction.shape,
             instruction.operand(0).shape.tuple_shapes[instruction.attributes_as(at.GetTupleElementAttributes).index],
         )
-    elif instruction.opcode in ("opt-barrier", "domain", "add-dependency"):
+    elif instruction.op.has(Trait.FORWARDS):
         _check_layouts(instruction, instruction.shape, instruction.operand(0).shape)
 
 
@@ -238,15 +237,11 @@ def _async_done(flow: HloDataflow, i: HloInstruction, time: int) -> Leaves:
 
 
 _FORWARDS: Mapping[str, ForwardRule] = {
+    **dict.fromkeys(opcodes_with(Trait.FORWARDS), _same),
     "tuple": _tuple,
     "get-tuple-element": _get_tuple_element,
     "bitcast": _bitcast,
-    "opt-barrier": _same,
-    "domain": _same,
-    "add-dependency": _same,
-    "async-update": _same,
     "async-done": _async_done,
-    "all-reduce-done": _same,
     "all-gather-start": _collective_start,
     "all-gather-done": _element(1),
     "collective-permute-start": _collective_start,

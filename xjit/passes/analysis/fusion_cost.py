@@ -11,21 +11,20 @@ from xjit.hlo import HloInstruction, Trait
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.indexing.operand_reads import reads_of
 
-MOVEMENT = frozenset({"broadcast", "reshape", "bitcast", "transpose", "reverse", "slice", "iota", "constant", "pad"})
-"""Opcodes that only choose which element to read."""
+ON_DEMAND = frozenset({"iota", "pad", "dynamic-slice", "gather"})
+"""Opcodes that the emitters evaluate at any index, besides those whose traits say that they compute or move single
+elements. This is a list because it says what the emitters can do, not what the opcodes mean.
+"""
 
-MADE_FROM_NOTHING = frozenset({"broadcast", "iota", "constant"})
-"""Opcodes whose values are better made again than read from memory, wherever they are used."""
-
-PRODUCERS = MOVEMENT | {"dynamic-slice", "gather"}
-"""Opcodes, besides the elementwise ones, that may be evaluated inside the fusion of a user."""
-
-ROOTS = PRODUCERS | {"reduce", "concatenate", "dynamic-update-slice"}
-"""Opcodes, besides the elementwise ones, that may be the root of a fusion."""
+LOOP_ROOTS = frozenset({"reduce", "concatenate", "dynamic-update-slice", *(ON_DEMAND - {"iota"})})
+"""Opcodes that planners make loops around, with producers inside; likewise a list, besides the elementwise and moving
+ones.
+"""
 
 BUFFER_READERS = frozenset({"dynamic-update-slice"})
-"""Opcodes with an operand that cannot be computed in the fusion: see `may_read_fused`."""
-
+"""Opcodes with an operand that cannot be computed in the fusion: see `may_read_fused`. Its maps say that it is read
+like any other; that it had better be a buffer, only the opcode says.
+"""
 
 MAX_DIVISIONS = 6
 """How many instructions that divide indices may lie between a fusion's root and what it reads: with transposes between
@@ -35,6 +34,21 @@ them, every one makes index expressions some times larger."""
 def is_expensive(instruction: HloInstruction) -> bool:
     """Whether computing an element twice costs more than storing and loading it."""
     return instruction.op.has(Trait.EXPENSIVE) or instruction.opcode == "gather"
+
+
+def chooses_elements(instruction: HloInstruction) -> bool:
+    """Whether an element costs no arithmetic: it is read somewhere else, or known from its index."""
+    return instruction.op.has(Trait.INDEX_ONLY) or not instruction.operand_count or instruction.opcode == "pad"
+
+
+def is_better_made_again(instruction: HloInstruction) -> bool:
+    """Whether values are better made again than read from memory, wherever they are used: less is read for them."""
+    if not instruction.operand_count:
+        return True
+    return (
+        instruction.op.has(Trait.INDEX_ONLY)
+        and instruction.operand(0).shape.num_elements < instruction.shape.num_elements
+    )
 
 
 def is_array_program(instruction: HloInstruction) -> bool:
@@ -48,7 +62,7 @@ def may_be_producer(instruction: HloInstruction) -> bool:
     """Whether the instruction may be evaluated inside a fusion."""
     if instruction.opcode == "constant":
         return instruction.shape.is_scalar
-    if not (instruction.op.has(Trait.ELEMENTWISE) or instruction.opcode in PRODUCERS):
+    if not (_is_of_single_elements(instruction) or instruction.opcode in ON_DEMAND):
         return False
     return is_array_program(instruction)
 
@@ -58,9 +72,13 @@ def may_be_root(instruction: HloInstruction) -> bool:
     if instruction.opcode == "reduce" and instruction.shape.is_tuple:
         operands_fit = all(o.shape.is_array and o.shape.is_static for o in instruction.operands)
         return operands_fit and not (instruction.control_predecessors or instruction.control_successors)
-    if not (instruction.op.has(Trait.ELEMENTWISE) or instruction.opcode in ROOTS):
+    if not (_is_of_single_elements(instruction) or instruction.opcode in LOOP_ROOTS):
         return False
-    return instruction.opcode not in ("constant", "bitcast", "iota") and is_array_program(instruction)
+    return not instruction.op.has(Trait.PLUMBING) and is_array_program(instruction)
+
+
+def _is_of_single_elements(instruction: HloInstruction) -> bool:
+    return instruction.op.has(Trait.ELEMENTWISE) or instruction.op.has(Trait.INDEX_ONLY)
 
 
 def may_read_fused(user: HloInstruction, position: int) -> bool:
@@ -87,7 +105,7 @@ def worth_duplicating(instruction: HloInstruction, copies: int, materialized: bo
     """
     if is_expensive(instruction) or changes_minor_dimension(instruction):
         return False
-    if instruction.opcode in MOVEMENT:
+    if chooses_elements(instruction):
         return True
     if not instruction.op.has(Trait.ELEMENTWISE):
         return False

@@ -101,9 +101,9 @@ def _is_plain_row_major(shape: Shape) -> bool:
 
 
 def _fusion_pairs(fusion: HloInstruction) -> tuple[InPlacePair, ...]:
-    if not fusion.shape.is_array:
-        return ()
     computation = fusion.fused_instructions_computation
+    if not fusion.shape.is_array:
+        return _loop_pairs(fusion, computation)
     update = _root_update(computation)
     if update is not None:
         target = _skip_bitcasts(update.operand(0))
@@ -121,6 +121,21 @@ def _fusion_pairs(fusion: HloInstruction) -> tuple[InPlacePair, ...]:
     return tuple(InPlacePair(i) for i, p in candidates if p in linear)
 
 
+def _loop_pairs(fusion: HloInstruction, computation: HloComputation) -> tuple[InPlacePair, ...]:
+    """Pairs of a loop with several results: all elements with one index are computed before any of them is stored."""
+    shapes = fusion.shape.tuple_shapes
+    is_loop = fusion.attributes_as(at.FusionAttributes).kind == "kLoop"
+    if not is_loop or any(s.dimensions != shapes[0].dimensions or s.layout != shapes[0].layout for s in shapes):
+        return ()
+    linear = _linear_identities(computation)
+    return tuple(
+        InPlacePair(i, 0, leaf)
+        for i, p in enumerate(computation.parameter_instructions)
+        for leaf, shape in enumerate(shapes)
+        if p in linear and same_positions(p.shape, shape)
+    )
+
+
 def _may_lie_at_same_place(a: Shape, b: Shape) -> bool:
     """Whether element i of two arrays, in row-major order, lies at the same bytes, if there are as many."""
     if not a.is_array or a.element_type.byte_width != b.element_type.byte_width or a.num_elements != b.num_elements:
@@ -134,9 +149,10 @@ def _is_state(operand: HloInstruction) -> bool:
 
 
 def _linear_identities(computation: HloComputation) -> set[HloInstruction]:
-    """Returns the instructions of which element i is read only to compute element i of the root.
+    """Returns the instructions of which element i is read only to compute element i of the root, or of all roots.
 
     Element i means the i-th in row-major order: reshapes and bitcasts may stand between, if all layouts are row-major.
+    Several roots are of equal dimensions.
     """
     found: set[HloInstruction] = {computation.root_instruction}
     for instruction in reversed(computation.make_instruction_post_order()):
@@ -151,6 +167,8 @@ def _keeps_position(operand: HloInstruction, user: HloInstruction) -> bool:
     """Whether every read of `operand` by `user` is of the element with the result's index, or the result's number."""
     if user.op.has(Trait.ELEMENTWISE) and operand.shape.dimensions == user.shape.dimensions:
         return True  # needs no maps
+    if user.opcode == "tuple":  # the results of a fusion
+        return True
     how = [read for o, read in zip(user.operands, reads_of(user), strict=True) if o is operand]
     if all(read.is_identity for read in how):
         return True

@@ -11,7 +11,8 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
+from xjit.hlo.attributes.opcodes import opcodes_with
 from xjit.hlo.diagnostics import FailedPrecondition
 
 
@@ -36,7 +37,8 @@ class Event:
     branch: int = 0
 
 
-CALLS = frozenset({"conditional", "call", "async-start"})
+CALLS = opcodes_with(Trait.CONTROL_FLOW) - {"while"}
+"""Opcodes that run each of their computations at most once."""
 
 Sequences = Mapping[HloComputation, Sequence[HloInstruction]]
 
@@ -56,7 +58,7 @@ def module_sequences(module: HloModule) -> dict[HloComputation, list[HloInstruct
         else:
             sequences[computation] = computation.make_instruction_post_order()
         for instruction in sequences[computation]:
-            if instruction.opcode == "while" or instruction.opcode in CALLS:
+            if instruction.op.has(Trait.CONTROL_FLOW):
                 stack.extend(instruction.called_computations)
     return sequences
 

@@ -2,9 +2,8 @@
 
 Time is doubled: what happens at event t occupies the half-open steps 2t (operands are read, results start) and 2t + 1
 (the last read). A value lives in closed intervals of such steps. A loop-carried element has two: from the loop's start
-to
-its last read in an iteration, and from the loop's end (where the next iteration's value has taken its place) on.
-A value from outside that a loop reads lives until the loop ends: the next iteration reads it, too.
+to its last read in an iteration, and from the loop's end (where the next iteration's value has taken its place) on. A
+value from outside that a loop reads lives until the loop ends: the next iteration reads it, too.
 """
 
 from __future__ import annotations

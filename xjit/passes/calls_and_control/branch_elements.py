@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.hlo import HloInstruction, Shape
+from xjit.hlo import HloComputation, HloInstruction, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.passes.calls_and_control.ownership import own_computations
@@ -58,6 +58,46 @@ def keep_result_elements(conditional: HloInstruction, keep: Sequence[int]) -> Hl
     conditional.replace_all_uses_with_different_shape(new)
     computation.remove_instruction(conditional)
     return new
+
+
+def add_result_elements(conditional: HloInstruction, columns: Sequence[Sequence[HloInstruction]]) -> HloInstruction:
+    """Puts a conditional in the place of another one that returns more elements: each column has a value per branch.
+
+    The branches must belong to this conditional alone.
+    """
+    computation = conditional.parent
+    assert computation is not None
+    for number, branch in enumerate(conditional.branch_computations):
+        old = _as_tuple(branch)
+        root = branch.add_instruction(HloInstruction.create_tuple([*old.operands, *(c[number] for c in columns)]))
+        inherit_annotations(root, old)
+        branch.set_root_instruction(root, accept_different_shape=True)
+        branch.remove_instruction_and_unused_operands(old)
+    shape = conditional.branch_computations[0].root_instruction.shape
+    new = computation.add_instruction(conditional.clone_with_new_operands(shape, conditional.operands))
+    new.sharding = None
+    conditional.replace_all_uses_with_different_shape(new)
+    computation.remove_instruction(conditional)
+    return new
+
+
+def _as_tuple(branch: HloComputation) -> HloInstruction:
+    """Returns the root of a branch, which is a tuple instruction then."""
+    root = branch.root_instruction
+    if root.opcode == "tuple":
+        return root
+    elements = [
+        branch.add_instruction(HloInstruction.create_get_tuple_element(root, i))
+        for i in range(len(root.shape.tuple_shapes))
+    ]
+    new = branch.add_instruction(HloInstruction.create_tuple(elements))
+    branch.set_root_instruction(new)
+    return new
+
+
+def result_element(branch: HloComputation, index: int) -> HloInstruction:
+    """Returns the value that a branch returns as an element."""
+    return _as_tuple(branch).operand(index)
 
 
 def drop_operand_elements(conditional: HloInstruction) -> bool:

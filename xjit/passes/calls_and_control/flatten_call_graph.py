@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule, Unsupported
-from xjit.passes.analysis.call_graph import SEQUENTIAL_CALLERS, CallContext, CallGraph
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait, Unsupported
+from xjit.passes.analysis.call_graph import CallContext, CallGraph
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
 
@@ -40,7 +40,7 @@ class FlattenCallGraph(HloModulePass):
                 continue
             visited.add(computation)
             for instruction in computation.instructions:
-                if instruction.opcode in SEQUENTIAL_CALLERS:
+                if instruction.op.has(Trait.CONTROL_FLOW):
                     limit -= sum(c.instruction_count for c in instruction.called_computations if c in owned)
                     if limit < 0:
                         raise Unsupported(
@@ -57,7 +57,7 @@ def check_call_tree(module: HloModule, max_instructions: int = 1_000_000) -> Non
     limit = max(max_instructions, 2 * module.instruction_count)
     sizes: dict[HloComputation, int] = {}
     for computation in module.make_computation_post_order():
-        calls = [i for i in computation.instructions if i.opcode in SEQUENTIAL_CALLERS]
+        calls = [i for i in computation.instructions if i.op.has(Trait.CONTROL_FLOW)]
         size = computation.instruction_count + sum(sizes[c] for i in calls for c in i.called_computations)
         if size > limit:
             raise Unsupported(

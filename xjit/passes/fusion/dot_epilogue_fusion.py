@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from xjit.affine import IndexingMap, dim
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo import attributes as at
-from xjit.indexing.element_reads import ElementReads
+from xjit.indexing.element_reads import ElementReads, is_tiled
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses
@@ -59,11 +58,12 @@ class DotEpilogueFusion(HloModulePass):
         heroes = [i for i in computation.instructions if self._is_hero(i)]
         if not heroes:
             return False
+        overwrites = _declared_overwrites(computation)
         order = computation.make_instruction_post_order()
         position = {instruction: number for number, instruction in enumerate(order)}
         changed = False
         for hero in heroes:
-            chosen = self._choose(hero, position, reads)
+            chosen = self._choose(hero, position, reads, overwrites)
             if not chosen:
                 continue
             units = dict.fromkeys([hero, *(b for c in chosen for b in c.bitcasts), *(c.user for c in chosen)])
@@ -82,19 +82,24 @@ class DotEpilogueFusion(HloModulePass):
             and instruction.shape.is_static_array
             and instruction.shape.element_type in _FLOATS
             and instruction.shape.num_elements >= self.min_elements
-            and not _is_tiled(instruction.shape)
+            and not is_tiled(instruction.shape)
             and not has_control_dependencies(instruction)
         )
 
     def _choose(
-        self, hero: HloInstruction, position: Mapping[HloInstruction, int], reads: ElementReads
+        self,
+        hero: HloInstruction,
+        position: Mapping[HloInstruction, int],
+        reads: ElementReads,
+        overwrites: Mapping[HloInstruction, HloInstruction],
     ) -> list[_Consumer]:
         """Returns the consumers that join the hero: one that is the only one, or any that need nothing after it.
 
         Neither makes a cycle. In the first case nothing else depends on the hero; in the second the fusion takes the
         hero's place in the order.
         """
-        consumers = _consumers(hero)
+        sources = {_behind_bitcasts(o) for o in hero.operands}
+        consumers = [c for c in _consumers(hero) if overwrites.get(c.user) not in sources]
         fitting = [c for c in consumers if c.user is not hero and self._fits(hero, c, reads)]
         if len(fitting) == 1 and _only_read_by(hero, {fitting[0].user, *fitting[0].bitcasts}):
             return fitting
@@ -105,7 +110,7 @@ class DotEpilogueFusion(HloModulePass):
         user = consumer.user
         if user.opcode in HEROES or not _is_loop(user) or user.operand_count + hero.operand_count > self.max_operands:
             return False
-        if user.shape.num_elements != hero.shape.num_elements or _is_tiled(user.shape):
+        if user.shape.num_elements != hero.shape.num_elements or is_tiled(user.shape):
             return False
         source = consumer.bitcasts[-1] if consumer.bitcasts else hero
         own = reads.identity(user.shape)
@@ -117,7 +122,7 @@ class DotEpilogueFusion(HloModulePass):
                 place = reads.places(own, user.shape)
                 if any(m.is_unknown or reads.places(m, operand.shape) != place for m in ways):
                     return False
-            elif not all(_is_read_along(reads, m, operand.shape, user.shape) for m in ways):
+            elif not all(reads.is_along(m, operand.shape, user.shape) for m in ways):
                 return False
         return True
 
@@ -136,6 +141,32 @@ def _consumers(hero: HloInstruction) -> list[_Consumer]:
             else:  # it reads the hero in two forms
                 found[user] = _Consumer(hero, ())
     return [c for c in found.values() if c.user is not hero]
+
+
+def _declared_overwrites(computation: HloComputation) -> dict[HloInstruction, HloInstruction]:
+    """Returns, by result of the program, the parameter that it may take the memory of, as the module declares.
+
+    If a dot reads that parameter, a fused epilogue would overwrite what is still to be read: the result would get
+    memory of its own.
+    """
+    module = computation.parent
+    if module is None or computation is not module.entry_computation:
+        return {}
+    root = computation.root_instruction
+    found: dict[HloInstruction, HloInstruction] = {}
+    for alias in module.config.input_output_alias:
+        result = root
+        for element in alias.output_index if root.opcode == "tuple" else ():
+            result = result.operand(element) if result.opcode == "tuple" else result
+        if not alias.parameter_index:
+            found[_behind_bitcasts(result)] = computation.parameter_instructions[alias.parameter_number]
+    return found
+
+
+def _behind_bitcasts(value: HloInstruction) -> HloInstruction:
+    while value.opcode == "bitcast":
+        value = value.operand(0)
+    return value
 
 
 def _only_read_by(hero: HloInstruction, readers: Collection[HloInstruction]) -> bool:
@@ -165,26 +196,5 @@ def _is_loop(user: HloInstruction) -> bool:
     return user.opcode not in ("bitcast", "copy") and cost.may_be_root(user)
 
 
-def _is_tiled(shape: Shape) -> bool:
-    return shape.layout is not None and bool(shape.layout.tiles)
-
-
 def _same_order(a: Shape, b: Shape) -> bool:
-    return a.minor_to_major == b.minor_to_major and not _is_tiled(a) and not _is_tiled(b)
-
-
-def _is_read_along(reads: ElementReads, way: IndexingMap, shape: Shape, result: Shape) -> bool:
-    """Whether neighbours in the result's memory read neighbours, or one element. Shapes are those of operand and
-    result.
-    """
-    if way.is_unknown or _is_tiled(shape):
-        return False
-    minor = next((d for d in result.minor_to_major if result.dimensions[d] != 1), None)
-    if minor is None:
-        return True
-    place = reads.places(way, shape)
-    if place.is_unknown or place.constraints:
-        return False
-    bit = 1 << minor
-    touching = [(term, factor) for term, factor in place.results[0].terms if term.dim_mask & bit]
-    return not touching or touching == [(dim(minor), 1)]
+    return a.minor_to_major == b.minor_to_major and not is_tiled(a) and not is_tiled(b)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType
-from xjit.hlo.attributes import FusionAttributes
-from xjit.hlo.edit.replacing import replace
+from xjit.hlo import HloInstruction, HloModule, PrimitiveType
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
+from xjit.passes.fusion.unit_merging import merge_units
 
 _FLOATS = frozenset((PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64))
 _CONVERSIONS = {
@@ -42,9 +41,9 @@ class DotOperandFusion(HloModulePass):
             if execution_threads and computation.execution_thread not in execution_threads:
                 continue
             for dot in [i for i in computation.instructions if i.opcode == "dot"]:
-                converts = {o for o in dot.operands if self._joins(o, dot)}
+                converts = [o for o in dot.unique_operands() if self._joins(o, dot)]
                 if converts and _has_float_types(dot) and not has_control_dependencies(dot):
-                    _fuse(computation, dot, converts)
+                    merge_units(computation, [*converts, dot], [dot], dot, "kInput", "dot")
                     changed = True
         return changed
 
@@ -60,28 +59,3 @@ class DotOperandFusion(HloModulePass):
 def _has_float_types(dot: HloInstruction) -> bool:
     kinds = {i.shape.element_type for i in (*dot.operands, dot)}
     return dot.operand_count == 2 and kinds <= _FLOATS
-
-
-def _fuse(computation: HloComputation, dot: HloInstruction, converts: Collection[HloInstruction]) -> None:
-    """Replaces a dot and conversions of its operands by one fusion."""
-    module = computation.parent
-    assert module is not None
-    body = HloComputation("dot_fused_computation")
-    outside: dict[HloInstruction, HloInstruction] = {}
-    inside: dict[HloInstruction, HloInstruction] = {}
-    for operand in dot.operands:
-        source = operand.operand(0) if operand in converts else operand
-        if source not in outside:
-            parameter = HloInstruction.create_parameter(len(outside), source.shape, f"param_{len(outside)}")
-            outside[source] = body.add_instruction(parameter)
-        value = outside[source]
-        if operand in converts and operand not in inside:
-            value = body.add_instruction(operand.clone_with_new_operands(operand.shape, [value]))
-        inside.setdefault(operand, value)
-    root = body.add_instruction(dot.clone_with_new_operands(dot.shape, [inside[o] for o in dot.operands]))
-    body.set_root_instruction(root)
-    module.add_embedded_computation(body)
-    fusion = HloInstruction.create("fusion", dot.shape, list(outside), FusionAttributes("kInput"), [body], "dot_fusion")
-    fusion.copy_annotations_from(dot)
-    computation.add_instruction(fusion)
-    replace(dot, fusion)

@@ -8,7 +8,7 @@ arise and no reachability is needed. The fused computations are built in one go 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
@@ -41,13 +41,11 @@ class _Group:
     indices: dict[tuple[int, HloInstruction, int], int] = field(default_factory=dict)
     divisions: dict[int, int] = field(default_factory=lambda: {0: 0})  # through how many an index expression has gone
 
-    def evaluations_of(self, producer: HloInstruction) -> Evaluations:
-        """Returns where the members would evaluate a producer of theirs."""
+    def evaluations_of(self, producer: HloInstruction, readers: Sequence[HloInstruction]) -> Evaluations:
+        """Returns where the members that read a producer would evaluate it."""
         found: Evaluations = {}
-        for user in producer.users:
-            at = self.members.get(user)
-            if at is None:
-                continue
+        for user in readers:
+            at = self.members[user]
             for position, operand in enumerate(user.operands):
                 if operand is producer:
                     self._add_reads(user, position, at, found)
@@ -123,42 +121,41 @@ class InstructionFusion(HloModulePass):
         """Returns the groups that the instruction joined, and whether its value must (also) be stored."""
         if not p.users or p.is_root() or not cost.may_be_producer(p):
             return [], True
-        candidates: dict[_Group, None] = {}
+        candidates: dict[_Group, list[HloInstruction]] = {}
         outside = False
         for user in p.users:
             user_groups = homes.get(user)
-            if user_groups:
-                candidates.update(dict.fromkeys(user_groups))
-            else:
-                outside = True
-        accepted = [(g, e) for g in candidates if (e := self._accepts(g, p)) is not None]
+            for group in user_groups or ():
+                candidates.setdefault(group, []).append(user)
+            outside |= not user_groups
+        accepted = [(g, e) for g, readers in candidates.items() if (e := self._accepts(g, p, readers)) is not None]
         stored = outside or len(accepted) < len(candidates)
         if not accepted:
             return [], True
         if len(accepted) > 1 or stored:
-            crowded = any(g.duplicates >= self.max_duplicates for g, _ in accepted) and p.opcode not in cost.MOVEMENT
+            crowded = any(g.duplicates >= self.max_duplicates for g, _ in accepted) and not cost.chooses_elements(p)
             if not self.may_duplicate or crowded or not cost.worth_duplicating(p, len(accepted), stored):
                 return [], True
             for group, _ in accepted:
-                group.duplicates += p.opcode not in cost.MOVEMENT
+                group.duplicates += not cost.chooses_elements(p)
         for group, evaluations in accepted:
             group.add(p, evaluations)
         return [g for g, _ in accepted], stored
 
-    def _accepts(self, group: _Group, p: HloInstruction) -> Evaluations | None:
-        """Returns where the group would evaluate the producer, or None if it should not."""
-        if len(group.members) >= self.max_instructions and p.opcode not in cost.MADE_FROM_NOTHING:
+    def _accepts(self, group: _Group, p: HloInstruction, readers: Sequence[HloInstruction]) -> Evaluations | None:
+        """Returns where the group would evaluate the producer for its readers, or None if it should not."""
+        if len(group.members) >= self.max_instructions and not cost.is_better_made_again(p):
             return None
         if len(group.operands.keys() | p.operands) - 1 > self.max_operands:
             return None
         if group.root.opcode in cost.BUFFER_READERS and not _reads_may_fuse(group.root, p):  # they are roots only
             return None
-        evaluations = group.evaluations_of(p)
+        evaluations = group.evaluations_of(p, readers)
         if len(evaluations) > self.max_evaluations:
             return None
         if max([group.divisions[index] for index in evaluations], default=0) > cost.MAX_DIVISIONS:
             return None
-        if p.opcode in cost.MOVEMENT or p.opcode == "convert":
+        if cost.chooses_elements(p) or p.opcode == "convert":
             return evaluations
         elements = p.shape.num_elements
         limit = 1.01 if cost.is_expensive(p) else self.max_recompute
@@ -183,8 +180,9 @@ def _worth_a_fusion(group: _Group) -> list[HloInstruction] | None:
     for member in reversed(group.members):
         if member.opcode == "bitcast" and member.operand(0) not in members:
             del members[member]
-    for member in reversed(list(members)):
-        if member.opcode == "constant" and not any(u in members for u in member.users):
+    read = {o for member in members for o in member.operands}  # a constant may have users without end
+    for member in list(members):
+        if member.opcode == "constant" and member not in read:
             del members[member]
     if all(m is group.root or m.opcode == "constant" for m in members):
         return None

@@ -38,8 +38,7 @@ class Tie:
     """A leaf that must lie in a certain buffer: where a copy would go if it cannot.
 
     kind: "init" (leaf of the operand of `instruction`, a while), "body" (leaf of the root of its body), "branch" (leaf
-    of
-    the root of computation `branch` of a call) or "result" (leaf of the entry's root).
+    of the root of computation `branch` of a call) or "result" (leaf of the entry's root).
     """
 
     kind: str

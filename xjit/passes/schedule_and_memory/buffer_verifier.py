@@ -1,8 +1,7 @@
 """Proof that a buffer assignment is right: the program is run on tokens instead of numbers.
 
 Every slice of memory holds the token of the value that was last written there. Each read must find the token of the
-value
-it means. Loops run once; what the next iteration and the code after the loop rely on is checked at its ends. Only
+value it means. Loops run once; what the next iteration and the code after the loop rely on is checked at its ends. Only
 the dataflow is taken from the assignment: live ranges and classes are not looked at.
 """
 

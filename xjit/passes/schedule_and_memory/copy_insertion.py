@@ -1,9 +1,8 @@
 """Inserts the copies without which loops, branches and results could not live in one buffer per leaf.
 
 The rule of the compiler: the initial value, the loop-carried element, the body's result and the result of a while share
-one buffer per leaf, as do the roots of branches and the result of their conditional; every leaf of the entry's root
-has a
-buffer of its own that is neither a parameter's nor a constant's. Ties that live ranges allow are kept without a copy;
+one buffer per leaf, as do the roots of branches and the result of their conditional; every leaf of the entry's root has
+a buffer of its own that is neither a parameter's nor a constant's. Ties that live ranges allow are kept without a copy;
 an element that the body passes through, or only updates in place, is never copied.
 """
 

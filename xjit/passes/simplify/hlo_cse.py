@@ -21,8 +21,8 @@ class HloCSE(HloModulePass):
     """Replaces an instruction by an earlier one that computes the same from the same operands.
 
     Constants are equal when they are bitwise (0 is not -0, a NaN equals itself). Never merged: side effects,
-    parameters,
-    collectives, asynchronous halves, instructions with control edges, different shardings or backend configs.
+    parameters, collectives, asynchronous halves, instructions with control edges, different shardings or backend
+    configs.
     """
 
     name = "hlo-cse"

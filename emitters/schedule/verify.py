@@ -1,0 +1,221 @@
+"""What must hold for a schedule by itself: variables in scope, roles that may nest, tiles that exist and are filled.
+
+`xjit.emitters.schedule.verify_view` checks a schedule against the view that it is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from xjit.affine import AffineExpr
+from xjit.emitters.schedule.schedule import Schedule
+from xjit.emitters.schedule.statements import (
+    Combination,
+    Combine,
+    Init,
+    Let,
+    Loop,
+    Memory,
+    Part,
+    Reduce,
+    Reduction,
+    Rescale,
+    Role,
+    Stage,
+    Statement,
+    Store,
+    Tile,
+)
+from xjit.hlo.diagnostics import InvalidArgument
+
+MAX_UNROLLED = 64
+MAY_STAND_IN: Mapping[Role, frozenset[Role]] = {
+    Role.TASK: frozenset[Role](),
+    Role.BLOCK: frozenset({Role.BLOCK}),
+    Role.THREAD: frozenset({Role.BLOCK, Role.SERIAL, Role.UNROLL}),
+}
+"""In which loops one that is shared out may stand; others may stand in any."""
+
+
+class ScheduleError(InvalidArgument):
+    """A schedule that means nothing, or reaches beyond its arrays; says where."""
+
+
+def verify_schedule(schedule: Schedule) -> None:
+    """Checks a schedule by itself. Errors: ScheduleError names the statement."""
+    _Verifier(schedule).verify()
+
+
+class _Verifier:
+    """Walks the statements; `loops` are those around the current one."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._scope: set[int] = set()
+        self._loops: list[Loop] = []
+        self._tiles: dict[str, Tile] = {}
+        self._filled: set[str] = set()
+
+    def verify(self) -> None:
+        for let in self._schedule.lets:
+            self._let(let)
+        for part in self._schedule.parts:
+            self._part(part)
+
+    def _part(self, part: Part) -> None:
+        self._tiles = {tile.instruction: tile for tile in part.tiles}
+        if len(self._tiles) != len(part.tiles):
+            raise self._error("part", "an instruction has two tiles")
+        self._filled = set()
+        shared = [s for s in part.body if isinstance(s, Loop) and s.role is Role.TASK]
+        if len(shared) > 1:
+            raise self._error("part", "two task loops: which steps to do is said for one")
+        bound = set(_bound_in(part.body)) | self._scope
+        for tile in part.tiles:
+            for variable in tile.over:
+                if variable not in bound:
+                    raise self._error(f"tile %{tile.instruction}", f"no statement binds d{variable}")
+        self._body(part.body)
+
+    def _body(self, body: Iterable[Statement]) -> None:
+        outside = set(self._scope)
+        for statement in body:
+            self._statement(statement)
+        self._scope = outside
+
+    def _let(self, let: Let) -> None:
+        self._uses(f"let d{let.variable}", let.index)
+        self._binds(f"let d{let.variable}", let.variable)
+        self._scope.add(let.variable)
+
+    def _statement(self, statement: Statement) -> None:
+        match statement:
+            case Loop():
+                self._loop(statement)
+            case Let():
+                self._let(statement)
+            case Reduce(reduction):
+                self._reduction(reduction, self._scope)
+            case Init(name, index):
+                self._uses(f"init %{name}", index)
+                self._fills(f"init %{name}", name)
+            case Stage(name, index):
+                self._uses(f"stage %{name}", index)
+                self._fills(f"stage %{name}", name)
+            case Combine(reduction):
+                self._needs(f"combine %{reduction.instruction}", reduction.instruction)
+                self._reduction(reduction, self._scope)
+            case Rescale():
+                self._rescale(statement)
+            case Store(result, place, name, index):
+                self._uses(f"out{result}[...] = %{name}", (*place, *index))
+            case _:
+                pass
+
+    # -- loops
+
+    def _loop(self, loop: Loop) -> None:
+        where = f"{loop.role.value} d{loop.variable}"
+        self._binds(where, loop.variable)
+        self._may_stand_here(where, loop)
+        if loop.lanes < 0 or (loop.role is Role.VECTOR and not loop.lanes):
+            raise self._error(where, f"{loop.lanes} lanes")
+        if loop.lanes and any(outer.lanes for outer in self._loops):
+            raise self._error(where, "lanes within lanes")
+        if loop.role is Role.UNROLL and self._schedule.size(loop.variable) > MAX_UNROLLED:
+            raise self._error(where, f"more than {MAX_UNROLLED} steps are unrolled")
+        across = [outer.variable for outer in self._loops if outer.lanes]
+        if loop.transposes is not None and (loop.role is not Role.UNROLL or loop.transposes not in across):
+            raise self._error(where, f"transposes d{loop.transposes}, but does not unroll inside of its vector loop")
+        for name in loop.carries:
+            self._needs(where, name)
+            if self._tiles[name].memory is not Memory.REGISTER or self._tiles[name].over:
+                raise self._error(where, f"carries %{name}, whose accumulators are not single registers")
+        self._scope.add(loop.variable)
+        self._loops.append(loop)
+        self._body(loop.body)
+        self._loops.pop()
+        self._scope.remove(loop.variable)
+
+    def _may_stand_here(self, where: str, loop: Loop) -> None:
+        allowed = MAY_STAND_IN.get(loop.role)
+        for outer in self._loops:
+            if allowed is not None and outer.role not in allowed:
+                raise self._error(where, f"stands in the {outer.role.value} loop of d{outer.variable}")
+
+    # -- accumulators and tiles
+
+    def _rescale(self, statement: Rescale) -> None:
+        where = f"rescale %{statement.instruction}"
+        carrying = next((loop for loop in reversed(self._loops) if loop.carries), None)
+        for name in (statement.instruction, statement.by):
+            self._needs(where, name)
+            if carrying is None or name not in carrying.carries:
+                raise self._error(where, f"no loop around it carries %{name}")
+
+    def _fills(self, where: str, name: str) -> None:
+        if name not in self._tiles:
+            raise self._error(where, "it has no tile")
+        self._filled.add(name)
+
+    def _needs(self, where: str, name: str) -> None:
+        if name not in self._tiles:
+            raise self._error(where, f"%{name} has no tile")
+        if name not in self._filled:
+            raise self._error(where, f"%{name} has no initial value here")
+
+    # -- variables
+
+    def _reduction(self, reduction: Reduction, scope: Collection[int]) -> None:
+        where = f"reduce %{reduction.instruction}"
+        self._uses(where, reduction.index, scope)
+        lanes = reduction.lanes
+        own = [*reduction.loops]
+        if (reduction.combination is Combination.SERIAL) != (lanes is None):
+            raise self._error(where, f"{reduction.combination.value} with{'out' if lanes is None else ''} lanes")
+        if lanes is not None:
+            if lanes.width < 1 or lanes.chains < 1:
+                raise self._error(where, f"{lanes.chains} x {lanes.width} lanes")
+            if any(loop.lanes for loop in self._loops):
+                raise self._error(where, "lanes within lanes")
+            if (reduction.combination is Combination.SELECT) != (lanes.first is not None):
+                raise self._error(where, "first elements are those of a select")
+            own += [lanes.variable, *([] if lanes.first is None else [lanes.first])]
+        for variable in own:
+            self._binds(where, variable, scope)
+        inner = {*scope, *own}
+        for step in reduction.steps:
+            self._uses(where, step, inner)
+        for within in reduction.within:
+            self._reduction(within, inner)
+
+    def _binds(self, where: str, variable: int, scope: Collection[int] | None = None) -> None:
+        if not 0 <= variable < len(self._schedule.variables):
+            raise self._error(where, f"d{variable} has no bounds")
+        if variable in (self._scope if scope is None else scope):
+            raise self._error(where, f"d{variable} has a value already")
+
+    def _uses(self, where: str, index: Iterable[AffineExpr], scope: Collection[int] | None = None) -> None:
+        known = self._scope if scope is None else scope
+        for variable in (v for e in index for v in e.dims):
+            if variable not in known:
+                raise self._error(where, f"d{variable} has no value here")
+
+    def _error(self, where: str, message: str) -> ScheduleError:
+        return ScheduleError(f"schedule %{self._schedule.instruction}{self._schedule.suffix}: {where}: {message}")
+
+
+def _bound_in(body: Iterable[Statement]) -> Iterable[int]:
+    for statement in body:
+        match statement:
+            case Let(variable):
+                yield variable
+            case Loop():
+                yield statement.variable
+                yield from _bound_in(statement.body)
+            case Combine(reduction):
+                yield from reduction.loops
+                if reduction.lanes is not None:
+                    yield reduction.lanes.variable
+            case _:
+                pass

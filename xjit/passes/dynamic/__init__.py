@@ -1,0 +1,1 @@
+"""Dynamic dimensions: sizes that are known at run time only."""

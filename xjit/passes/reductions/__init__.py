@@ -1,0 +1,1 @@
+"""Passes that reshape, group and split reductions."""

@@ -1,0 +1,47 @@
+"""Reductions of several separate dimensions are done one large dimension at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xjit.hlo import HloInstruction
+from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.reductions.reduce_parts import (
+    arrays_of,
+    is_row_major,
+    may_apply_init_twice,
+    may_rewrite,
+    reduced_dimensions,
+    sum_in_two_steps,
+)
+
+
+@dataclass
+class ReductionSplitter(OpExpander):
+    """Reduces the largest dimension first and then the others, where neither the reduced nor the kept dimensions are
+    neighbours in row-major arrays. Batched rows, [R, K, R], have an emitter and stay; so does a reduction whose largest
+    dimension is smaller than `min_split_dim`, or whose initial value must not be used twice.
+    """
+
+    name = "reduction-splitter"
+    opcodes = frozenset({"reduce"})
+    min_split_dim: int = 8
+
+    def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
+        """Returns the second reduction, or None."""
+        array, reduced = arrays_of(instruction)[0], reduced_dimensions(instruction)
+        sizes = array.shape.dimensions
+        if len(reduced) < 2 or not may_rewrite(instruction) or not may_apply_init_twice(instruction):
+            return None
+        kept = [d for d in range(len(sizes)) if d not in reduced]
+        if not is_row_major(array) or _are_consecutive(reduced) or _are_consecutive(kept):
+            return None
+        largest = max(reduced, key=lambda d: sizes[d])
+        if sizes[largest] < self.min_split_dim:
+            return None
+        return sum_in_two_steps(into, array, [largest], [d for d in reduced if d != largest])
+
+
+def _are_consecutive(dimensions: list[int]) -> bool:
+    return dimensions[-1] - dimensions[0] == len(dimensions) - 1 if dimensions else True
