@@ -43,7 +43,7 @@ def is_neutral(value: HloInstruction, reduction: HloInstruction, start: HloInstr
     To a sum of floats that starts at +0.0, +0.0 is neutral: it never becomes -0.0.
     """
     found, number, first = reduction_identity(reduction.to_apply), value_of(value), value_of(start)
-    if found is None or number is None:
+    if found is None or number is None or is_complex(value):
         return False
     if _bits(np.asarray(found[1]).astype(number.dtype)) == _bits(number):
         return True
@@ -63,10 +63,10 @@ def _combined(match: Match, into: Expansion, x: HloInstruction) -> HloInstructio
     """reducer(init, x), element by element; x alone if init is the reducer's identity."""
     init, opcode = match["init"], operation(match.root)
     found, number = reduction_identity(match.root.to_apply), value_of(init)
-    if found is not None and number is not None and _bits(np.asarray(found[1]).astype(number.dtype)) == _bits(number):
-        return x
     if not opcode or is_complex(x):
         return None
+    if found is not None and number is not None and _bits(np.asarray(found[1]).astype(number.dtype)) == _bits(number):
+        return x
     full = into.make("broadcast", init, shape=x.shape, attributes=at.DimensionsAttributes(()))
     return into.make(opcode, x, full)
 
