@@ -37,7 +37,9 @@ _MOVEMENT: dict[str, tuple[str, ...]] = {
                    "a = s32[2,3] iota(), iota_dimension=1 ROOT r = s32[6] reshape(a)",
                    "a = s32[4,3] iota(), iota_dimension=1 ROOT r = s32[2,2,3] reshape(a)"),
     "R110,R113": _moves("x = T[2,3] parameter(0) a = T[4,2,3] broadcast(x), dimensions={1,2} "
-                   "ROOT r = T[3,4,2] transpose(a), dimensions={2,0,1}"),
+                   "ROOT r = T[3,4,2] transpose(a), dimensions={2,0,1}",
+                        "x = T[2,3] parameter(0) a = T[4,2,3] broadcast(x), dimensions={1,2} "
+                        "ROOT r = T[2,4,3] transpose(a), dimensions={1,0,2}"),
     "R114": _moves("ROOT a = s32[2,1,4] iota(), iota_dimension=1", "ROOT a = s32[2,1,4] iota(), iota_dimension=2"),
     "R114b": _moves("ROOT a = s32[2,3,4] iota(), iota_dimension=1", "ROOT a = f32[4] iota(), iota_dimension=0"),
     "R117": _moves("ROOT c = f32[3] constant({-0, -0, -0})", "ROOT c = f32[3] constant({0, -0, 0})",
@@ -247,11 +249,16 @@ _REDUCTIONS: dict[str, tuple[str, ...]] = {
                                   ("[3]", "1", "T[4]", "1"))
         for init in _INITS
     ),
-    **dict.fromkeys(("R148b", "R148r"), tuple(
+    **dict.fromkeys(("R148b", "R148x"), tuple(
         _reduce("add", f"s = T{s} parameter(0) x = T[4,3] broadcast(s), dimensions={{{m}}}", shape, dims, init)
         for s, m, shape, dims in (("[3]", "1", "T[3]", "0"), ("[]", "", "T[]", "0,1"), ("[4]", "0", "T[]", "0,1"))
         for init in _INITS
     )),
+    "N2": tuple(
+        _reduce(o, "y = T[2,3] parameter(0) x = T[4,3,5,2] broadcast(y), dimensions={3,1}", shape, dims)
+        for o in ("add", "maximum", "and")
+        for shape, dims in (("T[4,3,5]", "3"), ("T[4,5]", "1,3"), ("T[4,3,2]", "2"), ("T[3,5]", "0,3"))
+    ),
     "R146": tuple(
         _reduce(o, f"y = T[2,3,4] parameter(0) z = T[] constant({inner}) "
                    "x = T[2,4] reduce(y, z), dimensions={1}, to_apply=f", "T[4]", "0", f"constant({init})")

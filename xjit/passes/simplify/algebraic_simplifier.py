@@ -48,10 +48,15 @@ class AlgebraicSimplifier(HloModulePass):
         rules = _table(frozenset(f.name for f in fields(self) if getattr(self, f.name)))
         changed = False
         for computation in selected_computations(module, execution_threads):
-            changed |= apply_rules(computation, rules, _is_plain, self._keeps_layout)
+            changed |= apply_rules(computation, rules, _is_plain, self._may_replace)
         return changed
 
-    def _keeps_layout(self, old: HloInstruction, new: HloInstruction) -> bool:
+    def _may_replace(self, old: HloInstruction, new: HloInstruction) -> bool:
+        """Whether shape, layout (if it matters), sharding and frontend attributes are kept."""
+        if not new.shape.compatible(old.shape) or (old.sharding is not None and new.sharding != old.sharding):
+            return False
+        if old.frontend_attributes and new.frontend_attributes != old.frontend_attributes:
+            return False
         return not self.is_layout_sensitive or old.shape.layout == new.shape.layout
 
 

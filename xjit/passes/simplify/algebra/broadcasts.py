@@ -28,9 +28,11 @@ def _reshaped(match: Match, into: Expansion) -> HloInstruction | None:
     return _broadcast_to(into, match["x"], [kept[d] for d in old]) if all(d in kept for d in old) else None
 
 
-def _transposed(match: Match, into: Expansion) -> HloInstruction:
+def _transposed(match: Match, into: Expansion) -> HloInstruction | None:
+    """transpose(broadcast(x)), where the dimensions of x stay in order."""
     new = inverse(dimensions_of(match.root))
-    return _broadcast_to(into, match["x"], [new[d] for d in dimensions_of(match["broadcast"])])
+    dimensions = [new[d] for d in dimensions_of(match["broadcast"])]
+    return _broadcast_to(into, match["x"], dimensions) if dimensions == sorted(dimensions) else None
 
 
 def _permutes(broadcast: HloInstruction) -> bool:

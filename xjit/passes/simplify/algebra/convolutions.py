@@ -105,5 +105,5 @@ CONVOLUTIONS = (
     AlgebraRule("R154b", "convolution(x, pad(w, 0)) = convolution(x, w) with dilation",
                 m.op("convolution", m.any(), m.op("pad", name="pad")), _padded_kernel, Exactness.FINITE, _OPTION),
     AlgebraRule("R155", "convolution(x, w) of single elements = dot(x, w)", _CONVOLUTION, _as_dot, Exactness.ORDER,
-                _OPTION),
+                "is_layout_sensitive"),
 )  # fmt: skip

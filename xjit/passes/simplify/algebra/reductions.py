@@ -162,6 +162,18 @@ def _sum_of_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
     return reduce_with(into, product, match["init"], found[1], match.root.to_apply) if found[1] else product
 
 
+def _then_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
+    """Dimensions that x has are reduced before they are repeated."""
+    x, mapped, reduced = match["x"], dimensions_of(match["moved"]), dimensions_of(match.root)
+    if any(d not in mapped for d in reduced) or not reduced or len(mapped) == match["moved"].shape.rank:
+        return None
+    small = reduce_with(into, x, match["init"], sorted(mapped.index(d) for d in reduced), match.root.to_apply)
+    left = [d for d in range(match["moved"].shape.rank) if d not in reduced]
+    return into.like_source(
+        "broadcast", [small], at.DimensionsAttributes(tuple(left.index(d) for d in mapped if d in left))
+    )
+
+
 def _of_concatenate(match: Match, into: Expansion) -> HloInstruction | None:
     root, whole = match.root, match["moved"]
     if along(whole) not in dimensions_of(root) or not operation(root):
@@ -202,7 +214,7 @@ def _moved(opcode: str) -> m.Pattern:
     return _reduce(m.op(opcode, m.any("x"), name="moved"))
 
 
-_ORDER, _REAL = Exactness.ORDER, Exactness.REAL
+_ORDER = Exactness.ORDER
 
 REDUCTIONS = (
     AlgebraRule("R144", "reduce(nothing, init) = broadcast(init)",
@@ -212,8 +224,10 @@ REDUCTIONS = (
     AlgebraRule("R148", "maximum over copies of x = x", _moved("broadcast"), _of_broadcast),
     AlgebraRule("R148b", "sum over n copies of x = multiply(x, n)",
                 _moved("broadcast").where(is_discrete), _sum_of_broadcast),
-    AlgebraRule("R148r", "sum over n copies of x = multiply(x, n) of floats",
-                _moved("broadcast").where(is_float), _sum_of_broadcast, _REAL),
+    AlgebraRule("R148x", "sum over n copies of x = multiply(x, n) of floats",
+                _moved("broadcast").where(is_float), _sum_of_broadcast, Exactness.XLA),
+    AlgebraRule("N2", "reduce(broadcast(x)) over dimensions of x = broadcast(reduce(x))",
+                _moved("broadcast"), _then_broadcast, _ORDER),
     AlgebraRule("R146", "reduce(reduce(x)) = reduce(x)", _reduce(m.op("reduce", name="inner").one_use()), _of_reduce,
                 _ORDER, "merge_reduce_of_reduce"),
     AlgebraRule("R147", "reduce(transpose(x)) = reduce(x)", _moved("transpose"), _of_transpose, _ORDER),
