@@ -90,7 +90,7 @@ def test_texts_and_paths_that_hold_no_module() -> None:
 
 
 def test_stages(executable: xjit.Executable) -> None:
-    texts = {s: executable.as_text(s) for s in STAGES}
+    texts = {s: executable.as_text(s) for s in STAGES if s != "ptx"}
     assert all(texts.values()) and texts["hlo"] == str(xjit.parse_hlo(TEXT))
     assert xjit.parse_hlo(texts["optimized-hlo"]).has_schedule()
     with pytest.raises(xjit.InvalidArgument, match="unknown stage 'ptx': expected one of hlo, optimized-hlo"):
@@ -105,10 +105,15 @@ def test_facts(executable: xjit.Executable) -> None:
     assert (memory.argument_size_in_bytes, memory.output_size_in_bytes) == (48, 24)
 
 
-@pytest.mark.parametrize("target", ["cuda", "cuda-sim", "tpu"])
+@pytest.mark.parametrize("target", ["cuda-graph", "tpu", "cpu:sm_90", ""])
 def test_targets(target: str) -> None:
     with pytest.raises(xjit.InvalidArgument, match=f"target '{target}'"):
         xjit.compile(TEXT, target)
+
+
+def test_a_gpu_that_is_not_here_is_one_error() -> None:
+    with pytest.raises(xjit.FailedPrecondition, match="target 'cuda' cannot run here"):
+        xjit.compile(TEXT, "cuda:sm_90")
 
 
 @pytest.mark.parametrize(
