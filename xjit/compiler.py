@@ -20,7 +20,7 @@ from xjit.emitters.thunk_steps import emit_thunk_steps
 from xjit.emitters.time_estimate import may_run_for_ever
 from xjit.gpu_compiler import (
     GPU_TARGETS,
-    SimulatedExecutable,
+    GpuExecutable,
     compile_for_gpu,
     load_for_gpu,
     split_gpu_target,
@@ -162,7 +162,7 @@ _DUMPED_STAGES = {
 }
 
 
-def compile_module(module: HloModule, target: str, options: CompileOptions) -> Executable | SimulatedExecutable:
+def compile_module(module: HloModule, target: str, options: CompileOptions) -> Executable | GpuExecutable:
     """Compiles a module (which is left as it is) for a target: "cpu", or "cuda-sim:sm_90".
 
     Errors: InvalidArgument for another target; FailedPrecondition if it cannot run here.

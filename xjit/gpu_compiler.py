@@ -1,4 +1,4 @@
-"""From a module to GPU kernels, and to something that runs them: today the host, in place of a GPU."""
+"""From a module to GPU kernels, and to something that runs them: a GPU, or the host in its place."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 from xjit.compile_options import CompileOptions
 from xjit.emitters.gpu.gpu_module import EmittedGpuModule, emit_gpu_module
 from xjit.hlo.collector_pause import collector_pause
-from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
+from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.gpu_models import DEFAULT_GPU
 from xjit.llvm.target import Target
 from xjit.optimized_module import OptimizedModule, Phases, call_signature, optimize_module, physical_constant
 from xjit.passes.pipelines import gpu_pipeline
+from xjit.runtime.cuda import CapturedCall, CudaDriver, CudaExecutable, cuda_driver, kernel_image
 from xjit.runtime.donation import required_donations
 from xjit.runtime.executable import ConvertingCall
 from xjit.runtime.gpu_program import GpuModule
@@ -28,11 +29,12 @@ GPU_TARGETS = (SIMULATED, REAL)
 
 
 def split_gpu_target(target: str) -> tuple[str, str] | None:
-    """Returns the kind ("cuda" or "cuda-sim") and the architecture of a target such as "cuda:sm_90"; None if it is no
-    GPU.
+    """Returns the kind ("cuda" or "cuda-sim") and the architecture ("" for none) of a target such as "cuda:sm_90".
+
+    None if it is no GPU.
     """
     kind, _, architecture = target.partition(":")
-    return (kind, architecture or DEFAULT_GPU) if kind in GPU_TARGETS else None
+    return (kind, architecture) if kind in GPU_TARGETS else None
 
 
 class CompiledGpuModule:
@@ -65,6 +67,16 @@ class CompiledGpuModule:
             tuple(KernelInfo(t.kernel, t.kind, t.instruction, t.bytes_accessed, t.flops) for t in thunks),
             tuple(sorted(assignment.aliases)),
         )
+
+    @property
+    def required_donations(self) -> tuple[int, ...]:
+        """The parameters that every call must donate, by number."""
+        return required_donations(self.program)
+
+    @property
+    def kernels(self) -> tuple[KernelInfo, ...]:
+        """The kernel calls, by their numbers."""
+        return self.program.kernels
 
     def as_text(self, stage: str = "optimized-hlo") -> str:
         """Returns the module at a stage of compilation; InvalidArgument names the stages if there is no such one."""
@@ -111,21 +123,34 @@ class SimulatedExecutable(CompiledGpuModule):
         call = SimulatedCall(self.program)
         return ConvertingCall(self.program, call, call.run)
 
-    @property
-    def required_donations(self) -> tuple[int, ...]:
-        """The parameters that every call must donate, by number."""
-        return required_donations(self.program)
 
-    @property
-    def kernels(self) -> tuple[KernelInfo, ...]:
-        """The kernel calls, by their numbers."""
-        return self.program.kernels
+class DeviceExecutable(CompiledGpuModule):
+    """A module on a GPU. `CudaExecutable` says what calls take and return."""
+
+    def __init__(self, compiled: CompiledGpuModule, driver: CudaDriver) -> None:
+        super().__init__(compiled._optimized, compiled._emitted, compiled._target, compiled.compile_seconds)
+        texts = {name: to_ptx(k.ir_text, self._target) for name, k in self._emitted.program.kernels.items()}
+        images = {name: kernel_image(ptx, driver.architecture) for name, ptx in texts.items()}
+        self._executable = CudaExecutable(self.program, images, driver)
+
+    def __call__(self, *arguments: Any, stream: Any = None, donate: int | Iterable[int] = ()) -> Any:
+        """Takes NumPy arrays or arrays on the device; `stream` is where it runs. Errors: Unsupported for donations."""
+        if donate != ():
+            raise Unsupported("arguments cannot be donated on target 'cuda' yet")
+        return self._executable(*arguments, stream=stream)
+
+    def capture(self, *arguments: Any) -> CapturedCall:
+        """Returns one call on these arrays on the device as a CUDA graph. Errors: as of `CudaExecutable.capture`."""
+        return self._executable.capture(*arguments)
+
+
+GpuExecutable = SimulatedExecutable | DeviceExecutable
 
 
 @collector_pause
 def compile_for_gpu(module: HloModule, architecture: str, options: CompileOptions) -> SimulatedExecutable:
     """Compiles a module, which is left as it is, for a GPU such as "sm_90". Errors: InvalidArgument for another one."""
-    target = Target.for_gpu(architecture)
+    target = Target.for_gpu(architecture or DEFAULT_GPU)
     seconds: dict[str, float] = {}
     phase = Phases(options.progress, seconds)
     optimized = optimize_module(module, options, gpu_pipeline, phase)
@@ -139,14 +164,16 @@ def compile_for_gpu(module: HloModule, architecture: str, options: CompileOption
     return compiled
 
 
-def load_for_gpu(module: HloModule, kind: str, architecture: str, options: CompileOptions) -> SimulatedExecutable:
-    """Compiles a module for what can be run here. Errors: FailedPrecondition if that takes a GPU."""
-    if kind == REAL:
-        raise FailedPrecondition(
-            "target 'cuda' cannot run here: this version has no CUDA runtime. `xjit opt --target cuda --stage ptx` "
-            "prints the code; target 'cuda-sim' runs it on the host"
-        )
-    return compile_for_gpu(module, architecture, options)
+def load_for_gpu(module: HloModule, kind: str, architecture: str, options: CompileOptions) -> GpuExecutable:
+    """Compiles a module for what is to run it. Errors: FailedPrecondition if that takes a GPU, and there is none."""
+    if kind == SIMULATED:
+        return compile_for_gpu(module, architecture, options)
+    try:
+        driver = cuda_driver()
+    except FailedPrecondition as error:
+        hint = "`xjit opt --target cuda --stage ptx` prints the code; target 'cuda-sim' runs it on the host"
+        raise FailedPrecondition(error.message, None, hint) from error
+    return DeviceExecutable(compile_for_gpu(module, architecture or driver.architecture, options), driver)
 
 
 _DUMPED_STAGES = {

@@ -17,7 +17,7 @@ from rich.table import Table
 from xjit.api import evaluate, load_module
 from xjit.compile_options import CompileOptions
 from xjit.compiler import Executable, compile_module
-from xjit.gpu_compiler import SimulatedExecutable
+from xjit.gpu_compiler import GpuExecutable
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.runtime.thread_pool import set_num_threads
@@ -87,7 +87,7 @@ def main(options: argparse.Namespace) -> int:
     return 0 if ok else 1
 
 
-def _call(executable: Executable | SimulatedExecutable, inputs: list[Any]) -> Any:
+def _call(executable: Executable | GpuExecutable, inputs: list[Any]) -> Any:
     """Calls the program; parameters that must be donated are copied, as the inputs are needed again."""
     donate = executable.required_donations
     if not donate:
@@ -104,9 +104,7 @@ def _profile(executable: Executable, repeats: int) -> list[dict[str, Any]]:
     return sorted(calls, key=lambda call: -call["cycles"])
 
 
-def _compile(
-    module: HloModule, options: argparse.Namespace, report: dict[str, Any]
-) -> Executable | SimulatedExecutable:
+def _compile(module: HloModule, options: argparse.Namespace, report: dict[str, Any]) -> Executable | GpuExecutable:
     console = Console(stderr=True)
     start = time.perf_counter()
     with console.status("compiling") as status:  # silent unless standard error is a terminal
