@@ -19,6 +19,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "CudnnFusedConvRewriter": (2, 0),
     "FlattenCallGraph": (4, 0),
     "GemmRewriter": (38, 15),  # of the 39th, a broadcast, XLA's whole pipeline makes a copy
+    "GatherExpander": (6, 2),
     "HloCSE": (10, 0),
     "HloConstantFolding": (13, 0),
     "HloDCE": (5, 0),
@@ -27,6 +28,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "InstructionFusion": (3, 0),
     "LayoutAssignment": (0, 0),
     "RootInstructionSinker": (2, 0),
+    "ScatterExpander": (3, 1),
     "WhileLoopConstantSinking": (6, 0),
     "WhileLoopTripCountAnnotator": (3, 0),
 }
