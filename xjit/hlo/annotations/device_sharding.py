@@ -170,7 +170,7 @@ def _device_text(devices: Sequence[int]) -> str:
 
 
 def _steps(numbers: Grid) -> list[tuple[int, int]]:
-    """Returns (count, step) of the nested loops that count through the numbers, outermost first; [(n, 0)] if none do."""
+    """Returns (count, step) of nested loops that count through the numbers, outermost first; [(n, 0)] if none do."""
     loops: list[tuple[int, int]] = []
     while len(numbers) > 1:
         step = int(numbers[1] - numbers[0])
