@@ -54,10 +54,10 @@ def flatten_arguments(
             continue
         if not isinstance(value, tuple | list):
             raise InvalidArgument(
-                f"{_place(path, '')}: expected a tuple of {len(node)} elements, got {_describe(value)}"
+                f"{place_of(path, '')}: expected a tuple of {len(node)} elements, got {_describe(value)}"
             )
         if len(value) != len(node):
-            raise InvalidArgument(f"{_place(path, '')}: expected a tuple of {len(node)} elements, got {len(value)}")
+            raise InvalidArgument(f"{place_of(path, '')}: expected a tuple of {len(node)} elements, got {len(value)}")
         stack.extend(
             (child, element, LeafPath(i, path)) for i, (child, element) in enumerate(zip(node, value, strict=True))
         )
@@ -82,7 +82,7 @@ def to_buffer(value: Any, signature: ArraySignature, path: LeafPath) -> Array:
     array = value if type(value) is np.ndarray else _as_array(value, signature, path)
     if array.shape != signature.shape or array.dtype != signature.dtype:
         raise InvalidArgument(
-            f"{_place(path, signature.name)}: expected {signature.describe()}, got {_describe(value)}"
+            f"{place_of(path, signature.name)}: expected {signature.describe()}, got {_describe(value)}"
             f"{_hint(value, array, signature)}"
         )
     if signature.is_row_major and array.nbytes == signature.byte_size:
@@ -115,7 +115,7 @@ def _numpy_name(dtype: np.dtype[Any]) -> str:
 
 def _as_array(value: Any, signature: ArraySignature, path: LeafPath) -> Array:
     if isinstance(value, np.ma.MaskedArray):
-        raise InvalidArgument(f"{_place(path, signature.name)}: a masked array would lose its mask; fill it first")
+        raise InvalidArgument(f"{place_of(path, signature.name)}: a masked array would lose its mask; fill it first")
     if isinstance(value, np.ndarray):
         return value.view(np.ndarray)
     if type(value) in PYTHON_NUMBERS and signature.shape == ():
@@ -126,7 +126,7 @@ def _as_array(value: Any, signature: ArraySignature, path: LeafPath) -> Array:
         return np.asarray(value)
     except Exception as error:
         raise InvalidArgument(
-            f"{_place(path, signature.name)}: expected {signature.describe()}, got {_describe(value)}, "
+            f"{place_of(path, signature.name)}: expected {signature.describe()}, got {_describe(value)}, "
             f"which NumPy cannot read: {error}"
         ) from error
 
@@ -137,13 +137,14 @@ def _scalar(value: bool | int | float | complex, signature: ArraySignature, path
     array = python_number_as_array(value, dtype)
     if array is None:
         raise InvalidArgument(
-            f"{_place(path, signature.name)}: expected {signature.describe()}, "
+            f"{place_of(path, signature.name)}: expected {signature.describe()}, "
             f"got the Python {type(value).__name__} {value!r}, which {hlo_type_name(dtype)} does not represent"
         )
     return array
 
 
-def _place(path: LeafPath, name: str) -> str:
+def place_of(path: LeafPath, name: str) -> str:
+    """A leaf in the words of errors: `parameter 0 'x' element {1}`."""
     number, *inner = path.indices()
     element = f" element {{{','.join(map(str, inner))}}}" if inner else ""
     return f"parameter {number}{f' {name!r}' if name else ''}{element}"

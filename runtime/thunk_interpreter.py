@@ -85,9 +85,9 @@ class ThunkInterpreter:
         given = [conforming(b, s.dtype) for b, s in zip(buffers, self._program.parameters, strict=True)]
         results = [np.zeros(s.byte_size // s.dtype.itemsize, s.dtype) for s in self._program.results]
         constants = [address or 0 for address in self._constants]
-        memory = _Memory(given, results, constants, self._program.arena_size)
+        memory = ThunkMemory(given, results, constants, self._program.arena_size)
         context = ctypes.create_string_buffer(initial_context())
-        for thunk in _executed(self._thunks, memory.number):
+        for thunk in executed_thunks(self._thunks, memory.number):
             if isinstance(thunk, CopyThunk):
                 size = thunk.destination.size
                 ctypes.memmove(memory.address(thunk.destination), memory.address(thunk.source), size)
@@ -100,7 +100,7 @@ class ThunkInterpreter:
         return tuple(results)
 
     def _compute(
-        self, thunk: KernelThunk | InlineThunk, memory: _Memory, context: ctypes.Array[ctypes.c_char]
+        self, thunk: KernelThunk | InlineThunk, memory: ThunkMemory, context: ctypes.Array[ctypes.c_char]
     ) -> float:
         """Calls the step of a thunk; returns the seconds it took."""
         step = self._steps.address(step_symbol(thunk))
@@ -122,7 +122,7 @@ class _Test:
     loop: WhileThunk
 
 
-def _executed(program: ThunkProgram, number: Callable[[BufferSlice], int]) -> Iterator[Thunk]:
+def executed_thunks(program: ThunkProgram, number: Callable[[BufferSlice], int]) -> Iterator[Thunk]:
     """Yields the thunks that do something, in the order in which they run; `number` reads a predicate or a selector."""
     pending: list[Thunk | _Test] = []
 
@@ -154,7 +154,7 @@ def _branch(thunk: ConditionalThunk, selector: int) -> int:
     return selector if 0 <= selector <= last else last
 
 
-class _Memory:
+class ThunkMemory:
     """The memory of one execution: where slices are."""
 
     def __init__(

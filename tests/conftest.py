@@ -6,21 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.guarded_call import GuardedCall
+from tests.support.guarded_call import CTYPES, NATIVE
 from xjit.runtime import executable
-
-_NATIVE = GuardedCall(executable.make_fast_call)
-_CTYPES = GuardedCall(executable.CtypesCall)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _calls_between_canaries() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executable, "make_fast_call", _NATIVE)
-        patch.setattr(executable, "CtypesCall", _CTYPES)
+        patch.setattr(executable, "make_fast_call", NATIVE)
+        patch.setattr(executable, "CtypesCall", CTYPES)
         yield
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Turns the canaries on or off for the executables that this test makes."""
-    _NATIVE.is_enabled = _CTYPES.is_enabled = item.get_closest_marker("unguarded") is None
+    NATIVE.is_enabled = CTYPES.is_enabled = item.get_closest_marker("unguarded") is None

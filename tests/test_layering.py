@@ -13,7 +13,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ORDER = ("affine", "hlo", "ops", "text", "indexing", "passes", "linalg_ext", "emitters", "api")
-API = {"api", "compiler", "tools", "frontends", "__init__", "__main__", "dump", "flags", "version"}
+API = {
+    "api",
+    "compiler",
+    "tools",
+    "frontends",
+    "__init__",
+    "__main__",
+    "dump",
+    "flags",
+    "version",
+    "compile_options",
+    "optimized_module",
+    "gpu_compiler",
+}
 
 
 def layer_of(parts: tuple[str, ...]) -> str:
@@ -172,7 +185,9 @@ def test_bare_names_are_not_loaded() -> None:
 
 def test_import_needs_no_extra() -> None:
     """A bare `import xjit` loads neither jax nor any other optional package."""
-    code = "import sys, xjit; print(sorted({'jax', 'jaxlib', 'numba', 'matplotlib', 'mpi4py'} & set(sys.modules)))"
+    code = (
+        "import sys, xjit; print(sorted({'jax', 'jaxlib', 'numba', 'cuda', 'matplotlib', 'mpi4py'} & set(sys.modules)))"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert result.stdout.strip() == "[]"
 

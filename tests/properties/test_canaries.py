@@ -1,12 +1,13 @@
 """No program writes outside of its buffers, or lets what lies around them into its results, at any `cpu_level`.
 
 Every executable of every test runs between canaries once (tests/conftest.py); here the sample programs do at each
-level that this machine has.
+level that this machine has, with guards between the buffers of the arena as well.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,13 +15,15 @@ import pytest
 import xjit
 from tests.ops.shape_cases import VALID, module_text
 from tests.runtime.programs import array, elementwise, program
-from tests.support.guarded_call import CanaryError, GuardedBuffer
+from tests.support.guarded_call import ARENA_GUARD_BYTES, CTYPES, NATIVE, CanaryError, GuardedBuffer, spread
 from tests.support.hlo_cases import Case, graph, single_instruction
 from tests.support.hlo_rules import RULES
 from tests.support.hlo_samples import sample_modules
 from tests.support.kernels import random_inputs
-from xjit.compiler import CompileOptions
+from xjit.compile_options import CompileOptions
 from xjit.llvm.target import LEVELS, Target
+from xjit.passes.schedule_and_memory import buffer_assignment
+from xjit.passes.schedule_and_memory.buffer_packing import Block
 from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.jit import missing_features
 
@@ -39,11 +42,19 @@ NARROW_PROGRAMS = {
 
 
 @pytest.fixture(params=LEVELS)
-def level(request: pytest.FixtureRequest) -> CompileOptions:
+def level(request: pytest.FixtureRequest, _spread_arena: None) -> CompileOptions:
     """Options for one level; skips those whose instructions this machine lacks."""
     if missing := missing_features(Target.for_features(request.param).features):
         pytest.skip(f"this CPU lacks {', '.join(missing)}")
     return CompileOptions(cpu_level=request.param)
+
+
+@pytest.fixture
+def _spread_arena(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Gives every buffer of the arena a place of its own, between guards."""
+    monkeypatch.setattr(buffer_assignment, "pack", spread)
+    yield
+    NATIVE.arena_gaps = CTYPES.arena_gaps = ()
 
 
 def run(text: str, options: CompileOptions) -> None:
@@ -113,3 +124,43 @@ def test_programs_that_leave_their_buffers_are_found() -> None:
         CpuExecutable(program(code, [narrow, wide], [wide]))(x, y)
     with pytest.raises(CanaryError, match="result 0 depends on what lies around"):
         CpuExecutable(program(elementwise("fadd", "float", 8), [wide, wide], [wide]))(y, y)
+
+
+def test_spread_buffers_do_not_touch() -> None:
+    try:
+        offsets, size = spread([Block(5, 0, 1), Block(0, 0, 1), Block(200, 0, 3)])
+        gaps = NATIVE.arena_gaps
+        assert [o % 64 for o in offsets] == [0, 0, 0]
+        covered = np.zeros(size, np.int64)
+        for piece in (*gaps, slice(offsets[0], offsets[0] + 5), slice(offsets[2], offsets[2] + 200)):
+            covered[piece] += 1
+        assert (covered == 1).all()
+        assert all(g.stop - g.start >= ARENA_GUARD_BYTES for g in gaps)
+    finally:
+        NATIVE.arena_gaps = CTYPES.arena_gaps = ()
+
+
+WRITES_BEHIND_A_BUFFER = """
+define i32 @entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %constants) {
+  %out = load ptr, ptr %results
+  %behind = getelementptr i8, ptr %arena, i64 OFFSET
+  store i32 7, ptr %behind
+  store i32 7, ptr %out
+  ret i32 0
+}
+"""
+
+
+@pytest.mark.parametrize(("offset", "is_seen"), [(128, False), (132, True), (160, True)])
+def test_what_is_written_between_two_buffers_of_the_arena_is_found(offset: int, is_seen: bool) -> None:
+    try:
+        _, size = spread([Block(4, 0, 1), Block(64, 0, 1)])  # the first is at 128, the second at 320
+        code = program(WRITES_BEHIND_A_BUFFER.replace("OFFSET", str(offset)), [], [array(np.int32, 1)], arena_size=size)
+        executable = CpuExecutable(code)
+        if is_seen:
+            with pytest.raises(CanaryError, match="the arena between two buffers, bytes 132 to"):
+                executable()
+        else:
+            executable()
+    finally:
+        NATIVE.arena_gaps = CTYPES.arena_gaps = ()

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from xjit.passes.schedule_and_memory.buffer_packing import Block
+from xjit.runtime import executable
 from xjit.runtime.buffer_pool import pooled_library
 from xjit.runtime.ctypes_call import address_of
 from xjit.runtime.fast_call import ArraySpec, NativeEntry
@@ -21,6 +23,7 @@ from xjit.runtime.physical_layout import Array
 from xjit.runtime.program import ARENA_ALIGNMENT, PARAMETER_ALIGNMENT
 
 GUARD_BYTES = 1024
+ARENA_GUARD_BYTES = 128
 _ALIGNMENT = 64
 _MakeCall = Callable[..., Callable[..., Any]]
 
@@ -36,16 +39,17 @@ class GuardedBuffer:
         self._block = np.empty(size + 2 * GUARD_BYTES + 2 * _ALIGNMENT, np.uint8)
         base = address_of(self._block)
         start = GUARD_BYTES + -(base + GUARD_BYTES) % _ALIGNMENT + alignment % _ALIGNMENT
-        self._inside = slice(start, start + size)
+        self.inside = slice(start, start + size)
+        self.block_size = self._block.size
         self._block[:] = _fill(self._block.size)
         self.address = base + start
-        self.contents = self._block[self._inside]
+        self.contents = self._block[self.inside]
 
     def touched(self) -> str:
         """Returns which bytes of the guards have changed, in words; "" if none."""
         expected = _fill(self._block.size)
-        expected[self._inside] = self.contents
-        changed = np.flatnonzero(self._block != expected) - self._inside.start
+        expected[self.inside] = self.contents
+        changed = np.flatnonzero(self._block != expected) - self.inside.start
         if not changed.size:
             return ""
         size = self.contents.size
@@ -65,6 +69,7 @@ class GuardedCall:
     def __init__(self, make: _MakeCall) -> None:
         self._make = make
         self.is_enabled = True
+        self.arena_gaps: Sequence[slice] = ()
 
     def __call__(
         self,
@@ -77,7 +82,7 @@ class GuardedCall:
         on_error: Callable[[int], Any],
     ) -> Callable[..., Any]:
         plain = self._make(entry, parameters, results, returns_tuple, alignment, slow, on_error)
-        return _FirstCallGuarded(plain, entry, parameters, results) if self.is_enabled else plain
+        return _FirstCallGuarded(plain, entry, parameters, results, self.arena_gaps) if self.is_enabled else plain
 
 
 class _FirstCallGuarded:
@@ -87,8 +92,10 @@ class _FirstCallGuarded:
         entry: NativeEntry,
         parameters: Sequence[ArraySpec],
         results: Sequence[ArraySpec],
+        arena_gaps: Sequence[slice],
     ) -> None:
         self._plain = plain
+        self._arena_gaps = arena_gaps
         self._entry = entry
         self._parameters = parameters
         self._results = results
@@ -98,7 +105,8 @@ class _FirstCallGuarded:
         if self._is_done or keywords or not self._fit(arguments):
             return self._plain(*arguments, **keywords)
         self._is_done = True
-        guarded = run_guarded(self._entry, arguments, [spec.nbytes for spec in self._results])
+        sizes = [spec.nbytes for spec in self._results]
+        guarded = run_guarded(self._entry, arguments, sizes, self._arena_gaps)
         value = self._plain(*arguments)
         if guarded is not None:
             leaves: Sequence[Any] = value if isinstance(value, tuple) else (value,)
@@ -116,10 +124,12 @@ class _FirstCallGuarded:
         )
 
 
-def run_guarded(entry: NativeEntry, arguments: Sequence[Array], result_sizes: Sequence[int]) -> list[Array] | None:
+def run_guarded(
+    entry: NativeEntry, arguments: Sequence[Array], result_sizes: Sequence[int], arena_gaps: Sequence[slice] = ()
+) -> list[Array] | None:
     """Runs an entry on guarded copies of its arguments; returns the results' bytes, None if the program failed.
 
-    CanaryError names the buffer that was overrun, or the parameter that was changed.
+    What of the arena is in `arena_gaps` must not be written either. CanaryError names the buffer that was overrun, or the parameter that was changed.
     """
     parameters = [GuardedBuffer(a.nbytes, PARAMETER_ALIGNMENT) for a in arguments]
     given = [np.frombuffer(a.tobytes("A"), np.uint8) for a in arguments]
@@ -132,6 +142,10 @@ def run_guarded(entry: NativeEntry, arguments: Sequence[Array], result_sizes: Se
         for number, buffer in enumerate(buffers):
             if found := buffer.touched():
                 raise CanaryError(f"{what} {number}: {found}")
+    untouched = _fill(arena.block_size)[arena.inside]
+    for gap in arena_gaps:
+        if not np.array_equal(arena.contents[gap], untouched[gap]):
+            raise CanaryError(f"the arena between two buffers, bytes {gap.start} to {gap.stop}, was written")
     for number, (buffer, data) in enumerate(zip(parameters, given, strict=True)):
         if not np.array_equal(buffer.contents, data):
             raise CanaryError(f"parameter {number} was changed by the call")
@@ -149,3 +163,23 @@ def _call_entry(
 
 def _pointers(buffers: Sequence[GuardedBuffer]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(buffers))(*(buffer.address for buffer in buffers))
+
+
+NATIVE = GuardedCall(executable.make_fast_call)
+CTYPES = GuardedCall(executable.CtypesCall)
+
+
+def spread(blocks: Sequence[Block]) -> tuple[list[int], int]:
+    """Stands in for `buffer_packing.pack`: every buffer of the arena has a place of its own, between guards.
+
+    The guarded calls of what is compiled next look at these guards, too.
+    """
+    offsets, gaps, end = list[int](), list[slice](), 0
+    for block in blocks:
+        start = -(-(end + ARENA_GUARD_BYTES) // _ALIGNMENT) * _ALIGNMENT
+        offsets.append(start)
+        gaps.append(slice(end, start))
+        end = start + block.size
+    gaps.append(slice(end, end + ARENA_GUARD_BYTES))
+    NATIVE.arena_gaps = CTYPES.arena_gaps = gaps
+    return offsets, end + ARENA_GUARD_BYTES

@@ -75,6 +75,8 @@ def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool
         if not has_elements(loop):
             break
         smaller = step(loop)
+        if loop.parent is None and smaller is None:
+            return True  # nobody reads what is left: it went with its last reader
         if smaller is not None:
             loop, changed = smaller, True
     return changed

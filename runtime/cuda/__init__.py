@@ -1,0 +1,10 @@
+"""Programs on NVIDIA GPUs, through CUDA's driver API. Imports no CUDA package before a program is to run."""
+
+from xjit.runtime.cuda.bindings_driver import cuda_driver
+from xjit.runtime.cuda.captured_call import CapturedCall
+from xjit.runtime.cuda.device_array import DeviceArray
+from xjit.runtime.cuda.driver import CudaDriver
+from xjit.runtime.cuda.executable import CudaExecutable
+from xjit.runtime.cuda.images import kernel_image
+
+__all__ = ["CapturedCall", "CudaDriver", "CudaExecutable", "DeviceArray", "cuda_driver", "kernel_image"]

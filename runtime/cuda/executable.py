@@ -1,0 +1,174 @@
+"""A module on a GPU: called with NumPy arrays or with arrays that are there already.
+
+What a call puts on its stream is asynchronous: results on the device come back at once, and know when they are ready.
+Temporary memory and results come from the device's pool, in the order of the stream.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument, Unsupported
+from xjit.runtime.arguments import conforming, flatten_arguments, leaf_paths, place_of, to_buffer
+from xjit.runtime.cuda.captured_call import CapturedCall
+from xjit.runtime.cuda.device_array import (
+    DeviceArray,
+    DeviceMemory,
+    Ready,
+    as_device_array,
+    device_strides,
+    is_on_device,
+    result_array,
+    stream_number,
+)
+from xjit.runtime.cuda.driver import CudaDriver
+from xjit.runtime.cuda.launch_tables import LaunchTables
+from xjit.runtime.gpu_program import GpuModule
+from xjit.runtime.physical_layout import Array
+from xjit.runtime.program import ArraySignature, unflatten_tree
+from xjit.runtime.thunk_interpreter import executed_thunks
+from xjit.thunks import BufferSlice, Thunk
+
+
+class CudaExecutable:
+    """A `GpuModule` loaded onto a device.
+
+    `executable(*arguments, stream=None)` takes one argument per HLO parameter, tuples nested as in HLO, or one per
+    leaf: NumPy arrays, or arrays on the device that have `__cuda_array_interface__` or DLPack and the layout of the
+    program. With an array on the device among them, the results are `DeviceArray`s; otherwise NumPy arrays. `stream` is
+    one of numba.cuda, CuPy, PyTorch, or a number; by default the executable has one of its own.
+
+    Args:
+        module: what to run.
+        images: for each kernel, by name, what the driver loads.
+        driver: the device.
+    """
+
+    def __init__(self, module: GpuModule, images: Mapping[str, bytes], driver: CudaDriver) -> None:
+        if any(alias.must for alias in module.aliases):
+            raise Unsupported(f"module '{module.name}' must be given parameters that it overwrites: not on GPUs yet")
+        self.module = module
+        self.driver = driver
+        driver.make_current()
+        kernels = module.program.kernels
+        functions = {
+            name: driver.load_kernel(images[name], name, kernel.launch.dynamic_shared_bytes)
+            for name, kernel in kernels.items()
+        }
+        first_bases = {"parameter": 0, "result": len(module.parameters)}
+        first_bases["constant"] = first_bases["result"] + len(module.results)
+        first_bases["arena"] = first_bases["constant"] + len(module.constants)
+        self._first_bases = first_bases
+        self._tables = LaunchTables(module.program, functions, first_bases)
+        self.stream = driver.create_stream()
+        self._constants = [_upload(driver, constant, self.stream) for constant in module.constants]
+        driver.synchronize(self.stream)
+        entry = module.program.thunks.sequences[module.program.thunks.entry]
+        self._static_order = self._tables.order(entry) if entry.is_straight else None
+        self._paths = leaf_paths(module.parameter_tree)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every call does the same steps: no loop, conditional or call."""
+        return self._static_order is not None
+
+    def __call__(self, *arguments: Any, stream: Any = None) -> Any:
+        """See the class. Errors: InvalidArgument names the parameter; ExecutionError has CUDA's name of a failure."""
+        module, driver = self.module, self.driver
+        driver.make_current()
+        on = self.stream if stream is None else stream_number(stream)
+        leaves = flatten_arguments(module.parameter_tree, module.parameters, arguments)
+        returns_device = any(map(is_on_device, leaves))
+        inputs = [self._input(*each, on) for each in zip(leaves, module.parameters, self._paths, strict=True)]
+        results = [DeviceMemory(driver, signature.byte_size, on) for signature in module.results]
+        arena = DeviceMemory(driver, module.arena_size, on)
+        self._put_on_stream(
+            [array.address for array in inputs], [memory.address for memory in results], arena.address, on
+        )
+        ready = Ready(driver, on)
+        for array in inputs:  # memory that another stream gives back waits for what was read here
+            if isinstance(array.owner, DeviceMemory):
+                ready.let_wait(array.owner.stream)
+        arrays = [result_array(driver, m, s, ready) for m, s in zip(results, module.results, strict=True)]
+        found = arrays if returns_device else [array.copy_to_host() for array in arrays]
+        return unflatten_tree(module.result_tree, found)
+
+    def capture(self, *arguments: Any) -> CapturedCall:
+        """Returns one call on these arrays, which must be on the device, as a CUDA graph: it reads them anew each time.
+
+        Errors: FailedPrecondition if a call is not always the same steps, or an argument is not on the device.
+        """
+        if self._static_order is None:
+            raise FailedPrecondition(f"module '{self.module.name}' has loops or branches: it cannot be a graph")
+        leaves = flatten_arguments(self.module.parameter_tree, self.module.parameters, arguments)
+        if not all(map(is_on_device, leaves)):
+            raise FailedPrecondition("the arguments of a graph must be arrays on the device")
+        self.driver.make_current()
+        inputs = [
+            self._input(*each, self.stream) for each in zip(leaves, self.module.parameters, self._paths, strict=True)
+        ]
+        addresses = [array.address for array in inputs]
+        return CapturedCall(
+            self.module,
+            self.driver,
+            self.stream,
+            functools.partial(self._put_on_stream, addresses, stream=self.stream),
+            inputs,
+        )
+
+    def _input(self, leaf: Any, signature: ArraySignature, path: Any, stream: int) -> DeviceArray:
+        if is_on_device(leaf):
+            array = as_device_array(self.driver, leaf, stream)
+            strides = device_strides(signature)
+            fits = array.shape == signature.shape and array.dtype == signature.dtype
+            if not fits or (array.strides != strides and array.nbytes):
+                found = f"{array.dtype.name}{list(array.shape)} with strides {array.strides}"
+                raise InvalidArgument(
+                    f"{place_of(path, signature.name)}: expected {signature.describe()} with strides {strides}, "
+                    f"got {found} on the device"
+                )
+            return array
+        buffer = conforming(to_buffer(leaf, signature, path), signature.dtype)
+        memory = _upload(self.driver, buffer, stream)
+        return DeviceArray(self.driver, memory.address, signature.shape, signature.dtype, None, memory, None)
+
+    def _bases(self, inputs: Sequence[int], results: Sequence[int], arena: int) -> np.ndarray[Any, Any]:
+        """The addresses of a call, in the order of `LaunchTables`."""
+        return np.array([*inputs, *results, *(memory.address for memory in self._constants), arena], np.int64)
+
+    def _put_on_stream(self, inputs: Sequence[int], results: Sequence[int], arena: int, stream: int) -> None:
+        """Puts all steps on a stream; waits where a loop or a branch depends on what was computed."""
+        bases = self._bases(inputs, results, arena)
+        if self._static_order is not None:
+            self._tables.run(self._static_order, bases, stream, self.driver)
+            return
+        pending: list[Thunk] = []
+
+        def flush() -> None:
+            self._tables.run(self._tables.order(pending), bases, stream, self.driver)
+            pending.clear()
+
+        def number(where: BufferSlice) -> int:
+            flush()
+            value = ctypes.c_int32(0)
+            source = int(bases[self._first_bases[where.kind] + where.index]) + where.offset
+            self.driver.copy_to_host(ctypes.addressof(value), source, min(where.size, 4), stream)
+            self.driver.synchronize(stream)
+            return value.value
+
+        for thunk in executed_thunks(self.module.program.thunks, number):
+            pending.append(thunk)
+        flush()
+
+
+def _upload(driver: CudaDriver, data: Array, stream: int) -> DeviceMemory:
+    memory = DeviceMemory(driver, data.nbytes, stream)
+    if data.nbytes:
+        contiguous = np.ascontiguousarray(data)
+        driver.copy_to_device(memory.address, contiguous.ctypes.data, contiguous.nbytes, stream)
+    return memory
