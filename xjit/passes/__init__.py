@@ -28,6 +28,7 @@ from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
 from xjit.passes.expand.gather_expander import GatherExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
+from xjit.passes.expand.rng_bit_generator_expander import RngBitGeneratorExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.scatter_expander import ScatterExpander
@@ -72,6 +73,7 @@ from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
+from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
@@ -136,11 +138,13 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ReductionParallelizer,
     ReductionSplitter,
     ReshapeToBitcast,
+    RngBitGeneratorExpander,
     RngExpander,
     RootInstructionSinker,
     RowFusion,
     ScanExpander,
     ScatterExpander,
+    ShardingPropagation,
     SingleDeviceCanonicalizer,
     StableSortExpander,
     TreeReductionRewriter,
