@@ -17,6 +17,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "ConditionalCodeMotion": (16, 0),  # of the last, a tile of a scalar is refused
     "ConditionalSimplifier": (2, 0),
     "FlattenCallGraph": (4, 0),
+    "GatherExpander": (6, 2),
     "HloCSE": (10, 0),
     "HloConstantFolding": (13, 0),
     "HloDCE": (5, 0),
@@ -25,6 +26,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "InstructionFusion": (3, 0),
     "LayoutAssignment": (0, 0),
     "RootInstructionSinker": (2, 0),
+    "ScatterExpander": (3, 1),
     "WhileLoopConstantSinking": (6, 0),
     "WhileLoopTripCountAnnotator": (3, 0),
 }
