@@ -58,6 +58,7 @@ from xjit.passes.reductions.reduction_splitter import ReductionSplitter
 from xjit.passes.reductions.tree_reduction_rewriter import TreeReductionRewriter
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
+from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
@@ -98,6 +99,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HloDescheduler,
     HloMemoryScheduler,
     HloModuleDCE,
+    HloRematerialization,
     HloSubcomputationUnification,
     HloTrivialScheduler,
     HloVerifier,
