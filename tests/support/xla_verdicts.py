@@ -50,6 +50,19 @@ RUN: Mapping[str, str] = {
     "WhileLoopConstantSinking.SinkBroadcastOfConstantWithOriginalValue": (
         "while-loop-constant-sinking{sink_broadcast_of_constants=true}"
     ),
+    **dict.fromkeys(
+        (
+            "ShardingPropagation.GatherBackwardWithExplicitBatchDims1",
+            "ShardingPropagation.ScatterBackwardWithExplicitBatchDims",
+            "ShardingPropagation.PropagateToParametersPartial1",
+            "ShardingPropagation.PropagateToParametersPartial3",
+            "ShardingPropagation.PropagateToParametersPartial4",
+            "ShardingPropagation.PropagateToParametersFull1",
+            "ShardingPropagation.PropagateToParametersFull2",
+            "ShardingPropagation.PropagateToTupleParameter_WithoutSharding",
+        ),
+        "sharding-propagation{allow_spmd_sharding_propagation_to_parameters=true}",
+    ),
 }
 """Tests whose pass has options: `ClassName.TestName`, then the pass as text, `call-inliner{single_call_site=true}`.
 `ClassName` alone is for its other tests, and several passes run in order, as in XLA's fixtures."""

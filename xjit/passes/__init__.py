@@ -72,6 +72,7 @@ from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
 from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
+from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
@@ -141,6 +142,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     RowFusion,
     ScanExpander,
     ScatterExpander,
+    ShardingPropagation,
     SingleDeviceCanonicalizer,
     StableSortExpander,
     TreeReductionRewriter,
