@@ -43,6 +43,7 @@ DIFFERENT: Mapping[str, str] = {
     "gpu_conv_algorithm_picker": "likewise",
     "gather_expander_loop": "places are vectors, as in XLA's loop, and the loop starts from other copies",
     "hlo_trivial_scheduler": "the schedule is the order of the text where that is one",
+    "rng_bit_generator_expander": "the bits that nothing reads are written, too",
     "rng_expander": "expands in place, into values and not into a call",
 }
 """Pairs that a pass answers otherwise, and how; one that comes to agree must leave the table."""

@@ -28,6 +28,7 @@ from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
 from xjit.passes.expand.gather_expander import GatherExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
+from xjit.passes.expand.rng_bit_generator_expander import RngBitGeneratorExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.scatter_expander import ScatterExpander
@@ -137,6 +138,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ReductionParallelizer,
     ReductionSplitter,
     ReshapeToBitcast,
+    RngBitGeneratorExpander,
     RngExpander,
     RootInstructionSinker,
     RowFusion,
