@@ -71,6 +71,7 @@ from xjit.passes.reductions.reduction_splitter import ReductionSplitter
 from xjit.passes.reductions.tree_reduction_rewriter import TreeReductionRewriter
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
+from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
@@ -123,6 +124,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HloGetDimensionSizeRewriter,
     HloMemoryScheduler,
     HloModuleDCE,
+    HloRematerialization,
     HloSubcomputationUnification,
     HloTrivialScheduler,
     HloVerifier,
