@@ -75,7 +75,7 @@ class WhileLoopInvariantCodeMotion(HloModulePass):
             elif known.issuperset(instruction.operands) and self._may_hoist(instruction, effects):
                 known.add(instruction)
                 candidates.append(instruction)
-        worth = [i for i in candidates if self._is_worth_hoisting(i)][:MAX_ADDED_ELEMENTS]
+        worth = [i for i in candidates if i.user_count and self._is_worth_hoisting(i)][:MAX_ADDED_ELEMENTS]
         needed = set(worth)
         for instruction in reversed(candidates):
             if instruction in needed:
@@ -127,5 +127,5 @@ def _hoist(loop: HloInstruction, hoisted: list[HloInstruction], carried: list[Hl
     for position, old in enumerate(read):
         old.replace_all_uses_with(root.operand(count + position))
     for old in reversed(hoisted):
-        if not old.user_count:
+        if not old.user_count and old.parent is new.while_body:  # not gone already, with what was dead in the body
             new.while_body.remove_instruction(old)
