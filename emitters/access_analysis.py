@@ -108,6 +108,7 @@ class Accesses:
     row_reductions: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # along contiguous memory
     conditional: bool = False  # whether some of it is needed only under conditions
     loads: dict[HloInstruction, int] = field(default_factory=dict)  # elements read, per leaf
+    reads: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # which, in the order of `offsets`
     operations: int = 0
     evaluations: dict[int, int] = field(default_factory=dict)  # operations by the bit set of variables they depend on
 
@@ -187,6 +188,7 @@ class AccessAnalysis:
             leaf = self.leaves.get(instruction)
             if leaf is not None:
                 result.offsets.append(physical_offset(self.table, leaf, place))
+                result.reads.append(item)
                 result.loads[instruction] = result.loads.get(instruction, 0) + 1
                 continue
             self._visit(instruction, place, stack, result)

@@ -11,7 +11,11 @@ _DEVICES = "it needs values from several devices"
 _DYNAMIC = "a dynamic dimension is involved"
 
 UNSUPPORTED: Mapping[str, str] = MappingProxyType(
-    {**NOT_EVALUATED, "ragged-all-to-all": "its offsets and sizes are only known at run time"}
+    {
+        **NOT_EVALUATED,
+        **dict.fromkeys(("send", "send-done", "recv", "recv-done"), _DEVICES),
+        "ragged-all-to-all": "its offsets and sizes are only known at run time",
+    }
 )
 """Opcodes without any emitter."""
 

@@ -8,8 +8,10 @@ text is the same in every program, so that the runtime compiles it once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from xjit.emitters.kernels.kernel import KernelContext
+from xjit.emitters.kernels.table import emit_kernels
 from xjit.emitters.native_entry import NativeEntryEmitter
 from xjit.emitters.time_estimate import estimate_ns
 from xjit.emitters.unnested import IrEmitterUnnested, UnnestedModule
@@ -61,7 +63,8 @@ def emit_cpu_module(
     llvm_module = Module(assignment.module.name, target)
     parts = PartWriter(llvm_module, sink)
     context = KernelContext(llvm_module, target, num_threads)
-    unnested = IrEmitterUnnested(context, assignment, parts, inline=not profile).emit()
+    emit = partial(emit_kernels, context)
+    unnested = IrEmitterUnnested(emit, assignment, parts.advance, inline=not profile).emit()
     NativeEntryEmitter(context, unnested, parts, profile).emit(ENTRY_SYMBOL)
     parts.finish()
     libraries = tuple(llvm_module.libraries.values())

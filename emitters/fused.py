@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from xjit.affine import AffineExpr, Interval, RTVar, dim, substitute
 from xjit.emitters.access_analysis import Accesses, Index, MapCache, apply_map, map_conditions
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register, emit_elementwise
-from xjit.emitters.lane_combining import CombineLanes, combine_in_register
+from xjit.emitters.lane_combining import LaneLoops, RegisterLanes
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register, width_of
@@ -48,7 +48,8 @@ class FusedIrEmitter:
         self.rows = RowCache(nest)
         self.planned: Mapping[tuple[HloInstruction, Index], Reduction] = {}  # by the schedule of what is emitted
         self.given: dict[tuple[HloInstruction, Index], list[Element]] = {}  # what reductions amount to so far
-        self.combine_lanes: CombineLanes = combine_in_register
+        self.staged: dict[tuple[HloInstruction, Index], Callable[[], Element]] = {}  # what lies in shared memory
+        self.lanes: LaneLoops = RegisterLanes(nest)
         self._nesting = 0
 
     def element(self, instruction: HloInstruction, index: Index, guard: Guard = EVERYWHERE, output: int = 0) -> Element:
@@ -74,6 +75,9 @@ class FusedIrEmitter:
             return kept
         if instruction.shape.is_array and instruction.shape.num_elements == 0:  # a gather asks for what nobody has
             return constant_register(instruction.shape.element_type, 0), 0
+        staged = self.staged.get((instruction, index))
+        if staged is not None:
+            return staged()
         foreign = self.foreign.get(instruction)
         if foreign is not None:
             return foreign(index)

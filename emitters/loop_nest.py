@@ -128,6 +128,23 @@ class LoopNest:
         self.levels.pop()
         return results
 
+    def where(self, condition: Value, body: LoopBody, accumulators: Accumulators = ()) -> list[Value]:
+        """Emits the body on a level of its own, done if `condition` (i1) holds; else accumulators stay."""
+        outer = self.level
+        then = self.function.append_block("then")
+        builder = IRBuilder(then)
+        self.levels.append(LoopLevel(outer.depth + 1, builder, outer.vector))
+        results = list(body(accumulators))
+        self.levels.pop()
+        last = builder.block
+        after = self.function.append_block("join")
+        builder.br(after)
+        outer.builder.cbranch(condition, then, after)  # only now: code may have been placed in front meanwhile
+        before = outer.builder.block
+        outer.builder.position_at_end(after)
+        pairs = zip(results, accumulators, strict=True)
+        return [outer.builder.phi(done.type, [(done, last), (start, before)], "acc") for done, start in pairs]
+
     def scalar_loop(self, position: int, body: LoopBody, accumulators: Accumulators = ()) -> list[Value]:
         """Emits a loop over all values of a variable, one at a time; nothing for an empty range."""
         bounds = self.intervals[position]

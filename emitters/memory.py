@@ -8,6 +8,7 @@ allowed: a scalar condition, a condition per lane, or both.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,11 +18,13 @@ from xjit.emitters.loop_levels import VectorVariable
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.physical_offsets import physical_offset
 from xjit.emitters.transpose_tile import load_from_tile
+from xjit.emitters.variables import known_divisor
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.types import I64, LLVMType, vector
 from xjit.llvm.values import Value, const_int
 
+BUFFER_ALIGNMENT = 16  # bytes: that of every operand and result of a kernel
 MAX_WINDOW = 2  # vectors that a load of unevenly spaced elements may span
 
 
@@ -160,7 +163,7 @@ class MemoryAccess:
         if pattern == tuple(range(lanes.present)):
             address = self._address(pointer, kind, offset, builder)
             if mask is None:
-                return builder.load(wide, address, align=kind.bits // 8)
+                return builder.load(wide, address, align=self._alignment(wide, offset))
             return builder.masked_load(wide, address, mask, kind.bits // 8)
         unguarded = guard.scalar is None and guard.lanes is None
         if pattern is not None and unguarded:
@@ -272,12 +275,21 @@ class MemoryAccess:
         if self.nest.lane_pattern(offset) == tuple(range(lanes.present)):
             address = self._address(pointer, kind, offset, builder)
             if mask is None:
-                builder.store(raw, address, align=kind.bits // 8)
+                builder.store(raw, address, align=self._alignment(raw.type, offset))
             else:
                 builder.masked_store(raw, address, mask, align=kind.bits // 8)
             return
         addresses = self._lane_addresses(pointer, kind, offset, builder)
         builder.masked_scatter(raw, addresses, kind.bits // 8, mask)
+
+    def _alignment(self, wide: LLVMType, offset: AffineExpr) -> int:
+        """The alignment of a vector in bytes. Where vectors may lie anywhere, the least will do."""
+        least = wide.elem.bits // 8
+        if not self.nest.target.has_aligned_vectors:
+            return least
+        lanes = self._lanes()
+        step = least * known_divisor(self.nest.table, offset, {lanes.position: lanes.width})
+        return math.gcd(step, BUFFER_ALIGNMENT)
 
     def _lanes(self) -> VectorVariable:
         lanes = self.nest.vector

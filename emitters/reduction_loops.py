@@ -140,13 +140,20 @@ class _Accumulation:
         identity = reduction_identity(self.instruction.to_apply)
         assert identity is not None
         kind = PROMOTED.get(self.types[0], self.types[0])
-        neutral = splat_register(nest.builder, constant_register(kind, identity[1]), lanes.width)
+        neutral = splat_register(nest.builder, constant_register(kind, identity[1]), self._width(lanes))
         start = [neutral] * lanes.chains
         recording = self.fused.rows.recording(self.plan.keeps, lanes.variable) if self.plan.keeps else nullcontext()
         with recording:
             sets = unflatten(self._loops(flatten(start), [neutral]), start)
-        total = self.fused.combine_lanes(nest.builder, [[v] for v in sets], self._combined)
+        total = self.fused.lanes.combine(lanes, [[v] for v in sets], self._combined)
         return self._combined(values, total)
+
+    def _width(self, lanes: Lanes) -> int:
+        """Lanes of an accumulator's register: of the loop, or else of the vector variable that the index uses."""
+        vector = self.nest.vector
+        if lanes.width > 1 or vector is None or not any(self.nest.uses_vector(e) for e in self.index):
+            return lanes.width if lanes.width > 1 else 0
+        return vector.width
 
     def _select_by_lanes(self, values: list[RegisterValue]) -> list[RegisterValue]:
         """Each lane starts with an element of its own. What lanes found is combined in the order of the indices."""
@@ -165,7 +172,7 @@ class _Accumulation:
             start += nest.once(first, begin, elements, (), VectorVariable(first, width))
         parts = self._loops(start, start[: self.inputs])
         found = [list[RegisterValue](parts[i : i + self.inputs]) for i in range(0, len(parts), self.inputs)]
-        best = fused.combine_lanes(nest.builder, found, self._earlier_first)
+        best = fused.lanes.combine(lanes, found, self._earlier_first)
         return self._combined(values, best)
 
     def _earlier_first(self, a: Values, b: Values) -> list[RegisterValue]:
@@ -187,13 +194,13 @@ class _Accumulation:
 
         def steps(accumulators: Sequence[Value]) -> Sequence[Value]:
             for symbols in self.plan.steps:
-                accumulators = self._step(symbols, accumulators, like, lanes.width if lanes is not None else 0)
+                accumulators = self._step(symbols, accumulators, like, self._width(lanes) if lanes is not None else 0)
             return accumulators
 
         def innermost(accumulators: Sequence[Value]) -> Sequence[Value]:
             if lanes is None:
                 return steps(accumulators)
-            return nest.interleaved_vector_loop(lanes.variable, lanes.width, lanes.chains, steps, accumulators)
+            return self.fused.lanes.loop(lanes, steps, accumulators)
 
         return nest.loops(self.plan.loops, innermost, start)
 

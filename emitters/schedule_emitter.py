@@ -1,7 +1,7 @@
 """Emits schedules: walks the statements over a loop nest and asks FusedIrEmitter for elements.
 
-The function does the units begin .. end - 1 of its work: steps of the TASK loops, part after part. There is one emitter
-for all schedules; what differs between kernels is in the schedule.
+A call, or a block of threads, does some units of the work: steps of the TASK or BLOCK loops, part after part. There is
+one emitter for all schedules; what differs between kernels is in the schedule, and between targets in `WorkSharing`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from itertools import groupby
 
 from xjit.emitters.accumulators import AccumulatorTiles
 from xjit.emitters.fused import FusedIrEmitter
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_levels import TransposeTile
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
+    Barrier,
     Combine,
     Init,
     Let,
@@ -34,7 +35,7 @@ from xjit.emitters.schedule.statements import (
     statements_of,
 )
 from xjit.emitters.variables import VariableTable
-from xjit.hlo.diagnostics import Unsupported
+from xjit.emitters.work_sharing import TaskSharing, WorkSharing
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.types import I64
@@ -46,8 +47,7 @@ def emit_schedule(context: KernelContext, view: KernelView, schedule: Schedule) 
     function, leaves, results = context.new_kernel(view, schedule.suffix)
     nest = LoopNest(context.module, function, context.target, table=VariableTable(schedule.variables))
     fused = FusedIrEmitter(nest, leaves, context.maps)
-    emitter = _ScheduleEmitter(schedule, view, fused, results)
-    emitter.emit(*range_arguments(function))
+    emit_statements(view, schedule, fused, results, TaskSharing(fused))
     finish(nest)
     cost = schedule.cost
     return Kernel(
@@ -61,6 +61,13 @@ def emit_schedule(context: KernelContext, view: KernelView, schedule: Schedule) 
         schedule=schedule,
         skip_if_same=_copied_pair(view, schedule),
     )
+
+
+def emit_statements(
+    view: KernelView, schedule: Schedule, fused: FusedIrEmitter, results: Sequence[Buffer], sharing: WorkSharing
+) -> None:
+    """Emits all parts of a schedule into the open function of `fused.nest`."""
+    _ScheduleEmitter(schedule, view, fused, results, sharing).emit(*sharing.units)
 
 
 def _copied_pair(view: KernelView, schedule: Schedule) -> tuple[int, int] | None:
@@ -82,7 +89,9 @@ class _ScheduleEmitter:
         view: KernelView,
         fused: FusedIrEmitter,
         results: Sequence[Buffer],
+        sharing: WorkSharing,
     ) -> None:
+        self._sharing = sharing
         self._schedule = schedule
         self._view = view
         self._nest = fused.nest
@@ -152,17 +161,23 @@ class _ScheduleEmitter:
             case Rescale(name, by, computation):
                 self._accumulators.rescale(name, by, self._computation(computation))
             case Stage(name, index):
-                self._fused.stage(self._tiles[name], self._instructions[name], index)
+                self._sharing.stage(self._tiles[name], self._instructions[name], index)
+            case Barrier():
+                self._sharing.barrier()
             case Store():
                 self._store([statement])
 
     # -- loops
 
     def _loop(self, loop: Loop) -> None:
-        rule = _LOOPS.get(loop.role)
-        if rule is None:
-            raise Unsupported(f"a {loop.role.value} loop: no target has them yet")
-        rule(self, loop)
+        match loop.role:
+            case Role.SERIAL | Role.VECTOR:
+                self._serial(loop)
+            case Role.UNROLL:
+                self._unroll(loop)
+            case _:
+                assert self._range is not None
+                self._sharing.loop(loop, self._range, self._steps(loop))
 
     def _steps(self, loop: Loop) -> Callable[[Sequence[Value]], Sequence[Value]]:
         """The body of a loop as LoopNest wants it: from accumulators to accumulators."""
@@ -197,44 +212,6 @@ class _ScheduleEmitter:
             self._accumulators.update(loop.carries, values)
         nest.tile = None
 
-    def _task(self, loop: Loop) -> None:
-        """Emits the loop over the units begin .. end - 1."""
-        if loop.lanes:
-            self._task_of_vectors(loop)
-            return
-        nest = self._nest
-        assert self._range is not None
-        begin, end = self._range
-        lower = nest.intervals[loop.variable].lower
-        if lower:
-            begin = nest.builder.add(begin, const_int(I64, lower))
-            end = nest.builder.add(end, const_int(I64, lower))
-        nest.loop(loop.variable, self._steps(loop), begin=begin, end=end, name="p")
-
-    def _task_of_vectors(self, loop: Loop) -> None:
-        """One vector loop over everything: units are whole vectors, the last unit takes the tail along."""
-        nest, width, position = self._nest, loop.lanes, loop.variable
-        assert self._range is not None
-        begin, end = self._range
-        size, lower = self._schedule.size(position), nest.intervals[position].lower
-        if size < width:
-            nest.vector_loop(position, width, self._steps(loop))
-            return
-        builder = nest.builder
-        scale, shift = const_int(I64, width), const_int(I64, lower)
-        first = builder.add(builder.mul(begin, scale), shift)
-        last = builder.add(builder.mul(end, scale), shift)
-        nest.loop(position, self._steps(loop), begin=first, end=last, step=width, vector_width=width, name="v")
-        if size % width:
-            builder = nest.builder
-            tail, done = builder.append_block("tail"), builder.append_block("done")
-            builder.cbranch(builder.icmp_signed("==", end, const_int(I64, size // width)), tail, done)
-            builder.position_at_end(tail)
-            with nest.branch():
-                nest.vector_tail(position, width, self._steps(loop), ())
-            nest.builder.br(done)
-            nest.builder.position_at_end(done)
-
     # -- values
 
     def _let(self, let: Let) -> None:
@@ -255,13 +232,6 @@ class _ScheduleEmitter:
         """Stores elements. All are computed before: an operand that one of them overwrites may be read for another."""
         self._accumulators.publish()
         values = [self._fused.element(self._instructions[s.instruction], s.index, output=s.output)[0] for s in stores]
+        guard = self._sharing.store_guard()
         for store, value in zip(stores, values, strict=True):
-            self._fused.memory.store(self._results[store.result], store.place, value)
-
-
-_LOOPS: Mapping[Role, Callable[[_ScheduleEmitter, Loop], None]] = {
-    Role.TASK: _ScheduleEmitter._task,
-    Role.SERIAL: _ScheduleEmitter._serial,
-    Role.VECTOR: _ScheduleEmitter._serial,
-    Role.UNROLL: _ScheduleEmitter._unroll,
-}
+            self._fused.memory.store(self._results[store.result], store.place, value, guard)

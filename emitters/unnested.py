@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xjit.emitters.kernel_calls import is_kernel, kernel_call, unnested_computations
-from xjit.emitters.kernels.kernel import Kernel, KernelContext
-from xjit.emitters.kernels.table import emit_kernels
+from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.thunk_classes import kernel_thunk
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
-from xjit.llvm.partition import PartWriter
 from xjit.passes.loops.while_loop_trip_count_annotator import known_trip_count
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 from xjit.thunks import (
@@ -47,13 +45,13 @@ class UnnestedModule:
 class IrEmitterUnnested:
     """Emits the kernels of a scheduled, buffer-assigned module, and says as thunks in which order they run.
 
-    Kernels go to the module of `context`; `parts` writes it out as it grows. Unless `inline` is False, what is only a
-    number or two is code in the line of a loop's body, not a kernel.
+    `emit_kernels` emits those of a view; `on_kernels` is called when some are complete. Unless `inline` is False, what
+    is only a number or two is code in the line of a loop's body, not a kernel.
     """
 
-    context: KernelContext
+    emit_kernels: Callable[[KernelView], list[Kernel]]
     assignment: BufferAssignment
-    parts: PartWriter
+    on_kernels: Callable[[], None] | None = None
     inline: bool = True
     _kernels: dict[Any, list[Kernel]] = field(default_factory=dict)
     _inline_views: dict[str, KernelView] = field(default_factory=dict)
@@ -90,8 +88,9 @@ class IrEmitterUnnested:
         key = view.key()
         kernels = self._kernels.get(key)
         if kernels is None:
-            kernels = self._kernels[key] = emit_kernels(self.context, view)
-            self.parts.advance()
+            kernels = self._kernels[key] = self.emit_kernels(view)
+            if self.on_kernels is not None:
+                self.on_kernels()
         first = self._num_calls
         self._num_calls += len(kernels)
         return [kernel_thunk(kernel, view, first + n, operands, results) for n, kernel in enumerate(kernels)]

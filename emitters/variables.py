@@ -5,9 +5,10 @@ Planners and emitters share this table. It knows integers only: where a variable
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 
-from xjit.affine import AffineExpr, Interval, RangeContext, dim
+from xjit.affine import AffineExpr, AffineExprKind, Interval, RangeContext, dim
 
 
 class VariableTable:
@@ -45,3 +46,21 @@ def factor_of(offset: AffineExpr, position: int) -> int | None:
         elif term.uses_dim(position):
             return None
     return factor
+
+
+def known_divisor(table: VariableTable, expr: AffineExpr, steps: Mapping[int, int]) -> int:
+    """Returns a number that divides all values of an expression, where variable v is lower bound + a multiple of
+    steps[v].
+
+    0 for an expression that is always 0.
+    """
+    if expr.kind is AffineExprKind.DIM:
+        step = steps.get(expr.position, 1)
+        return math.gcd(step, table.intervals[expr.position].lower)
+    if expr.kind is AffineExprKind.MOD:
+        return math.gcd(known_divisor(table, expr.lhs, steps), expr.rhs)
+    if expr.kind is AffineExprKind.FLOORDIV:
+        inner = known_divisor(table, expr.lhs, steps)
+        return inner // expr.rhs if inner % expr.rhs == 0 else 1
+    parts = (factor * known_divisor(table, term, steps) for term, factor in expr.terms)
+    return math.gcd(expr.constant_term, *parts)

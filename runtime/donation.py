@@ -15,7 +15,7 @@ import numpy as np
 
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.runtime.physical_layout import Array
-from xjit.runtime.program import PARAMETER_ALIGNMENT, CpuProgram, flatten_tree
+from xjit.runtime.program import PARAMETER_ALIGNMENT, ProgramInterface, flatten_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Donations:
     parameter_of: dict[int, int]
 
     @staticmethod
-    def of(program: CpuProgram, donate: int | Iterable[int]) -> Donations:
+    def of(program: ProgramInterface, donate: int | Iterable[int]) -> Donations:
         """Returns what the donated parameters, by number, are used for.
 
         Errors: InvalidArgument for a number that is none, or a parameter that no result can take; FailedPrecondition if
@@ -49,7 +49,7 @@ class Donations:
             raise FailedPrecondition(f"parameter {number} must be donated: call with donate=[{number}]")
         return Donations({a.result: a.parameter for a in program.aliases if a.parameter in leaves})
 
-    def check(self, program: CpuProgram, leaves: Sequence[Any]) -> None:
+    def check(self, program: ProgramInterface, leaves: Sequence[Any]) -> None:
         """Raises InvalidArgument unless every donated leaf can be overwritten in place, and nobody else reads it."""
         for parameter in self.parameter_of.values():
             signature, array = program.parameters[parameter], leaves[parameter]
@@ -74,7 +74,7 @@ def _obstacle(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], is_row_m
     return "" if array.flags.writeable else "got an array that is read-only"
 
 
-def result_buffers(program: CpuProgram, donations: Donations, buffers: Sequence[Array]) -> list[Array]:
+def result_buffers(program: ProgramInterface, donations: Donations, buffers: Sequence[Array]) -> list[Array]:
     """Returns the physical buffers of the results: those of donated parameters, and fresh ones."""
     return [
         buffers[donations.parameter_of[n]]
@@ -82,3 +82,9 @@ def result_buffers(program: CpuProgram, donations: Donations, buffers: Sequence[
         else np.empty(signature.byte_size // signature.dtype.itemsize, signature.dtype)
         for n, signature in enumerate(program.results)
     ]
+
+
+def required_donations(program: ProgramInterface) -> tuple[int, ...]:
+    """Returns the parameters that every call must donate, by number."""
+    leaves = {alias.parameter for alias in program.aliases if alias.must}
+    return tuple(n for n, tree in enumerate(program.parameter_tree) if leaves.intersection(flatten_tree(tree)))

@@ -20,7 +20,7 @@ from xjit.llvm.execution_context import initial_context
 from xjit.runtime.arguments import conforming, flatten_arguments, leaf_paths, to_buffer
 from xjit.runtime.buffer_pool import pooled_library
 from xjit.runtime.ctypes_call import CtypesCall, call_with_results
-from xjit.runtime.donation import Donations, result_buffers
+from xjit.runtime.donation import Donations, required_donations, result_buffers
 from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.fast_call import MAX_FAST_LEAVES, ArraySpec, NativeEntry, make_fast_call
 from xjit.runtime.jit import load_object, missing_features
@@ -32,7 +32,7 @@ from xjit.runtime.program import (
     ArraySignature,
     CpuProgram,
     KernelInfo,
-    flatten_tree,
+    ProgramInterface,
     is_flat,
     unflatten_tree,
 )
@@ -106,9 +106,7 @@ class CpuExecutable:
     @property
     def required_donations(self) -> tuple[int, ...]:
         """The parameters that every call must donate, by number."""
-        leaves = {alias.parameter for alias in self.program.aliases if alias.must}
-        trees = enumerate(self.program.parameter_tree)
-        return tuple(n for n, tree in trees if leaves.intersection(flatten_tree(tree)))
+        return required_donations(self.program)
 
     def profile_cycles(self) -> tuple[int, ...]:
         """Returns the time-stamp cycles each kernel call has taken since the last request, and clears them.
@@ -148,7 +146,7 @@ class ConvertingCall:
 
     def __init__(
         self,
-        program: CpuProgram,
+        program: ProgramInterface,
         physical: Callable[..., tuple[Array, ...]],
         run: Callable[[Sequence[Array], Sequence[Array]], None] | None = None,
     ) -> None:

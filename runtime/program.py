@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -71,6 +71,40 @@ class ArraySignature:
         tiles = "".join(f"({','.join(map(str, tile))})" for tile in self.tiles)
         order = self.minor_to_major if self.minor_to_major is not None else range(len(self.shape) - 1, -1, -1)
         return f"{text}{{{','.join(map(str, order))}{':T' + tiles if tiles else ''}}}"
+
+
+class ProgramInterface(Protocol):
+    """What a call must know of a program, for any target."""
+
+    @property
+    def name(self) -> str:
+        """That of its module."""
+        ...
+
+    @property
+    def parameters(self) -> tuple[ArraySignature, ...]:
+        """The leaves of the parameters."""
+        ...
+
+    @property
+    def parameter_tree(self) -> tuple[LeafTree, ...]:
+        """One tree per parameter."""
+        ...
+
+    @property
+    def results(self) -> tuple[ArraySignature, ...]:
+        """The leaves of the results."""
+        ...
+
+    @property
+    def result_tree(self) -> LeafTree:
+        """The shape of the root."""
+        ...
+
+    @property
+    def aliases(self) -> tuple[ResultAlias, ...]:
+        """Which results may be where which parameters are."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import pytest
 
 import xjit
 from xjit import CompileOptions, compiler
+from xjit.runtime.cuda import cuda_driver
 from xjit.tools.opt import STAGES
 
 TEXT = """HloModule sum
@@ -90,7 +91,7 @@ def test_texts_and_paths_that_hold_no_module() -> None:
 
 
 def test_stages(executable: xjit.Executable) -> None:
-    texts = {s: executable.as_text(s) for s in STAGES}
+    texts = {s: executable.as_text(s) for s in STAGES if s != "ptx"}
     assert all(texts.values()) and texts["hlo"] == str(xjit.parse_hlo(TEXT))
     assert xjit.parse_hlo(texts["optimized-hlo"]).has_schedule()
     with pytest.raises(xjit.InvalidArgument, match="unknown stage 'ptx': expected one of hlo, optimized-hlo"):
@@ -105,10 +106,20 @@ def test_facts(executable: xjit.Executable) -> None:
     assert (memory.argument_size_in_bytes, memory.output_size_in_bytes) == (48, 24)
 
 
-@pytest.mark.parametrize("target", ["cuda", "cuda-sim", "tpu"])
+@pytest.mark.parametrize("target", ["cuda-graph", "tpu", "cpu:sm_90", ""])
 def test_targets(target: str) -> None:
     with pytest.raises(xjit.InvalidArgument, match=f"target '{target}'"):
         xjit.compile(TEXT, target)
+
+
+def test_a_gpu_that_is_not_here_is_one_error() -> None:
+    try:
+        cuda_driver()
+    except xjit.FailedPrecondition:
+        with pytest.raises(
+            xjit.FailedPrecondition, match=r"target 'cuda' (?s:.*)target 'cuda-sim' runs it on the host"
+        ):
+            xjit.compile(TEXT, "cuda:sm_90")
 
 
 @pytest.mark.parametrize(

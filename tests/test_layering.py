@@ -13,7 +13,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ORDER = ("affine", "hlo", "ops", "text", "indexing", "passes", "linalg_ext", "emitters", "api")
-API = {"api", "compiler", "tools", "frontends", "__init__", "__main__", "dump", "flags", "version"}
+API = {
+    "api",
+    "compiler",
+    "tools",
+    "frontends",
+    "__init__",
+    "__main__",
+    "dump",
+    "flags",
+    "version",
+    "compile_options",
+    "optimized_module",
+    "gpu_compiler",
+}
 
 
 def layer_of(parts: tuple[str, ...]) -> str:

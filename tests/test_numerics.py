@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xjit
-from xjit.compiler import CompileOptions
+from xjit.compile_options import CompileOptions
 
 Array = np.ndarray[Any, Any]
 NAN, INF = float("nan"), float("inf")

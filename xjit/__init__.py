@@ -5,7 +5,8 @@ outputs = exe(*arrays)
 """
 
 from xjit.api import compile, evaluate, from_hlo_proto, load_module, run_passes, to_hlo_proto
-from xjit.compiler import CompileOptions, Executable
+from xjit.compile_options import CompileOptions
+from xjit.compiler import Executable
 from xjit.hlo import (
     CompileError,
     ExecutionError,

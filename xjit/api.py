@@ -7,9 +7,12 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
+from typing import Literal as OneOf
 
-from xjit.compiler import CompileOptions, Executable, compile_module
+from xjit.compile_options import CompileOptions
+from xjit.compiler import Executable, compile_module
+from xjit.gpu_compiler import GpuExecutable
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.ir.module_config import HloModuleConfig
@@ -64,9 +67,16 @@ def to_hlo_proto(module: HloModule) -> bytes:
     return to_proto(module)
 
 
-def compile(module: ModuleLike, target: str = "cpu", options: CompileOptions | None = None) -> Executable:
+@overload
+def compile(module: ModuleLike, target: OneOf["cpu"] = "cpu", options: CompileOptions | None = None) -> Executable: ...
+@overload
+def compile(module: ModuleLike, target: str, options: CompileOptions | None = None) -> Executable | GpuExecutable: ...
+def compile(
+    module: ModuleLike, target: str = "cpu", options: CompileOptions | None = None
+) -> Executable | GpuExecutable:
     """Compiles a module, HLO text or a file for a target; the module is not changed.
 
+    Targets: "cpu"; "cuda-sim" or "cuda-sim:sm_80", GPU kernels that the host runs; "cuda" or "cuda:sm_90", a GPU.
     Returns an executable: `exe(*arrays)` takes NumPy arrays (one per parameter) and returns an array, or a tuple nested
     as in HLO. Errors: the HloError family, with the place in the text.
     """

@@ -7,12 +7,13 @@ transformer layers are compiled once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xjit.emitters.access_analysis import MapCache
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer
+from xjit.emitters.memory import BUFFER_ALIGNMENT, Buffer
 from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.hlo import attributes as at
@@ -20,10 +21,9 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.function import Function, Param
 from xjit.llvm.module import Module
 from xjit.llvm.target import Target
-from xjit.llvm.types import I64, PTR, VOID
+from xjit.llvm.types import I64, PTR, VOID, LLVMType
 from xjit.llvm.values import Value
-
-BUFFER_ALIGNMENT = 16
+from xjit.thunks.gpu_kernel import LaunchDimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class Kernel:
     repeats_work: bool = False
     schedule: Schedule | None = None  # None: the kernel is written by hand
     skip_if_same: tuple[int, int] | None = None
+    launch: LaunchDimensions | None = None  # of a GPU's kernel, which is alone in its module
 
     @property
     def can_fail(self) -> bool:
@@ -72,35 +73,46 @@ class KernelContext:
         self, view: KernelView, suffix: str = ""
     ) -> tuple[Function, dict[HloInstruction, Buffer], list[Buffer]]:
         """Declares a kernel function; returns it with the leaf and the result buffers."""
-        taken_operands = {o for o, _ in (*view.shared, *view.may_share)}
-        taken_results = {r for _, r in (*view.shared, *view.may_share)}
-        align = f"align {BUFFER_ALIGNMENT}"
-        operands = [
-            Param(PTR, f"p{i}", (align, "readonly") if i in taken_operands else ("noalias", align, "readonly"))
-            for i in range(len(view.leaves))
-        ]
-        outputs = [
-            Param(PTR, f"out{i}", (align,) if i in taken_results else ("noalias", align))
-            for i in range(len(view.result_shapes))
-        ]
-        if taken_operands:
-            operands = [Param(p.type, p.name, tuple(a for a in p.attributes if a != "readonly")) for p in operands]
+        operands, outputs = buffer_params(view, PTR)
         params = [Param(PTR, "context"), *operands, *outputs, Param(I64, "begin"), Param(I64, "end")]
         name = self.module.unique_name(view.instruction.name + suffix)
         function = self.module.add_function(name, VOID, params, linkage="internal")
-        pointers = function.args[1:-2]
+        return function, *self.buffers(view, function.args[1:-2])
+
+    def buffers(self, view: KernelView, pointers: Sequence[Value]) -> tuple[dict[HloInstruction, Buffer], list[Buffer]]:
+        """Returns the leaf and the result buffers of a kernel, given the pointers to operands and results."""
         leaves = {leaf: Buffer(leaf.shape, pointers[i]) for i, leaf in enumerate(view.leaves)}
-        results = [Buffer(s, p) for s, p in zip(view.result_shapes, pointers[len(operands) :], strict=True)]
+        results = [Buffer(s, p) for s, p in zip(view.result_shapes, pointers[len(view.leaves) :], strict=True)]
         leaves.update(self.constant_leaves(view))
-        return function, leaves, results
+        return leaves, results
 
     def constant_leaves(self, view: KernelView) -> dict[HloInstruction, Buffer]:
         """Returns buffers for the array constants inside a view: globals of the module."""
         buffers: dict[HloInstruction, Buffer] = {}
         for instruction, shape in view.array_constants().items():
             literal = instruction.attributes_as(at.ConstantAttributes).literal
-            buffers[instruction] = Buffer(shape, self.module.add_constant_array(literal.array, hint="literal"))
+            space = self.target.address_spaces.global_
+            array = self.module.add_constant_array(literal.array, hint="literal", address_space=space)
+            buffers[instruction] = Buffer(shape, array)
         return buffers
+
+
+def buffer_params(view: KernelView, type: LLVMType) -> tuple[list[Param], list[Param]]:
+    """Returns a kernel's parameters for the operands and for the results: pointers of a type."""
+    taken_operands = {o for o, _ in (*view.shared, *view.may_share)}
+    taken_results = {r for _, r in (*view.shared, *view.may_share)}
+    align = f"align {BUFFER_ALIGNMENT}"
+    operands = [
+        Param(type, f"p{i}", (align, "readonly") if i in taken_operands else ("noalias", align, "readonly"))
+        for i in range(len(view.leaves))
+    ]
+    outputs = [
+        Param(type, f"out{i}", (align,) if i in taken_results else ("noalias", align))
+        for i in range(len(view.result_shapes))
+    ]
+    if taken_operands:
+        operands = [Param(p.type, p.name, tuple(a for a in p.attributes if a != "readonly")) for p in operands]
+    return operands, outputs
 
 
 def range_arguments(function: Function) -> tuple[Value, Value]:

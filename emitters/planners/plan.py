@@ -6,12 +6,13 @@ it: whether a multiplication is a call of the GEMM or loops, say, is decided her
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from xjit.emitters.access_analysis import MapCache
 from xjit.emitters.schedule.schedule import Schedule
+from xjit.emitters.schedule.statements import Part
 from xjit.llvm.target import Target
 
 
@@ -19,12 +20,16 @@ from xjit.llvm.target import Target
 class PlanContext:
     """What planners know besides the view: facts about the target, and the maps of instructions.
 
-    `num_threads` is how many the program will probably run with; it decides about tasks, never about values.
+    `num_threads` is how many the program will probably run with; it decides about tasks, never about values. On GPUs,
+    blocks have so many `block_threads`, and `parts_of` makes parts of a space without needless loops and divisions: of
+    a `LoopPlanning` and an `IterationSpace`. Without it, loops are a CPU's.
     """
 
     target: Target
     maps: MapCache
     num_threads: int = 1
+    block_threads: int = 0
+    parts_of: Callable[..., list[Part]] | None = None
 
 
 class Work(Protocol):

@@ -37,9 +37,8 @@ def plan_reduction(
     The loops are the analysis's range variables of the instruction; a search for an extremum gets new ones.
     """
     ranges = [e.position for e in range_symbols(analysis, instruction)]
-    lanes = None if vectorised or instruction.opcode not in ("reduce", "reduce-window") else _lane_range(
-        analysis, instruction, index
-    )  # fmt: skip
+    by_lanes = target.has_vector_arithmetic and not vectorised and instruction.opcode in ("reduce", "reduce-window")
+    lanes = _lane_range(analysis, instruction, index) if by_lanes else None
     if lanes is not None and reduction_identity(instruction.to_apply) is not None:
         return _by_lanes(analysis, instruction, index, ranges[lanes], target)
     if lanes is not None and _selects(analysis, instruction, ranges, target):

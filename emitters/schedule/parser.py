@@ -10,6 +10,7 @@ from xjit.affine import AffineExpr, IndexingError, Interval
 from xjit.affine.expr_text import AffineParser
 from xjit.emitters.schedule.schedule import Cost, Schedule
 from xjit.emitters.schedule.statements import (
+    Barrier,
     Combination,
     Combine,
     Index,
@@ -80,6 +81,11 @@ class _ScheduleParser:
             self._expect(word)
             self._expect("=")
             numbers.append(self._integer())
+        threads = 0
+        if self._accept(","):
+            self._expect("threads")
+            self._expect("=")
+            threads = self._integer()
         self._expect("{")
         lets: list[Let] = []
         while self._accept("let"):
@@ -91,7 +97,7 @@ class _ScheduleParser:
         if sorted(self._bounds) != list(range(len(self._bounds))):
             raise self.error("variables must be d0, d1, ... without a gap")
         variables = tuple(self._bounds[p] for p in range(len(self._bounds)))
-        return Schedule(instruction, kind, variables, tuple(parts), tuple(lets), suffix, Cost(*numbers))
+        return Schedule(instruction, kind, variables, tuple(parts), tuple(lets), suffix, Cost(*numbers), threads)
 
     # -- parts and statements
 
@@ -108,7 +114,8 @@ class _ScheduleParser:
             name = self._name()
             over = tuple(self._list(self._variable)) if self._accept("over") else ()
             self._expect("in")
-            tiles.append(Tile(name, over, Memory(self._one_of([m.value for m in Memory]))))
+            memory = Memory(self._one_of([m.value for m in Memory]))
+            tiles.append(Tile(name, over, memory, self._expression() if self._accept("at") else None))
         return Part(self._body(), tuple(tiles))
 
     def _body(self) -> tuple[Statement, ...]:
@@ -133,6 +140,8 @@ class _ScheduleParser:
         if word in ("init", "stage"):
             instruction, index, _ = self._element()
             return Init(instruction, index) if word == "init" else Stage(instruction, index)
+        if word == "barrier":
+            return Barrier()
         if word == "rescale":
             instruction = self._name()
             self._expect("by")
@@ -177,13 +186,18 @@ class _ScheduleParser:
         return Reduction(instruction, index, tuple(loops), steps, combination, lanes, keeps, tuple(within))
 
     def _reduction_loop(self) -> int | Lanes:
-        if not self._accept("vector"):
+        role = Role.VECTOR
+        if self._peek() in (Role.THREAD.value, Role.WARP.value, Role.LANE.value):
+            role = _ROLES[self._next()]
+            self._expect("vector")
+        elif not self._accept("vector"):
             return self._bound_variable()
         width = self._width()
         self._expect("x")
         chains = self._integer()
         variable = self._bound_variable()
-        return Lanes(variable, width, chains, self._bound_variable() if self._accept("after") else None)
+        first = self._bound_variable() if self._accept("after") else None
+        return Lanes(variable, width, chains, first, role)
 
     # -- smaller things
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, Interval
 from xjit.emitters.schedule.statements import (
+    Barrier,
     Combine,
     Init,
     Lanes,
@@ -39,7 +40,8 @@ class Printer:
         self._open("part", f"{units} {'unit' if units == 1 else 'units'}")
         for tile in part.tiles:
             over = f" over {_variables(tile.over)}" if tile.over else ""
-            self._line(f"tile %{tile.instruction}{over} in {tile.memory.value}")
+            place = f" at {tile.place}" if tile.place is not None else ""
+            self._line(f"tile %{tile.instruction}{over} in {tile.memory.value}{place}")
         self._body(part.body)
         self._close()
 
@@ -77,6 +79,8 @@ class Printer:
                 self._line(f"stage {_element(instruction, index)}")
             case Rescale(instruction, by, computation):
                 self._line(f"rescale %{instruction} by %{by} with %{computation}")
+            case Barrier():
+                self._line("barrier")
             case Store(result, place, instruction, index, output):
                 self._line(f"out{result}[{_list(place)}] = {_element(instruction, index, output)}")
 
@@ -115,7 +119,8 @@ class Printer:
 
     def _lanes(self, lanes: Lanes) -> str:
         first = f" after {self._bounds(lanes.first)}" if lanes.first is not None else ""
-        return f"vector({lanes.width}) x {lanes.chains} {self._bounds(lanes.variable)}{first}"
+        role = "" if lanes.role is Role.VECTOR else f"{lanes.role.value} "
+        return f"{role}vector({lanes.width}) x {lanes.chains} {self._bounds(lanes.variable)}{first}"
 
 
 def _list(expressions: Sequence[AffineExpr]) -> str:

@@ -19,6 +19,7 @@ from xjit.emitters.schedule.statements import (
     Stage,
     Statement,
     Store,
+    Tile,
     statements_of,
 )
 
@@ -69,8 +70,11 @@ class _Numbers:
         return replace(let, variable=self.of[let.variable], index=self.index(let.index))
 
     def part(self, part: Part) -> Part:
-        tiles = tuple(replace(tile, over=tuple(self.of[v] for v in tile.over)) for tile in part.tiles)
-        return Part(self._body(part.body), tiles)
+        return Part(self._body(part.body), tuple(self._tile(tile) for tile in part.tiles))
+
+    def _tile(self, tile: Tile) -> Tile:
+        place = None if tile.place is None else self.index([tile.place])[0]
+        return replace(tile, over=tuple(self.of[v] for v in tile.over), place=place)
 
     def _body(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
         return tuple(self._statement(s) for s in body)

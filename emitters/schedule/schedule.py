@@ -39,7 +39,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One kernel of the view of `instruction`; `suffix` tells several apart. Parts are done one after the other."""
+    """One kernel of the view of `instruction`; `suffix` tells several apart. Parts are done one after the other.
+
+    On a GPU each block of `threads` does one unit, so different blocks do different parts.
+    """
 
     instruction: str
     kind: str
@@ -48,6 +51,7 @@ class Schedule:
     lets: tuple[Let, ...] = ()
     suffix: str = ""
     cost: Cost = Cost()
+    threads: int = 0
 
     def size(self, variable: int) -> int:
         """Returns how many values a variable has."""
@@ -68,6 +72,8 @@ class Schedule:
         """The text that `parse_schedule` reads."""
         suffix = f" {self.suffix}" if self.suffix else ""
         cost = f"operations={self.cost.operations}, repeated={self.cost.repeated}, bytes={self.cost.byte_count}"
+        if self.threads:
+            cost += f", threads={self.threads}"
         printer = Printer(self.variables)
         for let in self.lets:
             printer.let(let)

@@ -22,7 +22,9 @@ class Role(Enum):
 
     TASK = "task"  # shared out in ranges: the kernel's arguments say which steps to do
     BLOCK = "block"  # one block of threads each
-    THREAD = "thread"  # one thread of the block each
+    THREAD = "thread"  # the threads of the block, taking turns
+    WARP = "warp"  # its warps, taking turns: all threads of one do the same steps
+    LANE = "lane"  # the threads of each warp, taking turns
     VECTOR = "vector"  # lanes of one register, `lanes` steps at a time
     UNROLL = "unroll"  # code once per step
     SERIAL = "serial"  # one after the other
@@ -49,13 +51,15 @@ class Combination(Enum):
 class Lanes:
     """The loop of a reduction whose lanes have accumulators of their own, `chains` vectors of them taking turns.
 
-    The accumulators of a SELECT start with the elements that `first` counts, ahead of those of `variable`.
+    The accumulators of a SELECT start with the elements that `first` counts, ahead of those of `variable`. With the
+    role THREAD, WARP or LANE, whole vectors are shared out among those, and all get the result.
     """
 
     variable: int
     width: int
     chains: int = 1
     first: int | None = None
+    role: Role = Role.VECTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +95,14 @@ class Let:
 class Tile:
     """Memory for the values of an instruction, one for every value of the variables `over`.
 
-    Of an instruction that is staged, these are elements; of one that is initialised and combined, accumulators.
+    Of an instruction that is staged, these are elements; of one that is initialised and combined, accumulators. `place`
+    says where in memory the value for such variables lies, counted in values; None: row-major.
     """
 
     instruction: str
     over: tuple[int, ...]
     memory: Memory
+    place: AffineExpr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,11 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Barrier:
+    """All threads of the block have done what comes before, and see it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """The `output`-th value of an instruction at `index` goes to a result buffer, at the logical index `place`."""
 
@@ -171,7 +182,7 @@ class Loop:
     transposes: int | None = None
 
 
-Statement = Let | Loop | Reduce | Init | Combine | Rescale | Stage | Store
+Statement = Let | Loop | Reduce | Init | Combine | Rescale | Stage | Barrier | Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +195,7 @@ class Part:
     @property
     def task_loop(self) -> Loop | None:
         """The loop whose steps are shared out, if there is one."""
-        return next((s for s in self.body if isinstance(s, Loop) and s.role is Role.TASK), None)
+        return next((s for s in self.body if isinstance(s, Loop) and s.role in (Role.TASK, Role.BLOCK)), None)
 
 
 def statements_of(body: tuple[Statement, ...]) -> Iterator[Statement]:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from xjit.affine import AffineExpr
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
+    Barrier,
     Combination,
     Combine,
     Init,
@@ -33,8 +34,13 @@ MAY_STAND_IN: Mapping[Role, frozenset[Role]] = {
     Role.TASK: frozenset[Role](),
     Role.BLOCK: frozenset({Role.BLOCK}),
     Role.THREAD: frozenset({Role.BLOCK, Role.SERIAL, Role.UNROLL}),
+    Role.WARP: frozenset({Role.BLOCK, Role.SERIAL, Role.UNROLL, Role.LANE}),
+    Role.LANE: frozenset({Role.BLOCK, Role.SERIAL, Role.UNROLL, Role.WARP}),
 }
 """In which loops one that is shared out may stand; others may stand in any."""
+
+MAY_MEET_IN = frozenset({Role.BLOCK, Role.SERIAL, Role.UNROLL})
+"""In which loops a barrier may stand: all threads of the block must come to it."""
 
 
 class ScheduleError(InvalidArgument):
@@ -107,6 +113,10 @@ class _Verifier:
                 self._reduction(reduction, self._scope)
             case Rescale():
                 self._rescale(statement)
+            case Barrier():
+                for loop in self._loops:
+                    if loop.role not in MAY_MEET_IN:
+                        raise self._error("barrier", f"stands in the {loop.role.value} loop of d{loop.variable}")
             case Store(result, place, name, index):
                 self._uses(f"out{result}[...] = %{name}", (*place, *index))
             case _:
@@ -117,7 +127,7 @@ class _Verifier:
     def _loop(self, loop: Loop) -> None:
         where = f"{loop.role.value} d{loop.variable}"
         self._binds(where, loop.variable)
-        self._may_stand_here(where, loop)
+        self._may_stand_here(where, loop.role)
         if loop.lanes < 0 or (loop.role is Role.VECTOR and not loop.lanes):
             raise self._error(where, f"{loop.lanes} lanes")
         if loop.lanes and any(outer.lanes for outer in self._loops):
@@ -137,8 +147,8 @@ class _Verifier:
         self._loops.pop()
         self._scope.remove(loop.variable)
 
-    def _may_stand_here(self, where: str, loop: Loop) -> None:
-        allowed = MAY_STAND_IN.get(loop.role)
+    def _may_stand_here(self, where: str, role: Role) -> None:
+        allowed = MAY_STAND_IN.get(role)
         for outer in self._loops:
             if allowed is not None and outer.role not in allowed:
                 raise self._error(where, f"stands in the {outer.role.value} loop of d{outer.variable}")
@@ -176,8 +186,9 @@ class _Verifier:
         if lanes is not None:
             if lanes.width < 1 or lanes.chains < 1:
                 raise self._error(where, f"{lanes.chains} x {lanes.width} lanes")
-            if any(loop.lanes for loop in self._loops):
+            if lanes.width > 1 and any(loop.lanes for loop in self._loops):
                 raise self._error(where, "lanes within lanes")
+            self._may_stand_here(where, lanes.role)
             if (reduction.combination is Combination.SELECT) != (lanes.first is not None):
                 raise self._error(where, "first elements are those of a select")
             own += [lanes.variable, *([] if lanes.first is None else [lanes.first])]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from xjit.hlo.diagnostics import CompileError
 from xjit.runtime.gpu_sim.block_rewriter import BlockRewriter, host_line, host_type
 from xjit.runtime.gpu_sim.device_intrinsics import WAITS
 from xjit.runtime.gpu_sim.ir_lines import parse_call
@@ -20,6 +21,9 @@ from xjit.runtime.gpu_sim.records import THREAD
 START, BODY = "xjit_sim_start", "xjit_sim_body"
 FRAME_ALIGNMENT = 64
 """Bytes."""
+
+MAX_STATIC_SHARED_BYTES = 48 << 10
+"""More shared memory than this must be dynamic."""
 
 _KEPT_PARAMETER_ATTRIBUTES = ("noalias", "readonly", "writeonly", "noundef")
 _FLUSHES = re.compile(r'denormal[^,"]*"?="?preserve-?sign|denormal_fpenv\([^)]*preserve')
@@ -54,6 +58,9 @@ class HostKernel:
 def rewrite_for_host(name: str, ir_text: str, dynamic_shared_bytes: int, sanitize: bool) -> HostKernel:
     """Returns the host's module. Errors: CompileError names an intrinsic or function that the host has not."""
     text = read_kernel(ir_text, name)
+    static = sum(variable.size for variable in text.globals if variable.is_shared)
+    if static > MAX_STATIC_SHARED_BYTES:
+        raise CompileError(f"it has {static} bytes of static shared memory, GPUs have {MAX_STATIC_SHARED_BYTES}")
     suspends = any((call := parse_call(line)) is not None and call.callee in WAITS for line in text.lines)
     rewriter = BlockRewriter(text, sanitize=sanitize, suspends=suspends)
     has_start = suspends or sanitize

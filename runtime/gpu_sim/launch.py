@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,13 @@ from xjit.runtime.gpu_sim.host_kernel import FRAME_ALIGNMENT
 from xjit.runtime.gpu_sim.library import CALL, library_addresses
 from xjit.runtime.gpu_sim.read_findings import read_findings
 from xjit.runtime.gpu_sim.records import FINDING, LAUNCH, MAX_THREADS, OBJECT, SHADOW, THREAD
-from xjit.runtime.gpu_sim.shadow_record import MAX_BLOCKS
+from xjit.runtime.gpu_sim.shadow_record import MAX_SIMULATED_BLOCKS
 from xjit.runtime.gpu_sim.simulated_kernel import SimulatedKernel, simulated_kernel
 from xjit.thunks.gpu_kernel import GpuKernel, LaunchDimensions
+
+_MAX_BLOCKS = (2**31 - 1, 65535, 65535)
+_MAX_THREADS = (1024, 1024, 64)
+"""Along x, y, z: what every GPU takes."""
 
 _MAX_FINDINGS = 64
 _SCRATCH_BYTES = 4096
@@ -60,20 +65,22 @@ def simulate(
     CompileError if the kernel needs what the host has not. Not found: threads that wait for each other by spinning, as
     such a kernel never ends.
     """
-    dimensions = kernel.launch if launch is None else launch
-    _check_launch(kernel, dimensions)
+    if launch is not None:
+        kernel = dataclasses.replace(kernel, launch=launch)
+    _check_launch(kernel)
     code = simulated_kernel(kernel, sanitize)
     _check_arguments(kernel, code, arguments)
     with code.lock:
-        _Launch(kernel, code, dimensions, arguments, reverse, sanitize).run()
+        _Launch(kernel, code, arguments, reverse, sanitize).run()
 
 
 class _Launch:
     """The memory of one launch."""
 
-    def __init__(self, kernel: GpuKernel, code: SimulatedKernel, dimensions: LaunchDimensions,
-                 arguments: Sequence[MemoryRange], reverse: bool, sanitize: bool) -> None:  # fmt: skip
-        self._kernel, self._code, self._dimensions = kernel, code, dimensions
+    def __init__(self, kernel: GpuKernel, code: SimulatedKernel, arguments: Sequence[MemoryRange], reverse: bool,
+                 sanitize: bool) -> None:  # fmt: skip
+        self._kernel, self._code = kernel, code
+        dimensions = kernel.launch
         num_threads = dimensions.threads_per_block
         self._threads = np.zeros(num_threads * THREAD.size, np.uint8)
         self._arguments = np.array([*(a.address for a in arguments), *kernel.scalars], np.int64)
@@ -111,7 +118,7 @@ class _Launch:
         if count:
             records = self._findings[: count * FINDING.size].tobytes()
             reverse = bool(LAUNCH.unpack(self._record.raw)["reverse"])
-            found = read_findings(records, self._code.host, self._sizes, self._dimensions, reverse)
+            found = read_findings(records, self._code.host, self._sizes, self._kernel.launch, reverse)
             raise SimulationError(self._kernel, found)
 
     def _object_table(self, arguments: Sequence[MemoryRange], sanitize: bool) -> bytes:
@@ -172,11 +179,15 @@ class _Shadows:
         return self._arrays[0].ctypes.data if self._arrays else 0  # of no bytes
 
 
-def _check_launch(kernel: GpuKernel, launch: LaunchDimensions) -> None:
-    if not 0 < launch.threads_per_block <= MAX_THREADS or launch.num_blocks > MAX_BLOCKS or launch.num_blocks < 0:
+def _check_launch(kernel: GpuKernel) -> None:
+    launch = kernel.launch
+    pairs = zip((*launch.blocks, *launch.threads), (*_MAX_BLOCKS, *_MAX_THREADS), strict=True)
+    fits = all(0 < count <= most for count, most in pairs)
+    if not fits or launch.threads_per_block > MAX_THREADS or launch.num_blocks > MAX_SIMULATED_BLOCKS:
         raise InvalidArgument(
             f"kernel '{kernel.name}' cannot be launched with {launch}: a block has 1 to {MAX_THREADS} threads, "
-            f"a simulated grid at most {MAX_BLOCKS} blocks"
+            f"at most {_MAX_THREADS} along x, y, z; a grid 1 to {_MAX_BLOCKS} blocks, and simulated at most "
+            f"{MAX_SIMULATED_BLOCKS}"
         )
 
 

@@ -16,7 +16,7 @@ SEVERAL_LANES, SEVERAL_WARPS = 1, 2
 _CLOCK, _THREAD, _INTERVAL, _ORDINAL = 2, 12, 22, 40
 """Where the fields begin."""
 _CLOCK_BITS, _THREAD_BITS, _INTERVAL_BITS = 10, 10, 18
-MAX_BLOCKS = (1 << 24) - 2
+MAX_SIMULATED_BLOCKS = (1 << 24) - 2
 
 
 def record_of(b: StructuredBuilder, launch: Fields, thread: Fields) -> Value:

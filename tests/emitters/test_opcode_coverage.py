@@ -20,10 +20,12 @@ KINDS = (PrimitiveType.F32, PrimitiveType.S32, PrimitiveType.C64, PrimitiveType.
 PLANNED = {*HERO_PLANNERS, *HAND_WRITTEN}
 ONE_DEVICE = {"replica-id", "partition-id", "opt-barrier", "domain"}
 """What SingleDeviceCanonicalizer removes."""
+SIZES = {"get-dimension-size"}
+"""What HloGetDimensionSizeRewriter removes."""
 
 
 def expanded() -> set[str]:
-    return {opcode for p in cpu_pipeline() if isinstance(p, OpExpander) for opcode in p.opcodes}
+    return {opcode for p in cpu_pipeline() if isinstance(p, OpExpander) for opcode in p.opcodes} | SIZES
 
 
 def servers(opcode: str) -> set[str]:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from tests.support.algebra_instances import INSTANCES
-from tests.support.algebra_proof import prove
+from tests.support.algebra_instances import INSTANCES as EXPRESSIONS
+from tests.support.algebra_proof import instances, prove
+from tests.support.algebra_structures import STRUCTURES
+from tests.support.pass_cases import all_cases
+from xjit.hlo.types.primitive_type import BY_TEXT
+from xjit.ops.verifier import verify_module
 from xjit.passes.simplify.algebra.rule import AlgebraRule
 from xjit.passes.simplify.algebra.table import ALGEBRA
+from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 
+INSTANCES = {**EXPRESSIONS, **STRUCTURES}
 RULES = {rule.id: rule for rule in ALGEBRA}
 
 
@@ -18,6 +26,32 @@ def test_every_rule_has_an_id_an_equation_and_instances() -> None:
     assert RULES.keys() == INSTANCES.keys()
 
 
+def test_every_rule_has_a_pair_and_a_refusal() -> None:
+    cases = [c for c in all_cases() if c.path.parent.name == "algebra"]
+    assert {c.name.split()[0] for c in cases if c.after is not None} == RULES.keys()
+    assert {c.name.split()[0] for c in cases if c.after is None} == RULES.keys()
+
+
 @pytest.mark.parametrize("rule", ALGEBRA, ids=lambda rule: rule.id)
 def test_rule(rule: AlgebraRule) -> None:
     prove(rule, INSTANCES[rule.id])
+
+
+ALL = AlgebraicSimplifier(
+    xla_compatible_fp=True,
+    enable_fast_math=True,
+    enable_conditional_simplification=True,
+    enable_remove_no_op_reduce_precision=True,
+)
+
+
+@pytest.mark.parametrize("options", [AlgebraicSimplifier(), ALL], ids=["default", "all"])
+def test_all_rules_together_come_to_rest(options: AlgebraicSimplifier) -> None:
+    """Whatever one rule makes, the others accept: no two of them undo each other (that would be a PassWarning)."""
+    for rule in ALGEBRA:
+        for text in INSTANCES[rule.id]:
+            for kind in ("s32", "f32") if "ENTRY" in text else ("u8", "f32", "pred"):
+                for module, _ in itertools.islice(instances(rule, text, BY_TEXT[kind]), 3):
+                    options.run(module)
+                    verify_module(module)
+                    assert not options.run(module), f"the second run changed {module}"

@@ -36,10 +36,6 @@ RUN: Mapping[str, str] = {
 """Pairs that need options: name of the pair, then the pass as text, `call-inliner{single_call_site=true}`."""
 
 DIFFERENT: Mapping[str, str] = {
-    "alg_convert_dus": "rules of this theme are not there yet",
-    "alg_dot_conv": "rules of this theme are not there yet",
-    "alg_reduce": "rules of this theme are not there yet",
-    "alg_slice_concat_pad": "rules of this theme are not there yet",
     "batch_norm_expander": "divides by the root, as XLA:CPU's values ask for",
     "copy_insertion": "a swap of two loop elements takes three copies",
     "hlo_trivial_scheduler": "the schedule is the order of the text where that is one",

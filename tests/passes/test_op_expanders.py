@@ -9,7 +9,14 @@ from tests.support.kernels import check, compare, leaves_of, random_inputs
 from xjit import evaluate, run_passes
 from xjit.text.parser import parse_hlo
 
-PASSES = ["collective-expander", "dynamic-dimension-simplifier", "batch-norm-expander", "dot-expander", "scan-expander"]
+PASSES = [
+    "collective-expander",
+    "hlo-get-dimension-size-rewriter",
+    "dynamic-dimension-simplifier",
+    "batch-norm-expander",
+    "dot-expander",
+    "scan-expander",
+]
 
 
 def check_expanded(text: str, *inputs: np.ndarray, tolerance: float = 0.0) -> None:

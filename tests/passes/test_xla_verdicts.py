@@ -23,8 +23,8 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "Despecializer": (4, 0),
     "FlattenCallGraph": (4, 0),
     "HloCSE": (10, 0),
-    "HloConstantFolding": (7, 0),
-    "HloDCE": (2, 0),
+    "HloConstantFolding": (13, 0),
+    "HloDCE": (5, 0),
     "HloModuleDCE": (5, 0),  # of the sixth, the outfeed's shape is refused
     "HloVerifier": (4, 0),  # eleven are tests of WhileLoopAllReduceCodeMotion under the verifier's name
     "InstructionFusion": (3, 0),

@@ -20,7 +20,7 @@ from tests.support.hlo_cases import Case, graph, single_instruction
 from tests.support.hlo_rules import RULES
 from tests.support.hlo_samples import sample_modules
 from tests.support.kernels import random_inputs
-from xjit.compiler import CompileOptions
+from xjit.compile_options import CompileOptions
 from xjit.llvm.target import LEVELS, Target
 from xjit.passes.schedule_and_memory import buffer_assignment
 from xjit.passes.schedule_and_memory.buffer_packing import Block

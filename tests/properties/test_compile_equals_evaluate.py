@@ -13,7 +13,7 @@ import tests.support.verified_passes  # noqa: F401
 import xjit
 from tests.support.hlo_cases import Case, difference, graph, leaves, magnitudes, single_instruction
 from tests.support.hlo_rules import RULES
-from xjit.compiler import CompileOptions
+from xjit.compile_options import CompileOptions
 from xjit.runtime import thread_pool
 
 OPTIONS = {

@@ -8,7 +8,7 @@ import pytest
 
 import xjit
 from tests.support.kernels import check
-from xjit.compiler import CompileOptions
+from xjit.compile_options import CompileOptions
 
 LEVELS = ["", "sse2", "sse4.2", "avx2"]
 

@@ -16,7 +16,7 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R3": ("add(c, x)", "add(x, c)"),
     "R4": ("subtract(x, c)",),
     "R5": ("subtract(x, x)", "subtract(x, y)"),
-    "R5r": ("subtract(x, x)",),
+    "R5x": ("subtract(x, x)",),
     "R6": ("add(add(x, c), d)", "add(c, add(d, x))"),
     "R6x": ("add(add(x, c), d)",),
     "R7,R9": ("add(x, negate(y))", "add(negate(y), x)"),
@@ -92,6 +92,7 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R58": ("log(power(abs(x), y))",),
     "R59": ("log(sqrt(x))",),
     "R59b": ("log(rsqrt(x))",),
+    "N3": ("exponential(c)",),
     "R60": ("exponential(log(x))",),
     "R61": ("sqrt(multiply(x, x))",),
     "R62": ("sqrt(divide(1, x))",),
@@ -101,8 +102,8 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R64b": ("log(add(x, 1))",),
     # extrema
     "R69": ("maximum(x, x)", "minimum(x, x)"),
-    "R70": ("maximum(maximum(x, y), y)", "maximum(y, maximum(x, y))", "maximum(x, maximum(x, y))"),
-    "R70b": ("minimum(minimum(x, y), y)", "minimum(y, minimum(x, y))", "minimum(x, minimum(x, y))"),
+    "R70": ("maximum(maximum(x, y), y)", "maximum(y, maximum(x, y))", "maximum(x, maximum(x, y))", "maximum(maximum(x, y), z)"),
+    "R70b": ("minimum(minimum(x, y), y)", "minimum(y, minimum(x, y))", "minimum(x, minimum(x, y))", "minimum(minimum(x, y), z)"),
     "R71,R73": ("maximum(x, c)",),
     "R71b": ("minimum(x, c)",),
     "R71f": ("maximum(x, c)",),
@@ -159,7 +160,7 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R87b": ("compare<NE>(convert<T>(p), c)", "compare<EQ>(convert<T>(p), c)"),
     "R87c": ("compare<NE>(x, c)", "compare<EQ>(x, c)"),
     "R87d": ("compare<NE>(x, c)", "compare<EQ>(x, c)"),
-    "R88": tuple(f"compare<{d}>(c, x)" for d in ("EQ", "NE", "LT", "LE", "GT", "GE", "LT_TOTALORDER")),
+    "R88": tuple(f"compare<{d}>(c, x)" for d in ("EQ", "LT", "GE", "LT_TOTALORDER")),
     "R90": tuple(f"compare<{d}>(add(x, c), d)" for d in ("EQ", "NE", "LT", "GE"))
     + tuple(f"compare<{d}>(add(and(x, 7), c), d)" for d in ("LT", "LE", "GT", "GE")),
     "R91": tuple(f"not(compare<{d}>(x, y))" for d in ("EQ", "NE", "LT", "LE", "GT", "GE"))

@@ -11,6 +11,7 @@ import numpy as np
 
 from xjit.hlo.diagnostics import ExecutionError
 from xjit.runtime.gpu_sim import MemoryRange, simulate
+from xjit.runtime.gpu_sim.kernel_text import read_kernel
 from xjit.thunks import GpuKernel, LaunchDimensions
 
 _U32, _POINTER = ctypes.c_uint32, ctypes.c_void_p
@@ -142,9 +143,7 @@ class FakeDriver:
         kernel = self._functions[function]
         launch = LaunchDimensions(tuple(extents[:3]), tuple(extents[3:]), shared)  # type: ignore[arg-type]
         assert launch == kernel.launch
-        count = (
-            kernel.ir_text.split("@" + kernel.name + "(")[1].split(")\n")[0].split(") {")[0].count("ptr addrspace(1)")
-        )
+        count = sum(parameter.is_pointer for parameter in read_kernel(kernel.ir_text, kernel.name).parameters)
         places = (ctypes.c_void_p * (count + len(kernel.scalars))).from_address(parameters)
         values = [ctypes.c_uint64.from_address(place or 0).value for place in places]
         assert tuple(values[count:]) == kernel.scalars

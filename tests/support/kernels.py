@@ -15,7 +15,7 @@ import numpy as np
 
 import tests.support.verified_passes  # noqa: F401
 import xjit
-from xjit.compiler import CompileOptions
+from xjit.compile_options import CompileOptions
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.table import emit_kernels
 from xjit.emitters.kernels.view import KernelView

@@ -35,10 +35,18 @@ def test_lists(capsys: Capture) -> None:
     assert capsys.readouterr().out.split() == sorted(xjit.PASSES)
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", [s for s in STAGES if s != "ptx"])
 def test_stages(file: str, stage: str, capsys: Capture) -> None:
     assert main(["opt", file, "--stage", stage]) == 0
     assert capsys.readouterr().out.strip() == xjit.compile(file).as_text(stage).strip()
+
+
+@pytest.mark.parametrize("stage", [s for s in STAGES if s != "asm"])
+def test_stages_of_gpus_take_no_gpu(file: str, stage: str, capsys: Capture) -> None:
+    assert main(["opt", file, "--stage", stage, "--target", "cuda:sm_80"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.strip() == xjit.compile(file, "cuda-sim:sm_80").as_text(stage).strip()
+    assert (".target sm_80" in shown) == (stage == "ptx")
 
 
 def test_passes(file: str, tmp_path: Path, capsys: Capture) -> None:
@@ -53,7 +61,7 @@ def test_passes(file: str, tmp_path: Path, capsys: Capture) -> None:
     ("arguments", "message"),
     [
         (["--passes", "dcee"], "unknown pass 'dcee'"),
-        (["--stage", "ptx"], "invalid choice: 'ptx'"),
+        (["--stage", "sass"], "invalid choice: 'sass'"),
         (["--target", "tpu"], "unknown target 'tpu'"),
         (["-o", "/nonexistent/out.hlo"], "cannot write '/nonexistent/out.hlo'"),
     ],

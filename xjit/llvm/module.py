@@ -120,15 +120,18 @@ class Module:
             )
         return self._globals[name].value
 
-    def add_constant_bytes(self, data: bytes, align: int, hint: str = "constant") -> Value:
+    def add_constant_bytes(self, data: bytes, align: int, hint: str = "constant", *, address_space: int = 0) -> Value:
         """A private constant of raw bytes."""
         type = array(I8, len(data))
         text = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
-        return self.add_constant(type, Value(type, f'c"{text}"'), align, hint)
+        return self.add_constant(type, Value(type, f'c"{text}"'), align, hint, address_space=address_space)
 
-    def add_constant_array(self, values: np.ndarray, align: int = 64, hint: str = "constant") -> Value:
+    def add_constant_array(
+        self, values: np.ndarray, align: int = 64, hint: str = "constant", *, address_space: int = 0
+    ) -> Value:
         """A private constant with the bytes of a NumPy array, row-major, little-endian."""
-        return self.add_constant_bytes(np.ascontiguousarray(values).tobytes(), align, hint)
+        data = np.ascontiguousarray(values).tobytes()
+        return self.add_constant_bytes(data, align, hint, address_space=address_space)
 
     def add_global(
         self,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import InvalidArgument
+from xjit.llvm.gpu_models import GPU_MODELS, GpuModel
 from xjit.llvm.types import LLVMType
 
 _LEVELS: dict[str, str] = {
@@ -23,6 +24,10 @@ LEVELS = tuple(_LEVELS)
 """The x86-64 levels of `Target.for_features`, lowest first."""
 
 _LEVEL_CPUS = {"sse2": "x86-64", "sse4.2": "x86-64-v2", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
+
+NVPTX_TRIPLE = "nvptx64-nvidia-cuda"
+GPU_VECTOR_BITS = 128
+"""The widest access of one thread in one instruction; arithmetic is scalar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class Target:
     vector_bits: int
     kernel_calling_convention: str = ""
     address_spaces: AddressSpaces = AddressSpaces()
+    gpu: GpuModel | None = None  # of a GPU: its limits
 
     @staticmethod
     def host() -> Target:
@@ -66,6 +72,13 @@ class Target:
             raise InvalidArgument(f"unknown x86-64 level '{level}': expected one of {', '.join(_LEVELS)}")
         return _cpu_target(_LEVEL_CPUS[level], _LEVELS[level])
 
+    @staticmethod
+    def for_gpu(name: str) -> Target:
+        """An NVIDIA architecture such as "sm_90". InvalidArgument for one that is not in the table."""
+        if name not in GPU_MODELS:
+            raise InvalidArgument(f"unknown GPU '{name}': expected one of {', '.join(GPU_MODELS)}")
+        return _gpu_target(GPU_MODELS[name])
+
     def has(self, feature: str) -> bool:
         """Whether the target has an LLVM feature such as "fma"."""
         return feature in _enabled(self.features)
@@ -73,12 +86,12 @@ class Target:
     @property
     def has_fma(self) -> bool:
         """Whether `llvm.fma` is one instruction (otherwise it is a slow library call)."""
-        return self.has("fma") or self.has("avx512f")
+        return self.gpu is not None or self.has("fma") or self.has("avx512f")
 
     @property
     def has_f16c(self) -> bool:
         """Whether half converts to and from float in one instruction."""
-        return self.has("f16c") or self.has("avx512f")
+        return self.gpu is not None or self.has("f16c") or self.has("avx512f")
 
     @property
     def has_masked_ops(self) -> bool:
@@ -88,7 +101,17 @@ class Target:
     @property
     def has_rounding(self) -> bool:
         """Whether floor, ceil, trunc and roundeven are instructions (otherwise they are library calls)."""
-        return self.has("sse4.1")
+        return self.gpu is not None or self.has("sse4.1")
+
+    @property
+    def has_vector_arithmetic(self) -> bool:
+        """Whether lanes of a register are computed with in one instruction."""
+        return self.gpu is None
+
+    @property
+    def has_aligned_vectors(self) -> bool:
+        """Whether access to a vector is one instruction only where it is known to be aligned."""
+        return self.gpu is not None
 
     @property
     def has_scalef(self) -> bool:
@@ -120,6 +143,14 @@ def _host_target() -> Target:
 def _cpu_target(cpu: str, features: str) -> Target:
     triple = llvm.get_default_triple()
     return Target("cpu", triple, data_layout(triple), cpu, features, _vector_bits(features))
+
+
+@functools.cache
+def _gpu_target(model: GpuModel) -> Target:
+    layout = data_layout(NVPTX_TRIPLE, model.name)
+    features = f"+ptx{model.ptx_version.replace('.', '')}"
+    spaces = AddressSpaces(global_=1, shared=3, constant=4, local=5)
+    return Target("cuda", NVPTX_TRIPLE, layout, model.name, features, GPU_VECTOR_BITS, "ptx_kernel", spaces, model)
 
 
 @functools.cache

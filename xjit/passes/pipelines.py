@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
@@ -48,12 +48,25 @@ class PipelineOptions:
     optimize: bool = True
     fuse: bool = True
     fuse_rows: bool = True
+    fuse_dots: bool = True
     keep_intermediate_layouts: bool = False
 
 
 def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
     """Returns the passes that make a module ready for buffer assignment and the CPU emitters, in order."""
     options = options or PipelineOptions()
+    return [
+        *canonicalization(options),
+        *(simplification(options) if options.optimize else []),
+        *layouts(options),
+        *(fusion(options) if options.optimize and options.fuse else []),
+        *memory(),
+    ]
+
+
+def gpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
+    """Returns the passes that make a module ready for buffer assignment and the GPU emitters, in order."""
+    options = replace(options or PipelineOptions(), fuse_dots=False)
     return [
         *canonicalization(options),
         *(simplification(options) if options.optimize else []),
@@ -133,8 +146,8 @@ def fusion(options: PipelineOptions) -> list[HloModulePass]:
         HloDCE(),
         InstructionFusion(),
         *([RowFusion()] if options.fuse_rows else []),
-        DotOperandFusion(),
-        DotEpilogueFusion(),  # of loop fusions as they are: what softmax or layer norm took in is not an epilogue
+        # of loop fusions as they are: what softmax or layer norm took in is not an epilogue
+        *([DotOperandFusion(), DotEpilogueFusion()] if options.fuse_dots else []),
         MultiOutputFusion(),  # of what is left: no loop here may be a dot's epilogue
         HloCSE(),
         HloDCE(),

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 from xjit.api import load_module, run_passes
-from xjit.compiler import CompileOptions, compile_module, plan_text
+from xjit.compile_options import CompileOptions
+from xjit.compiler import stage_text
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes import PASSES
 from xjit.passes.framework.pass_text import split_pass_list
 
-STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "thunks", "schedule", "llvm", "llvm-opt", "asm")
+STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "thunks", "schedule", "llvm", "llvm-opt", "asm", "ptx")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,10 +41,8 @@ def main(options: argparse.Namespace) -> int:
         run_passes(module, split_pass_list(options.passes))
     if options.passes and options.stage in (None, "hlo"):
         text = str(module)
-    elif options.stage == "schedule":
-        text = plan_text(module, options.target, CompileOptions())
     else:
-        text = compile_module(module, options.target, CompileOptions()).as_text(options.stage or "optimized-hlo")
+        text = stage_text(module, options.target, CompileOptions(), options.stage or "optimized-hlo")
     if options.output:
         try:
             Path(options.output).write_text(text, encoding="utf-8")

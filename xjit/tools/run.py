@@ -15,7 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from xjit.api import evaluate, load_module
-from xjit.compiler import CompileOptions, Executable, compile_module
+from xjit.compile_options import CompileOptions
+from xjit.compiler import Executable, compile_module
+from xjit.gpu_compiler import GpuExecutable
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.runtime.thread_pool import set_num_threads
@@ -30,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="HLO text, a serialized HloModuleProto (.pb), or - for standard input"
     )
-    parser.add_argument("--target", default="cpu", choices=["cpu", "evaluator"])
+    parser.add_argument("--target", default="cpu", choices=["cpu", "cuda-sim", "evaluator"])
     parser.add_argument("--reference", default="evaluator", choices=REFERENCES)
     parser.add_argument(
         "--input",
@@ -75,6 +77,8 @@ def main(options: argparse.Namespace) -> int:
         kinds = Counter(k.kind for k in executable.kernels)
         report["kernels"] = {"calls": len(executable.kernels), "kinds": dict(kinds.most_common())}
         if options.profile:
+            if not isinstance(executable, Executable):
+                raise InvalidArgument(f"--profile: target '{options.target}' counts no cycles")
             report["kernel_calls"] = _profile(executable, options.num_repeats)
     if options.json:
         print(json.dumps(report))
@@ -83,7 +87,7 @@ def main(options: argparse.Namespace) -> int:
     return 0 if ok else 1
 
 
-def _call(executable: Executable, inputs: list[Any]) -> Any:
+def _call(executable: Executable | GpuExecutable, inputs: list[Any]) -> Any:
     """Calls the program; parameters that must be donated are copied, as the inputs are needed again."""
     donate = executable.required_donations
     if not donate:
@@ -100,7 +104,7 @@ def _profile(executable: Executable, repeats: int) -> list[dict[str, Any]]:
     return sorted(calls, key=lambda call: -call["cycles"])
 
 
-def _compile(module: HloModule, options: argparse.Namespace, report: dict[str, Any]) -> Executable:
+def _compile(module: HloModule, options: argparse.Namespace, report: dict[str, Any]) -> Executable | GpuExecutable:
     console = Console(stderr=True)
     start = time.perf_counter()
     with console.status("compiling") as status:  # silent unless standard error is a terminal

@@ -72,7 +72,7 @@ def plan_work(context: PlanContext, view: KernelView, work: LoopWork, kind: str 
 
 def plan_parts(planning: LoopPlanning, parts_of: SpacePlanner | None = None) -> list[Part]:
     """Returns the parts of all regions, in the order of their units."""
-    parts_of = parts_of or plain_parts
+    parts_of = parts_of or planning.context.parts_of or plain_parts
     parts: list[Part] = []
     for region in regions(planning):
         for space in remove_divisions(region, planning.expressions, _splitter(planning)):

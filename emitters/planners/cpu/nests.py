@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from xjit.affine import dim
+from xjit.affine import AffineExprKind, dim
 from xjit.emitters.access_analysis import Index
 from xjit.emitters.iteration_space import IterationSpace
 from xjit.emitters.planners.cpu.planning import LoopPlanning
@@ -55,7 +55,12 @@ def element_nest(planning: LoopPlanning, space: IterationSpace, width: int, tile
             loops[-1] = replace(loops[-1], role=Role.UNROLL, transposes=loops[vector].variable)
     if loops:
         loops[0] = replace(loops[0], role=Role.TASK)
-    levels = _reductions(planning, space, loops)
+    target = planning.context.target
+
+    def plan(instruction: HloInstruction, index: Index, vectorised: bool) -> Reduction:
+        return plan_reduction(planning.analysis, instruction, index, vectorised, target)
+
+    levels = reductions_by_level(planning, space, loops, plan)
     body: tuple[Statement, ...] = planning.work.stores(space.index)
     for loop, reductions in zip(reversed(loops), reversed(levels[1:]), strict=True):
         body = (replace(loop, body=(*reductions, *body)),)
@@ -77,7 +82,13 @@ class _Planned:
         return replace(self.reduction, within=tuple(p.complete() for p in reversed(self.inner)))
 
 
-def _reductions(planning: LoopPlanning, space: IterationSpace, loops: Sequence[Loop]) -> list[list[Let | Reduce]]:
+PlanReduction = Callable[[HloInstruction, Index, bool], Reduction]
+"""Plans the element of an instruction at an index; the last argument says that a vector variable is in force there."""
+
+
+def reductions_by_level(
+    planning: LoopPlanning, space: IterationSpace, loops: Sequence[Loop], plan: PlanReduction
+) -> list[list[Let | Reduce]]:
     """Returns the reductions of each level: before all loops, in the first one, in the second one, ...
 
     What their indices read at run time is read there, too, if it is a number for all lanes. Otherwise, or if it is not
@@ -107,12 +118,12 @@ def _reductions(planning: LoopPlanning, space: IterationSpace, loops: Sequence[L
             if owner is not None:
                 lanes = owner.reduction.lanes
                 vectorised |= owner.vectorised or (lanes is not None and lanes.variable in variables)
-            reduction = plan_reduction(planning.analysis, instruction, index, vectorised, planning.context.target)
+            reduction = plan(instruction, index, vectorised)
             item = _Planned(reduction, depth, vectorised, accesses.conditional)
             planned[instruction, index] = item
             (outermost if owner is None else owner.inner).append(item)
             if reduction.combination is not Combination.SELECT:  # which has variables of its own
-                owners.update((e.position, item) for e in reduction.steps[0])
+                owners.update((e.position, item) for e in reduction.steps[0] if e.kind is AffineExprKind.DIM)
     for item in reversed(outermost):
         levels[item.depth].append(Reduce(item.complete(), item.where_needed))
     return levels

@@ -43,9 +43,13 @@ class LoopWork:
         """Returns which element of the roots is stored for an index."""
         return () if self.scalar else index
 
+    def place(self, index: Index) -> Index:
+        """Returns where in the results the element for an index is stored."""
+        return tuple(e + o for e, o in zip(index, self.offsets, strict=True)) if self.offsets else index
+
     def stores(self, index: Index) -> tuple[Store, ...]:
         """Returns what is stored for an index of `shape`."""
-        place = tuple(e + o for e, o in zip(index, self.offsets, strict=True)) if self.offsets else index
+        place = self.place(index)
         outputs = [(root.name, n) for root in self.roots for n, _ in enumerate(root.shape.leaves())]
         return tuple(
             Store(result, place, name, self.element_index(index), output)
@@ -89,6 +93,11 @@ class LoopPlanning:
         found += [physical_offset(self.table, shape, space.index) for shape in self._result_shapes]
         return list(dict.fromkeys(found))
 
+    def stored_offsets(self, space: IterationSpace) -> list[AffineExpr]:
+        """Returns where in each result an element is stored."""
+        place = self.work.place(space.index)
+        return [physical_offset(self.table, shape, place) for shape in self._result_shapes]
+
     def offset(self, space: IterationSpace) -> AffineExpr:
         """Returns where an element lies among those that are looped over."""
         return physical_offset(self.table, self.work.shape, space.index)
@@ -107,4 +116,5 @@ class LoopPlanning:
         cost = Cost(self.count.operations, self.count.repeated, traffic)
         intervals = tuple(self.table.intervals)
         name = self.view.instruction.name
-        return renumber(Schedule(name, kind, intervals, tuple(parts), tuple(self.lets), suffix, cost))
+        threads = self.context.block_threads
+        return renumber(Schedule(name, kind, intervals, tuple(parts), tuple(self.lets), suffix, cost, threads))

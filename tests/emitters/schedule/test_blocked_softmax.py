@@ -167,7 +167,7 @@ def test_a_schedule_of_a_softmax_prints_and_parses() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("task d0", "block d0", "a block loop: no target has them yet"),
+        ("task d0", "block d0", "a block loop: this target has none"),
         ("tile %scores over d2 in stack", "tile %scores over d2 in shared", "a tile in shared over 1 variables"),
         ("tile %top in register", "tile %top in scratch", "accumulators in scratch memory"),
     ],

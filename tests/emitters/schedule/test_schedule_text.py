@@ -69,7 +69,7 @@ GOOD = """schedule %r loop, operations=1, repeated=0, bytes=2 {
     [
         ("%r loop", "r loop", "expected a name, found 'r'"),
         ("part {", "park {", "expected '}', found 'park'"),
-        ("task", "warp", "expected a statement, found 'warp'"),
+        ("task", "queue", "expected a statement, found 'queue'"),
         ("d0 in", "e0 in", "expected a variable, found 'e0'"),
         ("[0, 9]", "[0, x]", "expected a number, found 'x'"),
         ("out0[d0]", "out0[d0 +]", "expected d<i>, s<i>, a number"),

@@ -8,6 +8,7 @@ import pytest
 from tests.support.gpu_kernels import aligned, findings, kernel, kernel_of, run
 from xjit.hlo.diagnostics import CompileError, InvalidArgument
 from xjit.runtime.gpu_sim import FindingKind, MemoryRange, simulate
+from xjit.thunks import LaunchDimensions
 
 OUT_OF_BOUNDS = FindingKind.OUT_OF_BOUNDS
 HEAD = """
@@ -163,8 +164,9 @@ def test_arguments_that_do_not_fit() -> None:
         simulate(kernel("add4", 1, 16), ranges)
     with pytest.raises(InvalidArgument, match="wants argument 1 aligned to 16 bytes"):
         simulate(add, [ranges[0], MemoryRange(x.ctypes.data + 4, 128), ranges[2]])
-    with pytest.raises(InvalidArgument, match="a block has 1 to 1024 threads"):
-        simulate(kernel("add4", 1, 1025, 64), ranges)
+    for blocks, threads in ((1, 1025), (1, (32, 64)), (0, 32), ((1, 65536), 32), (1, (1, 1, 65))):
+        with pytest.raises(InvalidArgument, match="a block has 1 to 1024 threads"):
+            simulate(kernel("add4", blocks, threads, 64), ranges)
     with pytest.raises(InvalidArgument, match="contiguous"):
         MemoryRange.of(x[::2])
 
@@ -176,3 +178,20 @@ def test_overlapping_operands_of_any_order() -> None:
     found = {f.kind for f in findings(kernel("add", 1, 64, 64), x, y, z)}
     assert found == {FindingKind.RACE}
     assert findings(kernel("add", 1, 64, 64), memory[:64], memory[64:128], memory[:64]) == ()
+
+
+def test_too_much_static_shared_memory() -> None:
+    data = "@line = internal addrspace(3) global [12289 x i32] undef, align 16"
+    lines = "store i32 1, ptr addrspace(3) @line, align 4"
+    x = aligned(np.zeros(1, np.int32))
+    with pytest.raises(CompileError, match="49156 bytes of static shared memory, GPUs have 49152"):
+        run(kernel_of(text(lines, data), "k", 1, 1), x, x)
+
+
+def test_a_launch_of_other_dimensions() -> None:
+    """It also says how much dynamic shared memory there is."""
+    what = kernel("dynamic_reverse", 1, 1)
+    x, y = aligned(np.arange(64, dtype=np.int16)), aligned(np.zeros(64, np.int16))
+    launch = LaunchDimensions((2, 1, 1), (32, 1, 1), 64)
+    simulate(what, [MemoryRange.of(x), MemoryRange.of(y)], launch=launch, sanitize=True)
+    assert (y.reshape(2, 32) == x.reshape(2, 32)[:, ::-1]).all()

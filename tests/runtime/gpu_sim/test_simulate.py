@@ -22,7 +22,7 @@ def floats(*shape: int) -> np.ndarray:
 @pytest.mark.parametrize("n", [0, 1, 255, 256, 1000])
 def test_add(n: int, reverse: bool, sanitize: bool) -> None:
     x, y, z = floats(n), floats(n), aligned(np.zeros(n, np.float32))
-    run(kernel("add", -(-n // 256), 256, n), x, y, z, reverse=reverse, sanitize=sanitize)
+    run(kernel("add", max(-(-n // 256), 1), 256, n), x, y, z, reverse=reverse, sanitize=sanitize)
     assert (z == x + y).all()
 
 

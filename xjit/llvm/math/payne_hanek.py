@@ -13,6 +13,7 @@ import numpy as np
 
 from xjit.llvm.math.vec import Vec, fast_two_sum, power_of_two, round_to_int, two_product, two_sum
 from xjit.llvm.types import DOUBLE, I32
+from xjit.llvm.values import poison
 
 _DIGIT_BITS, _PADDING, _TABLE_SIZE, _USED_DIGITS = 24, 4, 56, 9
 _PI_2_HIGH, _PI_2_LOW = float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c07p-54")
@@ -48,13 +49,20 @@ def reduce_large(x: Vec) -> tuple[Vec, Vec, Vec]:
 
 
 def _gather_digit(x: Vec, index: Vec) -> Vec:
-    table = x.b.module.add_constant_array(_two_over_pi_digits(), hint="two_over_pi")
+    space = x.b.target.address_spaces.global_
+    table = x.b.module.add_constant_array(_two_over_pi_digits(), hint="two_over_pi", address_space=space)
     # inf and NaN have an exponent beyond the table; their result is NaN whatever the digit
     index = index.where(index < _TABLE_SIZE - 1, _TABLE_SIZE - 1).trunc(I32)
     pointers = x.b.gep(DOUBLE, table, index.v)
     if not x.type.is_vector:
         return Vec(x.b, x.b.load(DOUBLE, pointers, 8))
-    return Vec(x.b, x.b.masked_gather(x.type, pointers, 8))
+    if x.b.target.has_vector_arithmetic:
+        return Vec(x.b, x.b.masked_gather(x.type, pointers, 8))
+    digits = poison(x.type)
+    for lane in range(x.type.width):
+        digit = x.b.load(DOUBLE, x.b.extract_element(pointers, lane), 8)
+        digits = x.b.insert_element(digits, digit, lane)
+    return Vec(x.b, digits)
 
 
 @functools.cache

@@ -74,8 +74,15 @@ def fold_simple(interpreter: Interpreter, opcode: str, x: Array, init: Array, ax
         return _fold_extremum(interpreter, opcode, wide, init, axes)
     accumulator = accumulator_dtype(dtype) if opcode == "add" else wide.dtype
     start = widen(init).astype(accumulator)
-    total = ufunc(ufunc.reduce(wide, axis=axes, dtype=accumulator), start)
+    if opcode == "add" and wide.dtype.kind in "fc":  # NumPy starts at +0.0, which a sum of -0.0 must not become
+        folded = ufunc.reduce(wide, axis=axes, dtype=accumulator, initial=-0.0 if wide.dtype.kind == "f" else _NOTHING)
+    else:
+        folded = ufunc.reduce(wide, axis=axes, dtype=accumulator)
+    total = ufunc(folded, start)
     return _round(interpreter, np.asarray(total), dtype)
+
+
+_NOTHING = complex(-0.0, -0.0)
 
 
 def _round(interpreter: Interpreter, x: Array, dtype: np.dtype) -> Array:

@@ -27,18 +27,36 @@ class AlgebraicSimplifier(HloModulePass):
     is_layout_sensitive: bool = False
     xla_compatible_fp: bool = False
     enable_fast_math: bool = False
-    enable_remove_no_op_reduce_precision: bool = False
+    enable_dot_strength_reduction: bool = True
+    supports_non_canonical_dots: bool = True
+    enable_dot_to_multiply_rewrite: bool = True
+    enable_conv_simplification: bool = True
+    enable_window_reduce_to_reduce_replacement: bool = True
+    enable_reduce_of_reshape: bool = True
+    enable_negative_padding_replacement: bool = True
+    enable_sink_broadcast: bool = True
+    enable_unconditional_reduce_of_concat_replacement: bool = True
+    merge_reduce_of_reduce: bool = True
+    simplify_small_gathers: bool = True
     minmax_propagate_nan: bool = True
+    disable_dynamic_slice_to_slice_conversion: bool = False
+    enable_remove_no_op_reduce_precision: bool = False
+    enable_conditional_simplification: bool = False
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites every non-fusion computation; True if something changed."""
         rules = _table(frozenset(f.name for f in fields(self) if getattr(self, f.name)))
         changed = False
         for computation in selected_computations(module, execution_threads):
-            changed |= apply_rules(computation, rules, _is_plain, self._keeps_layout)
+            changed |= apply_rules(computation, rules, _is_plain, self._may_replace)
         return changed
 
-    def _keeps_layout(self, old: HloInstruction, new: HloInstruction) -> bool:
+    def _may_replace(self, old: HloInstruction, new: HloInstruction) -> bool:
+        """Whether shape, layout (if it matters), sharding and frontend attributes are kept."""
+        if not new.shape.compatible(old.shape) or (old.sharding is not None and new.sharding != old.sharding):
+            return False
+        if old.frontend_attributes and new.frontend_attributes != old.frontend_attributes:
+            return False
         return not self.is_layout_sensitive or old.shape.layout == new.shape.layout
 
 

@@ -102,7 +102,7 @@ SUBTRACTION = (
                 bound("x")),
     AlgebraRule("R2r", "subtract(x, -0.0) = x", m.op("subtract", _X, _MINUS_ZERO).where(is_float), bound("x"), _REAL),
     AlgebraRule("R5", "subtract(x, x) = 0", m.op("subtract", _X, _X).where(is_discrete), filled(0)),
-    AlgebraRule("R5r", "subtract(x, x) = 0 of floats", m.op("subtract", _X, _X).where(is_float), filled(0), _REAL),
+    AlgebraRule("R5x", "subtract(x, x) = 0 of floats", m.op("subtract", _X, _X).where(is_float), filled(0), _XLA),
     AlgebraRule("R8", "subtract(x, negate(y)) = add(x, y)",
                 m.op("subtract", _X, m.op("negate", _Y)), make("add", "x", "y")),
     AlgebraRule("R14", "subtract(add(x, y), y) = x",

@@ -41,6 +41,10 @@ def _is_inside(match: Match, _into: Expansion) -> HloInstruction | None:
     return match["x"] if inside else None
 
 
+def _already_in(match: Match, _into: Expansion) -> HloInstruction | None:
+    return match["inner"] if match["y"] in match["inner"].operands else None
+
+
 _X, _Y = m.any("x"), m.any("y")
 _LEAST, _GREATEST = constant("limit", is_least), constant("limit", is_greatest)
 _LOW, _HIGH = constant("low"), constant("high")
@@ -49,9 +53,9 @@ _NAN = "minmax_propagate_nan"
 EXTREMA = (
     AlgebraRule("R69", "maximum(x, x) = x, minimum(x, x) = x", m.op("maximum|minimum", _X, _X), bound("x")),
     AlgebraRule("R70", "maximum(maximum(x, y), y) = maximum(x, y)",
-                m.op("maximum", m.op("maximum", _X, _Y, name="inner"), m.any("y")), bound("inner")),
+                m.op("maximum", m.op("maximum", name="inner"), _Y), _already_in),
     AlgebraRule("R70b", "minimum(minimum(x, y), y) = minimum(x, y)",
-                m.op("minimum", m.op("minimum", _X, _Y, name="inner"), m.any("y")), bound("inner")),
+                m.op("minimum", m.op("minimum", name="inner"), _Y), _already_in),
     AlgebraRule("R71,R73", "maximum(x, least) = x", m.op("maximum", _X, _LEAST).where(is_discrete), bound("x")),
     AlgebraRule("R71b", "minimum(x, greatest) = x", m.op("minimum", _X, _GREATEST).where(is_discrete), bound("x")),
     AlgebraRule("R71f", "maximum(x, -inf) = x", m.op("maximum", _X, _LEAST).where(is_float), bound("x"), option=_NAN),

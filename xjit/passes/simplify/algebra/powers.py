@@ -56,6 +56,7 @@ EXPONENTIALS = (
                 make("multiply", make("log", "x"), filled(0.5)), _XLA),
     AlgebraRule("R59b", "log(rsqrt(x)) = multiply(log(x), -0.5)", m.op("log", m.op("rsqrt", _X)).where(is_float),
                 make("multiply", make("log", "x"), filled(-0.5)), _XLA),
+    AlgebraRule("N3", "exponential(0) = 1", m.op("exponential", constant("c", is_zero)).where(is_float), filled(1)),
     AlgebraRule("R60", "exponential(log(x)) = x", m.op("exponential", m.op("log", _X)).where(is_float), bound("x"),
                 _REAL),
     AlgebraRule("R64", "subtract(exponential(x), 1) = exponential-minus-one(x)",

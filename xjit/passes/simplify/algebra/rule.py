@@ -19,6 +19,7 @@ class Exactness(enum.Enum):
     EXACT = "the same bits, but for the payload and sign of a NaN"
     ACCURATE = "the same special values; else within the error of the function that is replaced"
     ORDER = "the same but for the order of a sum"
+    FINITE = "the same for finite numbers: products of a zero are left out, which with infinity are NaN"
     XLA = "rounds, overflows or treats special values in another way; XLA does it all the same"
     REAL = "holds for real numbers"
 

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from xjit.passes.simplify.algebra.addition import ADDITION, SUBTRACTION
+from xjit.passes.simplify.algebra.broadcasts import BROADCASTS
 from xjit.passes.simplify.algebra.comparisons import COMPARISONS
+from xjit.passes.simplify.algebra.control import CONTROL
 from xjit.passes.simplify.algebra.conversions import COMPLEX_PARTS, CONVERSIONS
+from xjit.passes.simplify.algebra.convolutions import CONVOLUTIONS
 from xjit.passes.simplify.algebra.division import DIVISION, REMAINDER
+from xjit.passes.simplify.algebra.dots import DOTS
 from xjit.passes.simplify.algebra.extrema import EXTREMA
+from xjit.passes.simplify.algebra.gathers import GATHERS
 from xjit.passes.simplify.algebra.identities import IDENTITIES
 from xjit.passes.simplify.algebra.logic import LOGIC, SHIFTS
 from xjit.passes.simplify.algebra.movement import MOVEMENT
 from xjit.passes.simplify.algebra.multiplication import MULTIPLICATION
+from xjit.passes.simplify.algebra.padding import CONCATENATION, PADDING
 from xjit.passes.simplify.algebra.powers import EXPONENTIALS, POWERS, ROOTS
+from xjit.passes.simplify.algebra.reductions import REDUCTIONS
 from xjit.passes.simplify.algebra.rounding import ROUNDING
 from xjit.passes.simplify.algebra.rule import AlgebraRule
 from xjit.passes.simplify.algebra.selection import SELECTION
+from xjit.passes.simplify.algebra.slices import REVERSES, SLICES
+from xjit.passes.simplify.algebra.updates import UPDATES
+from xjit.passes.simplify.algebra.windows import WINDOWS
 
 ALGEBRA: tuple[AlgebraRule, ...] = (
     *IDENTITIES, *MOVEMENT, *ADDITION, *SUBTRACTION, *MULTIPLICATION, *DIVISION, *REMAINDER, *POWERS, *EXPONENTIALS,
-    *ROOTS, *EXTREMA, *ROUNDING, *CONVERSIONS, *COMPLEX_PARTS, *COMPARISONS, *SELECTION, *LOGIC, *SHIFTS,
+    *ROOTS, *EXTREMA, *ROUNDING, *CONVERSIONS, *COMPLEX_PARTS, *COMPARISONS, *SELECTION, *LOGIC, *SHIFTS, *SLICES,
+    *REVERSES, *UPDATES, *PADDING, *CONCATENATION, *GATHERS, *REDUCTIONS, *WINDOWS, *DOTS, *CONVOLUTIONS, *CONTROL,
+    *BROADCASTS,
 )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Emission for GPUs: a kernel as SPMD code that each thread of each block runs."""

@@ -1,0 +1,164 @@
+"""A schedule's BLOCK, THREAD, WARP and LANE loops, its barriers and tiles, for one thread of one block."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+from xjit.affine import dim
+from xjit.emitters.elemental import RegisterValue
+from xjit.emitters.fused import Element, FusedIrEmitter
+from xjit.emitters.gpu.block_lanes import emit_barrier, emit_warp_barrier
+from xjit.emitters.gpu.shared_memory import SharedArray, SharedMemory
+from xjit.emitters.gpu.threads import Threads, special_register
+from xjit.emitters.loop_nest import LoopBody
+from xjit.emitters.memory import Guard
+from xjit.emitters.reduction_loops import flatten, unflatten
+from xjit.emitters.schedule.statements import (
+    Barrier,
+    Index,
+    Loop,
+    Memory,
+    Reduce,
+    Role,
+    Statement,
+    Tile,
+    reductions_of,
+    statements_of,
+)
+from xjit.emitters.work_sharing import Units
+from xjit.hlo.diagnostics import Unsupported
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.llvm.types import I64
+from xjit.llvm.values import Value, const_int
+
+_THREAD_ROLES = frozenset([Role.THREAD, Role.WARP, Role.LANE])
+
+
+class BlockSharing:
+    """`WorkSharing` of a GPU: each block does the unit of its number."""
+
+    def __init__(self, fused: FusedIrEmitter, threads: Threads, shared: SharedMemory, in_place: bool) -> None:
+        """`in_place`: some result is, or may be, the buffer of an operand."""
+        self._in_place = in_place
+        self._fused = fused
+        self._nest = fused.nest
+        self._threads = threads
+        self._shared = shared
+        self._roles: tuple[Role, ...] = ()  # of the open loops
+        self._conditions: list[Value] = []  # who has a step of its own
+        self._written: list[tuple[HloInstruction, Index, _SharedTile]] = []  # since the last barrier
+        self._block = special_register(self._nest, "ctaid.x")
+
+    @property
+    def units(self) -> Units:
+        """See WorkSharing."""
+        return self._block, self._nest.builder.add(self._block, const_int(I64, 1), nsw=True)
+
+    def loop(self, loop: Loop, units: Units, body: LoopBody) -> None:
+        """See WorkSharing. A loop with a barrier inside is done by all threads, whether they have a step or not."""
+        nest, role = self._nest, loop.role
+        if role is Role.BLOCK:
+            first = units[0]
+            lower = nest.intervals[loop.variable].lower
+            first = nest.builder.add(first, const_int(I64, lower), nsw=True) if lower else first
+            nest.once(loop.variable, first, body, (), None)
+            return
+        if role not in _THREAD_ROLES:
+            raise Unsupported(f"a {role.value} loop: GPUs have none")
+        if not _meets(loop.body):
+            with self._within(role):
+                self._threads.loop(role, loop.variable, loop.lanes, body)
+            return
+        with self._within(role):
+            self._threads.clamped(role, loop.variable, loop.lanes, self._guarded(loop, body))
+
+    def _guarded(self, loop: Loop, body: LoopBody) -> LoopBody:
+        """The body of a clamped loop: what it stores is stored by those that have a step of their own."""
+        nest = self._nest
+        number, count = self._threads.who(loop.role)
+        steps = nest.table.size(loop.variable) // (loop.lanes or 1)
+
+        def guarded(values: Sequence[Value]) -> Sequence[Value]:
+            if steps == count:
+                return body(values)
+            self._conditions.append(nest.builder.icmp_signed("<", number, const_int(I64, steps)))
+            result = body(values)
+            self._conditions.pop()
+            return result
+
+        return guarded
+
+    @contextmanager
+    def _within(self, role: Role) -> Generator[None]:
+        before, self._roles = self._roles, (*self._roles, role)
+        yield
+        self._roles = before
+
+    def store_guard(self) -> Guard:
+        """See WorkSharing: the first of the threads that have the same value, if they have a step of their own.
+
+        Where that may overwrite what the others have read for it, they must have done so.
+        """
+        nest = self._nest
+        roles = frozenset(self._roles)
+        first = self._threads.is_first(roles)
+        if first is not None and self._in_place:
+            emit_warp_barrier(nest.builder) if Role.WARP in roles else emit_barrier(nest.builder)
+        conditions = [*self._conditions, *([] if first is None else [first])]
+        if not conditions:
+            return Guard()
+        wanted = conditions[0]
+        for condition in conditions[1:]:
+            wanted = nest.builder.and_(wanted, condition)
+        return Guard(wanted, None, nest.level.depth)
+
+    def stage(self, tile: Tile, instruction: HloInstruction, index: Index) -> None:
+        """See WorkSharing. The element is read from the tile after the next barrier."""
+        if tile.memory is not Memory.SHARED or tile.place is None:
+            raise Unsupported(f"a tile in {tile.memory.value} memory: GPUs stage in shared memory, at given places")
+        nest = self._nest
+        value, _ = self._fused.element(instruction, index)
+        size = nest.interval(tile.place).upper + 1
+        arrays = tuple(self._shared.allocate(part.type.elem, size) for part in flatten([value]))
+        place = nest.index_value(tile.place)
+        for array, part in zip(arrays, flatten([value]), strict=True):
+            assert not part.type.is_vector, "threads stage one element at a time"
+            array.store(nest.builder, place, part)
+        self._written.append((instruction, index, _SharedTile(self._fused, tile, arrays, value)))
+
+    def barrier(self) -> None:
+        """See WorkSharing."""
+        emit_barrier(self._nest.builder)
+        for instruction, index, tile in self._written:
+            self._fused.staged[instruction, index] = tile
+        self._written.clear()
+
+
+class _SharedTile:
+    """Elements in shared memory, read where the tile's variables are."""
+
+    def __init__(self, fused: FusedIrEmitter, tile: Tile, arrays: Sequence[SharedArray], like: RegisterValue) -> None:
+        self._fused = fused
+        self._tile = tile
+        self._arrays = arrays
+        self._like = like
+
+    def __call__(self) -> Element:
+        nest, place = self._fused.nest, self._tile.place
+        assert place is not None
+        depth = max(nest.depth_of(dim(v)) for v in self._tile.over)
+        builder = nest.levels[depth].builder
+        position = nest.index_value(place)
+        return unflatten([array.load(builder, position) for array in self._arrays], [self._like])[0], depth
+
+
+def _meets(body: Sequence[Statement]) -> bool:
+    """Whether all threads of the block meet in a body: at a barrier, or to combine what warps have."""
+    statements = list(statements_of(tuple(body)))
+    if any(isinstance(s, Barrier) for s in statements):
+        return True
+    if not any(isinstance(s, Reduce) for s in statements):
+        return False
+    roles = {r.lanes.role for r in reductions_of(tuple(body)) if r.lanes is not None}
+    return not roles.isdisjoint((Role.THREAD, Role.WARP))

@@ -1,0 +1,69 @@
+"""An HLO module with its buffer assignment -> thunks and kernels for a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
+from xjit.emitters.gpu.scatter import emit_gpu_scatter
+from xjit.emitters.kernels.kernel import Kernel
+from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.planners.gpu.table import gpu_plan_context, plan_gpu_kernels
+from xjit.emitters.planners.plan import HandWritten, KernelPlan
+from xjit.emitters.unnested import IrEmitterUnnested
+from xjit.llvm.module import Module
+from xjit.llvm.target import Target
+from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
+from xjit.thunks.gpu_kernel import GpuKernel, GpuProgram
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedGpuModule:
+    """What a module runs on a GPU, and the kernels as they were emitted."""
+
+    program: GpuProgram
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def schedule_text(self) -> str:
+        """The schedule of every kernel, in the order of the first calls; a remark for each that is written by hand."""
+        return "\n".join(map(_schedule_text, self.kernels))
+
+    @property
+    def ir_text(self) -> str:
+        """The modules of all kernels, one after the other."""
+        return "\n".join(kernel.ir_text for kernel in self.program.kernels.values())
+
+
+def _schedule_text(kernel: Kernel) -> str:
+    remark = f"// {kernel.function.name}: {kernel.kind}, written by hand\n"
+    return remark if kernel.schedule is None else str(kernel.schedule)
+
+
+HAND_WRITTEN: Mapping[str, Callable[[GpuKernelContext, KernelView], Kernel]] = {"scatter": emit_gpu_scatter}
+"""Emitters of kernels without a schedule, by their kind."""
+
+
+def _emit(context: GpuKernelContext, view: KernelView, plan: KernelPlan) -> Kernel:
+    if isinstance(plan, HandWritten):
+        return HAND_WRITTEN[plan.kind](context, view)
+    return emit_gpu_schedule(context, view, plan)
+
+
+def emit_gpu_module(assignment: BufferAssignment, target: Target) -> EmittedGpuModule:
+    """Emits every kernel of a scheduled, buffer-assigned module. Errors: Unsupported names what has no kernel."""
+    context = GpuKernelContext(Module(assignment.module.name, target), target)
+    planning = gpu_plan_context(target, context.maps)
+
+    def emit(view: KernelView) -> list[Kernel]:
+        return [_emit(context, view, plan) for plan in plan_gpu_kernels(planning, view)]
+
+    unnested = IrEmitterUnnested(emit, assignment, inline=False).emit()
+    users = {thunk.kernel: thunk.instruction for thunk in reversed(unnested.program.kernel_thunks)}
+    kernels: dict[str, GpuKernel] = {}
+    for kernel in unnested.kernels:
+        name, module = kernel.function.name, kernel.function.module
+        assert module is not None and kernel.launch is not None
+        kernels[name] = GpuKernel(name, module.to_text(), kernel.launch, users[name])
+    return EmittedGpuModule(GpuProgram(unnested.program, kernels), unnested.kernels)

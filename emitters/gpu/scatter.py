@@ -1,0 +1,168 @@
+"""scatter on GPUs: a thread per element of the updates, in any order.
+
+Updates that may meet in one element are combined by atomic operations, so sums of floats are rounded in the order in
+which threads come. Where the indices are unique, or the last one counts, there is nothing to wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xjit.affine import AffineExpr, constant, delinearize, dim
+from xjit.emitters.elemental import RegisterValue, load_convert, storage_type, store_convert
+from xjit.emitters.fused import FusedIrEmitter
+from xjit.emitters.gpu.kernel_context import GpuKernelContext, launch_dimensions
+from xjit.emitters.gpu.threads import special_register
+from xjit.emitters.kernels.kernel import Kernel, finish
+from xjit.emitters.kernels.loops.hand_loops import bind_index, here, index_to_i64
+from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.nested import IrEmitterNested
+from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.planners.cpu.scatter import ScatterDimensions
+from xjit.hlo import attributes as at
+from xjit.hlo.diagnostics import Unsupported
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.inline_control_flow import do_while
+from xjit.llvm.types import I1, I64, LLVMType, int_type
+from xjit.llvm.values import Value, const_int
+from xjit.ops.reducers import reduction_identity
+
+P = PrimitiveType
+THREADS = 256
+SCOPE = "device"
+RELAXED = "monotonic"
+
+_ATOMIC_ADDS: Mapping[PrimitiveType, str] = {
+    P.F32: "fadd",
+    P.F64: "fadd",
+    **dict.fromkeys((P.S32, P.U32, P.S64, P.U64), "add"),
+}
+"""Sums that are one instruction."""
+
+
+def emit_gpu_scatter(context: GpuKernelContext, view: KernelView) -> Kernel:
+    """Emits the kernel that combines the updates into the result, which holds the operand already.
+
+    Errors: Unsupported for several operands, and for complex numbers whose indices are not unique.
+    """
+    context = context.for_one_kernel(f"{view.instruction.name}.update")
+    return _ScatterKernel(context, view).emit()
+
+
+class _ScatterKernel:
+    """The code of one thread."""
+
+    def __init__(self, context: GpuKernelContext, view: KernelView) -> None:
+        scatter = self._scatter = view.hero
+        attributes = scatter.attributes_as(at.ScatterAttributes)
+        kind = scatter.operand(0).shape.element_type
+        self._overwrites = scatter.to_apply.root_instruction is scatter.to_apply.parameter_instructions[-1]
+        self._is_alone = attributes.unique_indices or self._overwrites
+        if scatter.operand_count != 3 or (kind.is_complex and not self._is_alone):
+            what = "of several operands" if scatter.operand_count != 3 else "of complex numbers"
+            target = context.target.name
+            message = f"scatter '{scatter.name}' {what} cannot be compiled for target '{target}'"
+            raise Unsupported(message, scatter.span)
+        self._kind = kind
+        self._dimensions = ScatterDimensions.of(scatter)
+        self._indices, self._updates = scatter.operand(1), scatter.operand(2)
+        self._function, leaves, results = context.new_gpu_kernel(view, THREADS)
+        self._result = results[0]
+        self._nest = LoopNest(context.module, self._function, context.target)
+        self._fused = FusedIrEmitter(self._nest, leaves, context.maps)
+        self._combiner = IrEmitterNested()
+
+    def emit(self) -> Kernel:
+        """Returns the kernel."""
+        nest, shape = self._nest, self._updates.shape
+        count = shape.num_elements
+        builder = nest.builder
+        block = builder.mul(special_register(nest, "ctaid.x"), const_int(I64, THREADS), nsw=True)
+        number = builder.add(block, special_register(nest, "tid.x"), nsw=True)
+        order = shape.minor_to_major[::-1]
+
+        def element(_: Sequence[Value]) -> Sequence[Value]:
+            position = nest.new_variable(count)
+            nest.bind(position, number, nest.level.depth)
+            parts = delinearize(dim(position), [shape.dimensions[d] for d in order])
+            places = dict(zip(order, parts, strict=True))
+            self._element(tuple(nest.simplify(places[d]) for d in range(shape.rank)))
+            return ()
+
+        nest.where(builder.icmp_signed("<", number, const_int(I64, count)), element)
+        finish(nest)
+        launch = launch_dimensions(-(-count // THREADS), THREADS)
+        return Kernel(self._function, launch.num_blocks, 0.0, "scatter", 2 * shape.byte_size, count, launch=launch)
+
+    def _element(self, index: tuple[AffineExpr, ...]) -> None:
+        """Combines one element of the updates, if its window is inside of the operand."""
+        nest, dimensions = self._nest, self._dimensions
+        starts: dict[int, Value] = {}
+        inside = const_int(I1, 1)
+        for d, component in enumerate(dimensions.components):
+            if component is not None:
+                starts[d] = self._start(index, component)
+                limit = const_int(I64, dimensions.limits[d])
+                inside = nest.builder.and_(inside, nest.builder.icmp_unsigned("<=", starts[d], limit))
+
+        def combine(_: Sequence[Value]) -> Sequence[Value]:
+            place: list[AffineExpr] = []
+            for d, limit in enumerate(dimensions.limits):
+                window, batch = dimensions.windows[d], dimensions.batches[d]
+                moving = window if window is not None else batch
+                start = bind_index(nest, starts[d], max(2, limit + 1)) if d in starts else constant(0)
+                place.append(nest.simplify(start + (index[moving] if moving is not None else 0)))
+            self._combine(tuple(place), index)
+            return ()
+
+        nest.where(inside, combine)
+
+    def _start(self, index: tuple[AffineExpr, ...], component: int) -> Value:
+        of = self._dimensions.index_of
+        place = tuple(index[of[k]] if k in of else constant(component) for k in range(self._indices.shape.rank))
+        raw, depth = self._fused.element(self._indices, place)
+        assert isinstance(raw, Value)
+        return index_to_i64(self._nest.levels[depth].builder, raw, self._indices.shape.element_type)
+
+    def _combine(self, place: tuple[AffineExpr, ...], index: tuple[AffineExpr, ...]) -> None:
+        nest, memory = self._nest, self._fused.memory
+        update, _ = self._fused.element(self._updates, index)
+        if self._overwrites:
+            memory.store(self._result, place, update)
+            return
+        if self._is_alone:
+            old = memory.load(self._result, place, here(nest))
+            memory.store(self._result, place, self._combined(old, update))
+            return
+        kind = storage_type(self._kind)
+        offset = nest.index_value(physical_offset(nest.table, self._result.shape, place))
+        address = nest.builder.gep(kind, self._result.pointer, offset)
+        known = reduction_identity(self._scatter.to_apply)
+        operation = _ATOMIC_ADDS.get(self._kind) if known is not None and known[0] == "add" else None
+        if operation is not None:
+            assert isinstance(update, Value)
+            nest.builder.atomicrmw(operation, address, update, RELAXED, scope=SCOPE)
+        else:
+            self._compare_and_swap(nest.builder, address, kind, update)
+
+    def _combined(self, old: RegisterValue, update: RegisterValue) -> RegisterValue:
+        return self._combiner.inline(self._nest.builder, self._scatter.to_apply, [old, update])[0]
+
+    def _compare_and_swap(self, builder: IRBuilder, address: Value, kind: LLVMType, update: RegisterValue) -> None:
+        """Combines until nobody else has changed the element meanwhile."""
+        bits = int_type(kind.bits)
+
+        def attempt(state: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
+            seen = state[0]
+            old = load_convert(builder, self._kind, seen if kind.is_int else builder.bitcast(seen, kind))
+            combined = self._combined(old, update)
+            assert isinstance(combined, Value)
+            new = store_convert(builder, self._kind, combined)
+            wanted = new if kind.is_int else builder.bitcast(new, bits)
+            found, swapped = builder.cmpxchg(address, seen, wanted, RELAXED, RELAXED, scope=SCOPE)
+            return builder.xor(swapped, const_int(I1, 1)), [found]
+
+        first = builder.load_atomic(bits, address, kind.bits // 8, RELAXED, scope=SCOPE)
+        do_while(builder, [first], attempt)

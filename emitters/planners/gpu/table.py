@@ -1,0 +1,65 @@
+"""Which planner serves which hero on GPUs: the loop planner serves everything that is not listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.iteration_space import IterationSpace
+from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.planners.cpu.loops import plan_loops
+from xjit.emitters.planners.cpu.planning import LoopPlanning
+from xjit.emitters.planners.cpu.scatter import plan_scatter
+from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
+from xjit.emitters.planners.gpu.columns import column_parts, column_reductions
+from xjit.emitters.planners.gpu.loops import THREADS, linear_parts
+from xjit.emitters.planners.gpu.rows import row_depth, row_parts
+from xjit.emitters.planners.gpu.transpose import transposed_loop, transposed_parts
+from xjit.emitters.planners.plan import KernelPlan, PlanContext
+from xjit.emitters.schedule.statements import Part
+from xjit.hlo.diagnostics import Unsupported
+from xjit.llvm.target import Target
+
+Planner = Callable[[PlanContext, KernelView], Sequence[KernelPlan]]
+
+GPU_HERO_PLANNERS: Mapping[str, Planner] = {
+    "dynamic-update-slice": plan_dynamic_update_slice,
+    "scatter": plan_scatter,
+}
+
+WITHOUT_KERNEL = frozenset(
+    ["cholesky", "custom-call", "fft", "rng-bit-generator", "rng-get-and-update-state", "select-and-scatter",
+     "sort", "topk", "triangular-solve"]
+)  # fmt: skip
+"""Heroes whose loops depend on data, or whose work is not an element per index."""
+
+
+def gpu_plan_context(target: Target, maps: MapCache) -> PlanContext:
+    """Returns what GPU planners may know."""
+    return PlanContext(target, maps, block_threads=THREADS, parts_of=gpu_parts)
+
+
+def plan_gpu_kernels(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]:
+    """Returns the plans of a view's kernels, in the order in which they must run.
+
+    Errors: Unsupported names the opcode that GPUs have no kernel for.
+    """
+    hero = view.hero
+    if hero.opcode in WITHOUT_KERNEL:
+        target = context.target.name
+        raise Unsupported(f"{hero.opcode} '{hero.name}' cannot be compiled for target '{target}'", hero.span)
+    planner = GPU_HERO_PLANNERS.get(hero.opcode, plan_loops) if view.roots == (hero,) else plan_loops
+    return planner(context, view)
+
+
+def gpu_parts(planning: LoopPlanning, space: IterationSpace) -> list[Part]:
+    """Returns the parts of a space without needless loops and divisions."""
+    depth = row_depth(planning, space)
+    if depth is not None:
+        return row_parts(planning, space, depth)
+    if column_reductions(planning, space):
+        return column_parts(planning, space)
+    along = transposed_loop(planning, space)
+    if along is not None:
+        return transposed_parts(planning, space, along)
+    return linear_parts(planning, space)

@@ -1,0 +1,78 @@
+"""scatter on GPUs: updates that meet, are alone, overwrite, or are outside."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xjit
+from tests.support.gpu_simulation import check_simulated
+from xjit.llvm.gpu_models import GPU_MODELS
+
+
+def rows(kind: str, opcode: str, unique: bool = False, combined: str = "") -> str:
+    body = combined or f"ROOT c = {kind}[] {opcode}(a, b)"
+    return f"""HloModule m
+combine {{ a = {kind}[] parameter(0)
+ b = {kind}[] parameter(1)
+ {body} }}
+ENTRY e {{ x = {kind}[9,40] parameter(0)
+ n = s32[30,1] parameter(1)
+ u = {kind}[30,40] parameter(2)
+ ROOT r = {kind}[9,40] scatter(x, n, u), update_window_dims={{1}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}},
+   index_vector_dim=1, unique_indices={str(unique).lower()}, to_apply=combine }}"""
+
+
+def inputs(kind: str, low: int = -2, high: int = 12) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    dtype = xjit.PrimitiveType[kind.upper()].dtype
+    values = [rng.integers(0, 2, size) if kind == "pred" else rng.integers(0, 3, size) for size in ((9, 40), (30, 40))]
+    x, u = (v.astype(dtype) for v in values)
+    return [x, rng.integers(low, high, (30, 1)).astype(np.int32), u]
+
+
+@pytest.mark.parametrize("kind", ["s8", "s16", "u32", "s64", "f32", "f64", "bf16", "f16"])
+@pytest.mark.parametrize("opcode", ["add", "maximum"])
+def test_updates_that_meet_are_all_there(kind: str, opcode: str) -> None:
+    """Small whole numbers: sums are exact, in any order. Some windows are outside."""
+    check_simulated(rows(kind, opcode), *inputs(kind))
+
+
+def test_predicates() -> None:
+    check_simulated(rows("pred", "or"), *inputs("pred"))
+
+
+def test_a_combiner_of_several_operations() -> None:
+    combined = "s = f32[] add(a, b)\n ROOT c = f32[] add(s, b)"
+    check_simulated(rows("f32", "", combined=combined), *inputs("f32"))
+
+
+@pytest.mark.parametrize("combined", ["", "ROOT c = c64[] add(b, a)", "z = c64[] add(a, a)\n ROOT c = c64[] add(b, z)"])
+def test_unique_indices_need_no_atomic_operation(combined: str) -> None:
+    text = rows("c64" if combined else "f32", "multiply", unique=True, combined=combined)
+    x, _, u = inputs("c64" if combined else "f32")
+    order = np.random.default_rng(1).permutation(30).astype(np.int32).reshape(30, 1)
+    check_simulated(text, x, order, u)
+    assert "atom." not in xjit.compile(text, "cuda-sim").as_text("ptx")
+
+
+def test_what_overwrites_is_stored() -> None:
+    text = rows("f32", "add").replace(
+        " b = f32[] parameter(1)\n ROOT c = f32[] add(a, b)", " ROOT b = f32[] parameter(1)"
+    )
+    x, _, u = inputs("f32")
+    order = np.random.default_rng(1).permutation(30).astype(np.int32).reshape(30, 1)
+    check_simulated(text, x, order, u)
+    assert "atom." not in xjit.compile(text, "cuda-sim").as_text("ptx")
+
+
+@pytest.mark.parametrize("kind", ["s8", "bf16", "f32", "s64"])
+def test_every_architecture_selects_the_atomic_operations(kind: str) -> None:
+    for architecture in GPU_MODELS:
+        ptx = xjit.compile(rows(kind, "add"), f"cuda-sim:{architecture}").as_text("ptx")
+        assert "atom." in ptx or "red." in ptx
+
+
+def test_complex_sums_that_may_meet_are_refused() -> None:
+    with pytest.raises(xjit.Unsupported, match="scatter 'r' of complex numbers cannot be compiled for target 'cuda'"):
+        xjit.compile(rows("c64", "add"), "cuda-sim")

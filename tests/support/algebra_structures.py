@@ -1,0 +1,420 @@
+"""Instances of rules on instructions that are not elementwise, near misses among them, by the rules' ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def _reducer(opcode: str) -> str:
+    return f"f {{ a = T[] parameter(0) b = T[] parameter(1) ROOT c = T[] {opcode}(a, b) }} "
+
+
+def _reduce(opcode: str, inputs: str, shape: str, dims: str, init: str = "constant(0)") -> str:
+    """The module of a reduction of `x`, which `inputs` compute."""
+    reduce = f"ROOT r = {shape} reduce(x, init), dimensions={{{dims}}}, to_apply=f"
+    return f"{_reducer(opcode)}ENTRY e {{ {inputs} init = T[] {init} {reduce} }}"
+
+
+def _reduce_window(opcode: str, inputs: str, shape: str, window: str, init: int = 0) -> str:
+    root = f"ROOT r = {shape} reduce-window(x, init), window={{{window}}}, to_apply=f"
+    return f"{_reducer(opcode)}ENTRY e {{ {inputs} init = T[] constant({init}) {root} }}"
+
+
+def _moves(*bodies: str) -> tuple[str, ...]:
+    return tuple(f"ENTRY e {{ {body} }}" for body in bodies)
+
+
+_MOVEMENT: dict[str, tuple[str, ...]] = {
+    "R102b": _moves("x = T[2,3] parameter(0) ROOT r = T[3,2] broadcast(x), dimensions={1,0}",
+                    "x = T[2,3,4] parameter(0) ROOT r = T[3,4,2] broadcast(x), dimensions={2,0,1}"),
+    "R107b": _moves(
+        "x = T[3] parameter(0) a = T[2,3,4] broadcast(x), dimensions={1} ROOT r = T[1,2,3,2,2] reshape(a)",
+        "x = T[6] parameter(0) a = T[2,6] broadcast(x), dimensions={1} ROOT r = T[4,3] reshape(a)",
+        "x = T[1] parameter(0) a = T[1,6] broadcast(x), dimensions={0} ROOT r = T[6,1] reshape(a)",
+    ),
+    "R108": _moves("a = s32[1,3] iota(), iota_dimension=1 ROOT r = s32[3] reshape(a)",
+                   "a = s32[2,3] iota(), iota_dimension=1 ROOT r = s32[2,1,3] reshape(a)",
+                   "a = s32[2,3] iota(), iota_dimension=1 ROOT r = s32[6] reshape(a)",
+                   "a = s32[4,3] iota(), iota_dimension=1 ROOT r = s32[2,2,3] reshape(a)"),
+    "R110,R113": _moves("x = T[2,3] parameter(0) a = T[4,2,3] broadcast(x), dimensions={1,2} "
+                   "ROOT r = T[3,4,2] transpose(a), dimensions={2,0,1}",
+                        "x = T[2,3] parameter(0) a = T[4,2,3] broadcast(x), dimensions={1,2} "
+                        "ROOT r = T[2,4,3] transpose(a), dimensions={1,0,2}"),
+    "R114": _moves("ROOT a = s32[2,1,4] iota(), iota_dimension=1", "ROOT a = s32[2,1,4] iota(), iota_dimension=2"),
+    "R114b": _moves("ROOT a = s32[2,3,4] iota(), iota_dimension=1", "ROOT a = f32[4] iota(), iota_dimension=0"),
+    "R117": _moves("ROOT c = f32[3] constant({-0, -0, -0})", "ROOT c = f32[3] constant({0, -0, 0})",
+                   "ROOT c = s32[2,2] constant({{7, 7}, {7, 7}})"),
+    "R105": _moves(
+        "x = T[3] parameter(0) y = T[3] parameter(1) a = T[3,2] broadcast(x), dimensions={0} "
+        "b = T[3,2] broadcast(y), dimensions={0} ROOT r = T[3,2] add(a, b)",
+        "x = T[3] parameter(0) y = T[3] parameter(1) a = T[3,3] broadcast(x), dimensions={0} "
+        "b = T[3,3] broadcast(y), dimensions={1} ROOT r = T[3,3] add(a, b)",
+        "x = T[] parameter(0) c = T[] constant(1) a = T[3] broadcast(x), dimensions={} "
+        "b = T[3] broadcast(c), dimensions={} ROOT r = pred[3] compare(a, b), direction=LT",
+    ),
+    "R115b": _moves("x = T[2,1,3] parameter(0) ROOT r = T[2,1,3] reverse(x), dimensions={0,1}"),
+    "R115c": _moves(
+        "x = T[2,3] parameter(0) a = T[2,3] reverse(x), dimensions={0,1} ROOT r = T[2,3] reverse(a), dimensions={1}",
+        "x = T[2,3] parameter(0) a = T[2,3] reverse(x), dimensions={0} ROOT r = T[2,3] reverse(a), dimensions={0}",
+    ),
+    "R115d": _moves(*(
+        "x = T[3] parameter(0) a = T[2,3] broadcast(x), dimensions={1} "
+        f"ROOT r = T[2,3] reverse(a), dimensions={{{dims}}}" for dims in ("0,1", "0", "1")
+    )),
+}  # fmt: skip
+
+_PADDED = (
+    (9, "2_3", 2, "0:2"), (9, "2_3", 4, "2:6"), (9, "2_3", 3, "6:9"), (9, "2_3", 2, "5:7"), (9, "2_3", 2, "2:6:2"),
+    (9, "2_3", 2, "1:4:2"), (9, "1_1_1", 2, "1:3"), (3, "-1_0", 2, "0:2"), (3, "-2_1", 1, "2:3"), (3, "-2_1", 2, "0:2"),
+    (9, "1_1_1", 1, "0:1"), (9, "1_1_1", 1, "8:9"),
+)  # fmt: skip
+
+_SLICES: dict[str, tuple[str, ...]] = {
+    "R119": _moves(
+        "x = T[20] parameter(0) a = T[6] slice(x), slice={[2:20:3]} ROOT r = T[2] slice(a), slice={[1:5:2]}",
+        "x = T[20] parameter(0) a = T[6] slice(x), slice={[2:18:3]} ROOT r = T[0] slice(a), slice={[1:1]}",
+    ),
+    "R120": _moves(*(
+        "x = T[4] parameter(0) y = T[6] parameter(1) c = T[10] concatenate(x, y), dimensions={0} "
+        f"ROOT r = T[{n}] slice(c), slice={{[{r}]}}"
+        for n, r in ((4, "0:4"), (3, "4:7"), (2, "3:5"), (3, "2:7:2"), (2, "5:10:3"), (1, "3:5:2"))
+    )),
+    "R121": _moves(*(
+        f"x = T[4] parameter(0) v = T[] parameter(1) p = T[{size}] pad(x, v), padding={pad} "
+        f"ROOT r = T[{n}] slice(p), slice={{[{r}]}}" for size, pad, n, r in _PADDED
+    )),
+    "R122": _moves(
+        "x = T[5] parameter(0) a = T[3,5] broadcast(x), dimensions={1} ROOT r = T[2,2] slice(a), slice={[0:2],[1:5:3]}",
+        "x = T[] parameter(0) a = T[3] broadcast(x), dimensions={} ROOT r = T[2] slice(a), slice={[1:3]}",
+    ),
+    "R123": _moves(*(
+        f"x = T[7] parameter(0) a = T[7] reverse(x), dimensions={{0}} ROOT r = T[{n}] slice(a), slice={{[{r}]}}"
+        for n, r in ((3, "1:4"), (2, "1:5:3"), (3, "0:6:2"), (3, "2:7:2"))
+    )),
+    "R123b": _moves("x = T[3,4,5] parameter(0) a = T[5,3,4] transpose(x), dimensions={2,0,1} "
+                    "ROOT r = T[2,2,2] slice(a), slice={[1:5:3],[0:2],[2:4]}"),
+    "R123c": _moves(*(
+        f"x = T[4,6] parameter(0) a = T[{shape}] reshape(x) ROOT r = T[{result}] slice(a), slice={{{ranges}}}"
+        for shape, result, ranges in (("4,2,3", "2,2,3", "[1:3],[0:2],[0:3]"), ("4,2,3", "2,1,3", "[1:3],[0:1],[0:3]"),
+                                      ("6,4", "2,4", "[1:3],[0:4]"))
+    )),
+    "R124": _moves(*(
+        f"x = T[4] parameter(0) i = s32[] parameter(1) ROOT r = T[{n}] dynamic-slice(x, i), dynamic_slice_sizes={{{n}}}"
+        for n in (3, 4)
+    )),
+    "R125": _moves(*(
+        f"x = T[4] parameter(0) i = s32[] constant({i}) ROOT r = T[2] dynamic-slice(x, i), dynamic_slice_sizes={{2}}"
+        for i in (-3, 0, 1, 2, 3, 9)
+    )),
+    "R126": _moves(
+        "x = T[] parameter(0) i = s32[] parameter(1) a = T[6] broadcast(x), dimensions={} "
+        "ROOT r = T[2] dynamic-slice(a, i), dynamic_slice_sizes={2}",
+        "x = T[5] parameter(0) i = s32[] parameter(1) j = s32[] parameter(2) a = T[6,5] broadcast(x), dimensions={1} "
+        "ROOT r = T[2,2] dynamic-slice(a, i, j), dynamic_slice_sizes={2,2}",
+    ),
+    "R127": _moves(*(
+        f"i = {index}[] parameter(0) a = {kind}[4] iota(), iota_dimension=0 "
+        f"ROOT r = {kind}[1] dynamic-slice(a, i), dynamic_slice_sizes={{1}}"
+        for index in ("s32", "u8") for kind in ("s32", "u8", "s64", "f32")
+    )),
+}  # fmt: skip
+
+_UPDATED = "x = T[5] parameter(0) u = T[2] parameter(1) v = T[2] parameter(2) i = s32[] parameter(3) "
+_ADDED = "u = T[2] parameter(0) y = T[5] parameter(1) c = T[] constant({}) i = s32[] parameter(2) "
+
+_UPDATES: dict[str, tuple[str, ...]] = {
+    "R128": _moves(*(
+        f"x = T[4] parameter(0) u = T[{n}] parameter(1) i = s32[] parameter(2) "
+        "ROOT r = T[4] dynamic-update-slice(x, u, i)" for n in (3, 4)
+    )),
+    "R129": _moves(*(
+        f"x = T[4] parameter(0) u = T[{n}] parameter(1) i = s32[] parameter(2) "
+        "ROOT r = T[4] dynamic-update-slice(x, u, i)" for n in (0, 2)
+    )),
+    "R130": _moves(*(
+        "x = T[4] parameter(0) i = s32[] parameter(1) j = s32[] parameter(2) "
+        f"u = T[2] dynamic-slice(x, i), dynamic_slice_sizes={{2}} ROOT r = T[4] dynamic-update-slice(x, u, {k})"
+        for k in "ij"
+    )),
+    "R131": _moves(*(
+        f"u = T[2] parameter(0) c = T[] constant({c}) i = s32[] constant({i}) a = T[5] broadcast(c), dimensions={{}} "
+        "ROOT r = T[5] dynamic-update-slice(a, u, i)" for i in (-1, 0, 2, 3, 7) for c in (0, 1)
+    )),
+    "R132": _moves(
+        f"{_UPDATED} a = T[5] dynamic-update-slice(x, u, i) ROOT r = T[5] dynamic-update-slice(a, v, i)",
+        f"{_UPDATED} w = T[3] parameter(4) a = T[5] dynamic-update-slice(x, w, i) "
+        "ROOT r = T[5] dynamic-update-slice(a, v, i)",
+        f"{_UPDATED} j = s32[] parameter(4) a = T[5] dynamic-update-slice(x, u, j) "
+        "ROOT r = T[5] dynamic-update-slice(a, v, i)",
+    ),
+    **dict.fromkeys(("R17", "R17x"), _moves(*(
+        f"{_ADDED.format(c)} z = T[5] broadcast(c), dimensions={{}} a = T[5] dynamic-update-slice(z, u, i) "
+        "ROOT r = T[5] add(a, y)" for c in (0, 1)
+    ))),
+    "N1": _moves(*(
+        f"{_UPDATED} p = pred[5] parameter(4) y = T[5] parameter(5) a = T[5] dynamic-update-slice(x, u, i) "
+        f"ROOT r = T[5] select(p, a, {other})" for other in "xy"
+    )),
+}  # fmt: skip
+
+_PADS: dict[str, tuple[str, ...]] = {
+    "R133b": _moves("x = T[0] parameter(0) v = T[] parameter(1) ROOT r = T[3] pad(x, v), padding=1_2"),
+    "R134": _moves(*(
+        f"x = T[4] parameter(0) v = T[] parameter(1) w = T[] parameter(2) a = T[{n}] pad(x, v), padding={p} "
+        f"ROOT r = T[{m}] pad(a, {second}), padding={q}"
+        for n, p, m, q, second in ((7, "1_2", 9, "2_0", "v"), (7, "1_2", 9, "2_0", "w"), (7, "1_2", 6, "-1_0", "v"),
+                                   (7, "0_0_1", 9, "2_0", "v"), (3, "-1_0", 5, "2_0", "v"))
+    )),
+    "R135": _moves(*(
+        f"x = T[4] parameter(0) v = T[] parameter(1) ROOT r = T[{n}] pad(x, v), padding={p}"
+        for n, p in ((3, "-1_0"), (4, "-1_1"), (1, "-3_0"), (6, "-2_1_1"), (2, "3_-5"), (0, "-5_1"))
+    )),
+    "R136": _moves(
+        "v = T[] parameter(0) x = T[3] broadcast(v), dimensions={} ROOT r = T[6] pad(x, v), padding=1_2",
+        "c = T[] constant(1) d = T[] constant(0) x = T[3] broadcast(c), dimensions={} "
+        "ROOT r = T[6] pad(x, d), padding=1_2",
+    ),
+    "R137b": _moves("x = T[4] parameter(0) y = T[0] parameter(1) ROOT r = T[8] concatenate(x, y, x), dimensions={0}",
+                    "y = T[0] parameter(0) ROOT r = T[0] concatenate(y, y), dimensions={0}"),
+    "R138": _moves(
+        "x = T[2] parameter(0) y = T[3] parameter(1) a = T[5] concatenate(x, y), dimensions={0} "
+        "ROOT r = T[8] concatenate(y, a), dimensions={0}",
+        "x = T[2,2] parameter(0) y = T[2,4] parameter(1) a = T[2,4] concatenate(x, x), dimensions={1} "
+        "ROOT r = T[4,4] concatenate(a, y), dimensions={0}",
+    ),
+    "R139": _moves(*(
+        f"x = T[9] parameter(0) a = T[{m}] slice(x), slice={{[{p}]}} b = T[{n}] slice(x), slice={{[{q}]}} "
+        f"ROOT r = T[{m + n}] concatenate(a, b), dimensions={{0}}"
+        for m, p, n, q in ((3, "0:3", 4, "3:7"), (3, "0:3", 4, "4:8"), (2, "0:3:2", 2, "3:5"), (4, "3:7", 3, "0:3"))
+    )),
+    "R140": _moves(
+        *(f"x = T[4] parameter(0) s = T[] parameter(1) b = T[2] broadcast(s), dimensions={{}} "
+          f"ROOT r = T[6] concatenate({operands}), dimensions={{0}}" for operands in ("b, x", "x, b")),
+        "x = T[4] parameter(0) b = T[2,4] broadcast(x), dimensions={1} c = T[1,4] reshape(x) "
+        "ROOT r = T[3,4] concatenate(b, c), dimensions={0}",
+    ),
+}  # fmt: skip
+
+_ELEMENTS = "offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, slice_sizes={1}, index_vector_dim="
+_SCATTERED = "scatter_dims_to_operand_dims={0}, to_apply=f, index_vector_dim="
+
+_GATHERS: dict[str, tuple[str, ...]] = {
+    "R141": _moves("s = T[] parameter(0) i = s32[3] parameter(1) x = T[6] broadcast(s), dimensions={} "
+                   f"ROOT g = T[3] gather(x, i), {_ELEMENTS}1"),
+    "R141b": _moves(f"x = T[6] parameter(0) i = s32[0] parameter(1) ROOT g = T[0] gather(x, i), {_ELEMENTS}1"),
+    "R141c": _moves(
+        *(f"x = T[6,4] parameter(0) i = s32[1] constant({{{i}}}) ROOT g = T[2,4] gather(x, i), offset_dims={{0,1}}, "
+          "collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=0, slice_sizes={2,4}"
+          for i in (-2, 0, 3, 5, 8)),
+        "x = T[6,4] parameter(0) i = s32[2] constant({2, 9}) ROOT g = T[3] gather(x, i), offset_dims={0}, "
+        "collapsed_slice_dims={0}, start_index_map={0,1}, index_vector_dim=0, slice_sizes={1,3}",
+        "x = T[6,4] parameter(0) i = s32[2] constant({1, 3}) ROOT g = T[3] gather(x, i), offset_dims={0}, "
+        "collapsed_slice_dims={1}, start_index_map={1,0}, index_vector_dim=0, slice_sizes={3,1}",
+    ),
+    "R141d": _moves(*(
+        f"x = T[{n}] parameter(0) i = s32[5,2] constant({{{{-3,0}},{{1,2}},{{3,4}},{{9,1}},{{0,2}}}}) "
+        f"ROOT g = T[5,2] gather(x, i), {_ELEMENTS}2" for n in (1, 2, 3, 4, 5)
+    )),
+    "R142": (
+        "f { a = T[] parameter(0) ROOT b = T[] parameter(1) } ENTRY e { x = T[6] parameter(0) i = s32[0,1] parameter(1) "
+        "u = T[0] parameter(2) ROOT s = T[6] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0}, "
+        f"{_SCATTERED}1 }}",
+    ),
+    "R142b": tuple(
+        f"f {{ a = T[] parameter(0) b = T[] parameter(1) ROOT c = T[] {combine} }} ENTRY e {{ x = T[6,4] parameter(0) "
+        f"i = s32[1] constant({{{i}}}) u = T[2,4] parameter(1) ROOT s = T[6,4] scatter(x, i, u), "
+        f"update_window_dims={{0,1}}, inserted_window_dims={{}}, {_SCATTERED}0 }}"
+        for i in (-1, 0, 2, 4, 5) for combine in ("copy(b)", "copy(a)", "add(a, b)")
+    ) + tuple(
+        f"f {{ a = T[] parameter(0) ROOT b = T[] parameter(1) }} ENTRY e {{ x = T[6,4] parameter(0) "
+        f"i = s32[1] constant({{{i}}}) u = T[4] parameter(1) ROOT s = T[6,4] scatter(x, i, u), "
+        f"update_window_dims={{0}}, inserted_window_dims={{0}}, {_SCATTERED}0 }}" for i in (-1, 0, 5, 6)
+    ),
+}  # fmt: skip
+
+_INITS = ("constant(0)", "constant(1)")
+
+_REDUCTIONS: dict[str, tuple[str, ...]] = {
+    "R144": tuple(_reduce(o, "x = T[0,3] parameter(0)", "T[3]", "0") for o in ("add", "maximum", "and")),
+    "R143,R145": tuple(
+        _reduce(o, "x = T[1,3,1] parameter(0)", shape, dims, init)
+        for o in ("add", "subtract", "multiply", "maximum", "minimum", "and", "or")
+        for shape, dims in (("T[3]", "0,2"), ("T[1,3,1]", ""), ("T[3,1]", "0"), ("T[1,1]", "1"))
+        for init in ("parameter(1)", *_INITS, "constant(-0)", "constant(-inf)")
+    ),
+    "R148": tuple(
+        _reduce(o, f"s = T{s} parameter(0) x = T[4,3] broadcast(s), dimensions={{{m}}}", shape, dims, init)
+        for o in ("maximum", "minimum", "and", "or", "add")
+        for s, m, shape, dims in (("[3]", "1", "T[3]", "0"), ("[]", "", "T[]", "0,1"), ("[4]", "0", "T[]", "0,1"),
+                                  ("[3]", "1", "T[4]", "1"))
+        for init in _INITS
+    ),
+    **dict.fromkeys(("R148b", "R148x"), tuple(
+        _reduce("add", f"s = T{s} parameter(0) x = T[4,3] broadcast(s), dimensions={{{m}}}", shape, dims, init)
+        for s, m, shape, dims in (("[3]", "1", "T[3]", "0"), ("[]", "", "T[]", "0,1"), ("[4]", "0", "T[]", "0,1"))
+        for init in _INITS
+    )),
+    "N2": tuple(
+        _reduce(o, "y = T[2,3] parameter(0) x = T[4,3,5,2] broadcast(y), dimensions={3,1}", shape, dims)
+        for o in ("add", "maximum", "and")
+        for shape, dims in (("T[4,3,5]", "3"), ("T[4,5]", "1,3"), ("T[4,3,2]", "2"), ("T[3,5]", "0,3"))
+    ),
+    "R146": tuple(
+        _reduce(o, f"y = T[2,3,4] parameter(0) z = T[] constant({inner}) "
+                   "x = T[2,4] reduce(y, z), dimensions={1}, to_apply=f", "T[4]", "0", f"constant({init})")
+        for o in ("add", "multiply", "maximum", "and", "or")
+        for inner, init in (("0", "0"), ("0", "-0"), ("-0", "0"), ("1", "0"), ("0", "1"), ("1", "1"))
+    ),
+    "R147": tuple(
+        _reduce(o, "y = T[2,3,4] parameter(0) x = T[4,2,3] transpose(y), dimensions={2,0,1}", shape, dims)
+        for o in ("add", "maximum", "and")
+        for shape, dims in (("T[2,3]", "0"), ("T[2]", "0,2"), ("T[4,2]", "2"), ("T[]", "0,1,2"))
+    ),
+    "R147b": tuple(
+        _reduce(o, f"y = T[{s}] parameter(0) x = T[{r}] reshape(y)", shape, dims)
+        for o in ("add", "maximum", "and")
+        for s, r, shape, dims in (
+            ("6,4", "2,3,4", "T[4]", "0,1"), ("6,4", "2,3,4", "T[2,4]", "1"), ("6,4", "6,1,4", "T[6,1]", "2"),
+            ("6,1,4", "6,4", "T[6]", "1"), ("2,3,4", "6,4", "T[4]", "0"), ("2,3,4", "2,12", "T[2]", "1"),
+            ("1,3", "3", "T[]", "0"), ("1,6,4", "6,1,4", "T[1,4]", "0"),
+        )
+    ),
+    "R149": tuple(
+        _reduce(o, "y = T[2,3] parameter(0) z = T[4,3] parameter(1) x = T[6,3] concatenate(y, z), dimensions={0}",
+                shape, dims, init)
+        for o in ("add", "multiply", "maximum", "and")
+        for shape, dims in (("T[3]", "0"), ("T[6]", "1"), ("T[]", "0,1")) for init in _INITS
+    ),
+    "R150": tuple(
+        _reduce(o, f"y = T[2,3] parameter(0) v = T[] constant({v}) x = T[5,3] pad(y, v), padding=1_2x0_0",
+                shape, dims, init)
+        for o in ("add", "multiply", "maximum", "and") for v in (0, 1)
+        for shape, dims in (("T[3]", "0"), ("T[5]", "1")) for init in (*_INITS, "constant(-0)")
+    ),
+    "R151": tuple(
+        _reduce_window(o, "x = T[4] parameter(0)", f"T[{n}]", f"size={size}", i)
+        for o in ("add", "maximum") for i in (0, 1) for n, size in ((4, "1"), (3, "2"), (2, "1 stride=2"))
+    ),
+    "R151b": tuple(
+        _reduce_window(o, "x = T[0] parameter(0)", "T[2]", "size=2 pad=1_2", i)
+        for o in ("add", "multiply") for i in (0, 1)
+    ),
+    "R152": tuple(
+        _reduce_window(o, "x = T[4,3] parameter(0)", f"T[{n}]", f"size={size}", i)
+        for o in ("add", "maximum") for i in (0, 1) for n, size in (("1,3", "4x1"), ("1,1", "4x3"), ("3,3", "2x1"))
+    ),
+    "R153": tuple(
+        _reduce_window(o, f"y = T[4] parameter(0) v = T[] constant(0) x = T[{n}] pad(y, v), padding={p}",
+                       f"T[{n - 1}]", "size=2", i)
+        for o in ("add", "maximum") for i in (0, 1) for n, p in ((7, "1_2"), (3, "-1_0"), (9, "1_1_1"))
+    ),
+}  # fmt: skip
+
+_BATCHED = ("x = s32[5,2,4] parameter(0) y = s32[4,5,3] parameter(1) d = s32[5,2,3] dot(x, y), lhs_batch_dims={0}, "
+            "lhs_contracting_dims={2}, rhs_batch_dims={1}, rhs_contracting_dims={0} ")  # fmt: skip
+_MATRICES = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+
+_DOTS: dict[str, tuple[str, ...]] = {
+    "R157": _moves(f"x = T[2,0] parameter(0) y = T[0,3] parameter(1) ROOT d = T[2,3] dot(x, y), {_MATRICES}"),
+    "R158": _moves(
+        "x = T[2] parameter(0) y = T[3] parameter(1) "
+        "ROOT d = T[2,3] dot(x, y), lhs_contracting_dims={}, rhs_contracting_dims={}",
+        "x = T[2,4] parameter(0) y = T[3,4] parameter(1) ROOT d = T[4,2,3] dot(x, y), lhs_batch_dims={1}, "
+        "lhs_contracting_dims={}, rhs_batch_dims={1}, rhs_contracting_dims={}",
+    ),
+    "R112": _moves(
+        f"x = s32[2,4] parameter(0) y = s32[4,3] parameter(1) d = s32[2,3] dot(x, y), {_MATRICES} "
+        "ROOT t = s32[3,2] transpose(d), dimensions={1,0}",
+        f"{_BATCHED} ROOT t = s32[5,3,2] transpose(d), dimensions={{0,2,1}}",
+        f"{_BATCHED} ROOT t = s32[2,5,3] transpose(d), dimensions={{1,0,2}}",
+    ),
+    "R160": _moves(
+        "x = s32[2,3,4] parameter(0) y = s32[3,4,5] parameter(1) a = s32[2,4,3] transpose(x), dimensions={0,2,1} "
+        "b = s32[4,3,5] transpose(y), dimensions={1,0,2} "
+        "ROOT d = s32[2,5] dot(a, b), lhs_contracting_dims={1,2}, rhs_contracting_dims={0,1}",
+        "x = s32[4,2] parameter(0) y = s32[3,4] parameter(1) a = s32[2,4] transpose(x), dimensions={1,0} "
+        f"b = s32[4,3] transpose(y), dimensions={{1,0}} ROOT d = s32[2,3] dot(a, b), {_MATRICES}",
+    ),
+    "R159": _moves(*(
+        f"x = s32[4] parameter(0) y = s32[4{more}] parameter(1) "
+        f"ROOT d = s32[{result}] dot(x, y), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}"
+        for more, result in (("", ""), (",2", "2"))
+    )),
+    "R161": _moves(
+        "x = s32[2,1] parameter(0) y = s32[2,2] parameter(1) a = s32[2,3] concatenate(x, y), dimensions={1} "
+        f"c = s32[3,2] constant({{{{1,2}},{{3,4}},{{5,6}}}}) ROOT d = s32[2,2] dot(a, c), {_MATRICES}"
+    ),
+    **dict.fromkeys(("R162", "R162x"), _moves(*(
+        f"x = T[2,3] parameter(0) y = T[6,4] parameter(1) v = T[] constant({v}) a = T[2,6] pad(x, v), padding=0_0x{p} "
+        f"ROOT d = T[2,4] dot(a, y), {_MATRICES}" for v in (0, 1) for p in ("1_2", "-1_4", "0_1_1")
+    ))),
+    **dict.fromkeys(("R162b", "R162y"), _moves(*(
+        f"x = T[3,2] parameter(0) y = T[4,6] parameter(1) v = T[] constant({v}) a = T[6,2] pad(x, v), padding={p}x0_0 "
+        f"ROOT d = T[4,2] dot(y, a), {_MATRICES}" for v in (0, 1) for p in ("1_2", "-1_4")
+    ))),
+    "R163": _moves("s = T[] parameter(0) y = T[3,4] parameter(1) a = T[3] broadcast(s), dimensions={} "
+                   "ROOT d = T[4] dot(a, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
+    "R164": _moves(
+        f"x = s32[1,4] parameter(0) y = s32[4,1,3] parameter(1) ROOT d = s32[1,1,3] dot(x, y), {_MATRICES}",
+        "x = s32[5,1,4] parameter(0) y = s32[4,5,3] parameter(1) ROOT d = s32[5,1,3] dot(x, y), lhs_batch_dims={0}, "
+        "lhs_contracting_dims={2}, rhs_batch_dims={1}, rhs_contracting_dims={0}",
+    ),
+}  # fmt: skip
+
+_IMAGES = "dim_labels=b01f_01io->b01f"
+
+_CONVOLUTIONS: dict[str, tuple[str, ...]] = {
+    "R157b": _moves("x = f32[1,5,5,0] parameter(0) w = f32[3,3,0,4] parameter(1) "
+                    f"ROOT c = f32[1,3,3,4] convolution(x, w), window={{size=3x3}}, {_IMAGES}"),
+    "R154": _moves(*(
+        f"x = f32[1,5,5,2] parameter(0) w = f32[3,3,2,4] parameter(1) z = f32[] constant({z}) "
+        f"p = f32[1,{n},6,2] pad(x, z), padding=0_0x{pad}x1_0x0_0 "
+        f"ROOT c = f32[1,{n - 2},4,4] convolution(p, w), window={{size=3x3}}, {_IMAGES}"
+        for z in (0, 1) for n, pad in ((7, "1_1"), (10, "1_0_1"), (4, "-1_0"))
+    )),
+    "R154b": _moves(*(
+        f"x = f32[1,7,5,2] parameter(0) w = f32[2,3,2,4] parameter(1) z = f32[] constant({z}) "
+        f"p = f32[3,3,2,4] pad(w, z), padding={pad}x0_0x0_0x0_0 "
+        f"ROOT c = f32[1,5,3,4] convolution(x, p), window={{size=3x3}}, {_IMAGES}"
+        for z in (0, 1) for pad in ("0_0_1", "0_1")
+    )),
+    "R155": _moves(
+        "x = f32[2,5,3,2] parameter(0) w = f32[1,1,2,4] parameter(1) "
+        f"ROOT c = f32[2,5,3,4] convolution(x, w), window={{size=1x1}}, {_IMAGES}",
+        "x = f32[2,3,5] parameter(0) w = f32[4,2,1] parameter(1) "
+        "ROOT c = f32[3,4,5] convolution(x, w), window={size=1}, dim_labels=fb0_oi0->bf0",
+        "x = f32[2,5,3,2] parameter(0) w = f32[1,1,2,4] parameter(1) "
+        f"ROOT c = f32[2,3,2,4] convolution(x, w), window={{size=1x1 stride=2x2}}, {_IMAGES}",
+    ),
+}  # fmt: skip
+
+_LESS = "f { a = T[] parameter(0) b = T[] parameter(1) ROOT c = pred[] compare(a, b), direction="
+_PAIR = ("f { a = T[] parameter(0) b = T[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3) "
+         "ROOT r = pred[] compare(a, b), direction=LT } ")  # fmt: skip
+_BRANCH = "{} {{ a = T[2] parameter(0) ROOT b = T[2] {} }} "
+_CHOICE = ("ENTRY e { p = pred[] parameter(0) x = T[2] parameter(1) y = T[2] parameter(2) ROOT r = T[2] "
+           "conditional(p, x, %s), true_computation=f, false_computation=g }")  # fmt: skip
+
+_CONTROL: dict[str, tuple[str, ...]] = {
+    "R165": (
+        f"{_LESS}LT }} ENTRY e {{ x = T[1,3] parameter(0) ROOT s = T[1,3] sort(x), dimensions={{0}}, to_apply=f }}",
+        f"{_LESS}LT }} ENTRY e {{ x = T[2,3] parameter(0) ROOT s = T[2,3] sort(x), dimensions={{0}}, to_apply=f }}",
+        f"{_PAIR} ENTRY e {{ x = T[1] parameter(0) y = s32[1] parameter(1) "
+        "ROOT s = (T[1], s32[1]) sort(x, y), dimensions={0}, to_apply=f }",
+    ),
+    "R165b": tuple(
+        f"{_LESS}{direction} }} ENTRY e {{ x = T[9] parameter(0) s = T[9] sort(x), dimensions={{0}}, to_apply=f "
+        "ROOT t = T[9] sort(s), dimensions={0}, to_apply=f }" for direction in ("LT", "GT", "LE", "LT, type=TOTALORDER")
+    ),
+    "R166": _moves("x = T[2] parameter(0) y = T[3] parameter(1) t = (T[2], T[3]) tuple(x, y) "
+                   "ROOT r = T[3] get-tuple-element(t), index=1"),
+    "R167": _moves("x = T[2] parameter(0) t = token[] after-all() ROOT r = T[2] add-dependency(x, t)"),
+    "R168": tuple(
+        _BRANCH.format("f", "copy(a)") + _BRANCH.format("g", other) + _CHOICE % operand
+        for other in ("copy(a)", "reverse(a), dimensions={0}") for operand in "xy"
+    ),
+}  # fmt: skip
+
+STRUCTURES: Mapping[str, tuple[str, ...]] = {
+    **_MOVEMENT, **_SLICES, **_UPDATES, **_PADS, **_GATHERS, **_REDUCTIONS, **_DOTS, **_CONVOLUTIONS, **_CONTROL,
+}  # fmt: skip

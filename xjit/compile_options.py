@@ -1,0 +1,43 @@
+"""Options of a compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from xjit.hlo.diagnostics import InvalidArgument
+from xjit.llvm.target import Target
+from xjit.passes import PASSES, find_pass
+from xjit.passes.framework.driver import refuse_if_required
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """Options of `xjit.compile`.
+
+    `cpu_level` restricts the instruction set ("sse2", "sse4.2", "avx2", "avx512"; empty: the host's). `opt_level` is
+    that of LLVM's code generator. `fusion` can be turned off to see every instruction as a kernel of its own. `profile`
+    counts the cycles of every kernel call. `progress` is told each phase as it starts. Errors: InvalidArgument for an
+    unknown level or pass. What XJIT_FLAGS says (`xjit.flags`) comes on top.
+    """
+
+    cpu_level: str = ""
+    opt_level: int = 2
+    fusion: bool = True
+    disabled_passes: tuple[str, ...] = ()
+    keep_intermediate_layouts: bool = False
+    profile: bool = False
+    progress: Progress | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.cpu_level:
+            Target.for_features(self.cpu_level)
+        if self.opt_level not in range(4):
+            raise InvalidArgument(f"opt_level is {self.opt_level!r}, expected 0, 1, 2 or 3")
+        if isinstance(self.disabled_passes, str):
+            raise InvalidArgument(f"disabled_passes is the string '{self.disabled_passes}', expected a tuple of names")
+        object.__setattr__(self, "disabled_passes", tuple(self.disabled_passes))
+        for name in self.disabled_passes:
+            refuse_if_required(find_pass(PASSES, name))

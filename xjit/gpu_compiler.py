@@ -1,0 +1,186 @@
+"""From a module to GPU kernels, and to something that runs them: a GPU, or the host in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any
+
+from xjit.compile_options import CompileOptions
+from xjit.emitters.gpu.gpu_module import EmittedGpuModule, emit_gpu_module
+from xjit.hlo.collector_pause import collector_pause
+from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument, Unsupported
+from xjit.hlo.ir.module import HloModule
+from xjit.llvm.gpu_models import DEFAULT_GPU
+from xjit.llvm.target import Target
+from xjit.optimized_module import OptimizedModule, Phases, call_signature, optimize_module, physical_constant
+from xjit.passes.pipelines import gpu_pipeline
+from xjit.runtime.cuda import CapturedCall, CudaDriver, CudaExecutable, cuda_driver, kernel_image
+from xjit.runtime.donation import required_donations
+from xjit.runtime.executable import ConvertingCall
+from xjit.runtime.gpu_program import GpuModule
+from xjit.runtime.nvptx import optimize_nvptx, to_ptx
+from xjit.runtime.program import KernelInfo
+from xjit.runtime.simulated_call import SimulatedCall
+from xjit.thunks import program_to_string
+
+SIMULATED, REAL = "cuda-sim", "cuda"
+GPU_TARGETS = (SIMULATED, REAL)
+
+
+def split_gpu_target(target: str) -> tuple[str, str] | None:
+    """Returns the kind ("cuda" or "cuda-sim") and the architecture ("" for none) of a target such as "cuda:sm_90".
+
+    None if it is no GPU.
+    """
+    kind, _, architecture = target.partition(":")
+    return (kind, architecture) if kind in GPU_TARGETS else None
+
+
+class CompiledGpuModule:
+    """A module compiled for a GPU: its kernels in every form, but nothing that runs them."""
+
+    def __init__(
+        self, optimized: OptimizedModule, emitted: EmittedGpuModule, target: Target, seconds: dict[str, float]
+    ) -> None:
+        self._optimized = optimized
+        self._emitted = emitted
+        self._target = target
+        self.compile_seconds = seconds
+
+    @cached_property
+    def program(self) -> GpuModule:
+        """What the runtime needs."""
+        assignment = self._optimized.assignment
+        parameters, parameter_tree, results, result_tree = call_signature(self._optimized.module)
+        thunks = self._emitted.program.thunks.kernel_thunks
+        return GpuModule(
+            self._optimized.module.name,
+            self._target.cpu,
+            self._emitted.program,
+            parameters,
+            parameter_tree,
+            results,
+            result_tree,
+            assignment.arena_size,
+            tuple(physical_constant(literal) for literal in assignment.constants),
+            tuple(KernelInfo(t.kernel, t.kind, t.instruction, t.bytes_accessed, t.flops) for t in thunks),
+            tuple(sorted(assignment.aliases)),
+        )
+
+    @property
+    def required_donations(self) -> tuple[int, ...]:
+        """The parameters that every call must donate, by number."""
+        return required_donations(self.program)
+
+    @property
+    def kernels(self) -> tuple[KernelInfo, ...]:
+        """The kernel calls, by their numbers."""
+        return self.program.kernels
+
+    def as_text(self, stage: str = "optimized-hlo") -> str:
+        """Returns the module at a stage of compilation; InvalidArgument names the stages if there is no such one."""
+        stages: dict[str, Callable[[], str]] = {
+            "hlo": lambda: self._optimized.text,
+            "optimized-hlo": lambda: str(self._optimized.module),
+            "buffer-assignment": self._optimized.assignment.to_text,
+            "thunks": self._thunks,
+            "schedule": lambda: self._emitted.schedule_text,
+            "llvm": lambda: self._emitted.ir_text,
+            "llvm-opt": lambda: self._of_kernels(optimize_nvptx),
+            "ptx": lambda: self._of_kernels(to_ptx),
+        }
+        if stage not in stages:
+            raise InvalidArgument(f"unknown stage '{stage}': expected one of {', '.join(stages)}")
+        return stages[stage]()
+
+    def _thunks(self) -> str:
+        kernels = self._emitted.program.kernels.values()
+        launches = "".join(f"kernel @{kernel.name}: {kernel.launch}\n" for kernel in kernels)
+        return program_to_string(self._emitted.program.thunks) + launches
+
+    def _of_kernels(self, compiled: Callable[[str, Target], str]) -> str:
+        kernels = self._emitted.program.kernels.values()
+        return "\n".join(compiled(kernel.ir_text, self._target) for kernel in kernels)
+
+
+class SimulatedExecutable(CompiledGpuModule):
+    """A module whose kernels the host runs, thread by thread: slow, and right where a GPU would be."""
+
+    def __call__(self, *arguments: Any, donate: int | Iterable[int] = ()) -> Any:
+        """Takes and returns NumPy arrays, as an executable for CPUs does."""
+        return self._call(*arguments, donate=donate)
+
+    def run(self, *arguments: Any, sanitize: bool = False, reverse: bool = False) -> Any:
+        """Runs with every access checked, or threads and blocks from the last to the first.
+
+        Errors: SimulationError names the kernel and what is wrong.
+        """
+        return ConvertingCall(self.program, SimulatedCall(self.program, sanitize=sanitize, reverse=reverse))(*arguments)
+
+    @cached_property
+    def _call(self) -> ConvertingCall:
+        call = SimulatedCall(self.program)
+        return ConvertingCall(self.program, call, call.run)
+
+
+class DeviceExecutable(CompiledGpuModule):
+    """A module on a GPU. `CudaExecutable` says what calls take and return."""
+
+    def __init__(self, compiled: CompiledGpuModule, driver: CudaDriver) -> None:
+        super().__init__(compiled._optimized, compiled._emitted, compiled._target, compiled.compile_seconds)
+        texts = {name: to_ptx(k.ir_text, self._target) for name, k in self._emitted.program.kernels.items()}
+        images = {name: kernel_image(ptx, driver.architecture) for name, ptx in texts.items()}
+        self._executable = CudaExecutable(self.program, images, driver)
+
+    def __call__(self, *arguments: Any, stream: Any = None, donate: int | Iterable[int] = ()) -> Any:
+        """Takes NumPy arrays or arrays on the device; `stream` is where it runs. Errors: Unsupported for donations."""
+        if donate != ():
+            raise Unsupported("arguments cannot be donated on target 'cuda' yet")
+        return self._executable(*arguments, stream=stream)
+
+    def capture(self, *arguments: Any) -> CapturedCall:
+        """Returns one call on these arrays on the device as a CUDA graph. Errors: as of `CudaExecutable.capture`."""
+        return self._executable.capture(*arguments)
+
+
+GpuExecutable = SimulatedExecutable | DeviceExecutable
+
+
+@collector_pause
+def compile_for_gpu(module: HloModule, architecture: str, options: CompileOptions) -> SimulatedExecutable:
+    """Compiles a module, which is left as it is, for a GPU such as "sm_90". Errors: InvalidArgument for another one."""
+    target = Target.for_gpu(architecture or DEFAULT_GPU)
+    seconds: dict[str, float] = {}
+    phase = Phases(options.progress, seconds)
+    optimized = optimize_module(module, options, gpu_pipeline, phase)
+    phase("emit")
+    emitted = emit_gpu_module(optimized.assignment, target)
+    phase("")
+    compiled = SimulatedExecutable(optimized, emitted, target, seconds)
+    if optimized.dump is not None:
+        for suffix, stage in _DUMPED_STAGES.items():
+            optimized.dump.write(suffix, compiled.as_text(stage))
+    return compiled
+
+
+def load_for_gpu(module: HloModule, kind: str, architecture: str, options: CompileOptions) -> GpuExecutable:
+    """Compiles a module for what is to run it. Errors: FailedPrecondition if that takes a GPU, and there is none."""
+    if kind == SIMULATED:
+        return compile_for_gpu(module, architecture, options)
+    try:
+        driver = cuda_driver()
+    except FailedPrecondition as error:
+        hint = "`xjit opt --target cuda --stage ptx` prints the code; target 'cuda-sim' runs it on the host"
+        raise FailedPrecondition(error.message, None, hint) from error
+    return DeviceExecutable(compile_for_gpu(module, architecture or driver.architecture, options), driver)
+
+
+_DUMPED_STAGES = {
+    "after_optimizations.txt": "optimized-hlo",
+    "buffer-assignment.txt": "buffer-assignment",
+    "thunks.txt": "thunks",
+    "schedule.txt": "schedule",
+    "ll": "llvm",
+    "ptx": "ptx",
+}

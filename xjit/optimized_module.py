@@ -1,0 +1,150 @@
+"""The half of a compilation that all targets share: a module verified and optimized, every value with its place."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xjit.affine import tile_array
+from xjit.compile_options import CompileOptions, Progress
+from xjit.dump import CompilationDump
+from xjit.flags import flags_from_environment
+from xjit.hlo.diagnostics import CompileError
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module import HloModule
+from xjit.hlo.types.literal import Literal
+from xjit.hlo.types.shape import Shape
+from xjit.ops.replica_groups import check_one_device
+from xjit.ops.verifier import verify_module
+from xjit.passes import PASSES, PassDriver, PassSwitches, find_pass
+from xjit.passes.calls_and_control.flatten_call_graph import check_call_tree
+from xjit.passes.framework.base import HloModulePass
+from xjit.passes.framework.hlo_verifier import HloVerifier
+from xjit.passes.pipelines import PipelineOptions
+from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, assign_buffers, physical_byte_size
+from xjit.runtime.physical_layout import array_signature
+from xjit.runtime.program import ArraySignature, LeafTree
+
+Pipeline = Callable[[PipelineOptions], list[HloModulePass]]
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizedModule:
+    """What emitters start from. `text` is the module as it was given; `dump` takes what comes out, if flags ask."""
+
+    text: str
+    module: HloModule
+    assignment: BufferAssignment
+    dump: CompilationDump | None
+
+
+def optimize_module(
+    module: HloModule, options: CompileOptions, pipeline: Pipeline, phase: Callable[[str], None]
+) -> OptimizedModule:
+    """Verifies a module, which is left as it is, and optimizes a copy. Errors: of the module, or of a pass."""
+    phase("verify")
+    verify_module(module, allow_mixed_precision=False)
+    check_one_device(module)
+    check_call_tree(module)
+    with_text = str(module)
+    phase("optimize")
+    flags = flags_from_environment()
+    dump = CompilationDump(flags.dump_to, module, flags.dump_hlo_pass_re) if flags.dump_to else None
+    if dump is not None:
+        dump.write("before_optimizations.txt", with_text)
+    optimized = module.clone("")
+    optimized.clear_schedule()  # of a module that came scheduled: the pipeline changes the graph, and orders it anew
+    pipeline_options = PipelineOptions(fuse=options.fusion, keep_intermediate_layouts=options.keep_intermediate_layouts)
+    disabled = (*options.disabled_passes, *(find_pass(PASSES, name).name for name in flags.disable_hlo_passes))
+    hook = dump.on_pass if dump is not None else None
+    checkers = (HloVerifier(),) if flags.verify_passes else ()
+    PassDriver(PassSwitches.of(disabled), checkers, dump=hook).run(pipeline(pipeline_options), optimized)
+    phase("assign buffers")
+    assignment = assign_buffers(optimized)
+    _check_memory(optimized, assignment, module.entry_computation.root_instruction)
+    return OptimizedModule(with_text, optimized, assignment, dump)
+
+
+def call_signature(
+    module: HloModule,
+) -> tuple[tuple[ArraySignature, ...], tuple[LeafTree, ...], tuple[ArraySignature, ...], LeafTree]:
+    """Returns the leaves of the parameters, their tree, those of the results, and theirs."""
+    entry = module.entry_computation
+    parameters: list[ArraySignature] = []
+    parameter_tree = tuple(_signatures(p.shape, p.name, parameters) for p in entry.parameter_instructions)
+    results: list[ArraySignature] = []
+    result_tree = _signatures(entry.root_instruction.shape, "result", results)
+    return tuple(parameters), parameter_tree, tuple(results), result_tree
+
+
+def _check_memory(module: HloModule, assignment: BufferAssignment, root: HloInstruction) -> None:
+    """Refuses a program that cannot run here, before anything of that size is allocated or written."""
+    entry = module.entry_computation
+    sizes = {
+        "arguments": sum(_byte_size(p.shape) for p in entry.parameter_instructions),
+        "results": _byte_size(entry.root_instruction.shape),
+        "temporary values": assignment.arena_size,
+    }
+    if sum(sizes.values()) > MAX_PROGRAM_BYTES:
+        parts = ", ".join(f"{size:,} of {what}" for what, size in sizes.items())
+        raise CompileError(
+            f"module '{module.name}' needs {sum(sizes.values()):,} bytes ({parts}); "
+            f"this machine can give it {MAX_PROGRAM_BYTES:,}",
+            root.span,
+        )
+
+
+def _byte_size(shape: Shape) -> int:
+    return sum(physical_byte_size(leaf) for _, leaf in shape.leaves() if leaf.is_array)
+
+
+def _physical_memory() -> int:
+    """Bytes of memory of this machine; 2^40 where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 40
+
+
+MAX_PROGRAM_BYTES = _physical_memory()
+
+
+class Phases:
+    """Times the phases of a compilation and reports them."""
+
+    def __init__(self, progress: Progress | None, seconds: dict[str, float]) -> None:
+        self._progress = progress
+        self._seconds = seconds
+        self._name = ""
+        self._start = time.perf_counter()
+
+    def __call__(self, name: str) -> None:
+        now = time.perf_counter()
+        if self._name:
+            self._seconds[self._name] = now - self._start
+        self._name, self._start = name, now
+        if name and self._progress is not None:
+            self._progress(name)
+
+
+def _signatures(shape: Shape, name: str, leaves: list[ArraySignature]) -> LeafTree:
+    """Appends the signatures of a shape's leaves; returns the tree of their numbers (tokens are empty tuples)."""
+    if shape.is_tuple:
+        return tuple(_signatures(s, f"{name}{{{i}}}", leaves) for i, s in enumerate(shape.tuple_shapes))
+    if not shape.is_array:
+        return ()
+    leaves.append(array_signature(shape, name))
+    return len(leaves) - 1
+
+
+def physical_constant(literal: Literal) -> np.ndarray[Any, Any]:
+    """Returns a literal's elements in memory order."""
+    shape = literal.shape
+    tiles = shape.layout.tile_dimensions if shape.layout else ()
+    data = tile_array(literal.array, shape.minor_to_major, tiles)
+    return np.pad(data, (0, physical_byte_size(shape) // data.itemsize - data.size))

@@ -1,0 +1,72 @@
+"""Tuples, tokens, sorts and conditionals."""
+
+from __future__ import annotations
+
+from xjit.hlo import HloInstruction
+from xjit.hlo import attributes as at
+from xjit.passes.framework import match as m
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.rule import AlgebraRule
+
+
+def _element(match: Match, _into: Expansion) -> HloInstruction:
+    return match["tuple"].operand(match.root.attributes_as(at.GetTupleElementAttributes).index)
+
+
+def _is_sorted(sort: HloInstruction) -> bool:
+    """Whether there is nothing to sort: at most one element along the dimension."""
+    dimension = sort.attributes_as(at.SortAttributes).sort_dimension
+    return sort.operand(0).shape.dimensions[dimension] <= 1
+
+
+def _operands(match: Match, into: Expansion) -> HloInstruction:
+    operands = match.root.operands
+    return into.tuple_of(*operands) if match.root.shape.is_tuple else operands[0]
+
+
+def _orders_all(sort: HloInstruction) -> bool:
+    """Whether a sort compares its two elements by less or greater, in a total order."""
+    compare = sort.to_apply.root_instruction
+    if compare.opcode != "compare" or {o.opcode for o in compare.operands} != {"parameter"}:
+        return False
+    attributes = compare.attributes_as(at.CompareAttributes)
+    total = attributes.type == "TOTALORDER" or not compare.operand(0).shape.element_type.is_float
+    return total and attributes.direction in ("LT", "GT")
+
+
+def _is_sorted_again(sort: HloInstruction) -> bool:
+    inner = sort.operand(0)
+    if inner.opcode != "sort" or inner.operand_count != 1 or inner.attributes != sort.attributes:
+        return False
+    return _orders_all(sort) and sort.to_apply.equal(inner.to_apply)
+
+
+def _is_unordered(match: Match, into: Expansion) -> HloInstruction | None:
+    return match["x"] if not match["token"].operand_count else None
+
+
+def _same_branches(conditional: HloInstruction) -> bool:
+    first, *rest = conditional.branch_computations
+    operands = conditional.operands[1:]
+    return all(c is first or c.equal(first) for c in rest) and all(o is operands[0] for o in operands)
+
+
+def _call(match: Match, into: Expansion) -> HloInstruction:
+    root = match.root
+    return into.make("call", root.operand(1), called=[root.branch_computations[0]])
+
+
+_X = m.any("x")
+
+CONTROL = (
+    AlgebraRule("R165", "sort(x) of one element = x", m.op("sort").where(_is_sorted), _operands),
+    AlgebraRule("R165b", "sort(sort(x)) = sort(x)", m.op("sort", m.any("x")).where(_is_sorted_again),
+                lambda match, _: match["x"]),
+    AlgebraRule("R166", "get-tuple-element(tuple(a, b), i) = a",
+                m.op("get-tuple-element", m.op("tuple", name="tuple")), _element),
+    AlgebraRule("R167", "add-dependency(x, after-all()) = x",
+                m.op("add-dependency", _X, m.op("after-all", name="token")), _is_unordered),
+    AlgebraRule("R168", "conditional(p, f, f) = call(f)", m.op("conditional").where(_same_branches), _call,
+                option="enable_conditional_simplification"),
+)  # fmt: skip

@@ -1,0 +1,226 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from xjit.hlo import HloInstruction
+from xjit.hlo import attributes as at
+from xjit.hlo.attributes import DotAttributes, SliceDimension
+from xjit.passes.framework import match as m
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.constants import is_zero, value_of
+from xjit.passes.simplify.algebra.dimensions import dimensions_of
+from xjit.passes.simplify.algebra.kinds import is_float, is_integer
+from xjit.passes.simplify.algebra.padding import along, padding_of
+from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
+from xjit.passes.simplify.algebra.slices import cut
+
+
+def _of(dot: HloInstruction) -> DotAttributes:
+    return dot.attributes_as(DotAttributes)
+
+
+def _free(x: HloInstruction, *taken: Sequence[int]) -> list[int]:
+    used = {d for dims in taken for d in dims}
+    return [d for d in range(x.shape.rank) if d not in used]
+
+
+def _sides(dot: HloInstruction) -> tuple[list[int], list[int]]:
+    """The free dimensions of both operands."""
+    a = _of(dot)
+    lhs = _free(dot.operand(0), a.lhs_batch_dims, a.lhs_contracting_dims)
+    return lhs, _free(dot.operand(1), a.rhs_batch_dims, a.rhs_contracting_dims)
+
+
+def _one_type(dot: HloInstruction) -> bool:
+    return len({dot.shape.element_type, *[o.shape.element_type for o in dot.operands]}) == 1
+
+
+def _swapped(match: Match, into: Expansion) -> HloInstruction | None:
+    """transpose(dot(a, b)) that swaps the free dimensions of both operands."""
+    dot, a = match["dot"], _of(match["dot"])
+    batch = len(a.lhs_batch_dims)
+    lhs, rhs = _sides(dot)
+    swapped = [*range(batch), *range(batch + len(lhs), dot.shape.rank), *range(batch, batch + len(lhs))]
+    if len(lhs) != 1 or len(rhs) != 1 or list(dimensions_of(match.root)) != swapped or a.sparsity:
+        return None
+    attributes = replace(
+        a, lhs_batch_dims=a.rhs_batch_dims, rhs_batch_dims=a.lhs_batch_dims,
+        lhs_contracting_dims=a.rhs_contracting_dims, rhs_contracting_dims=a.lhs_contracting_dims,
+        operand_precision=a.operand_precision[::-1],
+    )  # fmt: skip
+    return into.like_source("dot", [dot.operand(1), dot.operand(0)], attributes)
+
+
+def _is_sum_of_nothing(dot: HloInstruction) -> bool:
+    empty = any(not o.shape.num_elements for o in dot.operands)
+    return empty or not dot.shape.num_elements
+
+
+def _zeros(match: Match, into: Expansion) -> HloInstruction:
+    return into.full(match.root.shape, 0)
+
+
+def _product(match: Match, into: Expansion) -> HloInstruction | None:
+    """A dot that contracts nothing: both operands are repeated along each other's free dimensions."""
+    dot, a = match.root, _of(match.root)
+    if a.lhs_contracting_dims or not _one_type(dot):
+        return None
+    batch, (lhs, rhs) = len(a.lhs_batch_dims), _sides(dot)
+    left, right = dict[int, int](), dict[int, int]()
+    for i, (x, y) in enumerate(zip(a.lhs_batch_dims, a.rhs_batch_dims, strict=True)):
+        left[x], right[y] = i, i
+    left |= {d: batch + i for i, d in enumerate(lhs)}
+    right |= {d: batch + len(lhs) + i for i, d in enumerate(rhs)}
+    return into.make("multiply", _spread(into, dot, 0, left), _spread(into, dot, 1, right))
+
+
+def _spread(into: Expansion, dot: HloInstruction, number: int, where: dict[int, int]) -> HloInstruction:
+    x = dot.operand(number)
+    dimensions = at.DimensionsAttributes(tuple(where[d] for d in range(x.shape.rank)))
+    if not dot.shape.rank:
+        return x
+    return into.make("broadcast", x, shape=dot.shape, attributes=dimensions)
+
+
+def _vectors(match: Match, into: Expansion) -> HloInstruction | None:
+    """The dot of two vectors as a sum of products."""
+    dot, a = match.root, _of(match.root)
+    lhs, rhs = dot.operands[:2]
+    if not (lhs.shape.rank == rhs.shape.rank == len(a.lhs_contracting_dims) == 1 and _one_type(dot)):
+        return None
+    return into.sum(into.make("multiply", lhs, rhs), (0,))
+
+
+def _unpermuted(match: Match, into: Expansion) -> HloInstruction | None:
+    """Both operands have their contracting dimensions permuted: the pairs stay pairs without."""
+    dot, a = match.root, _of(match.root)
+    p, q = dimensions_of(match["left"]), dimensions_of(match["right"])
+    lhs, rhs = _sides(dot)
+    fixed = [(p, [*a.lhs_batch_dims, *lhs]), (q, [*a.rhs_batch_dims, *rhs])]
+    if any(permutation[d] != d for permutation, dims in fixed for d in dims):
+        return None
+    attributes = replace(
+        a,
+        lhs_contracting_dims=tuple(p[d] for d in a.lhs_contracting_dims),
+        rhs_contracting_dims=tuple(q[d] for d in a.rhs_contracting_dims),
+    )
+    return into.like_source("dot", [match["x"], match["y"]], attributes)
+
+
+def _without_padding(match: Match, into: Expansion) -> HloInstruction | None:
+    """dot(pad(a, 0), b): of b, only what meets an element of a is needed."""
+    dot, pad, a = match.root, match["pad"], _of(match.root)
+    value, padding = value_of(pad.operand(1)), padding_of(pad)
+    if value is None or not is_zero(value, pad.shape.element_type):
+        return None
+    is_left = dot.operand(0) is pad
+    mine, theirs = (a.lhs_contracting_dims, a.rhs_contracting_dims)[:: 1 if is_left else -1]
+    other = dot.operand(1 if is_left else 0)
+    ranges = [SliceDimension(0, n) for n in other.shape.dimensions]
+    for d, p in enumerate(padding):
+        plain = min(p.edge_padding_low, p.edge_padding_high) >= 0 and not p.interior_padding
+        if not plain or (p != at.PaddingDimension() and d not in mine):
+            return None
+        if d in mine:
+            start = p.edge_padding_low
+            ranges[theirs[mine.index(d)]] = SliceDimension(start, start + pad.operand(0).shape.dimensions[d])
+    part = cut(into, other, ranges)
+    return into.like_source("dot", [pad.operand(0), part] if is_left else [part, pad.operand(0)], a)
+
+
+def _of_concatenate(match: Match, into: Expansion) -> HloInstruction | None:
+    """dot(concatenate(a1, a2), constant) along the contracted dimension, as a sum of dots."""
+    whole, a = match["whole"], _of(match.root)
+    constant = match["constant"]
+    if along(whole) not in a.lhs_contracting_dims or whole.shape.rank > 2 or constant.shape.rank > 2:
+        return None
+    other, total, begin = a.rhs_contracting_dims[a.lhs_contracting_dims.index(along(whole))], None, 0
+    for operand in whole.operands:
+        ranges = [SliceDimension(0, n) for n in constant.shape.dimensions]
+        ranges[other] = SliceDimension(begin, begin + operand.shape.dimensions[along(whole)])
+        begin = ranges[other].limit
+        part = into.like_source("dot", [operand, cut(into, constant, ranges)], a)
+        total = part if total is None else into.make("add", total, part)
+    return total
+
+
+def _sum_of_other(match: Match, into: Expansion) -> HloInstruction | None:
+    """dot(broadcast(s), y) of a scalar s: s times the sums of y."""
+    dot, a = match.root, _of(match.root)
+    if a.lhs_batch_dims or not _one_type(dot) or _sides(dot)[0]:
+        return None
+    total = into.sum(match["y"], a.rhs_contracting_dims)
+    scale = match["s"]
+    if total.shape.rank:
+        scale = into.make("broadcast", scale, shape=total.shape, attributes=at.DimensionsAttributes(()))
+    return into.make("multiply", scale, total)
+
+
+def _without_ones(match: Match, into: Expansion) -> HloInstruction | None:
+    """Free dimensions of size 1 are dropped before, and put back by a reshape of the result."""
+    dot, a = match.root, _of(match.root)
+    sides = _sides(dot)
+    gone = [[d for d in free if o.shape.dimensions[d] == 1] for free, o in zip(sides, dot.operands, strict=True)]
+    if not any(gone) or a.sparsity:
+        return None
+    operands: list[HloInstruction] = []
+    maps: list[dict[int, int]] = []
+    for o, drop in zip(dot.operands, gone, strict=True):
+        kept = [d for d in range(o.shape.rank) if d not in drop]
+        shape = o.shape.with_dimensions([o.shape.dimensions[d] for d in kept])
+        operands.append(into.make("reshape", o, shape=shape) if drop else o)
+        maps.append({d: i for i, d in enumerate(kept)})
+    attributes = replace(
+        a,
+        lhs_batch_dims=tuple(maps[0][d] for d in a.lhs_batch_dims),
+        rhs_batch_dims=tuple(maps[1][d] for d in a.rhs_batch_dims),
+        lhs_contracting_dims=tuple(maps[0][d] for d in a.lhs_contracting_dims),
+        rhs_contracting_dims=tuple(maps[1][d] for d in a.rhs_contracting_dims),
+    )
+    dims = [operands[0].shape.dimensions[d] for d in attributes.lhs_batch_dims]
+    for o, batch, contracted in (
+        (operands[0], attributes.lhs_batch_dims, attributes.lhs_contracting_dims),
+        (operands[1], attributes.rhs_batch_dims, attributes.rhs_contracting_dims),
+    ):
+        dims += [o.shape.dimensions[d] for d in _free(o, batch, contracted)]
+    small = into.make("dot", *operands, shape=dot.shape.with_dimensions(dims), attributes=attributes)
+    return into.like_source("reshape", [small])
+
+
+_X, _Y = m.any("x"), m.any("y")
+_DOT = m.op("dot", m.any(), m.any())
+_PAD = m.op("pad", name="pad")
+_ORDER, _XLA, _REAL = Exactness.ORDER, Exactness.XLA, Exactness.REAL
+_STRENGTH = "enable_dot_strength_reduction"
+
+DOTS = (
+    AlgebraRule("R157", "dot(nothing) = 0", _DOT.where(_is_sum_of_nothing), _zeros),
+    AlgebraRule("R158", "dot(a, b) without contraction = multiply(broadcast(a), broadcast(b))", _DOT, _product, _ORDER,
+                "enable_dot_to_multiply_rewrite"),
+    AlgebraRule("R112", "transpose(dot(a, b)) = dot(b, a)",
+                m.op("transpose", m.op("dot", m.any(), m.any(), name="dot").one_use()), _swapped, _ORDER),
+    AlgebraRule("R160", "dot(transpose(x), transpose(y)) = dot(x, y) where only contracted dimensions moved",
+                m.op("dot", m.op("transpose", _X, name="left"), m.op("transpose", _Y, name="right")), _unpermuted,
+                _ORDER),
+    AlgebraRule("R159", "dot(x, y) of vectors = sum(multiply(x, y))", _DOT, _vectors, _ORDER, _STRENGTH),
+    AlgebraRule("R161", "dot(concatenate(a, b), constant) = add(dot(a), dot(b))",
+                m.op("dot", m.op("concatenate", name="whole").one_use(), m.op("constant", name="constant")),
+                _of_concatenate, _ORDER, _STRENGTH),
+    AlgebraRule("R162", "dot(pad(x, 0), y) = dot(x, slice(y))", m.op("dot", _PAD, m.any()).where(is_integer),
+                _without_padding),
+    AlgebraRule("R162b", "dot(y, pad(x, 0)) = dot(slice(y), x)", m.op("dot", m.any(), _PAD).where(is_integer),
+                _without_padding),
+    AlgebraRule("R162x", "dot(pad(x, 0), y) = dot(x, slice(y)) of floats", m.op("dot", _PAD, m.any()).where(is_float),
+                _without_padding, _XLA),
+    AlgebraRule("R162y", "dot(y, pad(x, 0)) = dot(slice(y), x) of floats", m.op("dot", m.any(), _PAD).where(is_float),
+                _without_padding, _XLA),
+    AlgebraRule("R163", "dot(broadcast(s), y) = multiply(s, sum(y))",
+                m.op("dot", m.op("broadcast", m.any("s").where(lambda s: s.shape.is_scalar)), _Y)
+                .where(lambda i: is_integer(i) or is_float(i)), _sum_of_other, _REAL),
+    AlgebraRule("R164", "dot with free dimensions of size 1 = reshape(dot)", _DOT, _without_ones, _ORDER,
+                "!supports_non_canonical_dots"),
+)  # fmt: skip

@@ -1,0 +1,241 @@
+"""Reductions: over nothing, of reductions, and of what only moves or repeats elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from xjit.hlo import HloComputation, HloInstruction, Shape
+from xjit.hlo import attributes as at
+from xjit.ops.reducers import reduction_identity
+from xjit.passes.framework import match as m
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.constants import value_of
+from xjit.passes.simplify.algebra.dimensions import dimensions_of, reshape_groups
+from xjit.passes.simplify.algebra.kinds import is_complex, is_discrete, is_float
+from xjit.passes.simplify.algebra.padding import along, padding_of
+from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
+
+_IDEMPOTENT = frozenset({"maximum", "minimum", "and", "or"})
+
+
+def operation(reduction: HloInstruction) -> str:
+    """The opcode of a reducer that is one associative operation; "" for others."""
+    found = reduction_identity(reduction.to_apply)
+    return found[0] if found else ""
+
+
+def reduce_with(
+    into: Expansion, x: HloInstruction, init: HloInstruction, dimensions: Iterable[int], reducer: HloComputation
+) -> HloInstruction:
+    """A reduction of one array."""
+    attributes = at.DimensionsAttributes(tuple(dimensions))
+    return into.make("reduce", x, init, attributes=attributes, called=[reducer])
+
+
+def is_neutral(value: HloInstruction, reduction: HloInstruction, start: HloInstruction) -> bool:
+    """Whether combining a value into a reduction that starts at `start` changes nothing.
+
+    To a sum of floats that starts at +0.0, +0.0 is neutral: it never becomes -0.0.
+    """
+    found, number, first = reduction_identity(reduction.to_apply), value_of(value), value_of(start)
+    if found is None or number is None or is_complex(value):
+        return False
+    if _bits(np.asarray(found[1]).astype(number.dtype)) == _bits(number):
+        return True
+    starts_positive = first is not None and _bits(first) == _bits(np.zeros((), number.dtype))
+    return found[0] == "add" and value.shape.element_type.is_float and _bits(number) == _bits(first) and starts_positive
+
+
+def _bits(value: Any) -> bytes:
+    return np.asarray(value).tobytes()
+
+
+def _is_single(reduction: HloInstruction) -> bool:
+    return reduction.operand_count == 2
+
+
+def _combined(match: Match, into: Expansion, x: HloInstruction) -> HloInstruction | None:
+    """reducer(init, x), element by element; x alone if init is the reducer's identity."""
+    init, opcode = match["init"], operation(match.root)
+    found, number = reduction_identity(match.root.to_apply), value_of(init)
+    if not opcode or is_complex(x):
+        return None
+    if found is not None and number is not None and _bits(np.asarray(found[1]).astype(number.dtype)) == _bits(number):
+        return x
+    full = into.make("broadcast", init, shape=x.shape, attributes=at.DimensionsAttributes(()))
+    return into.make(opcode, x, full)
+
+
+def _over_ones(match: Match, into: Expansion) -> HloInstruction | None:
+    root, x = match.root, match["x"]
+    if any(x.shape.dimensions[d] != 1 for d in dimensions_of(root)):
+        return None
+    same = x.shape.dimensions == root.shape.dimensions
+    return _combined(match, into, x if same else into.like_source("reshape", [x]))
+
+
+def _init_everywhere(match: Match, into: Expansion) -> HloInstruction:
+    return into.like_source("broadcast", [match["init"]], at.DimensionsAttributes(()))
+
+
+def _of_reduce(match: Match, into: Expansion) -> HloInstruction | None:
+    outer, inner = match.root, match["inner"]
+    if not operation(outer) or operation(outer) != operation(inner) or not _is_single(inner):
+        return None
+    if not is_neutral(inner.operand(1), outer, match["init"]):
+        return None
+    x = inner.operand(0)
+    kept = [d for d in range(x.shape.rank) if d not in dimensions_of(inner)]
+    dimensions = sorted({*dimensions_of(inner), *[kept[d] for d in dimensions_of(outer)]})
+    return reduce_with(into, x, match["init"], dimensions, outer.to_apply)
+
+
+def _of_transpose(match: Match, into: Expansion) -> HloInstruction | None:
+    permutation, reduced = dimensions_of(match["moved"]), dimensions_of(match.root)
+    kept = [p for d, p in enumerate(permutation) if d not in reduced]
+    if kept != sorted(kept) or not operation(match.root):
+        return None
+    return reduce_with(into, match["x"], match["init"], sorted(permutation[d] for d in reduced), match.root.to_apply)
+
+
+def _of_reshape(match: Match, into: Expansion) -> HloInstruction | None:
+    """A reshape that splits and merges reduced dimensions only, or adds and drops dimensions of size 1."""
+    x, root = match["x"], match.root
+    before, after, reduced = x.shape.dimensions, match["moved"].shape.dimensions, set(dimensions_of(root))
+    if not x.shape.num_elements or not operation(root):
+        return None
+    gone: list[int] = []
+    for old, new in reshape_groups(before, after):
+        if all(d in reduced for d in new):
+            gone += old
+        elif len(old) != 1 or len(new) != 1:
+            return None
+    ones = [d for d, n in enumerate(before) if n == 1]
+    for d in ones:  # those that the result has not
+        if [n for i, n in enumerate(before) if i not in gone] == list(root.shape.dimensions):
+            break
+        gone.append(d)
+    if [n for i, n in enumerate(before) if i not in gone] != list(root.shape.dimensions) or not gone:
+        return None
+    return reduce_with(into, x, match["init"], sorted(gone), root.to_apply)
+
+
+def _repeats(match: Match) -> tuple[int, list[int]] | None:
+    """How often reduced new dimensions of a broadcast repeat an element, and the reduced dimensions of x."""
+    broadcast, reduced = match["moved"], dimensions_of(match.root)
+    mapped = dimensions_of(broadcast)
+    if list(mapped) != sorted(mapped):
+        return None
+    new = [d for d in reduced if d not in mapped]
+    left = [d for d in range(broadcast.shape.rank) if d not in mapped and d not in reduced]
+    if not new or left or not broadcast.shape.num_elements:
+        return None
+    return math.prod(broadcast.shape.dimensions[d] for d in new), [mapped.index(d) for d in reduced if d in mapped]
+
+
+def _of_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
+    found = _repeats(match)
+    if found is None or operation(match.root) not in _IDEMPOTENT:
+        return None
+    if found[1]:
+        return reduce_with(into, match["x"], match["init"], found[1], match.root.to_apply)
+    return _combined(match, into, match["x"])
+
+
+def _sum_of_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
+    found, init = _repeats(match), value_of(match["init"])
+    x = match["x"]
+    if (
+        found is None
+        or operation(match.root) != "add"
+        or init is None
+        or init != 0
+        or x.shape.element_type.text == "pred"
+    ):
+        return None
+    product = into.make("multiply", x, into.full(x.shape, found[0]))
+    return reduce_with(into, product, match["init"], found[1], match.root.to_apply) if found[1] else product
+
+
+def _then_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
+    """Dimensions that x has are reduced before they are repeated."""
+    x, mapped, reduced = match["x"], dimensions_of(match["moved"]), dimensions_of(match.root)
+    if any(d not in mapped for d in reduced) or not reduced or len(mapped) == match["moved"].shape.rank:
+        return None
+    small = reduce_with(into, x, match["init"], sorted(mapped.index(d) for d in reduced), match.root.to_apply)
+    left = [d for d in range(match["moved"].shape.rank) if d not in reduced]
+    return into.like_source(
+        "broadcast", [small], at.DimensionsAttributes(tuple(left.index(d) for d in mapped if d in left))
+    )
+
+
+def _of_concatenate(match: Match, into: Expansion) -> HloInstruction | None:
+    root, whole = match.root, match["moved"]
+    if along(whole) not in dimensions_of(root) or not operation(root):
+        return None
+    if not is_neutral(match["init"], root, match["init"]):
+        return None
+    parts = [reduce_with(into, o, match["init"], dimensions_of(root), root.to_apply) for o in whole.operands]
+    result = parts[0]
+    for part in parts[1:]:
+        result = into.make(operation(root), result, part)
+    return result
+
+
+def _of_pad(match: Match, into: Expansion) -> HloInstruction | None:
+    root, pad = match.root, match["moved"]
+    padding, reduced = padding_of(pad), dimensions_of(root)
+    plain = [min(p.edge_padding_low, p.edge_padding_high) >= 0 for p in padding]
+    touched = [d for d, p in enumerate(padding) if p != at.PaddingDimension()]
+    if not all(plain) or any(d not in reduced for d in touched):
+        return None
+    if not is_neutral(pad.operand(1), root, match["init"]):
+        return None
+    return reduce_with(into, pad.operand(0), match["init"], reduced, root.to_apply)
+
+
+def _scalar(shape: Shape) -> bool:
+    return shape.is_scalar
+
+
+_INIT = m.any("init").where(lambda i: _scalar(i.shape))
+
+
+def _reduce(inner: m.Pattern) -> m.Pattern:
+    return m.op("reduce", inner, _INIT)
+
+
+def _moved(opcode: str) -> m.Pattern:
+    return _reduce(m.op(opcode, m.any("x"), name="moved"))
+
+
+_ORDER = Exactness.ORDER
+
+REDUCTIONS = (
+    AlgebraRule("R144", "reduce(nothing, init) = broadcast(init)",
+                _reduce(m.any("x").where(lambda x: not x.shape.num_elements)), _init_everywhere),
+    AlgebraRule("R143,R145", "reduce(x) over dimensions of size 1 = reducer(init, x)",
+                _reduce(m.any("x")), _over_ones),
+    AlgebraRule("R148", "maximum over copies of x = x", _moved("broadcast"), _of_broadcast),
+    AlgebraRule("R148b", "sum over n copies of x = multiply(x, n)",
+                _moved("broadcast").where(is_discrete), _sum_of_broadcast),
+    AlgebraRule("R148x", "sum over n copies of x = multiply(x, n) of floats",
+                _moved("broadcast").where(is_float), _sum_of_broadcast, Exactness.XLA),
+    AlgebraRule("N2", "reduce(broadcast(x)) over dimensions of x = broadcast(reduce(x))",
+                _moved("broadcast"), _then_broadcast, _ORDER),
+    AlgebraRule("R146", "reduce(reduce(x)) = reduce(x)", _reduce(m.op("reduce", name="inner").one_use()), _of_reduce,
+                _ORDER, "merge_reduce_of_reduce"),
+    AlgebraRule("R147", "reduce(transpose(x)) = reduce(x)", _moved("transpose"), _of_transpose, _ORDER),
+    AlgebraRule("R147b", "reduce(reshape(x)) = reduce(x)", _moved("reshape"), _of_reshape, _ORDER,
+                "enable_reduce_of_reshape"),
+    AlgebraRule("R149", "reduce(concatenate(a, b)) = reducer(reduce(a), reduce(b))",
+                _reduce(m.op("concatenate", name="moved").one_use()), _of_concatenate, _ORDER,
+                "enable_unconditional_reduce_of_concat_replacement"),
+    AlgebraRule("R150", "reduce(pad(x, identity)) = reduce(x)",
+                _reduce(m.op("pad", name="moved")), _of_pad, _ORDER),
+)  # fmt: skip

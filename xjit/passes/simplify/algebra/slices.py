@@ -1,0 +1,157 @@
+"""Slices with constant bounds, and reverses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xjit.hlo import HloInstruction
+from xjit.hlo import attributes as at
+from xjit.hlo.attributes import SliceDimension
+from xjit.passes.framework import match as m
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.dimensions import dimensions_of, inverse
+from xjit.passes.simplify.algebra.rule import AlgebraRule
+
+
+def ranges_of(instruction: HloInstruction) -> tuple[SliceDimension, ...]:
+    """The ranges of a slice."""
+    return instruction.attributes_as(at.SliceAttributes).slice
+
+
+def cut(into: Expansion, x: HloInstruction, ranges: Iterable[SliceDimension]) -> HloInstruction:
+    """A slice of x."""
+    return into.make("slice", x, attributes=at.SliceAttributes(tuple(ranges)))
+
+
+def _count(d: SliceDimension) -> int:
+    return max(0, -(-(d.limit - d.start) // d.stride))
+
+
+def _composed(match: Match, into: Expansion) -> HloInstruction:
+    ranges: list[SliceDimension] = []
+    for inner, outer in zip(ranges_of(match["inner"]), ranges_of(match.root), strict=True):
+        start, stride, count = inner.start + outer.start * inner.stride, inner.stride * outer.stride, _count(outer)
+        ranges.append(SliceDimension(start, start + (count - 1) * stride + 1 if count else start, stride))
+    return cut(into, match["x"], ranges)
+
+
+def _of_concatenate(match: Match, into: Expansion) -> HloInstruction | None:
+    """A slice of a concatenate that lies within one operand."""
+    whole, ranges = match["whole"], list(ranges_of(match.root))
+    along = whole.attributes_as(at.ConcatenateAttributes).dimension
+    d, begin = ranges[along], 0
+    last = d.start + (_count(d) - 1) * d.stride
+    for operand in whole.operands:
+        end = begin + operand.shape.dimensions[along]
+        if begin <= d.start and last < end and _count(d):
+            ranges[along] = SliceDimension(d.start - begin, last + 1 - begin, d.stride)
+            return cut(into, operand, ranges)
+        begin = end
+    return None
+
+
+def _of_pad(match: Match, into: Expansion) -> HloInstruction | None:
+    """A slice of a pad: padding only, or elements of the operand only."""
+    pad, ranges = match["pad"], ranges_of(match.root)
+    moved: list[SliceDimension] = []
+    padding = pad.attributes_as(at.PadAttributes).padding
+    for d, p, size in zip(ranges, padding, match["x"].shape.dimensions, strict=True):
+        last = d.start + (_count(d) - 1) * d.stride
+        end = p.edge_padding_low + size + max(size - 1, 0) * p.interior_padding
+        if last < p.edge_padding_low or d.start >= end:
+            return into.like_source("broadcast", [match["v"]], at.DimensionsAttributes(()))
+        moved.append(SliceDimension(d.start - p.edge_padding_low, last + 1 - p.edge_padding_low, d.stride))
+    sizes = match["x"].shape.dimensions
+    if any(p.interior_padding for p in padding) or any(
+        d.start < 0 or d.limit > n for d, n in zip(moved, sizes, strict=True)
+    ):
+        return None
+    return cut(into, match["x"], moved)
+
+
+def _of_broadcast(match: Match, into: Expansion) -> HloInstruction:
+    x, ranges, dimensions = match["x"], ranges_of(match.root), dimensions_of(match["broadcast"])
+    part = cut(into, x, [ranges[d] for d in dimensions]) if x.shape.rank else x
+    return into.like_source("broadcast", [part], at.DimensionsAttributes(dimensions))
+
+
+def _of_reverse(match: Match, into: Expansion) -> HloInstruction:
+    ranges = list(ranges_of(match.root))
+    for d in dimensions_of(match["reverse"]):
+        r, size = ranges[d], match["x"].shape.dimensions[d]
+        last = r.start + (_count(r) - 1) * r.stride
+        ranges[d] = SliceDimension(size - 1 - last, size - r.start, r.stride)
+    return into.make("reverse", cut(into, match["x"], ranges), attributes=match["reverse"].attributes)
+
+
+def _of_transpose(match: Match, into: Expansion) -> HloInstruction:
+    old, ranges = dimensions_of(match["transpose"]), ranges_of(match.root)
+    part = cut(into, match["x"], [ranges[d] for d in inverse(old)])
+    return into.make("transpose", part, attributes=match["transpose"].attributes)
+
+
+def _of_reshape(match: Match, into: Expansion) -> HloInstruction | None:
+    """A slice along the first dimensions only, which the reshape does not touch."""
+    x, reshape, ranges = match["x"], match["reshape"], ranges_of(match.root)
+    before, after = x.shape.dimensions, reshape.shape.dimensions
+    same = 0
+    while same < min(len(before), len(after)) and before[same] == after[same]:
+        same += 1
+    if any(_count(r) != n for r, n in zip(ranges[same:], after[same:], strict=True)):
+        return None
+    part = cut(into, x, [*ranges[:same], *[SliceDimension(0, n) for n in before[same:]]])
+    return into.like_source("reshape", [part])
+
+
+def _is_not_empty(instruction: HloInstruction) -> bool:
+    return instruction.shape.num_elements > 0
+
+
+def _reverse(into: Expansion, x: HloInstruction, dimensions: Iterable[int]) -> HloInstruction:
+    left = tuple(sorted(dimensions))
+    return into.make("reverse", x, attributes=at.DimensionsAttributes(left)) if left else x
+
+
+def _without_ones(match: Match, into: Expansion) -> HloInstruction | None:
+    sizes, old = match.root.shape.dimensions, dimensions_of(match.root)
+    kept = [d for d in old if sizes[d] != 1]
+    return _reverse(into, match["x"], kept) if len(kept) < len(old) else None
+
+
+def _twice(match: Match, into: Expansion) -> HloInstruction:
+    return _reverse(into, match["x"], set(dimensions_of(match.root)) ^ set(dimensions_of(match["inner"])))
+
+
+def _reversed_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
+    old, mapped = dimensions_of(match.root), dimensions_of(match["broadcast"])
+    kept = [d for d in old if d in mapped]
+    return _reverse(into, match["broadcast"], kept) if len(kept) < len(old) else None
+
+
+_X = m.any("x")
+_SLICE = m.op("slice")
+
+SLICES = (
+    AlgebraRule("R119", "slice(slice(x)) = slice(x)", m.op("slice", m.op("slice", _X, name="inner")), _composed),
+    AlgebraRule("R120", "slice(concatenate(a, b)) = slice(a)", m.op("slice", m.op("concatenate", name="whole")),
+                _of_concatenate),
+    AlgebraRule("R121", "slice(pad(x, v)) = broadcast(v), slice(x)",
+                m.op("slice", m.op("pad", _X, m.any("v"), name="pad")).where(_is_not_empty), _of_pad),
+    AlgebraRule("R122", "slice(broadcast(x)) = broadcast(slice(x))",
+                m.op("slice", m.op("broadcast", _X, name="broadcast")), _of_broadcast),
+    AlgebraRule("R123", "slice(reverse(x)) = reverse(slice(x))",
+                m.op("slice", m.op("reverse", _X, name="reverse").one_use()).where(_is_not_empty), _of_reverse),
+    AlgebraRule("R123b", "slice(transpose(x)) = transpose(slice(x))",
+                m.op("slice", m.op("transpose", _X, name="transpose").one_use()), _of_transpose),
+    AlgebraRule("R123c", "slice(reshape(x)) = reshape(slice(x)) along first dimensions that stay",
+                m.op("slice", m.op("reshape", _X, name="reshape").one_use()).where(_is_not_empty), _of_reshape),
+)  # fmt: skip
+
+REVERSES = (
+    AlgebraRule("R115b", "reverse(x) = reverse(x) without dimensions of size 1", m.op("reverse", _X), _without_ones),
+    AlgebraRule("R115c", "reverse(reverse(x)) = reverse(x) or x", m.op("reverse", m.op("reverse", _X, name="inner")),
+                _twice),
+    AlgebraRule("R115d", "reverse(broadcast(x)) = broadcast(x) along new dimensions",
+                m.op("reverse", m.op("broadcast", name="broadcast")), _reversed_broadcast),
+)  # fmt: skip

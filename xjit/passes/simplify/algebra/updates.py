@@ -1,0 +1,177 @@
+"""Dynamic slices and updates."""
+
+from __future__ import annotations
+
+from xjit.hlo import HloInstruction
+from xjit.hlo import attributes as at
+from xjit.hlo.attributes import PaddingDimension, SliceDimension
+from xjit.passes.framework import match as m
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.constants import is_constant_like, is_zero, value_of
+from xjit.passes.simplify.algebra.dimensions import dimensions_of
+from xjit.passes.simplify.algebra.kinds import is_float, is_integer
+from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
+from xjit.passes.simplify.algebra.slices import cut
+
+
+def _starts(instruction: HloInstruction, first: int) -> list[int] | None:
+    """Returns the clamped start indices if they are constants; index operands begin at `first`."""
+    sizes = instruction.operand(0).shape.dimensions
+    taken = instruction.shape.dimensions if first == 1 else instruction.operand(1).shape.dimensions
+    if instruction.operand_count != first + len(sizes):
+        return None  # one array of indices
+    values = [value_of(i) for i in instruction.operands[first:]]
+    if any(v is None for v in values):
+        return None
+    return [min(max(int(v), 0), n - t) for v, n, t in zip(values, sizes, taken, strict=True)]
+
+
+def _takes_all(slice_: HloInstruction) -> bool:
+    return slice_.operand(0).shape.same_dimensions(slice_.shape)
+
+
+def _updates_all(update: HloInstruction) -> bool:
+    return update.operand(1).shape.same_dimensions(update.shape)
+
+
+def _operand(number: int, match: Match) -> HloInstruction:
+    return match.root.operand(number)
+
+
+def _static(match: Match, into: Expansion) -> HloInstruction | None:
+    starts = _starts(match.root, 1)
+    if starts is None:
+        return None
+    sizes = match.root.shape.dimensions
+    return cut(into, match.root.operand(0), [SliceDimension(s, s + n) for s, n in zip(starts, sizes, strict=True)])
+
+
+def _of_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
+    """dynamic-slice(broadcast(x)): the dimensions that x has, taken of x."""
+    root, broadcast = match.root, match.root.operand(0)
+    if broadcast.opcode != "broadcast" or root.operand_count != 1 + root.shape.rank:
+        return None
+    x, dimensions = broadcast.operand(0), dimensions_of(broadcast)
+    part = x
+    if dimensions:
+        sizes = at.DynamicSliceAttributes(tuple(root.shape.dimensions[d] for d in dimensions))
+        part = into.make("dynamic-slice", x, *[root.operand(1 + d) for d in dimensions], attributes=sizes)
+    return into.like_source("broadcast", [part], at.DimensionsAttributes(dimensions))
+
+
+def _of_iota(match: Match, into: Expansion) -> HloInstruction | None:
+    """One element of a line of numbers is its clamped index."""
+    root, iota = match.root, match.root.operand(0)
+    if (
+        iota.opcode != "iota"
+        or iota.shape.rank != 1
+        or root.shape.dimensions != (1,)
+        or not root.operand(1).shape.is_scalar
+    ):
+        return None
+    index, kind = root.operand(1), root.shape.element_type
+    last = iota.shape.dimensions[0] - 1
+    bits = min(kind.bit_width, index.shape.element_type.bit_width)
+    if not (is_integer(root) and is_integer(index)) or last >= 1 << (bits - 1):
+        return None
+    inside = into.make("clamp", into.full(index.shape, 0), index, into.full(index.shape, last))
+    number = into.make("convert", inside, shape=index.shape.with_element_type(kind))
+    return into.like_source("reshape", [number])
+
+
+def _puts_back(update: HloInstruction) -> bool:
+    """Whether what is written was read from the same place."""
+    part = update.operand(1)
+    same = part.opcode == "dynamic-slice" and part.operand(0) is update.operand(0)
+    return same and part.operands[1:] == update.operands[2:]
+
+
+def _hides_another(update: HloInstruction) -> bool:
+    """Whether an update writes all that the one before wrote."""
+    before = update.operand(0)
+    if before.opcode != "dynamic-update-slice" or before.user_count != 1:
+        return False
+    return before.operands[2:] == update.operands[2:] and before.operand(1).shape.same_dimensions(
+        update.operand(1).shape
+    )
+
+
+def _last(match: Match, into: Expansion) -> HloInstruction:
+    root = match.root
+    return into.make("dynamic-update-slice", root.operand(0).operand(0), *root.operands[1:])
+
+
+def _as_pad(match: Match, into: Expansion) -> HloInstruction | None:
+    """An update, at a constant place, of an array with one value."""
+    root, filler = match.root, match.root.operand(0)
+    starts = _starts(root, 2)
+    if (
+        starts is None
+        or not is_constant_like(filler)
+        or value_of(filler) is None
+        or not root.operand(1).shape.num_elements
+    ):
+        return None
+    sizes, taken = root.shape.dimensions, root.operand(1).shape.dimensions
+    padding = [PaddingDimension(s, n - t - s) for s, n, t in zip(starts, sizes, taken, strict=True)]
+    value = filler.operand(0) if filler.opcode == "broadcast" else filler
+    return into.make("pad", root.operand(1), value, attributes=at.PadAttributes(tuple(padding)))
+
+
+def _is_update_of_zeros(update: HloInstruction) -> bool:
+    value = value_of(update.operand(0))
+    return value is not None and is_zero(value, update.shape.element_type)
+
+
+def _added_in_place(match: Match, into: Expansion) -> HloInstruction:
+    update, y = match["update"], match["y"]
+    part = update.operand(1)
+    sizes = at.DynamicSliceAttributes(part.shape.dimensions)
+    old = into.make("dynamic-slice", y, *update.operands[2:], attributes=sizes)
+    return into.make("dynamic-update-slice", y, into.make("add", part, old), *update.operands[2:])
+
+
+def _selected_in_place(match: Match, into: Expansion) -> HloInstruction:
+    """select(p, update(x, u), x) = update(x, select(part of p, u, part of x))."""
+    update, p = match["update"], match["p"]
+    u, indices = update.operand(1), update.operands[2:]
+    sizes = at.DynamicSliceAttributes(u.shape.dimensions)
+    old = into.make("dynamic-slice", match["x"], *indices, attributes=sizes)
+    choice = into.make("dynamic-slice", p, *indices, attributes=sizes) if p.shape.rank else p
+    return into.make("dynamic-update-slice", match["x"], into.make("select", choice, u, old), *indices)
+
+
+def _updates_x(select: HloInstruction) -> bool:
+    """Whether a select takes an update, which only it reads, or what was updated."""
+    update, x = select.operands[1:]
+    return update.operand(0) is x and update.user_count == 1
+
+
+_DS, _DUS = m.op("dynamic-slice"), m.op("dynamic-update-slice")
+_ZEROS_UPDATED = m.op("dynamic-update-slice", name="update").where(_is_update_of_zeros).one_use()
+
+UPDATES = (
+    AlgebraRule("R124", "dynamic-slice(x) of everything = x",
+                _DS.where(_takes_all), lambda match, _: _operand(0, match)),
+    AlgebraRule("R125", "dynamic-slice(x, constants) = slice(x)", _DS, _static,
+                option="!disable_dynamic_slice_to_slice_conversion"),
+    AlgebraRule("R126", "dynamic-slice(broadcast(x)) = broadcast(dynamic-slice(x))", _DS, _of_broadcast),
+    AlgebraRule("R127", "dynamic-slice(iota, i) of one element = clamp(0, i, last)", _DS, _of_iota),
+    AlgebraRule("R128", "dynamic-update-slice(x, u) of everything = u",
+                _DUS.where(_updates_all), lambda match, _: _operand(1, match)),
+    AlgebraRule("R129", "dynamic-update-slice(x, nothing) = x",
+                _DUS.where(lambda i: not i.operand(1).shape.num_elements), lambda match, _: _operand(0, match)),
+    AlgebraRule("R130", "dynamic-update-slice(x, dynamic-slice(x, i), i) = x",
+                _DUS.where(_puts_back), lambda match, _: _operand(0, match)),
+    AlgebraRule("R132", "dynamic-update-slice(dynamic-update-slice(x, u, i), v, i) = dynamic-update-slice(x, v, i)",
+                _DUS.where(_hides_another), _last),
+    AlgebraRule("R131", "dynamic-update-slice(broadcast(c), u, constants) = pad(u, c)", _DUS, _as_pad),
+    AlgebraRule("R17", "add(dynamic-update-slice(0, u, i), y) = dynamic-update-slice(y, u + part of y, i)",
+                m.op("add", _ZEROS_UPDATED, m.any("y")).where(is_integer), _added_in_place),
+    AlgebraRule("R17x", "add(dynamic-update-slice(0, u, i), y) = dynamic-update-slice(y, u + part of y, i) of floats",
+                m.op("add", _ZEROS_UPDATED, m.any("y")).where(is_float), _added_in_place, Exactness.XLA),
+    AlgebraRule("N1", "select(p, dynamic-update-slice(x, u, i), x) = dynamic-update-slice(x, select(p, u, x), i)",
+                m.op("select", m.any("p"), m.op("dynamic-update-slice", name="update"), m.any("x")).where(_updates_x),
+                _selected_in_place),
+)  # fmt: skip

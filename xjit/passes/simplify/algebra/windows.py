@@ -1,0 +1,90 @@
+"""Windows that are trivial, cover everything, or whose input is padded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from xjit.hlo import HloInstruction
+from xjit.hlo import attributes as at
+from xjit.hlo.attributes import Window, WindowDimension
+from xjit.passes.framework import match as m
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.constants import value_of
+from xjit.passes.simplify.algebra.padding import padding_of
+from xjit.passes.simplify.algebra.reductions import is_neutral, operation, reduce_with
+from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
+
+
+def _window(i: HloInstruction) -> tuple[WindowDimension, ...]:
+    return i.attributes_as(at.WindowAttributes).window.dimensions
+
+
+def _covers(d: WindowDimension, size: int) -> bool:
+    """Whether a window takes a whole dimension at once."""
+    return d == WindowDimension(size=size, stride=d.stride) and size > 1
+
+
+def _trivial(match: Match, into: Expansion) -> HloInstruction | None:
+    root, x = match.root, match["x"]
+    plain = all(d == WindowDimension(window_dilation=d.window_dilation) for d in _window(root))
+    if not plain or not operation(root):
+        return None
+    init = into.make("broadcast", match["init"], shape=x.shape, attributes=at.DimensionsAttributes(()))
+    return into.make(operation(root), x, init)
+
+
+def _whole(match: Match, into: Expansion) -> HloInstruction | None:
+    """Every dimension is either left alone or taken as a whole."""
+    root, x = match.root, match["x"]
+    taken: list[int] = []
+    for i, (d, size) in enumerate(zip(_window(root), x.shape.dimensions, strict=True)):
+        if _covers(d, size):
+            taken.append(i)
+        elif d != WindowDimension():
+            return None
+    if not taken or not operation(root):
+        return None
+    return into.like_source("reshape", [reduce_with(into, x, match["init"], taken, root.to_apply)])
+
+
+def _of_pad(match: Match, into: Expansion) -> HloInstruction | None:
+    root, pad = match.root, match["pad"]
+    a, b = value_of(pad.operand(1)), value_of(match["init"])
+    same = pad.operand(1) is match["init"] or (a is not None and b is not None and a.tobytes() == b.tobytes())
+    if not same or any(p.interior_padding for p in padding_of(pad)):
+        return None
+    dimensions: list[WindowDimension] = []
+    for d, p in zip(_window(root), padding_of(pad), strict=True):
+        low, high = d.padding_low + p.edge_padding_low, d.padding_high + p.edge_padding_high
+        touched = (p.edge_padding_low, p.edge_padding_high) != (0, 0)
+        if min(low, high, p.edge_padding_low, p.edge_padding_high) < 0 or (touched and d.base_dilation != 1):
+            return None
+        dimensions.append(replace(d, padding_low=low, padding_high=high))
+    attributes = at.WindowAttributes(Window(tuple(dimensions)))
+    return into.make("reduce-window", match["x"], match["init"], attributes=attributes, called=[root.to_apply])
+
+
+def _is_single(root: HloInstruction) -> bool:
+    return root.operand_count == 2 and root.shape.is_array
+
+
+def _nothing(match: Match, into: Expansion) -> HloInstruction:
+    """Windows over an empty array see padding only."""
+    return into.like_source("broadcast", [match["init"]], at.DimensionsAttributes(()))
+
+
+_X, _INIT = m.any("x"), m.any("init")
+_REDUCE_WINDOW = m.op("reduce-window", _X, _INIT).where(_is_single)
+
+WINDOWS = (
+    AlgebraRule("R151", "reduce-window(x) of single elements = reducer(init, x)", _REDUCE_WINDOW, _trivial),
+    AlgebraRule("R152", "reduce-window(x) of everything = reduce(x)", _REDUCE_WINDOW, _whole, Exactness.ORDER,
+                "enable_window_reduce_to_reduce_replacement"),
+    AlgebraRule("R153", "reduce-window(pad(x, init)) = reduce-window(x) with padding",
+                m.op("reduce-window", m.op("pad", _X, m.any(), name="pad"), _INIT).where(_is_single), _of_pad,
+                Exactness.ORDER),
+    AlgebraRule("R151b", "reduce-window(nothing, init) = broadcast(init)",
+                m.op("reduce-window", m.any("x").where(lambda x: not x.shape.num_elements), _INIT)
+                .where(lambda i: _is_single(i) and is_neutral(i.operand(1), i, i.operand(1))), _nothing),
+)  # fmt: skip
