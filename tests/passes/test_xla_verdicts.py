@@ -22,6 +22,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "ConditionalSimplifier": (2, 0),
     "Despecializer": (4, 0),
     "FlattenCallGraph": (4, 0),
+    "GatherExpander": (6, 2),
     "HloCSE": (10, 0),
     "HloConstantFolding": (13, 0),
     "HloDCE": (5, 0),
@@ -30,6 +31,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "InstructionFusion": (3, 0),
     "LayoutAssignment": (0, 0),
     "RootInstructionSinker": (2, 0),
+    "ScatterExpander": (3, 1),
     "WhileLoopConstantSinking": (6, 0),
     "WhileLoopTripCountAnnotator": (3, 0),
 }
