@@ -21,6 +21,9 @@ from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.ar_crs_combiner import ArCrsCombiner
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
+from xjit.passes.domains.hlo_domain_isolator import HloDomainIsolator
+from xjit.passes.domains.hlo_domain_remover import HloDomainRemover
+from xjit.passes.domains.hlo_domain_verifier import HloDomainVerifier
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
@@ -36,6 +39,8 @@ from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.scatter_expander import ScatterExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
 from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
+from xjit.passes.float_types.bfloat16_conversion_folding import BFloat16ConversionFolding
+from xjit.passes.float_types.bfloat16_propagation import BFloat16Propagation
 from xjit.passes.float_types.float_normalization import BFloat16MixedPrecisionRemoval, BFloat16Normalization
 from xjit.passes.framework.base import HloModulePass, PassWarning
 from xjit.passes.framework.driver import PassDriver, PassLog, PassSwitches
@@ -50,7 +55,9 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
+from xjit.passes.gpu.gpu_sanitize_constant_names import GpuSanitizeConstantNames
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
+from xjit.passes.layout.memory_space_propagation import MemorySpacePropagation
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
@@ -63,9 +70,11 @@ from xjit.passes.reductions.reduction_dimension_grouper import ReductionDimensio
 from xjit.passes.reductions.reduction_layout_normalizer import ReductionLayoutNormalizer
 from xjit.passes.reductions.reduction_splitter import ReductionSplitter
 from xjit.passes.reductions.tree_reduction_rewriter import TreeReductionRewriter
+from xjit.passes.schedule_and_memory.alias_passthrough_params import AliasPassthroughParams
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
+from xjit.passes.schedule_and_memory.optimize_input_output_buffer_alias import OptimizeInputOutputBufferAlias
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
@@ -77,12 +86,15 @@ from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 _ALL: tuple[type[HloModulePass], ...] = (
     AlgebraicSimplifier,
+    AliasPassthroughParams,
     AllGatherDecomposer,
     AllReduceCombiner,
     AllReduceSimplifier,
     ArCrsCombiner,
+    BFloat16ConversionFolding,
     BFloat16MixedPrecisionRemoval,
     BFloat16Normalization,
+    BFloat16Propagation,
     BatchNormExpander,
     BitcastExpander,
     CallInliner,
@@ -104,11 +116,15 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DynamicIndexSplitter,
     FlattenCallGraph,
     GatherExpander,
+    GpuSanitizeConstantNames,
     GpuTreeReductionRewriter,
     HloCSE,
     HloConstantFolding,
     HloDCE,
     HloDescheduler,
+    HloDomainIsolator,
+    HloDomainRemover,
+    HloDomainVerifier,
     HloGetDimensionSizeRewriter,
     HloMemoryScheduler,
     HloModuleDCE,
@@ -119,7 +135,9 @@ _ALL: tuple[type[HloModulePass], ...] = (
     LayoutAssignment,
     LogisticExpander,
     MapInliner,
+    MemorySpacePropagation,
     MultiOutputFusion,
+    OptimizeInputOutputBufferAlias,
     ReductionDegenerateDimRemover,
     ReductionDimensionGrouper,
     ReductionLayoutNormalizer,
