@@ -50,6 +50,15 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
+from xjit.passes.gpu.algorithm_pickers import GemmAlgorithmPicker, GpuConvAlgorithmPicker
+from xjit.passes.gpu.cublas_pad_for_gemms import CublasPadForGemms
+from xjit.passes.gpu.cudnn_batch_norm_rewriter import CudnnBatchNormRewriter
+from xjit.passes.gpu.cudnn_fused_conv_rewriter import CudnnFusedConvRewriter
+from xjit.passes.gpu.cudnn_pad_for_convolutions import CudnnPadForConvolutions
+from xjit.passes.gpu.cusolver_rewriter import CusolverRewriter
+from xjit.passes.gpu.gemm_rewriter import GemmRewriter
+from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
+from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
@@ -67,6 +76,7 @@ from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
+from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
@@ -94,6 +104,11 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ControlDepRemover,
     Convolution4DExpander,
     CopyInsertion,
+    CublasPadForGemms,
+    CudnnBatchNormRewriter,
+    CudnnFusedConvRewriter,
+    CudnnPadForConvolutions,
+    CusolverRewriter,
     Defuser,
     Despecializer,
     DotDecomposer,
@@ -104,6 +119,11 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DynamicIndexSplitter,
     FlattenCallGraph,
     GatherExpander,
+    GemmAlgorithmPicker,
+    GemmRewriter,
+    GpuConvAlgorithmPicker,
+    GpuConvPaddingLegalization,
+    GpuConvRewriter,
     GpuTreeReductionRewriter,
     HloCSE,
     HloConstantFolding,
@@ -131,6 +151,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     RowFusion,
     ScanExpander,
     ScatterExpander,
+    ShardingPropagation,
     SingleDeviceCanonicalizer,
     StableSortExpander,
     TreeReductionRewriter,
