@@ -20,19 +20,52 @@ from tests.support.filecheck import filecheck
 from xjit.hlo.io.printing import HloPrintOptions
 from xjit.ops.verifier import verify_module
 from xjit.passes import PASSES, make_pass
+from xjit.passes.framework.pass_text import split_pass_list
 from xjit.text.parser import parse_hlo
 
 FOLDER = corpus.ROOT / "xla_tests"
 
 RUN: Mapping[str, str] = {
+    "HloRematerialization.RematTupleShapeDoubleUse": "hlo-rematerialization{memory_limit_bytes=11264}",
+    "HloRematerialization.RematThroughTuple": "hlo-rematerialization{memory_limit_bytes=11264}",
+    "HloRematerialization.RematTupleArgFusion": "hlo-rematerialization{memory_limit_bytes=11264}",
+    "HloRematerialization.RematFusionUpdateSchedule": "hlo-rematerialization{memory_limit_bytes=11264}",
+    "HloRematerialization.OnlyRematBigBuffer": "hlo-rematerialization{memory_limit_bytes=1024,min_remat_size=500}",
+    "HloRematerialization.AvoidPathologicalCompress": "hlo-rematerialization{memory_limit_bytes=20480}",
+    "HloRematerialization.AllUsersUseSameCopy": "hlo-rematerialization{memory_limit_bytes=1024}",
+    "HloRematerialization.SkipOffloadWhenBitcastIsInvolved": "hlo-rematerialization{memory_limit_bytes=18432}",
+    "HloRematerialization.DCEHasToRunTillFixedPoint": "hlo-rematerialization{memory_limit_bytes=1024}",
+    "HloRematerialization.PeakFirstRematerializationWorks": "hlo-rematerialization{memory_limit_bytes=1126400}",
+    "HloRematerialization.PeakFirstRematerializesSmallValuesAndSubComputations": "hlo-rematerialization{memory_limit_bytes=145408}",
+    "HloRematerialization.RematCallbackIsCalled": "hlo-rematerialization{memory_limit_bytes=145408}",
+    "HloRematerialization.PeakFirstRematerializesAtSamePeak": "hlo-rematerialization{memory_limit_bytes=145408}",
+    "CudnnFusedConvRewriter": "gpu-conv-rewriter,cudnn-fused-conv-rewriter",
+    "GemmRewriter": "gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304}",
+    "GemmRewriter.line377": (
+        "gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304,fuse_bias=false}"
+    ),
     "ScatterExpander.EliminateSimpleScattersSkipsNontrivialScatter": (
         "scatter-expander{mode=eliminate_simple_scatters}"
     ),
     "WhileLoopConstantSinking.SinkBroadcastOfConstantWithOriginalValue": (
         "while-loop-constant-sinking{sink_broadcast_of_constants=true}"
     ),
+    **dict.fromkeys(
+        (
+            "ShardingPropagation.GatherBackwardWithExplicitBatchDims1",
+            "ShardingPropagation.ScatterBackwardWithExplicitBatchDims",
+            "ShardingPropagation.PropagateToParametersPartial1",
+            "ShardingPropagation.PropagateToParametersPartial3",
+            "ShardingPropagation.PropagateToParametersPartial4",
+            "ShardingPropagation.PropagateToParametersFull1",
+            "ShardingPropagation.PropagateToParametersFull2",
+            "ShardingPropagation.PropagateToTupleParameter_WithoutSharding",
+        ),
+        "sharding-propagation{allow_spmd_sharding_propagation_to_parameters=true}",
+    ),
 }
-"""Tests whose pass has options: `ClassName.TestName`, then the pass as text, `call-inliner{single_call_site=true}`."""
+"""Tests whose pass has options: `ClassName.TestName`, then the pass as text, `call-inliner{single_call_site=true}`.
+`ClassName` alone is for its other tests, and several passes run in order, as in XLA's fixtures."""
 
 PRINTED = (
     HloPrintOptions(print_metadata=False),
@@ -56,7 +89,7 @@ class Record:
     def run(self) -> str:
         """The pass as text; "" if PASSES has none of this class."""
         name = _NAMES.get(self.xla_class.replace("gpu::", "Gpu")) or _NAMES.get(self.xla_class.replace("gpu::", ""))
-        return RUN.get(f"{self.xla_class}.{self.test}", name or "")
+        return RUN.get(f"{self.xla_class}.{self.test}", RUN.get(self.xla_class, name or "") if name else "")
 
 
 @dataclass(frozen=True)
@@ -102,7 +135,9 @@ def judge(record: Record) -> tuple[bool, str]:
     """Returns (the changed bit is XLA's, what is wrong); the second is "" if CHECK lines hold, too."""
     try:
         module = parse_hlo(record.before)
-        changed = make_pass(PASSES, record.run).run(module)
+        changed = False
+        for text in split_pass_list(record.run):
+            changed |= make_pass(PASSES, text).run(module)
         verify_module(module)
     except Exception as error:  # a table shows every kind of failure
         return False, f"{type(error).__name__}: {str(error).splitlines()[0]}"

@@ -34,6 +34,7 @@ from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
 from xjit.passes.expand.gather_expander import GatherExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
+from xjit.passes.expand.rng_bit_generator_expander import RngBitGeneratorExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.scatter_expander import ScatterExpander
@@ -55,7 +56,17 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
+from xjit.passes.gpu.algorithm_pickers import GemmAlgorithmPicker, GpuConvAlgorithmPicker
+from xjit.passes.gpu.cublas_pad_for_gemms import CublasPadForGemms
+from xjit.passes.gpu.cudnn_batch_norm_rewriter import CudnnBatchNormRewriter
+from xjit.passes.gpu.cudnn_fused_conv_rewriter import CudnnFusedConvRewriter
+from xjit.passes.gpu.cudnn_pad_for_convolutions import CudnnPadForConvolutions
+from xjit.passes.gpu.cusolver_rewriter import CusolverRewriter
+from xjit.passes.gpu.gemm_rewriter import GemmRewriter
+from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
+from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
 from xjit.passes.gpu.gpu_sanitize_constant_names import GpuSanitizeConstantNames
+from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.layout.memory_space_propagation import MemorySpacePropagation
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
@@ -73,9 +84,11 @@ from xjit.passes.reductions.tree_reduction_rewriter import TreeReductionRewriter
 from xjit.passes.schedule_and_memory.alias_passthrough_params import AliasPassthroughParams
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
+from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
 from xjit.passes.schedule_and_memory.optimize_input_output_buffer_alias import OptimizeInputOutputBufferAlias
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
+from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
@@ -106,6 +119,11 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ControlDepRemover,
     Convolution4DExpander,
     CopyInsertion,
+    CublasPadForGemms,
+    CudnnBatchNormRewriter,
+    CudnnFusedConvRewriter,
+    CudnnPadForConvolutions,
+    CusolverRewriter,
     Defuser,
     Despecializer,
     DotDecomposer,
@@ -116,6 +134,11 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DynamicIndexSplitter,
     FlattenCallGraph,
     GatherExpander,
+    GemmAlgorithmPicker,
+    GemmRewriter,
+    GpuConvAlgorithmPicker,
+    GpuConvPaddingLegalization,
+    GpuConvRewriter,
     GpuSanitizeConstantNames,
     GpuTreeReductionRewriter,
     HloCSE,
@@ -128,11 +151,13 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HloGetDimensionSizeRewriter,
     HloMemoryScheduler,
     HloModuleDCE,
+    HloRematerialization,
     HloSubcomputationUnification,
     HloTrivialScheduler,
     HloVerifier,
     InstructionFusion,
     LayoutAssignment,
+    LibraryCallExpander,
     LogisticExpander,
     MapInliner,
     MemorySpacePropagation,
@@ -144,11 +169,13 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ReductionParallelizer,
     ReductionSplitter,
     ReshapeToBitcast,
+    RngBitGeneratorExpander,
     RngExpander,
     RootInstructionSinker,
     RowFusion,
     ScanExpander,
     ScatterExpander,
+    ShardingPropagation,
     SingleDeviceCanonicalizer,
     StableSortExpander,
     TreeReductionRewriter,
