@@ -21,6 +21,7 @@ from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCano
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
+from xjit.passes.expand.cholesky_expander import CholeskyExpander
 from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
 from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
@@ -33,6 +34,7 @@ from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.scatter_expander import ScatterExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
+from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
 from xjit.passes.framework.base import HloModulePass, PassWarning
 from xjit.passes.framework.driver import PassDriver, PassLog, PassSwitches
@@ -87,6 +89,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     BatchNormExpander,
     BitcastExpander,
     CallInliner,
+    CholeskyExpander,
     CollectiveExpander,
     ConditionalCanonicalizer,
     ConditionalCodeMotion,
@@ -146,6 +149,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     SingleDeviceCanonicalizer,
     StableSortExpander,
     TreeReductionRewriter,
+    TriangularSolveExpander,
     TupleSimplifier,
     VariadicOpSplitter,
     WhileLoopConstantSinking,
