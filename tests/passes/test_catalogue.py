@@ -29,6 +29,7 @@ from xjit.text.parser import parse_hlo
 
 RUN: Mapping[str, str] = {
     "gpu_tree_reduction_rewriter": "gpu-tree-reduction-rewriter{row_bound=16,split_near_sqrt=false}",
+    "hlo_rematerialization": "hlo-rematerialization{memory_limit_bytes=57344}",
     "multi_output_fusion": "multi-output-fusion{min_bytes=1}",
     "reduction_splitter": "reduction-splitter{min_split_dim=2}",
     "variadic_op_splitter": "variadic-op-splitter{max_parameters=2}",
