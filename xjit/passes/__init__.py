@@ -52,6 +52,7 @@ from xjit.passes.gpu.cudnn_batch_norm_rewriter import CudnnBatchNormRewriter
 from xjit.passes.gpu.cudnn_fused_conv_rewriter import CudnnFusedConvRewriter
 from xjit.passes.gpu.cudnn_pad_for_convolutions import CudnnPadForConvolutions
 from xjit.passes.gpu.cusolver_rewriter import CusolverRewriter
+from xjit.passes.gpu.fusion_merger import FusionMerger
 from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
 from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
@@ -109,6 +110,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
     FlattenCallGraph,
+    FusionMerger,
     GatherExpander,
     GemmAlgorithmPicker,
     GemmRewriter,
