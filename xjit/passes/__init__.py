@@ -15,7 +15,10 @@ from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSel
 from xjit.passes.calls_and_control.control_dep_remover import ControlDepRemover
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.calls_and_control.hlo_subcomputation_unification import HloSubcomputationUnification
+from xjit.passes.collectives.all_gather_decomposer import AllGatherDecomposer
+from xjit.passes.collectives.all_reduce_combiner import AllReduceCombiner
 from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
+from xjit.passes.collectives.ar_crs_combiner import ArCrsCombiner
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
@@ -36,12 +39,14 @@ from xjit.passes.expand.scatter_expander import ScatterExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
 from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
+from xjit.passes.float_types.float_normalization import BFloat16MixedPrecisionRemoval, BFloat16Normalization
 from xjit.passes.framework.base import HloModulePass, PassWarning
 from xjit.passes.framework.driver import PassDriver, PassLog, PassSwitches
 from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.passes.framework.pass_text import find_pass, make_pass
 from xjit.passes.framework.pipeline import HloPassFix, HloPassPipeline
 from xjit.passes.fusion.defuser import Defuser
+from xjit.passes.fusion.despecializer import Despecializer
 from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.passes.fusion.instruction_fusion import InstructionFusion
@@ -54,6 +59,7 @@ from xjit.passes.gpu.cudnn_batch_norm_rewriter import CudnnBatchNormRewriter
 from xjit.passes.gpu.cudnn_fused_conv_rewriter import CudnnFusedConvRewriter
 from xjit.passes.gpu.cudnn_pad_for_convolutions import CudnnPadForConvolutions
 from xjit.passes.gpu.cusolver_rewriter import CusolverRewriter
+from xjit.passes.gpu.fusion_merger import FusionMerger
 from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
 from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
@@ -87,7 +93,12 @@ from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 _ALL: tuple[type[HloModulePass], ...] = (
     AlgebraicSimplifier,
+    AllGatherDecomposer,
+    AllReduceCombiner,
     AllReduceSimplifier,
+    ArCrsCombiner,
+    BFloat16MixedPrecisionRemoval,
+    BFloat16Normalization,
     BatchNormExpander,
     BitcastExpander,
     CallInliner,
@@ -106,6 +117,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     CudnnPadForConvolutions,
     CusolverRewriter,
     Defuser,
+    Despecializer,
     DotDecomposer,
     DotEpilogueFusion,
     DotExpander,
@@ -113,6 +125,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
     FlattenCallGraph,
+    FusionMerger,
     GatherExpander,
     GemmAlgorithmPicker,
     GemmRewriter,
