@@ -27,6 +27,7 @@ from xjit.passes.domains.hlo_domain_verifier import HloDomainVerifier
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
+from xjit.passes.expand.cholesky_expander import CholeskyExpander
 from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
 from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
@@ -39,6 +40,7 @@ from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.scatter_expander import ScatterExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
+from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
 from xjit.passes.float_types.bfloat16_conversion_folding import BFloat16ConversionFolding
 from xjit.passes.float_types.bfloat16_propagation import BFloat16Propagation
@@ -62,6 +64,7 @@ from xjit.passes.gpu.cudnn_batch_norm_rewriter import CudnnBatchNormRewriter
 from xjit.passes.gpu.cudnn_fused_conv_rewriter import CudnnFusedConvRewriter
 from xjit.passes.gpu.cudnn_pad_for_convolutions import CudnnPadForConvolutions
 from xjit.passes.gpu.cusolver_rewriter import CusolverRewriter
+from xjit.passes.gpu.fusion_merger import FusionMerger
 from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
 from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
@@ -111,6 +114,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     BatchNormExpander,
     BitcastExpander,
     CallInliner,
+    CholeskyExpander,
     CollectiveExpander,
     ConditionalCanonicalizer,
     ConditionalCodeMotion,
@@ -133,6 +137,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
     FlattenCallGraph,
+    FusionMerger,
     GatherExpander,
     GemmAlgorithmPicker,
     GemmRewriter,
@@ -179,6 +184,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     SingleDeviceCanonicalizer,
     StableSortExpander,
     TreeReductionRewriter,
+    TriangularSolveExpander,
     TupleSimplifier,
     VariadicOpSplitter,
     WhileLoopConstantSinking,
