@@ -15,12 +15,19 @@ from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSel
 from xjit.passes.calls_and_control.control_dep_remover import ControlDepRemover
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.calls_and_control.hlo_subcomputation_unification import HloSubcomputationUnification
+from xjit.passes.collectives.all_gather_decomposer import AllGatherDecomposer
+from xjit.passes.collectives.all_reduce_combiner import AllReduceCombiner
 from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
+from xjit.passes.collectives.ar_crs_combiner import ArCrsCombiner
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
+from xjit.passes.domains.hlo_domain_isolator import HloDomainIsolator
+from xjit.passes.domains.hlo_domain_remover import HloDomainRemover
+from xjit.passes.domains.hlo_domain_verifier import HloDomainVerifier
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
+from xjit.passes.expand.cholesky_expander import CholeskyExpander
 from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
 from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
@@ -33,13 +40,18 @@ from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.scatter_expander import ScatterExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
+from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
+from xjit.passes.float_types.bfloat16_conversion_folding import BFloat16ConversionFolding
+from xjit.passes.float_types.bfloat16_propagation import BFloat16Propagation
+from xjit.passes.float_types.float_normalization import BFloat16MixedPrecisionRemoval, BFloat16Normalization
 from xjit.passes.framework.base import HloModulePass, PassWarning
 from xjit.passes.framework.driver import PassDriver, PassLog, PassSwitches
 from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.passes.framework.pass_text import find_pass, make_pass
 from xjit.passes.framework.pipeline import HloPassFix, HloPassPipeline
 from xjit.passes.fusion.defuser import Defuser
+from xjit.passes.fusion.despecializer import Despecializer
 from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.passes.fusion.instruction_fusion import InstructionFusion
@@ -52,11 +64,14 @@ from xjit.passes.gpu.cudnn_batch_norm_rewriter import CudnnBatchNormRewriter
 from xjit.passes.gpu.cudnn_fused_conv_rewriter import CudnnFusedConvRewriter
 from xjit.passes.gpu.cudnn_pad_for_convolutions import CudnnPadForConvolutions
 from xjit.passes.gpu.cusolver_rewriter import CusolverRewriter
+from xjit.passes.gpu.fusion_merger import FusionMerger
 from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
 from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
+from xjit.passes.gpu.gpu_sanitize_constant_names import GpuSanitizeConstantNames
 from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
+from xjit.passes.layout.memory_space_propagation import MemorySpacePropagation
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
@@ -69,10 +84,12 @@ from xjit.passes.reductions.reduction_dimension_grouper import ReductionDimensio
 from xjit.passes.reductions.reduction_layout_normalizer import ReductionLayoutNormalizer
 from xjit.passes.reductions.reduction_splitter import ReductionSplitter
 from xjit.passes.reductions.tree_reduction_rewriter import TreeReductionRewriter
+from xjit.passes.schedule_and_memory.alias_passthrough_params import AliasPassthroughParams
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
 from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
+from xjit.passes.schedule_and_memory.optimize_input_output_buffer_alias import OptimizeInputOutputBufferAlias
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
@@ -85,10 +102,19 @@ from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 _ALL: tuple[type[HloModulePass], ...] = (
     AlgebraicSimplifier,
+    AliasPassthroughParams,
+    AllGatherDecomposer,
+    AllReduceCombiner,
     AllReduceSimplifier,
+    ArCrsCombiner,
+    BFloat16ConversionFolding,
+    BFloat16MixedPrecisionRemoval,
+    BFloat16Normalization,
+    BFloat16Propagation,
     BatchNormExpander,
     BitcastExpander,
     CallInliner,
+    CholeskyExpander,
     CollectiveExpander,
     ConditionalCanonicalizer,
     ConditionalCodeMotion,
@@ -103,6 +129,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     CudnnPadForConvolutions,
     CusolverRewriter,
     Defuser,
+    Despecializer,
     DotDecomposer,
     DotEpilogueFusion,
     DotExpander,
@@ -110,17 +137,22 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
     FlattenCallGraph,
+    FusionMerger,
     GatherExpander,
     GemmAlgorithmPicker,
     GemmRewriter,
     GpuConvAlgorithmPicker,
     GpuConvPaddingLegalization,
     GpuConvRewriter,
+    GpuSanitizeConstantNames,
     GpuTreeReductionRewriter,
     HloCSE,
     HloConstantFolding,
     HloDCE,
     HloDescheduler,
+    HloDomainIsolator,
+    HloDomainRemover,
+    HloDomainVerifier,
     HloGetDimensionSizeRewriter,
     HloMemoryScheduler,
     HloModuleDCE,
@@ -133,7 +165,9 @@ _ALL: tuple[type[HloModulePass], ...] = (
     LibraryCallExpander,
     LogisticExpander,
     MapInliner,
+    MemorySpacePropagation,
     MultiOutputFusion,
+    OptimizeInputOutputBufferAlias,
     ReductionDegenerateDimRemover,
     ReductionDimensionGrouper,
     ReductionLayoutNormalizer,
@@ -150,6 +184,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     SingleDeviceCanonicalizer,
     StableSortExpander,
     TreeReductionRewriter,
+    TriangularSolveExpander,
     TupleSimplifier,
     VariadicOpSplitter,
     WhileLoopConstantSinking,

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from xjit.hlo.annotations.device_sharding import DeviceSharding, Grid, tiled
 
 NO_FACTOR = -1
+_REMEMBERED = 4096  # a program has few shardings, and asks for each very often
 
 
+@lru_cache(_REMEMBERED)
 def move(
     sharding: DeviceSharding,
-    source: Sequence[int],
-    target: Sequence[int],
-    sizes: Sequence[int],
+    source: tuple[int, ...],
+    target: tuple[int, ...],
+    sizes: tuple[int, ...],
 ) -> DeviceSharding:
     """Returns what the sharding of one array means for another whose dimensions are named alike.
 
@@ -55,7 +58,8 @@ class _Run:
     split: bool
 
 
-def reshape(sharding: DeviceSharding, old: Sequence[int], new: Sequence[int]) -> DeviceSharding:
+@lru_cache(_REMEMBERED)
+def reshape(sharding: DeviceSharding, old: tuple[int, ...], new: tuple[int, ...]) -> DeviceSharding:
     """Returns what a sharding of an array of sizes `old` means after a reshape to sizes `new`.
 
     A dimension's tiles are kept where they are whole runs of elements of new dimensions; others become replicas.
@@ -126,6 +130,7 @@ def _regroup_runs(old: list[int], tiles: list[int], new: list[int]) -> tuple[lis
     return parts, kept
 
 
+@lru_cache(_REMEMBERED)
 def merge(a: DeviceSharding, b: DeviceSharding) -> DeviceSharding | None:
     """Returns the sharding that splits an array as both do, by use of their replicas; None if there is none."""
     if not (a.is_tiled and b.is_tiled) or a.rank != b.rank or sorted(a.devices) != sorted(b.devices):

@@ -35,18 +35,17 @@ class Acceptance:
         """
         if slot.fixed or sharding is None or not slot.shape.is_array:
             return False
-        if sharding.kind in ("opaque", "unknown", "maximal"):
+        if sharding == slot.sharding or sharding.kind in ("opaque", "unknown", "maximal"):
             return False
         if sharding.is_tiled and (sharding.rank != slot.shape.rank or (not self.is_spmd and sharding.subgroups)):
             return False
         new = sharding.without_origin()
         if self.propagate_metadata:
             new = DeviceSharding(new.kind, new.tiles, new.devices, new.subgroups, metadata=sharding.metadata)
-        if slot.sharding is None:
-            slot.sharding = new
-            return True
-        better = self._better(slot, slot.sharding, new, round_, single_use)
-        if better is None or better.without_origin() == slot.sharding.without_origin():
+        better = new if slot.sharding is None else self._better(slot, slot.sharding, new, round_, single_use)
+        if better is None or (slot.is_even and not _splits_evenly(better, slot.shape.dimensions)):
+            return False
+        if slot.sharding is not None and better.without_origin() == slot.sharding.without_origin():
             return False
         slot.sharding = better
         return True
@@ -67,6 +66,10 @@ class Acceptance:
         if not is_more_specific(new, old):
             return None
         return new if single_use or refines(new, old) else None
+
+
+def _splits_evenly(sharding: DeviceSharding, sizes: Sequence[int]) -> bool:
+    return not any(size % tiles for size, tiles in zip(sizes, sharding.data_tiles))
 
 
 def _only(sharding: DeviceSharding, dimensions: frozenset[int]) -> DeviceSharding:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule
-from xjit.hlo.annotations.device_sharding import REPLICATED
 from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.sharding.propagation_rounds import Acceptance, Propagation
 from xjit.passes.sharding.sharding_annotations import FoldedAnnotations, fold_annotations, remove_barriers
@@ -41,7 +40,6 @@ class ShardingPropagation(HloModulePass):
         propagation.run()
         while slots.complete_tuples():
             propagation.run()
-        _keep_even(slots, self._improvable(slots))
         changed = slots.write(self._written(slots, folded))
         return remove_barriers(computations) | changed | folded.changed
 
@@ -63,7 +61,7 @@ class ShardingPropagation(HloModulePass):
                 slot.fixed = slot.fixed or parameter.sharding is None
         for instruction in self._improvable(slots):
             for slot in slots[instruction]:
-                slot.fixed = False
+                slot.fixed, slot.is_even = False, True  # host buffers are split evenly
         for instruction, dimensions in folded.free_dimensions.items():
             for slot in slots[instruction]:
                 slot.fixed, slot.free_dimensions = False, dimensions
@@ -78,14 +76,3 @@ class ShardingPropagation(HloModulePass):
 
 def _is_scalar_broadcast(instruction: HloInstruction) -> bool:
     return instruction.opcode == "broadcast" and not instruction.operands[0].shape.rank
-
-
-def _keep_even(slots: ShardingSlots, instructions: Iterable[HloInstruction]) -> None:
-    """Replicates results and parameters whose tiles would not be of one size: their host buffers are split evenly."""
-    for instruction in instructions:
-        for slot in slots[instruction]:
-            sharding = slot.sharding
-            if sharding is not None and sharding.is_tiled:
-                sizes = slot.shape.dimensions
-                if len(sizes) != sharding.rank or any(n % t for n, t in zip(sizes, sharding.data_tiles)):
-                    slot.sharding = REPLICATED

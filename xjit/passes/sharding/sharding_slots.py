@@ -14,13 +14,14 @@ from xjit.hlo.attributes import GetTupleElementAttributes
 class Slot:
     """One array of a value. A `fixed` slot keeps its sharding; slots that must agree have one representative."""
 
-    __slots__ = ("_same", "fixed", "free_dimensions", "shape", "sharding")
+    __slots__ = ("_same", "fixed", "free_dimensions", "is_even", "shape", "sharding")
 
     def __init__(self, shape: Shape, sharding: DeviceSharding | None = None, *, fixed: bool = False) -> None:
         self.shape = shape
         self.sharding = sharding
         self.fixed = fixed
         self.free_dimensions: frozenset[int] | None = None  # only these may be split further; None: all
+        self.is_even = False  # takes only tiles of one size
         self._same: Slot | None = None
 
     @property
@@ -167,7 +168,7 @@ class ShardingSlots:
         changed = False
         for instruction in chosen:
             shardings = [slot.sharding for slot in self[instruction]]
-            if not any(shardings):
+            if not any(shardings) or any(s is not None and s.kind == "opaque" for s in shardings):
                 continue
             parts = tuple(HloSharding(str(s)) for s in shardings)
             new = HloSharding(elements=parts) if instruction.shape.is_tuple else parts[0]
