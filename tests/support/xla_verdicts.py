@@ -25,11 +25,19 @@ from xjit.text.parser import parse_hlo
 FOLDER = corpus.ROOT / "xla_tests"
 
 RUN: Mapping[str, str] = {
+    "AlgebraicSimplifier": "algebraic-simplifier{xla_compatible_fp=true}",
+    "AlgebraicSimplifier.CopyReshapeCopy3": "algebraic-simplifier{xla_compatible_fp=true,is_layout_sensitive=true}",
+    "AlgebraicSimplifier.TransposeOfBroadcastWithLayoutCheckSkipped": "algebraic-simplifier{xla_compatible_fp=true,is_layout_sensitive=true}",
+    "AlgebraicSimplifier.CopyReshapeToReshapeCopyWithHostCopies": "algebraic-simplifier{xla_compatible_fp=true,is_layout_sensitive=true}",
+    "AlgebraicSimplifier.BitcastCopyChain": "algebraic-simplifier{xla_compatible_fp=true,is_layout_sensitive=true}",
+    "AlgebraicSimplifier.DynamicSlicePreservedWithTrivialConstantIndices": "algebraic-simplifier{xla_compatible_fp=true,disable_dynamic_slice_to_slice_conversion=true}",
+    "AlgebraicSimplifier.ReducePrecisionWithSamePrecisionAsOperandIsRemovedIfRemoveNoOpIsSet": "algebraic-simplifier{xla_compatible_fp=true,enable_remove_no_op_reduce_precision=true}",
+    "AlgebraicSimplifier.ConditionalWithConvert": "algebraic-simplifier{xla_compatible_fp=true,enable_conditional_simplification=true}",
     "WhileLoopConstantSinking.SinkBroadcastOfConstantWithOriginalValue": (
         "while-loop-constant-sinking{sink_broadcast_of_constants=true}"
     ),
 }
-"""Tests whose pass has options: `ClassName.TestName`, then the pass as text, `call-inliner{single_call_site=true}`."""
+"""Tests whose pass has options: `ClassName.TestName`, or `ClassName` for the rest of them, then the pass as text, `call-inliner{single_call_site=true}`."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class Record:
     def run(self) -> str:
         """The pass as text; "" if PASSES has none of this class."""
         name = _NAMES.get(self.xla_class.replace("gpu::", "Gpu")) or _NAMES.get(self.xla_class.replace("gpu::", ""))
-        return RUN.get(f"{self.xla_class}.{self.test}", name or "")
+        return RUN.get(f"{self.xla_class}.{self.test}", RUN.get(self.xla_class, name or ""))
 
 
 @dataclass(frozen=True)
