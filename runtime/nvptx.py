@@ -7,6 +7,7 @@ merges neighbouring accesses.
 from __future__ import annotations
 
 import functools
+import re
 
 import llvmlite.binding as llvm
 
@@ -16,6 +17,9 @@ from xjit.llvm.target import Target
 from xjit.runtime.ir_check import external_symbols
 
 OPT_LEVEL = 3
+
+_DYNAMIC_SHARED_MEMORY = re.compile(r"^@([\w.$-]+) = external addrspace\(3\) global", re.MULTILINE)
+"""What a launch gives the size of: declared, as nothing defines it."""
 
 
 @functools.cache
@@ -42,7 +46,7 @@ def to_ptx(ir_text: str, target: Target) -> str:
 def _optimized(ir_text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
     assert target.gpu is not None, f"{target.name} is no GPU"
     check_nvptx_ir(ir_text, target.gpu)
-    if unknown := external_symbols(ir_text):
+    if unknown := sorted({*external_symbols(ir_text)} - {*_DYNAMIC_SHARED_MEMORY.findall(ir_text)}):
         raise CompileError(f"a GPU kernel uses symbols that nothing defines: {', '.join(unknown)}")
     _initialize()
     found = llvm.Target.from_triple(target.triple)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import passes_page
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
@@ -37,3 +39,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_there_are_pages_with_code() -> None:
     assert sum(len(BLOCK.findall(page.read_text(encoding="utf-8"))) for page in PAGES) > 5
+
+
+def test_the_page_of_passes_is_up_to_date() -> None:
+    assert passes_page.PAGE.read_text(encoding="utf-8") == passes_page.page(), "run python -m tests.support.passes_page"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
 from xjit.emitters.gpu.scatter import emit_gpu_scatter
+from xjit.emitters.gpu.unit_kernels import emit_unit_kernels
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.gpu.table import gpu_plan_context, plan_gpu_kernels
@@ -41,14 +41,12 @@ def _schedule_text(kernel: Kernel) -> str:
     return remark if kernel.schedule is None else str(kernel.schedule)
 
 
-HAND_WRITTEN: Mapping[str, Callable[[GpuKernelContext, KernelView], Kernel]] = {"scatter": emit_gpu_scatter}
-"""Emitters of kernels without a schedule, by their kind."""
-
-
-def _emit(context: GpuKernelContext, view: KernelView, plan: KernelPlan) -> Kernel:
-    if isinstance(plan, HandWritten):
-        return HAND_WRITTEN[plan.kind](context, view)
-    return emit_gpu_schedule(context, view, plan)
+def _emit(context: GpuKernelContext, view: KernelView, plan: KernelPlan) -> list[Kernel]:
+    if not isinstance(plan, HandWritten):
+        return [emit_gpu_schedule(context, view, plan)]
+    if plan.kind == "scatter":
+        return [emit_gpu_scatter(context, view)]
+    return emit_unit_kernels(context, view, plan.kind)
 
 
 def emit_gpu_module(assignment: BufferAssignment, target: Target) -> EmittedGpuModule:
@@ -57,7 +55,7 @@ def emit_gpu_module(assignment: BufferAssignment, target: Target) -> EmittedGpuM
     planning = gpu_plan_context(target, context.maps)
 
     def emit(view: KernelView) -> list[Kernel]:
-        return [_emit(context, view, plan) for plan in plan_gpu_kernels(planning, view)]
+        return [kernel for plan in plan_gpu_kernels(planning, view) for kernel in _emit(context, view, plan)]
 
     unnested = IrEmitterUnnested(emit, assignment, inline=False).emit()
     users = {thunk.kernel: thunk.instruction for thunk in reversed(unnested.program.kernel_thunks)}

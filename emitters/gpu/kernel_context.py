@@ -45,16 +45,19 @@ class GpuKernelContext(KernelContext):
         return replace(self, module=Module(name, self.target))
 
     def new_gpu_kernel(
-        self, view: KernelView, threads: int
+        self, view: KernelView, threads: int = 0
     ) -> tuple[Function, dict[HloInstruction, Buffer], list[Buffer]]:
-        """Declares the module's kernel, for blocks of so many threads; returns it with leaf and result buffers."""
+        """Declares the module's kernel, for blocks of so many threads (0: to be said later).
+
+        Returns it with leaf and result buffers.
+        """
         target = self.target
         operands, outputs = buffer_params(view, pointer(target.address_spaces.global_))
         function = self.module.add_function(
             self.module.name,
             VOID,
             [*operands, *outputs],
-            ("nounwind", string_attribute("nvvm.reqntid", str(threads))),
+            ("nounwind", *([string_attribute("nvvm.reqntid", str(threads))] if threads else [])),
             calling_convention=target.kernel_calling_convention,
         )
         return function, *self.buffers(view, function.args)

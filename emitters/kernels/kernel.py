@@ -79,6 +79,10 @@ class KernelContext:
         function = self.module.add_function(name, VOID, params, linkage="internal")
         return function, *self.buffers(view, function.args[1:-2])
 
+    def unit_range(self, nest: LoopNest) -> tuple[Value, Value]:
+        """Returns the units that a call of a kernel does: the first, and the first one after the last, as i64."""
+        return range_arguments(nest.function)
+
     def buffers(self, view: KernelView, pointers: Sequence[Value]) -> tuple[dict[HloInstruction, Buffer], list[Buffer]]:
         """Returns the leaf and the result buffers of a kernel, given the pointers to operands and results."""
         leaves = {leaf: Buffer(leaf.shape, pointers[i]) for i, leaf in enumerate(view.leaves)}

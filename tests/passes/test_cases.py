@@ -25,6 +25,8 @@ from xjit.passes.framework.pass_text import find_pass
 from xjit.text.parser import parse_hlo
 
 NO_CASES = {
+    "gemm-algorithm-picker": "measures: test_gpu_library_calls.py",
+    "gpu-conv-algorithm-picker": "likewise",
     "hlo-verifier": "changes nothing: tests/ops/test_verifier.py",
     "hlo-memory-scheduler": "a schedule is no part of the graph: test_schedulers_and_layouts.py",
     "hlo-trivial-scheduler": "likewise",

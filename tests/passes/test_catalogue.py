@@ -38,6 +38,9 @@ RUN: Mapping[str, str] = {
 DIFFERENT: Mapping[str, str] = {
     "batch_norm_expander": "divides by the root, as XLA:CPU's values ask for",
     "copy_insertion": "a swap of two loop elements takes three copies",
+    "gemm_algorithm_picker": "measures only where it is given a measurement",
+    "gpu_conv_algorithm_picker": "likewise",
+    "gather_expander_loop": "places are vectors, as in XLA's loop, and the loop starts from other copies",
     "hlo_trivial_scheduler": "the schedule is the order of the text where that is one",
     "rng_expander": "expands in place, into values and not into a call",
 }

@@ -7,6 +7,7 @@ import pytest
 
 from xjit.hlo import HloModule
 from xjit.hlo.compare.equality import first_difference
+from xjit.hlo.diagnostics import HloParseError
 from xjit.text import parse_hlo
 
 
@@ -145,3 +146,33 @@ def test_unusual_names() -> None:
 def test_spaces_inside_shapes_are_accepted():
     module = parse_hlo("ENTRY e { p = f32[10, 20] parameter(0)  ROOT r = f32[10, 20]{1, 0} negate(p) }")
     assert str(module.result_shape) == "f32[10,20]{1,0}"
+
+
+def test_operands_and_computations_are_written_in_place() -> None:
+    module = parse_hlo(
+        """HloModule m
+        ENTRY e {
+          x = f32[4] parameter(0)
+          s = add(f32[4] broadcast(f32[] constant(2)), negate(x)), metadata={op_name="s"}
+          ROOT c = f32[4] call(s, x), to_apply={
+            a = f32[4] parameter(0)
+            x = f32[4] parameter(1)
+            ROOT r = f32[4] call(a), to_apply={ROOT y = f32[4] parameter(0)}
+          }
+        }"""
+    )
+    entry = module.entry_computation
+    call = entry.root_instruction
+    assert [o.opcode for o in call.operands] == ["add", "parameter"]
+    assert call.operand(0).metadata.op_name == "s"
+    assert [o.opcode for o in call.operand(0).operands] == ["broadcast", "negate"]
+    assert [i.opcode for i in call.to_apply.instructions] == ["parameter", "parameter", "call"]
+    assert module.computation_count == 3
+    assert str(parse_hlo(str(module))) == str(module)
+
+
+def test_computations_are_not_written_inside_of_each_other_for_ever() -> None:
+    text = "HloModule m ENTRY e { x = f32[] parameter(0) ROOT r = f32[] call(x), to_apply="
+    text += "{ x = f32[] parameter(0) ROOT r = f32[] call(x), to_apply=" * 1000
+    with pytest.raises(HloParseError, match="nested deeper than"):
+        parse_hlo(text)

@@ -25,10 +25,12 @@ from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
 from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
 from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
+from xjit.passes.expand.gather_expander import GatherExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
+from xjit.passes.expand.scatter_expander import ScatterExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
 from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
 from xjit.passes.framework.base import HloModulePass, PassWarning
@@ -43,6 +45,15 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
+from xjit.passes.gpu.algorithm_pickers import GemmAlgorithmPicker, GpuConvAlgorithmPicker
+from xjit.passes.gpu.cublas_pad_for_gemms import CublasPadForGemms
+from xjit.passes.gpu.cudnn_batch_norm_rewriter import CudnnBatchNormRewriter
+from xjit.passes.gpu.cudnn_fused_conv_rewriter import CudnnFusedConvRewriter
+from xjit.passes.gpu.cudnn_pad_for_convolutions import CudnnPadForConvolutions
+from xjit.passes.gpu.cusolver_rewriter import CusolverRewriter
+from xjit.passes.gpu.gemm_rewriter import GemmRewriter
+from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
+from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
@@ -60,6 +71,7 @@ from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
+from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
@@ -82,6 +94,11 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ControlDepRemover,
     Convolution4DExpander,
     CopyInsertion,
+    CublasPadForGemms,
+    CudnnBatchNormRewriter,
+    CudnnFusedConvRewriter,
+    CudnnPadForConvolutions,
+    CusolverRewriter,
     Defuser,
     DotDecomposer,
     DotEpilogueFusion,
@@ -90,12 +107,18 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
     FlattenCallGraph,
+    GatherExpander,
+    GemmAlgorithmPicker,
+    GemmRewriter,
+    GpuConvAlgorithmPicker,
+    GpuConvPaddingLegalization,
+    GpuConvRewriter,
     GpuTreeReductionRewriter,
     HloCSE,
     HloConstantFolding,
     HloDCE,
-    HloGetDimensionSizeRewriter,
     HloDescheduler,
+    HloGetDimensionSizeRewriter,
     HloMemoryScheduler,
     HloModuleDCE,
     HloSubcomputationUnification,
@@ -116,6 +139,8 @@ _ALL: tuple[type[HloModulePass], ...] = (
     RootInstructionSinker,
     RowFusion,
     ScanExpander,
+    ScatterExpander,
+    ShardingPropagation,
     SingleDeviceCanonicalizer,
     StableSortExpander,
     TreeReductionRewriter,

@@ -5,6 +5,7 @@ Values are cached by their text (attributes are immutable), so a repeated attrib
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,14 +51,26 @@ class _Pending:
 
 
 class InstructionParser:
-    """Parses the instructions of one computation after the other; `scope` holds the names of the current one."""
+    """Parses the instructions of one computation after the other; `scope` holds the names of the current one.
 
-    def __init__(self, cursor: Cursor, computations: ComputationTable, allow_elided_constants: bool) -> None:
+    `parse_body(computation, index, end)` reads the instructions of a computation that is written inside of one, up to
+    the token `end`, and returns the index of that.
+    """
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        computations: ComputationTable,
+        parse_body: Callable[[HloComputation, int, str], int],
+        allow_elided_constants: bool,
+    ) -> None:
         self.cursor = cursor
         self.computations = computations
+        self.parse_body = parse_body
         self.allow_elided_constants = allow_elided_constants
         self.scope: dict[str, HloInstruction] = {}
         self._depth = 0
+        self._inlined = 0
         self._attributes: dict[tuple[Any, ...], at.Attributes] = {}
         self._metadata: dict[str, OpMetadata] = {}
 
@@ -237,6 +250,8 @@ class InstructionParser:
         while tokens[index] == ",":
             key, start = tokens[index + 1], index + 3
             if tokens[index + 2] != "=":
+                if self._depth:
+                    break  # the comma is that of the operands that this instruction is one of
                 cursor.fail(f"expected 'key=value' after ',', found {cursor.describe(index + 1)}", index + 1)
             if key in syntax.called or (is_async and key == "calls"):
                 index = self._called(pending, key, start)
@@ -253,14 +268,29 @@ class InstructionParser:
         return index
 
     def _called(self, pending: _Pending, key: str, index: int) -> int:
-        cursor = self.cursor
-        if not cursor.tokens[index].startswith("{"):
+        cursor, tokens = self.cursor, self.cursor.tokens
+        if tokens[index] == "{" and (tokens[index + 2] == "=" or tokens[index + 1] == "ROOT"):
+            return self._inline_computation(pending, key, index)
+        if not tokens[index].startswith("{"):
             name = cursor.name(index, "the name of a computation")
             pending.called.append((key, self.computations.reference(name, index), index))
             return index + 1
         text, after = cursor.value(index)
         for name in cursor.decode(parse_name_list, text, index):
             pending.called.append((key, self.computations.reference(name, index), index))
+        return after
+
+    def _inline_computation(self, pending: _Pending, key: str, index: int) -> int:
+        """Reads a computation written where its name would stand: `to_apply={ a = f32[] parameter(0) ... }`."""
+        if self._inlined >= MAX_NESTED_INSTRUCTIONS:
+            self.cursor.fail(f"computations are nested deeper than {MAX_NESTED_INSTRUCTIONS}", index)
+        scope, depth = self.scope, self._depth
+        self._inlined, self._depth = self._inlined + 1, 0
+        computation = HloComputation(f"{pending.name}.{key}")
+        after = self.parse_body(computation, index + 1, "}") + 1
+        self.scope, self._depth = scope, depth
+        self._inlined -= 1
+        pending.called.append((key, computation, index))
         return after
 
     def _own_values(self, pending: _Pending, syntax: OpcodeSyntax) -> dict[str, Any]:

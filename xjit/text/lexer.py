@@ -17,10 +17,11 @@ from xjit.hlo.types.primitive_type import BY_TEXT
 _TYPES = "|".join(sorted(BY_TEXT, key=len, reverse=True))
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
 _SKIP = r"\s*+(?:(?://[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)\s*+)*+"
+_INSTRUCTION = r"\s*(?:ROOT\s+)?%?[\w.\-]+\s*=\s*(?:\(|[a-z]\w*\[|[a-z][\w\-]*\()"  # the first of a computation
 _TOKEN = rf"""
     (?:{_TYPES})\[[\d,<=? ]*+\](?:\{{[\d, ]*+(?::[^{{}}"/=]*+)?\}})?   # shape
   | (?:%[\w.\-]|[A-Za-z_])(?:[\w.]|-(?!>))*+                                  # name, keyword, word
-  | (?<==)\{{(?:[^{{}}"/]|{_STRING})*+\}}                            # braced value without inner braces
+  | (?<==)\{{(?!{_INSTRUCTION})(?:[^{{}}"/]|{_STRING})*+\}}           # braced value without inner braces
   | (?<=[ ]constant\()[^()":/\[\]]++(?=\))                           # numbers of a constant
   | {_STRING}
   | ->

@@ -53,7 +53,9 @@ class _ModuleParser:
     def __init__(self, stream: TokenStream, allow_elided_constants: bool) -> None:
         self.cursor = Cursor(stream)
         self.computations = ComputationTable(self.cursor)
-        self.instructions = InstructionParser(self.cursor, self.computations, allow_elided_constants)
+        self.instructions = InstructionParser(
+            self.cursor, self.computations, self._instruction_list, allow_elided_constants
+        )
         self.entry: HloComputation | None = None
 
     def parse(self) -> HloModule:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from xjit.affine import AffineExpr, Interval, constant, dim
 from xjit.affine.reshape import delinearize, linearize
 from xjit.emitters.access_analysis import Index
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
@@ -59,6 +59,7 @@ class _Generator(abc.ABC):
     counters: tuple[int, ...] = ()
 
     def __init__(self, context: KernelContext, view: KernelView, suffix: str) -> None:
+        self.context = context
         self.function, leaves, results = context.new_kernel(view, suffix)
         self.nest = LoopNest(context.module, self.function, context.target)
         self.state = leaves[view.hero.operand(0)]
@@ -94,7 +95,7 @@ class _Generator(abc.ABC):
         width = nest.target.vector_width(I32)
         sizes = list(self.counters)
         loops = [nest.new_variable(n) for n in sizes]
-        begin, end = range_arguments(self.function)
+        begin, end = self.context.unit_range(self.nest)
         index = tuple(dim(p) for p in loops)
         number = linearize(index, sizes)
 

@@ -14,7 +14,7 @@ from xjit.emitters.access_analysis import Index
 from xjit.emitters.elemental import RegisterValue, constant_register
 from xjit.emitters.fused import FusedIrEmitter, select_register
 from xjit.emitters.iteration_space import unit_index
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish
 from xjit.emitters.kernels.loops.hand_loops import here
 from xjit.emitters.kernels.view import KernelView, lanes_for
 from xjit.emitters.loop_nest import LoopNest
@@ -40,6 +40,7 @@ class _SelectKernel:
     """Loops over [free dimensions] x [windows, in order] x [elements of the window]."""
 
     def __init__(self, context: KernelContext, view: KernelView) -> None:
+        self.context = context
         self.hero = view.hero
         self.operand, self.source = self.hero.operand(0), self.hero.operand(1)
         self.select, self.scatter = self.hero.called_computations
@@ -65,7 +66,7 @@ class _SelectKernel:
         outer = [d for d in self.free if d != self.lanes]
         units = math.prod(sizes[d] for d in outer)
         unit = nest.new_variable(units)
-        begin, end = range_arguments(self.function)
+        begin, end = self.context.unit_range(self.nest)
         index: list[AffineExpr] = [constant(0)] * len(sizes)
         for d, place in zip(outer, unit_index(nest.table, unit, [sizes[d] for d in outer]), strict=True):
             index[d] = place

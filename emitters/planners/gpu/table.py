@@ -9,27 +9,33 @@ from xjit.emitters.iteration_space import IterationSpace
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.cpu.planning import LoopPlanning
-from xjit.emitters.planners.cpu.scatter import plan_scatter
+from xjit.emitters.planners.cpu.scatter import plan_scatter, plan_select_and_scatter
 from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
 from xjit.emitters.planners.gpu.columns import column_parts, column_reductions
 from xjit.emitters.planners.gpu.loops import THREADS, linear_parts
 from xjit.emitters.planners.gpu.rows import row_depth, row_parts
 from xjit.emitters.planners.gpu.transpose import transposed_loop, transposed_parts
-from xjit.emitters.planners.plan import KernelPlan, PlanContext
+from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.emitters.schedule.statements import Part
 from xjit.hlo.diagnostics import Unsupported
 from xjit.llvm.target import Target
 
 Planner = Callable[[PlanContext, KernelView], Sequence[KernelPlan]]
 
+
+def _plan_rng(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]:
+    return [HandWritten(view.instruction.name, "rng-bit-generator", "a counter yields several elements")]
+
+
 GPU_HERO_PLANNERS: Mapping[str, Planner] = {
     "dynamic-update-slice": plan_dynamic_update_slice,
+    "rng-bit-generator": _plan_rng,
     "scatter": plan_scatter,
+    "select-and-scatter": plan_select_and_scatter,
 }
 
 WITHOUT_KERNEL = frozenset(
-    ["cholesky", "custom-call", "fft", "rng-bit-generator", "rng-get-and-update-state", "select-and-scatter",
-     "sort", "topk", "triangular-solve"]
+    ["cholesky", "custom-call", "fft", "rng-get-and-update-state", "sort", "topk", "triangular-solve"]
 )  # fmt: skip
 """Heroes whose loops depend on data, or whose work is not an element per index."""
 

@@ -1,4 +1,4 @@
-"""Custom calls by target: annotations (identity on one device), TopK, buffers, LAPACK."""
+"""Custom calls by target: annotations (identity on one device), TopK, buffers, LAPACK, GPU libraries."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from xjit.ops.evaluation.registered_call import evaluate_registered_call
 from xjit.ops.evaluation.sort import top_k
 from xjit.ops.evaluation.tridiagonal_perturbed import evaluate_perturbed
 from xjit.ops.lapack_targets import LAPACK_TARGETS, PERTURBED_TARGET
+from xjit.ops.library_calls.plain import plain_computation
+from xjit.ops.library_calls.targets import LIBRARY_TARGETS
 from xjit.ops.opdef import Evaluator
 
 if TYPE_CHECKING:
@@ -32,10 +34,15 @@ def _allocate(_interpreter: Interpreter, instruction: HloInstruction, _operands:
     return zeros(instruction.shape)
 
 
+def _library(interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Value]) -> Value:
+    return interpreter.call(plain_computation(instruction), *operands)
+
+
 TARGETS: Mapping[str, Evaluator] = MappingProxyType(
     {
         **dict.fromkeys(IDENTITY_TARGETS, identity),
         **dict.fromkeys(LAPACK_TARGETS, evaluate_lapack),
+        **dict.fromkeys(LIBRARY_TARGETS, _library),
         PERTURBED_TARGET: evaluate_perturbed,
         "TopK": _top_k,
         "AllocateBuffer": _allocate,

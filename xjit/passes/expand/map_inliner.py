@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction, HloModule, Shape, Trait
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape, Trait
 from xjit.hlo import attributes as at
 from xjit.ops import build
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 from xjit.passes.framework.expansion import Expansion
+
+Add = Callable[[HloInstruction], HloInstruction]
+"""Adds a free instruction somewhere and returns it."""
 
 
 @dataclass
@@ -26,35 +29,49 @@ class MapInliner(HloModulePass):
         changed = False
         for computation in selected_computations(module, execution_threads):
             for instruction in computation.instructions:
-                if instruction.opcode == "map" and _may_inline(instruction):
+                if instruction.opcode != "map" or has_control_dependencies(instruction):
+                    continue
+                if is_elementwise(instruction.to_apply):
                     _inline(instruction)
                     changed = True
         return changed
 
 
-def _may_inline(instruction: HloInstruction) -> bool:
-    return not has_control_dependencies(instruction) and all(
+def is_elementwise(computation: HloComputation) -> bool:
+    """Whether a computation on scalars does elementwise arithmetic only."""
+    return all(
         i.opcode in ("parameter", "constant")
         or (i.op.has(Trait.ELEMENTWISE) and not i.called_computations and not has_control_dependencies(i))
-        for i in instruction.to_apply.instructions
+        for i in computation.instructions
+        if not (i.opcode == "tuple" and i.is_root())
     )
 
 
-def _inline(instruction: HloInstruction) -> None:
-    into = Expansion(instruction)
+def write_on_arrays(
+    add: Add, computation: HloComputation, operands: Sequence[HloInstruction], shape: Shape
+) -> dict[HloInstruction, HloInstruction]:
+    """Adds clones of what a computation on scalars does, on arrays of one shape; returns which array each one is.
+
+    A tuple at the root has none.
+    """
     arrays: dict[HloInstruction, HloInstruction] = {}
-    for scalar in instruction.to_apply.make_instruction_post_order():
-        shape = instruction.shape.with_element_type(scalar.shape.element_type)
+    for scalar in computation.make_instruction_post_order():
+        array = shape.with_element_type(scalar.shape.element_type)
         if scalar.opcode == "parameter":
-            arrays[scalar] = instruction.operand(scalar.attributes_as(at.ParameterAttributes).parameter_number)
+            arrays[scalar] = operands[scalar.attributes_as(at.ParameterAttributes).parameter_number]
         elif scalar.opcode == "constant":
-            arrays[scalar] = _splat(into, scalar, shape)
-        else:
-            operands = [arrays[o] for o in scalar.operands]
-            arrays[scalar] = into.add(scalar.clone_with_new_operands(shape, operands))
-    into.replace_source(arrays[instruction.to_apply.root_instruction])
+            arrays[scalar] = _splat(add, scalar, array)
+        elif scalar.opcode != "tuple":
+            arrays[scalar] = add(scalar.clone_with_new_operands(array, [arrays[o] for o in scalar.operands]))
+    return arrays
 
 
-def _splat(into: Expansion, scalar: HloInstruction, shape: Shape) -> HloInstruction:
-    constant = into.add(scalar.clone_with_new_operands(scalar.shape, []))
-    return into.add(build.broadcast_scalar(constant, shape)) if shape.rank else constant
+def _inline(instruction: HloInstruction) -> None:
+    into, computation = Expansion(instruction), instruction.to_apply
+    arrays = write_on_arrays(into.add, computation, instruction.operands, instruction.shape)
+    into.replace_source(arrays[computation.root_instruction])
+
+
+def _splat(add: Add, scalar: HloInstruction, shape: Shape) -> HloInstruction:
+    constant = add(scalar.clone_with_new_operands(scalar.shape, []))
+    return add(build.broadcast_scalar(constant, shape)) if shape.rank else constant

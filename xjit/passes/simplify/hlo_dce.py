@@ -14,25 +14,37 @@ from xjit.passes.framework.base import (
     has_control_dependencies,
     selected_computations,
 )
+from xjit.passes.simplify.dead_parameters import remove_dead_call_parameters, remove_dead_fusion_results
 
 
 @dataclass
 class HloDCE(HloModulePass):
     """Removes instructions that neither reach a root nor have side effects, then computations that nothing reaches.
 
-    Parameters and instructions with control edges stay.
+    Instructions with control edges stay, and the entry's parameters. Fusions lose results that nothing reads, and with
+    `use_call_analysis` calls operands that the computation does not read.
     """
 
     name = "hlo-dce"
     aliases = ("dce",)
+    use_call_analysis: bool = True
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Removes what is dead; True if anything was."""
+        changed = self._remove_instructions(module, execution_threads)
+        while self.use_call_analysis and remove_dead_call_parameters(module):
+            self._remove_instructions(module, execution_threads)  # what computed the operands may be dead now
+            changed = True
+        changed |= remove_unreachable_computations(module)
+        return changed
+
+    def _remove_instructions(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         effects = analyses.get(SideEffects, module)
         changed = False
         for computation in selected_computations(module, execution_threads):
+            for fusion in [i for i in computation.instructions if i.opcode == "fusion" and i.shape.is_tuple]:
+                changed |= remove_dead_fusion_results(fusion)
             changed |= remove_dead_instructions(computation, effects)
-        changed |= remove_unreachable_computations(module)
         return changed
 
 

@@ -1,0 +1,79 @@
+"""Random modules, and catalogue-like control flow, before and after each pass alone and after random sequences of passes.
+
+The evaluator must say the same of both, up to the rounding that the cases allow; the second run of a pass may only
+change what another one left. All seeds are fixed; `-m slow` does many more of the same.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import xjit
+from tests.support.hlo_cases import Case, difference, graph, leaves, magnitudes
+from xjit.hlo import HloModule
+from xjit.hlo.compare.fingerprint import module_fingerprint
+from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
+from xjit.ops.evaluation import evaluate
+from xjit.ops.verifier import verify_module
+from xjit.passes import PASSES
+from xjit.passes.framework.base import HloModulePass
+
+NOT_VALUES = {
+    "rng-expander": "random numbers of another stream",
+    "rng-bit-generator-expander": "of the default algorithm, another stream",
+    "hlo-verifier": "changes nothing",
+}
+"""Passes after which the evaluator need not say the same, or of which there is nothing to say."""
+
+NAMES = sorted({cls.name for cls in PASSES.values()} - NOT_VALUES.keys())
+FEW, MANY = 3, 60
+
+
+def check(case: Case, passes: list[HloModulePass]) -> None:
+    """Runs passes on a case; checks the changed bit, the verifier and the values."""
+    module = xjit.parse_hlo(case.text)
+    for item in passes:
+        _run(item, module)
+    found = leaves(evaluate(module, *case.inputs))
+    expected = leaves(xjit.evaluate(case.text, *case.inputs))
+    for number, (a, e, exact, magnitude) in enumerate(zip(found, expected, case.exact, magnitudes(case), strict=True)):
+        wrong = difference(a, e, exact, magnitude)
+        assert not wrong, f"{[p.name for p in passes]}: result {number}: {wrong}\n{case.text}\nbecame\n{module}"
+
+
+def _run(item: HloModulePass, module: HloModule) -> None:
+    before = module_fingerprint(module)
+    try:
+        changed = item.run(module)
+    except (FailedPrecondition, InvalidArgument):
+        return  # it needs a schedule, layouts or a flat call graph: it says so, and touches nothing
+    verify_module(module)
+    assert changed == (module_fingerprint(module) != before), f"{item.name} returned {changed}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pass_alone(name: str) -> None:
+    for seed in range(FEW):
+        check(graph(7000 + seed), [PASSES[name]()])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pass_alone_on_many(name: str) -> None:
+    for seed in range(FEW, MANY):
+        check(graph(7000 + seed), [PASSES[name]()])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_passes_in_any_order(seed: int) -> None:
+    rng = random.Random(seed)
+    check(graph(8000 + seed), [PASSES[name]() for name in rng.sample(NAMES, 8)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12, 300))
+def test_many_passes_in_any_order(seed: int) -> None:
+    rng = random.Random(seed)
+    check(graph(8000 + seed), [PASSES[name]() for name in rng.sample(NAMES, 12)])

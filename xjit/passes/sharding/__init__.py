@@ -1,0 +1,1 @@
+"""Passes about how values are split over devices."""

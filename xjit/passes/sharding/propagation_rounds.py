@@ -1,0 +1,240 @@
+"""The propagation itself: from operands to results and back, in rounds, until no array's sharding improves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xjit.hlo import HloInstruction
+from xjit.hlo.annotations.device_sharding import MANUAL, REPLICATED, DeviceSharding
+from xjit.hlo.annotations.sharding_algebra import is_more_specific, merge, move, refines, reshape
+from xjit.hlo.attributes.opcodes import Trait
+from xjit.passes.sharding.dimension_factors import factors_of
+from xjit.passes.sharding.factor_rows import Dims, Factors
+from xjit.passes.sharding.sharding_annotations import BARRIERS, BOUNDARIES, target_of
+from xjit.passes.sharding.sharding_slots import ShardingSlots, Slot
+
+ROUNDS = 4
+"""Round 0 passes what keeps shapes, 1 everything but from users into broadcasts, 2 that and between operands too."""
+
+_RESHAPES = frozenset({"reshape", "bitcast"})
+_MANUAL_TUPLES = frozenset({"reduce", "reduce-window", "sort", "scatter", "custom-call", "async-start", "all-reduce"})
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """Which shardings replace others. Only a partitioner (`is_spmd`) understands replicas within tiles."""
+
+    is_spmd: bool
+    propagate_metadata: bool
+
+    def offer(self, slot: Slot, sharding: DeviceSharding | None, round_: int, *, single_use: bool = False) -> bool:
+        """Gives an array a sharding if that says more than the one it has; True if so.
+
+        Tiles replace others only where they refine them, or where a resharding has a single use to please.
+        """
+        if slot.fixed or sharding is None or not slot.shape.is_array:
+            return False
+        if sharding.kind in ("opaque", "unknown", "maximal"):
+            return False
+        if sharding.is_tiled and (sharding.rank != slot.shape.rank or (not self.is_spmd and sharding.subgroups)):
+            return False
+        new = sharding.without_origin()
+        if self.propagate_metadata:
+            new = DeviceSharding(new.kind, new.tiles, new.devices, new.subgroups, metadata=sharding.metadata)
+        if slot.sharding is None:
+            slot.sharding = new
+            return True
+        better = self._better(slot, slot.sharding, new, round_, single_use)
+        if better is None or better.without_origin() == slot.sharding.without_origin():
+            return False
+        slot.sharding = better
+        return True
+
+    def _better(
+        self, slot: Slot, old: DeviceSharding, new: DeviceSharding, round_: int, single_use: bool
+    ) -> DeviceSharding | None:
+        if slot.free_dimensions is not None:
+            new = _only(new, slot.free_dimensions)
+            if not old.is_tiled:
+                return new if is_more_specific(new, old) else None
+            merged = merge(old, new)
+            return merged if merged is not None and merged.tile_count > old.tile_count else None
+        if self.is_spmd and round_ > 0:
+            merged = merge(old, new)
+            if merged is not None and merged.tile_count > old.tile_count:
+                return merged
+        if not is_more_specific(new, old):
+            return None
+        return new if single_use or refines(new, old) else None
+
+
+def _only(sharding: DeviceSharding, dimensions: frozenset[int]) -> DeviceSharding:
+    """Returns the sharding with the tiles of other dimensions made replicas."""
+    if not sharding.is_tiled:
+        return sharding
+    dims = tuple(range(sharding.rank))
+    kept = tuple(d if d in dimensions else -1 for d in dims)
+    return move(sharding, kept, dims, sharding.data_tiles)
+
+
+class Propagation:
+    """Propagates shardings through slots to a fixed point."""
+
+    def __init__(
+        self,
+        slots: ShardingSlots,
+        acceptance: Acceptance,
+        groups: Mapping[str, Sequence[HloInstruction]],
+    ) -> None:
+        self.slots = slots
+        self.accept = acceptance
+        self.groups = groups
+        self.order = [i for c in slots.computations for i in c.make_instruction_post_order()]
+        self.rows: dict[HloInstruction, Factors | None] = {i: factors_of(i) for i in self.order}
+
+    def run(self) -> None:
+        """Runs all rounds."""
+        for round_ in range(ROUNDS):
+            changed = True
+            while changed:
+                changed = False
+                for instruction in self.order:
+                    changed |= self._from_operands(instruction, round_)
+                for instruction in reversed(self.order):
+                    changed |= self._from_users(instruction, round_)
+                changed |= self._within_groups(round_)
+
+    def _from_operands(self, instruction: HloInstruction, round_: int) -> bool:
+        if target_of(instruction) in BARRIERS | BOUNDARIES:
+            return False
+        changed = False
+        single = instruction.user_count <= 1
+        for source, target in self.slots.links[instruction]:
+            changed |= self.accept.offer(target, source.sharding, round_, single_use=single)
+        if self._take_manual(instruction):
+            return True
+        if instruction.opcode in _RESHAPES:
+            return changed | self._reshape(instruction.operands[0], instruction, round_, single)
+        row = self.rows[instruction]
+        if row is None:
+            return changed | self._replicate_unsupported(instruction, round_)
+        if round_ < row.level:
+            return changed
+        for operand, dims in self._by_preference(instruction, row):
+            for slot, result in zip(self.slots[instruction], row.results):
+                if result is not None:
+                    sharding = _moved(self.slots[operand][0].sharding, dims, result, slot, row, round_)
+                    changed |= self.accept.offer(slot, sharding, round_, single_use=single)
+        return changed
+
+    def _from_users(self, user: HloInstruction, round_: int) -> bool:
+        """Gives the operands of an instruction what follows from its results, and late from each other."""
+        if target_of(user) in BARRIERS | BOUNDARIES:
+            return False
+        changed = False
+        for source, target in self.slots.links[user]:
+            changed |= self.accept.offer(source, target.sharding, round_)
+        changed |= self._give_manual(user)
+        if user.opcode in _RESHAPES:
+            return changed | self._reshape(user, user.operands[0], round_, user.operands[0].user_count <= 1)
+        row = self.rows[user]
+        if row is None or round_ < row.level:
+            return changed
+        for operand, dims in zip(user.operands, row.operands):
+            if dims is None or (operand.opcode == "broadcast" and round_ < 2):
+                continue
+            slot, single = self.slots[operand][0], operand.user_count <= 1
+            sources = list(zip(self.slots[user], row.results))
+            if row.siblings and round_ >= 2:
+                sources += [(self.slots[o][0], d) for o, d in zip(user.operands, row.operands) if o is not operand]
+            for source, source_dims in sources:
+                if source_dims is not None:
+                    sharding = _moved(source.sharding, source_dims, dims, slot, row, round_)
+                    changed |= self.accept.offer(slot, sharding, round_, single_use=single)
+        return changed
+
+    def _by_preference(self, instruction: HloInstruction, row: Factors) -> list[tuple[HloInstruction, Dims]]:
+        """Returns the operands that say something: those split along batch dimensions first."""
+        known = [(o, dims) for o, dims in zip(instruction.operands, row.operands) if dims is not None]
+        if not row.first:
+            return known
+
+        def batch_tiles(item: tuple[HloInstruction, Dims]) -> int:
+            sharding = self.slots[item[0]][0].sharding
+            if sharding is None or not sharding.is_tiled or sharding.rank != len(item[1]):
+                return 0
+            return -max((t for t, f in zip(sharding.data_tiles, item[1]) if f in row.first), default=0)
+
+        return sorted(known, key=batch_tiles)
+
+    def _reshape(self, source: HloInstruction, target: HloInstruction, round_: int, single: bool) -> bool:
+        slot, sharding = self.slots[target][0], self.slots[source][0].sharding
+        if sharding is None or not slot.shape.is_array or not source.shape.is_array:
+            return False
+        new = reshape(sharding, source.shape.dimensions, target.shape.dimensions)
+        if sharding.is_tiled and not new.is_tiled:
+            return False
+        return self.accept.offer(slot, new, round_, single_use=single)
+
+    def _take_manual(self, instruction: HloInstruction) -> bool:
+        if instruction.shape.is_tuple and instruction.opcode not in _MANUAL_TUPLES:
+            return False
+        operands = [slot.sharding for o in instruction.operands for slot in self.slots[o]]
+        if not any(sharding is not None and sharding.kind == "manual" for sharding in operands):
+            return False
+        return self._set_manual(self.slots[instruction])
+
+    def _give_manual(self, user: HloInstruction) -> bool:
+        own = self.slots[user]
+        if user.opcode in ("tuple", "while", "conditional") or not own:
+            return False
+        if any(slot.sharding is None or slot.sharding.kind != "manual" for slot in own):
+            return False
+        changed = False
+        for operand in user.operands:
+            if operand.user_count == 1 and operand.shape.is_array:
+                changed |= self._set_manual(self.slots[operand])
+        return changed
+
+    def _set_manual(self, slots: Sequence[Slot]) -> bool:
+        changed = False
+        for slot in slots:
+            if slot.sharding is None and slot.shape.is_array:
+                slot.sharding = MANUAL
+                changed = True
+        return changed
+
+    def _replicate_unsupported(self, instruction: HloInstruction, round_: int) -> bool:
+        """What no sharding passes through is replicated if an operand is."""
+        if not instruction.shape.is_array or instruction.op.has(Trait.SIDE_EFFECT) or instruction.is_root():
+            return False
+        if instruction.opcode in ("get-tuple-element", "call", "domain", "opt-barrier", "add-dependency", "fusion"):
+            return False
+        if not any(slot.sharding == REPLICATED for o in instruction.operands for slot in self.slots[o]):
+            return False
+        return self.accept.offer(self.slots[instruction][0], REPLICATED, round_)
+
+    def _within_groups(self, round_: int) -> bool:
+        changed = False
+        for members in self.groups.values():
+            for source in members:
+                for target in members:
+                    for a, b in zip(self.slots[source], self.slots[target]):
+                        changed |= self.accept.offer(b, a.sharding, round_, single_use=True)
+        return changed
+
+
+def _moved(
+    sharding: DeviceSharding | None, source: Dims, target: Dims, slot: Slot, row: Factors, round_: int
+) -> DeviceSharding | None:
+    """Returns what an array's sharding means for a slot; None if nothing of it passes in this round."""
+    if sharding is None or not slot.shape.is_array:
+        return None
+    if not sharding.is_tiled:
+        return sharding if sharding.kind in ("replicated", "manual") else None
+    if sharding.rank != len(source):
+        return None
+    if round_ == 0 and any(t > 1 and f in row.changed for t, f in zip(sharding.data_tiles, source)):
+        return None
+    return move(sharding, source, target, slot.shape.dimensions)

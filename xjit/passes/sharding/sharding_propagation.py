@@ -1,0 +1,91 @@
+"""Shardings of some values become shardings of all that they determine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from xjit.hlo import HloInstruction, HloModule
+from xjit.hlo.annotations.device_sharding import REPLICATED
+from xjit.passes.framework.base import HloModulePass, selected_computations
+from xjit.passes.sharding.propagation_rounds import Acceptance, Propagation
+from xjit.passes.sharding.sharding_annotations import FoldedAnnotations, fold_annotations, remove_barriers
+from xjit.passes.sharding.sharding_slots import ShardingSlots
+
+
+@dataclass
+class ShardingPropagation(HloModulePass):
+    """Annotates instructions with the shardings that follow from those of their operands and users.
+
+    Given annotations stay, but for those of the entry's results and parameters where the options let them be improved.
+    Parameters of the entry without annotation get one only by that option. `cse_prevention_only` annotates broadcasts
+    of scalars alone, so that equal ones with different uses stay apart.
+    """
+
+    name = "sharding-propagation"
+    is_spmd: bool = True
+    propagate_metadata: bool = False
+    allow_spmd_sharding_propagation_to_output: bool = False
+    allow_spmd_sharding_propagation_to_parameters: bool = False
+    cse_prevention_only: bool = False
+
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+        """Propagates to a fixed point; True if an annotation changed or a custom-call was folded."""
+        computations = selected_computations(module, execution_threads)
+        folded = fold_annotations(computations, keep_calls=self.cse_prevention_only)
+        if all(i.sharding is None for c in computations for i in c.instructions):
+            return remove_barriers(computations) | folded.changed
+        slots = ShardingSlots(module, computations)
+        self._free_slots(slots, folded)
+        propagation = Propagation(slots, Acceptance(self.is_spmd, self.propagate_metadata), folded.groups)
+        propagation.run()
+        while slots.complete_tuples():
+            propagation.run()
+        _keep_even(slots, self._improvable(slots))
+        changed = slots.write(self._written(slots, folded))
+        return remove_barriers(computations) | changed | folded.changed
+
+    def _improvable(self, slots: ShardingSlots) -> list[HloInstruction]:
+        """The entry's result and parameters whose given annotations may be improved."""
+        found: list[HloInstruction] = []
+        if self.allow_spmd_sharding_propagation_to_output:
+            found.append(slots.entry.root_instruction)
+        if self.allow_spmd_sharding_propagation_to_parameters:
+            found.extend(slots.entry.parameter_instructions)
+        return found
+
+    def _free_slots(self, slots: ShardingSlots, folded: FoldedAnnotations) -> None:
+        """Unties what may be improved, and ties the entry's parameters without annotation to having none."""
+        if slots.entry not in slots.computations:
+            return
+        for parameter in slots.entry.parameter_instructions:
+            for slot in slots[parameter]:
+                slot.fixed = slot.fixed or parameter.sharding is None
+        for instruction in self._improvable(slots):
+            for slot in slots[instruction]:
+                slot.fixed = False
+        for instruction, dimensions in folded.free_dimensions.items():
+            for slot in slots[instruction]:
+                slot.fixed, slot.free_dimensions = False, dimensions
+
+    def _written(self, slots: ShardingSlots, folded: FoldedAnnotations) -> Iterable[HloInstruction]:
+        if self.cse_prevention_only:
+            return [i for i in slots.slots if i.sharding is None and _is_scalar_broadcast(i)]
+        members = {i for group in folded.groups.values() for i in group}
+        improvable = {*self._improvable(slots), *folded.free_dimensions, *members}
+        return [i for i in slots.slots if i.sharding is None or i in improvable]
+
+
+def _is_scalar_broadcast(instruction: HloInstruction) -> bool:
+    return instruction.opcode == "broadcast" and not instruction.operands[0].shape.rank
+
+
+def _keep_even(slots: ShardingSlots, instructions: Iterable[HloInstruction]) -> None:
+    """Replicates results and parameters whose tiles would not be of one size: their host buffers are split evenly."""
+    for instruction in instructions:
+        for slot in slots[instruction]:
+            sharding = slot.sharding
+            if sharding is not None and sharding.is_tiled:
+                sizes = slot.shape.dimensions
+                if len(sizes) != sharding.rank or any(n % t for n, t in zip(sizes, sharding.data_tiles)):
+                    slot.sharding = REPLICATED

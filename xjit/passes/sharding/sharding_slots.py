@@ -1,0 +1,198 @@
+"""Slots: what is known of the sharding of each array of each instruction while shardings are propagated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
+from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding, read_sharding
+from xjit.hlo.annotations.metadata import HloSharding
+from xjit.hlo.attributes import GetTupleElementAttributes
+
+
+class Slot:
+    """One array of a value. A `fixed` slot keeps its sharding; slots that must agree have one representative."""
+
+    __slots__ = ("_same", "fixed", "free_dimensions", "shape", "sharding")
+
+    def __init__(self, shape: Shape, sharding: DeviceSharding | None = None, *, fixed: bool = False) -> None:
+        self.shape = shape
+        self.sharding = sharding
+        self.fixed = fixed
+        self.free_dimensions: frozenset[int] | None = None  # only these may be split further; None: all
+        self._same: Slot | None = None
+
+    @property
+    def representative(self) -> Slot:
+        """The slot that stands for all that agree with this one."""
+        slot = self
+        while slot._same is not None:
+            slot = slot._same
+        return slot
+
+    def agree_with(self, other: Slot) -> None:
+        """Lets both have one sharding from now on, unless both are fixed."""
+        a, b = self.representative, other.representative
+        if a is b or (a.fixed and b.fixed):
+            return
+        if a.fixed:
+            a, b = b, a
+        if not b.fixed:
+            b.sharding = b.sharding or a.sharding
+        a._same = b
+
+
+Link = tuple[Sequence[Slot], Sequence[Slot]]
+
+
+def leaf_shapes(shape: Shape) -> Iterator[Shape]:
+    """Yields what a sharding has an element for: all that is no tuple, and empty tuples, left to right."""
+    stack = [shape]
+    while stack:
+        top = stack.pop()
+        if top.is_tuple and top.tuple_shapes:
+            stack.extend(reversed(top.tuple_shapes))
+        else:
+            yield top
+
+
+def leaves_of(sharding: HloSharding) -> Iterator[HloSharding]:
+    """Yields the shardings of arrays within that of a tuple, left to right."""
+    stack = [sharding]
+    while stack:
+        top = stack.pop()
+        if top.elements:
+            stack.extend(reversed(top.elements))
+        else:
+            yield top
+
+
+def annotated_shapes(instruction: HloInstruction) -> list[Shape]:
+    """The shapes that the sharding of an instruction has elements for: an outfeed's are of what it sends, too."""
+    sent = leaf_shapes(instruction.operands[0].shape) if instruction.opcode == "outfeed" else ()
+    return [*sent, *leaf_shapes(instruction.shape)]
+
+
+class ShardingSlots:
+    """The slots of some computations, with their given shardings; while loops, branches and callees agree already."""
+
+    def __init__(self, module: HloModule, computations: Sequence[HloComputation]) -> None:
+        self.computations = computations
+        self.entry = module.entry_computation
+        self.slots = {i: _given_slots(i) for c in computations for i in c.instructions}
+        for computation in computations:
+            for instruction in computation.instructions:
+                for one, other in self._agreements(instruction):
+                    for a, b in zip(one, other):
+                        a.agree_with(b)
+        self.links = {i: [pair for link in self._links(i) for pair in zip(*link)] for i in self.slots}
+        """(Operand's slot, slot of the same array) for each array that passes through an instruction unchanged."""
+
+    def __getitem__(self, instruction: HloInstruction) -> list[Slot]:
+        return [slot.representative for slot in self.slots[instruction]]
+
+    def _agreements(self, instruction: HloInstruction) -> Iterator[Link]:
+        """Yields lists of slots that are of one value on every path: loop states, and results of callees."""
+        callees = [c for c in instruction.called_computations if c.root_instruction in self.slots]
+        own = self.slots[instruction]
+        if instruction.opcode == "while" and len(callees) == 2:
+            condition, body = callees
+            yield self.slots[body.parameter_instruction(0)], own
+            yield self.slots[body.root_instruction], own
+            yield self.slots[condition.parameter_instruction(0)], own
+        elif instruction.opcode in ("conditional", "call"):
+            for callee in callees:
+                yield self.slots[callee.root_instruction], own
+
+    def _links(self, instruction: HloInstruction) -> Iterator[Link]:
+        own, operands = self[instruction], instruction.operands
+        opcode = instruction.opcode
+        if opcode == "tuple":
+            yield self.of_all(operands), own
+        elif opcode == "get-tuple-element":
+            before = operands[0].shape.tuple_shapes[: instruction.attributes_as(GetTupleElementAttributes).index]
+            start = sum(1 for shape in before for _ in leaf_shapes(shape))
+            yield self._part(operands[0], start, len(own)), own
+        elif opcode in ("while", "opt-barrier", "add-dependency", "domain", "outfeed", "async-update"):
+            yield self[operands[0]], own
+        elif opcode == "async-start":
+            yield from self._async_links(instruction)
+        elif opcode == "async-done":
+            start = sum(1 for _ in leaf_shapes(operands[0].shape.tuple_shapes[0]))
+            yield self._part(operands[0], start, len(own)), own
+        elif opcode == "copy" and instruction.shape.is_tuple:
+            yield self[operands[0]], own
+        elif opcode in ("conditional", "call"):
+            yield from self._callee_links(instruction)
+
+    def _callee_links(self, instruction: HloInstruction) -> Iterator[Link]:
+        for i, callee in enumerate(instruction.called_computations):
+            if callee.root_instruction in self.slots:
+                given = (
+                    instruction.operands if instruction.opcode != "conditional" else instruction.operands[i + 1 :][:1]
+                )
+                for operand, parameter in zip(given, callee.parameter_instructions):
+                    yield self[operand], self[parameter]
+
+    def _async_links(self, instruction: HloInstruction) -> Iterator[Link]:
+        given = self.of_all(instruction.operands)
+        own = self[instruction]
+        yield given, own
+        callee = instruction.called_computations[0]
+        if callee.root_instruction in self.slots:
+            yield given, self.of_all(callee.parameter_instructions)
+            yield self[callee.root_instruction], own[len(given) :]
+
+    def _part(self, instruction: HloInstruction, start: int, count: int) -> list[Slot]:
+        return [slot.representative for slot in self.slots[instruction][start : start + count]]
+
+    def of_all(self, instructions: Iterable[HloInstruction]) -> list[Slot]:
+        """Returns the slots of several values, one after the other."""
+        return list(chain.from_iterable(map(self.__getitem__, instructions)))
+
+    def complete_tuples(self) -> bool:
+        """Replicates what is left of tuples that are known in part; True if there was something."""
+        changed = False
+        for instruction in self.slots:
+            slots = self[instruction]
+            if any(slot.sharding for slot in slots):
+                for slot in slots:
+                    changed |= slot.sharding is None
+                    slot.sharding = slot.sharding or REPLICATED
+        return changed
+
+    def write(self, chosen: Iterable[HloInstruction]) -> bool:
+        """Annotates instructions with what is known of them; True if an annotation changed."""
+        changed = False
+        for instruction in chosen:
+            shardings = [slot.sharding for slot in self[instruction]]
+            if not any(shardings):
+                continue
+            parts = tuple(HloSharding(str(s)) for s in shardings)
+            new = HloSharding(elements=parts) if instruction.shape.is_tuple else parts[0]
+            if not _says(instruction.sharding, shardings):
+                instruction.sharding = new
+                changed = True
+        return changed
+
+
+def _says(given: HloSharding | None, shardings: Sequence[DeviceSharding | None]) -> bool:
+    """Whether an annotation says the same already, whatever its spelling."""
+    if given is None:
+        return False
+    told = [read_sharding(leaf).without_origin() for leaf in leaves_of(given)]
+    told = told * len(shardings) if len(told) == 1 else told
+    return told == [s and s.without_origin() for s in shardings]
+
+
+def _given_slots(instruction: HloInstruction) -> list[Slot]:
+    shapes = annotated_shapes(instruction)
+    if instruction.sharding is None:
+        return [Slot(shape) for shape in shapes]
+    given = [read_sharding(leaf) for leaf in leaves_of(instruction.sharding)]
+    if len(given) == 1:
+        given *= len(shapes)
+    if len(given) != len(shapes):
+        given = [DeviceSharding("opaque")] * len(shapes)
+    return [Slot(s) if g.kind == "unknown" else Slot(s, g, fixed=True) for s, g in zip(shapes, given)]
