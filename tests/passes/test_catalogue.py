@@ -29,6 +29,7 @@ from xjit.text.parser import parse_hlo
 
 RUN: Mapping[str, str] = {
     "gpu_tree_reduction_rewriter": "gpu-tree-reduction-rewriter{row_bound=16,split_near_sqrt=false}",
+    "hlo_rematerialization": "hlo-rematerialization{memory_limit_bytes=57344}",
     "multi_output_fusion": "multi-output-fusion{min_bytes=1}",
     "reduction_splitter": "reduction-splitter{min_split_dim=2}",
     "variadic_op_splitter": "variadic-op-splitter{max_parameters=2}",
@@ -42,6 +43,7 @@ DIFFERENT: Mapping[str, str] = {
     "gpu_conv_algorithm_picker": "likewise",
     "gather_expander_loop": "places are vectors, as in XLA's loop, and the loop starts from other copies",
     "hlo_trivial_scheduler": "the schedule is the order of the text where that is one",
+    "rng_bit_generator_expander": "the bits that nothing reads are written, too",
     "rng_expander": "expands in place, into values and not into a call",
 }
 """Pairs that a pass answers otherwise, and how; one that comes to agree must leave the table."""

@@ -45,6 +45,19 @@ RUN: Mapping[str, str] = {
         for option, tests in _ALGEBRA.items()
         for test in tests
     },
+    "HloRematerialization.RematTupleShapeDoubleUse": "hlo-rematerialization{memory_limit_bytes=11264}",
+    "HloRematerialization.RematThroughTuple": "hlo-rematerialization{memory_limit_bytes=11264}",
+    "HloRematerialization.RematTupleArgFusion": "hlo-rematerialization{memory_limit_bytes=11264}",
+    "HloRematerialization.RematFusionUpdateSchedule": "hlo-rematerialization{memory_limit_bytes=11264}",
+    "HloRematerialization.OnlyRematBigBuffer": "hlo-rematerialization{memory_limit_bytes=1024,min_remat_size=500}",
+    "HloRematerialization.AvoidPathologicalCompress": "hlo-rematerialization{memory_limit_bytes=20480}",
+    "HloRematerialization.AllUsersUseSameCopy": "hlo-rematerialization{memory_limit_bytes=1024}",
+    "HloRematerialization.SkipOffloadWhenBitcastIsInvolved": "hlo-rematerialization{memory_limit_bytes=18432}",
+    "HloRematerialization.DCEHasToRunTillFixedPoint": "hlo-rematerialization{memory_limit_bytes=1024}",
+    "HloRematerialization.PeakFirstRematerializationWorks": "hlo-rematerialization{memory_limit_bytes=1126400}",
+    "HloRematerialization.PeakFirstRematerializesSmallValuesAndSubComputations": "hlo-rematerialization{memory_limit_bytes=145408}",
+    "HloRematerialization.RematCallbackIsCalled": "hlo-rematerialization{memory_limit_bytes=145408}",
+    "HloRematerialization.PeakFirstRematerializesAtSamePeak": "hlo-rematerialization{memory_limit_bytes=145408}",
     "CudnnFusedConvRewriter": "gpu-conv-rewriter,cudnn-fused-conv-rewriter",
     "GemmRewriter": "gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304}",
     "GemmRewriter.line377": (

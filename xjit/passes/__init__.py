@@ -28,6 +28,7 @@ from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
 from xjit.passes.expand.gather_expander import GatherExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
+from xjit.passes.expand.rng_bit_generator_expander import RngBitGeneratorExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.scatter_expander import ScatterExpander
@@ -69,6 +70,7 @@ from xjit.passes.reductions.reduction_splitter import ReductionSplitter
 from xjit.passes.reductions.tree_reduction_rewriter import TreeReductionRewriter
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
+from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
@@ -121,6 +123,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HloGetDimensionSizeRewriter,
     HloMemoryScheduler,
     HloModuleDCE,
+    HloRematerialization,
     HloSubcomputationUnification,
     HloTrivialScheduler,
     HloVerifier,
@@ -135,6 +138,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ReductionParallelizer,
     ReductionSplitter,
     ReshapeToBitcast,
+    RngBitGeneratorExpander,
     RngExpander,
     RootInstructionSinker,
     RowFusion,

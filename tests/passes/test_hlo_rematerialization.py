@@ -1,0 +1,108 @@
+"""Rematerialization on random graphs: values, peaks, schedules and the memory profile that is kept up to date."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.support.passes import assert_same_values, random_arguments
+from xjit.hlo import HloModule
+from xjit.hlo.diagnostics import InvalidArgument
+from xjit.ops.evaluation import evaluate
+from xjit.ops.verifier import verify_module
+from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
+from xjit.passes.schedule_and_memory.memory_profile import MemoryProfile
+from xjit.passes.schedule_and_memory.repeated_block import RepeatedBlock
+from xjit.text.parser import parse_hlo
+
+
+def random_module(seed: int, count: int) -> HloModule:
+    """Returns a scheduled graph of arrays of several sizes; what is read is often far away, some of it in tuples."""
+    rng = np.random.default_rng(seed)
+    lines, values = ["v0 = f32[64] parameter(0)"], [("v0", 64)]
+    for number in range(1, count):
+        operand, size = values[int(rng.integers(max(0, len(values) - 12), len(values)))]
+        others = [name for name, other in values if other == size]
+        name, kind = f"v{number}", int(rng.integers(5))
+        if kind == 0:
+            factor = int(rng.integers(2, 4))
+            lines.append(f"{name} = f32[{size}] negate({operand})")
+            if size * factor < 512:
+                names = ", ".join([operand] * factor)
+                lines[-1] = f"{name} = f32[{size * factor}] concatenate({names}), dimensions={{0}}"
+                size *= factor
+        elif kind == 1 and size > 16:
+            lines.append(f"{name} = f32[{size // 2}] slice({operand}), slice={{[0:{size // 2}]}}")
+            size //= 2
+        elif kind == 2:
+            other = str(rng.choice(others))
+            lines.append(f"t{number} = (f32[{size}], f32[{size}]) tuple({operand}, {other})")
+            lines.append(f"{name} = f32[{size}] get-tuple-element(t{number}), index={int(rng.integers(2))}")
+        else:
+            lines.append(f"{name} = f32[{size}] {('add', 'subtract')[kind % 2]}({operand}, {rng.choice(others)})")
+        values.append((name, size))
+    sums = [f"s{i} = f32[1] slice({name}), slice={{[0:1]}}" for i, (name, _) in enumerate(values)]
+    sums.append(f"ROOT r = f32[{len(values)}] concatenate({', '.join(f's{i}' for i in range(len(values)))})")
+    body = "\n".join([*lines, *sums])
+    return parse_hlo(f"HloModule m, is_scheduled=true\nENTRY e {{\n{body}, dimensions={{0}}\n}}")
+
+
+def profile_of(module: HloModule) -> MemoryProfile:
+    """Returns the profile of the entry as it is."""
+    return MemoryProfile(module.entry_computation, module.schedule.sequence(module.entry_computation), {})
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_graphs(seed: int) -> None:
+    module = random_module(seed, 24)
+    arguments = random_arguments(module, seed)
+    expected, peak = evaluate(module, *arguments), int(profile_of(module).totals.max())
+    item = HloRematerialization(
+        peak * (5 + seed % 4) // 10, block_size_limit=1 + seed % 3, block_rematerialization_factor=4
+    )
+    changed = item.run(module)
+    verify_module(module)
+    module.schedule.verify(module)
+    assert_same_values(evaluate(module, *arguments), expected)
+    assert item.sizes == (peak, int(profile_of(module).totals.max()))
+    assert item.sizes[1] <= peak and (changed or item.sizes[1] == peak)
+    assert not item.run(module)
+
+
+def test_most_random_graphs_come_below_a_limit() -> None:
+    reached = 0
+    for seed in range(24):
+        module = random_module(seed, 24)
+        limit = int(profile_of(module).totals.max()) * 8 // 10
+        item = HloRematerialization(limit, block_size_limit=3, block_rematerialization_factor=4)
+        item.run(module)
+        reached += item.sizes[1] <= limit
+    assert reached >= 18
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_profile_follows_a_repeated_block(seed: int) -> None:
+    module = random_module(seed, 16)
+    profile = profile_of(module)
+    applied = 0
+    for value in list(module.entry_computation.instructions):
+        if value.opcode not in ("add", "subtract", "negate", "concatenate") or value.is_root():
+            continue
+        places = range(profile.position[value] + 1, len(profile.order))
+        blocks = (RepeatedBlock.of(profile, value, place) for place in places)
+        block = next((b for b in blocks if b is not None), None)
+        if block is None or not block.apply(1 << 40):
+            continue
+        applied += 1
+        module.schedule.set_sequence(module.entry_computation, profile.order)
+        module.entry_computation.reorder_instructions(profile.order)
+        fresh = profile_of(module)
+        runs = [i.opcode not in ("tuple", "get-tuple-element") for i in profile.order]
+        assert list(profile.totals[runs]) == list(fresh.totals[runs])
+    assert applied
+
+
+def test_a_module_without_a_schedule_is_refused() -> None:
+    module = parse_hlo("HloModule m ENTRY e { x = f32[4] parameter(0) ROOT r = f32[4] negate(x) }")
+    with pytest.raises(InvalidArgument, match="no schedule"):
+        HloRematerialization(1).run(module)

@@ -1,0 +1,216 @@
+"""How many bytes are live at each instruction of a scheduled computation.
+
+A buffer is one array leaf of the instruction that computes it. Tuples, their elements and bitcasts compute nothing:
+their leaves are buffers of others. A loop's result stands in the buffers of its initial state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from xjit.hlo import HloComputation, HloInstruction, Shape, Trait
+from xjit.hlo import attributes as at
+from xjit.hlo.types.physical import physical_byte_size
+
+ShapeSize = Callable[[Shape], int]
+"""Bytes of an array of a shape."""
+
+Profile = npt.NDArray[np.int64]
+"""Live bytes by position in the sequence."""
+
+FORWARDS = frozenset({"tuple", "get-tuple-element", "bitcast"})
+"""What stands for buffers of its operands and can be written again elsewhere for nothing."""
+
+
+@dataclass(eq=False, slots=True)
+class Buffer:
+    """One array in memory. `readers` run; what only forwards the buffer is none of them.
+
+    A `pinned` buffer belongs to something larger - a caller, a result, a loop's state - and is not recomputed. An
+    `outliving` one is there all the time. The `overwriter` is the loop that writes another value there; of the state
+    of the loop whose body this is, the body's parameter.
+    """
+
+    definition: HloInstruction
+    byte_size: int
+    readers: dict[HloInstruction, None] = field(default_factory=dict[HloInstruction, None])
+    last_reader: HloInstruction | None = None
+    pinned: bool = False
+    outliving: bool = False
+    overwriter: HloInstruction | None = None
+
+
+Leaves = tuple["Buffer | None", ...]
+"""Buffers of an instruction, one per leaf of its shape; None for tokens and opaques."""
+
+
+class MemoryProfile:
+    """The buffers of a computation and the profile of its sequence; kept while instructions are added.
+
+    `inner_peaks` are the bytes that called computations need at most.
+    """
+
+    def __init__(
+        self,
+        computation: HloComputation,
+        order: Sequence[HloInstruction],
+        inner_peaks: Mapping[HloComputation, int],
+        byte_size: ShapeSize = physical_byte_size,
+    ) -> None:
+        self.computation = computation
+        self.order = list(order)
+        self.position: dict[HloInstruction, int] = {}
+        self._byte_size = byte_size
+        self._inner_peaks = inner_peaks
+        self._leaves: dict[HloInstruction, Leaves] = {}
+        callers = computation.caller_instructions()
+        self._is_entry = computation.is_entry_computation()
+        self._in_loop = any(c.opcode == "while" and c.while_body is computation for c in callers)
+        self._number()
+        for instruction in self.order:
+            self._add(instruction)
+        for buffer in self._leaves[computation.root_instruction]:
+            if buffer is not None:
+                buffer.pinned = True
+                self._note(buffer, self.order[-1])
+                if not self._is_entry and not self._in_loop and not buffer.outliving:
+                    buffer.byte_size = 0  # the call's result, which the caller counts
+        self.totals = self._sum()
+
+    def leaves(self, instruction: HloInstruction) -> Leaves:
+        """Returns the buffers behind an instruction."""
+        return self._leaves[instruction]
+
+    def buffers(self, instruction: HloInstruction) -> list[Buffer]:
+        """Returns the buffers that an instruction itself computes."""
+        return [b for b in self._leaves[instruction] if b is not None and b.definition is instruction]
+
+    def first(self, buffer: Buffer) -> int:
+        """Returns the position from which a buffer is live."""
+        return 0 if buffer.outliving else self.position[buffer.definition]
+
+    def last(self, buffer: Buffer) -> int:
+        """Returns the position up to which a buffer is live: of its last reader."""
+        return len(self.order) - 1 if buffer.outliving else self.position[buffer.last_reader or buffer.definition]
+
+    def own_bytes(self, instruction: HloInstruction) -> int:
+        """Returns what an instruction computes, and what the computations that it calls take."""
+        return self.inner_peak(instruction) + sum(b.byte_size for b in self.buffers(instruction))
+
+    def inner_peak(self, instruction: HloInstruction) -> int:
+        """Returns what the neediest computation takes that an instruction runs; 0 if it runs none."""
+        if not instruction.op.has(Trait.CONTROL_FLOW):
+            return 0
+        return max((self._inner_peaks.get(c, 0) for c in instruction.called_computations), default=0)
+
+    def insert(self, new: Mapping[int, Sequence[HloInstruction]]) -> None:
+        """Takes in new instructions, each list in front of a position; the totals are the caller's to change."""
+        order: list[HloInstruction] = []
+        start = 0
+        for place in sorted(new):
+            order += (*self.order[start:place], *new[place])
+            start = place
+        self.order = order + self.order[start:]
+        self._number()
+        for place in sorted(new):
+            for instruction in new[place]:
+                self._add(instruction)
+
+    def read(self, reader: HloInstruction) -> None:
+        """Notes what an instruction reads."""
+        for operand in reader.unique_operands():
+            for buffer in self._leaves[operand]:
+                if buffer is not None:
+                    self._note(buffer, reader)
+
+    def forget_readers(self, buffer: Buffer, readers: Sequence[HloInstruction]) -> None:
+        """Notes that some instructions read a buffer no more."""
+        for reader in readers:
+            buffer.readers.pop(reader, None)
+        buffer.last_reader = max(buffer.readers, key=self.position.__getitem__, default=None)
+
+    def _note(self, buffer: Buffer, reader: HloInstruction) -> None:
+        buffer.readers[reader] = None
+        if buffer.last_reader is None or self.position[reader] > self.position[buffer.last_reader]:
+            buffer.last_reader = reader
+
+    def _number(self) -> None:
+        self.position = dict(zip(self.order, range(len(self.order)), strict=True))
+
+    def _add(self, instruction: HloInstruction) -> None:
+        if instruction.opcode in FORWARDS:
+            self._leaves[instruction] = self._forwarded(instruction)
+            return
+        self.read(instruction)
+        for operand in instruction.operands if instruction.op.has(Trait.ASYNC) else ():
+            self._pin(self._leaves[operand])
+        if instruction.opcode == "while":
+            state = self._leaves[instruction] = self._leaves[instruction.operand(0)]
+            self._pin(state)
+            _note_overwriter(state, instruction.while_body, instruction)
+        else:
+            self._leaves[instruction] = tuple(self._define(instruction, leaf) for _, leaf in instruction.shape.leaves())
+            if instruction.opcode == "parameter" and self._in_loop:
+                _note_overwriter(self._leaves[instruction], self.computation, instruction)
+
+    def _pin(self, leaves: Leaves) -> None:
+        for buffer in leaves:
+            if buffer is not None:
+                buffer.pinned = True
+
+    def _forwarded(self, instruction: HloInstruction) -> Leaves:
+        if instruction.opcode == "tuple":
+            return tuple(leaf for operand in instruction.operands for leaf in self._leaves[operand])
+        operand = instruction.operand(0)
+        if instruction.opcode == "bitcast":
+            return self._leaves[operand]
+        index = instruction.attributes_as(at.GetTupleElementAttributes).index
+        counts = [sum(1 for _ in shape.leaves()) for shape in operand.shape.tuple_shapes]
+        start = sum(counts[:index])
+        return self._leaves[operand][start : start + counts[index]]
+
+    def _define(self, instruction: HloInstruction, shape: Shape) -> Buffer | None:
+        if not shape.is_array:
+            return None
+        buffer = Buffer(instruction, self._byte_size(shape))
+        if instruction.opcode == "parameter":
+            buffer.pinned = buffer.outliving = True
+            if not self._is_entry:
+                buffer.byte_size = 0  # an operand of the call, which the caller counts
+        elif instruction.opcode == "constant":
+            buffer.pinned = buffer.outliving = True
+        return buffer
+
+    def _sum(self) -> Profile:
+        steps = np.zeros(len(self.order) + 1, np.int64)
+        for instruction in self.order:
+            for buffer in self.buffers(instruction):
+                steps[self.first(buffer)] += buffer.byte_size
+                steps[self.last(buffer) + 1] -= buffer.byte_size
+        totals = np.cumsum(steps)[:-1]
+        for place, instruction in enumerate(self.order):
+            totals[place] += self.inner_peak(instruction)
+        return totals
+
+
+def _note_overwriter(state: Leaves, body: HloComputation, overwriter: HloInstruction) -> None:
+    """Notes what overwrites the elements of a loop's state, but for those that the body passes through."""
+    root, parameter = body.root_instruction, body.parameter_instruction(0)
+    place = 0
+    for number, element in enumerate(parameter.shape.tuple_shapes if parameter.shape.is_tuple else (parameter.shape,)):
+        count = sum(1 for _ in element.leaves())
+        if not (root.opcode == "tuple" and _is_element(root.operand(number), parameter, number)):
+            for buffer in state[place : place + count]:
+                if buffer is not None and buffer.overwriter is None:
+                    buffer.overwriter = overwriter
+        place += count
+
+
+def _is_element(value: HloInstruction, whole: HloInstruction, number: int) -> bool:
+    if value.opcode != "get-tuple-element" or value.operand(0) is not whole:
+        return False
+    return value.attributes_as(at.GetTupleElementAttributes).index == number
