@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
+from xjit.emitters.gpu.rank_sort import emit_gpu_sort
 from xjit.emitters.gpu.scatter import emit_gpu_scatter
 from xjit.emitters.gpu.unit_kernels import emit_unit_kernels
 from xjit.emitters.kernels.kernel import Kernel
@@ -41,11 +43,19 @@ def _schedule_text(kernel: Kernel) -> str:
     return remark if kernel.schedule is None else str(kernel.schedule)
 
 
+_OWN_EMITTERS: Mapping[str, Callable[[GpuKernelContext, KernelView], Kernel]] = {
+    "scatter": emit_gpu_scatter,
+    "sort": emit_gpu_sort,
+}
+"""By the kind of the plan. The other hand-written kernels are the CPU's, see `unit_kernels`."""
+
+
 def _emit(context: GpuKernelContext, view: KernelView, plan: KernelPlan) -> list[Kernel]:
     if not isinstance(plan, HandWritten):
         return [emit_gpu_schedule(context, view, plan)]
-    if plan.kind == "scatter":
-        return [emit_gpu_scatter(context, view)]
+    own = _OWN_EMITTERS.get(plan.kind)
+    if own is not None:
+        return [own(context, view)]
     return emit_unit_kernels(context, view, plan.kind)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import xjit
 from tests.support.pass_cases import CASES, PassCase, read_cases
 from tests.support.passes import leaves, random_arguments
 from tests.support.tolerance import mismatch
@@ -13,10 +14,14 @@ from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
 from xjit.passes.framework.base import PassWarning
 from xjit.passes.gpu.algorithm_pickers import GemmAlgorithmPicker, GpuConvAlgorithmPicker, Measured
+from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.text.parser import parse_hlo
 
 LIBRARY_CASES = [c for path in sorted((CASES / "gpu").glob("*.hlo")) for c in read_cases(path) if c.after]
-ULPS, SCALE = 64, 1e-2  # sums in another order, scaled before or after; f16 rounds once instead of twice
+ULPS, SCALE = (
+    64,
+    1e-2,
+)  # sums in another order, scaled before or after; f16 rounds once instead of twice; compiled sums may cancel
 
 
 @pytest.mark.parametrize("case", LIBRARY_CASES, ids=lambda case: case.id)
@@ -30,6 +35,19 @@ def test_values_stay(case: PassCase) -> None:
         got, expected = evaluate(after, *arguments), evaluate(before, *arguments)
         for a, e in zip(leaves(got), leaves(expected), strict=True):
             assert not (wrong := mismatch(a, e, ULPS, SCALE)), wrong
+
+
+@pytest.mark.parametrize("case", LIBRARY_CASES[::4], ids=lambda case: case.id)
+def test_expanded_calls_compile(case: PassCase) -> None:
+    before = parse_hlo(case.before)
+    after = parse_hlo(case.after or "")
+    LibraryCallExpander().run(after)
+    verify_module(after)
+    assert not any(i.opcode == "custom-call" for c in after.computations() for i in c.instructions)
+    arguments = random_arguments(before)
+    got, expected = xjit.compile(str(after))(*arguments), evaluate(before, *arguments)
+    for a, e in zip(leaves(got), leaves(expected), strict=True):
+        assert not (wrong := mismatch(a, e, ULPS, 1.0)), wrong
 
 
 GEMM = """HloModule m ENTRY e { a = f32[6,5] parameter(0) b = f32[5,4] parameter(1)

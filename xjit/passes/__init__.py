@@ -55,6 +55,7 @@ from xjit.passes.gpu.cusolver_rewriter import CusolverRewriter
 from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
 from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
+from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
@@ -129,6 +130,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HloVerifier,
     InstructionFusion,
     LayoutAssignment,
+    LibraryCallExpander,
     LogisticExpander,
     MapInliner,
     MultiOutputFusion,

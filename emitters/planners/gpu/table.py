@@ -27,15 +27,20 @@ def _plan_rng(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]:
     return [HandWritten(view.instruction.name, "rng-bit-generator", "a counter yields several elements")]
 
 
+def _plan_sort(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]:
+    return [HandWritten(view.instruction.name, "sort", "where it writes depends on data")]
+
+
 GPU_HERO_PLANNERS: Mapping[str, Planner] = {
     "dynamic-update-slice": plan_dynamic_update_slice,
     "rng-bit-generator": _plan_rng,
     "scatter": plan_scatter,
     "select-and-scatter": plan_select_and_scatter,
+    "sort": _plan_sort,
 }
 
 WITHOUT_KERNEL = frozenset(
-    ["cholesky", "custom-call", "fft", "rng-get-and-update-state", "sort", "topk", "triangular-solve"]
+    ["cholesky", "custom-call", "fft", "rng-get-and-update-state", "topk", "triangular-solve"]
 )  # fmt: skip
 """Heroes whose loops depend on data, or whose work is not an element per index."""
 
