@@ -12,11 +12,16 @@ from tests.support.xla_verdicts import Record, judge, read_records, score
 
 RECORDED: Mapping[str, tuple[int, int]] = {
     "AlgebraicSimplifier": (63, 0),
+    "AllGatherDecomposer": (3, 0),
+    "AllReduceCombiner": (4, 0),
+    "AllReduceSimplifier": (5, 0),
+    "ArCrsCombiner": (12, 0),
     "BatchNormExpander": (2, 0),
     "CallInliner": (6, 1),
     "ConditionalCanonicalizer": (2, 0),
     "ConditionalCodeMotion": (16, 0),  # of the last, a tile of a scalar is refused
     "ConditionalSimplifier": (2, 0),
+    "Despecializer": (4, 0),
     "CudnnFusedConvRewriter": (2, 0),
     "FlattenCallGraph": (4, 0),
     "GemmRewriter": (38, 15),  # of the 39th, a broadcast, XLA's whole pipeline makes a copy

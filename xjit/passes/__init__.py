@@ -15,7 +15,10 @@ from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSel
 from xjit.passes.calls_and_control.control_dep_remover import ControlDepRemover
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.calls_and_control.hlo_subcomputation_unification import HloSubcomputationUnification
+from xjit.passes.collectives.all_gather_decomposer import AllGatherDecomposer
+from xjit.passes.collectives.all_reduce_combiner import AllReduceCombiner
 from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
+from xjit.passes.collectives.ar_crs_combiner import ArCrsCombiner
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
@@ -34,12 +37,14 @@ from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.scatter_expander import ScatterExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
 from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
+from xjit.passes.float_types.float_normalization import BFloat16MixedPrecisionRemoval, BFloat16Normalization
 from xjit.passes.framework.base import HloModulePass, PassWarning
 from xjit.passes.framework.driver import PassDriver, PassLog, PassSwitches
 from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.passes.framework.pass_text import find_pass, make_pass
 from xjit.passes.framework.pipeline import HloPassFix, HloPassPipeline
 from xjit.passes.fusion.defuser import Defuser
+from xjit.passes.fusion.despecializer import Despecializer
 from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
 from xjit.passes.fusion.instruction_fusion import InstructionFusion
@@ -85,7 +90,12 @@ from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 _ALL: tuple[type[HloModulePass], ...] = (
     AlgebraicSimplifier,
+    AllGatherDecomposer,
+    AllReduceCombiner,
     AllReduceSimplifier,
+    ArCrsCombiner,
+    BFloat16MixedPrecisionRemoval,
+    BFloat16Normalization,
     BatchNormExpander,
     BitcastExpander,
     CallInliner,
@@ -103,6 +113,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     CudnnPadForConvolutions,
     CusolverRewriter,
     Defuser,
+    Despecializer,
     DotDecomposer,
     DotEpilogueFusion,
     DotExpander,

@@ -1,0 +1,1 @@
+"""Domains: regions of a computation whose instructions share metadata, such as a sharding."""

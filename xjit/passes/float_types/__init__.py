@@ -1,0 +1,1 @@
+"""Which instructions compute in bf16, and which in f32."""
