@@ -110,6 +110,9 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R71g": ("minimum(x, c)",),
     "R72": ("maximum(x, c)",),
     "R72b,R73b": ("minimum(x, c)",),
+    "N4": ("maximum(cbrt(x), cbrt(y))", "minimum(exponential(x), exponential(y))", "maximum(tanh(x), tanh(y))",
+           "maximum(logistic(x), logistic(y))", "minimum(erf(x), erf(y))",
+           "minimum(exponential-minus-one(x), exponential-minus-one(y))", "maximum(tanh(x), erf(y))"),
     "R74": ("maximum(minimum(x, c), d)",),
     "R74b": ("minimum(maximum(x, c), d)",),
     "R75": (

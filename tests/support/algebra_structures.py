@@ -57,6 +57,21 @@ _MOVEMENT: dict[str, tuple[str, ...]] = {
         "x = T[2,3] parameter(0) a = T[2,3] reverse(x), dimensions={0,1} ROOT r = T[2,3] reverse(a), dimensions={1}",
         "x = T[2,3] parameter(0) a = T[2,3] reverse(x), dimensions={0} ROOT r = T[2,3] reverse(a), dimensions={0}",
     ),
+    "N5": _moves(*(
+        f"x = T[2,3] parameter(0) y = T[2,3] parameter(1) c = T[] constant(1) b = T[2,3] broadcast(c), dimensions={{}} "
+        f"a = T[2,3] {op} ROOT r = T[2,3] reverse(a), dimensions={{1}}"
+        for op in ("add(x, b)", "subtract(b, x)", "divide(x, b)", "add(x, y)", "and(x, b)")
+    )),
+    "N6": _moves(*(
+        f"x = T[2,1,3] parameter(0) a = T[3,1,2] transpose(x), dimensions={{2,1,0}} b = T[{b}] reshape(a) "
+        f"ROOT r = T[{r}] transpose(b), dimensions={{{dims}}}"
+        for b, r, dims in (("1,3,2", "1,2,3", "0,2,1"), ("3,2", "2,3", "1,0"), ("6,1", "1,6", "1,0"),
+                           ("3,1,1,2", "1,3,2,1", "2,0,3,1"))
+    )),
+    "R116": _moves("x = T[2,3] parameter(0) ROOT r = T[2,3] bitcast(x)",
+                   "x = T[2,3] parameter(0) ROOT r = T[2,3]{0,1} bitcast(x)"),
+    "R116b": _moves("x = T[2,3] parameter(0) a = T[6] bitcast(x) ROOT r = T[3,2] bitcast(a)",
+                    "x = T[2,3]{0,1} parameter(0) a = T[3,2] bitcast(x) ROOT r = T[2,3]{0,1} bitcast(a)"),
     "R115d": _moves(*(
         "x = T[3] parameter(0) a = T[2,3] broadcast(x), dimensions={1} "
         f"ROOT r = T[2,3] reverse(a), dimensions={{{dims}}}" for dims in ("0,1", "0", "1")
@@ -251,7 +266,8 @@ _REDUCTIONS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(("R148b", "R148x"), tuple(
         _reduce("add", f"s = T{s} parameter(0) x = T[4,3] broadcast(s), dimensions={{{m}}}", shape, dims, init)
-        for s, m, shape, dims in (("[3]", "1", "T[3]", "0"), ("[]", "", "T[]", "0,1"), ("[4]", "0", "T[]", "0,1"))
+        for s, m, shape, dims in (("[3]", "1", "T[3]", "0"), ("[]", "", "T[]", "0,1"), ("[4]", "0", "T[]", "0,1"),
+                                  ("[]", "", "T[4]", "1"))
         for init in _INITS
     )),
     "N2": tuple(

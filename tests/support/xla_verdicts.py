@@ -25,7 +25,26 @@ from xjit.text.parser import parse_hlo
 
 FOLDER = corpus.ROOT / "xla_tests"
 
+_ALGEBRA: Mapping[str, Sequence[str]] = {
+    "is_layout_sensitive": (
+        "CopyReshapeCopy3", "TransposeOfBroadcastWithLayoutCheckSkipped", "CopyReshapeToReshapeCopyWithHostCopies",
+        "BitcastCopyChain",
+    ),
+    "disable_dynamic_slice_to_slice_conversion": ("DynamicSlicePreservedWithTrivialConstantIndices",),
+    "enable_remove_no_op_reduce_precision": (
+        "ReducePrecisionWithSamePrecisionAsOperandIsRemovedIfRemoveNoOpIsSet",
+    ),
+    "enable_conditional_simplification": ("ConditionalWithConvert",),
+}  # fmt: skip
+"""Tests of the algebraic simplifier by the option that they set."""
+
 RUN: Mapping[str, str] = {
+    "AlgebraicSimplifier": "algebraic-simplifier{xla_compatible_fp=true}",
+    **{
+        f"AlgebraicSimplifier.{test}": f"algebraic-simplifier{{xla_compatible_fp=true,{option}=true}}"
+        for option, tests in _ALGEBRA.items()
+        for test in tests
+    },
     "HloRematerialization.RematTupleShapeDoubleUse": "hlo-rematerialization{memory_limit_bytes=11264}",
     "HloRematerialization.RematThroughTuple": "hlo-rematerialization{memory_limit_bytes=11264}",
     "HloRematerialization.RematTupleArgFusion": "hlo-rematerialization{memory_limit_bytes=11264}",

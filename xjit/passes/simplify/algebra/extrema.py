@@ -9,9 +9,9 @@ from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.constants import constant, is_greatest, is_least, value_of
-from xjit.passes.simplify.algebra.kinds import is_discrete, is_float
+from xjit.passes.simplify.algebra.kinds import is_discrete, is_float, is_wide_float
 from xjit.passes.simplify.algebra.ranges import value_range
-from xjit.passes.simplify.algebra.rule import AlgebraRule, bound
+from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, bound
 
 
 def _ordered(low: Any, high: Any) -> bool:
@@ -50,7 +50,24 @@ _LEAST, _GREATEST = constant("limit", is_least), constant("limit", is_greatest)
 _LOW, _HIGH = constant("low"), constant("high")
 _NAN = "minmax_propagate_nan"
 
+_GROWING = ("cbrt", "exponential", "exponential-minus-one", "logistic", "tanh", "erf")
+"""Functions that never fall, of all floats."""
+
+
+def _sunk(match: Match, into: Expansion) -> HloInstruction | None:
+    """maximum(f(x), f(y)) = f(maximum(x, y)) for a function that never falls."""
+    left, right = match["left"], match["right"]
+    if left.opcode != right.opcode or left.attributes != right.attributes or not is_wide_float(left):
+        return None
+    inside = into.make(match.root.opcode, left.operand(0), right.operand(0))
+    return into.make(left.opcode, inside, attributes=left.attributes)
+
+
+_GROWS = m.op("|".join(_GROWING)).one_use()
+
 EXTREMA = (
+    AlgebraRule("N4", "maximum(f(x), f(y)) = f(maximum(x, y)) for a function that never falls",
+                m.op("maximum|minimum", _GROWS.named("left"), _GROWS.named("right")), _sunk, Exactness.ACCURATE, _NAN),
     AlgebraRule("R69", "maximum(x, x) = x, minimum(x, x) = x", m.op("maximum|minimum", _X, _X), bound("x")),
     AlgebraRule("R70", "maximum(maximum(x, y), y) = maximum(x, y)",
                 m.op("maximum", m.op("maximum", name="inner"), _Y), _already_in),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from xjit.hlo import HloInstruction
+from xjit.hlo import attributes as at
 from xjit.hlo.attributes import DimensionsAttributes
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
-from xjit.passes.simplify.algebra.rule import AlgebraRule
+from xjit.passes.simplify.algebra.dimensions import dimensions_of
+from xjit.passes.simplify.algebra.rule import AlgebraRule, bound
 
 
 def _is_static(instruction: HloInstruction) -> bool:
@@ -52,6 +54,25 @@ def _adds_only_ones(broadcast: HloInstruction) -> bool:
     return in_order and elements != 0 and broadcast.operand(0).shape.num_elements == elements
 
 
+def _around_reshape(match: Match, into: Expansion) -> HloInstruction | None:
+    """transpose(reshape(transpose(x))), where the reshape only adds or drops dimensions of size 1: one transpose."""
+    x, inner, between = match["x"], match["inner"], match["between"]
+    before, after = inner.shape.dimensions, between.shape.dimensions
+    wide = [d for d, n in enumerate(before) if n != 1]
+    if [before[d] for d in wide] != [n for n in after if n != 1] or not inner.shape.num_elements:
+        return None
+    source = dict(zip([d for d, n in enumerate(after) if n != 1], wide, strict=True))
+    first = dimensions_of(inner)
+    order = [first[source[d]] for d in dimensions_of(match.root) if d in source]
+    ones = [d for d, n in enumerate(x.shape.dimensions) if n == 1]
+    moved = at.DimensionsAttributes((*ones, *order))
+    return into.like_source("reshape", [into.make("transpose", x, attributes=moved)])
+
+
+def _is_same_bitcast(bitcast: HloInstruction) -> bool:
+    return bitcast.shape == bitcast.operand(0).shape
+
+
 _X = m.any("x").where(_is_static)
 _SCALAR = m.any("x").where(lambda x: not x.shape.rank)
 
@@ -61,6 +82,13 @@ MOVEMENT = (
          m.op("reshape", m.op("broadcast", _SCALAR)), _broadcast_scalar),
     AlgebraRule("R109", "transpose(transpose(x, p), q) = transpose(x, p[q])",
          m.op("transpose", m.op("transpose", m.any("x"), name="inner")), _transpose),
+    AlgebraRule("N6", "transpose(reshape(transpose(x))) = reshape(transpose(x)) around dimensions of size 1",
+                m.op("transpose", m.op("reshape", m.op("transpose", m.any("x"), name="inner"), name="between")),
+                _around_reshape),
+    AlgebraRule("R116", "bitcast(x) = x when shape and layout stay",
+                m.op("bitcast", m.any("x")).where(_is_same_bitcast), bound("x")),
+    AlgebraRule("R116b", "bitcast(bitcast(x)) = bitcast(x)", m.op("bitcast", m.op("bitcast", m.any("x"))),
+                lambda match, into: into.like_source("bitcast", [match["x"]])),
     AlgebraRule("R111", "transpose(x) that only moves dimensions of size 1 = reshape(x)",
          m.op("transpose", _X).where(_moves_only_ones), _reshape),
     AlgebraRule("R103", "broadcast(broadcast(x, p), q) = broadcast(x, q[p])",

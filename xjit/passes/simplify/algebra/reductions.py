@@ -16,7 +16,7 @@ from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.constants import value_of
 from xjit.passes.simplify.algebra.dimensions import dimensions_of, reshape_groups
-from xjit.passes.simplify.algebra.kinds import is_complex, is_discrete, is_float
+from xjit.passes.simplify.algebra.kinds import is_complex, is_discrete, is_float, is_pred
 from xjit.passes.simplify.algebra.padding import along, padding_of
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
 
@@ -129,13 +129,19 @@ def _repeats(match: Match) -> tuple[int, list[int]] | None:
     """How often reduced new dimensions of a broadcast repeat an element, and the reduced dimensions of x."""
     broadcast, reduced = match["moved"], dimensions_of(match.root)
     mapped = dimensions_of(broadcast)
-    if list(mapped) != sorted(mapped):
-        return None
     new = [d for d in reduced if d not in mapped]
-    left = [d for d in range(broadcast.shape.rank) if d not in mapped and d not in reduced]
-    if not new or left or not broadcast.shape.num_elements:
+    if not new or list(mapped) != sorted(mapped) or not broadcast.shape.num_elements:
         return None
     return math.prod(broadcast.shape.dimensions[d] for d in new), [mapped.index(d) for d in reduced if d in mapped]
+
+
+def _placed(match: Match, into: Expansion, small: HloInstruction | None) -> HloInstruction | None:
+    """What is left of x, repeated along the new dimensions that are not reduced."""
+    if small is None or small.shape.rank == match.root.shape.rank:
+        return small
+    left = [d for d in range(match["moved"].shape.rank) if d not in dimensions_of(match.root)]
+    dimensions = [left.index(d) for d in dimensions_of(match["moved"]) if d in left]
+    return into.like_source("broadcast", [small], at.DimensionsAttributes(tuple(dimensions)))
 
 
 def _of_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
@@ -143,23 +149,18 @@ def _of_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
     if found is None or operation(match.root) not in _IDEMPOTENT:
         return None
     if found[1]:
-        return reduce_with(into, match["x"], match["init"], found[1], match.root.to_apply)
-    return _combined(match, into, match["x"])
+        return _placed(match, into, reduce_with(into, match["x"], match["init"], found[1], match.root.to_apply))
+    return _placed(match, into, _combined(match, into, match["x"]))
 
 
 def _sum_of_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
-    found, init = _repeats(match), value_of(match["init"])
-    x = match["x"]
-    if (
-        found is None
-        or operation(match.root) != "add"
-        or init is None
-        or init != 0
-        or x.shape.element_type.text == "pred"
-    ):
+    found, init, x = _repeats(match), value_of(match["init"]), match["x"]
+    if found is None or operation(match.root) != "add" or init is None or init != 0 or is_pred(x):
         return None
-    product = into.make("multiply", x, into.full(x.shape, found[0]))
-    return reduce_with(into, product, match["init"], found[1], match.root.to_apply) if found[1] else product
+    small = into.make("multiply", x, into.full(x.shape, found[0]))
+    if found[1]:
+        small = reduce_with(into, small, match["init"], found[1], match.root.to_apply)
+    return _placed(match, into, small)
 
 
 def _then_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
@@ -167,11 +168,8 @@ def _then_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
     x, mapped, reduced = match["x"], dimensions_of(match["moved"]), dimensions_of(match.root)
     if any(d not in mapped for d in reduced) or not reduced or len(mapped) == match["moved"].shape.rank:
         return None
-    small = reduce_with(into, x, match["init"], sorted(mapped.index(d) for d in reduced), match.root.to_apply)
-    left = [d for d in range(match["moved"].shape.rank) if d not in reduced]
-    return into.like_source(
-        "broadcast", [small], at.DimensionsAttributes(tuple(left.index(d) for d in mapped if d in left))
-    )
+    own = sorted(mapped.index(d) for d in reduced)
+    return _placed(match, into, reduce_with(into, x, match["init"], own, match.root.to_apply))
 
 
 def _of_concatenate(match: Match, into: Expansion) -> HloInstruction | None:

@@ -10,6 +10,7 @@ from xjit.hlo.attributes import SliceDimension
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.constants import value_of
 from xjit.passes.simplify.algebra.dimensions import dimensions_of, inverse
 from xjit.passes.simplify.algebra.rule import AlgebraRule
 
@@ -129,8 +130,21 @@ def _reversed_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
     return _reverse(into, match["broadcast"], kept) if len(kept) < len(old) else None
 
 
+def _through(match: Match, into: Expansion) -> HloInstruction | None:
+    """reverse(op(x, c)) of a constant c with one value: x is reversed before."""
+    old = match["op"]
+    fixed = [value_of(o) is not None for o in old.operands]
+    if fixed.count(False) != 1:
+        return None
+    operands = [
+        o if constant else into.make("reverse", o, attributes=match.root.attributes)
+        for o, constant in zip(old.operands, fixed, strict=True)
+    ]
+    return into.like_source(old.opcode, operands, old.attributes)
+
+
 _X = m.any("x")
-_SLICE = m.op("slice")
+_BINARY = "add|subtract|multiply|divide|maximum|minimum|power|and|or|xor"
 
 SLICES = (
     AlgebraRule("R119", "slice(slice(x)) = slice(x)", m.op("slice", m.op("slice", _X, name="inner")), _composed),
@@ -154,4 +168,6 @@ REVERSES = (
                 _twice),
     AlgebraRule("R115d", "reverse(broadcast(x)) = broadcast(x) along new dimensions",
                 m.op("reverse", m.op("broadcast", name="broadcast")), _reversed_broadcast),
+    AlgebraRule("N5", "reverse(op(x, c)) = op(reverse(x), c)",
+                m.op("reverse", m.op(_BINARY, name="op").one_use()), _through),
 )  # fmt: skip
