@@ -21,6 +21,9 @@ from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.ar_crs_combiner import ArCrsCombiner
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
+from xjit.passes.domains.hlo_domain_isolator import HloDomainIsolator
+from xjit.passes.domains.hlo_domain_remover import HloDomainRemover
+from xjit.passes.domains.hlo_domain_verifier import HloDomainVerifier
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
@@ -40,6 +43,8 @@ from xjit.passes.expand.scatter_expander import ScatterExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
 from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
+from xjit.passes.float_types.bfloat16_conversion_folding import BFloat16ConversionFolding
+from xjit.passes.float_types.bfloat16_propagation import BFloat16Propagation
 from xjit.passes.float_types.float_normalization import BFloat16MixedPrecisionRemoval, BFloat16Normalization
 from xjit.passes.framework.base import HloModulePass, PassWarning
 from xjit.passes.framework.driver import PassDriver, PassLog, PassSwitches
@@ -64,8 +69,10 @@ from xjit.passes.gpu.fusion_merger import FusionMerger
 from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
 from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
+from xjit.passes.gpu.gpu_sanitize_constant_names import GpuSanitizeConstantNames
 from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
+from xjit.passes.layout.memory_space_propagation import MemorySpacePropagation
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
@@ -78,10 +85,12 @@ from xjit.passes.reductions.reduction_dimension_grouper import ReductionDimensio
 from xjit.passes.reductions.reduction_layout_normalizer import ReductionLayoutNormalizer
 from xjit.passes.reductions.reduction_splitter import ReductionSplitter
 from xjit.passes.reductions.tree_reduction_rewriter import TreeReductionRewriter
+from xjit.passes.schedule_and_memory.alias_passthrough_params import AliasPassthroughParams
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
 from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
+from xjit.passes.schedule_and_memory.optimize_input_output_buffer_alias import OptimizeInputOutputBufferAlias
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
@@ -94,12 +103,15 @@ from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 _ALL: tuple[type[HloModulePass], ...] = (
     AlgebraicSimplifier,
+    AliasPassthroughParams,
     AllGatherDecomposer,
     AllReduceCombiner,
     AllReduceSimplifier,
     ArCrsCombiner,
+    BFloat16ConversionFolding,
     BFloat16MixedPrecisionRemoval,
     BFloat16Normalization,
+    BFloat16Propagation,
     BatchNormExpander,
     BitcastExpander,
     CallInliner,
@@ -134,11 +146,15 @@ _ALL: tuple[type[HloModulePass], ...] = (
     GpuConvAlgorithmPicker,
     GpuConvPaddingLegalization,
     GpuConvRewriter,
+    GpuSanitizeConstantNames,
     GpuTreeReductionRewriter,
     HloCSE,
     HloConstantFolding,
     HloDCE,
     HloDescheduler,
+    HloDomainIsolator,
+    HloDomainRemover,
+    HloDomainVerifier,
     HloGetDimensionSizeRewriter,
     HloMemoryScheduler,
     HloModuleDCE,
@@ -151,7 +167,9 @@ _ALL: tuple[type[HloModulePass], ...] = (
     LibraryCallExpander,
     LogisticExpander,
     MapInliner,
+    MemorySpacePropagation,
     MultiOutputFusion,
+    OptimizeInputOutputBufferAlias,
     ReductionDegenerateDimRemover,
     ReductionDimensionGrouper,
     ReductionLayoutNormalizer,

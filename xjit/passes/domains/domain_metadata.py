@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
+from xjit.hlo.annotations.metadata import HloSharding
+from xjit.hlo.attributes.codecs.annotations import parse_sharding
+from xjit.hlo.attributes.codecs.value_text import CodecError
 from xjit.hlo.diagnostics import HloVerifyError
 
 SHARDING = "sharding"
@@ -36,3 +39,18 @@ def domain_of(instruction: HloInstruction) -> Domain:
     if match is None:
         raise HloVerifyError(f"domain={text} is not {{kind=..., entry={{...}}, exit={{...}}}}", instruction.span)
     return Domain(match[1], match[2], match[3])
+
+
+def sharding_of(text: str) -> HloSharding | None:
+    """Returns a side of a sharding domain as a sharding; None for `{}`, which is none."""
+    if "".join(text.split()) == "{}":
+        return None
+    try:
+        return parse_sharding(text)
+    except CodecError as error:
+        raise HloVerifyError(f"a domain names a sharding that is none: {error}") from None
+
+
+def sharding_text(sharding: HloSharding | None) -> str:
+    """Returns a sharding as a side of a domain."""
+    return "{}" if sharding is None else str(sharding)

@@ -1,0 +1,145 @@
+"""Passes that change the header, names, or nothing: what cases do not compare."""
+
+from __future__ import annotations
+
+import pytest
+
+from xjit.hlo import HloModule
+from xjit.hlo.diagnostics import HloVerifyError
+from xjit.ops.evaluation import evaluate
+from xjit.ops.verifier import verify_module
+from xjit.passes import PASSES, make_pass
+from xjit.text.parser import parse_hlo
+
+PASSTHROUGH = """
+HloModule m{header}
+ENTRY e {{
+  p0 = f32[8] parameter(0)
+  p1 = f32[8] parameter(1)
+  s = f32[8] add(p0, p1)
+  ROOT t = (f32[8], f32[8], f32[8], f32[8]) tuple({elements})
+}}"""
+DONATION = """
+HloModule m{header}
+ENTRY e {{
+  a = (f32[3], s32[3]) parameter(0)
+  b = f32[3] parameter(1)
+  a0 = f32[3] get-tuple-element(a), index=0
+  a1 = s32[3] get-tuple-element(a), index=1
+  x = f32[3] negate(a0)
+  y = s32[3] abs(a1)
+  z = f32[3] add(x, b)
+  ROOT t = (s32[3], f32[3], f32[3], f32[3]) tuple(y, x, z, x)
+}}"""
+
+
+def _run(name: str, text: str) -> tuple[bool, HloModule]:
+    """Runs a pass twice; the second run must change nothing, and the text must parse to the same header."""
+    module = parse_hlo(text)
+    item = make_pass(PASSES, name)
+    changed = item.run(module)
+    verify_module(module)
+    once = str(module)
+    assert not item.run(module) and str(module) == once
+    assert parse_hlo(once).config.input_output_alias == module.config.input_output_alias
+    return changed, module
+
+
+def _aliases(name: str, text: str) -> list[str]:
+    changed, module = _run(name, text)
+    assert changed == (module.config.input_output_alias != parse_hlo(text).config.input_output_alias)
+    return [str(alias) for alias in module.config.input_output_alias]
+
+
+@pytest.mark.parametrize(
+    ("header", "elements", "expected"),
+    [
+        ("", "p1, s, p0, p1", ["{0}: (1, {}, must-alias)", "{2}: (0, {}, must-alias)"]),
+        ("", "s, s, s, s", []),
+        (", input_output_alias={ {0}: (1, {}, may-alias) }", "p0, s, s, s", ["{0}: (1, {}, may-alias)"]),
+        (", input_output_alias={ {1}: (0, {}, may-alias) }", "p0, s, s, s", ["{1}: (0, {}, may-alias)"]),
+    ],
+)
+def test_alias_passthrough_params(header: str, elements: str, expected: list[str]) -> None:
+    assert _aliases("alias-passthrough-params", PASSTHROUGH.format(header=header, elements=elements)) == expected
+
+
+@pytest.mark.parametrize("text", ["ROOT p = f32[8] parameter(0)", "p = f32[8] parameter(0) ROOT c = f32[8] copy(p)"])
+def test_only_elements_of_the_root_tuple_are_passed_through(text: str) -> None:
+    assert not _aliases("alias-passthrough-params", f"HloModule m ENTRY e {{ {text} }}")
+
+
+@pytest.mark.parametrize(
+    ("options", "header", "expected"),
+    [
+        ("", "", ["{0}: (0, {1}, may-alias)", "{1}: (0, {0}, may-alias)", "{2}: (1, {}, may-alias)"]),
+        ("", ", input_output_alias={ {3}: (1, {}, must-alias) }",
+         ["{3}: (1, {}, must-alias)", "{0}: (0, {1}, may-alias)", "{1}: (0, {0}, may-alias)"]),
+        ("{registered_buffer_donor_only=true}", "", []),
+        ("{registered_buffer_donor_only=true}", ", buffer_donor={ (1, {}) }", ["{1}: (1, {}, may-alias)"]),
+    ],
+)  # fmt: skip
+def test_optimize_input_output_buffer_alias(options: str, header: str, expected: list[str]) -> None:
+    assert _aliases(f"optimize-input-output-buffer-alias{options}", DONATION.format(header=header)) == expected
+
+
+def test_other_shapes_share_no_buffer() -> None:
+    text = "HloModule m ENTRY e { a = f32[4] parameter(0) ROOT x = f32[2,2] reshape(a) }"
+    assert not _aliases("optimize-input-output-buffer-alias", text)
+
+
+CONSTANTS = """
+HloModule m
+twice { y = f32[] parameter(0)  k.1 = f32[] constant(2)  ROOT m = f32[] multiply(y, k.1) }
+ENTRY e {
+  equal_to = pred[] parameter(0)
+  k_1 = f32[] parameter(1)
+  k-1 = f32[] constant(5)
+  a.b = f32[] select(equal_to, k-1, k_1)
+  ROOT r = f32[] call(a.b), to_apply=twice
+}"""
+
+
+def test_constants_get_names_that_are_symbols() -> None:
+    changed, module = _run("gpu-sanitize-constant-names", CONSTANTS)
+    names = [i.name for c in module.computations() for i in c.instructions]
+    constants = {i.name for c in module.computations() for i in c.instructions if i.opcode == "constant"}
+    assert changed and constants == {"k_1_1", "k_1_2"}
+    assert len(names) == len(set(names)) and "a.b" in names and "k_1" in names
+    assert evaluate(module, True, 1.0) == evaluate(parse_hlo(CONSTANTS), True, 1.0)
+
+
+@pytest.mark.parametrize("name", ["k_1", "k", "constant"])
+def test_a_valid_name_stays(name: str) -> None:
+    text = (
+        f"HloModule m ENTRY e {{ x.1 = f32[] parameter(0) {name} = f32[] constant(2) ROOT r = f32[] add(x.1, {name}) }}"
+    )
+    assert not _run("gpu-sanitize-constant-names", text)[0]
+
+
+DOMAINS = """
+HloModule m
+ENTRY e {{
+  x = f32[4] parameter(0)
+  d = f32[4] domain(x), domain={{kind="{kind}", entry={entry}, exit={{maximal device=0}}}}
+  b = f32[4] abs(d)
+  ROOT o = f32[4] domain(b), domain={{kind="sharding", entry={{maximal device=0}}, exit={{maximal device=2}}}}
+}}"""
+
+
+@pytest.mark.parametrize(("kind", "entry"), [("sharding", "{maximal device=2}"), ("color", "{maximal device=1}")])
+def test_domains_that_agree_are_verified(kind: str, entry: str) -> None:
+    assert not _run("hlo-domain-verifier", DOMAINS.format(kind=kind, entry=entry))[0]
+
+
+@pytest.mark.parametrize("name", ["hlo-domain-verifier", "hlo-domain-remover"])
+@pytest.mark.parametrize("entry", ["{maximal device=1}", "{replicated}", "{}"])
+def test_domains_that_contradict_each_other_are_refused(name: str, entry: str) -> None:
+    with pytest.raises(HloVerifyError, match="says"):
+        make_pass(PASSES, name).run(parse_hlo(DOMAINS.format(kind="sharding", entry=entry)))
+
+
+def test_a_domain_that_says_nothing_readable_is_refused() -> None:
+    text = DOMAINS.format(kind="sharding", entry="{nowhere}")
+    with pytest.raises(HloVerifyError, match="names a sharding that is none"):
+        make_pass(PASSES, "hlo-domain-verifier").run(parse_hlo(text))

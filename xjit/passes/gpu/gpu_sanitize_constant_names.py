@@ -1,0 +1,40 @@
+"""Names of constants that are valid symbols in PTX."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from xjit.hlo import HloModule
+from xjit.hlo.ir.name_uniquer import NameUniquer
+from xjit.passes.framework.base import HloModulePass
+
+
+@dataclass
+class GpuSanitizeConstantNames(HloModulePass):
+    """Writes `_` for `.` and `-` in the names of constants, which become global symbols; other names stay.
+
+    Names stay unique in the module: it is the constant that gets a number, even if it came first.
+    """
+
+    name = "gpu-sanitize-constant-names"
+
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+        """True if a name changed."""
+        names = NameUniquer("_")
+        instructions = [i for c in module.computations() for i in c.instructions]
+        for instruction in instructions:
+            if instruction.opcode != "constant":
+                names.get_unique_name(instruction.name)
+        changed = False
+        for instruction in instructions:
+            parent = instruction.parent
+            if instruction.opcode != "constant" or parent is None:
+                continue
+            if execution_threads and parent.execution_thread not in execution_threads:
+                continue
+            name = names.get_unique_name(instruction.name.replace(".", "_").replace("-", "_"))
+            if name != instruction.name:
+                instruction.name = name
+                changed = True
+        return changed

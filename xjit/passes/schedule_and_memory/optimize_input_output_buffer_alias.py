@@ -1,0 +1,67 @@
+"""Which parameters may give their buffers to which results."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from xjit.hlo import HloModule, Shape
+from xjit.hlo.types.physical import physical_byte_size
+from xjit.hlo.types.shape import ShapeIndex
+from xjit.passes.framework.base import HloModulePass
+
+Donor = tuple[int, ShapeIndex, Shape]
+Donee = tuple[ShapeIndex, Shape]
+
+
+@dataclass
+class OptimizeInputOutputBufferAlias(HloModulePass):
+    """Declares `may-alias` between arrays of the entry's parameters and of its result, each at most once.
+
+    Pairs have the same dimensions, type and layout. With `registered_buffer_donor_only` only parameters named in
+    `buffer_donor` give their buffers. A result with dynamic dimensions is left.
+    """
+
+    registered_buffer_donor_only: bool = False
+
+    name = "optimize-input-output-buffer-alias"
+
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+        """True if an alias was added."""
+        del execution_threads  # the entry belongs to the main one
+        layout, config = module.entry_computation_layout, module.input_output_alias_config
+        result = layout.result_shape
+        if not all(shape.is_static for _, shape in result.leaves()):
+            return False
+        donors = self._donors(module, layout.parameter_shapes)
+        donees = [(i, s) for i, s in result.leaves() if s.is_array and not config.output_has_alias(i)]
+        pairs = _pairs(donors, donees)
+        for (number, index, _), (output, _) in sorted(pairs, key=lambda pair: pair[1][0]):
+            donated = module.buffer_donor_config
+            if donated.parameter_is_buffer_donor(number, index):
+                donated.remove_buffer_donor(number, index)
+            config.set_up_alias(output, number, index, "may")
+        return bool(pairs)
+
+    def _donors(self, module: HloModule, shapes: Collection[Shape]) -> list[Donor]:
+        aliases, donated = module.input_output_alias_config, module.buffer_donor_config
+        return [
+            (number, index, leaf)
+            for number, shape in enumerate(shapes)
+            for index, leaf in shape.leaves()
+            if leaf.is_static_array
+            and not aliases.parameter_has_alias(number, index)
+            and (not self.registered_buffer_donor_only or donated.parameter_is_buffer_donor(number, index))
+        ]
+
+
+def _pairs(donors: list[Donor], donees: list[Donee]) -> list[tuple[Donor, Donee]]:
+    """Pairs what agrees, the largest first, each in the order of parameters and results."""
+    free: dict[Shape, list[Donor]] = {}
+    for donor in donors:
+        free.setdefault(donor[2], []).append(donor)
+    pairs: list[tuple[Donor, Donee]] = []
+    for donee in sorted(donees, key=lambda d: -physical_byte_size(d[1])):
+        if waiting := free.get(donee[1]):
+            pairs.append((waiting.pop(0), donee))
+    return pairs
