@@ -28,6 +28,7 @@ from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionS
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.cholesky_expander import CholeskyExpander
+from xjit.passes.expand.conv_canonicalization import ConvCanonicalization
 from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
 from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
@@ -121,6 +122,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ConditionalSimplifier,
     ConditionalToSelect,
     ControlDepRemover,
+    ConvCanonicalization,
     Convolution4DExpander,
     CopyInsertion,
     CublasPadForGemms,
