@@ -195,3 +195,33 @@ def test_public_layout_functions_take_shapes_and_numbers() -> None:
         untile_array(by_shape[1:], shape)
     with pytest.raises(HloError, match="name each of the 2 dims"):
         tile_array(x, (1, 1))
+
+
+SCALARS = """HloModule m, entry_computation_layout={(f32[]{:T(128)}, f32[10,10]{1,0:T(8,128)})->f32[]{:T(128)}}
+ENTRY e {
+  a = f32[]{:T(128)} parameter(0)
+  b = f32[10,10]{1,0:T(8,128)} parameter(1)
+  z = f32[]{:T(128)} constant(2)
+  s = f32[]{:T(128)} multiply(a, z)
+  c = f32[10,10]{1,0:T(8,128)} broadcast(s), dimensions={}
+  d = f32[10,10]{1,0:T(8,128)} multiply(c, b)
+  e = f32[1,1]{1,0:T(8,128)} slice(d), slice={[3:4], [4:5]}
+  ROOT r = f32[]{:T(128)} reshape(e)
+}
+"""
+
+
+@pytest.mark.parametrize("tiles", [[(128,)], [(2, 4)], [(8, 128), (2, 1)]])
+def test_a_tiled_scalar_is_the_first_element_of_a_tile(tiles: list[tuple[int, ...]]) -> None:
+    buffer = tile_array(np.float32(7), (), tiles, fill=1)
+    assert buffer.size == np.prod(tiles[0]) and buffer[0] == 7 and (buffer[1:] == 1).all()
+    assert untile_array(buffer, (), (), tiles) == 7
+    assert linear_index_with_tile((), (), tiles) == 0
+    offsets = logical_map((), (), tiles)
+    assert [p for p in range(buffer.size) if offsets.contains([p])] == [0]
+
+
+def test_programs_of_tiled_scalars() -> None:
+    b = np.arange(100, dtype=np.float32).reshape(10, 10)
+    assert xjit.compile(SCALARS)(np.float32(3), b) == xjit.evaluate(SCALARS, np.float32(3), b) == 204
+    assert str(xjit.parse_hlo(str(xjit.parse_hlo(SCALARS)))) == str(xjit.parse_hlo(SCALARS))

@@ -19,7 +19,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "BatchNormExpander": (2, 0),
     "CallInliner": (6, 1),
     "ConditionalCanonicalizer": (2, 0),
-    "ConditionalCodeMotion": (16, 0),  # of the last, a tile of a scalar is refused
+    "ConditionalCodeMotion": (17, 0),
     "ConditionalSimplifier": (2, 0),
     "Despecializer": (4, 0),
     "CudnnFusedConvRewriter": (2, 0),

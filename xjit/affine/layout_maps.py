@@ -2,7 +2,8 @@
 
 A layout is `minor_to_major` (dims from minor to major) and tiles. Tiles apply in turn to the physical dims, major to
 minor: the first to the last len(tile) dims, the next to what that left (tile counts, then the tile). A tile size of
--1 (printed `*`) joins its dim with the next more minor one. Bounds that a tile does not divide are padded up.
+-1 (printed `*`) joins its dim with the next more minor one. Bounds that a tile does not divide are padded up. A tiled
+scalar is the first element of a tile.
 """
 
 from __future__ import annotations
@@ -47,9 +48,14 @@ def validate_layout(dims: Sequence[int], minor_to_major: Sequence[int], tiles: T
         raise IndexingError(
             f"layout: minor_to_major must name each of the {len(dims)} dims once, found {tuple(minor_to_major)}"
         )
-    rank = len(dims)
+    rank = len(_dims_to_tile(dims, tiles))
     for tile in tiles:
         rank = _validate_tile(tile, rank)
+
+
+def _dims_to_tile(dims: Sequence[int], tiles: Tiles) -> list[int]:
+    """Returns the dims that the tiles apply to. A scalar has as many dims of size 1 as its first tile has sizes."""
+    return list(dims) if dims or not tiles else [1] * len(tiles[0])
 
 
 def _validate_tile(tile: Sequence[int], rank: int) -> int:
@@ -110,7 +116,8 @@ def linear_index_with_tile(indices: Sequence[Any], dims: Sequence[int], tiles: T
     """
     steps: Tiles = [tiles] if tiles and isinstance(tiles[0], int) else tiles  # type: ignore[list-item]
     validate_layout(dims, range(len(dims)), steps)
-    new, bounds = list(indices), list(dims)
+    bounds = _dims_to_tile(dims, steps)
+    new = [0] * (len(bounds) - len(dims)) + list(indices)
     for tile in steps:
         new, bounds = _tile_indices(new, bounds, tile)
     return linear_index(new, bounds)
@@ -119,7 +126,7 @@ def linear_index_with_tile(indices: Sequence[Any], dims: Sequence[int], tiles: T
 def tiled_shape(dims: Sequence[int], tiles: Tiles) -> tuple[int, ...]:
     """Returns the shape of the buffer, padding included, of an array of physical `dims` (major to minor)."""
     validate_layout(dims, range(len(dims)), tiles)
-    bounds = list(dims)
+    bounds = _dims_to_tile(dims, tiles)
     for tile in tiles:
         outer, combined, sizes = _apply_tile(bounds, tile)
         bounds = [*outer, *[-(-n // t) for n, t in zip(combined, sizes)], *sizes]
@@ -153,7 +160,7 @@ def logical_map(dims: Sequence[int], minor_to_major: Sequence[int], tiles: Tiles
 def _logical_map(dims: tuple[int, ...], minor_to_major: tuple[int, ...], tiles: Tiles) -> IndexingMap:
     validate_layout(dims, minor_to_major, tiles)
     major_to_minor = minor_to_major[::-1]
-    shapes = [[dims[i] for i in major_to_minor]]
+    shapes = [_dims_to_tile([dims[i] for i in major_to_minor], tiles)]
     for tile in tiles:
         shapes.append(list(tiled_shape(shapes[-1], [tile])))
     size = prod(shapes[-1])
@@ -193,6 +200,7 @@ def tile_array(x: Any, minor_to_major: Sequence[int], tiles: Tiles = (), fill: A
     x = np.asarray(x)
     validate_layout(x.shape, minor_to_major, tiles)
     x = x.transpose(tuple(minor_to_major)[::-1])
+    x = x.reshape(_dims_to_tile(x.shape, tiles))
     for tile in tiles:
         outer, combined, sizes = _apply_tile(x.shape, tile)
         x = x.reshape(*outer, *combined)
@@ -207,7 +215,7 @@ def untile_array(buffer: Any, dims: Sequence[int], minor_to_major: Sequence[int]
     """Returns the array of `dims` whose physical buffer is `buffer`; inverse of `tile_array`."""
     validate_layout(dims, minor_to_major, tiles)
     major_to_minor = tuple(minor_to_major)[::-1]
-    shapes = [[dims[i] for i in major_to_minor]]
+    shapes = [_dims_to_tile([dims[i] for i in major_to_minor], tiles)]
     for tile in tiles:
         shapes.append(list(tiled_shape(shapes[-1], [tile])))
     buffer = np.asarray(buffer)
@@ -219,7 +227,7 @@ def untile_array(buffer: Any, dims: Sequence[int], minor_to_major: Sequence[int]
         x = x.transpose(np.argsort(_split_order(len(outer), len(sizes))))
         x = x.reshape(*outer, *[-(-n // t) * t for n, t in zip(combined, sizes)])
         x = x[tuple([slice(n) for n in (*outer, *combined)])].reshape(bounds)
-    return x.transpose(minor_to_major_inverse(minor_to_major))
+    return x.reshape([dims[i] for i in major_to_minor]).transpose(minor_to_major_inverse(minor_to_major))
 
 
 def minor_to_major_inverse(minor_to_major: Sequence[int]) -> tuple[int, ...]:

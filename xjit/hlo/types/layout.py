@@ -59,6 +59,8 @@ class Layout:
         if sorted(self.minor_to_major) != list(range(rank)):
             order = ",".join(map(str, self.minor_to_major))
             raise InvalidArgument(f"layout {{{order}}} is not a permutation of the {rank} dimensions of its shape")
+        if self.tiles and not rank:
+            rank = len(self.tiles[0].dimensions)  # a scalar is the first element of a tile
         for tile in self.tiles:
             _validate_tile(tile, rank)
             combined = tile.dimensions.count(COMBINE)
