@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import xjit
 from xjit.hlo import HloModule
 from xjit.hlo.compare.equality import first_difference
 from xjit.hlo.diagnostics import HloParseError
@@ -176,3 +177,21 @@ def test_computations_are_not_written_inside_of_each_other_for_ever() -> None:
     text += "{ x = f32[] parameter(0) ROOT r = f32[] call(x), to_apply=" * 1000
     with pytest.raises(HloParseError, match="nested deeper than"):
         parse_hlo(text)
+
+
+def test_comments_in_shapes() -> None:
+    module = entry("  ROOT n = f32[/*rows*/4]{0} negate(f32[4 /*rows*/]{0} p)")
+    assert str(module.entry_computation.root_instruction.shape) == "f32[4]{0}"
+
+
+def test_operands_named_like_opcodes() -> None:
+    module = entry("  add = f32[4] negate(p)\n  ROOT r = add(add, add(add, add))")
+    assert [o.opcode for o in module.entry_computation.root_instruction.operands] == ["negate", "add"]
+
+
+def test_one_number_for_an_array() -> None:
+    text = "  a = f32[1,1] constant(42)\n  b = s32[2,3] constant(0)\n  ROOT t = tuple(a, b)"
+    a, b = xjit.evaluate(entry(text), np.zeros(4, np.float32))
+    assert a.tolist() == [[42]] and b.tolist() == [[0, 0, 0], [0, 0, 0]]
+    with pytest.raises(HloParseError, match="needs 4 values"):
+        entry("  ROOT a = f32[4] constant(5)")

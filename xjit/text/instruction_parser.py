@@ -198,7 +198,7 @@ class InstructionParser:
             while True:
                 token = tokens[index]
                 operand = scope.get(token[1:] if token[:1] == "%" else token)
-                if operand is None:
+                if operand is None or tokens[index + 1] == "(":
                     operand, index = self._other_operand(computation, index)
                 else:
                     index += 1

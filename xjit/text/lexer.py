@@ -19,7 +19,7 @@ _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
 _SKIP = r"\s*+(?:(?://[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)\s*+)*+"
 _INSTRUCTION = r"\s*(?:ROOT\s+)?%?[\w.\-]+\s*=\s*(?:\(|[a-z]\w*\[|[a-z][\w\-]*\()"  # the first of a computation
 _TOKEN = rf"""
-    (?:{_TYPES})\[[\d,<=? ]*+\](?:\{{[\d, ]*+(?::[^{{}}"/=]*+)?\}})?   # shape
+    (?:{_TYPES})\[(?:[\d,<=? ]|/\*(?:[^*]|\*(?!/))*+\*/)*+\](?:\{{[\d, ]*+(?::[^{{}}"/=]*+)?\}})?   # shape
   | (?:%[\w.\-]|[A-Za-z_])(?:[\w.]|-(?!>))*+                                  # name, keyword, word
   | (?<==)\{{(?!{_INSTRUCTION})(?:[^{{}}"/]|{_STRING})*+\}}           # braced value without inner braces
   | (?<=[ ]constant\()[^()":/\[\]]++(?=\))                           # numbers of a constant

@@ -25,6 +25,10 @@ _SHAPE_PREFIX = re.compile(r"([a-z]\w*\[[^\[\]]*\])\s*")
 _FLAT_BRACES = re.compile(r"\{[^{}]*\}\s*")
 
 
+_ZERO = re.compile(r"0(\.0*)?|false")
+MAX_WRITTEN_ZEROS = 1 << 16
+
+
 def parse_literal(text: str, shape: Shape) -> Literal:
     """Returns the literal that `constant(text)` of that shape holds; CodecError if the text does not fit the shape."""
     text = strip_comments(text).strip()
@@ -51,6 +55,19 @@ def parse_literal(text: str, shape: Shape) -> Literal:
         current, body = parent.tuple_shapes[len(elements)], items[len(elements)]
 
 
+def _in_braces(text: str, shape: Shape) -> str:
+    """Returns a number that stands for an array, nested: that of its one element, or a zero for all elements.
+
+    XLA also reads other numbers, as the first of elements that are zero. That is no better than an error.
+    """
+    if shape.num_elements == 1:
+        return "{" * shape.rank + text + "}" * shape.rank
+    if _ZERO.fullmatch(text) and shape.num_elements <= MAX_WRITTEN_ZEROS:
+        for size in reversed(shape.dimensions):
+            text = "{" + ",".join([text] * size) + "}"
+    return text
+
+
 def _parse_leaf(text: str, shape: Shape) -> Literal:
     if shape.is_token:
         return Literal(shape)
@@ -61,6 +78,8 @@ def _parse_leaf(text: str, shape: Shape) -> Literal:
     if "..." in text:
         raise CodecError("elided constant: the text has '{...}' instead of the values (print large constants in full)")
     kind = shape.element_type
+    if shape.rank and "{" not in text:
+        text = _in_braces(text, shape)
     numbers, payloads = _bulk_text(text, kind)
     _check_skeleton(numbers, shape)
     count = shape.num_elements

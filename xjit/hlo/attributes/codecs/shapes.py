@@ -33,9 +33,10 @@ def parse_shape(text: str) -> Shape:
     cached = _CACHE.get(text)
     if cached is not None:
         return cached
-    shape, end = parse_shape_at(strip_comments(text), 0)
-    if text[end:].strip():
-        raise CodecError(f"unexpected '{shorten(text[end:])}' after a shape", end)
+    body = strip_comments(text)
+    shape, end = parse_shape_at(body, 0)
+    if body[end:].strip():
+        raise CodecError(f"unexpected '{shorten(body[end:])}' after a shape", end)
     if len(_CACHE) >= _CACHE_LIMIT:
         _CACHE.clear()
     _CACHE[text] = shape
