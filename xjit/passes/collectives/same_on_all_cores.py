@@ -101,11 +101,14 @@ def _passed(parameter: HloInstruction) -> list[HloInstruction] | None:
     computation = parameter.parent
     assert computation is not None
     callers = computation.caller_instructions()
-    if len(callers) != 1 or callers[0].called_computations.count(computation) != 1:
+    if len(callers) != 1:
         return None
     caller = callers[0]
+    places = [i for i, called in enumerate(caller.called_computations) if called is computation]
+    if len(places) != 1:
+        return None
     if caller.opcode == "while":
         return [caller.while_init, caller.while_body.root_instruction]
     if caller.opcode == "conditional":
-        return [caller.operand(1 + caller.called_computations.index(computation))]
+        return [caller.operand(1 + places[0])]
     return None
