@@ -38,21 +38,6 @@ class GpuModel:
         """As a number: 90 for sm_90."""
         return int(self.name.removeprefix("sm_"))
 
-    @property
-    def has_bf16_arithmetic(self) -> bool:
-        """Whether bf16 fma is an instruction, and so are conversions from f32."""
-        return self.compute_capability >= 80
-
-    @property
-    def has_bf16_atomics(self) -> bool:
-        """Whether adding to a bf16 in memory is one instruction, not a loop of compare-and-swap."""
-        return self.compute_capability >= 90
-
-    @property
-    def has_f8_conversions(self) -> bool:
-        """Whether f8e4m3fn and f8e5m2 are converted by instructions."""
-        return self.compute_capability >= 89
-
     def occupancy(self, threads: int, shared_bytes: int, registers: int = 0) -> float:
         """Returns which part of an SM's threads can be resident with such blocks. `registers` are per thread."""
         limits = [self.blocks_per_sm, self.threads_per_sm // threads]

@@ -30,11 +30,6 @@ def checked_backend_config(name: str, config: str | Mapping[str, Any]) -> str:
         raise InvalidArgument(f"the backend config of {name} cannot be written as JSON: {error}") from None
 
 
-def same_backend_config(a: str, b: str) -> bool:
-    """Whether two backend configs are equal: as JSON values if both are JSON, else as texts."""
-    return a == b or canonical_backend_config(a) == canonical_backend_config(b)
-
-
 @lru_cache(maxsize=1024)
 def canonical_backend_config(text: str) -> str:
     """Returns one spelling for all JSON texts of a value; other texts as they are."""

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.hlo import HloComputation, HloInstruction, Shape
-from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import inherit_annotations
+from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.calls_and_control.ownership import own_computations
-
-
-def _index(read: HloInstruction) -> int:
-    return read.attributes_as(at.GetTupleElementAttributes).index
 
 
 def read_elements(value: HloInstruction) -> list[int] | None:
     """Returns the elements of a value that are read, in order; None if it is read as a whole. Without users, none."""
     if value.is_root() or any(user.opcode != "get-tuple-element" for user in value.users):
         return None
-    return sorted({_index(user) for user in value.users})
+    return sorted({element_index(user) for user in value.users})
 
 
 def identical_elements(conditional: HloInstruction) -> list[int]:
@@ -54,7 +50,7 @@ def keep_result_elements(conditional: HloInstruction, keep: Sequence[int]) -> Hl
     new = computation.add_instruction(conditional.clone_with_new_operands(shape, conditional.operands))
     new.sharding = None
     for read in conditional.users:
-        read.update_attributes(index=keep.index(_index(read)))
+        read.update_attributes(index=keep.index(element_index(read)))
     conditional.replace_all_uses_with_different_shape(new)
     computation.remove_instruction(conditional)
     return new
@@ -126,7 +122,7 @@ def _keep_operand_elements(conditional: HloInstruction, number: int, keep: Seque
     smaller = computation.add_instruction(HloInstruction.create_tuple(elements))
     parameter = conditional.branch_computations[number].parameter_instructions[0]
     for read in parameter.users:
-        read.update_attributes(index=keep.index(_index(read)))
+        read.update_attributes(index=keep.index(element_index(read)))
     parameter.mutable_shape = smaller.shape
     conditional.replace_operand_with_different_shape(number + 1, smaller)
     if not operand.user_count and not operand.is_root() and operand.opcode != "parameter":

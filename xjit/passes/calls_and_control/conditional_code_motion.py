@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule, Trait
-from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import inherit_annotations, replace
 from xjit.passes.analysis.side_effects import SideEffects
+from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.calls_and_control.branch_elements import (
     add_result_elements,
     keep_result_elements,
@@ -88,14 +88,9 @@ def _compute_behind(
         for i in range(len(columns))
     ]
     outside = computation.add_instruction(moved.clone_with_new_operands(moved.shape, operands))
-    for read in [u for u in new.users if _element_of(u) == index]:
+    for read in [u for u in new.users if element_index(u) == index]:
         replace(read, outside)
     return _drop_unused(new, module)
-
-
-def _element_of(read: HloInstruction) -> int:
-    """Returns which element a get-tuple-element reads."""
-    return read.attributes_as(at.GetTupleElementAttributes).index
 
 
 def _drop_unused(conditional: HloInstruction, module: HloModule) -> HloInstruction:
@@ -145,7 +140,7 @@ def _is_result(operand: HloInstruction, conditional: HloInstruction) -> bool:
 
 def _ends_in_copy(root: HloInstruction, user: HloInstruction, conditional: HloInstruction) -> bool:
     value = user.operand(0)
-    element = root if value is conditional else _value_of(root, _element_of(value))
+    element = root if value is conditional else _value_of(root, element_index(value))
     return element is not None and element.opcode == "copy"
 
 
@@ -154,7 +149,7 @@ def _compute_inside(conditional: HloInstruction, user: HloInstruction) -> HloIns
     computation, module = conditional.parent, conditional.module
     assert computation is not None and module is not None
     own_computations(conditional)
-    indices = [_element_of(operand) for operand in user.operands]
+    indices = [element_index(operand) for operand in user.operands]
     column: list[HloInstruction] = []
     for branch in conditional.branch_computations:
         operands = [result_element(branch, i) for i in indices]

@@ -15,7 +15,7 @@ from xjit.passes.calls_and_control.branch_elements import (
     read_elements,
 )
 from xjit.passes.calls_and_control.call_inliner import inline_call
-from xjit.passes.calls_and_control.conditional_to_select import select_leaves
+from xjit.passes.calls_and_control.conditional_to_select import select_branches
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 from xjit.passes.framework.expansion import Expansion
@@ -62,7 +62,8 @@ def _simplify(conditional: HloInstruction, module: HloModule) -> bool:
         _inline_branch(conditional, branch)
         return True
     if _only_chooses(conditional):
-        _select(conditional)
+        for call in select_branches(conditional):
+            inline_call(call)
         return True
     changed = _merge_result_elements(conditional)
     used = read_elements(conditional) if conditional.shape.is_tuple else None
@@ -106,17 +107,6 @@ def _only_chooses(conditional: HloInstruction) -> bool:
         and all(leaf.is_array for _, leaf in conditional.shape.leaves())
         and all(i.opcode in EMPTY for branch in conditional.branch_computations for i in branch.instructions)
     )
-
-
-def _select(conditional: HloInstruction) -> None:
-    into = Expansion(conditional)
-    calls = [
-        into.add(HloInstruction.create_call(conditional.shape, [conditional.operand(i + 1)], branch))
-        for i, branch in enumerate(conditional.branch_computations)
-    ]
-    into.replace_source(select_leaves(into, conditional.operand(0), calls[0], calls[1]))
-    for call in calls:
-        inline_call(call)
 
 
 def _merge_result_elements(conditional: HloInstruction) -> bool:

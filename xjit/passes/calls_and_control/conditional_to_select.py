@@ -38,7 +38,7 @@ class ConditionalToSelect(HloModulePass):
                 continue
             for instruction in computation.instructions:
                 if instruction.opcode == "conditional" and _may_select(instruction, effects):
-                    _select(instruction)
+                    select_branches(instruction)
                     changed = True
         return changed
 
@@ -70,23 +70,25 @@ def _may_loop(computation: HloComputation) -> bool:
     return any(i.opcode == "while" or any(map(_may_loop, i.called_computations)) for i in computation.instructions)
 
 
-def _select(conditional: HloInstruction) -> None:
+def select_branches(conditional: HloInstruction) -> list[HloInstruction]:
+    """Puts a select between calls of both branches in the place of a conditional; returns the calls."""
     into = Expansion(conditional)
-    on_true, on_false = (
+    calls = [
         into.add(HloInstruction.create_call(conditional.shape, [conditional.operand(i + 1)], branch))
         for i, branch in enumerate(conditional.branch_computations)
-    )
-    into.replace_source(select_leaves(into, conditional.operand(0), on_true, on_false))
+    ]
+    into.replace_source(_select_leaves(into, conditional.operand(0), calls[0], calls[1]))
+    return calls
 
 
-def select_leaves(
+def _select_leaves(
     into: Expansion, predicate: HloInstruction, on_true: HloInstruction, on_false: HloInstruction
 ) -> HloInstruction:
     """Returns the value, array or (nested) tuple, whose arrays are those of one of two values of the same shape."""
     shape = on_true.shape
     if shape.is_tuple:
         elements = [
-            select_leaves(into, predicate, into.element(on_true, i), into.element(on_false, i))
+            _select_leaves(into, predicate, into.element(on_true, i), into.element(on_false, i))
             for i in range(len(shape.tuple_shapes))
         ]
         return into.tuple_of(*elements)

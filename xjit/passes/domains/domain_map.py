@@ -20,11 +20,6 @@ class DomainComponent:
     enter_domains: list[HloInstruction] = field(default_factory=list[HloInstruction])
     exit_domains: list[HloInstruction] = field(default_factory=list[HloInstruction])
 
-    @property
-    def has_boundary(self) -> bool:
-        """Whether a domain instruction touches the region."""
-        return bool(self.enter_domains or self.exit_domains)
-
 
 def is_domain(instruction: HloInstruction, kind: str = "") -> bool:
     """Whether an instruction is a domain of a kind; of any kind if none is given."""

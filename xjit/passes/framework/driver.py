@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -136,6 +137,6 @@ class PassGroup(HloModulePass):
         """Runs the passes in a driver of their own."""
         return self.run_in(PassDriver(), module, execution_threads)
 
+    @abstractmethod
     def run_in(self, driver: PassDriver, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Runs the passes in a driver; True if any changed the module."""
-        raise NotImplementedError

@@ -12,6 +12,7 @@ from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.passes.analysis.side_effects import SideEffects
+from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import has_control_dependencies, selected_computations
@@ -32,11 +33,6 @@ def has_elements(loop: HloInstruction) -> bool:
 def _reads_elements(computation: HloComputation) -> bool:
     state = computation.parameter_instructions[0]
     return not state.is_root() and all(user.opcode == "get-tuple-element" for user in state.users)
-
-
-def element_index(element: HloInstruction) -> int:
-    """Returns which element a get-tuple-element reads."""
-    return element.attributes_as(at.GetTupleElementAttributes).index
 
 
 def element_reads(tuple_shaped: HloInstruction, index: int) -> list[HloInstruction]:

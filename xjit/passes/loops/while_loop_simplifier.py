@@ -9,6 +9,7 @@ from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.edit.replacing import replace
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.analysis.side_effects import SideEffects
+from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.analysis.while_loop_analysis import counted_loop
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework import analyses
@@ -16,7 +17,6 @@ from xjit.passes.framework.base import HloModulePass, has_control_dependencies, 
 from xjit.passes.loops.equal_elements import equal_elements
 from xjit.passes.loops.flat_state import flatten_state
 from xjit.passes.loops.loop_state import (
-    element_index,
     element_reads,
     has_elements,
     initial_value,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import inherit_annotations
+from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.framework.base import has_control_dependencies
 
 
@@ -50,7 +51,7 @@ def remove_dead_fusion_results(fusion: HloInstruction) -> bool:
         return False
     if any(user.opcode != "get-tuple-element" or has_control_dependencies(user) for user in fusion.users):
         return False
-    used = sorted({_index(user) for user in fusion.users})
+    used = sorted({element_index(user) for user in fusion.users})
     if not used or len(used) == root.operand_count:
         return False
     elements = [root.operand(i) for i in used]
@@ -62,16 +63,12 @@ def remove_dead_fusion_results(fusion: HloInstruction) -> bool:
     return True
 
 
-def _index(read: HloInstruction) -> int:
-    return read.attributes_as(at.GetTupleElementAttributes).index
-
-
 def _read_elements(computation: HloComputation, fusion: HloInstruction, used: list[int], shape: Shape) -> None:
     """Gives a fusion the shape of the results that are left, and renumbers what reads them."""
     if len(used) > 1:
         fusion.mutable_shape = shape
         for read in fusion.users:
-            read.update_attributes(index=used.index(_index(read)))
+            read.update_attributes(index=used.index(element_index(read)))
         return
     fusion.mutable_shape = shape.tuple_shapes[0]
     for read in fusion.users:
