@@ -248,14 +248,13 @@ _library_objects: dict[tuple[str, CodegenOptions], bytes] = {}  # few: one per c
 
 def _after_fork_in_child() -> None:
     """Other threads, which may have held these locks, or were changing the flags, do not exist in the child."""
-    global _codegen_lock
+    global _codegen_lock, _link_lock
     _codegen_lock = threading.RLock()
+    _link_lock = threading.Lock()
     _flags_state.clear()
-    _link_lock.release()
 
 
-# A link takes milliseconds: a fork waits for it, as the session that both processes go on with must be whole.
-os.register_at_fork(before=_link_lock.acquire, after_in_parent=_link_lock.release, after_in_child=_after_fork_in_child)
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 @functools.cache

@@ -19,6 +19,8 @@ from llvmlite.binding import ffi
 
 _T = TypeVar("_T")
 _exchange_lock = threading.Lock()
+_llvm_lock: Any = getattr(getattr(ffi, "lib", None), "_lock", None)
+_inner_lock: Any = getattr(_llvm_lock, "_lock", None)  # llvmlite's own; None where llvmlite is not as expected
 
 
 class _BypassLock:
@@ -45,10 +47,8 @@ class UnlockedThreads(contextlib.AbstractContextManager["UnlockedThreads"]):
     """
 
     def __init__(self, num_threads: int) -> None:
-        llvm_lock: Any = getattr(getattr(ffi, "lib", None), "_lock", None)
-        inner: Any = getattr(llvm_lock, "_lock", None)
-        usable = num_threads > 1 and hasattr(inner, "acquire") and not getattr(llvm_lock, "_cblist", True)
-        self._llvm_lock: Any = llvm_lock if usable else None
+        usable = num_threads > 1 and hasattr(_inner_lock, "acquire") and not getattr(_llvm_lock, "_cblist", True)
+        self._llvm_lock: Any = _llvm_lock if usable else None
         self._num_threads = num_threads
         self._executor: ThreadPoolExecutor | None = None
 
@@ -75,16 +75,31 @@ class UnlockedThreads(contextlib.AbstractContextManager["UnlockedThreads"]):
             _exchange_lock.release()
 
 
+def _before_fork() -> None:
+    """A fork waits for the call of LLVM that is running: both processes go on with its state, which must be whole.
+
+    The lock is held meanwhile because the interpreter drops the other threads' objects in the child before any hook
+    runs there, and the finalizers of LLVM's objects among them take this lock.
+    """
+    if _inner_lock is not None:
+        _inner_lock.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    if _inner_lock is not None:
+        _inner_lock.release()
+
+
 def _after_fork_in_child() -> None:
-    """llvmlite's lock, and ours, may have been held, or exchanged, by a thread that does not exist in the child."""
+    """A thread that does not exist in the child may have exchanged llvmlite's lock."""
     global _exchange_lock
     _exchange_lock = threading.Lock()
-    llvm_lock: Any = getattr(getattr(ffi, "lib", None), "_lock", None)
-    if hasattr(llvm_lock, "_lock"):
-        llvm_lock._lock = threading.RLock()
+    if _inner_lock is not None:
+        _llvm_lock._lock = _inner_lock
+        _inner_lock.release()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 def completed(job: Callable[[], _T]) -> Future[_T]:

@@ -31,8 +31,8 @@ class MersenneTwister64:
         return x ^ (x >> 43)
 
     def _twist(self) -> None:
-        state = self._state
+        state = list(self._state)  # written back whole: a fork in another thread may copy this object at any time
         for i in range(_N):
             x = (state[i] & _UPPER) | (state[(i + 1) % _N] & _LOWER)
             state[i] = state[(i + _M) % _N] ^ (x >> 1) ^ (_MATRIX if x & 1 else 0)
-        self._position = 0
+        self._state, self._position = state, 0

@@ -34,10 +34,14 @@ __all__ = ["ComputationLayout", "HloModule", "HloModuleConfig", "ProgramShape", 
 _module_ids = itertools.count()
 _RANDOM_SEED = 42
 _random_lock = threading.Lock()
-# A child gets a generator that no other thread is in the middle of, and a lock that is free.
-os.register_at_fork(
-    before=_random_lock.acquire, after_in_parent=_random_lock.release, after_in_child=_random_lock.release
-)
+
+
+def _after_fork_in_child() -> None:
+    global _random_lock
+    _random_lock = threading.Lock()  # a thread that does not exist in the child may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class HloModule:
