@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
-from xjit.emitters.gpu.rank_sort import emit_gpu_sort
 from xjit.emitters.gpu.scatter import emit_gpu_scatter
+from xjit.emitters.gpu.sort.sort import emit_gpu_sort
 from xjit.emitters.gpu.unit_kernels import emit_unit_kernels
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.view import KernelView
@@ -43,7 +43,7 @@ def _schedule_text(kernel: Kernel) -> str:
     return remark if kernel.schedule is None else str(kernel.schedule)
 
 
-_OWN_EMITTERS: Mapping[str, Callable[[GpuKernelContext, KernelView], Kernel]] = {
+_OWN_EMITTERS: Mapping[str, Callable[[GpuKernelContext, KernelView], list[Kernel]]] = {
     "scatter": emit_gpu_scatter,
     "sort": emit_gpu_sort,
 }
@@ -55,7 +55,7 @@ def _emit(context: GpuKernelContext, view: KernelView, plan: KernelPlan) -> list
         return [emit_gpu_schedule(context, view, plan)]
     own = _OWN_EMITTERS.get(plan.kind)
     if own is not None:
-        return [own(context, view)]
+        return own(context, view)
     return emit_unit_kernels(context, view, plan.kind)
 
 

@@ -42,13 +42,13 @@ _ATOMIC_ADDS: Mapping[PrimitiveType, str] = {
 """Sums that are one instruction."""
 
 
-def emit_gpu_scatter(context: GpuKernelContext, view: KernelView) -> Kernel:
+def emit_gpu_scatter(context: GpuKernelContext, view: KernelView) -> list[Kernel]:
     """Emits the kernel that combines the updates into the result, which holds the operand already.
 
     Errors: Unsupported for several operands, and for complex numbers whose indices are not unique.
     """
     context = context.for_one_kernel(f"{view.instruction.name}.update")
-    return _ScatterKernel(context, view).emit()
+    return [_ScatterKernel(context, view).emit()]
 
 
 class _ScatterKernel:
