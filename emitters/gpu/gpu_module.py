@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from xjit.emitters.gpu import rng_state
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
+from xjit.emitters.gpu.rng_state import emit_gpu_rng_state
+from xjit.emitters.gpu.scan import emit_gpu_scan
 from xjit.emitters.gpu.scatter import emit_gpu_scatter
 from xjit.emitters.gpu.sort.sort import emit_gpu_sort
 from xjit.emitters.gpu.unit_kernels import emit_unit_kernels
@@ -26,6 +29,7 @@ class EmittedGpuModule:
 
     program: GpuProgram
     kernels: tuple[Kernel, ...]
+    arena_size: int
 
     @property
     def schedule_text(self) -> str:
@@ -44,6 +48,8 @@ def _schedule_text(kernel: Kernel) -> str:
 
 
 _OWN_EMITTERS: Mapping[str, Callable[[GpuKernelContext, KernelView], list[Kernel]]] = {
+    "rng-get-and-update-state": emit_gpu_rng_state,
+    "scan": emit_gpu_scan,
     "scatter": emit_gpu_scatter,
     "sort": emit_gpu_sort,
 }
@@ -59,19 +65,25 @@ def _emit(context: GpuKernelContext, view: KernelView, plan: KernelPlan) -> list
     return emit_unit_kernels(context, view, plan.kind)
 
 
-def emit_gpu_module(assignment: BufferAssignment, target: Target) -> EmittedGpuModule:
+def emit_gpu_module(assignment: BufferAssignment, target: Target, deterministic: bool = False) -> EmittedGpuModule:
     """Emits every kernel of a scheduled, buffer-assigned module. Errors: Unsupported names what has no kernel."""
     context = GpuKernelContext(Module(assignment.module.name, target), target)
-    planning = gpu_plan_context(target, context.maps)
+    planning = gpu_plan_context(target, context.maps, deterministic)
 
     def emit(view: KernelView) -> list[Kernel]:
         return [kernel for plan in plan_gpu_kernels(planning, view) for kernel in _emit(context, view, plan)]
 
     unnested = IrEmitterUnnested(emit, assignment, inline=False).emit()
-    users = {thunk.kernel: thunk.instruction for thunk in reversed(unnested.program.kernel_thunks)}
+    program, emitted, arena_size = unnested.program, unnested.kernels, assignment.arena_size
+    if any(kernel.kind == rng_state.KIND for kernel in emitted):
+        state = rng_state.state_slice(arena_size)
+        initial = rng_state.emit_initial_state(context)
+        program = rng_state.with_state(program, initial, state)
+        emitted, arena_size = (initial, *emitted), state.offset + state.size
+    users = {thunk.kernel: thunk.instruction for thunk in reversed(program.kernel_thunks)}
     kernels: dict[str, GpuKernel] = {}
-    for kernel in unnested.kernels:
+    for kernel in emitted:
         name, module = kernel.function.name, kernel.function.module
         assert module is not None and kernel.launch is not None
         kernels[name] = GpuKernel(name, module.to_text(), kernel.launch, users[name])
-    return EmittedGpuModule(GpuProgram(unnested.program, kernels), unnested.kernels)
+    return EmittedGpuModule(GpuProgram(program, kernels), emitted, arena_size)

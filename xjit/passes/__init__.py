@@ -33,6 +33,7 @@ from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
 from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
 from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
+from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.gather_expander import GatherExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
@@ -41,6 +42,7 @@ from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.scatter_expander import ScatterExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
+from xjit.passes.expand.topk_decomposer import TopkDecomposer
 from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
 from xjit.passes.float_types.bfloat16_conversion_folding import BFloat16ConversionFolding
@@ -138,6 +140,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DotOperandFusion,
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
+    FftExpander,
     FlattenCallGraph,
     FusionMerger,
     GatherExpander,
@@ -185,6 +188,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ShardingPropagation,
     SingleDeviceCanonicalizer,
     StableSortExpander,
+    TopkDecomposer,
     TreeReductionRewriter,
     TriangularSolveExpander,
     TupleSimplifier,

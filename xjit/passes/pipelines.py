@@ -16,9 +16,11 @@ from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.cholesky_expander import CholeskyExpander
 from xjit.passes.expand.dot_expander import DotExpander
+from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
+from xjit.passes.expand.topk_decomposer import TopkDecomposer
 from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.pipeline import HloPassFix
@@ -116,6 +118,8 @@ def gpu_expansion() -> list[HloModulePass]:
     return [
         CholeskyExpander(),  # leaves triangular solves
         TriangularSolveExpander(),
+        FftExpander(),
+        TopkDecomposer(),  # into stable sorts
         StableSortExpander(),  # bitonic networks are not stable
     ]
 
