@@ -36,6 +36,7 @@ from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
 from xjit.passes.expand.gather_expander import GatherExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
+from xjit.passes.expand.op_expander_pass import OpExpanderPass
 from xjit.passes.expand.rng_bit_generator_expander import RngBitGeneratorExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
@@ -46,6 +47,7 @@ from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
 from xjit.passes.float_types.bfloat16_conversion_folding import BFloat16ConversionFolding
 from xjit.passes.float_types.bfloat16_propagation import BFloat16Propagation
 from xjit.passes.float_types.float_normalization import BFloat16MixedPrecisionRemoval, BFloat16Normalization
+from xjit.passes.float_types.hlo_element_type_converter import HloElementTypeConverter
 from xjit.passes.framework.base import HloModulePass, PassWarning
 from xjit.passes.framework.driver import PassDriver, PassLog, PassSwitches
 from xjit.passes.framework.hlo_verifier import HloVerifier
@@ -94,12 +96,19 @@ from xjit.passes.schedule_and_memory.optimize_input_output_buffer_alias import O
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
+from xjit.passes.simplify.batch_dot_simplification import BatchDotSimplification
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
+from xjit.passes.simplify.reshape_mover import ReshapeMover
+from xjit.passes.simplify.slice_sinker import SliceSinker
+from xjit.passes.simplify.sort_simplifier import SortSimplifier
+from xjit.passes.simplify.topk_rewriter import TopkDecomposer, TopkRewriter
+from xjit.passes.simplify.transpose_folding import TransposeFolding
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
+from xjit.passes.simplify.zero_sized_hlo_elimination import ZeroSizedHloElimination
 
 _ALL: tuple[type[HloModulePass], ...] = (
     AlgebraicSimplifier,
@@ -112,6 +121,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     BFloat16MixedPrecisionRemoval,
     BFloat16Normalization,
     BFloat16Propagation,
+    BatchDotSimplification,
     BatchNormExpander,
     BitcastExpander,
     CallInliner,
@@ -155,6 +165,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HloDomainIsolator,
     HloDomainRemover,
     HloDomainVerifier,
+    HloElementTypeConverter,
     HloGetDimensionSizeRewriter,
     HloMemoryScheduler,
     HloModuleDCE,
@@ -169,12 +180,14 @@ _ALL: tuple[type[HloModulePass], ...] = (
     MapInliner,
     MemorySpacePropagation,
     MultiOutputFusion,
+    OpExpanderPass,
     OptimizeInputOutputBufferAlias,
     ReductionDegenerateDimRemover,
     ReductionDimensionGrouper,
     ReductionLayoutNormalizer,
     ReductionParallelizer,
     ReductionSplitter,
+    ReshapeMover,
     ReshapeToBitcast,
     RngBitGeneratorExpander,
     RngExpander,
@@ -184,7 +197,12 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ScatterExpander,
     ShardingPropagation,
     SingleDeviceCanonicalizer,
+    SliceSinker,
+    SortSimplifier,
     StableSortExpander,
+    TopkDecomposer,
+    TopkRewriter,
+    TransposeFolding,
     TreeReductionRewriter,
     TriangularSolveExpander,
     TupleSimplifier,
@@ -194,6 +212,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     WhileLoopSimplifier,
     WhileLoopTripCountAnnotator,
     WhileLoopUnroller,
+    ZeroSizedHloElimination,
 )
 
 PASSES: Mapping[str, type[HloModulePass]] = MappingProxyType(
