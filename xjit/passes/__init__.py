@@ -21,6 +21,7 @@ from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.ar_crs_combiner import ArCrsCombiner
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
+from xjit.passes.cpu.parallel_task_assigner import ParallelTaskAssigner
 from xjit.passes.domains.hlo_domain_isolator import HloDomainIsolator
 from xjit.passes.domains.hlo_domain_remover import HloDomainRemover
 from xjit.passes.domains.hlo_domain_verifier import HloDomainVerifier
@@ -30,6 +31,7 @@ from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.cholesky_expander import CholeskyExpander
 from xjit.passes.expand.conv_canonicalization import ConvCanonicalization
 from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
+from xjit.passes.expand.convolution_group_converter import ConvolutionGroupConverter
 from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
 from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
@@ -71,7 +73,9 @@ from xjit.passes.gpu.fusion_merger import FusionMerger
 from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
 from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
+from xjit.passes.gpu.gpu_multi_output_fusion import GpuMultiOutputFusion
 from xjit.passes.gpu.gpu_sanitize_constant_names import GpuSanitizeConstantNames
+from xjit.passes.gpu.horizontal_loop_fusion import GpuHorizontalLoopFusion
 from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.layout.memory_space_propagation import MemorySpacePropagation
@@ -134,6 +138,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ControlDepRemover,
     ConvCanonicalization,
     Convolution4DExpander,
+    ConvolutionGroupConverter,
     CopyInsertion,
     CublasPadForGemms,
     CudnnBatchNormRewriter,
@@ -156,6 +161,8 @@ _ALL: tuple[type[HloModulePass], ...] = (
     GpuConvAlgorithmPicker,
     GpuConvPaddingLegalization,
     GpuConvRewriter,
+    GpuHorizontalLoopFusion,
+    GpuMultiOutputFusion,
     GpuSanitizeConstantNames,
     GpuTreeReductionRewriter,
     HloCSE,
@@ -182,6 +189,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     MultiOutputFusion,
     OpExpanderPass,
     OptimizeInputOutputBufferAlias,
+    ParallelTaskAssigner,
     ReductionDegenerateDimRemover,
     ReductionDimensionGrouper,
     ReductionLayoutNormalizer,
