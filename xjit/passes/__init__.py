@@ -106,6 +106,7 @@ from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
+from xjit.passes.simplify.indexed_array_analysis import IndexedArrayAnalysisPrinterPass
 from xjit.passes.simplify.reshape_mover import ReshapeMover
 from xjit.passes.simplify.slice_sinker import SliceSinker
 from xjit.passes.simplify.sort_simplifier import SortSimplifier
@@ -180,6 +181,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HloSubcomputationUnification,
     HloTrivialScheduler,
     HloVerifier,
+    IndexedArrayAnalysisPrinterPass,
     InstructionFusion,
     LayoutAssignment,
     LibraryCallExpander,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule, PrimitiveType, Shape, Trait
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
+from xjit.hlo.types.primitive_type import BY_TEXT
 from xjit.ops import build
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.expansion import Expansion
@@ -48,13 +49,19 @@ class HloElementTypeConverter(HloModulePass):
         return bool(found)
 
     def _types(self) -> tuple[PrimitiveType, PrimitiveType]:
-        old, new = map(PrimitiveType.from_text, (self.eliminate_type, self.replace_type))
+        old, new = self._type(self.eliminate_type), self._type(self.replace_type)
         alike = (old.is_float and new.is_float) or (
             old.is_integer and new.is_integer and old.is_signed == new.is_signed
         )
         if not alike or new.bit_width <= old.bit_width:
-            raise InvalidArgument(f"{self.name}: {new} does not hold every {old}, or is of another kind")
+            raise InvalidArgument(f"{self.name}: {new.text} does not hold every {old.text}, or is of another kind")
         return old, new
+
+    def _type(self, text: str) -> PrimitiveType:
+        kind = BY_TEXT.get(text)
+        if kind is None:
+            raise InvalidArgument(f"{self.name}: '{text}' is no element type")
+        return kind
 
 
 def _is_converted(instruction: HloInstruction, old: PrimitiveType) -> bool:
@@ -65,7 +72,7 @@ def _is_converted(instruction: HloInstruction, old: PrimitiveType) -> bool:
         return True
     makes = _has(instruction.shape, old)
     if makes and instruction.operand_count:
-        message = f"{instruction.name}: {instruction.opcode} makes {old} out of other types"
+        message = f"{instruction.name}: {instruction.opcode} makes {old.text} out of other types"
         raise FailedPrecondition(message, instruction.span)
     return makes
 
