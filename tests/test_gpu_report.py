@@ -35,7 +35,7 @@ def test_report_without_the_assembler(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.traffic is not None and report.traffic.needed == 2 * 64 * 2048 * 4 + 2 * 32  # with two constants
     lines = executable.as_text("report").splitlines()
     assert len(lines) == 4 and lines[2] == NOT_ASSEMBLED
-    assert re.match(r"total: 1 calls of 1 kernels, (\d+) of \1 accesses coalesced, 1024.0 KiB needed", lines[3])
+    assert re.match(r"total: 1 calls of 1 kernels, (\d+) of \1 accesses coalesced, 1024.1 KiB needed", lines[3])
 
 
 def test_hand_written_kernels_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
