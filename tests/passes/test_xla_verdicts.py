@@ -42,6 +42,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "ShardingPropagation": (125, 0),  # one is a test of metadata; one counts a change that it takes back
     "SliceSinker": (11, 0),
     "TransposeFolding": (7, 0),
+    "SpmdPartitioner": (1, 0),  # XLA names every parameter "param"
     "TriangularSolveExpander": (1, 0),
     "WhileLoopConstantSinking": (6, 0),
     "WhileLoopTripCountAnnotator": (3, 0),
