@@ -198,14 +198,14 @@ def jit(
     if not callable(fn):
         raise InvalidArgument(f"expected a function, found {type(fn).__name__}")
     function: Any = getattr(fn, "__wrapped__", fn) if hasattr(fn, "trace") else fn
+    static = StaticArguments.of(function, static_argnums, static_argnames)
     given = {
-        "static_argnums": static_argnums,
-        "static_argnames": static_argnames,
+        "static_argnums": tuple(sorted(static.positions)),
+        "static_argnames": tuple(sorted(static.names)),
         "donate_argnums": donate_argnums,
         "donate_argnames": donate_argnames,
     }
-    chosen = {name: value for name, value in given.items() if value is not None}
-    static = StaticArguments.of(function, static_argnums, static_argnames)
+    chosen = {name: value for name, value in given.items() if value not in (None, ())}
     return JitFunction(function, static, chosen, target, CompileOptions() if options is None else options)
 
 

@@ -46,7 +46,7 @@ class StaticArguments:
         has_keywords = any(p.kind is p.VAR_KEYWORD for p in parameters)
         name = getattr(fn, "__name__", "the function")
         for number in positions:
-            if not is_variadic and not -len(by_position) <= number < len(by_position):
+            if not -len(by_position) <= number < len(by_position) and not (is_variadic and number >= 0):
                 raise InvalidArgument(
                     f"static_argnums: {name} has {len(by_position)} positional parameters, no number {number}"
                 )
