@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
+import xjit
 from tests.support.passes import BufferMachine, assert_same_values, count, describe, leaves, random_arguments
 from xjit.hlo import HloModule
 from xjit.hlo.diagnostics import FailedPrecondition, HloVerifyError
@@ -347,3 +349,35 @@ def test_an_update_behind_many_views_is_in_place() -> None:
       ROOT f = f32[8] fusion(x, u, at), kind=kLoop, calls=update
     }}""")
     assert in_place_pairs(module.entry_computation.root_instruction) == (InPlacePair(0),)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_what_every_branch_hands_on_stays_where_it_is_when_compiled(taken: bool) -> None:
+    """Also as a result, where it needs a copy, and around a loop that changes it behind the conditional."""
+    text = """
+yes { a = (f32[40], f32[40]) parameter(0)  a0 = f32[40] get-tuple-element(a), index=0
+  a1 = f32[40] get-tuple-element(a), index=1  n = f32[40] sine(a1)  ROOT ta = (f32[40], f32[40]) tuple(a0, n) }
+no { b = (f32[40], f32[40]) parameter(0)  b0 = f32[40] get-tuple-element(b), index=0
+  b1 = f32[40] get-tuple-element(b), index=1  ROOT tb = (f32[40], f32[40]) tuple(b0, b1) }
+cond { s = (s32[], f32[40], f32[40], pred[]) parameter(0)  i = s32[] get-tuple-element(s), index=0  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT }
+body { s = (s32[], f32[40], f32[40], pred[]) parameter(0)  i = s32[] get-tuple-element(s), index=0  o = s32[] constant(1)
+  j = s32[] add(i, o)  x = f32[40] get-tuple-element(s), index=1  y = f32[40] get-tuple-element(s), index=2
+  p = pred[] get-tuple-element(s), index=3  t = (f32[40], f32[40]) tuple(x, y)
+  c = (f32[40], f32[40]) conditional(p, t, t), true_computation=yes, false_computation=no
+  c0 = f32[40] get-tuple-element(c), index=0  c1 = f32[40] get-tuple-element(c), index=1
+  k = f32[1] slice(c1), slice={[0:1]}  d = f32[40] dynamic-update-slice(c0, k, i)
+  ROOT r = (s32[], f32[40], f32[40], pred[]) tuple(j, d, c1, p) }
+ENTRY e { p = pred[] parameter(0)  x = f32[40] parameter(1)  y = f32[40] parameter(2)  z = s32[] constant(0)
+  t = (f32[40], f32[40]) tuple(x, y)
+  c = (f32[40], f32[40]) conditional(p, t, t), true_computation=yes, false_computation=no
+  c0 = f32[40] get-tuple-element(c), index=0  c1 = f32[40] get-tuple-element(c), index=1
+  s = (s32[], f32[40], f32[40], pred[]) tuple(z, c0, c1, p)
+  w = (s32[], f32[40], f32[40], pred[]) while(s), condition=cond, body=body
+  u = f32[40] get-tuple-element(w), index=1  v = f32[40] get-tuple-element(w), index=2
+  ROOT r = (f32[40], f32[40], f32[40]) tuple(u, v, c0) }"""
+    assign(text, PipelineOptions())
+    x, y = np.arange(40, dtype=np.float32), np.arange(40, dtype=np.float32)[::-1] / 8
+    expected = evaluate(parse_hlo(text), np.array(taken), x, y)
+    for got, want in zip(xjit.compile(text)(np.array(taken), x, y), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)

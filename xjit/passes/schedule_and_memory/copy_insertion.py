@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.diagnostics import PassError
 from xjit.hlo.types.shape import ShapeIndex
+from xjit.passes.analysis.alias_analysis import HloAliasAnalysis, Tie
 from xjit.passes.analysis.linear_order import module_sequences
 from xjit.passes.analysis.liveness import Liveness
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
-from xjit.passes.schedule_and_memory.buffer_classes import BufferClasses, Tie
+from xjit.passes.schedule_and_memory.buffer_classes import BufferClasses
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
 from xjit.passes.schedule_and_memory.input_output_aliasing import keep_aliases, must_aliases
 
@@ -54,8 +55,8 @@ class CopyInsertion(HloModulePass):
 
 def analyze_buffers(module: HloModule) -> BufferClasses:
     """Returns the buffer classes of a module in its scheduled order."""
-    live = analyses.get(Liveness, module)
-    return BufferClasses(live.flow, live, module.entry_computation.root_instruction)
+    live = analyses.get(Liveness, module)  # first: it says what is wrong with a module that cannot be analysed
+    return BufferClasses(analyses.get(HloAliasAnalysis, module), live)
 
 
 def _free_aliased_parameters(module: HloModule) -> bool:
