@@ -56,8 +56,9 @@ def trace_function(
     function = cast(Any, fn).call if isinstance(fn, exported.Exported) else cast(Any, fn)
     if not callable(function):
         raise InvalidArgument(f"expected a function that JAX can trace, found {type(fn).__name__}")
-    if hasattr(function, "trace"):
-        traced = _with_all_parameters(function.trace(*args, **kwargs))
+    jitted_trace: Any = getattr(function, "trace", None)
+    if jitted_trace is not None:
+        traced = _with_all_parameters(jitted_trace(*args, **kwargs))
     else:
         traced = jax.jit(function, keep_unused=True, **(jit_options or {})).trace(*args, **kwargs)
     lowered = traced.lower(lowering_platforms=(PLATFORM,))
