@@ -93,6 +93,7 @@ from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, H
 from xjit.passes.schedule_and_memory.optimize_input_output_buffer_alias import OptimizeInputOutputBufferAlias
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
+from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
@@ -184,6 +185,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ScatterExpander,
     ShardingPropagation,
     SingleDeviceCanonicalizer,
+    SpmdPartitioner,
     StableSortExpander,
     TreeReductionRewriter,
     TriangularSolveExpander,
