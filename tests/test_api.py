@@ -14,7 +14,7 @@ import pytest
 import xjit
 from xjit import CompileOptions, compiler
 from xjit.runtime.cuda import cuda_driver
-from xjit.tools.opt import STAGES
+from xjit.tools.opt import GPU_STAGES, STAGES
 
 TEXT = """HloModule sum
 ENTRY e {
@@ -91,7 +91,7 @@ def test_texts_and_paths_that_hold_no_module() -> None:
 
 
 def test_stages(executable: xjit.Executable) -> None:
-    texts = {s: executable.as_text(s) for s in STAGES if s != "ptx"}
+    texts = {s: executable.as_text(s) for s in STAGES if s not in GPU_STAGES}
     assert all(texts.values()) and texts["hlo"] == str(xjit.parse_hlo(TEXT))
     assert xjit.parse_hlo(texts["optimized-hlo"]).has_schedule()
     with pytest.raises(xjit.InvalidArgument, match="unknown stage 'ptx': expected one of hlo, optimized-hlo"):

@@ -13,7 +13,8 @@ from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes import PASSES
 from xjit.passes.framework.pass_text import split_pass_list
 
-STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "thunks", "schedule", "llvm", "llvm-opt", "asm", "ptx")
+GPU_STAGES = ("ptx", "sass", "report")
+STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "thunks", "schedule", "llvm", "llvm-opt", "asm", *GPU_STAGES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
