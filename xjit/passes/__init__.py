@@ -69,6 +69,7 @@ from xjit.passes.gpu.fusion_merger import FusionMerger
 from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
 from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
+from xjit.passes.gpu.gpu_copy_insertion import GpuCopyInsertion
 from xjit.passes.gpu.gpu_sanitize_constant_names import GpuSanitizeConstantNames
 from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
@@ -86,6 +87,7 @@ from xjit.passes.reductions.reduction_layout_normalizer import ReductionLayoutNo
 from xjit.passes.reductions.reduction_splitter import ReductionSplitter
 from xjit.passes.reductions.tree_reduction_rewriter import TreeReductionRewriter
 from xjit.passes.schedule_and_memory.alias_passthrough_params import AliasPassthroughParams
+from xjit.passes.schedule_and_memory.copy_fusion import CopyFusion
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
 from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
@@ -125,6 +127,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ControlDepRemover,
     ConvCanonicalization,
     Convolution4DExpander,
+    CopyFusion,
     CopyInsertion,
     CublasPadForGemms,
     CudnnBatchNormRewriter,
@@ -147,6 +150,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     GpuConvAlgorithmPicker,
     GpuConvPaddingLegalization,
     GpuConvRewriter,
+    GpuCopyInsertion,
     GpuSanitizeConstantNames,
     GpuTreeReductionRewriter,
     HloCSE,
