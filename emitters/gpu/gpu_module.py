@@ -30,6 +30,7 @@ class EmittedGpuModule:
     program: GpuProgram
     kernels: tuple[Kernel, ...]
     arena_size: int
+    views: Mapping[str, KernelView]  # what each kernel computes, or a part of it, by the kernel's name
 
     @property
     def schedule_text(self) -> str:
@@ -70,8 +71,12 @@ def emit_gpu_module(assignment: BufferAssignment, target: Target, deterministic:
     context = GpuKernelContext(Module(assignment.module.name, target), target)
     planning = gpu_plan_context(target, context.maps, deterministic)
 
+    views: dict[str, KernelView] = {}
+
     def emit(view: KernelView) -> list[Kernel]:
-        return [kernel for plan in plan_gpu_kernels(planning, view) for kernel in _emit(context, view, plan)]
+        kernels = [kernel for plan in plan_gpu_kernels(planning, view) for kernel in _emit(context, view, plan)]
+        views.update({kernel.function.name: view for kernel in kernels})
+        return kernels
 
     unnested = IrEmitterUnnested(emit, assignment, inline=False).emit()
     program, emitted, arena_size = unnested.program, unnested.kernels, assignment.arena_size
@@ -86,4 +91,4 @@ def emit_gpu_module(assignment: BufferAssignment, target: Target, deterministic:
         name, module = kernel.function.name, kernel.function.module
         assert module is not None and kernel.launch is not None
         kernels[name] = GpuKernel(name, module.to_text(), kernel.launch, users[name])
-    return EmittedGpuModule(GpuProgram(program, kernels), emitted, arena_size)
+    return EmittedGpuModule(GpuProgram(program, kernels), emitted, arena_size, views)

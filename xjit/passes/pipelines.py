@@ -20,7 +20,6 @@ from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
-from xjit.passes.expand.topk_decomposer import TopkDecomposer
 from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.pipeline import HloPassFix
@@ -36,6 +35,7 @@ from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinki
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
+from xjit.passes.schedule_and_memory.copy_fusion import CopyFusion
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
@@ -44,6 +44,7 @@ from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
+from xjit.passes.simplify.topk_rewriter import TopkDecomposer
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 
@@ -179,4 +180,5 @@ def memory() -> list[HloModulePass]:
         HloDCE(),
         HloMemoryScheduler(),
         CopyInsertion(),  # after scheduling: whether a copy is needed depends on the order
+        CopyFusion(),  # copies that change places with each other are one kernel
     ]
