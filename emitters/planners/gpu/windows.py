@@ -8,9 +8,9 @@ from __future__ import annotations
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.cpu.scatter import plan_select_and_scatter
-from xjit.emitters.planners.cpu.windows import prefix_dimension
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.hlo import attributes as at
+from xjit.ops.prefix_scan import prefix_dimension
 
 GATHERED = "select-and-scatter-by-elements"
 """The kind of a select-and-scatter that is turned around."""
