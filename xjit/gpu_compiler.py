@@ -123,10 +123,24 @@ class CompiledGpuModule:
 
 
 class SimulatedExecutable(CompiledGpuModule):
-    """A module whose kernels the host runs, thread by thread: slow, and right where a GPU would be."""
+    """A module whose kernels the host runs, thread by thread: slow, and right where a GPU would be.
+
+    With `sanitize` every call checks all accesses.
+    """
+
+    def __init__(
+        self,
+        optimized: OptimizedModule,
+        emitted: EmittedGpuModule,
+        target: Target,
+        seconds: dict[str, float],
+        sanitize: bool = False,
+    ) -> None:
+        super().__init__(optimized, emitted, target, seconds)
+        self._sanitize = sanitize
 
     def __call__(self, *arguments: Any, donate: int | Iterable[int] = ()) -> Any:
-        """Takes and returns NumPy arrays, as an executable for CPUs does."""
+        """Takes and returns NumPy arrays, as an executable for CPUs does. Errors: as of `run` if it is to sanitize."""
         return self._call(*arguments, donate=donate)
 
     def run(self, *arguments: Any, sanitize: bool = False, reverse: bool = False) -> Any:
@@ -138,7 +152,7 @@ class SimulatedExecutable(CompiledGpuModule):
 
     @cached_property
     def _call(self) -> ConvertingCall:
-        call = SimulatedCall(self.program)
+        call = SimulatedCall(self.program, sanitize=self._sanitize)
         return ConvertingCall(self.program, call, call.run)
 
 
@@ -173,9 +187,9 @@ def compile_for_gpu(module: HloModule, architecture: str, options: CompileOption
     phase = Phases(options.progress, seconds)
     optimized = optimize_module(module, options, gpu_pipeline, phase)
     phase("emit")
-    emitted = emit_gpu_module(optimized.assignment, target)
+    emitted = emit_gpu_module(optimized.assignment, target, options.deterministic)
     phase("")
-    compiled = SimulatedExecutable(optimized, emitted, target, seconds)
+    compiled = SimulatedExecutable(optimized, emitted, target, seconds, options.sanitize)
     if optimized.dump is not None:
         for suffix, stage in _DUMPED_STAGES.items():
             optimized.dump.write(suffix, compiled.as_text(stage))
