@@ -136,7 +136,8 @@ def assign_buffers(module: HloModule, share_in_place: bool = True) -> BufferAssi
     if classes.conflicts:
         tie = classes.conflicts[0]
         raise FailedPrecondition(
-            f"{tie.value!r} cannot share the buffer of {tie.instruction.name} ({tie.kind}): run copy-insertion first"
+            f"{tie.value!r} cannot share the buffer of {tie.instruction.name} ({tie.kind}): run copy-insertion, "
+            "then copy-fusion, first"
         )
     aliases = keep_aliases(module, classes)  # first: what shares memory later takes them into account
     if missed := [a for a in must_aliases(module) if a not in aliases]:
