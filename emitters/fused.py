@@ -244,11 +244,11 @@ class FusedIrEmitter:
         padding = self.element(instruction.operand(1), (), guard)
         if instruction.operand(0).shape.num_elements == 0:
             return padding
-        return self._where(
+        return self.where(
             conditions, guard, lambda inner: self._operand(instruction, 0, index, inner), lambda _: padding
         )
 
-    def _where(
+    def where(
         self,
         conditions: Sequence[tuple[AffineExpr, Interval]],
         guard: Guard,
@@ -292,7 +292,7 @@ class FusedIrEmitter:
             upper = Interval(reach.lower, bounds.upper)
             rest = Interval(bounds.upper + 1, reach.upper)
             remaining = restrict(self.nest, inner, [(index[axis], rest)])
-            return self._where(
+            return self.where(
                 [(index[axis], upper)],
                 inner,
                 lambda g: self._operand(instruction, number, index, g),
@@ -310,7 +310,7 @@ class FusedIrEmitter:
         symbols = self.runtime_values(instruction, 1, index, guard)
         place = apply_map(self.nest.table, self.maps.of(instruction)[1][0], index, symbols)
         conditions = [(e, Interval(0, size - 1)) for e, size in zip(place, update, strict=True)]
-        return self._where(
+        return self.where(
             conditions,
             guard,
             lambda inner: self.element(instruction.operand(1), place, inner),
