@@ -28,7 +28,7 @@ from xjit.llvm.conversions import load_convert, storage_type, store_convert
 from xjit.llvm.element_types import PROMOTED
 from xjit.llvm.gpu_models import WARP_SIZE
 from xjit.llvm.matrix_units import MATRIX_UNITS, MatrixUnit, Place
-from xjit.llvm.types import I32, LLVMType, struct, vector
+from xjit.llvm.types import DOUBLE, HALF, I32, LLVMType, struct, vector
 from xjit.llvm.values import Value, const_int, poison
 
 _TF32_DROPPED_BITS = 13
@@ -204,10 +204,8 @@ def _store_along(
 
 def _argument_type(unit: MatrixUnit) -> LLVMType:
     """The type of a register in the intrinsic's signature: f16 and f64 are themselves, others are bits."""
-    stored = storage_type(unit.lhs)
-    if unit.lhs in (PrimitiveType.F16, PrimitiveType.F64):
-        return vector(stored, unit.per_register)
-    return I32
+    own = {PrimitiveType.F16: vector(HALF, unit.per_register), PrimitiveType.F64: DOUBLE}
+    return own.get(unit.lhs, I32)
 
 
 def _rounded_to_tf32(builder: IRBuilder, value: Value) -> Value:

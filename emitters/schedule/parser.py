@@ -131,7 +131,7 @@ class _ScheduleParser:
         operand = self._integer()
         self._expect("of")
         name = self._name()
-        self._expect(":")
+        self._expect("as")
         kind = self._next()
         rows = self._integer()
         self._expect("x")

@@ -50,7 +50,7 @@ class Printer:
         for operand in part.operands:
             rows, steps = operand.sizes
             name = f"operand {operand.operand} of %{operand.instruction}"
-            self._line(f"{name}: {operand.kind} {rows} x {steps} at {operand.place}")
+            self._line(f"{name} as {operand.kind} {rows} x {steps} at {operand.place}")
         self._body(part.body)
         self._close()
 

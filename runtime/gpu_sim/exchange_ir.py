@@ -14,6 +14,7 @@ from xjit.llvm.types import I32, I64, PTR
 from xjit.llvm.values import Value
 from xjit.runtime.gpu_sim.fields import FALSE, TRUE, Fields, both, either, element, equal, i32, widened
 from xjit.runtime.gpu_sim.findings import FindingKind
+from xjit.runtime.gpu_sim.matrix_ir import define_matrix_units
 from xjit.runtime.gpu_sim.records import LAUNCH, THREAD, WARP_SIZE, ThreadState, WarpOp
 
 _POSTED = ("state", "site", "op", "mask", "value", "operand", "clamp")
@@ -36,6 +37,7 @@ def define_exchange(module: Module) -> None:
     _define_reduce(module)
     _define_match(module)
     _define_shuffle(module)
+    define_matrix_units(module)
     _define_is_complete(module)
     _define_serve_warp(module)
 
@@ -268,9 +270,12 @@ def _define_serve_warp(module: Module) -> None:
                 is_match = equal(b, op, WarpOp.MATCH_ANY)
                 with b.when(is_shuffle):
                     b.call(module.functions["xjit_sim_shuffle"], arguments)
+                is_matrix = equal(b, op, WarpOp.MATRIX)
                 with b.when(is_match):
                     b.call(module.functions["xjit_sim_match"], arguments)
-                with b.when(b.not_(either(b, is_shuffle, is_match))):
+                with b.when(is_matrix):
+                    b.call(module.functions["xjit_sim_matrix"], arguments)
+                with b.when(b.not_(either(b, is_shuffle, is_match, is_matrix))):
                     b.call(module.functions["xjit_sim_reduce"], arguments)
                 b.call(module.functions["xjit_sim_release"], arguments)
                 b.ret(i32(1))
