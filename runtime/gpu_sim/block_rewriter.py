@@ -18,6 +18,7 @@ from xjit.runtime.gpu_sim.device_intrinsics import (
 )
 from xjit.runtime.gpu_sim.ir_lines import Call, parse_call
 from xjit.runtime.gpu_sim.kernel_text import KernelText
+from xjit.runtime.gpu_sim.matrix_ir import matrix_function
 from xjit.runtime.gpu_sim.records import THREAD
 
 _ADDRESS_SPACE = re.compile(r" addrspace\(\d+\)")
@@ -112,13 +113,13 @@ class BlockRewriter:
             return "0" if number is None else call.operand(number)
 
         lines, value = self._as_i64(call, wait)
-        mask, unit = operand(wait.mask), operand(wait.operand)
+        mask = operand(wait.mask)
         if wait.unit is not None:
-            lines, mask, unit = self._registers(call), "-1", str(wait.unit)
+            lines, mask, value = self._registers(call), "-1", f"ptrtoint (ptr @{matrix_function(wait.unit)} to i64)"
         state, following = self._value("state"), f"xjit.resume.{site}"
         lines += [
             f"call void @xjit_sim_post(ptr %xjit.thread, i32 {int(wait.state)}, i32 {site}, i32 {int(wait.op)}, "
-            f"i32 {mask}, i64 {value}, i32 {unit}, i32 {operand(wait.clamp)})",
+            f"i32 {mask}, i64 {value}, i32 {operand(wait.operand)}, i32 {operand(wait.clamp)})",
             f"{state} = call i8 @llvm.coro.suspend(token none, i1 false)",
             f"switch i8 {state}, label %xjit.end [ i8 0, label %{following} i8 1, label %xjit.end ]",
         ]

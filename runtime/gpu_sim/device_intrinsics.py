@@ -32,7 +32,7 @@ class Wait:
     """An intrinsic that waits for other threads. `mask` and so on are the numbers of its operands, None for none.
 
     Its result is that of `xjit_sim_result`, cut to the type of the call; with `pair`, a struct of that and an i1. A
-    matrix unit, number `unit` of `MATRIX_UNITS`, takes all operands and gives a struct; all lanes wait for it.
+    matrix unit, `unit` of `MATRIX_UNITS`, takes all operands and gives a struct; all lanes wait for it.
     """
 
     state: ThreadState
@@ -43,7 +43,7 @@ class Wait:
     clamp: int | None = None
     is_signed: bool = False
     pair: bool = False
-    unit: int | None = None
+    unit: str | None = None
 
 
 def _waits() -> dict[str, Wait]:
@@ -73,9 +73,9 @@ def _waits() -> dict[str, Wait]:
         waits[f"barrier.cta.sync.{aligned}all"] = Wait(ThreadState.AT_BARRIER, WarpOp.SYNC, 0)
         for name, op in at_barriers.items():
             waits[f"barrier.cta.red.{name}.{aligned}all"] = Wait(ThreadState.AT_BARRIER, op, 0, 1)
-    for number, unit in enumerate(MATRIX_UNITS.values()):
+    for unit in MATRIX_UNITS.values():
         name = unit.intrinsic.removeprefix("nvvm.")
-        waits[name] = Wait(ThreadState.AT_WARP, WarpOp.MATRIX, None, unit=number)
+        waits[name] = Wait(ThreadState.AT_WARP, WarpOp.MATRIX, None, unit=unit.name)
     return waits
 
 

@@ -10,11 +10,10 @@ from collections.abc import Callable
 
 from xjit.llvm import Module
 from xjit.llvm.structured_builder import StructuredBuilder, define
-from xjit.llvm.types import I32, I64, PTR
+from xjit.llvm.types import I32, I64, PTR, VOID
 from xjit.llvm.values import Value
 from xjit.runtime.gpu_sim.fields import FALSE, TRUE, Fields, both, either, element, equal, i32, widened
 from xjit.runtime.gpu_sim.findings import FindingKind
-from xjit.runtime.gpu_sim.matrix_ir import define_matrix_units
 from xjit.runtime.gpu_sim.records import LAUNCH, THREAD, WARP_SIZE, ThreadState, WarpOp
 
 _POSTED = ("state", "site", "op", "mask", "value", "operand", "clamp")
@@ -37,7 +36,6 @@ def define_exchange(module: Module) -> None:
     _define_reduce(module)
     _define_match(module)
     _define_shuffle(module)
-    define_matrix_units(module)
     _define_is_complete(module)
     _define_serve_warp(module)
 
@@ -274,7 +272,7 @@ def _define_serve_warp(module: Module) -> None:
                 with b.when(is_match):
                     b.call(module.functions["xjit_sim_match"], arguments)
                 with b.when(is_matrix):
-                    b.call(module.functions["xjit_sim_matrix"], arguments)
+                    b.call_pointer(b.load(PTR, leader.pointer("value"), 8), VOID, arguments)
                 with b.when(b.not_(either(b, is_shuffle, is_match, is_matrix))):
                     b.call(module.functions["xjit_sim_reduce"], arguments)
                 b.call(module.functions["xjit_sim_release"], arguments)

@@ -7,6 +7,8 @@ the total is rounded to f32 once. GPUs drop some low bits on the way, so last bi
 from __future__ import annotations
 
 
+import functools
+
 import numpy as np
 
 from xjit.affine import AffineExpr, constant, substitute
@@ -17,23 +19,26 @@ from xjit.llvm.matrix_units import MATRIX_UNITS, MatrixUnit, Place
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import DOUBLE, FLOAT, I32, I64, PTR, int_type
 from xjit.llvm.values import Value, const_int
-from xjit.runtime.gpu_sim.fields import Fields, element, equal
+from xjit.runtime.gpu_sim.fields import Fields, element
 from xjit.runtime.gpu_sim.records import LAUNCH, THREAD, WARP_SIZE
 
 _PARAMS = [(PTR, "launch"), (I64, "first"), (I64, "count"), (PTR, "leader")]
 _TF32_MASK = -(1 << 13)
 
 
-def define_matrix_units(module: Module) -> None:
-    """`void xjit_sim_matrix(launch, i64 first, i64 count, leader)`: does the unit that the leader asks for."""
-    for number, unit in enumerate(MATRIX_UNITS.values()):
-        _define_unit(module, unit, f"xjit_sim_matrix_{number}")
-    b = define(module, "xjit_sim_matrix", _PARAMS)
-    wanted = Fields(b, THREAD, b.function.args[3])["operand"]
-    for number in range(len(MATRIX_UNITS)):
-        with b.when(equal(b, wanted, number)):
-            b.call(module.functions[f"xjit_sim_matrix_{number}"], list(b.function.args))
-    b.ret_void()
+def matrix_function(unit: str) -> str:
+    """The name of the function that does a unit: `void (launch, i64 first, i64 count, leader)`, as of exchanges."""
+    return f"xjit_sim_matrix_{unit.replace('.', '_')}"
+
+
+@functools.cache
+def matrix_functions(units: frozenset[str]) -> str:
+    """The functions of some units, by their names in `MATRIX_UNITS`, as IR: kernels that use them bring them along."""
+    module = Module("matrix_units")
+    for name in sorted(units):
+        _define_unit(module, MATRIX_UNITS[name], matrix_function(name))
+    lines = module.to_text().splitlines()
+    return "\n".join(line for line in lines if not line.startswith(("target ", ";")))  # it goes into another module
 
 
 def _define_unit(module: Module, unit: MatrixUnit, name: str) -> None:
@@ -70,7 +75,7 @@ def _holders(module: Module, place: Place, elements: int, sizes: tuple[int, int]
         for number in range(elements):
             i, j = (_value(e, lane, number) for e in place)
             table[i, j] = lane * 256 + number
-    return module.add_constant_array(table)
+    return module.add_constant_array(table, hint="xjit_sim_holders")
 
 
 def _value(expr: AffineExpr, *dims: int) -> int:

@@ -47,7 +47,7 @@ class WarpOp(enum.IntEnum):
     XOR = 16
     MATCH_ANY = 17
     COUNT = 18  # of true predicates
-    MATRIX = 19  # the unit is number `operand` of MATRIX_UNITS
+    MATRIX = 19  # `value` is the address of what multiplies
 
 
 _AXES = ("x", "y", "z")
