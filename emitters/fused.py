@@ -27,6 +27,7 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.post_order import post_order
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.conversions import store_convert
 from xjit.llvm.types import I64
 from xjit.llvm.values import Value, const_int
 
@@ -68,6 +69,15 @@ class FusedIrEmitter:
         self._nesting -= 1
         self.nest.levels[result[1]].cache[key] = result
         return result
+
+    def stored_element(self, instruction: HloInstruction, index: Index, guard: Guard = EVERYWHERE) -> Element:
+        """Emits a real element as it is in memory, to be copied: the bits of a narrow type, which need no rounding."""
+        leaf = self.leaves.get(instruction)
+        if leaf is not None and instruction not in self.foreign:
+            return self.memory.load(leaf, index, guard, as_stored=True), self._load_depth(leaf, index, guard)
+        value, depth = self.element(instruction, index, guard)
+        assert isinstance(value, Value)
+        return store_convert(self.nest.levels[depth].builder, instruction.shape.element_type, value), depth
 
     def _emit_element(self, instruction: HloInstruction, index: Index, guard: Guard, output: int) -> Element:
         kept = self.rows.load(instruction, index)

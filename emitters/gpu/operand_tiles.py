@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from xjit.affine import AffineExpr, Interval, constant, dim, substitute
 from xjit.emitters.access_analysis import apply_map, map_conditions
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register, emit_elementwise
-from xjit.emitters.fused import FusedIrEmitter, select_register
+from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.gpu.shared_memory import ALIGNMENT, SharedArray, SharedMemory
 from xjit.emitters.gpu.threads import Threads
 from xjit.emitters.memory import EVERYWHERE
-from xjit.emitters.nested import splat_register, width_of
+from xjit.emitters.nested import splat_register
 from xjit.emitters.reduction_loops import convert_register, flatten, unflatten
 from xjit.emitters.schedule.statements import Contract, OperandTile, StageOperand
 from xjit.emitters.variables import VariableTable, factor_of, known_divisor
@@ -29,7 +29,7 @@ from xjit.llvm.element_types import PROMOTED
 from xjit.llvm.gpu_models import WARP_SIZE
 from xjit.llvm.matrix_units import MATRIX_UNITS, MatrixUnit, Place
 from xjit.llvm.types import DOUBLE, HALF, I32, LLVMType, struct, vector
-from xjit.llvm.values import Value, const_int, poison
+from xjit.llvm.values import Value, const_int, poison, zero
 
 _TF32_DROPPED_BITS = 13
 
@@ -54,31 +54,39 @@ class OperandTiles:
         self, tile: OperandTile, instruction: HloInstruction, stage: StageOperand, inside: Value | None
     ) -> None:
         """Emits an element, or a vector of them, and writes it to its tile; zeros where it is not `inside`."""
-        fused, nest = self._fused, self._nest
-        operand, kind = instruction.operand(tile.operand), PrimitiveType.from_text(tile.kind)
-        source = operand.shape.element_type
-        indexing = fused.maps.of(instruction)[tile.operand][0]
-        place = apply_map(nest.table, indexing, stage.index, stage.symbols)
-        value, _ = fused.where(
-            map_conditions(indexing, instruction.shape.dimensions, stage.index, stage.symbols),
-            EVERYWHERE,
-            lambda guard: fused.element(operand, place, guard),
-            lambda _: (constant_register(source, 0), 0),
-        )
-        builder = nest.builder
-        if source is not kind:
-            value = emit_elementwise(builder, "convert", kind, [source], [value], at.NO_ATTRIBUTES)
-        width = nest.vector.width if nest.vector is not None else 0
-        value = splat_register(builder, value, width)
-        if inside is not None:
-            zero = splat_register(builder, constant_register(kind, 0), width)
-            value = select_register(builder, inside, value, zero)
-        parts = [value.real, value.imag] if isinstance(value, ComplexValue) else [store_convert(builder, kind, value)]
+        nest = self._nest
+        value = self._staged(tile, instruction, stage)
+        builder, width = nest.builder, nest.vector.width if nest.vector is not None else 0
+        parts = [splat_register(builder, part, width) for part in flatten([value])]
         position = nest.index_value(self._place(tile, stage.at))
         stride = factor_of(tile.place, stage.along)
         assert stride is not None, "a tile whose elements lie unevenly"
-        for array, part in zip(self._of(tile), parts, strict=True):
-            _store_along(builder, array, position, part, stride, self._alignment(tile, stage.at, width, stride))
+        alignment = self._alignment(tile, stage.at) if stride == 1 and width else 0
+        for array, part in zip(self._of(tile), flatten(parts), strict=True):
+            if inside is not None:
+                part = builder.select(inside, part, zero(part.type))
+            _store_along(builder, array, position, part, stride, alignment)
+
+    def _staged(self, tile: OperandTile, instruction: HloInstruction, stage: StageOperand) -> RegisterValue:
+        """What is staged, as it is in the tile; zero where the instruction skips the step."""
+        fused, table = self._fused, self._nest.table
+        operand, kind = instruction.operand(tile.operand), PrimitiveType.from_text(tile.kind)
+        source = operand.shape.element_type
+        copied = source is kind and not kind.is_complex
+        indexing = fused.maps.of(instruction)[tile.operand][0]
+        place = apply_map(table, indexing, stage.index, stage.symbols)
+        value, _ = fused.where(
+            map_conditions(indexing, instruction.shape.dimensions, stage.index, stage.symbols),
+            EVERYWHERE,
+            lambda guard: (fused.stored_element if copied else fused.element)(operand, place, guard),
+            lambda _: (zero(storage_type(kind)) if copied else constant_register(source, 0), 0),
+        )
+        if copied or kind.is_complex:
+            return value
+        builder = self._nest.builder
+        value = emit_elementwise(builder, "convert", kind, [source], [value], at.NO_ATTRIBUTES)
+        assert isinstance(value, Value)
+        return store_convert(builder, kind, value)
 
     def contract(
         self, tiles: Sequence[OperandTile], instruction: HloInstruction, contract: Contract, sums: Sequence[RegisterValue]
@@ -154,8 +162,8 @@ class OperandTiles:
         """One of a unit's places, for this lane."""
         return self._nest.simplify(substitute(expr, {0: dim(self._lane), 1: constant(element)}))
 
-    def _place(self, tile: OperandTile, at_: Sequence[AffineExpr]) -> AffineExpr:
-        return self._nest.simplify(substitute(tile.place, dict(enumerate(at_))))
+    def _place(self, tile: OperandTile, where: Sequence[AffineExpr]) -> AffineExpr:
+        return self._nest.simplify(substitute(tile.place, dict(enumerate(where))))
 
     def _load(self, array: SharedArray, place: AffineExpr, width: int) -> Value:
         """Reads where the place is known; not in front of the barrier behind which the element is there."""
@@ -182,12 +190,10 @@ class OperandTiles:
             arrays = self._arrays[tile] = tuple(self._shared.allocate(stored, size) for _ in range(count))
         return arrays
 
-    def _alignment(self, tile: OperandTile, at_: Sequence[AffineExpr], width: int, stride: int) -> int:
-        """Bytes to which a vector that is written to a tile is aligned; 0: those of an element."""
-        if not width or stride != 1:
-            return 0
+    def _alignment(self, tile: OperandTile, where: Sequence[AffineExpr]) -> int:
+        """Bytes to which what is written to a tile is aligned."""
         size = storage_type(PrimitiveType.from_text(tile.kind).component).bits // 8
-        return math.gcd(size * known_divisor(self._nest.table, self._place(tile, at_), {}), ALIGNMENT)
+        return math.gcd(size * known_divisor(self._nest.table, self._place(tile, where), {}), ALIGNMENT)
 
 
 def _store_along(
