@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
@@ -66,7 +66,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
 
 def gpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
     """Returns the passes that make a module ready for buffer assignment and the GPU emitters, in order."""
-    options = replace(options or PipelineOptions(), fuse_dots=False)
+    options = options or PipelineOptions()
     return [
         *canonicalization(options),
         *(simplification(options) if options.optimize else []),

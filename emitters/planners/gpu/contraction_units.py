@@ -8,6 +8,7 @@ from types import MappingProxyType
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm.element_types import PROMOTED
 from xjit.llvm.gpu_models import GpuModel
 from xjit.llvm.matrix_units import MatrixUnit, matrix_unit
 
@@ -22,29 +23,30 @@ _EXACT = frozenset([P.BF16, P.F16, P.F64, P.S8, P.U8, P.F8E4M3FN, P.F8E5M2])
 """Types whose products a unit makes without rounding an operand. f32 has no such unit."""
 
 
-def operand_kind(instruction: HloInstruction, operand: int) -> PrimitiveType:
-    """Returns the type as which an operand is staged."""
-    kind = instruction.operand(operand).shape.element_type
-    return _rounded(instruction, kind) or kind
-
-
 def unit_of(model: GpuModel, instruction: HloInstruction, operands: tuple[int, int]) -> MatrixUnit | None:
     """Returns the unit for a dot or convolution; None if threads are to multiply.
 
     `operands` are the numbers of those that give rows and columns. A unit sums in f32, f64 or s32, as the instruction
     does; an f32 operand is rounded only where the dot's algorithm says so.
     """
-    kinds = [operand_kind(instruction, operand) for operand in operands]
-    may_use = all(
-        kind in _EXACT or _rounded(instruction, instruction.operand(operand).shape.element_type) is not None
-        for kind, operand in zip(kinds, operands, strict=True)
-    )
-    unit = matrix_unit(model, *kinds) if may_use else None
-    if unit is None:
+    own = [instruction.operand(operand).shape.element_type for operand in operands]
+    kinds = [_rounded(instruction, kind) or (kind if kind in _EXACT else None) for kind in own]
+    if kinds[0] is None or kinds[1] is None:
         return None
+    unit = matrix_unit(model, kinds[0], kinds[1])
     result = instruction.shape.element_type
     sums = P.F32 if result.is_float and result.bit_width < 32 else result
-    return unit if sums is unit.sums else None
+    return unit if unit is not None and sums is unit.sums else None
+
+
+def staged_kinds(
+    instruction: HloInstruction, operands: tuple[int, int], unit: MatrixUnit | None
+) -> dict[int, PrimitiveType]:
+    """Returns the type as which each operand is staged: as its unit takes it, or as threads multiply it."""
+    if unit is not None:
+        return dict(zip(operands, (unit.lhs, unit.rhs), strict=True))
+    own = {operand: instruction.operand(operand).shape.element_type for operand in operands}
+    return {operand: PROMOTED.get(kind, kind) for operand, kind in own.items()}
 
 
 def _rounded(instruction: HloInstruction, kind: PrimitiveType) -> PrimitiveType | None:

@@ -23,7 +23,7 @@ from xjit.emitters.planners.gpu.contraction_space import (
     contraction_space,
     operand_accesses,
 )
-from xjit.emitters.planners.gpu.contraction_units import operand_kind, unit_of
+from xjit.emitters.planners.gpu.contraction_units import staged_kinds, unit_of
 from xjit.emitters.planners.gpu.tilings import THREAD_TILINGS, Tiling, choose_tiling, warp_tilings
 from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.schedule.schedule import Schedule
@@ -114,6 +114,7 @@ class _ContractionPart:
         self._tiling = tiling
         self._unit = unit
         self._name = space.instruction.name
+        self._kinds = staged_kinds(space.instruction, space.operands, unit)
         self._across = -(-table.size(space.columns) // tiling.columns)
         self._down = -(-table.size(space.rows) // tiling.rows)
         self._block = table.new_variable(self._across * self._down * table.size(space.batch))
@@ -161,7 +162,7 @@ class _ContractionPart:
 
         Threads read rows next to each other; matrix instructions read steps so, if these come from memory so.
         """
-        kind = operand_kind(self._space.instruction, operand)
+        kind = self._kinds[operand]
         pad = max(1, VECTOR_BYTES // kind.byte_width)
         rows = self._tiling.rows if operand == self._space.operands[0] else self._tiling.columns
         if self._unit is not None and self._along(operand)[0] == 1:
@@ -175,7 +176,7 @@ class _ContractionPart:
         space, planning = self._space, self._planning
         index = space.operand_index(operand)
         accesses = operand_accesses(planning, space.instruction, operand, index, space.symbols)
-        kinds = (space.instruction.operand(operand).shape.element_type, operand_kind(space.instruction, operand))
+        kinds = (space.instruction.operand(operand).shape.element_type, self._kinds[operand])
         width = max(kind.byte_width for kind in kinds)
         lanes = [contiguous_lanes(planning, accesses, v, width) for v in (space.row_of(operand), space.steps)]
         along = 0 if lanes[0] > lanes[1] else 1
