@@ -17,7 +17,7 @@ from xjit.emitters.gpu.shared_memory import ALIGNMENT, SharedArray, SharedMemory
 from xjit.emitters.gpu.threads import Threads
 from xjit.emitters.memory import EVERYWHERE
 from xjit.emitters.nested import splat_register
-from xjit.emitters.reduction_loops import convert_register, flatten, unflatten
+from xjit.emitters.reduction_loops import convert_register, flatten
 from xjit.emitters.schedule.statements import Contract, OperandTile, StageOperand
 from xjit.emitters.variables import VariableTable, factor_of, known_divisor
 from xjit.hlo import attributes as at
@@ -50,9 +50,7 @@ class OperandTiles:
         """Says that all threads have met at this level: what they staged can be read."""
         self._valid_from = self._nest.level.depth
 
-    def stage(
-        self, tile: OperandTile, instruction: HloInstruction, stage: StageOperand, inside: Value | None
-    ) -> None:
+    def stage(self, tile: OperandTile, instruction: HloInstruction, stage: StageOperand, inside: Value | None) -> None:
         """Emits an element, or a vector of them, and writes it to its tile; zeros where it is not `inside`."""
         nest = self._nest
         value = self._staged(tile, instruction, stage)
@@ -89,7 +87,11 @@ class OperandTiles:
         return store_convert(builder, kind, value)
 
     def contract(
-        self, tiles: Sequence[OperandTile], instruction: HloInstruction, contract: Contract, sums: Sequence[RegisterValue]
+        self,
+        tiles: Sequence[OperandTile],
+        instruction: HloInstruction,
+        contract: Contract,
+        sums: Sequence[RegisterValue],
     ) -> list[RegisterValue]:
         """Returns the sums with the products that a statement says."""
         rows = [row for _, row in contract.rows]

@@ -237,9 +237,10 @@ class Clear:
 class Contract:
     """Products of elements in operand tiles are added to the accumulators of a contraction.
 
-    `rows` are (operand, row in its tile), that of the accumulators' rows first. Without a `unit`, each thread multiplies
-    two elements, for the accumulator of the variables in force. A unit is a matrix instruction: the lanes of a warp
-    multiply blocks that begin at the rows and the step, and have its accumulators along the tile's last variable.
+    `rows` are (operand, row in its tile), that of the accumulators' rows first. Without a `unit`, each thread
+    multiplies two elements, for the accumulator of the variables in force. A unit is a matrix instruction: the lanes of
+    a warp multiply blocks that begin at the rows and the step, and have its accumulators along the tile's last
+    variable.
     """
 
     instruction: str
@@ -257,7 +258,20 @@ class Give:
 
 
 Statement = (
-    Let | Loop | Reduce | Init | Combine | Rescale | Stage | Barrier | Store | Bind | StageOperand | Clear | Contract | Give
+    Let
+    | Loop
+    | Reduce
+    | Init
+    | Combine
+    | Rescale
+    | Stage
+    | Barrier
+    | Store
+    | Bind
+    | StageOperand
+    | Clear
+    | Contract
+    | Give
 )
 
 

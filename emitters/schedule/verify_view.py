@@ -161,4 +161,6 @@ def _with_points(
         if isinstance(statement, Loop):
             yield from _with_points(schedule, statement.body, (*around, statement.variable), hidden)
         elif isinstance(statement, Bind):
-            yield from _with_points(schedule, statement.body, (*around, statement.variable), {*hidden, *statement.value.dims})
+            yield from _with_points(
+                schedule, statement.body, (*around, statement.variable), {*hidden, *statement.value.dims}
+            )

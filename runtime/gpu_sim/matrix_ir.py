@@ -6,7 +6,6 @@ the total is rounded to f32 once. GPUs drop some low bits on the way, so last bi
 
 from __future__ import annotations
 
-
 import functools
 
 import numpy as np

@@ -25,8 +25,8 @@ _LANES_OF_ROW = 4
 class MatrixUnit:
     """One matrix instruction. `lhs` and `rhs` are the types that it multiplies, `sums` that of the sums.
 
-    A lane holds `lhs_registers` and `rhs_registers` of `register_bits` each. Places are expressions of the lane d0 and of
-    the number d1 of one of its elements, registers one after the other.
+    A lane holds `lhs_registers` and `rhs_registers` of `register_bits` each. Places are expressions of the lane d0 and
+    of the number d1 of one of its elements, registers one after the other.
     """
 
     name: str  # "m16n8k16.bf16.bf16"

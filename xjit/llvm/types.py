@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 class LLVMType:
     """A type. `text` is its LLVM spelling, `mangled` its spelling in names of overloaded intrinsics.
 
-    `elem` and `width` are those of a vector, array or struct; a scalar is its own element, of width 1. `bits` counts the
-    whole value. `address_space` is what a pointer, or each of a vector of pointers, points into.
+    `elem` and `width` are those of a vector, array or struct; a scalar is its own element, of width 1. `bits` counts
+    the whole value. `address_space` is what a pointer, or each of a vector of pointers, points into.
     """
 
     text: str

@@ -71,7 +71,7 @@ def gpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
         *canonicalization(options),
         *(simplification(options) if options.optimize else []),
         *layouts(options),
-        *(fusion(options) if options.optimize and options.fuse else []),
+        *(fusion(options, for_tiles=True) if options.optimize and options.fuse else []),
         *memory(),
     ]
 
@@ -139,15 +139,18 @@ def layouts(options: PipelineOptions) -> list[HloModulePass]:
     ]
 
 
-def fusion(options: PipelineOptions) -> list[HloModulePass]:
-    """Builds fusions. CSE before, as equal values in two fusions are not found later; and inside of them after."""
+def fusion(options: PipelineOptions, for_tiles: bool = False) -> list[HloModulePass]:
+    """Builds fusions. CSE before, as equal values in two fusions are not found later; and inside of them after.
+
+    `for_tiles`: what dots are fused with is computed from tiles that have an index, not a place in memory.
+    """
     return [
         HloCSE(),
         HloDCE(),
         InstructionFusion(),
         *([RowFusion()] if options.fuse_rows else []),
         # of loop fusions as they are: what softmax or layer norm took in is not an epilogue
-        *([DotOperandFusion(), DotEpilogueFusion()] if options.fuse_dots else []),
+        *([DotOperandFusion(), DotEpilogueFusion(like_dimensions=for_tiles)] if options.fuse_dots else []),
         MultiOutputFusion(),  # of what is left: no loop here may be a dot's epilogue
         HloCSE(),
         HloDCE(),

@@ -77,8 +77,10 @@ def contraction_space(planning: LoopPlanning, space: IterationSpace) -> Contract
     return ContractionSpace(hero, batch, row, column, steps, index, ordered.index, symbols, operands)
 
 
-def _grouped(planning: LoopPlanning, space: IterationSpace, index: Index) -> tuple[list[int], list[int], list[int]] | None:
-    """Returns the loops that number batches, rows of the left operand, and of the right one; None if some other does."""
+def _grouped(
+    planning: LoopPlanning, space: IterationSpace, index: Index
+) -> tuple[list[int], list[int], list[int]] | None:
+    """Returns the loops that number batches, rows of the left operand, and of the right one; None if one numbers none."""
     hero = planning.view.hero
     symbols = range_symbols(planning.analysis, hero)
     maps = planning.context.maps.of(hero)
@@ -120,7 +122,9 @@ def contiguous_lanes(planning: LoopPlanning, accesses: Accesses, variable: int, 
     At most as many as make one access of 128 bits, and so many that they divide the variable's values.
     """
     table = planning.table
-    if not any(factor_of(offset, variable) == 1 or _advances(planning, offset, variable) for offset in accesses.offsets):
+    if not any(
+        factor_of(offset, variable) == 1 or _advances(planning, offset, variable) for offset in accesses.offsets
+    ):
         return 0
     width = VECTOR_BYTES // element_bytes
     while width > 1:
@@ -134,5 +138,3 @@ def _advances(planning: LoopPlanning, offset: AffineExpr, variable: int) -> bool
     """Whether two steps from an even one are neighbours in memory."""
     size = planning.table.size(variable)
     return size % 2 == 0 and lane_steps(planning.table, offset, variable, 2) == (0, 1)
-
-

@@ -7,6 +7,7 @@ padded: variables are bound within their bounds, what is beyond is zero and not 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from xjit.affine import AffineExpr, dim, substitute
@@ -50,22 +51,17 @@ MIN_SIDE = 4  # fewer rows or columns leave most of a tile empty
 MIN_WORK = 8 * 8 * 8  # products of one matrix
 
 
-def plan_contraction(context: PlanContext, view: KernelView, tiling: Tiling | None = None) -> list[Schedule]:
-    """Plans a dot or convolution, with what is computed from it: tiles, or loops where there is too little work.
-
-    `tiling` (None: one that suits the sizes) is that of all matrices.
-    """
+def plan_contraction(context: PlanContext, view: KernelView) -> list[Schedule]:
+    """Plans a dot or convolution, with what is computed from it: tiles, or loops where there is too little work."""
     planning = LoopPlanning(context, view, VariableTable(), LoopWork.of(view))
     spaces = _spaces(planning) if _has_products(view) else None
-    if spaces is None or (tiling is None and any(_is_little(planning, space) for space in spaces)):
+    if spaces is None or all(_is_little(planning, space) for space in spaces):
         return plan_loops(context, view)
     gpu = context.target.gpu
     assert gpu is not None
     unit = unit_of(gpu, view.hero, spaces[0].operands)
-    if tiling is None:
-        tilings = THREAD_TILINGS if unit is None else warp_tilings(unit.k)
-        sizes = [(planning.table.size(s.rows), planning.table.size(s.columns), planning.table.size(s.batch)) for s in spaces]
-        tiling = choose_tiling(tilings, *max(sizes, key=lambda size: size[0] * size[1] * size[2]))
+    tilings = THREAD_TILINGS if unit is None else warp_tilings(unit.k)
+    tiling = choose_tiling(tilings, *max((_sizes(planning, space) for space in spaces), key=math.prod))
     parts = [_ContractionPart(planning, space, tiling, unit).part() for space in spaces]
     schedule = planning.schedule("contraction", parts)
     return [replace(schedule, threads=tiling.threads)]
@@ -96,9 +92,15 @@ def _spaces(planning: LoopPlanning) -> list[ContractionSpace] | None:
     return found or None
 
 
+def _sizes(planning: LoopPlanning, space: ContractionSpace) -> tuple[int, int, int]:
+    """Returns how many rows, columns and batches there are."""
+    rows, columns, batches = (planning.table.size(v) for v in (space.rows, space.columns, space.batch))
+    return rows, columns, batches
+
+
 def _is_little(planning: LoopPlanning, space: ContractionSpace) -> bool:
-    rows, columns, steps = (planning.table.size(v) for v in (space.rows, space.columns, space.steps))
-    return min(rows, columns) < MIN_SIDE or rows * columns * steps < MIN_WORK
+    rows, columns, _ = _sizes(planning, space)
+    return min(rows, columns) < MIN_SIDE or rows * columns * planning.table.size(space.steps) < MIN_WORK
 
 
 class _ContractionPart:
@@ -210,7 +212,10 @@ class _ContractionPart:
         unit, space = self._unit, self._space
         depth = unit.k if unit is not None else 1
         step = self._table.new_variable(self._steps // depth)
-        rows = (self._simple(self._worker_row + self._row_of_sum), self._simple(self._worker_column + self._column_of_sum))
+        rows = (
+            self._simple(self._worker_row + self._row_of_sum),
+            self._simple(self._worker_column + self._column_of_sum),
+        )
         named = ((space.operands[0], rows[0]), (space.operands[1], rows[1]))
         product = Contract(self._name, named, self._simple(dim(step) * depth), unit.name if unit is not None else "")
         return Loop(step, Role.UNROLL, (Loop(self._row, Role.UNROLL, (Loop(self._column, Role.UNROLL, (product,)),)),))
