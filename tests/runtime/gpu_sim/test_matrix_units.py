@@ -11,7 +11,9 @@ from xjit.affine import constant, substitute
 from xjit.hlo.types.primitive_type import PrimitiveType as P
 from xjit.llvm.gpu_models import WARP_SIZE
 from xjit.llvm.matrix_units import MATRIX_UNITS, MatrixUnit, Place
+from xjit.llvm.target import Target
 from xjit.runtime.gpu_sim import SimulationError
+from xjit.runtime.nvptx import to_ptx
 
 REGISTERS = {P.F16: "<2 x half>", P.F64: "double"}
 SUMS = {P.F32: "float", P.S32: "i32", P.F64: "double"}
@@ -94,6 +96,12 @@ def test_a_unit_multiplies_blocks(unit: MatrixUnit) -> None:
     expected = fragments((c + given[0] @ given[1].T).astype(unit.sums.dtype), unit.sum_place, unit.num_sums)
     tolerance = {P.F32: 2e-6, P.F64: 1e-14}.get(unit.sums, 0)
     np.testing.assert_allclose(sums, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("unit", MATRIX_UNITS.values(), ids=lambda unit: unit.name)
+def test_a_unit_is_selected_where_the_table_says(unit: MatrixUnit) -> None:
+    ptx = to_ptx(kernel_text(unit), Target.for_gpu(f"sm_{unit.compute_capability}"))
+    assert f"mma.sync.aligned.{unit.name.split('.')[0]}" in ptx
 
 
 def test_all_lanes_of_the_warp_must_take_part() -> None:
