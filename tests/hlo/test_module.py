@@ -221,7 +221,7 @@ inside.wait()
 child = os.fork()
 if not child:
     signal.alarm(10)
-    os._exit(0 if module.random_new64() == 11788048577503494824 else 1)
+    os._exit(0 if module.random_new64() == next_number(MersenneTwister64(42)) else 1)
 thread.join()
 print(os.waitpid(child, 0)[1])
 """

@@ -80,7 +80,7 @@ def contraction_space(planning: LoopPlanning, space: IterationSpace) -> Contract
 def _grouped(
     planning: LoopPlanning, space: IterationSpace, index: Index
 ) -> tuple[list[int], list[int], list[int]] | None:
-    """Returns the loops that number batches, rows of the left operand, and of the right one; None if one numbers none."""
+    """Returns the loops that number batches, left rows and right ones (columns); None if some loop numbers none."""
     hero = planning.view.hero
     symbols = range_symbols(planning.analysis, hero)
     maps = planning.context.maps.of(hero)

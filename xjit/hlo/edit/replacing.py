@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from xjit.hlo.annotations.metadata import OpMetadata
+from xjit.hlo.annotations.metadata import NO_METADATA
 from xjit.hlo.diagnostics import InvalidArgument
 
 if TYPE_CHECKING:
     from xjit.hlo.ir.instruction import HloInstruction
-
-_NO_METADATA = OpMetadata()
 
 
 def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruction] = ()) -> None:
@@ -44,7 +42,7 @@ def inherit_annotations(new: HloInstruction, old: HloInstruction, same_value: bo
 
     The sharding goes over where the shapes agree, and with `same_value` the original value, too.
     """
-    if new.metadata == _NO_METADATA:
+    if new.metadata is NO_METADATA or new.metadata == NO_METADATA:
         new.metadata = old.metadata
     if new.place is None:
         new.place = old.place
