@@ -55,14 +55,12 @@ def _define_unit(module: Module, unit: MatrixUnit, name: str) -> None:
         place = lanes.register(lane, b.add(member, b.i64(sum(registers))))
         before = lanes.decoded_sum(b.load(I64, place, 8))
         with b.loop_with(b.i64(0), b.i64(unit.k), [before], name="step") as (step, (total,), following):
-            factors = [
-                lanes.factor(places[i], (row, column)[i], step, (0, registers[0])[i], (unit.lhs, unit.rhs)[i])
-                for i in range(2)
-            ]
+            left = lanes.factor(places[0], row, step, 0, unit.lhs)
+            right = lanes.factor(places[1], column, step, unit.lhs_registers, unit.rhs)
             if total.type.is_int:
-                following.append(b.add(total, b.mul(*factors)))
+                following.append(b.add(total, b.mul(left, right)))
             else:
-                following.append(b.fadd(total, b.fmul(*factors)))
+                following.append(b.fadd(total, b.fmul(left, right)))
         b.store(lanes.encoded_sum(total), place, 8)
     b.ret_void()
 
