@@ -1,0 +1,80 @@
+"""How JAX finds the backend: the entry point `jax_plugins`, called in every process that uses JAX.
+
+It is cheap there: nothing is compiled before a client is asked for. The backend is never chosen unless it is asked for
+by name: its priority is below that of JAX's own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any, Final
+
+NAME: Final = "xjit"
+"""As in `JAX_PLATFORMS=xjit`."""
+
+_PRIORITY: Final = -1
+_CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
+
+
+def initialize() -> None:
+    """Registers the backend with JAX, which calls this when it looks for plugins."""
+    from jax._src import xla_bridge
+
+    xla_bridge._nonexperimental_plugins.add(NAME)
+    xla_bridge.register_backend_factory(NAME, _create_client, priority=_PRIORITY, fail_quietly=True)
+
+
+def _create_client() -> Any:
+    import jax
+    from jax._src import xla_bridge
+    from jaxlib import xla_client
+
+    if not xla_client.pjrt_plugin_loaded(NAME):
+        xla_client.load_pjrt_plugin_with_c_api(NAME, _capsule())
+        xla_client.initialize_pjrt_plugin(NAME)
+    _hand_over_callbacks()
+    client = xla_client.make_c_api_client(NAME, {}, None)
+    platforms = (jax.config.jax_platforms or "cpu").split(",")
+    if "cpu" not in platforms:  # JAX looks for a CPU by this name: for arguments of callbacks, to begin with
+        xla_bridge._backends.setdefault("cpu", client)
+    return client
+
+
+@functools.cache
+def _hand_over_callbacks() -> None:
+    """Has JAX's compiler announce the Python functions of programs that are for this backend.
+
+    JAX hands them to a client beside the program, as objects that only its own native code can call.
+    """
+    from jax._src import compiler
+    from jaxlib.mlir import ir
+
+    from xjit.jax_backend.callbacks import ATTRIBUTE, announce, withdraw
+
+    original = compiler.backend_compile_and_load
+
+    @functools.wraps(original)
+    def compile_and_load(backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Any) -> Any:
+        if not host_callbacks or "xjit" not in backend.platform_version:
+            return original(backend, module, devices, options, host_callbacks)
+        number = announce(tuple(host_callbacks))
+        try:
+            with module.context:
+                mark = ir.DictAttr.get({ATTRIBUTE: ir.StringAttr.get(str(number))})
+                module.operation.attributes["mhlo.frontend_attributes"] = mark
+            return original(backend, module, devices, options, ())
+        finally:
+            withdraw(number)
+
+    compiler.backend_compile_and_load = compile_and_load
+
+
+@functools.cache
+def _capsule() -> Any:
+    from xjit.jax_backend.plugin import plugin
+
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+        ("PyCapsule_New", ctypes.pythonapi)
+    )
+    return new(ctypes.addressof(plugin().struct), ctypes.addressof(_CAPSULE_NAME), None)
