@@ -42,7 +42,17 @@ def _read_program(code: bytes) -> HloModule:
     from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
 
     computation = _jax.mlir.mlir_module_to_xla_computation(code)
-    return create_from_proto(computation.as_serialized_hlo_module_proto())
+    module = create_from_proto(computation.as_serialized_hlo_module_proto())
+    layout = module.mutable_entry_computation_layout()  # the converter gives a transpose at the end a layout to match
+    layout.parameter_shapes = [_row_major(shape) for shape in layout.parameter_shapes]
+    layout.result_shape = _row_major(layout.result_shape)
+    return module
+
+
+def _row_major(shape: Shape) -> Shape:
+    if shape.is_tuple:
+        return Shape.tuple_of([_row_major(part) for part in shape.tuple_shapes])
+    return shape.with_layout(None).with_default_layouts() if shape.is_array else shape
 
 
 def load_program(client: Client, number: int, code: bytes, options: bytes) -> LoadedProgram:

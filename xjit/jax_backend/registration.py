@@ -1,8 +1,4 @@
-"""How JAX finds the backend: the entry point `jax_plugins`, called in every process that uses JAX.
-
-It is cheap there: nothing is compiled before a client is asked for. The backend is never chosen unless it is asked for
-by name: its priority is below that of JAX's own.
-"""
+"""The backend's client as JAX's object, and what JAX must be told beside PJRT's interface."""
 
 from __future__ import annotations
 
@@ -11,21 +7,13 @@ import functools
 from typing import Any, Final
 
 NAME: Final = "xjit"
-"""As in `JAX_PLATFORMS=xjit`."""
+"""The backend's name, as in `JAX_PLATFORMS=xjit`."""
 
-_PRIORITY: Final = -1
 _CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
 
 
-def initialize() -> None:
-    """Registers the backend with JAX, which calls this when it looks for plugins."""
-    from jax._src import xla_bridge
-
-    xla_bridge._nonexperimental_plugins.add(NAME)
-    xla_bridge.register_backend_factory(NAME, _create_client, priority=_PRIORITY, fail_quietly=True)
-
-
-def _create_client() -> Any:
+def create_client() -> Any:
+    """The client that JAX asked for: the native part of the backend is compiled with the first."""
     import jax
     from jax._src import xla_bridge
     from jaxlib import xla_client
@@ -35,7 +23,8 @@ def _create_client() -> Any:
         xla_client.initialize_pjrt_plugin(NAME)
     _hand_over_callbacks()
     client = xla_client.make_c_api_client(NAME, {}, None)
-    platforms = (jax.config.jax_platforms or "cpu").split(",")
+    settings: Any = jax.config
+    platforms = (settings.jax_platforms or "cpu").split(",")
     if "cpu" not in platforms:  # JAX looks for a CPU by this name: for arguments of callbacks, to begin with
         xla_bridge._backends.setdefault("cpu", client)
     return client
