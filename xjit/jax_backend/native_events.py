@@ -101,7 +101,12 @@ def _define_set(module: Module) -> None:
         loop.leave_if(builder.is_null(node))
         loop.leave_if(builder.icmp_signed("==", node, ready))
         builder.store(CALLBACK.load(builder, node, "next"), place, align=8)
-        _call_back(builder, event, CALLBACK.load(builder, node, "function"), CALLBACK.load(builder, node, "argument"))
+        function, argument = (CALLBACK.load(builder, node, field) for field in ("function", "argument"))
+        subject = CALLBACK.load(builder, node, "subject")
+        with builder.when(builder.is_null(subject)):
+            _call_back(builder, event, function, argument)
+        with builder.when(builder.not_(builder.is_null(subject))):
+            builder.call_pointer(function, VOID, [subject, argument])
         builder.call(module.declare("free", VOID, [PTR]), [node])
     builder.ret_void()
 
@@ -161,6 +166,7 @@ def _define_on_ready(module: Module) -> None:
     node = builder.call(module.declare("malloc", PTR, [I64]), [builder.i64(CALLBACK.size)], name="node")
     CALLBACK.store(builder, node, "function", function)
     CALLBACK.store(builder, node, "argument", argument)
+    CALLBACK.store(builder, node, "subject", zero(PTR))
     place = EVENT.pointer(builder, event, "waiting")
     with builder.repeat() as loop:
         first = builder.load_atomic(PTR, place, align=8)

@@ -77,6 +77,7 @@ class Plugin:
             "Client_DefaultDeviceAssignment": self._default_assignment,
             "Client_Compile": self._compile,
             "Client_BufferFromHostBuffer": lambda request: self._transfers.from_host(request),
+            "Client_CreateViewOfDeviceBuffer": lambda request: self._transfers.view_of(request),
             "Client_CreateUninitializedBuffer": self._uninitialized,
             "Client_CreateErrorBuffer": self._error_buffer,
             "Buffer_ToHostBuffer": lambda request: self._transfers.to_host(request),
@@ -225,11 +226,19 @@ class Plugin:
 
     def _memory_stats(self, request: Request) -> None:
         found = self._program(request["executable"]).executable.memory_analysis()
+        for field in ("generated_code", "argument", "output", "alias", "temp"):
+            request[f"host_{field}_size_in_bytes"] = 0
         request["generated_code_size_in_bytes"] = found.generated_code_size_in_bytes
         request["argument_size_in_bytes"] = found.argument_size_in_bytes
         request["output_size_in_bytes"] = found.output_size_in_bytes
         request["alias_size_in_bytes"] = found.alias_size_in_bytes
         request["temp_size_in_bytes"] = found.temp_size_in_bytes
+        size = FUNCTIONS["Executable_GetCompiledMemoryStats"].offsets
+        sizes = (found.argument_size_in_bytes, found.output_size_in_bytes, found.temp_size_in_bytes)
+        if request["struct_size"] > size["peak_memory_in_bytes"]:
+            request["peak_memory_in_bytes"] = sum(sizes) - found.alias_size_in_bytes
+        if request["struct_size"] > size["total_size_in_bytes"]:
+            request["total_size_in_bytes"] = sum(sizes) - found.alias_size_in_bytes
 
     def _compile_options(self, request: Request) -> None:
         self._answer_serialized(request, "serialized_compile_options", lambda program: program.options)

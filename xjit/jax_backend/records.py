@@ -22,8 +22,8 @@ EVENT: Final = StructLayout("Event", (("vtable", PTR), ("references", I64), ("wa
 READY: Final = 1
 """The value of `waiting` of an event that is ready."""
 
-CALLBACK: Final = StructLayout("Callback", (("next", PTR), ("function", PTR), ("argument", PTR)))
-"""`void function(error, argument)`, to be called when an event is ready."""
+CALLBACK: Final = StructLayout("Callback", (("next", PTR), ("function", PTR), ("argument", PTR), ("subject", PTR)))
+"""To be called when an event is ready: `void function(error, argument)`, or `(subject, argument)` if there is one."""
 
 MEMORY: Final = StructLayout(
     "Memory",

@@ -16,7 +16,7 @@ from xjit.hlo.diagnostics import (
     Unsupported,
 )
 from xjit.jax_backend.c_api import ErrorCode
-from xjit.jax_backend.records import ERROR, EVENT, READY
+from xjit.jax_backend.records import CALLBACK, ERROR, EVENT, READY
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.types import PTR
 
@@ -108,6 +108,15 @@ def new_event(error: int = 0, *, is_ready: bool = True, references: int = 1) -> 
     packed = EVENT.pack(references=references, waiting=READY if is_ready else 0, error=error)
     ctypes.memmove(address, packed, EVENT.size)
     return address
+
+
+def new_ending(function: int, subject: int, argument: int) -> int:
+    """The address of an event, not ready, that calls `function(subject, argument)` once it is."""
+    node, event = _malloc(CALLBACK.size), new_event(is_ready=False)
+    packed = CALLBACK.pack(function=function, subject=subject, argument=argument)
+    ctypes.memmove(node, packed, CALLBACK.size)
+    Request(EVENT, event)["waiting"] = node
+    return event
 
 
 _CODES = (  # the first class that fits decides

@@ -14,7 +14,7 @@ from xjit.jax_backend.c_api import BUFFER_TYPES, MEMORY_LAYOUT, STRIDED_LAYOUT, 
 from xjit.jax_backend.devices import Client
 from xjit.jax_backend.native_api import NativeApi
 from xjit.jax_backend.records import ARRAY, BUFFER
-from xjit.jax_backend.requests import Memory, Request, new_event
+from xjit.jax_backend.requests import Memory, Request, new_ending, new_event
 from xjit.runtime.program import PARAMETER_ALIGNMENT
 from xjit.runtime.thread_pool import running_pool
 
@@ -54,6 +54,22 @@ class Transfers:
         view(data, shape, row_major_strides(shape, width), width)[...] = view(source, shape, strides, width)
         request["buffer"] = self.new_buffer(kind, shape, data, device, memory)
         request["done_with_host_buffer"] = self._ready_event
+
+    def view_of(self, request: Request) -> None:
+        """`Client_CreateViewOfDeviceBuffer`: a buffer in the caller's memory, which hears of its end."""
+        shape, kind = request.numbers("dims", "num_dims"), request["element_type"]
+        if request["layout"]:
+            _check_row_major(_read_layout(request["layout"]), len(shape))
+        device, memory = self._place(request)
+        data = request["device_buffer_ptr"]
+        if data % PARAMETER_ALIGNMENT:
+            raise InvalidArgument(f"a view of memory that is not aligned to {PARAMETER_ALIGNMENT} bytes")
+        callback = request["on_delete_callback"]
+        if callback:
+            ending = new_ending(callback, data, request["on_delete_callback_arg"])
+        else:
+            ending = new_event(is_ready=False)
+        request["buffer"] = self.new_buffer(kind, shape, data, device, memory, ending)
 
     def to_host(self, request: Request) -> None:
         """`Buffer_ToHostBuffer`: in the layout that is asked for, row-major by default; without `dst`, its size."""
