@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xjit.affine import AffineExpr, IndexingMap, Interval, constant, dim, ranges_from_zero, substitute, substitute_all
@@ -109,6 +109,7 @@ class Accesses:
     conditional: bool = False  # whether some of it is needed only under conditions
     loads: dict[HloInstruction, int] = field(default_factory=dict)  # elements read, per leaf
     reads: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # which, in the order of `offsets`
+    known: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # what was there already
     operations: int = 0
     evaluations: dict[int, int] = field(default_factory=dict)  # operations by the bit set of variables they depend on
 
@@ -174,8 +175,13 @@ class AccessAnalysis:
         self.runtime[variable] = value
         self._runtime_variables[value] = variable
 
-    def collect(self, root: HloInstruction, index: Index) -> Accesses:
-        """Returns the accesses for the root at an index; every (instruction, index) is visited once."""
+    def collect(
+        self, root: HloInstruction, index: Index, known: Container[tuple[HloInstruction, Index]] = ()
+    ) -> Accesses:
+        """Returns the accesses for the root at an index; every (instruction, index) is visited once.
+
+        What is `known` has been computed before: nothing is read for it.
+        """
         result = Accesses()
         seen: set[tuple[HloInstruction, Index]] = set()
         stack: list[tuple[HloInstruction, Index]] = [(root, index)]
@@ -184,6 +190,9 @@ class AccessAnalysis:
             if item in seen:
                 continue
             seen.add(item)
+            if item in known:
+                result.known.append(item)
+                continue
             instruction, place = item
             leaf = self.leaves.get(instruction)
             if leaf is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from xjit.compile_options import CompileOptions
 from xjit.emitters.gpu.gpu_module import EmittedGpuModule, emit_gpu_module
+from xjit.gpu_report import KernelReport, kernel_reports, report_text
 from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument, Unsupported
 from xjit.hlo.ir.module import HloModule
@@ -15,7 +16,15 @@ from xjit.llvm.gpu_models import DEFAULT_GPU
 from xjit.llvm.target import Target
 from xjit.optimized_module import OptimizedModule, Phases, call_signature, optimize_module, physical_constant
 from xjit.passes.pipelines import gpu_pipeline
-from xjit.runtime.cuda import CapturedCall, CudaDriver, CudaExecutable, cuda_driver, kernel_image
+from xjit.runtime.cuda import (
+    CapturedCall,
+    CudaDriver,
+    CudaExecutable,
+    assemble_kernel,
+    cuda_driver,
+    kernel_image,
+    to_sass,
+)
 from xjit.runtime.donation import required_donations
 from xjit.runtime.executable import ConvertingCall
 from xjit.runtime.gpu_program import GpuModule
@@ -89,10 +98,19 @@ class CompiledGpuModule:
             "llvm": lambda: self._emitted.ir_text,
             "llvm-opt": lambda: self._of_kernels(optimize_nvptx),
             "ptx": lambda: self._of_kernels(to_ptx),
+            "sass": lambda: self._of_kernels(self._sass),
+            "report": lambda: report_text(self.kernel_reports()),
         }
         if stage not in stages:
             raise InvalidArgument(f"unknown stage '{stage}': expected one of {', '.join(stages)}")
         return stages[stage]()
+
+    def kernel_reports(self) -> tuple[KernelReport, ...]:
+        """What each kernel takes of an SM, and how it uses memory. Registers are known where nvJitLink is installed."""
+        return kernel_reports(self._emitted, self._target)
+
+    def _sass(self, ir_text: str, target: Target) -> str:
+        return to_sass(assemble_kernel(to_ptx(ir_text, target), target.cpu).cubin)
 
     def _thunks(self) -> str:
         kernels = self._emitted.program.kernels.values()

@@ -26,6 +26,7 @@ class EmittedGpuModule:
 
     program: GpuProgram
     kernels: tuple[Kernel, ...]
+    views: Mapping[str, KernelView]  # what each kernel computes, or a part of it, by the kernel's name
 
     @property
     def schedule_text(self) -> str:
@@ -64,8 +65,12 @@ def emit_gpu_module(assignment: BufferAssignment, target: Target) -> EmittedGpuM
     context = GpuKernelContext(Module(assignment.module.name, target), target)
     planning = gpu_plan_context(target, context.maps)
 
+    views: dict[str, KernelView] = {}
+
     def emit(view: KernelView) -> list[Kernel]:
-        return [kernel for plan in plan_gpu_kernels(planning, view) for kernel in _emit(context, view, plan)]
+        kernels = [kernel for plan in plan_gpu_kernels(planning, view) for kernel in _emit(context, view, plan)]
+        views.update({kernel.function.name: view for kernel in kernels})
+        return kernels
 
     unnested = IrEmitterUnnested(emit, assignment, inline=False).emit()
     users = {thunk.kernel: thunk.instruction for thunk in reversed(unnested.program.kernel_thunks)}
@@ -74,4 +79,4 @@ def emit_gpu_module(assignment: BufferAssignment, target: Target) -> EmittedGpuM
         name, module = kernel.function.name, kernel.function.module
         assert module is not None and kernel.launch is not None
         kernels[name] = GpuKernel(name, module.to_text(), kernel.launch, users[name])
-    return EmittedGpuModule(GpuProgram(unnested.program, kernels), unnested.kernels)
+    return EmittedGpuModule(GpuProgram(unnested.program, kernels), unnested.kernels, views)

@@ -3,8 +3,20 @@
 from xjit.runtime.cuda.bindings_driver import cuda_driver
 from xjit.runtime.cuda.captured_call import CapturedCall
 from xjit.runtime.cuda.device_array import DeviceArray
+from xjit.runtime.cuda.disassembly import to_sass
 from xjit.runtime.cuda.driver import CudaDriver
 from xjit.runtime.cuda.executable import CudaExecutable
-from xjit.runtime.cuda.images import kernel_image
+from xjit.runtime.cuda.images import KernelResources, assemble_kernel, has_assembler, kernel_image
 
-__all__ = ["CapturedCall", "CudaDriver", "CudaExecutable", "DeviceArray", "cuda_driver", "kernel_image"]
+__all__ = [
+    "CapturedCall",
+    "CudaDriver",
+    "CudaExecutable",
+    "DeviceArray",
+    "KernelResources",
+    "assemble_kernel",
+    "cuda_driver",
+    "has_assembler",
+    "kernel_image",
+    "to_sass",
+]

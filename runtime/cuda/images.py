@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from xjit.hlo.diagnostics import CompileError
+from xjit.hlo.diagnostics import CompileError, FailedPrecondition
 
 _LINKER = "cuda.bindings.nvjitlink"
 _INPUT_PTX = "PTX"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResources:
+    """What one thread, or one block, of an assembled kernel takes: registers, bytes of shared memory, stack, spills."""
+
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledKernel:
+    """The cubin of a module with one kernel, and what the assembler says of it."""
+
+    cubin: bytes
+    resources: KernelResources
 
 
 def kernel_image(ptx: str, architecture: str) -> bytes:
@@ -18,10 +39,24 @@ def kernel_image(ptx: str, architecture: str) -> bytes:
     Errors: CompileError with nvJitLink's message if it rejects the text.
     """
     assemble = _assembler()
-    return ptx.encode() + b"\0" if assemble is None else assemble(ptx, architecture)
+    return ptx.encode() + b"\0" if assemble is None else assemble(ptx, architecture).cubin
 
 
-def _assembler() -> Callable[[str, str], bytes] | None:
+def assemble_kernel(ptx: str, architecture: str) -> AssembledKernel:
+    """Returns the assembled kernel. Errors: as of `kernel_image`; FailedPrecondition without nvJitLink."""
+    assemble = _assembler()
+    if assemble is None:
+        hint = "pip install cuda-bindings nvidia-nvjitlink; no GPU is needed"
+        raise FailedPrecondition("assembling PTX needs NVIDIA's package nvidia-nvjitlink", None, hint)
+    return assemble(ptx, architecture)
+
+
+def has_assembler() -> bool:
+    """Whether nvJitLink is installed."""
+    return _assembler() is not None
+
+
+def _assembler() -> Callable[[str, str], AssembledKernel] | None:
     """Returns a function of nvJitLink; None without its package or library."""
     try:
         linker = importlib.import_module(_LINKER)
@@ -31,8 +66,8 @@ def _assembler() -> Callable[[str, str], bytes] | None:
     return lambda ptx, architecture: _assembled(linker, ptx, architecture)
 
 
-def _assembled(linker: Any, ptx: str, architecture: str) -> bytes:
-    options = [f"-arch={architecture}"]
+def _assembled(linker: Any, ptx: str, architecture: str) -> AssembledKernel:
+    options = [f"-arch={architecture}", "-Xptxas=-v"]
     handle = linker.create(len(options), options)
     try:
         data = ptx.encode()
@@ -40,11 +75,32 @@ def _assembled(linker: Any, ptx: str, architecture: str) -> bytes:
         linker.complete(handle)
         cubin = bytearray(linker.get_linked_cubin_size(handle))
         linker.get_linked_cubin(handle, cubin)
+        log = _text(linker.get_info_log_size, linker.get_info_log, handle)
     except Exception as error:
-        log = bytearray(linker.get_error_log_size(handle))
-        linker.get_error_log(handle, log)
-        message = log.rstrip(b"\0").decode(errors="replace")
+        message = _text(linker.get_error_log_size, linker.get_error_log, handle)
         raise CompileError(f"nvJitLink rejected the PTX for {architecture}: {message or error}") from error
     finally:
         linker.destroy(handle)
-    return bytes(cubin)
+    return AssembledKernel(bytes(cubin), read_resources(log))
+
+
+def _text(size_of: Callable[[int], int], read: Callable[[int, bytearray], None], handle: int) -> str:
+    log = bytearray(size_of(handle))
+    read(handle, log)
+    return log.rstrip(b"\0").decode(errors="replace")
+
+
+_FIGURES = {
+    "registers": re.compile(r"Used (\d+) registers"),
+    "shared_bytes": re.compile(r"(\d+) bytes smem"),
+    "stack_bytes": re.compile(r"(\d+) bytes stack frame"),
+    "spill_store_bytes": re.compile(r"(\d+) bytes spill stores"),
+    "spill_load_bytes": re.compile(r"(\d+) bytes spill loads"),
+}
+"""How the assembler's remarks on a kernel write each figure; what it does not mention is zero."""
+
+
+def read_resources(log: str) -> KernelResources:
+    """Returns the figures in the assembler's remarks (`ptxas -v`) on a module with one kernel."""
+    found = {name: pattern.search(log) for name, pattern in _FIGURES.items()}
+    return KernelResources(**{name: int(match[1]) if match else 0 for name, match in found.items()})

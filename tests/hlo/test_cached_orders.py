@@ -1,4 +1,4 @@
-"""Computations remember their post order and callees: after any change they are what a fresh look would find."""
+"""Computations and modules remember their post orders and calls: after any change they are what a fresh look would find."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from xjit import parse_hlo
 from xjit.hlo.attributes import ParameterAttributes
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.framework import analyses
 
 TEXT = """
 HloModule m
@@ -31,8 +33,17 @@ def assert_fresh(computation: HloComputation) -> None:
     order, callees = computation.make_instruction_post_order(), computation.callees()
     computation.edges_changed()
     assert order == computation.make_instruction_post_order()
-    assert callees == computation.callees()
     assert callees == tuple(c for i in computation.instructions for c in i.called_computations)
+    module = computation.parent
+    assert module is not None
+    orders = module.make_computation_post_order(), module.make_nonfusion_computations()
+    graph = analyses.get(CallGraph, module)
+    computation.calls_changed()
+    assert callees == computation.callees()
+    for kept, fresh in zip(orders, (module.make_computation_post_order(), module.make_nonfusion_computations())):
+        assert len(kept) == len(fresh) and all(a is b for a, b in zip(kept, fresh))  # `==` compares structure
+    assert graph is not analyses.get(CallGraph, module)
+    assert graph == CallGraph.of(module)
 
 
 def change(computation: HloComputation, random_: random.Random) -> None:
@@ -40,7 +51,9 @@ def change(computation: HloComputation, random_: random.Random) -> None:
     order = computation.make_instruction_post_order()
     early, late = sorted(random_.sample(range(len(order)), 2))
     before, after = order[early], order[late]
-    kind = random_.choice(("add", "replace", "call", "order", "append", "control", "uncontrol", "remove", "uses"))
+    kind = random_.choice(
+        ("add", "replace", "call", "order", "append", "control", "uncontrol", "remove", "uses", "fuse")
+    )
     if kind == "add" and before.shape.is_array:
         computation.add_instruction(HloInstruction.create("negate", before.shape, [before]))
     elif kind == "replace" and after.operand_count and before.shape.is_array:
@@ -62,6 +75,8 @@ def change(computation: HloComputation, random_: random.Random) -> None:
         computation.force_remove_instruction(after)
     elif kind == "uses" and before.shape == after.shape:
         after.replace_all_uses_with(before)
+    elif kind == "fuse" and after.opcode == "negate":
+        computation.create_fusion_instruction([after])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -82,6 +97,18 @@ def test_after_parameters_change() -> None:
     assert added.attributes_as(ParameterAttributes).parameter_number == 1
     computation.remove_parameter(1)
     assert_fresh(computation)
+
+
+def test_after_computations_come_and_go() -> None:
+    module = parse_hlo(TEXT)
+    entry = module.entry_computation
+    added = module.add_embedded_computation(module.computations()[0].clone())
+    assert_fresh(entry)
+    next(i for i in entry.instructions if i.opcode == "call").set_called_computation(0, added)
+    assert_fresh(entry)
+    module.remove_unused_computations()
+    assert module.computation_count == 3
+    assert_fresh(entry)
 
 
 def test_the_order_that_is_returned_is_the_callers() -> None:

@@ -39,7 +39,6 @@ RUN: Mapping[str, str] = {
 DIFFERENT: Mapping[str, str] = {
     "batch_norm_expander": "divides by the root, as XLA:CPU's values ask for",
     "cholesky_expander": "a loop in a called computation, which simplification would unroll",
-    "copy_insertion": "a swap of two loop elements takes three copies",
     "gemm_algorithm_picker": "measures only where it is given a measurement",
     "gpu_conv_algorithm_picker": "likewise",
     "gather_expander_loop": "places are vectors, as in XLA's loop, and the loop starts from other copies",

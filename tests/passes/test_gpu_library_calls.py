@@ -9,11 +9,12 @@ from tests.support.pass_cases import CASES, PassCase, read_cases
 from tests.support.passes import leaves, random_arguments
 from tests.support.tolerance import mismatch
 from xjit.hlo import HloInstruction
-from xjit.hlo.diagnostics import InvalidArgument, Unsupported
+from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument, Unsupported
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
 from xjit.passes.framework.base import PassWarning
 from xjit.passes.gpu.algorithm_pickers import GemmAlgorithmPicker, GpuConvAlgorithmPicker, Measured
+from xjit.passes.gpu.gpu_copy_insertion import GpuCopyInsertion
 from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.text.parser import parse_hlo
 
@@ -120,3 +121,12 @@ def test_calls_without_a_meaning_are_refused(text: str, message: str) -> None:
     module = parse_hlo(text)
     with pytest.raises(Unsupported, match=message):
         evaluate(module, *random_arguments(module))
+
+
+def test_copy_insertion_refuses_a_batch_normalization_without_its_constants() -> None:
+    module = parse_hlo("""
+ENTRY e { x = f32[2,3] parameter(0)  s = f32[3] parameter(1)  epsilon = f32[] parameter(2)  index = s64[] constant(1)
+  ROOT n = f32[2,3] custom-call(x, s, s, s, s, epsilon, index),
+    custom_call_target="__cudnn$batchNormalizationForwardInference" }""")
+    with pytest.raises(FailedPrecondition, match="n: the last two operands"):
+        GpuCopyInsertion().run(module)

@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 from tests.support.gpu_kernels import KERNELS
-from xjit.hlo.diagnostics import CompileError
+from xjit.hlo.diagnostics import CompileError, FailedPrecondition
 from xjit.llvm.target import Target
 from xjit.runtime.cuda import images
 from xjit.runtime.nvptx import to_ptx
 
 PTX = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
 ELF = b"\x7fELF"
+REMARKS = b"""ptxas info    : Function properties for k
+ptxas         .     16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 64 registers, used 1 barriers, 16 bytes cumulative stack size, 4224 bytes smem
+"""
 needs_linker = pytest.mark.skipif(images._assembler() is None, reason="needs the package nvidia-nvjitlink")
 
 
@@ -48,6 +52,12 @@ class FakeLinker:
     def get_linked_cubin(self, handle: int, cubin: bytearray) -> None:
         cubin[:] = ELF
 
+    def get_info_log_size(self, handle: int) -> int:
+        return len(REMARKS)
+
+    def get_info_log(self, handle: int, log: bytearray) -> None:
+        log[:] = REMARKS
+
     def get_error_log_size(self, handle: int) -> int:
         return 8
 
@@ -62,13 +72,18 @@ def test_without_the_linker(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver gets the text, which must end with a zero byte."""
     monkeypatch.setattr(images, "_LINKER", "xjit.there_is_no_such_module")
     assert images.kernel_image(PTX, "sm_90") == PTX.encode() + b"\0"
+    assert not images.has_assembler()
+    with pytest.raises(FailedPrecondition, match="needs NVIDIA's package nvidia-nvjitlink"):
+        images.assemble_kernel(PTX, "sm_90")
 
 
 def test_with_a_linker(monkeypatch: pytest.MonkeyPatch) -> None:
     linker = FakeLinker()
     monkeypatch.setattr(images.importlib, "import_module", lambda name: linker)
     assert images.kernel_image(PTX, "sm_90") == ELF
-    assert linker.log == [("create", "-arch=sm_90"), ("add", 2, len(PTX)), ("destroy",)]
+    assert linker.log == [("create", "-arch=sm_90", "-Xptxas=-v"), ("add", 2, len(PTX)), ("destroy",)]
+    expected = images.KernelResources(64, 4224, 16, 8, 12)
+    assert images.assemble_kernel(PTX, "sm_90") == images.AssembledKernel(ELF, expected)
     with pytest.raises(CompileError, match="nvJitLink rejected the PTX for sm_90: line 3"):
         images.kernel_image("wrong", "sm_90")
     assert linker.log[-1] == ("destroy",)
@@ -81,6 +96,14 @@ def test_hand_written_kernels_are_assembled(name: str, architecture: str) -> Non
     """What is simulated is what a GPU can run."""
     text = (KERNELS / f"{name}.ll").read_text()
     assert images.kernel_image(to_ptx(text, Target.for_gpu(architecture)), architecture).startswith(ELF)
+
+
+@needs_linker
+def test_resources_are_the_assemblers() -> None:
+    text = (KERNELS / "transpose.ll").read_text()
+    ptx = to_ptx(text, Target.for_gpu("sm_90"))
+    resources = images.assemble_kernel(ptx, "sm_90").resources
+    assert 0 < resources.registers <= 255 and resources.shared_bytes > 0 and resources.spill_store_bytes == 0
 
 
 @needs_linker

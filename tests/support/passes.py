@@ -13,7 +13,7 @@ from xjit.ops.evaluation import evaluate
 from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.ops.evaluation.table import EVALUATORS
 from xjit.ops.verifier import verify_module
-from xjit.passes.analysis.dataflow import forwards
+from xjit.passes.analysis.forwarding import forwards
 from xjit.passes.analysis.linear_order import CALLS
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment

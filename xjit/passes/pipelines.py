@@ -30,6 +30,7 @@ from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinki
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
+from xjit.passes.schedule_and_memory.copy_fusion import CopyFusion
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
@@ -160,4 +161,5 @@ def memory() -> list[HloModulePass]:
         HloDCE(),
         HloMemoryScheduler(),
         CopyInsertion(),  # after scheduling: whether a copy is needed depends on the order
+        CopyFusion(),  # copies that change places with each other are one kernel
     ]

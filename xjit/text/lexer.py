@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import cached_property
+from itertools import accumulate, chain
+from operator import add
 
 from xjit.hlo.diagnostics import Span
 from xjit.hlo.types.primitive_type import BY_TEXT
@@ -18,10 +20,13 @@ _TYPES = "|".join(sorted(BY_TEXT, key=len, reverse=True))
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
 _SKIP = r"\s*+(?:(?://[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)\s*+)*+"
 _INSTRUCTION = r"\s*(?:ROOT\s+)?%?[\w.\-]+\s*=\s*(?:\(|[a-z]\w*\[|[a-z][\w\-]*\()"  # the first of a computation
+_WORD = r"[\w.]*+(?:-(?!>)[\w.]*+)*+"  # the rest of a name
 _TOKEN = rf"""
-    (?:{_TYPES})\[(?:[\d,<=? ]|/\*(?:[^*]|\*(?!/))*+\*/)*+\](?:\{{[\d, ]*+(?::[^{{}}"/=]*+)?\}})?   # shape
-  | (?:%[\w.\-]|[A-Za-z_])(?:[\w.]|-(?!>))*+                                  # name, keyword, word
-  | (?<==)\{{(?!{_INSTRUCTION})(?:[^{{}}"/]|{_STRING})*+\}}           # braced value without inner braces
+    [,=()]                                                           # the most frequent ones first
+  | %[\w.\-]{_WORD}                                                   # name
+  | (?:{_TYPES})\[(?:[\d,<=? ]|/\*(?:[^*]|\*(?!/))*+\*/)*+\](?:\{{[\d, ]*+(?::[^{{}}"/=]*+)?\}})?   # shape
+  | [A-Za-z_]{_WORD}                                                  # name, keyword, word
+  | (?<==)\{{(?!{_INSTRUCTION})(?:[^{{}}"/]++|{_STRING})*+\}}         # braced value without inner braces
   | (?<=[ ]constant\()[^()":/\[\]]++(?=\))                           # numbers of a constant
   | {_STRING}
   | ->
@@ -31,10 +36,23 @@ _TOKEN = rf"""
   | \S
   | \Z                                                               # so that trailing space is skipped only once
 """
-_LEXER = re.compile(f"{_SKIP}({_TOKEN})", re.VERBOSE | re.DOTALL)
+_LEXER = re.compile(f"({_SKIP})({_TOKEN})", re.VERBOSE | re.DOTALL)
 _NEWLINE = re.compile("\n")
 END = ""  # the tokens after the last one
 _LOOKAHEAD = 4  # how many tokens the parser may look ahead without checking for the end
+
+
+def _split(text: str) -> tuple[list[str], list[str]]:
+    """Returns what is skipped in front of each token, and the tokens."""
+    parts: list[str] = _LEXER.split(text)  # nothing, skipped, token, nothing, ...: every character is matched
+    skipped, tokens = parts[1::3], parts[2::3]
+    skipped.extend([END] * _LOOKAHEAD)
+    tokens.extend([END] * _LOOKAHEAD)
+    return skipped, tokens
+
+
+def _starts(skipped: list[str], tokens: list[str]) -> list[int]:
+    return list(accumulate(map(add, map(len, skipped), chain((0,), map(len, tokens)))))
 
 
 class TokenPlaces:
@@ -47,9 +65,7 @@ class TokenPlaces:
     @cached_property
     def starts(self) -> list[int]:
         """The character offset of each token."""
-        starts = [m.start(1) for m in _LEXER.finditer(self.text)]
-        starts.extend([len(self.text)] * _LOOKAHEAD)
-        return starts
+        return _starts(*_split(self.text))
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -72,7 +88,7 @@ class TokenPlaces:
     def span(self, index: int) -> Span:
         """Returns the span of a token."""
         token = _LEXER.match(self.text, self.starts[index])
-        return self.span_at(self.starts[index], max(1, len(token[1])) if token else 1)
+        return self.span_at(self.starts[index], max(1, len(token[2])) if token else 1)
 
 
 class TokenStream:
@@ -81,13 +97,12 @@ class TokenStream:
     def __init__(self, text: str, file: str = "<string>") -> None:
         self.text = text
         self.places = TokenPlaces(text, file)
-        self.tokens: list[str] = _LEXER.findall(text)
-        self.tokens.extend([END] * _LOOKAHEAD)
+        self._skipped, self.tokens = _split(text)
 
-    @property
+    @cached_property
     def starts(self) -> list[int]:
         """The character offset of each token."""
-        return self.places.starts
+        return _starts(self._skipped, self.tokens)
 
     def span_at(self, offset: int, length: int = 1) -> Span:
         """Returns the span of some characters of the text."""

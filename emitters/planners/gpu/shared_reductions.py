@@ -39,7 +39,7 @@ def shared_reduction(planning: LoopPlanning, instruction: HloInstruction, index:
     """
     table = planning.table
     ranges = [e.position for e in range_symbols(planning.analysis, instruction) if table.size(e.position) > 1]
-    symbols: tuple[AffineExpr, ...] = tuple(range_symbols(planning.analysis, instruction))
+    symbols: tuple[AffineExpr, ...] = tuple(table.simplify(e) for e in range_symbols(planning.analysis, instruction))
     if len(ranges) == 1:
         walked = ranges[0]
     else:

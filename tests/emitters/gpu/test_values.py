@@ -53,6 +53,7 @@ def test_functions_have_the_bits_of_the_cpus(opcode: str) -> None:
         ("f32[50,60]", "f32[]", "0,1"),
         ("f32[7,0]", "f32[7]", "1"),
         ("f32[7,1]", "f32[7]", "1"),
+        ("f32[5,1,40]", "f32[5]", "1,2"),
     ],
 )
 def test_sums(shape: str, result: str, dimensions: str) -> None:

@@ -22,6 +22,10 @@ class OpMetadata:
     extra: tuple[tuple[str, str], ...] = ()
 
 
+NO_METADATA = OpMetadata()
+"""That of instructions that have none: mostly this object, so that comparing it by identity first pays."""
+
+
 @dataclass(frozen=True, slots=True)
 class HloSharding:
     """How a value is split over devices. `text` is the HLO text inside the braces; tuples have `elements`."""

@@ -8,8 +8,7 @@ from xjit.hlo.types.shape import Shape
 
 def sharding_of_leaves(shape: Shape, sharding: HloSharding) -> HloSharding:
     """Returns the sharding of a value of that shape all of whose arrays have the given one."""
-    leaves = sum(1 for _ in shape.leaves())
-    return HloSharding(elements=(sharding,) * leaves) if shape.is_tuple else sharding
+    return HloSharding(elements=(sharding,) * shape.leaf_count) if shape.is_tuple else sharding
 
 
 def sharding_fits(sharding: HloSharding | None, old: Shape, new: Shape) -> bool:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from xjit.hlo.annotations.metadata import OpMetadata
+from xjit.hlo.annotations.metadata import NO_METADATA
 from xjit.hlo.diagnostics import InvalidArgument
 
 if TYPE_CHECKING:
     from xjit.hlo.ir.instruction import HloInstruction
-
-_NO_METADATA = OpMetadata()
 
 
 def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruction] = ()) -> None:
@@ -29,6 +27,8 @@ def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruct
         raise InvalidArgument(f"{stray.name} is not in computation {computation.name if computation else '(none)'}")
     if old is new:
         return
+    told = computation.parent.on_rewrite if computation.parent is not None else None
+    text = str(old) if told is not None else ""
     if new in made or _nothing_depends_on(new):
         inherit_annotations(new, old, same_value=True)
         made = (*made, new)
@@ -37,6 +37,8 @@ def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruct
     old.replace_all_uses_with_different_shape(new)
     if not old.user_count and old.opcode != "parameter":
         computation.remove_instruction_and_unused_operands(old)
+    if told is not None:
+        told(text, new)
 
 
 def inherit_annotations(new: HloInstruction, old: HloInstruction, same_value: bool = False) -> None:
@@ -44,7 +46,7 @@ def inherit_annotations(new: HloInstruction, old: HloInstruction, same_value: bo
 
     The sharding goes over where the shapes agree, and with `same_value` the original value, too.
     """
-    if new.metadata == _NO_METADATA:
+    if new.metadata is NO_METADATA or new.metadata == NO_METADATA:
         new.metadata = old.metadata
     if new.place is None:
         new.place = old.place

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from xjit.hlo.annotations.alias_config import format_entries
-from xjit.hlo.annotations.metadata import OpMetadata, StackFrameIndex
+from xjit.hlo.annotations.metadata import NO_METADATA, StackFrameIndex
 from xjit.hlo.attributes import Attributes, ConstantAttributes, ParameterAttributes
 from xjit.hlo.attributes.codecs import attribute_fields
 from xjit.hlo.attributes.codecs.annotations import format_frontend_attributes, format_metadata, format_string_or_braces
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from xjit.hlo.ir.module import HloModule
 
 LARGE_CONSTANT = 10  # elements; more count as large
-_NO_METADATA = OpMetadata()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +208,7 @@ class _Printer:
             names = ", ".join(map(self.name, instruction.control_predecessors))
             parts.append(f"control-predecessors={{{names}}}")
         if options.print_metadata:
-            if instruction.metadata is not _NO_METADATA and instruction.metadata != _NO_METADATA:
+            if instruction.metadata is not NO_METADATA and instruction.metadata != NO_METADATA:
                 parts.append(f"metadata={format_metadata(instruction.metadata)}")
             if instruction.origin:
                 parts.append(f"origin={instruction.origin}")

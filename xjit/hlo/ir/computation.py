@@ -253,10 +253,14 @@ class HloComputation:
     def add_caller(self, instruction: HloInstruction) -> None:
         """Notes that an instruction calls this computation (for HloInstruction only)."""
         self._callers[instruction] = None
+        if self.parent is not None:
+            self.parent.calls_changed()
 
     def remove_caller(self, instruction: HloInstruction) -> None:
         """Forgets a caller (for HloInstruction only)."""
         self._callers.pop(instruction, None)
+        if self.parent is not None:
+            self.parent.calls_changed()
 
     # -- mutation
 
@@ -272,6 +276,8 @@ class HloComputation:
             self.parent.register_instruction(instruction)
         self._instructions[instruction] = None
         self.edges_changed()
+        if instruction.op.called:
+            self.calls_changed()
         return instruction
 
     def _place_parameter(self, instruction: HloInstruction) -> None:
@@ -382,12 +388,19 @@ class HloComputation:
             raise InvalidArgument(f"the new order of {self.name} does not hold exactly its instructions")
         self._instructions = reordered
         self.edges_changed()
+        self.calls_changed()
 
     def edges_changed(self) -> None:
         """Notes that instructions, what they read, wait for or call have changed (for the functions that do it)."""
-        self._post_order = self._callees = None
+        self._post_order = None
         if self.parent is not None:
             self.parent.note_change()
+
+    def calls_changed(self) -> None:
+        """Notes that what the instructions call has changed, or their order (for the functions that do it)."""
+        self._callees = None
+        if self.parent is not None:
+            self.parent.calls_changed()
 
     def callees(self) -> tuple[HloComputation, ...]:
         """Returns what the instructions call, in their order, with repetitions."""

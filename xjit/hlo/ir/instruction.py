@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations import backend_config as bc
-from xjit.hlo.annotations.metadata import HloSharding, OpMetadata
+from xjit.hlo.annotations.metadata import NO_METADATA, HloSharding
 from xjit.hlo.annotations.sharding import sharding_fits, sharding_of_leaves
 from xjit.hlo.attributes.attribute_names import attribute_named
 from xjit.hlo.attributes.opcodes import OPCODES, Opcode
@@ -91,7 +91,7 @@ class HloInstruction(InstructionConstructors):
         self._called: list[HloComputation] = list(called_computations)
         self.control_predecessors: list[HloInstruction] = []
         self.control_successors: list[HloInstruction] = []
-        self.metadata = _NO_METADATA
+        self.metadata = NO_METADATA
         self.raw_backend_config = ""
         self.frontend_attributes: dict[str, str] = {}
         self.sharding: HloSharding | None = None
@@ -604,6 +604,3 @@ class HloInstruction(InstructionConstructors):
     ) -> HloInstruction:
         """Clones an instruction into what this fusion or call calls, as a further output or for an operand of it."""
         return fusion_merging.append_instruction_into_called_computation(self, other, add_output)
-
-
-_NO_METADATA = OpMetadata()

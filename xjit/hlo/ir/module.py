@@ -6,7 +6,7 @@ import copy
 import itertools
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from xjit.hlo.annotations import header_views
@@ -61,7 +61,11 @@ class HloModule:
         self._schedule: HloSchedule | None = None
         self._random: MersenneTwister64 | None = None
         self._version = 0
+        self._call_version = 0
+        self._orders: dict[Callable[[HloModule], list[HloComputation]], tuple[int, tuple[HloComputation, ...]]] = {}
         self.analyses: dict[type, tuple[int, Any]] = {}  # by kind: the version, and what was found out about it
+        self.on_rewrite: Callable[[str, HloInstruction], None] | None = None
+        """Told of every replacement (`xjit.hlo.edit.replacing`): the old instruction as text, and the new one."""
 
     # -- versions
 
@@ -76,6 +80,16 @@ class HloModule:
 
     def note_change(self) -> None:
         """Makes this another version of the module."""
+        self._version += 1
+
+    @property
+    def call_version(self) -> int:
+        """A number that grows with every change of the computations, of what calls them, or of the callers' order."""
+        return self._call_version
+
+    def calls_changed(self) -> None:
+        """Makes this another version of the calls, and so of the module (for HloComputation only)."""
+        self._call_version += 1
         self._version += 1
 
     # -- facts
@@ -167,7 +181,7 @@ class HloModule:
         computation.unique_id = self._next_id
         self._next_id += 1
         self._computations[computation] = None
-        self.note_change()
+        self.calls_changed()
         return computation
 
     def add_entry_computation(self, computation: HloComputation) -> HloComputation:
@@ -176,6 +190,7 @@ class HloModule:
             raise FailedPrecondition(f"module {self.name} already has the entry computation {self._entry.name}")
         self._adopt(computation)
         self._entry = computation
+        self.calls_changed()
         if self.config.entry_computation_layout is None:
             self.config.entry_computation_layout = self.compute_computation_layout()
         return computation
@@ -198,7 +213,7 @@ class HloModule:
         if caller := next(iter(computation.caller_instructions()), None):
             raise FailedPrecondition(f"{computation.name} cannot be the entry: {caller.name} calls it")
         self._entry = computation
-        self.note_change()
+        self.calls_changed()
         self.config.entry_computation_layout = self.compute_computation_layout()
         header_views.forget_signature(self)
 
@@ -224,7 +239,7 @@ class HloModule:
         for instruction in computation.instructions:
             instruction.detach_from_operands()
         del self._computations[computation]
-        self.note_change()
+        self.calls_changed()
         computation.parent = None
         if self._schedule is not None:
             self._schedule.remove_computation(computation)
@@ -232,7 +247,7 @@ class HloModule:
     def remove_unused_computations(self) -> None:
         """Removes all computations that the entry does not need, callers first."""
         used = orders.reachable_computations(self)
-        for computation in reversed(orders.make_computation_post_order(self)):
+        for computation in reversed(self.make_computation_post_order()):
             if computation not in used:
                 computation.cleanup()
                 self.remove_embedded_computation(computation)
@@ -251,8 +266,8 @@ class HloModule:
                     instruction.set_called_computation(i, replacements.get(callee, callee))
         if self._entry is not None:
             self._entry = replacements.get(self._entry, self._entry)
-            self.note_change()
-        for computation in reversed(orders.make_computation_post_order(self)):
+            self.calls_changed()
+        for computation in reversed(self.make_computation_post_order()):
             if computation in replacements:
                 self.remove_embedded_computation(computation)
 
@@ -419,7 +434,13 @@ class HloModule:
 
     def make_computation_post_order(self) -> list[HloComputation]:
         """Returns all computations, callees before callers, deterministic, the entry last."""
-        return orders.make_computation_post_order(self)
+        return self._kept_order(orders.make_computation_post_order)
+
+    def _kept_order(self, make: Callable[[HloModule], list[HloComputation]]) -> list[HloComputation]:
+        kept = self._orders.get(make)
+        if kept is None or kept[0] != self._call_version:
+            kept = self._orders[make] = (self._call_version, tuple(make(self)))
+        return list(kept[1])
 
     def make_computation_sorted(self) -> list[HloComputation]:
         """Returns all computations sorted by content (names play no part), ties in post order."""
@@ -427,7 +448,7 @@ class HloModule:
 
     def make_nonfusion_computations(self) -> list[HloComputation]:
         """Returns the computations that no fusion calls, in post order."""
-        return orders.make_nonfusion_computations(self)
+        return self._kept_order(orders.make_nonfusion_computations)
 
     def make_nonfusion_computations_sorted(self) -> list[HloComputation]:
         """Returns the computations that no fusion calls, sorted by content."""

@@ -27,7 +27,7 @@ def make_computation_sorted(module: HloModule) -> list[HloComputation]:
 
 def make_nonfusion_computations(module: HloModule) -> list[HloComputation]:
     """Returns the computations that no fusion calls, in post order."""
-    return [c for c in make_computation_post_order(module) if not c.is_fusion_computation()]
+    return [c for c in module.make_computation_post_order() if not c.is_fusion_computation()]
 
 
 def make_nonfusion_computations_sorted(module: HloModule) -> list[HloComputation]:

@@ -25,7 +25,8 @@ def post_order(
     order: list[Node] = []
     done: set[Node] = set()
     for start in starts:
-        extend_post_order(order, done, start, needs, on_cycle)
+        if start not in done:
+            extend_post_order(order, done, start, needs, on_cycle)
     return order
 
 
@@ -37,21 +38,25 @@ def extend_post_order(
     on_cycle: Callable[[Node], None] | None = None,
 ) -> None:
     """Appends `start`, behind what it needs, to an order; what is `done` is left out. See `post_order`."""
-    active: set[Node] = set()
-    stack: list[tuple[Node, bool]] = [(start, False)]
+    active: set[Node] = set()  # what is on the way: its needs are above it on the stack
+    stack = [start]
     while stack:
-        node, expanded = stack.pop()
-        if expanded:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+        elif node in active:
+            stack.pop()
             done.add(node)
             order.append(node)
-        elif node in done:
-            continue
-        elif node not in active:
+        else:
             active.add(node)
-            stack.append((node, True))
-            stack.extend([(n, False) for n in reversed(needs(node)) if n not in done])
-        elif on_cycle is not None:
-            on_cycle(node)
+            for needed in reversed(needs(node)):
+                if needed in done:
+                    continue
+                if needed not in active:
+                    stack.append(needed)
+                elif on_cycle is not None:
+                    on_cycle(needed)
 
 
 def needs_of(instruction: HloInstruction) -> tuple[HloInstruction, ...]:

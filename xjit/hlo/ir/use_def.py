@@ -107,9 +107,13 @@ def detach_from_operands(instruction: HloInstruction) -> None:
     instruction._operands = []
     instruction._positions = None
     note_change(instruction)
+    if not instruction._called:
+        return
     for computation in instruction._called:
         computation.remove_caller(instruction)
     instruction._called = []
+    if instruction.parent is not None:
+        instruction.parent.calls_changed()
 
 
 def set_called_computation(instruction: HloInstruction, i: int, computation: HloComputation) -> None:
@@ -123,6 +127,8 @@ def set_called_computation(instruction: HloInstruction, i: int, computation: Hlo
     if not any(other is old for other in called):
         old.remove_caller(instruction)
     computation.add_caller(instruction)
+    if instruction.parent is not None:
+        instruction.parent.calls_changed()
 
 
 def note_change(instruction: HloInstruction) -> None:

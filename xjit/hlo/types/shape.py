@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
@@ -150,6 +151,17 @@ class Shape:
     def leaves(self) -> Iterator[tuple[ShapeIndex, Shape]]:
         """Yields (index, shape) of everything that is not a tuple, left to right."""
         return ((index, shape) for index, shape in self.subshapes() if not shape.is_tuple)
+
+    @cached_property
+    def leaf_offsets(self) -> tuple[int, ...]:
+        """Where the leaves of each element of a tuple begin among all of its leaves; last, how many there are."""
+        counts = (shape.leaf_count for shape in self.tuple_shapes)
+        return tuple(accumulate(counts, initial=0)) if self.is_tuple else (0, 1)
+
+    @property
+    def leaf_count(self) -> int:
+        """The number of leaves: arrays, tokens, opaques."""
+        return self.leaf_offsets[-1] if self.is_tuple else 1
 
     def subshape(self, index: Sequence[int]) -> Shape:
         """Returns the shape at a tuple index; InvalidArgument if there is none."""

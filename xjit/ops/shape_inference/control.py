@@ -29,7 +29,7 @@ def infer_parameter(instruction: HloInstruction) -> Shape:
     if attributes.parameter_number < 0:
         fail(instruction, f"the number must not be negative, got {attributes.parameter_number}")
     if attributes.parameter_replication:
-        leaves = sum(1 for _ in instruction.shape.leaves())
+        leaves = instruction.shape.leaf_count
         if len(attributes.parameter_replication) != leaves:
             fail(
                 instruction,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 
@@ -33,6 +34,8 @@ class CallGraph:
     calls it twice (both branches of a conditional) is listed twice. `nesting` counts the loops around the innermost
     instruction of a computation, from that computation on.
     """
+
+    of_calls_only: ClassVar[bool] = True  # see `analyses`
 
     order: tuple[HloComputation, ...]
     contexts: Mapping[HloComputation, CallContext]

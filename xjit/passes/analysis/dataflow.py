@@ -1,255 +1,286 @@
-"""Dataflow: which value stands at every leaf of every instruction.
+"""Dataflow: which value stands at every leaf of every instruction. XLA's HloDataflowAnalysis.
 
-A value is defined once: by an ordinary instruction, an entry parameter, a constant, a while (the loop-carried element,
-a phi) or a conditional. Tuples, get-tuple-elements, bitcasts, barriers and parameters of called computations define
-nothing: they forward values. A loop-carried element that the body passes through unchanged is the value it came in as.
-Tokens and opaques are no values (None).
+A value is defined by the instruction that computes it, by a parameter or by a constant. Tuples, get-tuple-elements,
+bitcasts, barriers and calls define nothing: they hand values on. Where control flow joins values, a phi stands: one per
+leaf of a while (its parameters and its result are the same phi), of a conditional, and of the parameters of a
+computation that is called from several places. A phi of one value only, as of an element that a loop passes through, is
+that value. Tokens and opaques are no values.
+
+The module may be in any order, with or without a schedule; calls need not be flattened. Then what a computation is
+given, and what it returns, are joined over all of its calls. Computations that kernels apply (fusions, reducers) have
+values of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-from xjit.hlo import HloInstruction, Shape, Trait
-from xjit.hlo import attributes as at
-from xjit.hlo.attributes.opcodes import opcodes_with
-from xjit.hlo.diagnostics import FailedPrecondition
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import ShapeIndex
-from xjit.passes.analysis.linear_order import Event, EventKind
-
-
-@dataclass(eq=False, slots=True)
-class HloValue:
-    """One value: where it is defined, and what it is. `phi` marks loop-carried elements that the body changes."""
-
-    id: int
-    instruction: HloInstruction
-    index: ShapeIndex
-    shape: Shape
-    byte_size: int
-    time: int
-    phi: bool = False
-    forward: HloValue | None = None  # a loop-carried element that never changes
-
-    @property
-    def is_read_only(self) -> bool:
-        """Whether its memory belongs to the caller or is shared by all calls."""
-        return self.instruction.opcode in ("parameter", "constant")
-
-    def __repr__(self) -> str:
-        return f"%{self.instruction.name}{{{','.join(map(str, self.index))}}}"
-
+from xjit.passes.analysis.forwarding import forwarded_leaves, forwards
+from xjit.passes.analysis.hlo_value import HloPosition, HloUse, HloValue, HloValueSet
+from xjit.passes.analysis.linear_order import Event, EventKind, linear_order, sequence_of
 
 Leaves = tuple["HloValue | None", ...]
-"""The values of an instruction, one per leaf of its shape, in order."""
+"""The values of an instruction, one per leaf of its shape, in order; None for tokens and opaques."""
+
+_COPIES_OPERANDS = frozenset({"all-gather-start", "collective-permute-start"})
+"""(operands, results, ...): the operands are handed on, the rest is new."""
+
+_READS_NO_ELEMENT = frozenset({"tuple", "get-tuple-element"})
+"""What only takes tuples apart or together is no use of what they hold."""
 
 
-def leaf_count(shape: Shape) -> int:
-    """Returns the number of leaves (arrays, tokens, opaques) of a shape."""
-    return sum(1 for _ in shape.leaves())
+@dataclass(slots=True)
+class _Places:
+    positions: dict[HloValue, list[HloPosition]] = field(default_factory=dict[HloValue, list[HloPosition]])
+    uses: dict[HloValue, list[HloUse]] = field(default_factory=dict[HloValue, list[HloUse]])
 
 
-class HloDataflow:
-    """The values of a linear program (see linear_order). `values(i)` are those of an instruction's leaves."""
+class HloDataflowAnalysis:
+    """The values of a module.
 
-    def __init__(self, events: list[Event]) -> None:
-        self.events = events
-        self.all_values: list[HloValue] = []
+    `all_values` are those of what runs in sequence, by id, which is the order of their definitions; `events` is that
+    order. Computations that do not run by themselves are analysed when something asks for them, with greater ids.
+    `bitcast_defines_value` takes the result of a bitcast for a value of its own.
+    """
+
+    @classmethod
+    def of(cls, module: HloModule) -> HloDataflowAnalysis:
+        """Analyses a module."""
+        return cls(module)
+
+    def __init__(self, module: HloModule, *, bitcast_defines_value: bool = False) -> None:
+        self.module = module
+        self._own = frozenset({"bitcast"} if bitcast_defines_value else ())
         self._leaves: dict[HloInstruction, Leaves] = {}
-        self._counts: dict[int, tuple[Shape, int]] = {}
-        for time, event in enumerate(events):
-            self._step(time, event)
+        self._inputs: dict[HloValue, list[HloValue | None]] = {}  # of phis
+        self._places: _Places | None = None
+        self._defined: list[HloValue] = []
+        self.events = self._analyze(module.entry_computation)
+        self.all_values: Sequence[HloValue] = tuple(self._defined)
+
+    # -- questions
 
     def values(self, instruction: HloInstruction) -> Leaves:
-        """Returns the value at each leaf of an instruction of a sequential computation."""
-        return tuple(None if v is None else self.resolve(v) for v in self._leaves[instruction])
+        """Returns the value at each leaf of an instruction."""
+        leaves = self._leaves.get(instruction)
+        if leaves is None:
+            assert instruction.parent is not None
+            self._analyze(instruction.parent)
+            leaves = self._leaves[instruction]
+        return tuple(None if v is None else v if v.forward is None else v.resolved() for v in leaves)
 
-    def has(self, instruction: HloInstruction) -> bool:
-        """Whether the instruction is part of the program."""
-        return instruction in self._leaves
+    def unique_value_at(self, instruction: HloInstruction, index: ShapeIndex = ()) -> HloValue:
+        """Returns the value at a leaf, which may be a phi. KeyError where there is none."""
+        for (place, _), value in zip(instruction.shape.leaves(), self.values(instruction), strict=True):
+            if place == index and value is not None:
+                return value
+        raise KeyError(f"no value at {HloPosition(instruction, index)}")
 
-    @staticmethod
-    def resolve(value: HloValue) -> HloValue:
-        """Follows unchanged loop-carried elements to what they are."""
-        while value.forward is not None:
-            if value.forward.forward is not None:
-                value.forward = value.forward.forward
-            value = value.forward
-        return value
+    def value_set(self, instruction: HloInstruction, index: ShapeIndex = ()) -> HloValueSet:
+        """Returns the values, none of them a phi, that may stand at a leaf."""
+        found: dict[HloValue, None] = {}
+        seen: set[HloValue] = set()
+        stack = [self.unique_value_at(instruction, index)]
+        while stack:
+            value = stack.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            if value.phi:
+                stack.extend(self.inputs(value))
+            else:
+                found[value] = None
+        return HloValueSet(tuple(sorted(found, key=lambda v: v.id)))
+
+    def inputs(self, phi: HloValue) -> tuple[HloValue, ...]:
+        """Returns the values that a phi joins, the phi itself left out; none for other values."""
+        joined = (v.resolved() for v in self._inputs.get(phi, ()) if v is not None)
+        return tuple(dict.fromkeys(v for v in joined if v is not phi))
+
+    def values_of_module(self) -> list[HloValue]:
+        """Returns the values of all computations, but for phis that turned out to be other values."""
+        for computation in reversed(self.module.make_computation_post_order()):
+            if computation.root_instruction not in self._leaves:
+                self._analyze(computation)
+        return [v for v in self._defined if v.forward is None]
+
+    def positions(self, value: HloValue) -> Sequence[HloPosition]:
+        """Returns all leaves at which a value stands, the defining one among them, in order of execution."""
+        return self._all_places().positions.get(value, ())
+
+    def uses(self, value: HloValue) -> Sequence[HloUse]:
+        """Returns what reads a value or hands it to what it calls; tuples and get-tuple-elements do neither."""
+        return self._all_places().uses.get(value, ())
+
+    def is_live_out(self, value: HloValue) -> bool:
+        """Whether the module returns the value."""
+        return value in self.values(self.module.entry_computation.root_instruction)
+
+    def to_text(self) -> str:
+        """Returns a readable dump: each value with where it stands and what reads it."""
+        values = self.values_of_module()
+        lines = [f"HloDataflowAnalysis of {self.module.name}: {len(values)} values"]
+        for value in values:
+            lines.append(f"{value}{' live-out' if self.is_live_out(value) else ''}")
+            lines += [f"  joins {joined}" for joined in self.inputs(value)]
+            lines += [f"  stands at {position}" for position in self.positions(value)]
+            lines += [f"  read by {use}" for use in self.uses(value)]
+        return "\n".join(lines) + "\n"
 
     # -- construction
 
-    def _count(self, shape: Shape) -> int:
-        if not shape.is_tuple:
-            return 1
-        known = self._counts.get(id(shape))
-        if known is None or known[0] is not shape:
-            known = self._counts[id(shape)] = (shape, leaf_count(shape))
-        return known[1]
+    def _analyze(self, start: HloComputation) -> list[Event]:
+        """Analyses a computation and what it runs; returns the order in which that was done."""
+        events = linear_order(start, self._sequence)
+        for time, event in enumerate(events):
+            self._step(time, event)
+        self._simplify_phis()
+        return events
 
-    def _define(self, instruction: HloInstruction, time: int, phi: bool = False, shape: Shape | None = None) -> Leaves:
+    def _sequence(self, computation: HloComputation) -> Sequence[HloInstruction]:
+        """Returns what is to be analysed of a computation: nothing, if another call of it was analysed before."""
+        return () if computation.root_instruction in self._leaves else sequence_of(self.module, computation)
+
+    def _define(self, instruction: HloInstruction, time: int, phi: bool = False) -> Leaves:
         leaves: list[HloValue | None] = []
-        for index, leaf in (shape or instruction.shape).leaves():
-            if not leaf.is_array:
-                leaves.append(None)
-                continue
-            value = HloValue(len(self.all_values), instruction, index, leaf, physical_byte_size(leaf), time, phi)
-            self.all_values.append(value)
+        for index, leaf in (((), instruction.shape),) if instruction.shape.is_array else instruction.shape.leaves():
+            value = None
+            if leaf.is_array:
+                number = len(self._defined)
+                value = HloValue(number, instruction, index, leaf, physical_byte_size(leaf), time, phi)
+                self._defined.append(value)
             leaves.append(value)
         return tuple(leaves)
 
     def _step(self, time: int, event: Event) -> None:
         instruction = event.instruction
         if event.kind is EventKind.RUN:
-            if instruction in self._leaves:
-                return  # the parameter of a called computation, bound at its call
-            rule = _FORWARDS.get(instruction.opcode)
-            leaves = rule(self, instruction, time) if rule is not None else self._define(instruction, time)
-            self._leaves[instruction] = leaves
-            _check_forwarded_layouts(instruction)
+            if instruction not in self._leaves:  # else the parameter of a called computation, bound at its call
+                self._leaves[instruction] = self._run(instruction, time)
         elif event.kind is EventKind.WHILE_BEGIN:
-            phis = self._leaves[instruction] = self._define(instruction, time, phi=True)
-            _check_layouts(instruction, instruction.shape, instruction.operand(0).shape)
-            for computation in instruction.called_computations:
-                self._bind(computation.parameter_instruction(0), instruction.shape, phis)
+            self._begin_loop(instruction, time)
         elif event.kind is EventKind.WHILE_END:
-            self._close_loop(instruction)
+            self._end_loop(instruction)
         elif event.kind is EventKind.BRANCH_BEGIN:
-            self._bind_parameters(instruction, event.branch)
+            computation = instruction.called_computations[event.branch]
+            is_branch = instruction.opcode == "conditional"
+            operands = (instruction.operand(event.branch + 1),) if is_branch else instruction.operands
+            for parameter, operand in zip(computation.parameter_instructions, operands, strict=True):
+                self._bind(parameter, self._leaves[operand], time)
         elif event.kind is EventKind.CALL_END:
-            self._end_call(instruction, time)
+            self._leaves[instruction] = self._end_call(instruction, time)
 
-    def _bind(self, parameter: HloInstruction, shape: Shape, leaves: Leaves) -> None:
-        _check_layouts(parameter, parameter.shape, shape)
-        self._leaves[parameter] = leaves
-
-    def _close_loop(self, loop: HloInstruction) -> None:
-        body_root = self._leaves[loop.while_body.root_instruction]
-        _check_layouts(loop, loop.shape, loop.while_body.root_instruction.shape)
-        initial = self._leaves[loop.operand(0)]
-        for phi, end, start in zip(self._leaves[loop], body_root, initial, strict=True):
-            if phi is not None and start is not None and end is not None and self.resolve(end) is phi:
-                phi.forward = self.resolve(start)
-
-    def _bind_parameters(self, caller: HloInstruction, branch: int) -> None:
-        computation = caller.called_computations[branch]
-        operands = (caller.operand(branch + 1),) if caller.opcode == "conditional" else caller.operands
-        for parameter, operand in zip(computation.parameter_instructions, operands, strict=True):
-            self._bind(parameter, operand.shape, self._leaves[operand])
-
-    def _end_call(self, caller: HloInstruction, time: int) -> None:
-        if caller.opcode != "async-start":
-            for computation in caller.called_computations:
-                _check_layouts(caller, caller.shape, computation.root_instruction.shape)
-            self._leaves[caller] = self._define(caller, time)
-            return
-        operands = tuple(v for o in caller.operands for v in self._leaves[o])
-        result = self._define(caller, time, shape=caller.to_apply.root_instruction.shape)
-        rest = self._count(caller.shape) - len(operands) - len(result)
-        self._leaves[caller] = (*operands, *result, *((None,) * rest))
-
-    def element(self, instruction: HloInstruction, index: int) -> Leaves:
-        """Returns the values of element `index` of a tuple-shaped instruction."""
-        shapes = instruction.shape.tuple_shapes
-        begin = sum(self._count(s) for s in shapes[:index])
-        return self._leaves[instruction][begin : begin + self._count(shapes[index])]
-
-    def operand_leaves(self, instruction: HloInstruction, operand: int = 0) -> Leaves:
-        """Returns the unresolved values of an operand (for the forwarding rules)."""
-        return self._leaves[instruction.operand(operand)]
-
-    def define(self, instruction: HloInstruction, time: int) -> Leaves:
-        """Defines a new value at every leaf (for the forwarding rules)."""
+    def _run(self, instruction: HloInstruction, time: int) -> Leaves:
+        opcode = instruction.opcode
+        if forwards(instruction) and opcode not in self._own:
+            return forwarded_leaves(instruction, self._leaves.__getitem__)
+        if opcode in _COPIES_OPERANDS:
+            operands = _tuple_of(self._leaves[o] for o in instruction.operands)
+            return (*operands, *self._define(instruction, time)[len(operands) :])
         return self._define(instruction, time)
 
+    def _bind(self, parameter: HloInstruction, leaves: Leaves, time: int) -> None:
+        """Gives a parameter what one call hands over; where there are several calls, phis join them."""
+        assert parameter.parent is not None
+        if not _is_called_twice(parameter.parent):
+            self._leaves[parameter] = leaves
+            return
+        if parameter not in self._leaves:
+            self._leaves[parameter] = self._define(parameter, time, phi=True)
+        self._join(parameter, self._leaves[parameter], leaves)
 
-def _check_forwarded_layouts(instruction: HloInstruction) -> None:
-    if instruction.opcode == "tuple":
-        for shape, operand in zip(instruction.shape.tuple_shapes, instruction.operands, strict=True):
-            _check_layouts(instruction, shape, operand.shape)
-    elif instruction.opcode == "get-tuple-element":
-        _check_layouts(
-            instruction,
-            instruction.shape,
-            instruction.operand(0).shape.tuple_shapes[instruction.attributes_as(at.GetTupleElementAttributes).index],
-        )
-    elif instruction.op.has(Trait.FORWARDS):
-        _check_layouts(instruction, instruction.shape, instruction.operand(0).shape)
+    def _join(self, owner: HloInstruction, phis: Leaves, leaves: Leaves) -> None:
+        for phi, value in zip(phis, leaves, strict=True):
+            if phi is not None and phi.phi and phi.instruction is owner:
+                self._inputs.setdefault(phi, []).append(value)
+
+    def _begin_loop(self, loop: HloInstruction, time: int) -> None:
+        phis = self._leaves[loop] = self._define(loop, time, phi=True)
+        self._join(loop, phis, self._leaves[loop.operand(0)])
+        for computation in loop.called_computations:
+            self._bind(computation.parameter_instruction(0), phis, time)
+
+    def _end_loop(self, loop: HloInstruction) -> None:
+        phis = self._leaves[loop]
+        self._join(loop, phis, self._leaves[loop.while_body.root_instruction])
+        for phi in phis:
+            if phi is not None:
+                self._simplify(phi)
+
+    def _end_call(self, caller: HloInstruction, time: int) -> Leaves:
+        roots = [self._leaves[c.root_instruction] for c in caller.called_computations]
+        if caller.opcode == "conditional":
+            phis = self._define(caller, time, phi=True)
+            for root in roots:
+                self._join(caller, phis, root)
+            for phi in phis:
+                if phi is not None:
+                    self._simplify(phi)
+            return phis
+        if caller.opcode == "async-start":
+            operands = _tuple_of(self._leaves[o] for o in caller.operands)
+            handed = (*operands, *roots[0])
+            return (*handed, *((None,) * (caller.shape.leaf_count - len(handed))))
+        return roots[0]
+
+    def _simplify(self, phi: HloValue) -> bool:
+        """Lets a phi stand for the only value that it joins; True if it does now, and did not before."""
+        if phi.forward is not None or not phi.phi:
+            return False
+        only: HloValue | None = None
+        for joined in self._inputs.get(phi, ()):
+            value = joined.resolved() if joined is not None else None
+            if value is phi:
+                continue
+            if value is None or (only is not None and value is not only):
+                return False
+            only = value
+        phi.forward = only
+        return only is not None
+
+    def _simplify_phis(self) -> None:
+        """Simplifies what later calls, or inner joins, have made simple."""
+        readers: dict[HloValue, list[HloValue]] = {}
+        for phi, joined in self._inputs.items():
+            for value in joined:
+                if value is not None and value.phi:
+                    readers.setdefault(value, []).append(phi)
+        waiting = [phi for phi in self._inputs if phi.forward is None]
+        while waiting:
+            phi = waiting.pop()
+            if self._simplify(phi):
+                waiting.extend(readers.get(phi, ()))
+                assert phi.forward is not None
+                readers.setdefault(phi.forward, []).extend(readers.get(phi, ()))
+
+    def _all_places(self) -> _Places:
+        """Returns where values stand and what reads them, found when it is first asked for."""
+        if self._places is not None:
+            return self._places
+        self.values_of_module()
+        places = self._places = _Places()
+        for instruction in self._leaves:
+            leaves = list(zip(instruction.shape.leaves(), self.values(instruction), strict=True))
+            here = [(index, value) for (index, _), value in leaves if value is not None]
+            for index, value in here:
+                places.positions.setdefault(value, []).append(HloPosition(instruction, index))
+            for user in instruction.users if here else ():
+                if user.opcode in _READS_NO_ELEMENT:
+                    continue
+                for number in (n for n, operand in enumerate(user.operands) if operand is instruction):
+                    for index, value in here:
+                        places.uses.setdefault(value, []).append(HloUse(user, number, index))
+        return places
 
 
-def _check_layouts(instruction: HloInstruction, shape: Shape, source: Shape) -> None:
-    """A forwarded value is read through the layout of where it stands: that must be the one it was written in."""
-    if shape is source or shape == source:
-        return
-    for (index, here), (_, there) in zip(shape.leaves(), source.leaves(), strict=True):
-        if here.layout != there.layout:
-            raise FailedPrecondition(
-                f"{instruction.name}{list(index)} has layout {here.layout}, but what it forwards has {there.layout}: "
-                "run layout-assignment first",
-                instruction.span,
-            )
+def _tuple_of(parts: Iterable[Leaves]) -> Leaves:
+    return tuple(value for part in parts for value in part)
 
 
-ForwardRule = Callable[[HloDataflow, HloInstruction, int], Leaves]
-
-
-def _same(flow: HloDataflow, i: HloInstruction, time: int) -> Leaves:
-    del time
-    return flow.operand_leaves(i)
-
-
-def _tuple(flow: HloDataflow, i: HloInstruction, time: int) -> Leaves:
-    del time
-    return tuple(v for n in range(i.operand_count) for v in flow.operand_leaves(i, n))
-
-
-def _get_tuple_element(flow: HloDataflow, i: HloInstruction, time: int) -> Leaves:
-    del time
-    return flow.element(i.operand(0), i.attributes_as(at.GetTupleElementAttributes).index)
-
-
-def _element(index: int) -> ForwardRule:
-    return lambda flow, i, time: flow.element(i.operand(0), index)
-
-
-def _bitcast(flow: HloDataflow, i: HloInstruction, time: int) -> Leaves:
-    del time
-    (value,) = flow.operand_leaves(i)
-    if value is not None and value.byte_size != physical_byte_size(i.shape):
-        raise FailedPrecondition(
-            f"bitcast {i.name}: {i.shape} takes {physical_byte_size(i.shape)} bytes, its operand {value.byte_size}",
-            i.span,
-        )
-    return (value,)
-
-
-def _collective_start(flow: HloDataflow, i: HloInstruction, time: int) -> Leaves:
-    """(operands, results, ...): the operands are forwarded, the rest is new."""
-    operands = tuple(v for n in range(i.operand_count) for v in flow.operand_leaves(i, n))
-    return (*operands, *flow.define(i, time)[len(operands) :])
-
-
-def _async_done(flow: HloDataflow, i: HloInstruction, time: int) -> Leaves:
-    del time
-    return flow.element(i.operand(0), 1)
-
-
-_FORWARDS: Mapping[str, ForwardRule] = {
-    **dict.fromkeys(opcodes_with(Trait.FORWARDS), _same),
-    "tuple": _tuple,
-    "get-tuple-element": _get_tuple_element,
-    "bitcast": _bitcast,
-    "async-done": _async_done,
-    "all-gather-start": _collective_start,
-    "all-gather-done": _element(1),
-    "collective-permute-start": _collective_start,
-    "collective-permute-done": _element(1),
-    "copy-done": _element(0),
-}
-
-
-def forwards(instruction: HloInstruction) -> bool:
-    """Whether the instruction runs nothing: its leaves are those of its operands."""
-    return instruction.opcode in _FORWARDS and not instruction.opcode.endswith("-start")
+def _is_called_twice(computation: HloComputation) -> bool:
+    callers = [c for c in computation.caller_instructions() if c.op.has(Trait.CONTROL_FLOW)]
+    return sum(c.called_computations.count(computation) for c in callers) > 1

@@ -2,13 +2,13 @@
 
 Every event has a time, its position. A while is WHILE_BEGIN, the condition's events, WHILE_BODY, the body's events,
 WHILE_END; a conditional (or call, or async-start) is BRANCH_BEGIN ... BRANCH_END per computation, then CALL_END. All
-other instructions are one RUN. Needs a flattened call graph: then each instruction has exactly one time.
+other instructions are one RUN. A computation runs where it is called first: each instruction has exactly one time.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
@@ -40,11 +40,19 @@ class Event:
 CALLS = opcodes_with(Trait.CONTROL_FLOW) - {"while"}
 """Opcodes that run each of their computations at most once."""
 
-Sequences = Mapping[HloComputation, Sequence[HloInstruction]]
+
+def sequence_of(module: HloModule, computation: HloComputation) -> Sequence[HloInstruction]:
+    """Returns the order of a computation: the schedule's, or post order where there is none."""
+    if module.has_schedule() and module.schedule.is_scheduled(computation):
+        return module.schedule.sequence(computation)
+    return computation.make_instruction_post_order()
 
 
 def module_sequences(module: HloModule) -> dict[HloComputation, list[HloInstruction]]:
-    """Returns the order of every sequential computation: the schedule's, or post order where there is none."""
+    """Returns the order of every computation that runs in sequence.
+
+    Errors: FailedPrecondition, if the call graph is not flattened.
+    """
     sequences: dict[HloComputation, list[HloInstruction]] = {}
     stack = [module.entry_computation]
     while stack:
@@ -53,26 +61,26 @@ def module_sequences(module: HloModule) -> dict[HloComputation, list[HloInstruct
             raise FailedPrecondition(
                 f"computation {computation.name} is called from several places: run flatten-call-graph first"
             )
-        if module.has_schedule() and module.schedule.is_scheduled(computation):
-            sequences[computation] = list(module.schedule.sequence(computation))
-        else:
-            sequences[computation] = computation.make_instruction_post_order()
+        sequences[computation] = list(sequence_of(module, computation))
         for instruction in sequences[computation]:
             if instruction.op.has(Trait.CONTROL_FLOW):
                 stack.extend(instruction.called_computations)
     return sequences
 
 
-def linear_order(entry: HloComputation, sequences: Sequences) -> list[Event]:
-    """Returns the events of the whole program, from the first instruction of the entry to its last."""
+def linear_order(start: HloComputation, sequence: Callable[[HloComputation], Sequence[HloInstruction]]) -> list[Event]:
+    """Returns the events of a computation and of what it runs, each computation in its `sequence`."""
     events: list[Event] = []
-    stack: list[HloComputation | HloInstruction | Event] = [entry]
+    seen: set[HloComputation] = set()
+    stack: list[HloComputation | HloInstruction | Event] = [start]
     while stack:
         item = stack.pop()
         if isinstance(item, Event):
             events.append(item)
         elif isinstance(item, HloComputation):
-            stack.extend(reversed(sequences[item]))
+            if item not in seen:
+                seen.add(item)
+                stack.extend(reversed(sequence(item)))
         elif item.opcode == "while":
             events.append(Event(EventKind.WHILE_BEGIN, item))
             stack.append(Event(EventKind.WHILE_END, item))

@@ -11,8 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule
-from xjit.passes.analysis.dataflow import HloDataflow, HloValue, forwards
-from xjit.passes.analysis.linear_order import CALLS, EventKind, linear_order, module_sequences
+from xjit.passes.analysis.dataflow import HloDataflowAnalysis
+from xjit.passes.analysis.forwarded_layouts import check_forwarded_layouts
+from xjit.passes.analysis.forwarding import forwards
+from xjit.passes.analysis.hlo_value import HloValue
+from xjit.passes.analysis.linear_order import CALLS, EventKind, module_sequences
+from xjit.passes.framework import analyses
 
 Interval = tuple[int, int]
 
@@ -30,11 +34,16 @@ class Liveness:
 
     @classmethod
     def of(cls, module: HloModule) -> Liveness:
-        """The live ranges in the scheduled order. Errors: FailedPrecondition, if the call graph is not flattened."""
-        entry = module.entry_computation
-        return cls(HloDataflow(linear_order(entry, module_sequences(module))), entry.root_instruction)
+        """The live ranges in the scheduled order.
 
-    def __init__(self, flow: HloDataflow, entry_root: HloInstruction) -> None:
+        Errors: FailedPrecondition, if the call graph is not flattened, or a value is handed on in another layout.
+        """
+        module_sequences(module)  # every instruction runs at one time only
+        flow = analyses.get(HloDataflowAnalysis, module)
+        check_forwarded_layouts(flow.events)
+        return cls(flow, module.entry_computation.root_instruction)
+
+    def __init__(self, flow: HloDataflowAnalysis, entry_root: HloInstruction) -> None:
         self.flow = flow
         self.end_time = len(flow.events)
         self.intervals: list[tuple[Interval, ...]] = []
@@ -98,7 +107,7 @@ class Liveness:
 
     def _live(self, value: HloValue) -> tuple[Interval, ...]:
         uses = self.use_times[value.id]
-        if not value.phi or value.forward is not None:
+        if value.instruction.opcode != "while" or value.forward is not None:
             last = max((self._extended(t, value.time) for t in uses), default=value.time)
             return ((2 * value.time, 2 * max(last, value.time) + 1),)
         loop = self._loop_of[value.instruction]
@@ -107,17 +116,3 @@ class Liveness:
         first = (2 * loop.begin, 2 * max([loop.body, *inside]) + 1)
         second = (2 * loop.end, 2 * max([loop.end, *after]) + 1)
         return (first, second) if first[1] < second[0] else ((first[0], second[1]),)
-
-
-def call_result_pairs(flow: HloDataflow, caller: HloInstruction) -> list[tuple[HloValue, HloValue]]:
-    """Returns (leaf of a called computation's root, leaf of the call's result) for every branch."""
-    result = flow.values(caller)
-    if caller.opcode == "async-start":
-        operands = sum(len(flow.values(o)) for o in caller.operands)
-        result = result[operands:]
-    pairs: list[tuple[HloValue, HloValue]] = []
-    for computation in caller.called_computations:
-        for inner, outer in zip(flow.values(computation.root_instruction), result, strict=False):
-            if inner is not None and outer is not None:
-                pairs.append((inner, outer))
-    return pairs

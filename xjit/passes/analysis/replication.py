@@ -11,11 +11,12 @@ from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape, Trait
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import HloError
 from xjit.hlo.types.shape import ShapeIndex
 from xjit.ops.replica_groups import GLOBAL_ID_OPCODES, participants
+from xjit.passes.analysis.forwarding import forwarded_leaves, forwards
 
 Facts = tuple[bool, ...]
 """One per leaf of a shape, in order: whether it is the same on all devices of the kind."""
@@ -54,7 +55,7 @@ class HloReplicationAnalysis:
     def facts(self, instruction: HloInstruction) -> Facts:
         """Returns what is known so far of the leaves of an instruction (for the rules)."""
         known = self._facts.get(instruction)
-        return known if known is not None else (True,) * _leaf_count(instruction.shape)
+        return known if known is not None else (True,) * instruction.shape.leaf_count
 
     def differs(self, instruction: HloInstruction) -> bool:
         """Whether replica-id or partition-id is different on the devices that are compared (for the rules)."""
@@ -72,7 +73,7 @@ class HloReplicationAnalysis:
 
     def entry_facts(self, parameter: HloInstruction) -> Facts:
         """Returns what the module says of an entry parameter (for the rules)."""
-        count = _leaf_count(parameter.shape)
+        count = parameter.shape.leaf_count
         if self._across is Across.REPLICAS:
             flags = parameter.attributes_as(at.ParameterAttributes).parameter_replication
             return flags if len(flags) == count else (False,) * count
@@ -85,7 +86,7 @@ class HloReplicationAnalysis:
         assert parameter.parent is not None
         number = parameter.attributes_as(at.ParameterAttributes).parameter_number
         passed = self._parameters.get(parameter.parent)
-        return passed[number] if passed is not None else (True,) * _leaf_count(parameter.shape)
+        return passed[number] if passed is not None else (True,) * parameter.shape.leaf_count
 
     def _joins_everyone(self, collective: HloInstruction) -> bool:
         replicas, partitions = self._module.config.replica_count, self._module.config.num_partitions
@@ -112,12 +113,12 @@ class HloReplicationAnalysis:
         rule = _RULES.get(instruction.opcode)
         if rule is not None:
             return rule(self, instruction)
-        if instruction.op.has(Trait.FORWARDS):
-            return self.facts(instruction.operand(0))
+        if forwards(instruction):
+            return forwarded_leaves(instruction, self.facts)
         same = not (instruction.op.may_have_side_effect or instruction.op.has(Trait.ASYNC))
         same = same and all(all(self.facts(o)) for o in instruction.operands)
         same = same and all(all(self.facts(c.root_instruction)) for c in instruction.called_computations)
-        return (same,) * _leaf_count(instruction.shape)
+        return (same,) * instruction.shape.leaf_count
 
     def _bind(self, caller: HloInstruction) -> None:
         """Tells the parameters of what an instruction calls what it passes to them."""
@@ -133,22 +134,18 @@ class HloReplicationAnalysis:
         if caller.opcode in ("call", "fusion", "async-start"):
             return [self.facts(o) for o in caller.operands]
         same = all(all(self.facts(o)) for o in caller.operands)
-        return [(same,) * _leaf_count(p.shape) for p in callee.parameter_instructions]
+        return [(same,) * p.shape.leaf_count for p in callee.parameter_instructions]
 
     def _lower(self, parameter: HloInstruction, facts: Facts) -> None:
         assert parameter.parent is not None
         known = self._parameters.setdefault(
-            parameter.parent, [(True,) * _leaf_count(p.shape) for p in parameter.parent.parameter_instructions]
+            parameter.parent, [(True,) * p.shape.leaf_count for p in parameter.parent.parameter_instructions]
         )
         number = parameter.attributes_as(at.ParameterAttributes).parameter_number
         lowered = tuple(a and b for a, b in zip(known[number], facts, strict=True))
         if lowered != known[number]:
             known[number] = lowered
             self._changed = True
-
-
-def _leaf_count(shape: Shape) -> int:
-    return sum(1 for _ in shape.leaves()) if shape.is_tuple else 1
 
 
 Rule = Callable[[HloReplicationAnalysis, HloInstruction], Facts]
@@ -166,18 +163,7 @@ def _device_id(analysis: HloReplicationAnalysis, instruction: HloInstruction) ->
 
 
 def _never(_: HloReplicationAnalysis, instruction: HloInstruction) -> Facts:
-    return (False,) * _leaf_count(instruction.shape)
-
-
-def _tuple(analysis: HloReplicationAnalysis, instruction: HloInstruction) -> Facts:
-    return tuple(same for operand in instruction.operands for same in analysis.facts(operand))
-
-
-def _element(analysis: HloReplicationAnalysis, instruction: HloInstruction) -> Facts:
-    index = instruction.attributes_as(at.GetTupleElementAttributes).index
-    source = instruction.operand(0)
-    before = sum(_leaf_count(s) for s in source.shape.tuple_shapes[:index])
-    return analysis.facts(source)[before : before + _leaf_count(instruction.shape)]
+    return (False,) * instruction.shape.leaf_count
 
 
 def _called(analysis: HloReplicationAnalysis, instruction: HloInstruction) -> Facts:
@@ -186,21 +172,21 @@ def _called(analysis: HloReplicationAnalysis, instruction: HloInstruction) -> Fa
 
 def _while(analysis: HloReplicationAnalysis, loop: HloInstruction) -> Facts:
     if not all(analysis.facts(loop.while_condition.root_instruction)):
-        return (False,) * _leaf_count(loop.shape)
+        return (False,) * loop.shape.leaf_count
     ends = zip(analysis.facts(loop.while_init), analysis.facts(loop.while_body.root_instruction), strict=True)
     return tuple(start and end for start, end in ends)
 
 
 def _conditional(analysis: HloReplicationAnalysis, conditional: HloInstruction) -> Facts:
     if not all(analysis.facts(conditional.operand(0))):
-        return (False,) * _leaf_count(conditional.shape)
+        return (False,) * conditional.shape.leaf_count
     branches = [analysis.facts(c.root_instruction) for c in conditional.called_computations]
     return tuple(all(leaf) for leaf in zip(*branches, strict=True))
 
 
 def _gathered(analysis: HloReplicationAnalysis, collective: HloInstruction) -> Facts:
     """What a collective gives to all members of a group alike."""
-    return (analysis.joins_everyone(collective),) * _leaf_count(collective.shape)
+    return (analysis.joins_everyone(collective),) * collective.shape.leaf_count
 
 
 _RULES: Mapping[str, Rule] = MappingProxyType(
@@ -208,8 +194,6 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
         "parameter": _parameter,
         "replica-id": _device_id,
         "partition-id": _device_id,
-        "tuple": _tuple,
-        "get-tuple-element": _element,
         "call": _called,
         "fusion": _called,
         "while": _while,

@@ -36,7 +36,7 @@ def normalize_sharding(component: DomainComponent, metadata: str) -> None:
 
 def _agreed(asked: list[Leaves], shape: Shape) -> HloSharding | None:
     """The sharding of a shape of which users ask this; None if they differ, or don't ask for every leaf."""
-    count = _leaf_count(shape)
+    count = shape.leaf_count
     if not asked or any(len(leaves) != count for leaves in asked):
         return None
     merged: list[HloSharding] = []
@@ -52,22 +52,18 @@ def _asked_by(user: HloInstruction, operand: HloInstruction) -> list[Leaves]:
     """What a user wants of the leaves of an operand, None where it does not care; once per place it is read at."""
     if user.sharding is None or user.opcode == "domain":
         return []
-    count, wanted = _leaf_count(operand.shape), _leaf_shardings(user.sharding)
+    count, wanted = operand.shape.leaf_count, _leaf_shardings(user.sharding)
     if len(wanted) == 1:
-        wanted *= _leaf_count(user.shape)
+        wanted *= user.shape.leaf_count
     if user.opcode == "tuple":
-        starts = [sum(_leaf_count(o.shape) for o in user.operands[:n]) for n in range(user.operand_count)]
+        starts = [sum(o.shape.leaf_count for o in user.operands[:n]) for n in range(user.operand_count)]
         return [wanted[start : start + count] for start, o in zip(starts, user.operands, strict=True) if o is operand]
     if user.opcode == "get-tuple-element":
         index = user.attributes_as(at.GetTupleElementAttributes).index
-        before = sum(_leaf_count(s) for s in operand.shape.tuple_shapes[:index])
+        before = operand.shape.leaf_offsets[index]
         return [(None,) * before + wanted + (None,) * (count - before - len(wanted))]
     return [wanted[:1] * count] if len(set(wanted)) == 1 else []
 
 
 def _leaf_shardings(sharding: HloSharding) -> Leaves:
     return sharding.elements or (sharding,)
-
-
-def _leaf_count(shape: Shape) -> int:
-    return sum(1 for _ in shape.leaves())

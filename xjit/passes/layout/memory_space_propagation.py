@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from xjit.hlo import HloInstruction, HloModule, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.types.layout import Layout
 from xjit.hlo.types.shape import ShapeIndex
+from xjit.passes.analysis.dataflow import HloDataflowAnalysis
+from xjit.passes.analysis.hlo_value import HloValue
 from xjit.passes.framework.base import HloModulePass, selected_computations
-
-Place = tuple[HloInstruction, ShapeIndex]
 
 
 @dataclass
@@ -26,78 +26,65 @@ class MemorySpacePropagation(HloModulePass):
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """True if a shape changed."""
-        changed = False
+        changed, spaces = False, _Spaces(module)
         for computation in selected_computations(module, execution_threads):
             for instruction in computation.make_instruction_post_order():
                 if instruction.opcode == "fusion":
-                    changed |= _propagate(instruction)
+                    changed |= spaces.propagate(instruction)
         return changed
 
 
-def _propagate(fusion: HloInstruction) -> bool:
-    changed = False
-    starts = zip(fusion.operands, fusion.fused_parameters, strict=True)
-    for outside, inside in (*starts, (fusion, fusion.fused_expression_root)):
-        for index, leaf in outside.shape.leaves():
-            if leaf.layout is not None:
-                changed |= _spread((inside, index), leaf.layout.memory_space, fusion)
-    return changed
+class _Spaces:
+    """The values inside of fusions, and the memory spaces that they get."""
 
+    def __init__(self, module: HloModule) -> None:
+        self.flow = HloDataflowAnalysis(module, bitcast_defines_value=True)
 
-def _spread(start: Place, space: int, outermost: HloInstruction) -> bool:
-    """Sets the memory space of a value at all of its places."""
-    changed, waiting, seen = False, [start], {start}
-    while waiting:
-        instruction, index = waiting.pop()
-        shape = _with_space(instruction.shape, index, space)
-        if shape != instruction.shape:
-            instruction.shape = shape
-            changed = True
-        for place in _same_value(instruction, index, outermost):
-            if place not in seen:
-                seen.add(place)
-                waiting.append(place)
-    return changed
+    def propagate(self, fusion: HloInstruction) -> bool:
+        """Takes the spaces of a fusion's operands and result inside; True if a shape changed."""
+        changed = False
+        starts = zip(fusion.operands, fusion.fused_parameters, strict=True)
+        for outside, inside in (*starts, (fusion, fusion.fused_expression_root)):
+            for index, leaf in outside.shape.leaves():
+                if leaf.layout is not None:
+                    changed |= self._spread(self._value_at(inside, index), leaf.layout.memory_space, fusion)
+        return changed
 
+    def _value_at(self, instruction: HloInstruction, index: ShapeIndex) -> HloValue:
+        return self.flow.unique_value_at(instruction, index)
 
-def _same_value(instruction: HloInstruction, index: ShapeIndex, outermost: HloInstruction) -> list[Place]:
-    """The places next to one, before and behind, where the same value stands."""
-    return [*_before(instruction, index, outermost), *_behind(instruction, index, outermost)]
+    def _spread(self, start: HloValue, space: int, outermost: HloInstruction) -> bool:
+        """Sets the memory space of a value wherever it stands."""
+        changed, waiting, seen = False, [start], {start}
+        while waiting:
+            value = waiting.pop()
+            for position in self.flow.positions(value):
+                shape = _with_space(position.instruction.shape, position.index, space)
+                changed |= shape != position.instruction.shape
+                position.instruction.shape = shape
+            for other in self._across_fusions(value, outermost):
+                if other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+        return changed
 
-
-def _before(instruction: HloInstruction, index: ShapeIndex, outermost: HloInstruction) -> list[Place]:
-    if instruction.opcode == "tuple":
-        return [(instruction.operand(index[0]), index[1:])]
-    if instruction.opcode == "get-tuple-element":
-        element = instruction.attributes_as(at.GetTupleElementAttributes).index
-        return [(instruction.operand(0), (element, *index))]
-    if instruction.opcode == "fusion":
-        return [(instruction.fused_expression_root, index)]
-    caller = _caller(instruction)
-    if instruction.opcode == "parameter" and caller is not None and caller is not outermost:
-        return [(caller.operand(instruction.attributes_as(at.ParameterAttributes).parameter_number), index)]
-    return []
-
-
-def _behind(instruction: HloInstruction, index: ShapeIndex, outermost: HloInstruction) -> list[Place]:
-    found: list[Place] = []
-    for user in instruction.users:
-        numbers = [n for n, operand in enumerate(user.operands) if operand is instruction]
-        if user.opcode == "tuple":
-            found += [(user, (n, *index)) for n in numbers]
-        elif user.opcode == "fusion":
-            found += [(user.fused_parameters[n], index) for n in numbers]
-        elif user.opcode == "get-tuple-element":
-            element = user.attributes_as(at.GetTupleElementAttributes).index
-            found += [(user, index[1:])] if index[0] == element else []
-    caller = _caller(instruction)
-    if instruction.is_root() and caller is not None and caller is not outermost:
-        found.append((caller, index))
-    return found
-
-
-def _caller(instruction: HloInstruction) -> HloInstruction | None:
-    return instruction.parent.fusion_instruction if instruction.parent is not None else None
+    def _across_fusions(self, value: HloValue, outermost: HloInstruction) -> Iterator[HloValue]:
+        """Yields what a value is called where fusions begin and end: in those it enters, and around its own."""
+        for use in self.flow.uses(value):
+            if use.instruction.opcode == "fusion":
+                yield self._value_at(use.instruction.fused_parameters[use.operand_number], use.operand_index)
+        definition, index = value.instruction, value.index
+        if definition.opcode == "fusion":
+            yield self._value_at(definition.fused_expression_root, index)
+        caller = definition.parent.fusion_instruction if definition.parent is not None else None
+        if caller is None or caller is outermost:
+            return
+        if definition.opcode == "parameter":
+            number = definition.attributes_as(at.ParameterAttributes).parameter_number
+            yield self._value_at(caller.operand(number), index)
+        for position in self.flow.positions(value):
+            if position.instruction.is_root():
+                yield self._value_at(caller, position.index)
 
 
 def _with_space(shape: Shape, index: ShapeIndex, space: int) -> Shape:

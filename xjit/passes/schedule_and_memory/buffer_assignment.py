@@ -16,7 +16,8 @@ from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import FailedPrecondition
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import ShapeIndex
-from xjit.passes.analysis.dataflow import HloDataflow, HloValue
+from xjit.passes.analysis.dataflow import HloDataflowAnalysis
+from xjit.passes.analysis.hlo_value import HloValue
 from xjit.passes.analysis.linear_order import Event, module_sequences
 from xjit.passes.schedule_and_memory.buffer_classes import BufferClass, BufferClasses
 from xjit.passes.schedule_and_memory.buffer_packing import Block, pack
@@ -69,7 +70,7 @@ class BufferAssignment:
         return self.sequences[computation]
 
     @property
-    def flow(self) -> HloDataflow:
+    def flow(self) -> HloDataflowAnalysis:
         """The dataflow that the assignment rests on."""
         return self.classes.flow
 
@@ -135,7 +136,8 @@ def assign_buffers(module: HloModule, share_in_place: bool = True) -> BufferAssi
     if classes.conflicts:
         tie = classes.conflicts[0]
         raise FailedPrecondition(
-            f"{tie.value!r} cannot share the buffer of {tie.instruction.name} ({tie.kind}): run copy-insertion first"
+            f"{tie.value!r} cannot share the buffer of {tie.instruction.name} ({tie.kind}): run copy-insertion, "
+            "then copy-fusion, first"
         )
     aliases = keep_aliases(module, classes)  # first: what shares memory later takes them into account
     if missed := [a for a in must_aliases(module) if a not in aliases]:
@@ -189,7 +191,7 @@ def _fixed_slices(
 
 
 def _collect_constants(
-    flow: HloDataflow,
+    flow: HloDataflowAnalysis,
 ) -> tuple[tuple[Literal, ...], tuple[HloInstruction, ...], dict[HloValue, int]]:
     """Numbers the constants that run; equal bits in one layout are one constant."""
     literals: list[Literal] = []

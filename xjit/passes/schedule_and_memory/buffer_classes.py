@@ -1,21 +1,19 @@
 """Grouping values into buffers: values that must, or may, share memory become one class unless their lives overlap.
 
-*Must* are the ties of control flow: a loop's initial value, its loop-carried element and the body's result; the roots
-of branches and the result of the conditional; the root of the entry and the result buffers of the caller. A tie that
-cannot be kept is a conflict, which copy insertion resolves with a copy. *May* are in-place updates.
+What must and may share is for the alias analysis to say. A tie that live ranges forbid is a conflict, which copy
+insertion resolves with a copy.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloInstruction
-from xjit.passes.analysis.dataflow import HloDataflow, HloValue
-from xjit.passes.analysis.in_place import in_place_pairs, updates_in_place
-from xjit.passes.analysis.linear_order import CALLS, EventKind
-from xjit.passes.analysis.liveness import Liveness, call_result_pairs
+from xjit.passes.analysis.alias_analysis import HloAliasAnalysis, Tie
+from xjit.passes.analysis.hlo_value import HloValue
+from xjit.passes.analysis.linear_order import EventKind
+from xjit.passes.analysis.liveness import Liveness
 
 
 @dataclass(eq=False, slots=True)
@@ -33,36 +31,19 @@ class BufferClass:
         return self.intervals[0][0], max(end for _, end, _ in self.intervals)
 
 
-@dataclass(frozen=True, slots=True)
-class Tie:
-    """A leaf that must lie in a certain buffer: where a copy would go if it cannot.
-
-    kind: "init" (leaf of the operand of `instruction`, a while), "body" (leaf of the root of its body), "branch" (leaf
-    of the root of computation `branch` of a call) or "result" (leaf of the entry's root).
-    """
-
-    kind: str
-    instruction: HloInstruction
-    leaf: int
-    branch: int
-    value: HloValue
-    target: HloValue | None
-
-
 class BufferClasses:
     """The classes of all values, and the conflicts that are left."""
 
-    def __init__(self, flow: HloDataflow, live: Liveness, entry_root: HloInstruction) -> None:
-        self.flow = flow
+    def __init__(self, alias: HloAliasAnalysis, live: Liveness) -> None:
+        self.flow = alias.flow
         self.live = live
-        self.entry_root = entry_root
         self.shareable: dict[tuple[int, int], int] = {}  # (value that ends, value that starts) -> time
         self.conflicts: list[Tie] = []
-        self._class_of: list[BufferClass] = [self._single(v) for v in flow.all_values]
-        self._in_place: list[tuple[HloValue, HloValue]] = []
+        self._class_of: list[BufferClass] = [self._single(v) for v in self.flow.all_values]
+        self._updates = alias.updates
         self._branch_begins: dict[tuple[HloInstruction, int], int] = {}
-        self._find_shareable()
-        for tie in self._ties():
+        self._find_shareable(alias)
+        for tie in alias.ties:
             if not self._keep(tie):
                 self.conflicts.append(tie)
 
@@ -77,9 +58,9 @@ class BufferClasses:
 
     def share_in_place(self) -> None:
         """Merges what may share: updates in place first, then elementwise results with operands that die there."""
-        for operand, result in self._in_place:
-            a, b = self._class_of[operand.id], self._class_of[result.id]
-            if a is not b and operand.byte_size == result.byte_size and operand.byte_size > 0:
+        for update in sorted(self._updates, key=lambda u: not u.partial):
+            a, b = self._class_of[update.operand.id], self._class_of[update.result.id]
+            if a is not b and update.operand.byte_size > 0:
                 self.try_merge(a, b)
 
     def try_merge(self, a: BufferClass, b: BufferClass) -> bool:
@@ -161,80 +142,22 @@ class BufferClasses:
         time = begin // 2
         return self.shareable.get((ends[2], starts[2])) == time or self.shareable.get((starts[2], ends[2])) == time
 
-    def _find_shareable(self) -> None:
-        elementwise: list[tuple[HloValue, HloValue]] = []
+    def _find_shareable(self, alias: HloAliasAnalysis) -> None:
+        """Notes when one value may take the place of another: at updates, and at both ends of loops."""
+        times: dict[tuple[str, HloInstruction], int] = {}
         for time, event in enumerate(self.flow.events):
-            instruction = event.instruction
-            if event.kind is EventKind.RUN:
-                pairs = self._in_place_values(instruction)
-                for operand, result in pairs:
-                    self.shareable[operand.id, result.id] = time
-                (self._in_place if updates_in_place(instruction) else elementwise).extend(pairs)
-            elif event.kind is EventKind.WHILE_BEGIN:
-                for value, phi in self._phis(instruction, instruction.operand(0)):
-                    self.shareable[value.id, phi.id] = time
+            if event.kind is EventKind.WHILE_BEGIN:
+                times["init", event.instruction] = time
             elif event.kind is EventKind.WHILE_END:
-                for value, phi in self._phis(instruction, instruction.while_body.root_instruction):
-                    self.shareable.setdefault((value.id, phi.id), time)
-        self._in_place.extend(elementwise)
-
-    def _in_place_values(self, instruction: HloInstruction) -> list[tuple[HloValue, HloValue]]:
-        """Returns the (operand, result) values that may share; an operand read in another role, too, may not."""
-        pairs = in_place_pairs(instruction)
-        if not pairs:
-            return []
-        results = self.flow.values(instruction)
-        readers: dict[int, set[tuple[int, int]]] = {}
-        for n, operand in enumerate(instruction.operands):
-            for leaf, value in enumerate(self.flow.values(operand)):
-                if value is not None:
-                    readers.setdefault(value.id, set()).add((n, leaf))
-        found: list[tuple[HloValue, HloValue]] = []
-        for pair in pairs:
-            operand = self.flow.values(instruction.operand(pair.operand))[pair.operand_leaf]
-            result = results[pair.result_leaf]
-            if operand is None or result is None or operand.byte_size != result.byte_size:
-                continue
-            allowed = {(p.operand, p.operand_leaf) for p in pairs if p.result_leaf == pair.result_leaf}
-            if readers[operand.id] <= allowed:
-                found.append((operand, result))
-        return found
-
-    def _phis(self, loop: HloInstruction, source: HloInstruction) -> Iterator[tuple[HloValue, HloValue]]:
-        for value, phi in zip(self.flow.values(source), self.flow.values(loop), strict=True):
-            if value is not None and phi is not None and phi.phi and phi.instruction is loop:
-                yield value, phi
-
-    def _ties(self) -> Iterator[Tie]:
-        """Yields what control flow ties together: inner constructs first, each back edge before its entry edge."""
-        for time, event in enumerate(self.flow.events):
-            instruction = event.instruction
-            if event.kind is EventKind.BRANCH_BEGIN:
-                self._branch_begins[instruction, event.branch] = time
-            elif event.kind is EventKind.WHILE_END:
-                phis = self.flow.values(instruction)
-                for kind, source in (
-                    ("body", instruction.while_body.root_instruction),
-                    ("init", instruction.operand(0)),
-                ):
-                    for leaf, (value, phi) in enumerate(zip(self.flow.values(source), phis, strict=True)):
-                        if value is not None and phi is not None and phi.phi and phi.instruction is instruction:
-                            yield Tie(kind, instruction, leaf, 0, value, phi)
-            elif event.kind is EventKind.CALL_END and instruction.opcode in CALLS:
-                yield from self._call_ties(instruction)
-        number = 0
-        for leaf, value in enumerate(self.flow.values(self.entry_root)):
-            if value is not None:
-                yield Tie("result", self.entry_root, leaf, number, value, None)
-                number += 1
-
-    def _call_ties(self, caller: HloInstruction) -> Iterator[Tie]:
-        per_branch = len(call_result_pairs(self.flow, caller)) // max(1, len(caller.called_computations))
-        for n, (inner, outer) in enumerate(call_result_pairs(self.flow, caller)):
-            branch, _ = divmod(n, max(1, per_branch))
-            root = caller.called_computations[branch].root_instruction
-            leaves = [leaf for leaf, v in enumerate(self.flow.values(root)) if v is not None]
-            yield Tie("branch", caller, leaves[n % per_branch], branch, inner, outer)
+                times["body", event.instruction] = time
+            elif event.kind is EventKind.BRANCH_BEGIN:
+                self._branch_begins[event.instruction, event.branch] = time
+        for update in alias.updates:
+            self.shareable[update.operand.id, update.result.id] = update.time
+        for kind in ("init", "body"):
+            for tie in alias.ties:
+                if tie.kind == kind and tie.target is not None:
+                    self.shareable.setdefault((tie.value.id, tie.target.id), times[kind, tie.instruction])
 
     def _keep(self, tie: Tie) -> bool:
         if tie.kind == "branch" and tie.value.time < self._branch_begins[tie.instruction, tie.branch]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from xjit.hlo import HloInstruction
 from xjit.hlo.diagnostics import HloVerifyError
-from xjit.passes.analysis.dataflow import HloValue, forwards
+from xjit.passes.analysis.forwarding import forwards
+from xjit.passes.analysis.hlo_value import HloValue
 from xjit.passes.analysis.in_place import in_place_pairs
 from xjit.passes.analysis.linear_order import CALLS, EventKind
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment

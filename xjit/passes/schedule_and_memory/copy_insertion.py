@@ -14,21 +14,25 @@ from dataclasses import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.diagnostics import PassError
 from xjit.hlo.types.shape import ShapeIndex
+from xjit.passes.analysis.alias_analysis import HloAliasAnalysis, Tie
 from xjit.passes.analysis.linear_order import module_sequences
 from xjit.passes.analysis.liveness import Liveness
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
-from xjit.passes.schedule_and_memory.buffer_classes import BufferClasses, Tie
+from xjit.passes.schedule_and_memory.buffer_classes import BufferClasses
+from xjit.passes.schedule_and_memory.copy_cycles import copy_cycle
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
 from xjit.passes.schedule_and_memory.input_output_aliasing import keep_aliases, must_aliases
 
-_MAX_ROUNDS = 6  # a cycle of loop-carried elements needs two; each further level of nesting can add one
+_MAX_ROUNDS = 6  # a cycle of elements of several shapes needs two; each further level of nesting can add one
 
 
 @dataclass
 class CopyInsertion(HloModulePass):
     """Copies only where the order of execution leaves no other way; schedules the module first if it has no schedule.
 
+    Elements that change places take one copy each: copies that are right only if they are done at once, which is for
+    copy-fusion to see to.
     Copies go where they are needed in the schedule, so nothing may reorder the instructions afterwards.
     """
 
@@ -41,7 +45,8 @@ class CopyInsertion(HloModulePass):
         if not module.has_schedule():
             changed = HloMemoryScheduler().run(module)
         for round_number in range(_MAX_ROUNDS + 1):
-            conflicts = analyze_buffers(module).conflicts
+            buffers = analyze_buffers(module)
+            conflicts = [tie for tie in buffers.conflicts if not copy_cycle(buffers.flow, tie)]
             if not conflicts:
                 break
             if round_number == _MAX_ROUNDS:
@@ -54,8 +59,8 @@ class CopyInsertion(HloModulePass):
 
 def analyze_buffers(module: HloModule) -> BufferClasses:
     """Returns the buffer classes of a module in its scheduled order."""
-    live = analyses.get(Liveness, module)
-    return BufferClasses(live.flow, live, module.entry_computation.root_instruction)
+    live = analyses.get(Liveness, module)  # first: it says what is wrong with a module that cannot be analysed
+    return BufferClasses(analyses.get(HloAliasAnalysis, module), live)
 
 
 def _free_aliased_parameters(module: HloModule) -> bool:
@@ -115,7 +120,8 @@ def _computation_of(module: HloModule, tie: Tie) -> HloComputation:
 def _in_safe_order(ties: Sequence[Tie]) -> list[Tie]:
     """Orders copies so that one which overwrites a loop-carried element runs after those that still read it.
 
-    Cycles (a swap) are cut anywhere: the next round finds the overwritten element and adds one copy more.
+    Cycles (a swap) are cut anywhere. Those of one shape are fused later; in others the next round finds the overwritten
+    element and adds one copy more.
     """
     reads: dict[object, list[int]] = {}
     for n, tie in enumerate(ties):

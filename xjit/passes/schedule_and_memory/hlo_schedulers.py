@@ -15,7 +15,7 @@ from xjit.hlo import attributes as at
 from xjit.hlo.ir.post_order import needs_of, post_order
 from xjit.hlo.ir.schedule import HloSchedule
 from xjit.hlo.types.physical import physical_byte_size
-from xjit.passes.analysis.dataflow import forwards
+from xjit.passes.analysis.forwarding import forwards
 from xjit.passes.analysis.in_place import updates_in_place
 from xjit.passes.framework.base import HloModulePass
 

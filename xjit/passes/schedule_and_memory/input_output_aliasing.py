@@ -13,7 +13,7 @@ from xjit.hlo import HloModule, Shape
 from xjit.hlo.annotations.alias_config import Alias
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import ShapeIndex
-from xjit.passes.analysis.dataflow import HloValue
+from xjit.passes.analysis.hlo_value import HloValue
 from xjit.passes.schedule_and_memory.buffer_classes import BufferClasses
 from xjit.thunks.result_alias import ResultAlias
 

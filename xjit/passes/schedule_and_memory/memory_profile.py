@@ -15,6 +15,7 @@ import numpy.typing as npt
 from xjit.hlo import HloComputation, HloInstruction, Shape, Trait
 from xjit.hlo import attributes as at
 from xjit.hlo.types.physical import physical_byte_size
+from xjit.passes.analysis.forwarding import element_leaves, forwarded_leaves
 
 ShapeSize = Callable[[Shape], int]
 """Bytes of an array of a shape."""
@@ -143,7 +144,7 @@ class MemoryProfile:
 
     def _add(self, instruction: HloInstruction) -> None:
         if instruction.opcode in FORWARDS:
-            self._leaves[instruction] = self._forwarded(instruction)
+            self._leaves[instruction] = forwarded_leaves(instruction, self._leaves.__getitem__)
             return
         self.read(instruction)
         for operand in instruction.operands if instruction.op.has(Trait.ASYNC) else ():
@@ -161,17 +162,6 @@ class MemoryProfile:
         for buffer in leaves:
             if buffer is not None:
                 buffer.pinned = True
-
-    def _forwarded(self, instruction: HloInstruction) -> Leaves:
-        if instruction.opcode == "tuple":
-            return tuple(leaf for operand in instruction.operands for leaf in self._leaves[operand])
-        operand = instruction.operand(0)
-        if instruction.opcode == "bitcast":
-            return self._leaves[operand]
-        index = instruction.attributes_as(at.GetTupleElementAttributes).index
-        counts = [sum(1 for _ in shape.leaves()) for shape in operand.shape.tuple_shapes]
-        start = sum(counts[:index])
-        return self._leaves[operand][start : start + counts[index]]
 
     def _define(self, instruction: HloInstruction, shape: Shape) -> Buffer | None:
         if not shape.is_array:
@@ -200,14 +190,11 @@ class MemoryProfile:
 def _note_overwriter(state: Leaves, body: HloComputation, overwriter: HloInstruction) -> None:
     """Notes what overwrites the elements of a loop's state, but for those that the body passes through."""
     root, parameter = body.root_instruction, body.parameter_instruction(0)
-    place = 0
-    for number, element in enumerate(parameter.shape.tuple_shapes if parameter.shape.is_tuple else (parameter.shape,)):
-        count = sum(1 for _ in element.leaves())
+    for number in range(len(parameter.shape.leaf_offsets) - 1):
         if not (root.opcode == "tuple" and _is_element(root.operand(number), parameter, number)):
-            for buffer in state[place : place + count]:
+            for buffer in element_leaves(parameter.shape, number, state):
                 if buffer is not None and buffer.overwriter is None:
                     buffer.overwriter = overwriter
-        place += count
 
 
 def _is_element(value: HloInstruction, whole: HloInstruction, number: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from xjit.hlo.annotations.metadata import OpMetadata, StackFrameIndex
+from xjit.hlo.annotations.metadata import NO_METADATA, StackFrameIndex
 from xjit.hlo.attributes.codecs.annotations import parse_sharding
 from xjit.hlo.attributes.codecs.value_text import CodecError
 from xjit.hlo.diagnostics import FailedPrecondition, HloError, InvalidArgument, Unsupported
@@ -25,7 +25,6 @@ from xjit.text.proto.sharding import write_sharding
 
 _COMPUTATION_SHIFT = 32
 Numbers = dict[HloInstruction, int]
-_NO_METADATA = OpMetadata()
 _ALIAS = re.compile(r"(\{[\d,\s]*\})\s*:\s*\(\s*(\d+)\s*,\s*(\{[\d,\s]*\})\s*(?:,\s*(may|must)-alias\s*)?\)")
 _DONOR = re.compile(r"\(\s*(\d+)\s*,\s*(\{[\d,\s]*\})\s*\)")
 
@@ -150,7 +149,7 @@ def _write_instruction(
     write_attributes(instruction, proto)
     if instruction.opcode == "compare" and not proto.comparison_type:
         proto.comparison_type = default_comparison_type(instruction.operand(0).shape.element_type)
-    if instruction.metadata != _NO_METADATA:
+    if instruction.metadata != NO_METADATA:
         write_metadata(instruction.metadata, proto.metadata)
     if instruction.sharding is not None:
         write_sharding(instruction.sharding, proto.sharding)

@@ -28,12 +28,13 @@ _SHARDING = re.compile(
     r"|last_tile_dims=\{[^{}]*+\}|metadata=\{.*\})\s*+)++",
     re.DOTALL,
 )
-_STRING_FIELDS = ("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name")
-_INT_FIELDS = ("source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id")
-_METADATA_ORDER = (
-    *("op_type", "op_name", "source_file", "source_line", "source_end_line", "source_column", "source_end_column"),
-    *("deduplicated_name", "scheduling_name", "stack_frame_id"),
-)
+_METADATA = {
+    **dict.fromkeys(("op_type", "op_name", "source_file"), (unquote, quote)),
+    **dict.fromkeys(("source_line", "source_end_line", "source_column", "source_end_column"), (parse_int, str)),
+    **dict.fromkeys(("deduplicated_name", "scheduling_name"), (unquote, quote)),
+    "stack_frame_id": (parse_int, str),
+}
+"""The fields of OpMetadata in the order of the text: how a value is read, and how it is written."""
 
 
 def parse_metadata(text: str) -> OpMetadata:
@@ -48,10 +49,8 @@ def parse_metadata(text: str) -> OpMetadata:
         if match is None:
             raise CodecError(f"expected 'key=value' in metadata, found '{shorten(body[position:])}'", position + 1)
         key, value = match.groups()
-        if key in _STRING_FIELDS:
-            fields[key] = unquote(value)
-        elif key in _INT_FIELDS:
-            fields[key] = parse_int(value)
+        if key in _METADATA:
+            fields[key] = _METADATA[key][0](value)
         else:
             extra.append((key, value))
         position = match.end()
@@ -61,10 +60,10 @@ def parse_metadata(text: str) -> OpMetadata:
 def format_metadata(metadata: OpMetadata) -> str:
     """Returns `{op_name="x" ...}` without the fields that are empty."""
     parts: list[str] = []
-    for name in _METADATA_ORDER:
+    for name, (_, write) in _METADATA.items():
         value = getattr(metadata, name)
         if value:
-            parts.append(f"{name}={quote(value) if name in _STRING_FIELDS else value}")
+            parts.append(f"{name}={write(value)}")
     parts.extend(f"{key}={value}" for key, value in metadata.extra)
     return "{" + " ".join(parts) + "}"
 

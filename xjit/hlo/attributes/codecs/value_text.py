@@ -17,7 +17,10 @@ _COMMENT = re.compile(rf"{STRING}|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*", re.DOTALL)
 _SPLIT = re.compile(rf'{STRING}|[{{}}()\[\],]|[^{{}}()\[\],"]++|"', re.DOTALL)
 _ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
 _SIMPLE_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
-_ESCAPED_BYTES = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
+_ESCAPED_BYTES = {
+    **{byte: f"\\{byte:03o}" for byte in (*range(32), *range(127, 256))},
+    **{ord(c): f"\\{letter}" for c, letter in zip("\n\r\t\"'\\", "nrt\"'\\", strict=True)},
+}
 
 
 class CodecError(ValueError):
@@ -65,10 +68,8 @@ def _unescape(match: re.Match[bytes]) -> bytes:
 
 def quote(value: str) -> str:
     """Returns a string in quotes with C escapes; bytes that are not printable ASCII become octal."""
-    if value.isascii() and value.isprintable() and not any(c in value for c in "\"'\\"):
-        return f'"{value}"'
-    data = value.encode("utf-8", "surrogateescape")
-    return '"' + "".join(_ESCAPED_BYTES.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in data) + '"'
+    text = value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("latin-1")
+    return f'"{text.translate(_ESCAPED_BYTES)}"'
 
 
 def shorten(text: str, limit: int = 40) -> str:

@@ -1,0 +1,157 @@
+"""Which dimensions may be split while an instruction runs on tiles: the rows of the propagation, less what mixes.
+
+A row gives dimensions of operands and results numbers (factors). A factor may be split if each tile of the result
+needs that tile of the operands alone, or, for a contracted one, if the tiles' results can be combined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from xjit.hlo import HloInstruction
+from xjit.hlo import attributes as at
+from xjit.hlo.annotations.sharding_algebra import NO_FACTOR
+from xjit.ops.reducers import reduction_identity, selected_extremum
+from xjit.passes.sharding.dimension_factors import factors_of
+from xjit.passes.sharding.factor_rows import Dims
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRow:
+    """Factors of the dimensions of each operand and of each array of the result; NO_FACTOR: must be whole.
+
+    `contracted` ones are of operands only: the results of their tiles are combined.
+    """
+
+    operands: tuple[Dims, ...]
+    results: tuple[Dims, ...]
+    contracted: frozenset[int] = frozenset()
+
+    @property
+    def factors(self) -> Dims:
+        """All factors, in order."""
+        found = {f for dims in (*self.operands, *self.results) for f in dims if f != NO_FACTOR}
+        return tuple(sorted(found))
+
+
+def _batch_row(instruction: HloInstruction, whole: int) -> LocalRow:
+    """All dimensions but the last `whole` ones of arrays of equal rank are alike."""
+    rank = instruction.operand(0).shape.rank
+    dims = tuple(d if d < rank - whole else NO_FACTOR for d in range(rank))
+    return LocalRow((dims,) * instruction.operand_count, (dims,))
+
+
+OTHER_ROWS: Mapping[str, Callable[[HloInstruction], LocalRow]] = {
+    "cholesky": lambda i: _batch_row(i, 2),
+    "fft": lambda i: _batch_row(i, len(i.attributes_as(at.FftAttributes).fft_length)),
+    "triangular-solve": lambda i: _batch_row(i, 2),
+}
+"""Opcodes that the propagation passes by, but whose batches are independent."""
+
+
+def _window_dims(instruction: HloInstruction) -> frozenset[int]:
+    """Dimensions along which windows do more than to read one element each."""
+    window = instruction.attributes_as(at.WindowAttributes).window
+    return frozenset(d for d, w in enumerate(window.dimensions) if w != at.WindowDimension())
+
+
+def _padded_dims(instruction: HloInstruction) -> frozenset[int]:
+    padding = instruction.attributes_as(at.PadAttributes).padding
+    return frozenset(d for d, p in enumerate(padding) if p != at.PaddingDimension())
+
+
+def _reversed_dims(instruction: HloInstruction) -> frozenset[int]:
+    return frozenset(instruction.attributes_as(at.DimensionsAttributes).dimensions)
+
+
+def _concatenated_dims(instruction: HloInstruction) -> frozenset[int]:
+    return frozenset({instruction.attributes_as(at.ConcatenateAttributes).dimension})
+
+
+def _sliced_dims(instruction: HloInstruction) -> frozenset[int]:
+    sizes = instruction.operand(0).shape.dimensions
+    slices = instruction.attributes_as(at.SliceAttributes).slice
+    return frozenset(d for d, s in enumerate(slices) if (s.start, s.limit, s.stride) != (0, sizes[d], 1))
+
+
+def _mixed_result_dims(instruction: HloInstruction) -> frozenset[int]:
+    """Result dimensions whose elements are made of several elements along them."""
+    rule = _MIXED.get(instruction.opcode)
+    return rule(instruction) if rule is not None else frozenset()
+
+
+_MIXED: Mapping[str, Callable[[HloInstruction], frozenset[int]]] = {
+    "concatenate": _concatenated_dims,
+    "pad": _padded_dims,
+    "reduce-window": _window_dims,
+    "reverse": _reversed_dims,
+    "select-and-scatter": _window_dims,
+    "slice": _sliced_dims,
+}
+
+
+def _convolution_whole(instruction: HloInstruction) -> frozenset[int]:
+    """Result dimensions of a convolution that stay whole: space, and with groups all features and batches."""
+    a = instruction.attributes_as(at.ConvolutionAttributes)
+    labels = a.dim_labels
+    whole = set(labels.output_spatial_dimensions)
+    if a.feature_group_count > 1 or a.batch_group_count > 1:
+        whole.add(labels.output_feature_dimension)
+    if a.batch_group_count > 1:
+        whole.add(labels.output_batch_dimension)
+    return frozenset(whole)
+
+
+def _indexed_whole(instruction: HloInstruction, operands: tuple[Dims, ...]) -> frozenset[int]:
+    """Factors of gather and scatter that cannot be split: indices count from the array's start, not from a tile's."""
+    count = 1 if instruction.opcode == "gather" else instruction.operand_count // 2
+    shared = set(operands[0]) & set(operands[count])
+    if instruction.opcode == "gather":
+        batching = instruction.attributes_as(at.GatherAttributes).operand_batching_dims
+        return frozenset(shared - {operands[0][d] for d in batching})
+    batching = instruction.attributes_as(at.ScatterAttributes).input_batching_dims
+    kept = {operands[0][d] for d in batching}
+    indexed = set(operands[0]) - set(operands[count + 1])
+    return frozenset(((shared | indexed) - kept) | (set(operands[count]) - set(operands[0])))
+
+
+def local_row(instruction: HloInstruction) -> LocalRow | None:
+    """Returns the row of an instruction; None for what runs on whole arrays only."""
+    other = OTHER_ROWS.get(instruction.opcode)
+    if other is not None:
+        return other(instruction)
+    row = factors_of(instruction)
+    shapes = [s for _, s in instruction.shape.leaves()]
+    if row is None or any(d is None for d in row.results) or not all(s.is_array for s in shapes):
+        return None
+    results = tuple(d for d in row.results if d is not None)
+    operands = tuple(
+        d if d is not None else (NO_FACTOR,) * o.shape.rank for d, o in zip(row.operands, instruction.operands)
+    )
+    whole = {results[0][d] for d in _mixed_result_dims(instruction)} | row.changed
+    if instruction.opcode == "convolution":
+        whole |= {results[0][d] for d in _convolution_whole(instruction)}
+    if instruction.opcode in ("gather", "scatter"):
+        whole |= _indexed_whole(instruction, operands)
+    read = {f for dims in operands for f in dims}
+    contracted = read - {f for dims in results for f in dims} - whole - {NO_FACTOR}
+    if not _can_combine(instruction):
+        whole |= contracted
+    return LocalRow(_without(operands, whole), _without(results, whole), frozenset(contracted - whole))
+
+
+def _without(rows: tuple[Dims, ...], whole: set[int]) -> tuple[Dims, ...]:
+    return tuple(tuple(NO_FACTOR if f in whole else f for f in dims) for dims in rows)
+
+
+def _can_combine(instruction: HloInstruction) -> bool:
+    """Whether results of tiles can be combined: sums of products, and reductions of a known kind."""
+    if instruction.opcode in ("dot", "convolution"):
+        return True
+    if instruction.opcode != "reduce":
+        return False
+    reducer = instruction.to_apply
+    return (instruction.operand_count == 2 and reduction_identity(reducer) is not None) or selected_extremum(
+        reducer
+    ) is not None

@@ -1,0 +1,141 @@
+"""How instructions of each opcode become the program of one device. What has no rule here runs on tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from xjit.hlo import HloInstruction, HloVerifyError, Unsupported
+from xjit.hlo import attributes as at
+from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding
+from xjit.hlo.annotations.sharding_algebra import reshape as reshaped_sharding
+from xjit.hlo.attributes.opcodes import Trait
+from xjit.passes.sharding.sharding_annotations import BOUNDARIES, target_of
+from xjit.passes.sharding.spmd.builder import SpmdBuilder
+from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
+from xjit.passes.sharding.spmd.placement import local_shape, place
+from xjit.passes.sharding.spmd.run_on_tiles import run_on_tiles
+
+Parts = list[PartitionedHlo]
+OpcodeRule = Callable[[HloInstruction, Sequence[PartitionedHlo], DeviceSharding, SpmdBuilder], Parts]
+"""(instruction, arrays of its operands, sharding wanted of the first array of the result, builder) -> the arrays of
+the result, with whatever shardings they come in."""
+
+
+def partition_instruction(
+    instruction: HloInstruction, operands: Sequence[PartitionedHlo], target: DeviceSharding, b: SpmdBuilder
+) -> Parts:
+    """Returns the arrays of the result of an instruction without tuples among its operands.
+
+    Unsupported for what would happen once and not once per device, and for what asks which device it is on.
+    """
+    if target.kind != "manual":
+        _check_meaning(instruction)
+    rule = OPCODE_RULES.get(instruction.opcode, run_on_tiles)
+    if target.kind == "manual" and instruction.opcode != "custom-call":
+        rule = run_on_tiles
+    return rule(instruction, operands, target, b)
+
+
+def _check_meaning(instruction: HloInstruction) -> None:
+    opcode, op = instruction.opcode, instruction.op
+    talks = op.has(Trait.SIDE_EFFECT) and opcode not in ("rng", "rng-get-and-update-state")
+    crosses = op.has(Trait.COLLECTIVE) and instruction.channel_id is not None
+    effect = opcode == "custom-call" and instruction.attributes_as(at.CustomCallAttributes).custom_call_has_side_effect
+    if talks or crosses or effect or op.has(Trait.ASYNC) or opcode in ("partition-id", "bitcast"):
+        raise Unsupported(
+            f"spmd-partitioner: {opcode} '{instruction.name}' outside of a manual sharding", instruction.span
+        )
+
+
+def _constant(constant: HloInstruction, _: Sequence[PartitionedHlo], target: DeviceSharding, b: SpmdBuilder) -> Parts:
+    """Equal elements need no slice."""
+    shape = constant.shape
+    literal = constant.attributes_as(at.ConstantAttributes).literal
+    if target.is_tiled and shape.num_elements and (literal.array == literal.array.flat[0]).all():
+        local = b.full(local_shape(shape, target, b.spmd.devices), literal.array.flat[0])
+        return [PartitionedHlo(local, shape, target)]
+    return [PartitionedHlo(b.add(constant.clone()), shape, REPLICATED)]
+
+
+def _iota(iota: HloInstruction, _: Sequence[PartitionedHlo], target: DeviceSharding, b: SpmdBuilder) -> Parts:
+    """Each tile counts from where it begins."""
+    along = iota.attributes_as(at.IotaAttributes).iota_dimension
+    local, placement = (
+        local_shape(iota.shape, target, b.spmd.devices),
+        place(iota.shape.dimensions, target, b.spmd.devices),
+    )
+    kind = iota.shape.element_type
+    if placement.tiles[along] == 1:
+        return [PartitionedHlo(b.iota(kind, local.dimensions, along), iota.shape, target)]
+    index = b.positions(local.dimensions, along, b.number(placement.starts[:, along]))
+    return [PartitionedHlo(b.convert(index, kind), iota.shape, target)]
+
+
+def _reshape(
+    reshape: HloInstruction, operands: Sequence[PartitionedHlo], target: DeviceSharding, b: SpmdBuilder
+) -> Parts:
+    """Tiles are reshaped where they are runs of elements on both sides."""
+    part = operands[0]
+    old, new = part.shape.dimensions, reshape.shape.dimensions
+    for wanted in (reshaped_sharding(target, new, old), part.sharding):
+        before, after = _settled(wanted, old, new)
+        if after.is_tiled:
+            break
+    local = reshard(part, before, b).local
+    sizes = local_shape(reshape.shape, after, b.spmd.devices).dimensions
+    return [PartitionedHlo(b.reshape(local, sizes), reshape.shape, after)]
+
+
+def _settled(
+    wanted: DeviceSharding, old: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[DeviceSharding, DeviceSharding]:
+    """Returns shardings of operand and result that are each what the other means; whole if there are none."""
+    while True:
+        after = reshaped_sharding(wanted, old, new)
+        again = reshaped_sharding(after, new, old)
+        if again == wanted:
+            return wanted, after
+        wanted = again
+
+
+def _rng(rng: HloInstruction, operands: Sequence[PartitionedHlo], target: DeviceSharding, b: SpmdBuilder) -> Parts:
+    """Devices draw numbers of their own; those that all share are drawn by the first."""
+    whole = [reshard(part, REPLICATED, b).local for part in operands]
+    local = b.add(rng.clone_with_new_operands(local_shape(rng.shape, target, b.spmd.devices), whole))
+    placement = place(rng.shape.dimensions, target, b.spmd.devices)
+    if max(placement.ranks):
+        drawn = b.constant([rank == 0 for rank in placement.ranks], b.is_on(0).shape.element_type)
+        first = b.reshape(b.dynamic_slice(drawn, [b.make("partition-id")], (1,)), ())
+        mask = b.broadcast(first, local.shape.dimensions) if local.shape.rank else first
+        alone = b.make("select", mask, local, b.like(local, 0))
+        keys = {key: [p for p, k in enumerate(placement.keys) if k == key] for key in placement.keys}
+        local = b.sum_over(alone, tuple(tuple(group) for group in keys.values()))
+    return [PartitionedHlo(local, rng.shape, target)]
+
+
+def _custom_call(
+    call: HloInstruction, operands: Sequence[PartitionedHlo], target: DeviceSharding, b: SpmdBuilder
+) -> Parts:
+    """Annotations reshard; at the boundaries of manual regions, the same tile is seen as another array."""
+    name = target_of(call)
+    if name == "Sharding":
+        return [operands[0]]
+    if name not in BOUNDARIES:
+        return run_on_tiles(call, operands, target, b)
+    local = operands[0].local
+    if local_shape(call.shape, target, b.spmd.devices).dimensions != local.shape.dimensions:
+        raise HloVerifyError(
+            f"custom-call {name}: one device's part of the operand has dimensions {list(local.shape.dimensions)}, "
+            f"which is no part of {call.shape} under {{{target}}}",
+            call.span,
+        )
+    return [PartitionedHlo(local, call.shape, target)]
+
+
+OPCODE_RULES: Mapping[str, OpcodeRule] = {
+    "constant": _constant,
+    "custom-call": _custom_call,
+    "iota": _iota,
+    "reshape": _reshape,
+    "rng": _rng,
+}
