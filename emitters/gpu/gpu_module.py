@@ -60,8 +60,11 @@ def _emit(context: GpuKernelContext, view: KernelView, plan: KernelPlan) -> list
     return emit_unit_kernels(context, view, plan.kind)
 
 
-def emit_gpu_module(assignment: BufferAssignment, target: Target) -> EmittedGpuModule:
-    """Emits every kernel of a scheduled, buffer-assigned module. Errors: Unsupported names what has no kernel."""
+def emit_gpu_module(assignment: BufferAssignment, target: Target, verify: bool = False) -> EmittedGpuModule:
+    """Emits every kernel of a scheduled, buffer-assigned module; `verify`: see IrEmitterUnnested.
+
+    Errors: Unsupported names what has no kernel.
+    """
     context = GpuKernelContext(Module(assignment.module.name, target), target)
     planning = gpu_plan_context(target, context.maps)
 
@@ -72,7 +75,7 @@ def emit_gpu_module(assignment: BufferAssignment, target: Target) -> EmittedGpuM
         views.update({kernel.function.name: view for kernel in kernels})
         return kernels
 
-    unnested = IrEmitterUnnested(emit, assignment, inline=False).emit()
+    unnested = IrEmitterUnnested(emit, assignment, inline=False, verify=verify).emit()
     users = {thunk.kernel: thunk.instruction for thunk in reversed(unnested.program.kernel_thunks)}
     kernels: dict[str, GpuKernel] = {}
     for kernel in unnested.kernels:
