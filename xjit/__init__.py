@@ -4,7 +4,18 @@ exe = xjit.compile("model.hlo")
 outputs = exe(*arrays)
 """
 
-from xjit.api import compile, evaluate, from_hlo_proto, load_module, run_passes, to_hlo_proto
+from xjit.api import (
+    compile,
+    evaluate,
+    from_hlo_proto,
+    from_jax,
+    from_stablehlo,
+    jit,
+    load,
+    load_module,
+    run_passes,
+    to_hlo_proto,
+)
 from xjit.compile_options import CompileOptions
 from xjit.compiler import Executable
 from xjit.hlo import (
@@ -64,6 +75,10 @@ __all__ = [
     "custom_call_status_set_failure",
     "evaluate",
     "from_hlo_proto",
+    "from_jax",
+    "from_stablehlo",
+    "jit",
+    "load",
     "load_module",
     "parse_hlo",
     "register_custom_call_target",

@@ -71,7 +71,7 @@ class CompiledGpuModule:
             parameter_tree,
             results,
             result_tree,
-            assignment.arena_size,
+            self._emitted.arena_size,
             tuple(physical_constant(literal) for literal in assignment.constants),
             tuple(KernelInfo(t.kernel, t.kind, t.instruction, t.bytes_accessed, t.flops) for t in thunks),
             tuple(sorted(assignment.aliases)),
@@ -173,7 +173,7 @@ def compile_for_gpu(module: HloModule, architecture: str, options: CompileOption
     phase = Phases(options.progress, seconds)
     optimized = optimize_module(module, options, gpu_pipeline, phase)
     phase("emit")
-    emitted = emit_gpu_module(optimized.assignment, target, optimized.verify)
+    emitted = emit_gpu_module(optimized.assignment, target, verify=optimized.verify)
     phase("")
     compiled = SimulatedExecutable(optimized, emitted, target, seconds)
     if optimized.dump is not None:
