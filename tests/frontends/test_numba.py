@@ -68,7 +68,7 @@ def test_nothing_of_python_in_between() -> None:
     np.testing.assert_array_equal(call(X, Y), X * Y)
     (ir,) = call.inspect_llvm().values()
     assert "PyObject_Call" not in ir
-    assert f"{SCALED.native_entry.address}" in ir
+    assert f"{SCALED.entry.address}" in ir
 
 
 @pytest.mark.slow

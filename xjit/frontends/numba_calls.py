@@ -101,7 +101,7 @@ def _nested_text(tree: LeafTree) -> str:
 def _make_run(executable: CpuExecutable) -> Any:
     """A function of the tables of parameters and results: one call of the native entry."""
     numba: Any = import_optional("numba", "numba", _NEEDED)
-    native, entry, program = pooled_library(), executable.native_entry, executable.program
+    native, entry, program = pooled_library(), executable.entry, executable.program
     word = ctypes.c_size_t
     call_entry = ctypes.CFUNCTYPE(ctypes.c_int32, *[word] * 6, ctypes.c_int64)(native.address("xjit_call_entry"))
     alloc = ctypes.CFUNCTYPE(word, ctypes.c_int64)(native.address("xjit_scratch_alloc"))
