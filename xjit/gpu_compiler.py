@@ -139,9 +139,9 @@ class SimulatedExecutable(CompiledGpuModule):
         super().__init__(optimized, emitted, target, seconds)
         self._sanitize = sanitize
 
-    def __call__(self, *arguments: Any, donate: int | Iterable[int] = ()) -> Any:
+    def __call__(self, *arguments: Any, donate: int | Iterable[int] = (), out: Any = None) -> Any:
         """Takes and returns NumPy arrays, as an executable for CPUs does. Errors: as of `run` if it is to sanitize."""
-        return self._call(*arguments, donate=donate)
+        return self._call(*arguments, donate=donate, out=out)
 
     def run(self, *arguments: Any, sanitize: bool = False, reverse: bool = False) -> Any:
         """Runs with every access checked, or threads and blocks from the last to the first.
@@ -187,7 +187,7 @@ def compile_for_gpu(module: HloModule, architecture: str, options: CompileOption
     phase = Phases(options.progress, seconds)
     optimized = optimize_module(module, options, gpu_pipeline, phase)
     phase("emit")
-    emitted = emit_gpu_module(optimized.assignment, target, options.deterministic)
+    emitted = emit_gpu_module(optimized.assignment, target, options.deterministic, optimized.verify)
     phase("")
     compiled = SimulatedExecutable(optimized, emitted, target, seconds, options.sanitize)
     if optimized.dump is not None:
