@@ -5,6 +5,7 @@ outputs = exe(*arrays)
 """
 
 from xjit.api import compile, evaluate, from_hlo_proto, load_module, run_passes, to_hlo_proto
+from xjit.comparison import Comparison, compare
 from xjit.compile_options import CompileOptions
 from xjit.compiler import Executable
 from xjit.hlo import (
@@ -37,6 +38,7 @@ from xjit.version import __version__
 
 __all__ = [
     "PASSES",
+    "Comparison",
     "CompileError",
     "CompileOptions",
     "Executable",
@@ -60,6 +62,7 @@ __all__ = [
     "Unsupported",
     "XjitError",
     "__version__",
+    "compare",
     "compile",
     "custom_call_status_set_failure",
     "evaluate",
