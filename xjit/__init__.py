@@ -4,7 +4,18 @@ exe = xjit.compile("model.hlo")
 outputs = exe(*arrays)
 """
 
-from xjit.api import compile, evaluate, from_hlo_proto, load_module, run_passes, to_hlo_proto
+from xjit.api import (
+    compile,
+    evaluate,
+    from_hlo_proto,
+    from_jax,
+    from_stablehlo,
+    jit,
+    load,
+    load_module,
+    run_passes,
+    to_hlo_proto,
+)
 from xjit.comparison import Comparison, compare
 from xjit.compile_options import CompileOptions
 from xjit.compiler import Executable
@@ -67,6 +78,10 @@ __all__ = [
     "custom_call_status_set_failure",
     "evaluate",
     "from_hlo_proto",
+    "from_jax",
+    "from_stablehlo",
+    "jit",
+    "load",
     "load_module",
     "parse_hlo",
     "register_custom_call_target",

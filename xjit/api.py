@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import re
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, overload
 from typing import Literal as OneOf
 
 from xjit.compile_options import CompileOptions
 from xjit.compiler import Executable, compile_module
+from xjit.frontends.formats import unwrap_proto
+from xjit.frontends.jax_functions import from_jax
+from xjit.frontends.jit import JitFunction, jit
+from xjit.frontends.loading import ModuleLike, load, load_module
+from xjit.frontends.stablehlo import from_stablehlo
 from xjit.gpu_compiler import GpuExecutable
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
@@ -20,44 +21,28 @@ from xjit.ops.evaluation.interpreter import evaluate as _evaluate
 from xjit.ops.evaluation.interpreter import evaluate_devices as _evaluate_devices
 from xjit.ops.verifier import verify_module
 from xjit.passes import run_passes as _run_passes
-from xjit.text.parser import parse_hlo
 from xjit.text.proto import create_from_proto, to_proto
 
-ModuleLike = HloModule | str | os.PathLike[str]
-_STABLEHLO = re.compile(r"^\s*(module\b[^\n]*\{|func\.func\b)", re.MULTILINE)
-
-
-def load_module(source: ModuleLike) -> HloModule:
-    """Returns a module: itself, parsed from HLO text, or read from a path.
-
-    A string with a newline or a brace, or an empty one, is text; any other string is a path. `-` is standard input, a
-    file that ends in `.pb` is a serialized HloModuleProto. Errors: HloParseError; InvalidArgument if the file cannot be
-    read, or holds StableHLO.
-    """
-    if isinstance(source, HloModule):
-        return source
-    if isinstance(source, str) and ("\n" in source or "{" in source or not source.strip()):
-        return parse_hlo(source)
-    if not isinstance(source, str | os.PathLike):
-        raise InvalidArgument(f"expected a module, HLO text or a path; found {type(source).__name__}")
-    name = os.fspath(source)
-    try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(source).read_bytes()
-        if name.endswith(".pb"):
-            return from_hlo_proto(data)
-        text = data.decode("utf-8-sig")
-    except (OSError, ValueError) as error:  # a ValueError: no path, or no UTF-8
-        raise InvalidArgument(f"cannot read HLO from {name!r}: {error}") from error
-    if _STABLEHLO.search(text):
-        raise InvalidArgument(f"{name!r} holds StableHLO, which xjit does not read: lower it to HLO first (see README)")
-    return parse_hlo(text, file="<stdin>" if name == "-" else name)
+__all__ = [
+    "JitFunction",
+    "compile",
+    "evaluate",
+    "from_hlo_proto",
+    "from_jax",
+    "from_stablehlo",
+    "jit",
+    "load",
+    "load_module",
+    "run_passes",
+    "to_hlo_proto",
+]
 
 
 def from_hlo_proto(data: bytes, config: HloModuleConfig | None = None) -> HloModule:
-    """Returns the module of a serialized HloModuleProto; HloParseError if the bytes are malformed."""
+    """Returns the module of a serialized HloModuleProto (or HloProto, HloSnapshot); HloParseError if malformed."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise InvalidArgument(f"expected the bytes of an HloModuleProto; found {type(data).__name__}")
-    return create_from_proto(bytes(data), config)
+    return create_from_proto(unwrap_proto(bytes(data)), config)
 
 
 def to_hlo_proto(module: HloModule) -> bytes:
@@ -74,7 +59,7 @@ def compile(module: ModuleLike, target: str, options: CompileOptions | None = No
 def compile(
     module: ModuleLike, target: str = "cpu", options: CompileOptions | None = None
 ) -> Executable | GpuExecutable:
-    """Compiles a module, HLO text or a file for a target; the module is not changed.
+    """Compiles a module, or what `load_module` makes one of, for a target; the module is not changed.
 
     Targets: "cpu"; "cuda-sim" or "cuda-sim:sm_80", GPU kernels that the host runs; "cuda" or "cuda:sm_90", a GPU.
     Returns an executable: `exe(*arrays)` takes NumPy arrays (one per parameter) and returns an array, or a tuple nested

@@ -28,7 +28,7 @@ from xjit.gpu_compiler import (
 from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
-from xjit.hlo.ir.places import find_place
+from xjit.hlo.ir.places import find_place, kernel_sources
 from xjit.llvm.partition import PartKind, PartSink, with_all_visible
 from xjit.llvm.target import Target
 from xjit.optimized_module import Phases, call_signature, optimize_module, physical_constant
@@ -124,6 +124,11 @@ class Executable(CpuExecutable):
         loaded = load_object(objects, list(steps.functions), resolve_symbols(undefined_symbols(objects)))
         place = functools.partial(find_place, self._optimized_hlo)
         return ThunkInterpreter(self.program, emitted.thunks, loaded, self.constants_address, place)
+
+    @property
+    def kernel_sources(self) -> tuple[str, ...]:
+        """For each of `kernels`, where the program has it from: "from model.py:12 (jit(f)/dot)"; "" where not known."""
+        return kernel_sources(self._optimized_hlo, [kernel.instruction for kernel in self.kernels])
 
     def cost_analysis(self) -> dict[str, float]:
         """Returns costs of the optimized module by XLA's names and rules (`HloCostAnalysis`), and an estimated time."""

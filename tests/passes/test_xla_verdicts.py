@@ -16,12 +16,14 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "AllReduceCombiner": (4, 0),
     "AllReduceSimplifier": (5, 0),
     "ArCrsCombiner": (12, 0),
+    "BatchDotSimplification": (6, 0),
     "BatchNormExpander": (2, 0),
     "CallInliner": (6, 1),
     "ConditionalCanonicalizer": (2, 0),
     "ConditionalCodeMotion": (17, 0),
     "ConditionalSimplifier": (2, 0),
     "Despecializer": (4, 0),
+    "ConvolutionGroupConverter": (1, 0),
     "CudnnFusedConvRewriter": (2, 0),
     "FlattenCallGraph": (4, 0),
     "GemmRewriter": (38, 15),  # of the 39th, a broadcast, XLA's whole pipeline makes a copy
@@ -34,9 +36,12 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "HloVerifier": (4, 0),  # eleven are tests of WhileLoopAllReduceCodeMotion under the verifier's name
     "InstructionFusion": (3, 0),
     "LayoutAssignment": (0, 0),
+    "MultiOutputFusion": (18, 4),  # the fifth expects XLA's names of clones
     "RootInstructionSinker": (2, 0),
     "ScatterExpander": (3, 1),
     "ShardingPropagation": (125, 0),  # one is a test of metadata; one counts a change that it takes back
+    "SliceSinker": (11, 0),
+    "TransposeFolding": (7, 0),
     "SpmdPartitioner": (1, 0),  # XLA names every parameter "param"
     "TriangularSolveExpander": (1, 0),
     "WhileLoopConstantSinking": (6, 0),

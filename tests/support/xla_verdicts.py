@@ -58,6 +58,8 @@ RUN: Mapping[str, str] = {
     "HloRematerialization.PeakFirstRematerializesSmallValuesAndSubComputations": "hlo-rematerialization{memory_limit_bytes=145408}",
     "HloRematerialization.RematCallbackIsCalled": "hlo-rematerialization{memory_limit_bytes=145408}",
     "HloRematerialization.PeakFirstRematerializesAtSamePeak": "hlo-rematerialization{memory_limit_bytes=145408}",
+    "MultiOutputFusion": "gpu-multi-output-fusion",  # XLA's tests are of the GPU's
+    "TransposeFolding.FoldTransposeOfBatchWhenPermitted": "transpose-folding{dot_operands=all}",
     "CudnnFusedConvRewriter": "gpu-conv-rewriter,cudnn-fused-conv-rewriter",
     "GemmRewriter": "gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304}",
     "GemmRewriter.line377": (
@@ -85,6 +87,13 @@ RUN: Mapping[str, str] = {
 }
 """Tests whose pass has options: `ClassName.TestName`, then the pass as text, `call-inliner{single_call_site=true}`.
 `ClassName` alone is for its other tests, and several passes run in order, as in XLA's fixtures."""
+
+_ADDERS = "HloModule test_module " + " ".join(
+    f"scalar_{word}_computation{{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] {opcode}(a, b) }}"
+    for word, opcode in (("add", "add"), ("mul", "multiply"))
+)
+FIXTURES: Mapping[str, str] = {"MultiOutputFusion": _ADDERS}
+"""What XLA's tests of a pass put in front of modules that have no header."""
 
 PRINTED = (
     HloPrintOptions(print_metadata=False),
@@ -153,7 +162,8 @@ def _rewrites() -> Iterable[Record]:
 def judge(record: Record) -> tuple[bool, str]:
     """Returns (the changed bit is XLA's, what is wrong); the second is "" if CHECK lines hold, too."""
     try:
-        module = parse_hlo(record.before)
+        header = "" if "HloModule" in record.before else FIXTURES.get(record.xla_class, "")
+        module = parse_hlo(header + record.before)
         changed = False
         for text in split_pass_list(record.run):
             changed |= make_pass(PASSES, text).run(module)

@@ -122,8 +122,8 @@ def _roofline(comparison: Comparison, device: str) -> str:
         ]
     plot = roofline(points, ceilings)
     note = (
-        f"Circles are whole calls, discs are kernels; larger ones take longer. Measured: {'; '.join(ceilings.remarks)}. "
-        "The slope is the memory's rate: what lies in caches can be above it."
+        f"Circles are whole calls, discs are kernels; larger ones take longer. Measured: {'; '.join(ceilings.remarks)}."
+        " The slope is the memory's rate: what lies in caches can be above it."
     )
     return f"<h2>Against the ceilings of {escape(device)}</h2><p>{escape(note)}</p>{plot}" if plot else ""
 

@@ -10,7 +10,7 @@ from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.diagnostics import HloError, HloVerifyError
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.layout import Layout
-from xjit.hlo.types.shape import Shape
+from xjit.hlo.types.shape import UNBOUNDED_SIZE, Shape
 from xjit.ops.shape_inference.common import ARRAY_TYPES, show
 
 MAX_ARRAY_BYTES = 2**48
@@ -31,6 +31,8 @@ def _check_one_shape(shape: Shape) -> None:
         if dims or layout is not None:
             raise HloVerifyError(f"shape {show(shape)} is not an array, but has dimensions or a layout")
         return
+    if UNBOUNDED_SIZE in dims:
+        raise HloVerifyError(f"shape {show(shape)} has a size without a bound: expected sizes, or bounds as in [<=8]")
     if dims and min(dims) < 0:
         raise HloVerifyError(f"shape {show(shape)} has a negative dimension")
     if shape.dynamic_dimensions and len(shape.dynamic_dimensions) != len(dims):

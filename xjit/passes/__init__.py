@@ -21,6 +21,7 @@ from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.ar_crs_combiner import ArCrsCombiner
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
+from xjit.passes.cpu.parallel_task_assigner import ParallelTaskAssigner
 from xjit.passes.domains.hlo_domain_isolator import HloDomainIsolator
 from xjit.passes.domains.hlo_domain_remover import HloDomainRemover
 from xjit.passes.domains.hlo_domain_verifier import HloDomainVerifier
@@ -30,12 +31,15 @@ from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.cholesky_expander import CholeskyExpander
 from xjit.passes.expand.conv_canonicalization import ConvCanonicalization
 from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
+from xjit.passes.expand.convolution_group_converter import ConvolutionGroupConverter
 from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
 from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
+from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.gather_expander import GatherExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
+from xjit.passes.expand.op_expander_pass import OpExpanderPass
 from xjit.passes.expand.rng_bit_generator_expander import RngBitGeneratorExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
@@ -46,6 +50,7 @@ from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
 from xjit.passes.float_types.bfloat16_conversion_folding import BFloat16ConversionFolding
 from xjit.passes.float_types.bfloat16_propagation import BFloat16Propagation
 from xjit.passes.float_types.float_normalization import BFloat16MixedPrecisionRemoval, BFloat16Normalization
+from xjit.passes.float_types.hlo_element_type_converter import HloElementTypeConverter
 from xjit.passes.framework.base import HloModulePass, PassWarning
 from xjit.passes.framework.driver import PassDriver, PassLog, PassSwitches
 from xjit.passes.framework.hlo_verifier import HloVerifier
@@ -70,7 +75,9 @@ from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
 from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
 from xjit.passes.gpu.gpu_copy_insertion import GpuCopyInsertion
+from xjit.passes.gpu.gpu_multi_output_fusion import GpuMultiOutputFusion
 from xjit.passes.gpu.gpu_sanitize_constant_names import GpuSanitizeConstantNames
+from xjit.passes.gpu.horizontal_loop_fusion import GpuHorizontalLoopFusion
 from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.layout.memory_space_propagation import MemorySpacePropagation
@@ -97,12 +104,20 @@ from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstruct
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
+from xjit.passes.simplify.batch_dot_simplification import BatchDotSimplification
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
+from xjit.passes.simplify.indexed_array_analysis import IndexedArrayAnalysisPrinterPass
+from xjit.passes.simplify.reshape_mover import ReshapeMover
+from xjit.passes.simplify.slice_sinker import SliceSinker
+from xjit.passes.simplify.sort_simplifier import SortSimplifier
+from xjit.passes.simplify.topk_rewriter import TopkDecomposer, TopkRewriter
+from xjit.passes.simplify.transpose_folding import TransposeFolding
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
+from xjit.passes.simplify.zero_sized_hlo_elimination import ZeroSizedHloElimination
 
 _ALL: tuple[type[HloModulePass], ...] = (
     AlgebraicSimplifier,
@@ -115,6 +130,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     BFloat16MixedPrecisionRemoval,
     BFloat16Normalization,
     BFloat16Propagation,
+    BatchDotSimplification,
     BatchNormExpander,
     BitcastExpander,
     CallInliner,
@@ -127,6 +143,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ControlDepRemover,
     ConvCanonicalization,
     Convolution4DExpander,
+    ConvolutionGroupConverter,
     CopyFusion,
     CopyInsertion,
     CublasPadForGemms,
@@ -142,6 +159,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DotOperandFusion,
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
+    FftExpander,
     FlattenCallGraph,
     FusionMerger,
     GatherExpander,
@@ -151,6 +169,8 @@ _ALL: tuple[type[HloModulePass], ...] = (
     GpuConvPaddingLegalization,
     GpuConvRewriter,
     GpuCopyInsertion,
+    GpuHorizontalLoopFusion,
+    GpuMultiOutputFusion,
     GpuSanitizeConstantNames,
     GpuTreeReductionRewriter,
     HloCSE,
@@ -160,6 +180,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HloDomainIsolator,
     HloDomainRemover,
     HloDomainVerifier,
+    HloElementTypeConverter,
     HloGetDimensionSizeRewriter,
     HloMemoryScheduler,
     HloModuleDCE,
@@ -167,6 +188,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HloSubcomputationUnification,
     HloTrivialScheduler,
     HloVerifier,
+    IndexedArrayAnalysisPrinterPass,
     InstructionFusion,
     LayoutAssignment,
     LibraryCallExpander,
@@ -174,12 +196,15 @@ _ALL: tuple[type[HloModulePass], ...] = (
     MapInliner,
     MemorySpacePropagation,
     MultiOutputFusion,
+    OpExpanderPass,
     OptimizeInputOutputBufferAlias,
+    ParallelTaskAssigner,
     ReductionDegenerateDimRemover,
     ReductionDimensionGrouper,
     ReductionLayoutNormalizer,
     ReductionParallelizer,
     ReductionSplitter,
+    ReshapeMover,
     ReshapeToBitcast,
     RngBitGeneratorExpander,
     RngExpander,
@@ -189,8 +214,13 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ScatterExpander,
     ShardingPropagation,
     SingleDeviceCanonicalizer,
+    SliceSinker,
+    SortSimplifier,
     SpmdPartitioner,
     StableSortExpander,
+    TopkDecomposer,
+    TopkRewriter,
+    TransposeFolding,
     TreeReductionRewriter,
     TriangularSolveExpander,
     TupleSimplifier,
@@ -200,6 +230,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     WhileLoopSimplifier,
     WhileLoopTripCountAnnotator,
     WhileLoopUnroller,
+    ZeroSizedHloElimination,
 )
 
 PASSES: Mapping[str, type[HloModulePass]] = MappingProxyType(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xjit.passes.calls_and_control.call_inliner import CallInliner
@@ -13,9 +14,13 @@ from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCano
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
+from xjit.passes.expand.cholesky_expander import CholeskyExpander
 from xjit.passes.expand.dot_expander import DotExpander
+from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
+from xjit.passes.expand.stable_sort_expander import StableSortExpander
+from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.pipeline import HloPassFix
 from xjit.passes.fusion.defuser import Defuser
@@ -39,6 +44,7 @@ from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
+from xjit.passes.simplify.topk_rewriter import TopkDecomposer
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 
@@ -69,7 +75,7 @@ def gpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
     """Returns the passes that make a module ready for buffer assignment and the GPU emitters, in order."""
     options = replace(options or PipelineOptions(), fuse_dots=False)
     return [
-        *canonicalization(options),
+        *canonicalization(options, gpu_expansion()),
         *(simplification(options) if options.optimize else []),
         *layouts(options),
         *(fusion(options) if options.optimize and options.fuse else []),
@@ -77,10 +83,11 @@ def gpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
     ]
 
 
-def canonicalization(options: PipelineOptions) -> list[HloModulePass]:
+def canonicalization(options: PipelineOptions, more: Sequence[HloModulePass] = ()) -> list[HloModulePass]:
     """Removes what means nothing on one device, and what another compiler made of the module: bitcasts and fusions.
 
     Barriers go first: they would hide equal expressions. Bitcasts are expanded while all layouts are those of the text.
+    `more` are the expansions of a target.
     """
     return [
         *([] if options.keep_intermediate_layouts else [BitcastExpander()]),
@@ -88,6 +95,7 @@ def canonicalization(options: PipelineOptions) -> list[HloModulePass]:
         Defuser(),
         ConditionalToSelect(),  # inside kernels nothing branches; the calls that it makes are inlined
         *expansion(),
+        *more,
         CallInliner(),
         HloDCE(),
     ]
@@ -103,6 +111,17 @@ def expansion() -> list[HloModulePass]:
         DotExpander(),
         RngExpander(),
         ScanExpander(),
+    ]
+
+
+def gpu_expansion() -> list[HloModulePass]:
+    """Writes what needs a library, or a serial program, in terms of what threads share out."""
+    return [
+        CholeskyExpander(),  # leaves triangular solves
+        TriangularSolveExpander(),
+        FftExpander(),
+        TopkDecomposer(),  # into stable sorts
+        StableSortExpander(),  # bitonic networks are not stable
     ]
 
 

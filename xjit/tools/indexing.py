@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from xjit.api import load_module
+from xjit.api import load
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
@@ -24,7 +24,7 @@ DIRECTIONS = ("output-to-input", "input-to-output")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `xjit indexing`."""
-    parser.add_argument("file", metavar="FILE", help="HLO text")
+    parser.add_argument("file", metavar="FILE", help="in any format of xjit run")
     parser.add_argument(
         "--instruction", metavar="NAME", help="only this instruction (default: all of the entry computation)"
     )
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Prints the maps; every instruction is a block of its HLO text and its maps."""
-    module = load_module(options.file)
+    module = load(options.file)
     verify_module(module)
     composer = Composer()
     for instruction in _chosen(module, options.instruction):

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from xjit.api import load_module, run_passes
+from xjit.api import load, run_passes
 from xjit.compile_options import CompileOptions
 from xjit.compiler import stage_text
 from xjit.hlo.diagnostics import InvalidArgument
@@ -19,7 +19,7 @@ STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "thunks", "schedule", "ll
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `xjit opt`."""
-    parser.add_argument("file", metavar="FILE", nargs="?", help="HLO text")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="in any format of xjit run")
     parser.add_argument("--passes", metavar="A,B", help="passes to run, in order; with options: a,b{option=value}")
     parser.add_argument(
         "--stage", choices=STAGES, help="what to print (default: optimized-hlo, or the result of --passes)"
@@ -37,7 +37,7 @@ def main(options: argparse.Namespace) -> int:
         return 0
     if options.file is None:
         raise InvalidArgument("xjit opt needs a FILE (or --list-passes, --list-stages)")
-    module = load_module(options.file)
+    module = load(options.file)
     if options.passes:
         run_passes(module, split_pass_list(options.passes))
     if options.passes and options.stage in (None, "hlo"):

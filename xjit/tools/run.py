@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from xjit.api import evaluate, load_module
+from xjit.api import evaluate, load
 from xjit.compile_options import CompileOptions
 from xjit.compiler import Executable, compile_module
 from xjit.gpu_compiler import GpuExecutable
@@ -30,7 +30,7 @@ REFERENCES = ("evaluator", "jax", "none")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `xjit run`."""
     parser.add_argument(
-        "file", metavar="FILE", help="HLO text, a serialized HloModuleProto (.pb), or - for standard input"
+        "file", metavar="FILE", help="HLO text or proto, StableHLO, a file of jax.export, or - for standard input"
     )
     parser.add_argument("--target", default="cpu", choices=["cpu", "cuda-sim", "evaluator"])
     parser.add_argument("--reference", default="evaluator", choices=REFERENCES)
@@ -63,7 +63,7 @@ def main(options: argparse.Namespace) -> int:
         raise InvalidArgument("--tolerance must not be negative")
     if options.seed < 0:
         raise InvalidArgument("--seed must not be negative")
-    module = load_module(options.file)
+    module = load(options.file)
     inputs = make_inputs(module, options.input, options.seed)
     report: dict[str, Any] = {"module": module.name, "instructions": module.instruction_count}
     if options.target == "evaluator":
@@ -98,8 +98,10 @@ def _call(executable: Executable | GpuExecutable, inputs: list[Any]) -> Any:
 def _profile(executable: Executable, repeats: int) -> list[dict[str, Any]]:
     """What each kernel call has cost, the dearest first: cycles of the time-stamp counter per execution, on average."""
     calls = [
-        {"name": k.name, "kind": k.kind, "instruction": k.instruction, "cycles": cycles // repeats}
-        for k, cycles in zip(executable.kernels, executable.profile_cycles(), strict=True)
+        {"name": k.name, "kind": k.kind, "instruction": k.instruction, "source": source, "cycles": cycles // repeats}
+        for k, source, cycles in zip(
+            executable.kernels, executable.kernel_sources, executable.profile_cycles(), strict=True
+        )
     ]
     return sorted(calls, key=lambda call: -call["cycles"])
 
@@ -180,12 +182,12 @@ def _print_profile(console: Console, calls: list[dict[str, Any]]) -> None:
     total = sum(call["cycles"] for call in calls) or 1
     kinds = Counter[str]()
     rows = Table("TSC cycles per run", "share", title="kernel calls")
-    for title in ("kernel", "kind", "instruction"):
+    for title in ("kernel", "kind", "instruction", "source"):
         rows.add_column(title, overflow="fold")
     for call in calls:
         kinds[call["kind"]] += call["cycles"]
         share = f"{100 * call['cycles'] / total:.1f} %"
-        rows.add_row(f"{call['cycles']:,}", share, call["name"], call["kind"], call["instruction"])
+        rows.add_row(f"{call['cycles']:,}", share, call["name"], call["kind"], call["instruction"], call["source"])
     totals = Table("TSC cycles per run", "share", "kind", title="by kind")
     for kind, cycles in kinds.most_common():
         totals.add_row(f"{cycles:,}", f"{100 * cycles / total:.1f} %", kind)

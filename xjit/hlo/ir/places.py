@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from xjit.hlo.annotations.metadata import OpMetadata, StackFrameIndex
+from collections.abc import Sequence
+
+from xjit.hlo.annotations.metadata import FileLocation, OpMetadata, StackFrameIndex
 from xjit.hlo.diagnostics import Span
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
@@ -17,37 +19,48 @@ def find_place(module: HloModule, name: str) -> tuple[Span | None, tuple[str, ..
     instruction = next(found, None)
     if instruction is None:
         return None, ()
-    candidates = [instruction, *_inside(instruction)]
+    candidates = _with_inner(instruction)
     span = next((i.span for i in candidates if i.span is not None), None)
     notes = (source_note(i.metadata, module.stack_frame_index) for i in candidates)
     note = next(filter(None, notes), "")
     return span, (note,) if note else ()
 
 
-def _inside(instruction: HloInstruction) -> list[HloInstruction]:
-    """The instructions of a fusion, the last first."""
+def _with_inner(instruction: HloInstruction) -> list[HloInstruction]:
+    """The instruction; of a fusion, also those inside, the last first."""
     if instruction.opcode != "fusion":
-        return []
-    return instruction.called_computations[0].make_instruction_post_order()[::-1]
+        return [instruction]
+    return [instruction, *instruction.called_computations[0].make_instruction_post_order()[::-1]]
 
 
 def source_note(metadata: OpMetadata, frames: StackFrameIndex) -> str:
     """Returns "from model.py:12 (jit(f)/dot)"; what metadata does not have is left out, "" if it has nothing."""
     file, line = metadata.source_file, metadata.source_line
-    if not file:
-        file, line = _innermost_frame(metadata.stack_frame_id, frames)
+    location = None if file else innermost_frame(metadata.stack_frame_id, frames)
+    if location is not None:
+        file, line = frames.file_names[location.file_name_id - 1], location.line
     place = f"from {file}:{line}" if file and line else file and f"from {file}"
     name = metadata.op_name and f"({metadata.op_name})"
     return " ".join(filter(None, (place, name)))
 
 
-def _innermost_frame(number: int, frames: StackFrameIndex) -> tuple[str, int]:
-    """File and line of a stack frame; ids count from 1."""
+def innermost_frame(number: int, frames: StackFrameIndex) -> FileLocation | None:
+    """Returns the location of a stack frame, ids count from 1; None if the tables do not have it, or not its file."""
     if not 0 < number <= len(frames.stack_frames):
-        return "", 0
+        return None
     location_id = frames.stack_frames[number - 1].file_location_id
     if not 0 < location_id <= len(frames.file_locations):
-        return "", 0
+        return None
     location = frames.file_locations[location_id - 1]
-    known = 0 < location.file_name_id <= len(frames.file_names)
-    return (frames.file_names[location.file_name_id - 1], location.line) if known else ("", 0)
+    return location if 0 < location.file_name_id <= len(frames.file_names) else None
+
+
+def kernel_sources(module: HloModule, names: Sequence[str]) -> tuple[str, ...]:
+    """Returns the note on the source of each named instruction, "" for none; of a fusion, the last that has one."""
+    wanted = set(names)
+    found = {i.name: i for c in module.computations() for i in c.instructions if i.name in wanted}
+    notes: dict[str, str] = {}
+    for name, instruction in found.items():
+        candidates = (source_note(i.metadata, module.stack_frame_index) for i in _with_inner(instruction))
+        notes[name] = next(filter(None, candidates), "")
+    return tuple(notes.get(name, "") for name in names)

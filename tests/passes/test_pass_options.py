@@ -1,0 +1,103 @@
+"""Options whose values a pass refuses, and passes that refuse a module."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from xjit.hlo import Shape
+from xjit.hlo.compare.fingerprint import module_fingerprint
+from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
+from xjit.ops.evaluation import evaluate
+from xjit.passes import PASSES, make_pass
+from xjit.passes.cpu.shape_partition import partition_counts
+from xjit.passes.expand.convolution_group_converter import ConvolutionGroupConverter
+from xjit.passes.simplify.topk_rewriter import TopkRewriter
+from xjit.text.parser import parse_hlo
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("op-expander-pass{opcode=tanh}", "one of negate, subtract, not, found 'tanh'"),
+        ("transpose-folding{dot_operands=some}", "one of matrices, all, none, found 'some'"),
+        ("transpose-folding{convolution_operands=matrices}", "one of all, none"),
+        ("topk-rewriter{is_profitable=true}", "can only be set from Python"),
+    ],
+)
+def test_values_of_options(text: str, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        make_pass(PASSES, text)
+
+
+@pytest.mark.parametrize("types", [("f32", "f16"), ("s8", "u32"), ("s8", "f32"), ("pred", "s32"), ("f16", "nonsense")])
+def test_types_must_be_wider_ones_of_the_same_kind(types: tuple[str, str]) -> None:
+    module = parse_hlo("HloModule m ENTRY e { x = f16[] parameter(0) ROOT r = f16[] negate(x) }")
+    with pytest.raises(InvalidArgument, match="hlo-element-type-converter: "):
+        make_pass(PASSES, f"hlo-element-type-converter{{eliminate_type={types[0]},replace_type={types[1]}}}").run(
+            module
+        )
+
+
+def test_a_type_made_out_of_others_is_refused_before_anything_changes() -> None:
+    text = (
+        "HloModule m ENTRY e { x = f16[2,2] parameter(0) n = f16[2,2] negate(x) y = s8[2,2] parameter(1)"
+        " d = f16[2,2] dot(y, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} ROOT a = f16[2,2] add(n, d) }"
+    )
+    module = parse_hlo(text)
+    fingerprint = module_fingerprint(module)
+    with pytest.raises(FailedPrecondition, match="d: dot makes f16 out of other types"):
+        make_pass(PASSES, "hlo-element-type-converter").run(module)
+    assert module_fingerprint(module) == fingerprint
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "target", "counts"),
+    [
+        ((1024, 256), 2, [2]),
+        ((3, 100, 50), 4, [2, 2]),
+        ((3, 100), 7, [3, 2]),
+        ((7,), 3, [3]),
+        ((2,), 8, [2]),
+        ((1, 1, 5), 4, [1, 1, 4]),
+        ((4, 4), 1, []),
+        ((), 4, []),
+    ],
+)
+def test_partitions(dimensions: tuple[int, ...], target: int, counts: list[int]) -> None:
+    assert partition_counts(Shape.array("f32", dimensions), target) == counts
+
+
+def test_the_slowest_dimension_is_cut_first() -> None:
+    assert partition_counts(Shape.array("f32", (100, 3), (0, 1)), 4) == [2, 2]
+    assert partition_counts(Shape.array("f32", (100, 3)), 4) == [4]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_any_number_of_threads_leaves_the_values(threads: int) -> None:
+    text = "HloModule m ENTRY e { x = f32[331,701] parameter(0) ROOT r = f32[331,701] negate(x) }"
+    module = parse_hlo(text)
+    changed = make_pass(PASSES, f"parallel-task-assigner{{max_parallelism={threads},cpus=64}}").run(module)
+    assert changed == (threads > 1)
+    x = np.linspace(-1, 1, 331 * 701, dtype=np.float32).reshape(331, 701)
+    assert np.array_equal(evaluate(module, x), -x)
+
+
+CONVOLUTION = """HloModule m ENTRY e { x = f32[1,5,4] parameter(0) w = f32[3,2,6] parameter(1)
+  ROOT c = f32[1,3,6] convolution(x, w), window={size=3}, dim_labels=b0f_0io->b0f, feature_group_count=2 }"""
+
+
+def test_hooks_choose_convolutions() -> None:
+    assert not ConvolutionGroupConverter(should_expand=lambda _: False).run(parse_hlo(CONVOLUTION))
+    module = parse_hlo(CONVOLUTION)
+    assert ConvolutionGroupConverter(filter_expansion=False, is_cost_viable=lambda _: False).run(module)
+    assert "select(" in str(module)
+
+
+def test_a_hook_says_what_is_a_profitable_top_k() -> None:
+    text = """HloModule m gt { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=GT }
+      ENTRY e { x = f32[10] parameter(0) s = f32[10] sort(x), dimensions={0}, to_apply=gt
+        ROOT v = f32[4] slice(s), slice={[0:4]} }"""
+    asked: list[int] = []
+    assert not TopkRewriter(is_profitable=lambda _, k: bool(asked.append(k))).run(parse_hlo(text))
+    assert asked == [4]

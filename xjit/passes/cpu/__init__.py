@@ -1,0 +1,1 @@
+"""Passes of the CPU backend that no other backend shares."""
