@@ -19,6 +19,7 @@ from xjit.api import (
 from xjit.comparison import Comparison, compare
 from xjit.compile_options import CompileOptions
 from xjit.compiler import Executable
+from xjit.frontends.numba_calls import enable_numba
 from xjit.hlo import (
     CompileError,
     ExecutionError,
@@ -44,6 +45,7 @@ from xjit.hlo import (
 from xjit.hlo.custom_call_registry import custom_call_status_set_failure, register_custom_call_target
 from xjit.llvm.target import Target
 from xjit.passes import PASSES
+from xjit.runtime.host_arrays import DlpackArray
 from xjit.text.parser import parse_hlo
 from xjit.version import __version__
 
@@ -52,6 +54,7 @@ __all__ = [
     "Comparison",
     "CompileError",
     "CompileOptions",
+    "DlpackArray",
     "Executable",
     "ExecutionError",
     "FailedPrecondition",
@@ -76,6 +79,7 @@ __all__ = [
     "compare",
     "compile",
     "custom_call_status_set_failure",
+    "enable_numba",
     "evaluate",
     "from_hlo_proto",
     "from_jax",
