@@ -206,7 +206,8 @@ def compile_for_cpu(module: HloModule, options: CompileOptions) -> Executable:
     codegen = CodegenOptions(options.opt_level, cpu=cpu_target.cpu, features=cpu_target.features)
     with ProgramCompiler(codegen) as compiler:
         threads = default_num_threads()
-        emitted = emit_cpu_module(assignment, cpu_target, _compile_parts(compiler), options.profile, threads)
+        sink = _compile_parts(compiler)
+        emitted = emit_cpu_module(assignment, cpu_target, sink, options.profile, threads, prepared.verify)
         phase("generate code")  # what is left of it
         object_code = compiler.objects()
     phase("load")

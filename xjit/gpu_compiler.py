@@ -173,7 +173,7 @@ def compile_for_gpu(module: HloModule, architecture: str, options: CompileOption
     phase = Phases(options.progress, seconds)
     optimized = optimize_module(module, options, gpu_pipeline, phase)
     phase("emit")
-    emitted = emit_gpu_module(optimized.assignment, target)
+    emitted = emit_gpu_module(optimized.assignment, target, verify=optimized.verify)
     phase("")
     compiled = SimulatedExecutable(optimized, emitted, target, seconds)
     if optimized.dump is not None:
