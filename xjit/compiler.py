@@ -123,7 +123,7 @@ class Executable(CpuExecutable):
         objects = compile_modules_to_objects(texts, self._codegen)
         loaded = load_object(objects, list(steps.functions), resolve_symbols(undefined_symbols(objects)))
         place = functools.partial(find_place, self._optimized_hlo)
-        return ThunkInterpreter(self.program, emitted.thunks, loaded, self.constants_address, place)
+        return ThunkInterpreter(self.program, emitted.thunks, loaded, self.entry.constants_address, place)
 
     @property
     def kernel_sources(self) -> tuple[str, ...]:
