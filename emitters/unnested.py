@@ -64,7 +64,7 @@ class IrEmitterUnnested:
         sequences: dict[str, ThunkSequence] = {}
         for computation in unnested_computations(self.assignment):
             sequences[computation.name] = self._emit_computation(computation, self.inline and computation is not entry)
-        kernels = tuple(kernel for group in self._kernels.values() for kernel in group)
+        kernels = tuple({k.function.name: k for group in self._kernels.values() for k in group}.values())
         return UnnestedModule(ThunkProgram(module.name, entry.name, sequences), kernels, self._inline_views)
 
     def _emit_computation(self, computation: HloComputation, inline: bool) -> ThunkSequence:

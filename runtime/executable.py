@@ -57,19 +57,29 @@ class CpuExecutable:
     """
 
     # `__call__` is a slot that holds a function: a call goes to the builtin without a Python frame in between.
-    __slots__ = ("__call__", "__weakref__", "_counters", "_physical", "constants_address", "program", "uses_fast_call")
+    __slots__ = (
+        "__call__",
+        "__weakref__",
+        "_counters",
+        "_physical",
+        "constants_address",
+        "entry",
+        "program",
+        "raise_status",
+        "uses_fast_call",
+    )
 
     __call__: Callable[..., Any]
 
     def __init__(self, program: CpuProgram, *, fast: bool = True, find_place: FindPlace | None = None) -> None:
-        entry = _bind(program)
+        self.entry = entry = _bind(program)
         self.program = program
         self._counters = entry.keep_alive[-1]
         self.constants_address = entry.constants_address
         num_leaves = max(len(program.parameters), len(program.results))
         self.uses_fast_call = fast and pooled_library().has_fast_call and num_leaves <= MAX_FAST_LEAVES
         make = make_fast_call if self.uses_fast_call else CtypesCall
-        on_error = StatusError(program.name, program.instructions, find_place)
+        self.raise_status = on_error = StatusError(program.name, program.instructions, find_place)
         parameters = [_physical_spec(signature) for signature in program.parameters]
         mismatch = _PhysicalMismatch(program, parameters)
         results = [_physical_spec(signature) for signature in program.results]

@@ -71,7 +71,7 @@ class CompiledGpuModule:
             parameter_tree,
             results,
             result_tree,
-            assignment.arena_size,
+            self._emitted.arena_size,
             tuple(physical_constant(literal) for literal in assignment.constants),
             tuple(KernelInfo(t.kernel, t.kind, t.instruction, t.bytes_accessed, t.flops) for t in thunks),
             tuple(sorted(assignment.aliases)),

@@ -79,7 +79,12 @@ class KernelContext:
         function = self.module.add_function(name, VOID, params, linkage="internal")
         return function, *self.buffers(view, function.args[1:-2])
 
-    def unit_range(self, nest: LoopNest) -> tuple[Value, Value]:
+    @property
+    def has_unit_threads(self) -> bool:
+        """Whether each unit has a thread, so that units should be as small as they can be."""
+        return False
+
+    def unit_range(self, nest: LoopNest, units: int) -> tuple[Value, Value]:
         """Returns the units that a call of a kernel does: the first, and the first one after the last, as i64."""
         return range_arguments(nest.function)
 

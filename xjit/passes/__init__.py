@@ -36,6 +36,7 @@ from xjit.passes.expand.convolution_group_converter import ConvolutionGroupConve
 from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
 from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
+from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.gather_expander import GatherExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
@@ -160,6 +161,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
     DynamicPadder,
+    FftExpander,
     FlattenCallGraph,
     FusionMerger,
     GatherExpander,
