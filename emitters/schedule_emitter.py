@@ -55,18 +55,7 @@ def emit_schedule(context: KernelContext, view: KernelView, schedule: Schedule) 
     fused = FusedIrEmitter(nest, leaves, context.maps)
     emit_statements(view, schedule, fused, results, TaskSharing(fused))
     finish(nest)
-    cost = schedule.cost
-    return Kernel(
-        function,
-        schedule.units,
-        cost.ns,
-        schedule.kind,
-        cost.byte_count,
-        cost.operations,
-        cost.repeats_work,
-        schedule=schedule,
-        skip_if_same=_copied_pair(view, schedule),
-    )
+    return Kernel.of_schedule(function, schedule, _copied_pair(view, schedule))
 
 
 def emit_statements(

@@ -52,15 +52,6 @@ def parse_schedule(text: str) -> Schedule:
     return schedule
 
 
-def parse_schedules(text: str) -> list[Schedule]:
-    """Returns the schedules of a module, as `exe.as_text("schedule")` prints them. Errors: HloParseError."""
-    parser = _ScheduleParser(text)
-    found: list[Schedule] = []
-    while not parser.at_end:
-        found.append(parser.schedule())
-    return found
-
-
 class _ScheduleParser:
     """Recursive descent over one text; bounds are collected where variables are bound."""
 

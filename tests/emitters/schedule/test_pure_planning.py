@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import xjit
+from tests.support.schedules import parse_schedules
 from tests.test_layering import ROOT, import_graph
-from xjit.emitters.schedule.parser import parse_schedules
 from xjit.tools.main import main
 
 PLAIN_LLVM = {
