@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from xjit.hlo.diagnostics import Unsupported
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.table import UNSUPPORTED as NOT_EVALUATED
 
 _DEVICES = "it needs values from several devices"
@@ -38,3 +40,11 @@ LEFT_OVER: Mapping[str, str] = MappingProxyType(
     }
 )  # fmt: skip
 """Opcodes that passes rewrite; one that gets to the emitters is a form that they leave, for this reason."""
+
+
+def refuse_unsupported(instruction: HloInstruction) -> None:
+    """Errors: Unsupported names an instruction that no target has an emitter for, and why."""
+    reason = UNSUPPORTED.get(instruction.opcode) or LEFT_OVER.get(instruction.opcode)
+    if reason is not None:
+        message = f"{instruction.opcode} '{instruction.name}' cannot be compiled: {reason}"
+        raise Unsupported(message, instruction.span)

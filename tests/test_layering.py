@@ -18,6 +18,7 @@ API = {
     "compiler",
     "tools",
     "frontends",
+    "jax_backend",
     "__init__",
     "__main__",
     "dump",

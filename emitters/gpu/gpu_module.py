@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from xjit.emitters.gpu import rng_state
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
-from xjit.emitters.gpu.rank_sort import emit_gpu_sort
+from xjit.emitters.gpu.rng_state import emit_gpu_rng_state
+from xjit.emitters.gpu.scan import emit_gpu_scan
 from xjit.emitters.gpu.scatter import emit_gpu_scatter
+from xjit.emitters.gpu.sort.sort import emit_gpu_sort
 from xjit.emitters.gpu.unit_kernels import emit_unit_kernels
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.view import KernelView
@@ -26,6 +29,7 @@ class EmittedGpuModule:
 
     program: GpuProgram
     kernels: tuple[Kernel, ...]
+    arena_size: int
     views: Mapping[str, KernelView]  # what each kernel computes, or a part of it, by the kernel's name
 
     @property
@@ -44,7 +48,9 @@ def _schedule_text(kernel: Kernel) -> str:
     return remark if kernel.schedule is None else str(kernel.schedule)
 
 
-_OWN_EMITTERS: Mapping[str, Callable[[GpuKernelContext, KernelView], Kernel]] = {
+_OWN_EMITTERS: Mapping[str, Callable[[GpuKernelContext, KernelView], list[Kernel]]] = {
+    "rng-get-and-update-state": emit_gpu_rng_state,
+    "scan": emit_gpu_scan,
     "scatter": emit_gpu_scatter,
     "sort": emit_gpu_sort,
 }
@@ -56,14 +62,19 @@ def _emit(context: GpuKernelContext, view: KernelView, plan: KernelPlan) -> list
         return [emit_gpu_schedule(context, view, plan)]
     own = _OWN_EMITTERS.get(plan.kind)
     if own is not None:
-        return [own(context, view)]
+        return own(context, view)
     return emit_unit_kernels(context, view, plan.kind)
 
 
-def emit_gpu_module(assignment: BufferAssignment, target: Target) -> EmittedGpuModule:
-    """Emits every kernel of a scheduled, buffer-assigned module. Errors: Unsupported names what has no kernel."""
+def emit_gpu_module(
+    assignment: BufferAssignment, target: Target, deterministic: bool = False, verify: bool = False
+) -> EmittedGpuModule:
+    """Emits every kernel of a scheduled, buffer-assigned module; `verify`: see IrEmitterUnnested.
+
+    Errors: Unsupported names what has no kernel.
+    """
     context = GpuKernelContext(Module(assignment.module.name, target), target)
-    planning = gpu_plan_context(target, context.maps)
+    planning = gpu_plan_context(target, context.maps, deterministic)
 
     views: dict[str, KernelView] = {}
 
@@ -72,11 +83,17 @@ def emit_gpu_module(assignment: BufferAssignment, target: Target) -> EmittedGpuM
         views.update({kernel.function.name: view for kernel in kernels})
         return kernels
 
-    unnested = IrEmitterUnnested(emit, assignment, inline=False).emit()
-    users = {thunk.kernel: thunk.instruction for thunk in reversed(unnested.program.kernel_thunks)}
+    unnested = IrEmitterUnnested(emit, assignment, inline=False, verify=verify).emit()
+    program, emitted, arena_size = unnested.program, unnested.kernels, assignment.arena_size
+    if any(kernel.kind == rng_state.KIND for kernel in emitted):
+        state = rng_state.state_slice(arena_size)
+        initial = rng_state.emit_initial_state(context)
+        program = rng_state.with_state(program, initial, state)
+        emitted, arena_size = (initial, *emitted), state.offset + state.size
+    users = {thunk.kernel: thunk.instruction for thunk in reversed(program.kernel_thunks)}
     kernels: dict[str, GpuKernel] = {}
-    for kernel in unnested.kernels:
+    for kernel in emitted:
         name, module = kernel.function.name, kernel.function.module
         assert module is not None and kernel.launch is not None
         kernels[name] = GpuKernel(name, module.to_text(), kernel.launch, users[name])
-    return EmittedGpuModule(GpuProgram(unnested.program, kernels), unnested.kernels, views)
+    return EmittedGpuModule(GpuProgram(program, kernels), emitted, arena_size, views)

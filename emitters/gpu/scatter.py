@@ -20,8 +20,9 @@ from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested
 from xjit.emitters.physical_offsets import physical_offset
 from xjit.emitters.planners.cpu.scatter import ScatterDimensions
+from xjit.emitters.planners.gpu.scatter import overwrites
+from xjit.emitters.reduction_loops import flatten
 from xjit.hlo import attributes as at
-from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.inline_control_flow import do_while
@@ -42,13 +43,13 @@ _ATOMIC_ADDS: Mapping[PrimitiveType, str] = {
 """Sums that are one instruction."""
 
 
-def emit_gpu_scatter(context: GpuKernelContext, view: KernelView) -> Kernel:
-    """Emits the kernel that combines the updates into the result, which holds the operand already.
+def emit_gpu_scatter(context: GpuKernelContext, view: KernelView) -> list[Kernel]:
+    """Emits the kernel that combines the updates into the results, which hold the operands already.
 
-    Errors: Unsupported for several operands, and for complex numbers whose indices are not unique.
+    The updates must be independent of each other, see `planners/gpu/scatter.py`.
     """
     context = context.for_one_kernel(f"{view.instruction.name}.update")
-    return _ScatterKernel(context, view).emit()
+    return [_ScatterKernel(context, view).emit()]
 
 
 class _ScatterKernel:
@@ -56,27 +57,20 @@ class _ScatterKernel:
 
     def __init__(self, context: GpuKernelContext, view: KernelView) -> None:
         scatter = self._scatter = view.hero
-        attributes = scatter.attributes_as(at.ScatterAttributes)
-        kind = scatter.operand(0).shape.element_type
-        self._overwrites = scatter.to_apply.root_instruction is scatter.to_apply.parameter_instructions[-1]
-        self._is_alone = attributes.unique_indices or self._overwrites
-        if scatter.operand_count != 3 or (kind.is_complex and not self._is_alone):
-            what = "of several operands" if scatter.operand_count != 3 else "of complex numbers"
-            target = context.target.name
-            message = f"scatter '{scatter.name}' {what} cannot be compiled for target '{target}'"
-            raise Unsupported(message, scatter.span)
-        self._kind = kind
+        count = scatter.operand_count // 2
+        self._overwrites = overwrites(scatter)
+        self._is_alone = scatter.attributes_as(at.ScatterAttributes).unique_indices or self._overwrites
+        self._kind = scatter.operand(0).shape.element_type
         self._dimensions = ScatterDimensions.of(scatter)
-        self._indices, self._updates = scatter.operand(1), scatter.operand(2)
-        self._function, leaves, results = context.new_gpu_kernel(view, THREADS)
-        self._result = results[0]
+        self._indices, self._updates = scatter.operand(count), scatter.operands[count + 1 :]
+        self._function, leaves, self._results = context.new_gpu_kernel(view, THREADS)
         self._nest = LoopNest(context.module, self._function, context.target)
         self._fused = FusedIrEmitter(self._nest, leaves, context.maps)
         self._combiner = IrEmitterNested()
 
     def emit(self) -> Kernel:
         """Returns the kernel."""
-        nest, shape = self._nest, self._updates.shape
+        nest, shape = self._nest, self._updates[0].shape
         count = shape.num_elements
         builder = nest.builder
         block = builder.mul(special_register(nest, "ctaid.x"), const_int(I64, THREADS), nsw=True)
@@ -128,27 +122,30 @@ class _ScatterKernel:
 
     def _combine(self, place: tuple[AffineExpr, ...], index: tuple[AffineExpr, ...]) -> None:
         nest, memory = self._nest, self._fused.memory
-        update, _ = self._fused.element(self._updates, index)
-        if self._overwrites:
-            memory.store(self._result, place, update)
-            return
+        updates = [self._fused.element(update, index)[0] for update in self._updates]
         if self._is_alone:
-            old = memory.load(self._result, place, here(nest))
-            memory.store(self._result, place, self._combined(old, update))
+            old = [] if self._overwrites else [memory.load(result, place, here(nest)) for result in self._results]
+            new = updates if self._overwrites else self._combined([*old, *updates])
+            for result, value in zip(self._results, new, strict=True):
+                memory.store(result, place, value)
+            return
+        (result,), (update,) = self._results, updates
+        offset = nest.index_value(physical_offset(nest.table, result.shape, place))
+        known = reduction_identity(self._scatter.to_apply)
+        part = self._kind.component
+        if known is not None and known[0] == "add" and part in _ATOMIC_ADDS:
+            parts = flatten([update])
+            first = nest.builder.mul(offset, const_int(I64, len(parts))) if len(parts) > 1 else offset
+            for number, value in enumerate(parts):
+                place_of_part = nest.builder.add(first, const_int(I64, number)) if number else first
+                address = nest.builder.gep(storage_type(part), result.pointer, place_of_part)
+                nest.builder.atomicrmw(_ATOMIC_ADDS[part], address, value, RELAXED, scope=SCOPE)
             return
         kind = storage_type(self._kind)
-        offset = nest.index_value(physical_offset(nest.table, self._result.shape, place))
-        address = nest.builder.gep(kind, self._result.pointer, offset)
-        known = reduction_identity(self._scatter.to_apply)
-        operation = _ATOMIC_ADDS.get(self._kind) if known is not None and known[0] == "add" else None
-        if operation is not None:
-            assert isinstance(update, Value)
-            nest.builder.atomicrmw(operation, address, update, RELAXED, scope=SCOPE)
-        else:
-            self._compare_and_swap(nest.builder, address, kind, update)
+        self._compare_and_swap(nest.builder, nest.builder.gep(kind, result.pointer, offset), kind, update)
 
-    def _combined(self, old: RegisterValue, update: RegisterValue) -> RegisterValue:
-        return self._combiner.inline(self._nest.builder, self._scatter.to_apply, [old, update])[0]
+    def _combined(self, arguments: Sequence[RegisterValue]) -> Sequence[RegisterValue]:
+        return self._combiner.inline(self._nest.builder, self._scatter.to_apply, arguments)
 
     def _compare_and_swap(self, builder: IRBuilder, address: Value, kind: LLVMType, update: RegisterValue) -> None:
         """Combines until nobody else has changed the element meanwhile."""
@@ -157,7 +154,7 @@ class _ScatterKernel:
         def attempt(state: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
             seen = state[0]
             old = load_convert(builder, self._kind, seen if kind.is_int else builder.bitcast(seen, kind))
-            combined = self._combined(old, update)
+            (combined,) = self._combined([old, update])
             assert isinstance(combined, Value)
             new = store_convert(builder, self._kind, combined)
             wanted = new if kind.is_int else builder.bitcast(new, bits)

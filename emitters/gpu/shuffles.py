@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.lane_combining import CombinePair
 from xjit.emitters.reduction_loops import flatten, unflatten
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.gpu_models import WARP_SIZE
-from xjit.llvm.types import FLOAT, I32, I64, LLVMType, int_type, vector
+from xjit.llvm.types import FLOAT, I32, I64, int_type, vector
 from xjit.llvm.values import Value, const_int, poison
 
 _ALL = const_int(I32, -1)
-_LAST_LANE = const_int(I32, WARP_SIZE - 1)
+_FIRST_LANE, _LAST_LANE = const_int(I32, 0), const_int(I32, WARP_SIZE - 1)
+Exchange = Callable[[Value], Value]
+"""Emits the value of another lane: of an i32 or a float."""
 
 
 def combine_across(
@@ -35,33 +37,44 @@ def combine_across(
 
 def shuffle(builder: IRBuilder, value: Value, distance: int) -> Value:
     """Emits the value (a scalar, or a vector of them) of the lane whose number differs in the bit `distance`."""
+    return _in_words(builder, value, _exchange(builder, "bfly", distance, _LAST_LANE))
+
+
+def shuffle_up(builder: IRBuilder, value: Value, distance: int) -> Value:
+    """Emits the value of the lane `distance` below; the lowest lanes keep their own."""
+    return _in_words(builder, value, _exchange(builder, "up", distance, _FIRST_LANE))
+
+
+def shuffle_from(builder: IRBuilder, value: Value, lane: int) -> Value:
+    """Emits the value of one lane, for all lanes."""
+    return _in_words(builder, value, _exchange(builder, "idx", lane, _LAST_LANE))
+
+
+def _exchange(builder: IRBuilder, mode: str, operand: int, clamp: Value) -> Exchange:
+    def emit(value: Value) -> Value:
+        name = f"nvvm.shfl.sync.{mode}.{value.type.mangled}"
+        return builder.intrinsic(name, value.type, (_ALL, value, const_int(I32, operand), clamp), overloads=())
+
+    return emit
+
+
+def _in_words(builder: IRBuilder, value: Value, exchange: Exchange) -> Value:
+    """Exchanges a scalar of any type, or a vector lane by lane, as words of 32 bits."""
     if value.type.is_vector:
         result = poison(value.type)
         for lane in range(value.type.width):
-            result = builder.insert_element(
-                result, shuffle(builder, builder.extract_element(value, lane), distance), lane
-            )
+            part = _in_words(builder, builder.extract_element(value, lane), exchange)
+            result = builder.insert_element(result, part, lane)
         return result
     if value.type is FLOAT:
-        return _exchange(builder, value, distance)
+        return exchange(value)
     bits = int_type(value.type.bits)
     raw = value if value.type.is_int else builder.bitcast(value, bits)
     if bits.bits < 32:
-        raw = builder.trunc(_exchange(builder, builder.zext(raw, I32), distance), bits)
+        raw = builder.trunc(exchange(builder.zext(raw, I32)), bits)
     elif bits.bits == 64:
-        raw = _halves(builder, raw, distance)
+        assert raw.type is I64
+        raw = builder.bitcast(_in_words(builder, builder.bitcast(raw, vector(I32, 2)), exchange), I64)
     else:
-        raw = _exchange(builder, raw, distance)
+        raw = exchange(raw)
     return raw if value.type.is_int else builder.bitcast(raw, value.type)
-
-
-def _halves(builder: IRBuilder, value: Value, distance: int) -> Value:
-    assert value.type is I64
-    pair = builder.bitcast(value, vector(I32, 2))
-    return builder.bitcast(shuffle(builder, pair, distance), I64)
-
-
-def _exchange(builder: IRBuilder, value: Value, distance: int) -> Value:
-    type: LLVMType = value.type
-    name = f"nvvm.shfl.sync.bfly.{type.mangled}"
-    return builder.intrinsic(name, type, (_ALL, value, const_int(I32, distance), _LAST_LANE), overloads=())

@@ -45,6 +45,28 @@ class Kernel:
     skip_if_same: tuple[int, int] | None = None
     launch: LaunchDimensions | None = None  # of a GPU's kernel, which is alone in its module
 
+    @classmethod
+    def of_schedule(
+        cls,
+        function: Function,
+        schedule: Schedule,
+        skip_if_same: tuple[int, int] | None = None,
+        launch: LaunchDimensions | None = None,
+    ) -> Kernel:
+        """Returns the kernel of a function that does what a schedule says, with its units and costs."""
+        return cls(
+            function,
+            schedule.units,
+            schedule.cost.ns,
+            schedule.kind,
+            schedule.cost.byte_count,
+            schedule.cost.operations,
+            schedule.cost.repeats_work,
+            schedule,
+            skip_if_same,
+            launch,
+        )
+
     @property
     def can_fail(self) -> bool:
         """Whether it may leave a status in the execution context."""
@@ -79,7 +101,12 @@ class KernelContext:
         function = self.module.add_function(name, VOID, params, linkage="internal")
         return function, *self.buffers(view, function.args[1:-2])
 
-    def unit_range(self, nest: LoopNest) -> tuple[Value, Value]:
+    @property
+    def has_unit_threads(self) -> bool:
+        """Whether each unit has a thread, so that units should be as small as they can be."""
+        return False
+
+    def unit_range(self, nest: LoopNest, units: int) -> tuple[Value, Value]:
         """Returns the units that a call of a kernel does: the first, and the first one after the last, as i64."""
         return range_arguments(nest.function)
 

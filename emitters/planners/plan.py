@@ -22,7 +22,8 @@ class PlanContext:
 
     `num_threads` is how many the program will probably run with; it decides about tasks, never about values. On GPUs,
     blocks have so many `block_threads`, and `parts_of` makes parts of a space without needless loops and divisions: of
-    a `LoopPlanning` and an `IterationSpace`. Without it, loops are a CPU's.
+    a `LoopPlanning` and an `IterationSpace`. Without it, loops are a CPU's. With `deterministic`, no
+    kernel may take elements in the order in which threads come.
     """
 
     target: Target
@@ -30,6 +31,7 @@ class PlanContext:
     num_threads: int = 1
     block_threads: int = 0
     parts_of: Callable[..., list[Part]] | None = None
+    deterministic: bool = False
 
 
 class Work(Protocol):

@@ -35,6 +35,7 @@ from xjit.passes.expand.convolution_group_converter import ConvolutionGroupConve
 from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
 from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
+from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.gather_expander import GatherExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
@@ -158,6 +159,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DotOperandFusion,
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
+    FftExpander,
     FlattenCallGraph,
     FusionMerger,
     GatherExpander,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
@@ -13,9 +14,13 @@ from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCano
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
+from xjit.passes.expand.cholesky_expander import CholeskyExpander
 from xjit.passes.expand.dot_expander import DotExpander
+from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
+from xjit.passes.expand.stable_sort_expander import StableSortExpander
+from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.pipeline import HloPassFix
 from xjit.passes.fusion.defuser import Defuser
@@ -39,6 +44,7 @@ from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
+from xjit.passes.simplify.topk_rewriter import TopkDecomposer
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 
@@ -67,20 +73,21 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
 
 def gpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
     """Returns the passes that make a module ready for buffer assignment and the GPU emitters, in order."""
-    options = replace(options or PipelineOptions(), fuse_dots=False)
+    options = options or PipelineOptions()
     return [
-        *canonicalization(options),
+        *canonicalization(options, gpu_expansion()),
         *(simplification(options) if options.optimize else []),
         *layouts(options),
-        *(fusion(options) if options.optimize and options.fuse else []),
+        *(fusion(options, for_tiles=True) if options.optimize and options.fuse else []),
         *memory(),
     ]
 
 
-def canonicalization(options: PipelineOptions) -> list[HloModulePass]:
+def canonicalization(options: PipelineOptions, more: Sequence[HloModulePass] = ()) -> list[HloModulePass]:
     """Removes what means nothing on one device, and what another compiler made of the module: bitcasts and fusions.
 
     Barriers go first: they would hide equal expressions. Bitcasts are expanded while all layouts are those of the text.
+    `more` are the expansions of a target.
     """
     return [
         *([] if options.keep_intermediate_layouts else [BitcastExpander()]),
@@ -88,6 +95,7 @@ def canonicalization(options: PipelineOptions) -> list[HloModulePass]:
         Defuser(),
         ConditionalToSelect(),  # inside kernels nothing branches; the calls that it makes are inlined
         *expansion(),
+        *more,
         CallInliner(),
         HloDCE(),
     ]
@@ -103,6 +111,17 @@ def expansion() -> list[HloModulePass]:
         DotExpander(),
         RngExpander(),
         ScanExpander(),
+    ]
+
+
+def gpu_expansion() -> list[HloModulePass]:
+    """Writes what needs a library, or a serial program, in terms of what threads share out."""
+    return [
+        CholeskyExpander(),  # leaves triangular solves
+        TriangularSolveExpander(),
+        FftExpander(),
+        TopkDecomposer(),  # into stable sorts
+        StableSortExpander(),  # bitonic networks are not stable
     ]
 
 
@@ -140,15 +159,18 @@ def layouts(options: PipelineOptions) -> list[HloModulePass]:
     ]
 
 
-def fusion(options: PipelineOptions) -> list[HloModulePass]:
-    """Builds fusions. CSE before, as equal values in two fusions are not found later; and inside of them after."""
+def fusion(options: PipelineOptions, for_tiles: bool = False) -> list[HloModulePass]:
+    """Builds fusions. CSE before, as equal values in two fusions are not found later; and inside of them after.
+
+    `for_tiles`: what dots are fused with is computed from tiles that have an index, not a place in memory.
+    """
     return [
         HloCSE(),
         HloDCE(),
         InstructionFusion(),
         *([RowFusion()] if options.fuse_rows else []),
         # of loop fusions as they are: what softmax or layer norm took in is not an epilogue
-        *([DotOperandFusion(), DotEpilogueFusion()] if options.fuse_dots else []),
+        *([DotOperandFusion(), DotEpilogueFusion(like_dimensions=for_tiles)] if options.fuse_dots else []),
         MultiOutputFusion(),  # of what is left: no loop here may be a dot's epilogue
         HloCSE(),
         HloDCE(),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import FusedIrEmitter
-from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish
 from xjit.emitters.kernels.loops.hand_loops import bind_index, here, index_to_i64, scope, structured
 from xjit.emitters.kernels.view import KernelView, lanes_for
 from xjit.emitters.loop_nest import LoopNest
@@ -39,6 +39,7 @@ class _ScatterKernel:
     """Loops over [own part of the destination] x [index vectors, in order] x [window]."""
 
     def __init__(self, context: KernelContext, view: KernelView, dimensions: ScatterDimensions) -> None:
+        self.context = context
         self.scatter = view.hero
         self.dimensions = dimensions
         self.count = self.scatter.operand_count // 2
@@ -53,13 +54,13 @@ class _ScatterKernel:
     def emit(self) -> Kernel:
         nest = self.nest
         owner, chunk = self._choose_owner()
-        begin, end = range_arguments(self.function)
         units = 1
         if owner is None:
             self._scatter_loops(None)
         else:
             size = self.update_sizes[owner]
             units = size // chunk
+            begin, end = self.context.unit_range(nest, units)
             outer = nest.new_variable(units)
             inner = nest.new_variable(chunk)
             self.index[owner] = dim(outer) * chunk + dim(inner) if chunk > 1 else dim(outer)

@@ -90,13 +90,21 @@ class _Generator(abc.ABC):
         return builder.load(I64, builder.gep(I64, self.state.pointer, const_int(I64, i)), 8)
 
     def emit_bits(self) -> Kernel:
-        """Emits the kernel that writes the bits: slices of the first dimension are the parallel range."""
+        """Emits the kernel that writes the bits.
+
+        Slices of the first dimension are the parallel range, or single counters where each can have a thread.
+        """
         nest = self.nest
         width = nest.target.vector_width(I32)
         sizes = list(self.counters)
-        loops = [nest.new_variable(n) for n in sizes]
-        begin, end = self.context.unit_range(self.nest)
-        index = tuple(dim(p) for p in loops)
+        units = math.prod(sizes) if self.context.has_unit_threads else sizes[0]
+        begin, end = self.context.unit_range(nest, units)
+        if self.context.has_unit_threads:
+            loops = [nest.new_variable(units)]
+            index = tuple(nest.simplify(e) for e in delinearize(dim(loops[0]), sizes))
+        else:
+            loops = [nest.new_variable(n) for n in sizes]
+            index = tuple(dim(p) for p in loops)
         number = linearize(index, sizes)
 
         def counter(_: Sequence[Value]) -> Sequence[Value]:
@@ -106,8 +114,8 @@ class _Generator(abc.ABC):
         def slice_(_: Sequence[Value]) -> Sequence[Value]:
             return nest.loops(loops[1:], counter, vector_width=width)
 
-        units = sizes[0]
-        nest.loop(loops[0], slice_, begin=begin, end=end, name="counter")
+        lanes = width if len(loops) == 1 else 0
+        nest.loop(loops[0], slice_, begin=begin, end=end, vector_width=lanes, name="counter")
         finish(nest)
         count = math.prod(sizes)
         return Kernel(self.function, units, count * NS_PER_COUNTER, "rng-bit-generator", self.shape.byte_size, count)

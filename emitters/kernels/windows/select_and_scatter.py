@@ -66,7 +66,7 @@ class _SelectKernel:
         outer = [d for d in self.free if d != self.lanes]
         units = math.prod(sizes[d] for d in outer)
         unit = nest.new_variable(units)
-        begin, end = self.context.unit_range(self.nest)
+        begin, end = self.context.unit_range(self.nest, units)
         index: list[AffineExpr] = [constant(0)] * len(sizes)
         for d, place in zip(outer, unit_index(nest.table, unit, [sizes[d] for d in outer]), strict=True):
             index[d] = place

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.updates import plan_copy
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
+from xjit.emitters.schedule.schedule import Schedule
 from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.custom_call_registry import custom_call_address
 from xjit.hlo.diagnostics import Unsupported
@@ -27,13 +28,19 @@ def plan_custom_call(context: PlanContext, view: KernelView) -> list[KernelPlan]
     call = view.hero
     target = call.attributes_as(CustomCallAttributes).custom_call_target
     if target in IDENTITY_TARGETS:
-        if call.operand_count != 1 or not call.operand(0).shape.compatible(call.shape) or not call.shape.is_array:
-            message = f"custom-call '{target}' that changes the shape: it needs several devices"
-            raise Unsupported(message, call.span)
-        return [plan_copy(context, view, call.operand(0), 0, "")]
+        return [plan_annotation(context, view)]
     kind = TARGET_KINDS.get(target)
     if kind is None and custom_call_address(target) is not None:
         kind = ("custom-call", "it calls a registered function")
     if kind is None:
         raise unknown_target(call, (*TARGET_KINDS, *IDENTITY_TARGETS))
     return [HandWritten(view.instruction.name, *kind)]
+
+
+def plan_annotation(context: PlanContext, view: KernelView) -> Schedule:
+    """Plans a call to one of `IDENTITY_TARGETS`, a copy. Errors: Unsupported if it changes the shape."""
+    call = view.hero
+    if call.operand_count != 1 or not call.operand(0).shape.compatible(call.shape) or not call.shape.is_array:
+        target = call.attributes_as(CustomCallAttributes).custom_call_target
+        raise Unsupported(f"custom-call '{target}' that changes the shape: it needs several devices", call.span)
+    return plan_copy(context, view, call.operand(0), 0, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from xjit.emitters.coverage import LEFT_OVER, UNSUPPORTED
+from xjit.emitters.coverage import refuse_unsupported
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.columns import plan_reduce
 from xjit.emitters.planners.cpu.convolution import plan_convolution_kernels
@@ -15,7 +15,6 @@ from xjit.emitters.planners.cpu.scatter import plan_scatter, plan_select_and_sca
 from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
 from xjit.emitters.planners.cpu.windows import plan_reduce_window
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
-from xjit.hlo.diagnostics import Unsupported
 
 Planner = Callable[[PlanContext, KernelView], Sequence[KernelPlan]]
 
@@ -51,9 +50,7 @@ def plan_kernels(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]
     Errors: Unsupported names an instruction that cannot be compiled.
     """
     hero = view.hero
-    reason = UNSUPPORTED.get(hero.opcode) or LEFT_OVER.get(hero.opcode)
-    if reason is not None:
-        raise Unsupported(f"{hero.opcode} '{hero.name}' cannot be compiled: {reason}", hero.span)
+    refuse_unsupported(hero)
     if view.roots != (hero,) and hero.opcode not in EPILOGUE_HEROES:
         return plan_loops(context, view)
     why = HAND_WRITTEN.get(hero.opcode)

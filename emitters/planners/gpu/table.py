@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.coverage import refuse_unsupported
 from xjit.emitters.iteration_space import IterationSpace
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.cpu.planning import LoopPlanning
-from xjit.emitters.planners.cpu.scatter import plan_scatter, plan_select_and_scatter
+from xjit.emitters.planners.cpu.scatter import plan_select_and_scatter
 from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
 from xjit.emitters.planners.gpu.columns import column_parts, column_reductions
+from xjit.emitters.planners.gpu.contractions import plan_contraction
+from xjit.emitters.planners.gpu.custom_calls import plan_gpu_custom_call
 from xjit.emitters.planners.gpu.loops import THREADS, linear_parts
 from xjit.emitters.planners.gpu.rows import row_depth, row_parts
+from xjit.emitters.planners.gpu.scans import plan_gpu_reduce_window
+from xjit.emitters.planners.gpu.scatter import plan_gpu_scatter
 from xjit.emitters.planners.gpu.transpose import transposed_loop, transposed_parts
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.emitters.schedule.statements import Part
@@ -27,27 +32,34 @@ def _plan_rng(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]:
     return [HandWritten(view.instruction.name, "rng-bit-generator", "a counter yields several elements")]
 
 
+def _plan_rng_state(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]:
+    return [HandWritten(view.instruction.name, "rng-get-and-update-state", "its state is the execution's")]
+
+
 def _plan_sort(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]:
     return [HandWritten(view.instruction.name, "sort", "where it writes depends on data")]
 
 
+CONTRACTIONS = frozenset(["convolution", "dot"])
+
 GPU_HERO_PLANNERS: Mapping[str, Planner] = {
+    "custom-call": plan_gpu_custom_call,
     "dynamic-update-slice": plan_dynamic_update_slice,
+    "reduce-window": plan_gpu_reduce_window,
     "rng-bit-generator": _plan_rng,
-    "scatter": plan_scatter,
+    "rng-get-and-update-state": _plan_rng_state,
+    "scatter": plan_gpu_scatter,
     "select-and-scatter": plan_select_and_scatter,
     "sort": _plan_sort,
 }
 
-WITHOUT_KERNEL = frozenset(
-    ["cholesky", "custom-call", "fft", "rng-get-and-update-state", "topk", "triangular-solve"]
-)  # fmt: skip
-"""Heroes whose loops depend on data, or whose work is not an element per index."""
+REWRITTEN = frozenset(["cholesky", "fft", "topk", "triangular-solve"])
+"""Heroes that passes write in terms of others. What they leave has a form that no emitter knows."""
 
 
-def gpu_plan_context(target: Target, maps: MapCache) -> PlanContext:
+def gpu_plan_context(target: Target, maps: MapCache, deterministic: bool = False) -> PlanContext:
     """Returns what GPU planners may know."""
-    return PlanContext(target, maps, block_threads=THREADS, parts_of=gpu_parts)
+    return PlanContext(target, maps, block_threads=THREADS, parts_of=gpu_parts, deterministic=deterministic)
 
 
 def plan_gpu_kernels(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]:
@@ -56,9 +68,12 @@ def plan_gpu_kernels(context: PlanContext, view: KernelView) -> Sequence[KernelP
     Errors: Unsupported names the opcode that GPUs have no kernel for.
     """
     hero = view.hero
-    if hero.opcode in WITHOUT_KERNEL:
+    refuse_unsupported(hero)
+    if hero.opcode in REWRITTEN:
         target = context.target.name
         raise Unsupported(f"{hero.opcode} '{hero.name}' cannot be compiled for target '{target}'", hero.span)
+    if hero.opcode in CONTRACTIONS:
+        return plan_contraction(context, view)
     planner = GPU_HERO_PLANNERS.get(hero.opcode, plan_loops) if view.roots == (hero,) else plan_loops
     return planner(context, view)
 

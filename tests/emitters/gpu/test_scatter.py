@@ -73,6 +73,34 @@ def test_every_architecture_selects_the_atomic_operations(kind: str) -> None:
         assert "atom." in ptx or "red." in ptx
 
 
-def test_complex_sums_that_may_meet_are_refused() -> None:
-    with pytest.raises(xjit.Unsupported, match="scatter 'r' of complex numbers cannot be compiled for target 'cuda'"):
-        xjit.compile(rows("c64", "add"), "cuda-sim")
+@pytest.mark.parametrize("opcode", ["add", "multiply"])
+def test_complex_numbers(opcode: str) -> None:
+    """Sums are two atomic operations; products are taken in order."""
+    text = rows("c64", opcode)
+    check_simulated(text, *inputs("c64"))
+    assert ("atom." in (ptx := xjit.compile(text, "cuda-sim").as_text("ptx")) or "red." in ptx) == (opcode == "add")
+
+
+@pytest.mark.parametrize("unique", [False, True])
+def test_several_operands(unique: bool) -> None:
+    text = f"""HloModule m
+combine {{ a = f32[] parameter(0)
+ i = s32[] parameter(1)
+ b = f32[] parameter(2)
+ j = s32[] parameter(3)
+ c = f32[] add(a, b)
+ k = s32[] subtract(j, i)
+ ROOT t = (f32[], s32[]) tuple(c, k) }}
+ENTRY e {{ x = f32[9,4] parameter(0)
+ y = s32[9,4] parameter(1)
+ n = s32[{5 if unique else 30},1] parameter(2)
+ u = f32[{5 if unique else 30},4] parameter(3)
+ v = s32[{5 if unique else 30},4] parameter(4)
+ ROOT r = (f32[9,4], s32[9,4]) scatter(x, y, n, u, v), update_window_dims={{1}}, inserted_window_dims={{0}},
+   scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, unique_indices={str(unique).lower()}, to_apply=combine }}"""
+    rng = np.random.default_rng(0)
+    count = 5 if unique else 30
+    n = (rng.permutation(9)[:count] if unique else rng.integers(-1, 10, count)).astype(np.int32).reshape(-1, 1)
+    x, u = (rng.random((rows, 4)).astype(np.float32) for rows in (9, count))
+    y, v = (rng.integers(0, 9, (rows, 4)).astype(np.int32) for rows in (9, count))
+    check_simulated(text, x, y, n, u, v)

@@ -196,12 +196,6 @@ ENTRY e { x = f32[2,9,9,3] parameter(0)
     )
 
 
-def test_what_has_no_kernel_names_opcode_and_target() -> None:
-    text = "HloModule m\nENTRY e { x = f32[4,4] parameter(0)\n ROOT r = f32[4,4] cholesky(x), lower=true }"
-    with pytest.raises(xjit.Unsupported, match="cholesky 'r' cannot be compiled for target 'cuda'"):
-        xjit.compile(text, "cuda-sim")
-
-
 def test_results_that_alias_parameters_are_written_there() -> None:
     text = """HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
 ENTRY e { x = f32[100] parameter(0)

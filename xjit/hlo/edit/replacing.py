@@ -27,6 +27,8 @@ def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruct
         raise InvalidArgument(f"{stray.name} is not in computation {computation.name if computation else '(none)'}")
     if old is new:
         return
+    told = computation.parent.on_rewrite if computation.parent is not None else None
+    text = str(old) if told is not None else ""
     if new in made or _nothing_depends_on(new):
         inherit_annotations(new, old, same_value=True)
         made = (*made, new)
@@ -35,6 +37,8 @@ def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruct
     old.replace_all_uses_with_different_shape(new)
     if not old.user_count and old.opcode != "parameter":
         computation.remove_instruction_and_unused_operands(old)
+    if told is not None:
+        told(text, new)
 
 
 def inherit_annotations(new: HloInstruction, old: HloInstruction, same_value: bool = False) -> None:

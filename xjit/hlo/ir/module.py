@@ -64,6 +64,8 @@ class HloModule:
         self._call_version = 0
         self._orders: dict[Callable[[HloModule], list[HloComputation]], tuple[int, tuple[HloComputation, ...]]] = {}
         self.analyses: dict[type, tuple[int, Any]] = {}  # by kind: the version, and what was found out about it
+        self.on_rewrite: Callable[[str, HloInstruction], None] | None = None
+        """Told of every replacement (`xjit.hlo.edit.replacing`): the old instruction as text, and the new one."""
 
     # -- versions
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from xjit.hlo import HloError, HloModule
+from xjit.hlo import HloError, HloInstruction, HloModule
 from xjit.hlo.compare.fingerprint import module_fingerprint
 from xjit.hlo.diagnostics import InvalidArgument, PassError
 from xjit.passes.framework.base import NO_THREADS, HloModulePass
@@ -72,12 +72,46 @@ class PassLog:
         return "\n".join(f"{r.seconds * 1e3:9.2f} ms {'*' if r.changed else ' '} {r.name}" for r in self.records)
 
 
+class StopReached(Exception):
+    """The pass or rewrite that was to be the last has run."""
+
+
+@dataclass(slots=True)
+class StopAt:
+    """Ends a run of passes after `passes` of them, or within the last of these after `rewrites` replacements.
+
+    It counts: `ran` are the names of the passes that were begun, `rewritten` the replacements of the last, as (old
+    instruction, new instruction) in text. What is left is the module as it was then.
+    """
+
+    passes: int
+    rewrites: int | None = None
+    ran: list[str] = field(default_factory=list[str])
+    rewritten: list[tuple[str, str]] = field(default_factory=list["tuple[str, str]"])
+
+    def begin(self, item: HloModulePass, module: HloModule) -> None:
+        """Counts a pass that is about to run; StopReached if it is not to run any more."""
+        module.on_rewrite = None
+        if len(self.ran) == self.passes:
+            raise StopReached
+        self.ran.append(item.name)
+        if len(self.ran) == self.passes:
+            if self.rewrites == 0:
+                raise StopReached
+            module.on_rewrite = self._rewrite
+
+    def _rewrite(self, old: str, new: HloInstruction) -> None:
+        self.rewritten.append((old, str(new)))
+        if len(self.rewritten) == self.rewrites:
+            raise StopReached
+
+
 @dataclass(slots=True)
 class PassDriver:
     """Runs passes. Groups of passes (pipelines, fixed points) hand theirs to the driver that runs them.
 
     `invariant_checkers` run before the first and after every pass. `check_changed_bit` compares each pass's answer
-    with a fingerprint of the module.
+    with a fingerprint of the module. `stop` ends the run early, after a pass or a rewrite.
     """
 
     switches: PassSwitches = field(default_factory=PassSwitches)
@@ -85,6 +119,7 @@ class PassDriver:
     check_changed_bit: bool = False
     dump: DumpHook | None = None
     log: PassLog = field(default_factory=PassLog)
+    stop: StopAt | None = None
 
     def run(
         self, passes: Iterable[HloModulePass], module: HloModule, execution_threads: Collection[str] = NO_THREADS
@@ -92,8 +127,13 @@ class PassDriver:
         """Runs every enabled pass once, in order; True if any changed the module."""
         self.check(self.invariant_checkers, module, "before the first pass")
         changed = False
-        for item in passes:
-            changed |= self.run_pass(item, module, execution_threads)
+        try:
+            for item in passes:
+                changed |= self.run_pass(item, module, execution_threads)
+        except StopReached:
+            changed = True
+        finally:
+            module.on_rewrite = None
         return changed
 
     def run_pass(self, item: HloModulePass, module: HloModule, execution_threads: Collection[str]) -> bool:
@@ -102,6 +142,8 @@ class PassDriver:
             return not self.switches.disables(item) and item.run_in(self, module, execution_threads)
         if not self.switches.are_on(item):
             return False
+        if self.stop is not None:
+            self.stop.begin(item, module)
         if self.dump is not None:
             self.dump(item.name, "before", module)
         fingerprint = module_fingerprint(module) if self.check_changed_bit else b""

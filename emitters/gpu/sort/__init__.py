@@ -1,0 +1,1 @@
+"""sort on GPUs: a bitonic network in several kernels."""

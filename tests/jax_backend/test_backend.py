@@ -1,0 +1,198 @@
+"""The backend in a process of its own: what JAX sees of devices, arrays, donation, callbacks, errors, threads, exits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PROLOGUE = """
+import jax, numpy as np, jax.numpy as jnp
+import xjit_jax_plugin
+xjit_jax_plugin.initialize()
+def raises(kind, text, function):
+    try:
+        function()
+    except kind as error:
+        assert text in str(error), str(error)
+        return
+    raise AssertionError("nothing was raised")
+x = jnp.arange(12.0).reshape(3, 4)
+"""
+
+
+def run(code: str, platforms: str | None = "xjit", devices: int = 1, expected_exit: int = 0) -> str:
+    """Runs code after the prologue; returns what it printed."""
+    environment = {**os.environ, "XJIT_NUM_DEVICES": str(devices)}
+    environment.pop("JAX_PLATFORMS", None)
+    if platforms is not None:
+        environment["JAX_PLATFORMS"] = platforms
+    command = [sys.executable, "-W", "ignore", "-c", PROLOGUE + code]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=240)
+    assert result.returncode == expected_exit, result.stdout + result.stderr[-4000:]
+    return result.stdout
+
+
+def test_arrays() -> None:
+    run("""
+first, second = jax.devices()
+assert (first.platform, second.id, jax.default_backend()) == ("cpu", 1, "cpu")
+assert "xjit" in first.client.platform_version
+moved = jax.device_put(x, second)
+assert jax.jit(lambda a: a + 1)(moved).devices() == {second}
+assert np.asarray(x).ctypes.data == x.unsafe_buffer_pointer()
+assert np.from_dlpack(x).sum() == 66
+host = np.ones(64)
+assert jnp.from_dlpack(host).sum() == 64
+for array in (
+    np.asfortranarray(np.arange(6.0, dtype=np.float32).reshape(2, 3)), np.arange(6, dtype=np.int32)[::-2],
+    np.zeros((0, 3), np.float32), np.float32(3), np.arange(12, dtype=np.uint8).reshape(3, 4)[:, 1:3],
+    np.array([True, False]), np.arange(4, dtype=jnp.bfloat16), np.arange(3, dtype=jnp.int4), np.ones(2, np.complex64),
+):
+    back = np.asarray(jax.device_put(array))
+    assert back.dtype == array.dtype and back.shape == array.shape and (back == array).all(), array
+y = x + 1
+y.delete()
+assert y.is_deleted()
+raises(RuntimeError, "deleted", lambda: y + 1)
+""", devices=2)  # fmt: skip
+
+
+def test_donation() -> None:
+    run("""
+step = jax.jit(lambda a: a + 1, donate_argnums=0)
+y = jnp.ones((1000,))
+place = y.unsafe_buffer_pointer()
+z = step(y)
+assert y.is_deleted() and z.unsafe_buffer_pointer() == place and (z == 2).all()
+host = np.ones(1000, np.float32)
+assert (step(jax.device_put(host)) == 2).all() and (host == 1).all(), "memory of NumPy's was overwritten"
+view = np.asarray(z)
+after = step(z)
+assert (view == 2).all() and (after == 3).all(), "memory that a view reads was overwritten"
+two = jax.jit(lambda a, b: (a + b, a - b), donate_argnums=(0, 1))(after, jnp.ones((1000,)))
+assert (two[0] == 4).all() and (two[1] == 2).all()
+""")
+
+
+def test_callbacks() -> None:
+    out = run("""
+shape = jax.ShapeDtypeStruct((3, 4), np.float32)
+assert np.allclose(jax.jit(lambda a: jax.pure_callback(np.sin, shape, a))(x), np.sin(x))
+seen = []
+jax.jit(lambda a: jax.debug.callback(lambda v: seen.append(float(v)), a.sum()))(x)
+jax.effects_barrier()
+assert seen == [66.0], seen
+def loop(a):
+    def body(i, c):
+        jax.debug.print("{i}", i=i, ordered=True)
+        return jax.experimental.io_callback(lambda v: v + 1, shape, c, ordered=True)
+    return jax.lax.fori_loop(0, 5, body, a)
+assert (jax.jit(loop)(x) == x + 5).all()
+jax.effects_barrier()
+def fail(v):
+    raise ValueError("the callback's own message")
+raises(jax.errors.JaxRuntimeError, "the callback's own message",
+       lambda: jax.jit(lambda a: jax.pure_callback(fail, shape, a))(x).block_until_ready())
+""")
+    assert out.split() == ["0", "1", "2", "3", "4"]
+
+
+def test_errors() -> None:
+    run("""
+from jax import lax
+raises(jax.errors.JaxRuntimeError, "UNIMPLEMENTED", lambda: jax.jit(jax.ffi.ffi_call("nobody", jax.ShapeDtypeStruct((), np.float32)))())
+raises(jax.errors.JaxRuntimeError, "70,368,744,177,664", lambda: jnp.zeros((1 << 46,), np.uint8).block_until_ready())
+mesh = jax.make_mesh((2,), ("i",))
+sharded = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
+raises(jax.errors.JaxRuntimeError, "UNIMPLEMENTED", lambda: jax.jit(lambda a: a * 2)(jax.device_put(jnp.arange(4.0), sharded)))
+""", devices=2)  # fmt: skip
+
+
+def test_what_dies_while_an_exception_passes() -> None:
+    run("""
+f = jax.jit(lambda a: a + 1)
+def use(*values):
+    pass
+for _ in range(50):
+    raises(ZeroDivisionError, "", lambda: use(f(x), 1 / 0))
+def deep():
+    return f(x) + deep()
+raises(RecursionError, "", deep)
+assert (f(x) == x + 1).all()
+""")
+
+
+def test_threads() -> None:
+    run("""
+import sys, threading
+sys.setswitchinterval(1e-5)
+f = jax.jit(lambda a: jnp.sin(a) @ a.T)
+expected, wrong = np.asarray(f(x)), []
+def work():
+    for _ in range(150):
+        y = f(x)
+        y.is_ready(), y.format
+        if not np.array_equal(np.asarray(y), expected):
+            wrong.append(1)
+workers = [threading.Thread(target=work) for _ in range(6)]
+for w in workers: w.start()
+for w in workers: w.join()
+assert wrong == []
+""")
+
+
+def test_compiled_programs_describe_themselves() -> None:
+    run("""
+compiled = jax.jit(lambda a: (a @ a.T, a.sum()), donate_argnums=0).lower(x).compile()
+assert "dot" in compiled.as_text()
+assert compiled.cost_analysis()["flops"] > 0
+assert compiled.memory_analysis().argument_size_in_bytes == 48
+assert compiled.memory_analysis().host_temp_size_in_bytes == 0
+exported = jax.export.deserialize(jax.export.export(jax.jit(jnp.sin))(x).serialize())
+assert np.allclose(exported.call(x), np.sin(x), rtol=1e-6)
+import pickle
+assert (pickle.loads(pickle.dumps(x)) == x).all()
+""")
+
+
+def test_memory_stays_flat() -> None:
+    run("""
+import resource, gc
+f, g = jax.jit(lambda a: a * 2 + 1), jax.jit(lambda a: a + 1, donate_argnums=0)
+big, state = jnp.ones((256, 1024)), jnp.zeros(1000)
+def rounds(n):
+    global state
+    for _ in range(n):
+        f(big)
+        state = g(state)
+        jax.device_put(np.ones(4096, np.float32))
+rounds(200)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+rounds(3000)
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+assert grown < 20_000, f"{grown} kB"
+""")
+
+
+@pytest.mark.parametrize("platforms", [None, "cpu"])
+def test_it_is_not_the_default(platforms: str | None) -> None:
+    code = "print('xjit' in jax.devices()[0].client.platform_version, 'xjit' in __import__('sys').modules)"
+    assert run(code, platforms).split()[0] == "False"
+
+
+def test_one_function_on_this_backend() -> None:
+    run("""
+assert "xjit" not in x.devices().pop().client.platform_version
+y = jax.jit(lambda a: a + 1, backend="xjit")(np.ones(3, np.float32))
+assert "xjit" in y.devices().pop().client.platform_version and (np.asarray(y) == 2).all()
+""", platforms=None)  # fmt: skip
+
+
+def test_exit_with_an_exception_and_living_arrays() -> None:
+    code = "keep = [jax.jit(lambda a: a + 1)(x)]; keep.append(keep); raise SystemExit(3)"
+    run(code, expected_exit=3)

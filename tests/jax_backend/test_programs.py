@@ -1,0 +1,30 @@
+"""Programs of JAX's public API give on xjit's backend what they give on XLA:CPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+PARTS = 8
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", [pytest.param(i, marks=[pytest.mark.slow] if i else []) for i in range(PARTS)])
+def test_programs_agree_with_xla(part: int) -> None:
+    command = [sys.executable, "-W", "ignore", str(HERE / "run_programs.py"), str(PARTS), str(part)]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent.parent)
+    assert result.returncode == 0, result.stderr[-3000:]
+    report = json.loads(result.stdout.splitlines()[-1])
+    assert report["count"] >= 60
+    assert report["wrong"] == {}, "\n".join(f"{name}: {text}" for name, text in report["wrong"].items())
+
+
+def test_there_are_400_programs() -> None:
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import programs; print(len(programs.all_programs()))"
+    result = subprocess.run([sys.executable, "-c", code, str(HERE)], capture_output=True, text=True, check=True)
+    assert int(result.stdout) >= 400

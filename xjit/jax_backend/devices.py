@@ -1,0 +1,125 @@
+"""The client, its devices and their memory spaces, as native structs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from xjit.hlo.diagnostics import InvalidArgument
+from xjit.jax_backend.records import CLIENT, DEVICE, MEMORY
+from xjit.jax_backend.requests import Memory
+from xjit.llvm.struct_layout import StructLayout
+from xjit.version import __version__
+
+NUM_DEVICES_VARIABLE: Final = "XJIT_NUM_DEVICES"
+"""Environment variable: how many devices the backend shows, all of them this machine's CPU."""
+
+MAX_DEVICES: Final = 1024
+
+PLATFORM_NAME: Final = "cpu"
+"""What JAX lowers for: its rules for CPUs, whose custom calls xjit has. The backend's own name is `xjit`."""
+
+MEMORY_KINDS: Final = ("device", "pinned_host", "unpinned_host")
+"""As of JAX's own CPU devices; the first is the default. All of them are the same memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The client's structs by address. `keep_alive` holds them."""
+
+    address: int
+    devices: tuple[int, ...]
+    memories: tuple[int, ...]
+    keep_alive: tuple[Memory, ...]
+
+    def device_of_memory(self, memory: int) -> int:
+        """The device that has a memory space."""
+        return self.devices[self.memories.index(memory) // len(MEMORY_KINDS)]
+
+
+def num_devices() -> int:
+    """The number that the environment asks for, 1 by default. Errors: InvalidArgument."""
+    text = os.environ.get(NUM_DEVICES_VARIABLE) or "1"
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_DEVICES:
+        raise InvalidArgument(f"{NUM_DEVICES_VARIABLE} must be an integer from 1 to {MAX_DEVICES}, got {text!r}")
+    return int(text)
+
+
+class ClientBuilder:
+    """Makes the structs of a client with a number of devices."""
+
+    def __init__(self, count: int) -> None:
+        self._kept: list[Memory] = []
+        self._count = count
+
+    def build(self) -> Client:
+        """The client."""
+        devices = [self._keep(b"\0" * DEVICE.size).address for _ in range(self._count)]
+        memories: list[int] = []
+        for number, device in enumerate(devices):
+            table = self._keep_numbers([device])
+            own = [self._memory(number, kind, table) for kind in range(len(MEMORY_KINDS))]
+            self._fill_device(device, number, own)
+            memories += own
+        version = f"xjit {__version__}"
+        address = self._struct(
+            CLIENT,
+            num_devices=len(devices),
+            devices=self._keep_numbers(devices),
+            memories=self._keep_numbers(memories),
+            num_memories=len(memories),
+            **self._text("platform_name", PLATFORM_NAME),
+            **self._text("platform_version", version),
+        )
+        return Client(address, tuple(devices), tuple(memories), tuple(self._kept))
+
+    def _memory(self, device: int, kind: int, devices: int) -> int:
+        name = MEMORY_KINDS[kind]
+        number = device * len(MEMORY_KINDS) + kind
+        text = f"{name.title().replace('_', '')}Memory(id={number}, process_index=0, client=xjit)"
+        return self._struct(
+            MEMORY,
+            id=number,
+            kind_id=kind,
+            devices=devices,
+            num_devices=1,
+            **self._text("kind", name),
+            **self._text("debug_string", text),
+            **self._text("to_string", text),
+        )
+
+    def _fill_device(self, address: int, number: int, memories: list[int]) -> None:
+        text = f"XjitDevice(id={number})"
+        self._fill(
+            address,
+            DEVICE,
+            id=number,
+            is_addressable=1,
+            memories=self._keep_numbers(memories),
+            num_memories=len(memories),
+            default_memory=memories[0],
+            own_address=address,
+            **self._text("kind", "cpu"),
+            **self._text("debug_string", text),
+            **self._text("to_string", text),
+        )
+
+    def _struct(self, layout: StructLayout, **fields: int) -> int:
+        return self._keep(layout.pack(**fields)).address
+
+    def _fill(self, address: int, layout: StructLayout, **fields: int) -> None:
+        packed = layout.pack(**fields)
+        ctypes.memmove(address, packed, len(packed))
+
+    def _text(self, field: str, text: str) -> dict[str, int]:
+        kept = self._keep(text.encode())
+        return {field: kept.address, f"{field}_size": kept.size}
+
+    def _keep_numbers(self, numbers: list[int]) -> int:
+        return self._keep(Memory.of_numbers(numbers)).address
+
+    def _keep(self, data: bytes | Memory) -> Memory:
+        self._kept.append(data if isinstance(data, Memory) else Memory(data))
+        return self._kept[-1]

@@ -1,0 +1,167 @@
+"""Buffers as native code: their counts, their end, and copies of row-major arrays.
+
+A buffer's data lives while anything holds it: the owner until the buffer is deleted or destroyed, external references
+(a NumPy view), executions that read it. The struct lives a little longer, until the last of those has let go.
+
+* `i1 xjit_buffer_hold(buffer)`: one more hold, unless the data is gone.
+* `void xjit_buffer_unhold(buffer)`, `void xjit_buffer_disown(buffer)` (delete), `void xjit_buffer_release(buffer)`.
+* `ptr xjit_buffer_new(array, data, device, memory, ready, host_event)`: takes the references it is given.
+"""
+
+from __future__ import annotations
+
+from xjit.jax_backend.c_api import FUNCTIONS
+from xjit.jax_backend.native_events import count
+from xjit.jax_backend.records import ARRAY, BUFFER
+from xjit.llvm import Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder, define
+from xjit.llvm.types import I1, I8, I32, I64, PTR, VOID
+from xjit.llvm.values import const_int, zero
+
+READY_EVENT = "xjit_ready_event"
+"""The variable that holds the address of an event that is always ready, without an error."""
+
+
+def define_buffers(module: Module) -> None:
+    """Defines them. The module must have errors and events."""
+    for name in (READY_EVENT, DELETED_ERROR):
+        module.add_global(name, PTR, zero(PTR), align=8, linkage="")
+    _define_release(module)
+    _define_drop_data(module)
+    _define_hold(module)
+    _define_unhold(module)
+    _define_disown(module)
+    _define_new(module)
+    _define_entries(module)
+
+
+def _define_release(module: Module) -> None:
+    """Drops a reference to the struct."""
+    builder = define(module, "xjit_buffer_drop_struct", [(PTR, "buffer")])
+    (buffer,) = builder.function.args
+    before = count(builder, BUFFER.pointer(builder, buffer, "references"), -1)
+    with builder.when(builder.icmp_signed("==", before, builder.i64(1))):
+        builder.call(module.functions["xjit_event_release"], [BUFFER.load(builder, buffer, "ready")])
+        builder.call(module.declare("free", VOID, [PTR]), [buffer])
+    builder.ret_void()
+
+
+def _define_drop_data(module: Module) -> None:
+    """Drops a hold of the data, and frees it or gives it back to the caller's program with the last."""
+    builder = define(module, "xjit_buffer_drop_data", [(PTR, "buffer")])
+    (buffer,) = builder.function.args
+    before = count(builder, BUFFER.pointer(builder, buffer, "holds"), -1)
+    with builder.when(builder.icmp_signed("==", before, builder.i64(1))):
+        event = BUFFER.load(builder, buffer, "host_event")
+        with builder.when(builder.is_null(event)):
+            builder.call(module.declare("xjit_scratch_free", VOID, [PTR]), [BUFFER.load(builder, buffer, "data")])
+            builder.ret_void()
+        builder.call(module.functions["xjit_event_set"], [event])
+        builder.call(module.functions["xjit_event_release"], [event])
+    builder.ret_void()
+
+
+def _define_hold(module: Module) -> None:
+    builder = define(module, "xjit_buffer_hold", [(PTR, "buffer")], return_type=I1)
+    (buffer,) = builder.function.args
+    holds = BUFFER.pointer(builder, buffer, "holds")
+    deleted = BUFFER.load_atomic(builder, buffer, "is_deleted", "acquire")
+    with builder.when(builder.icmp_signed("!=", deleted, const_int(I32, 0))):
+        builder.ret(const_int(I1, 0))
+    with builder.repeat() as loop:
+        found = builder.load_atomic(I64, holds, align=8)
+        with builder.when(builder.icmp_signed("==", found, builder.i64(0))):
+            builder.ret(const_int(I1, 0))
+        _, is_swapped = builder.cmpxchg(holds, found, builder.add(found, builder.i64(1)))
+        loop.leave_if(is_swapped)
+    count(builder, BUFFER.pointer(builder, buffer, "references"), 1)
+    builder.ret(const_int(I1, 1))
+
+
+def _define_unhold(module: Module) -> None:
+    builder = define(module, "xjit_buffer_unhold", [(PTR, "buffer")])
+    for name in ("xjit_buffer_drop_data", "xjit_buffer_drop_struct"):
+        builder.call(module.functions[name], builder.function.args)
+    builder.ret_void()
+
+
+def _define_disown(module: Module) -> None:
+    """`i1`: whether the buffer was not deleted before. The owner's hold is the caller's now."""
+    builder = define(module, "xjit_buffer_disown", [(PTR, "buffer")], return_type=I1)
+    (buffer,) = builder.function.args
+    place = BUFFER.pointer(builder, buffer, "is_deleted")
+    before = builder.atomicrmw("xchg", place, const_int(I32, 1), "acq_rel")
+    builder.ret(builder.icmp_signed("==", before, const_int(I32, 0)))
+
+
+def _define_new(module: Module) -> None:
+    names = ("array", "data", "device", "memory", "ready", "host_event")
+    builder = define(module, "xjit_buffer_new", [(PTR, name) for name in names], linkage="", return_type=PTR)
+    array, data, device, memory, ready, host_event = builder.function.args
+    rank = ARRAY.load(builder, array, "rank")
+    row = builder.mul(rank, builder.i64(8))
+    size = builder.add(builder.i64(BUFFER.size), builder.mul(row, builder.i64(2)))
+    made = builder.call(module.declare("malloc", PTR, [I64]), [size], name="made")
+    with builder.when(builder.is_null(made)):
+        builder.ret(made)
+    builder.memset(made, const_int(I8, 0), builder.i64(BUFFER.size), align=8)
+    dimensions = builder.offset(made, builder.i64(BUFFER.size))
+    order = builder.offset(dimensions, row)
+    builder.memcpy(dimensions, ARRAY.load(builder, array, "dimensions"), row, align=8)
+    with builder.loop(builder.i64(0), rank) as i:
+        major = builder.sub(builder.sub(rank, builder.i64(1)), i)
+        builder.store(major, builder.gep(I64, order, i), align=8)
+    one = builder.i64(1)
+    values = {
+        "references": one, "holds": one, "data": data, "num_bytes": ARRAY.load(builder, array, "num_bytes"),
+        "type": builder.trunc(ARRAY.load(builder, array, "type"), I32), "rank": rank, "dimensions": dimensions,
+        "minor_to_major": order, "device": device, "memory": memory, "ready": ready, "host_event": host_event,
+    }  # fmt: skip
+    for field, value in values.items():
+        BUFFER.store(builder, made, field, value)
+    builder.ret(made)
+
+
+def _entry(module: Module, name: str) -> tuple[StructuredBuilder, Value, Value]:
+    """The builder of an API function on a buffer, its struct, and the buffer."""
+    builder = define(module, name, [(PTR, "args")], linkage="", return_type=PTR)
+    (request,) = builder.function.args
+    arguments = FUNCTIONS[name]
+    return builder, request, arguments.load(builder, request, "buffer")
+
+
+def _define_entries(module: Module) -> None:
+    functions = module.functions
+    builder, _, buffer = _entry(module, "Buffer_Delete")
+    _delete(builder, buffer)
+    builder.ret(zero(PTR))
+
+    builder, _, buffer = _entry(module, "Buffer_Destroy")
+    _delete(builder, buffer)
+    builder.call(functions["xjit_buffer_drop_struct"], [buffer])
+    builder.ret(zero(PTR))
+
+    builder, request, buffer = _entry(module, "Buffer_ReadyEvent")
+    event = builder.call(functions["xjit_event_retain"], [BUFFER.load(builder, buffer, "ready")], name="event")
+    FUNCTIONS["Buffer_ReadyEvent"].store(builder, request, "event", event)
+    builder.ret(zero(PTR))
+
+    builder, _, buffer = _entry(module, "Buffer_IncreaseExternalReferenceCount")
+    held = builder.call(functions["xjit_buffer_hold"], [buffer], name="held")
+    with builder.when(builder.not_(held)):
+        builder.ret(builder.load(PTR, Value(PTR, f"@{DELETED_ERROR}"), align=8))
+    builder.ret(zero(PTR))
+
+    builder, _, buffer = _entry(module, "Buffer_DecreaseExternalReferenceCount")
+    builder.call(functions["xjit_buffer_unhold"], [buffer])
+    builder.ret(zero(PTR))
+
+
+DELETED_ERROR = "xjit_deleted_error"
+"""The variable that holds the address of the error for buffers that were deleted or donated."""
+
+
+def _delete(builder: StructuredBuilder, buffer: Value) -> None:
+    functions = builder.module.functions
+    with builder.when(builder.call(functions["xjit_buffer_disown"], [buffer], name="was_owned")):
+        builder.call(functions["xjit_buffer_drop_data"], [buffer])

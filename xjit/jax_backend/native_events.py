@@ -1,0 +1,180 @@
+"""Errors and events as native code: callers hold locks while they ask, so nothing here may wait for Python.
+
+* `void xjit_error_release(error)`: drops a reference.
+* `void xjit_event_release(event)`, `ptr xjit_event_retain(event)`.
+* `void xjit_event_set(event)`: makes it ready and calls what waits.
+"""
+
+from __future__ import annotations
+
+from xjit.jax_backend.c_api import FUNCTIONS
+from xjit.jax_backend.records import CALLBACK, ERROR, EVENT, READY
+from xjit.llvm import Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder, define
+from xjit.llvm.types import I32, I64, PTR, VOID
+from xjit.llvm.values import const_int, zero
+
+_POLL_US = 50
+
+
+def define_errors(module: Module) -> None:
+    """Defines what PJRT asks of errors."""
+    _define_release(module, "xjit_error_release", ERROR.offsets["references"], None)
+    args = FUNCTIONS["Error_Destroy"]
+    builder = define(module, "Error_Destroy", [(PTR, "args")], linkage="")
+    error = args.load(builder, builder.function.args[0], "error")
+    with builder.when(builder.not_(builder.is_null(error))):
+        builder.call(module.functions["xjit_error_release"], [error])
+    builder.ret_void()
+
+    args = FUNCTIONS["Error_Message"]
+    builder = define(module, "Error_Message", [(PTR, "args")], linkage="")
+    (request,) = builder.function.args
+    error = args.load(builder, request, "error")
+    for field in ("message", "message_size"):
+        args.store(builder, request, field, ERROR.load(builder, error, field))
+    builder.ret_void()
+
+    args = FUNCTIONS["Error_GetCode"]
+    builder = define(module, "Error_GetCode", [(PTR, "args")], linkage="", return_type=PTR)
+    (request,) = builder.function.args
+    code = ERROR.load(builder, args.load(builder, request, "error"), "code")
+    args.store(builder, request, "code", builder.trunc(code, I32))
+    builder.ret(zero(PTR))
+
+
+def define_events(module: Module) -> None:
+    """Defines events. The module must have `define_errors`."""
+    _define_release(module, "xjit_event_release", EVENT.offsets["references"], "error")
+    _define_retain(module)
+    _define_set(module)
+    _define_destroy(module)
+    _define_is_ready(module)
+    _define_error(module)
+    _define_await(module)
+    _define_on_ready(module)
+
+
+def count(builder: StructuredBuilder, place: Value, by: int) -> Value:
+    """Changes a count; the number before."""
+    return builder.atomicrmw("add", place, const_int(I64, by), "acq_rel", "count")
+
+
+def _define_release(module: Module, name: str, offset: int, error_field: str | None) -> None:
+    """Drops a reference and frees with the last; an event drops that of its error."""
+    builder = define(module, name, [(PTR, "object")])
+    (found,) = builder.function.args
+    before = count(builder, builder.offset(found, builder.i64(offset)), -1)
+    with builder.when(builder.icmp_signed("==", before, builder.i64(1))):
+        if error_field is not None:
+            error = EVENT.load(builder, found, error_field)
+            with builder.when(builder.not_(builder.is_null(error))):
+                builder.call(module.functions["xjit_error_release"], [error])
+        builder.call(module.declare("free", VOID, [PTR]), [found])
+    builder.ret_void()
+
+
+def _define_retain(module: Module) -> None:
+    builder = define(module, "xjit_event_retain", [(PTR, "event")], return_type=PTR)
+    (event,) = builder.function.args
+    count(builder, EVENT.pointer(builder, event, "references"), 1)
+    builder.ret(event)
+
+
+def _new_error_reference(builder: StructuredBuilder, event: Value) -> Value:
+    """The event's error, for a caller that will destroy it; null if there is none."""
+    error = EVENT.load(builder, event, "error")
+    with builder.when(builder.not_(builder.is_null(error))):
+        count(builder, ERROR.pointer(builder, error, "references"), 1)
+    return error
+
+
+def _define_set(module: Module) -> None:
+    builder = define(module, "xjit_event_set", [(PTR, "event")])
+    (event,) = builder.function.args
+    place = builder.alloca(PTR, align=8, name="place")
+    ready = builder.inttoptr(builder.i64(READY), PTR)
+    waiting = EVENT.pointer(builder, event, "waiting")
+    builder.store(builder.atomicrmw("xchg", waiting, ready, "acq_rel", "first"), place, align=8)
+    with builder.repeat() as loop:
+        node = builder.load(PTR, place, align=8, name="node")
+        loop.leave_if(builder.is_null(node))
+        loop.leave_if(builder.icmp_signed("==", node, ready))
+        builder.store(CALLBACK.load(builder, node, "next"), place, align=8)
+        function, argument = (CALLBACK.load(builder, node, field) for field in ("function", "argument"))
+        subject = CALLBACK.load(builder, node, "subject")
+        with builder.when(builder.is_null(subject)):
+            _call_back(builder, event, function, argument)
+        with builder.when(builder.not_(builder.is_null(subject))):
+            builder.call_pointer(function, VOID, [subject, argument])
+        builder.call(module.declare("free", VOID, [PTR]), [node])
+    builder.ret_void()
+
+
+def _call_back(builder: StructuredBuilder, event: Value, function: Value, argument: Value) -> None:
+    error = _new_error_reference(builder, event)
+    builder.call_pointer(function, VOID, [error, argument])
+
+
+def _define_destroy(module: Module) -> None:
+    builder = define(module, "Event_Destroy", [(PTR, "args")], linkage="", return_type=PTR)
+    event = FUNCTIONS["Event_Destroy"].load(builder, builder.function.args[0], "event")
+    with builder.when(builder.not_(builder.is_null(event))):
+        builder.call(module.functions["xjit_event_release"], [event])
+    builder.ret(zero(PTR))
+
+
+def _is_ready(builder: StructuredBuilder, event: Value) -> Value:
+    waiting = EVENT.load_atomic(builder, event, "waiting", "acquire")
+    return builder.icmp_signed("==", builder.ptrtoint(waiting, I64), builder.i64(READY))
+
+
+def _define_is_ready(module: Module) -> None:
+    args = FUNCTIONS["Event_IsReady"]
+    builder = define(module, "Event_IsReady", [(PTR, "args")], linkage="", return_type=PTR)
+    (request,) = builder.function.args
+    ready = _is_ready(builder, args.load(builder, request, "event"))
+    args.store(builder, request, "is_ready", builder.zext(ready, args.type_of("is_ready")))
+    builder.ret(zero(PTR))
+
+
+def _define_error(module: Module) -> None:
+    args = FUNCTIONS["Event_Error"]
+    builder = define(module, "Event_Error", [(PTR, "args")], linkage="", return_type=PTR)
+    builder.ret(_new_error_reference(builder, args.load(builder, builder.function.args[0], "event")))
+
+
+def _define_await(module: Module) -> None:
+    """What is not ready yet waits for the caller itself: for the end of a buffer that lies in its memory."""
+    args = FUNCTIONS["Event_Await"]
+    builder = define(module, "Event_Await", [(PTR, "args")], linkage="", return_type=PTR)
+    event = args.load(builder, builder.function.args[0], "event")
+    with builder.repeat() as loop:
+        loop.leave_if(_is_ready(builder, event))
+        builder.call(module.declare("usleep", I32, [I32]), [const_int(I32, _POLL_US)])
+    builder.ret(_new_error_reference(builder, event))
+
+
+def _define_on_ready(module: Module) -> None:
+    args = FUNCTIONS["Event_OnReady"]
+    builder = define(module, "Event_OnReady", [(PTR, "args")], linkage="", return_type=PTR)
+    (request,) = builder.function.args
+    event, function, argument = (args.load(builder, request, name) for name in ("event", "callback", "user_arg"))
+    with builder.when(_is_ready(builder, event)):
+        _call_back(builder, event, function, argument)
+        builder.ret(zero(PTR))
+    node = builder.call(module.declare("malloc", PTR, [I64]), [builder.i64(CALLBACK.size)], name="node")
+    CALLBACK.store(builder, node, "function", function)
+    CALLBACK.store(builder, node, "argument", argument)
+    CALLBACK.store(builder, node, "subject", zero(PTR))
+    place = EVENT.pointer(builder, event, "waiting")
+    with builder.repeat() as loop:
+        first = builder.load_atomic(PTR, place, align=8)
+        with builder.when(builder.icmp_signed("==", builder.ptrtoint(first, I64), builder.i64(READY))):
+            builder.call(module.declare("free", VOID, [PTR]), [node])
+            _call_back(builder, event, function, argument)
+            builder.ret(zero(PTR))
+        CALLBACK.store(builder, node, "next", first)
+        _, is_swapped = builder.cmpxchg(place, first, node)
+        loop.leave_if(is_swapped)
+    builder.ret(zero(PTR))

@@ -1,0 +1,290 @@
+"""The backend: the functions of PJRT's interface that Python answers, and the API struct that JAX takes.
+
+All objects live as long as the process: JAX keeps the struct's address, and asks until the very end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from xjit.hlo.diagnostics import InvalidArgument, Unsupported
+from xjit.jax_backend.c_api import FUNCTIONS, NAMED_VALUE, PROGRAM, VERSION, ErrorCode, NamedValueType
+from xjit.jax_backend.devices import Client, ClientBuilder, num_devices
+from xjit.jax_backend.native_api import REFUSAL_ERROR, SILENCE_ERROR, NativeApi
+from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT
+from xjit.jax_backend.native_execute import COUNT_ERROR, STATUS_ERROR
+from xjit.jax_backend.programs import LoadedProgram, load_program
+from xjit.jax_backend.records import EXECUTABLE
+from xjit.jax_backend.requests import (
+    Memory,
+    Request,
+    error_of,
+    new_error,
+    new_event,
+    static_error,
+    static_ready_event,
+)
+from xjit.jax_backend.transfers import Transfers
+
+_STATIC_ERRORS: Final = {
+    DELETED_ERROR: (ErrorCode.INVALID_ARGUMENT, "Array has been deleted or donated"),
+    COUNT_ERROR: (
+        ErrorCode.INVALID_ARGUMENT,
+        "a call with another number of arguments or devices than its program",
+    ),
+    SILENCE_ERROR: (ErrorCode.INTERNAL, "Python did not answer: it has no stack left, or is shutting down"),
+    REFUSAL_ERROR: (ErrorCode.UNIMPLEMENTED, "xjit's backend does not have this function of PJRT"),
+}
+
+_ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_STATUS = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+
+class Plugin:
+    """The one of this process."""
+
+    def __init__(self) -> None:
+        answers = self._answers()
+        self._api = NativeApi(answers)
+        self._kept: list[Any] = []
+        self._programs: dict[int, LoadedProgram] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+        self._ready = static_ready_event()
+        self._api.set_variable(READY_EVENT, self._ready.address)
+        for name, (code, text) in _STATIC_ERRORS.items():
+            address, kept = static_error(code, text)
+            self._api.set_variable(name, address)
+            self._kept.append(kept)
+        self._set_answers(answers)
+        self.struct = self._api.api_struct(VERSION)
+        atexit.register(self._end, tuple(answers))
+
+    def _answers(self) -> dict[str, Callable[[Request], None]]:
+        return {
+            "Plugin_Attributes": self._plugin_attributes,
+            "Client_Create": self._create_client,
+            "Client_TopologyDescription": self._topology,
+            "Client_LookupDevice": self._look_up_device,
+            "Client_LookupAddressableDevice": self._look_up_local_device,
+            "Client_DefaultDeviceAssignment": self._default_assignment,
+            "Client_Compile": self._compile,
+            "Client_BufferFromHostBuffer": lambda request: self._transfers.from_host(request),
+            "Client_CreateViewOfDeviceBuffer": lambda request: self._transfers.view_of(request),
+            "Client_CreateUninitializedBuffer": self._uninitialized,
+            "Client_CreateErrorBuffer": self._error_buffer,
+            "Buffer_ToHostBuffer": lambda request: self._transfers.to_host(request),
+            "Buffer_CopyRawToHost": lambda request: self._transfers.raw_to_host(request),
+            "Buffer_CopyToDevice": self._copy_to_device,
+            "Buffer_CopyToMemory": self._copy_to_memory,
+            "Executable_OptimizedProgram": self._optimized_program,
+            "Executable_GetCostAnalysis": self._cost_analysis,
+            "Executable_GetCompiledMemoryStats": self._memory_stats,
+            "Executable_GetCompileOptions": self._compile_options,
+            "LoadedExecutable_GetDeviceAssignment": self._device_assignment,
+        }
+
+    def _set_answers(self, answers: dict[str, Callable[[Request], None]]) -> None:
+        for name, answer in answers.items():
+            function = _ANSWER(functools.partial(_answer, answer, FUNCTIONS[name]))
+            self._kept.append(function)
+            self._api.answer_with(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
+        status = _STATUS(self._status_error)
+        self._kept.append(status)
+        self._api.set_variable(STATUS_ERROR, ctypes.cast(status, ctypes.c_void_p).value or 0)
+
+    def _end(self, names: tuple[str, ...]) -> None:
+        """At exit: from now on nothing asks Python."""
+        for name in names:
+            self._api.answer_with(name, 0)
+
+    @property
+    def client(self) -> Client:
+        """The client; FailedPrecondition of a caller that has none."""
+        assert self._client is not None, "no client was created"
+        return self._client
+
+    @functools.cached_property
+    def _transfers(self) -> Transfers:
+        return Transfers(self._api, self.client, self._ready.address)
+
+    # Client
+
+    def _plugin_attributes(self, request: Request) -> None:
+        from jaxlib.mlir.dialects import stablehlo
+
+        version = [int(part) for part in stablehlo.get_current_version().split(".")]
+        numbers = Memory.of_numbers(version)
+        named = {"stablehlo_current_version": numbers, "stablehlo_minimum_version": numbers}
+        values = [_named(self._keep, name, NamedValueType.INT64_LIST, m.address, 3) for name, m in named.items()]
+        request["attributes"], request["num_attributes"] = self._keep(Memory(b"".join(values))).address, len(values)
+        self._keep(numbers)
+
+    def _create_client(self, request: Request) -> None:
+        with self._lock:
+            if self._client is None:
+                self._client = ClientBuilder(num_devices()).build()
+        request["client"] = self._client.address
+
+    def _topology(self, request: Request) -> None:
+        request["topology"] = self.client.address
+
+    def _look_up_device(self, request: Request) -> None:
+        request["device"] = self._device(request["id"])
+
+    def _look_up_local_device(self, request: Request) -> None:
+        request["addressable_device"] = self._device(request["local_hardware_id"])
+
+    def _device(self, number: int) -> int:
+        if not 0 <= number < len(self.client.devices):
+            raise InvalidArgument(f"device {number}, there are {len(self.client.devices)}")
+        return self.client.devices[number]
+
+    def _default_assignment(self, request: Request) -> None:
+        count = request["num_replicas"] * request["num_partitions"]
+        if count > min(len(self.client.devices), request["default_assignment_size"]):
+            raise InvalidArgument(f"{count} devices for a program, there are {len(self.client.devices)}")
+        ids = Memory.of_numbers(range(count), 32)
+        ctypes.memmove(request["default_assignment"], ids.address, 4 * count)
+
+    # Buffers
+
+    def _uninitialized(self, request: Request) -> None:
+        request["buffer"] = self._transfers.uninitialized(request)
+
+    def _error_buffer(self, request: Request) -> None:
+        message = request.bytes("error_message", "error_message_size").decode("utf-8", "replace")
+        event = new_event(new_error(ErrorCode(request["error_code"]), message))
+        request["buffer"] = self._transfers.uninitialized(request, event)
+
+    def _copy_to_device(self, request: Request) -> None:
+        request["dst_buffer"] = self._transfers.copy(request["buffer"], request["dst_device"], 0)
+
+    def _copy_to_memory(self, request: Request) -> None:
+        memory = request["dst_memory"]
+        device = self.client.device_of_memory(memory)
+        request["dst_buffer"] = self._transfers.copy(request["buffer"], device, memory)
+
+    # Programs
+
+    def _compile(self, request: Request) -> None:
+        program = Request(PROGRAM, request["program"])
+        code, form = program.bytes("code", "code_size"), program.bytes("format", "format_size").decode()
+        options = request.bytes("compile_options", "compile_options_size")
+        self._sweep()
+        number = next(self._numbers)
+        if form != "mlir":
+            raise Unsupported(f"a program in the format {form!r}: expected mlir")
+        loaded = load_program(self.client, number, code, options)
+        self._programs[number] = loaded
+        request["executable"] = loaded.address
+
+    def _sweep(self) -> None:
+        """Forgets programs that JAX has destroyed."""
+        for number, program in list(self._programs.items()):
+            if Request(EXECUTABLE, program.address)["is_destroyed"]:
+                self._programs.pop(number, None)
+
+    def _program(self, address: int) -> LoadedProgram:
+        return self._programs[Request(EXECUTABLE, address)["number"]]
+
+    def _status_error(self, executable: int, status: int, instruction: int, detail: int) -> int:
+        try:
+            self._program(executable).executable.raise_status(status, instruction, detail)
+        except BaseException as error:
+            return error_of(error)
+        return 0
+
+    def _optimized_program(self, request: Request) -> None:
+        """The program as it came: JAX takes shardings and layouts from it after every compilation."""
+        loaded = self._program(request["executable"])
+        program = Request(PROGRAM, request["program"])
+        program["format"], program["format_size"] = self._mlir.address, self._mlir.size
+        if program["code"]:
+            ctypes.memmove(program["code"], loaded.code, len(loaded.code))
+        program["code_size"] = len(loaded.code)
+
+    @functools.cached_property
+    def _mlir(self) -> Memory:
+        return Memory("mlir")
+
+    def _cost_analysis(self, request: Request) -> None:
+        program = self._program(request["executable"])
+        values = [
+            _named(self._keep, name, NamedValueType.FLOAT, float_bits(value), 1)
+            for name, value in program.executable.cost_analysis().items()
+        ]
+        request["properties"] = self._keep(Memory(b"".join(values))).address
+        request["num_properties"] = len(values)
+
+    def _memory_stats(self, request: Request) -> None:
+        found = self._program(request["executable"]).executable.memory_analysis()
+        for field in ("generated_code", "argument", "output", "alias", "temp"):
+            request[f"host_{field}_size_in_bytes"] = 0
+        request["generated_code_size_in_bytes"] = found.generated_code_size_in_bytes
+        request["argument_size_in_bytes"] = found.argument_size_in_bytes
+        request["output_size_in_bytes"] = found.output_size_in_bytes
+        request["alias_size_in_bytes"] = found.alias_size_in_bytes
+        request["temp_size_in_bytes"] = found.temp_size_in_bytes
+        size = FUNCTIONS["Executable_GetCompiledMemoryStats"].offsets
+        sizes = (found.argument_size_in_bytes, found.output_size_in_bytes, found.temp_size_in_bytes)
+        if request["struct_size"] > size["peak_memory_in_bytes"]:
+            request["peak_memory_in_bytes"] = sum(sizes) - found.alias_size_in_bytes
+        if request["struct_size"] > size["total_size_in_bytes"]:
+            request["total_size_in_bytes"] = sum(sizes) - found.alias_size_in_bytes
+
+    def _compile_options(self, request: Request) -> None:
+        self._answer_serialized(request, "serialized_compile_options", lambda program: program.options)
+
+    def _device_assignment(self, request: Request) -> None:
+        self._answer_serialized(request, "serialized_device_assignment", lambda program: program.device_assignment)
+
+    def _answer_serialized(self, request: Request, field: str, part: Callable[[LoadedProgram], bytes]) -> None:
+        kept = self._keep(Memory(part(self._program(request["executable"]))))
+        request["serialized_bytes"], request["serialized_bytes_size"] = kept.address, kept.size
+        request[field] = kept.address
+        request[f"{field}_deleter"] = self._no_deleter
+
+    @functools.cached_property
+    def _no_deleter(self) -> int:
+        """A C function that does nothing."""
+        return self._api.functions["Plugin_Initialize"]
+
+    def _keep(self, memory: Memory) -> Memory:
+        self._kept.append(memory)
+        return memory
+
+
+def _answer(answer: Callable[[Request], None], layout: Any, request: int, cell: int) -> None:
+    """Runs an answer and puts its error, or null, into the cell."""
+    error = 0
+    try:
+        answer(Request(layout, request))
+    except BaseException as raised:
+        error = error_of(raised)
+    ctypes.c_void_p.from_address(cell).value = error
+
+
+def _named(keep: Callable[[Memory], Memory], name: str, kind: NamedValueType, value: int, size: int) -> bytes:
+    text = keep(Memory(name))
+    return NAMED_VALUE.pack(
+        struct_size=NAMED_VALUE.size, name=text.address, name_size=text.size, type=kind, value=value, value_size=size
+    )
+
+
+def float_bits(value: float) -> int:
+    """A float as the low bits of a number."""
+    return int.from_bytes(ctypes.string_at(ctypes.byref(ctypes.c_float(value)), 4), "little")
+
+
+@functools.cache
+def plugin() -> Plugin:
+    """The backend of this process; the first call compiles its native part."""
+    return Plugin()

@@ -1,0 +1,217 @@
+"""Programs of JAX, compiled: from a portable artifact to the native struct of a loaded executable."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import xjit.compiler
+from xjit.compile_options import CompileOptions
+from xjit.hlo.diagnostics import InvalidArgument, Unsupported
+from xjit.hlo.ir.module import HloModule
+from xjit.hlo.types.shape import Shape
+from xjit.jax_backend.c_api import BUFFER_TYPES
+from xjit.jax_backend.callbacks import Callbacks, bind_callbacks
+from xjit.jax_backend.devices import MEMORY_KINDS, Client
+from xjit.jax_backend.records import ARRAY, DONATED_WITHOUT_RESULT, EXECUTABLE, NO_LEAF, NOT_DONATED
+from xjit.jax_backend.requests import Memory
+from xjit.ops.verifier import verify_module
+from xjit.runtime.program import ArraySignature
+from xjit.text.proto import create_from_proto
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedProgram:
+    """A compiled program and its struct. `code` is what was compiled."""
+
+    executable: xjit.compiler.Executable
+    code: bytes
+    address: int
+    options: bytes
+    device_assignment: bytes
+    keep_alive: tuple[Any, ...]
+
+
+def _read_program(code: bytes) -> HloModule:
+    from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
+
+    computation = _jax.mlir.mlir_module_to_xla_computation(code)
+    module = create_from_proto(computation.as_serialized_hlo_module_proto())
+    layout = module.mutable_entry_computation_layout()  # the converter gives a transpose at the end a layout to match
+    layout.parameter_shapes = [_row_major(shape) for shape in layout.parameter_shapes]
+    layout.result_shape = _row_major(layout.result_shape)
+    return module
+
+
+def _row_major(shape: Shape) -> Shape:
+    if shape.is_tuple:
+        return Shape.tuple_of([_row_major(part) for part in shape.tuple_shapes])
+    return shape.with_layout(None).with_default_layouts() if shape.is_array else shape
+
+
+def load_program(client: Client, number: int, code: bytes, options: bytes) -> LoadedProgram:
+    """Compiles a portable artifact and makes its struct, number `number`. Errors: the HloError family."""
+    device_id, assignment = _placement(client, options)
+    module = _read_program(code)
+    verify_module(module, allow_mixed_precision=False)
+    callbacks = bind_callbacks(module)
+    executable = xjit.compiler.compile_module(module, "cpu", CompileOptions())
+    assert isinstance(executable, xjit.compiler.Executable)
+    return _Loader(client, executable, number, device_id).load(module, code, options, assignment, callbacks)
+
+
+def _placement(client: Client, options: bytes) -> tuple[int, bytes]:
+    """The number of the device that a program is for, and its serialized assignment, of serialized CompileOptions."""
+    from jaxlib import xla_client
+
+    parsed = xla_client.CompileOptions.ParseFromString(options)
+    if parsed.parameter_is_tupled_arguments:
+        raise Unsupported("compile option parameter_is_tupled_arguments")
+    if parsed.num_replicas * parsed.num_partitions != 1:
+        text = f"{parsed.num_replicas} replicas and {parsed.num_partitions} partitions"
+        raise Unsupported(f"{text}: programs run on one device")
+    numbers = {_assignment(i): i for i in range(len(client.devices))}
+    found = parsed.device_assignment
+    assignment = _assignment(0) if found is None else found.serialize()
+    if assignment not in numbers:
+        raise InvalidArgument(f"a device assignment outside of the {len(client.devices)} devices")
+    return numbers[assignment], assignment
+
+
+@functools.cache
+def _assignment(device: int) -> bytes:
+    """The serialized assignment of a program to one device."""
+    from jaxlib import xla_client
+
+    return xla_client.DeviceAssignment.create(np.array([[device]])).serialize()
+
+
+def _donors(module: HloModule) -> frozenset[int]:
+    """The parameters that a call deletes, used or not."""
+    donated = {alias.parameter_number for alias in module.config.input_output_alias}
+    return frozenset(donated | {donor.parameter_number for donor in module.config.buffer_donors})
+
+
+class _Loader:
+    """Makes the struct of an executable."""
+
+    def __init__(self, client: Client, executable: xjit.compiler.Executable, number: int, device_id: int) -> None:
+        self._client = client
+        self._executable = executable
+        self._number = number
+        self._device_id = device_id
+        self._kept: list[Any] = []
+
+    def load(
+        self, module: HloModule, code: bytes, options: bytes, assignment: bytes, callbacks: Callbacks
+    ) -> LoadedProgram:
+        """The loaded program."""
+        program = self._executable.program
+        for signature in (*program.parameters, *program.results):
+            if not signature.is_row_major:
+                raise Unsupported(f"{signature.describe()} as a parameter or result: its layout must be row-major")
+        entry = self._executable.entry
+        fields = self._signature_fields(module)
+        fingerprint = hashlib.sha256(code).hexdigest()
+        objects = program.object_code
+        address = self._struct(
+            num_replicas=1,
+            num_partitions=1,
+            entry=entry.address,
+            constants=entry.constants_address,
+            arena_size=entry.arena_size,
+            initial_context=self._bytes(entry.initial_context),
+            devices=self._numbers([self._client.devices[self._device_id]]),
+            num_devices=1,
+            device_ids=self._numbers([self._device_id], 32),
+            code_size=len(objects) if isinstance(objects, bytes) else sum(map(len, objects)),
+            number=self._number,
+            **self._text("name", program.name),
+            **self._text("fingerprint", fingerprint),
+            **fields,
+        )
+        keep = (*self._kept, callbacks)
+        return LoadedProgram(self._executable, code, address, options, assignment, keep)
+
+    def _signature_fields(self, module: HloModule) -> dict[str, int]:
+        entry, program = module.entry_computation, self._executable.program
+        root = entry.root_instruction.shape
+        shapes = [parameter.shape for parameter in entry.parameter_instructions]
+        parameters = _Leaves(shapes, program.parameters)
+        results = _Leaves(root.tuple_shapes if root.is_tuple else [root], program.results)
+        to = {parameters.positions[alias.parameter]: results.positions[alias.result] for alias in program.aliases}
+        source = {result: parameter for parameter, result in to.items()}
+        donors = dict.fromkeys(_donors(module), DONATED_WITHOUT_RESULT)
+        takes = [
+            self._array(parameters, i, donated_to=to.get(i, donors.get(i, NOT_DONATED)), donated_from=NOT_DONATED)
+            for i in range(len(parameters.shapes))
+        ]
+        gives = [
+            self._array(results, i, donated_to=NOT_DONATED, donated_from=source.get(i, NOT_DONATED))
+            for i in range(len(results.shapes))
+        ]
+        kind = self._keep(Memory(MEMORY_KINDS[0]))
+        count = len(gives)
+        return {
+            "num_parameters": len(takes),
+            "num_results": count,
+            "parameters": self._bytes(b"".join(takes)),
+            "results": self._bytes(b"".join(gives)),
+            "result_types": self._numbers([results.types[i] for i in range(count)], 32),
+            "result_dimensions": self._numbers([d for shape in results.shapes for d in shape.dimensions]),
+            "result_ranks": self._numbers([len(shape.dimensions) for shape in results.shapes]),
+            "result_memory_kinds": self._numbers([kind.address] * count),
+            "result_memory_kind_sizes": self._numbers([kind.size] * count),
+        }
+
+    def _array(self, values: _Leaves, number: int, **donation: int) -> bytes:
+        shape, leaf = values.shapes[number], values.leaves[number]
+        size = values.signatures[leaf].byte_size if leaf != NO_LEAF else 0
+        return ARRAY.pack(
+            type=values.types[number],
+            num_bytes=size,
+            rank=len(shape.dimensions),
+            dimensions=self._numbers(shape.dimensions),
+            leaf=leaf,
+            **donation,
+        )
+
+    def _struct(self, **fields: int) -> int:
+        made = self._keep(Memory(EXECUTABLE.pack(**fields)))
+        place = made.address + EXECUTABLE.offsets["own_address"]
+        ctypes.c_void_p.from_address(place).value = made.address
+        return made.address
+
+    def _text(self, field: str, text: str) -> dict[str, int]:
+        kept = self._keep(Memory(text))
+        return {field: kept.address, f"{field}_size": kept.size}
+
+    def _numbers(self, numbers: Sequence[int], bits: int = 64) -> int:
+        return self._keep(Memory.of_numbers(numbers, bits)).address
+
+    def _bytes(self, data: bytes) -> int:
+        return self._keep(Memory(data)).address
+
+    def _keep(self, memory: Memory) -> Memory:
+        self._kept.append(memory)
+        return memory
+
+
+class _Leaves:
+    """The parameters or results of an entry, which JAX numbers with their tokens, and the program without them."""
+
+    def __init__(self, shapes: Sequence[Shape], signatures: Sequence[ArraySignature]) -> None:
+        self.shapes = tuple(shapes)
+        self.signatures = tuple(signatures)
+        if any(not shape.is_array and not shape.is_token for shape in shapes):
+            raise Unsupported("a program with nested tuples as parameters or results")
+        self.positions = [i for i, shape in enumerate(shapes) if shape.is_array]
+        numbers = {position: leaf for leaf, position in enumerate(self.positions)}
+        self.leaves = [numbers.get(i, NO_LEAF) for i in range(len(self.shapes))]
+        self.types = [BUFFER_TYPES.index(shape.element_type.text) for shape in shapes]

@@ -1,0 +1,156 @@
+"""The objects behind PJRT's opaque handles: structs that native code reads and Python fills.
+
+Every handle is the address of one of these. The first word is zero: the caller looks there for a table of functions of
+its own. Strings and arrays are a pointer and a length; what they point to lives as long as the process, or the object.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xjit.llvm.struct_layout import StructLayout
+from xjit.llvm.types import I32, I64, PTR
+
+ERROR: Final = StructLayout(
+    "Error", (("vtable", PTR), ("references", I64), ("code", I64), ("message", PTR), ("message_size", I64))
+)
+"""An error. Static ones have so many references that they never end; of others the message follows the struct."""
+
+EVENT: Final = StructLayout("Event", (("vtable", PTR), ("references", I64), ("waiting", PTR), ("error", PTR)))
+"""Something that is ready (`waiting` is `READY`) or not yet: then `waiting` is a list of `CALLBACK`s."""
+
+READY: Final = 1
+"""The value of `waiting` of an event that is ready."""
+
+CALLBACK: Final = StructLayout("Callback", (("next", PTR), ("function", PTR), ("argument", PTR), ("subject", PTR)))
+"""To be called when an event is ready: `void function(error, argument)`, or `(subject, argument)` if there is one."""
+
+MEMORY: Final = StructLayout(
+    "Memory",
+    (
+        ("vtable", PTR),
+        ("id", I32),
+        ("kind_id", I32),
+        ("kind", PTR),
+        ("kind_size", I64),
+        ("debug_string", PTR),
+        ("debug_string_size", I64),
+        ("to_string", PTR),
+        ("to_string_size", I64),
+        ("devices", PTR),
+        ("num_devices", I64),
+    ),
+)
+"""A memory space of a device."""
+
+DEVICE: Final = StructLayout(
+    "Device",
+    (
+        ("vtable", PTR),
+        ("id", I32),
+        ("process_index", I32),
+        ("is_addressable", I32),
+        ("kind_size", I64),
+        ("kind", PTR),
+        ("debug_string", PTR),
+        ("debug_string_size", I64),
+        ("to_string", PTR),
+        ("to_string_size", I64),
+        ("memories", PTR),
+        ("num_memories", I64),
+        ("default_memory", PTR),
+        ("own_address", PTR),  # a device is its own description
+    ),
+)
+"""A device and its description."""
+
+CLIENT: Final = StructLayout(
+    "Client",
+    (
+        ("vtable", PTR),
+        ("process_index", I32),
+        ("num_devices", I64),
+        ("devices", PTR),
+        ("memories", PTR),
+        ("num_memories", I64),
+        ("platform_name", PTR),
+        ("platform_name_size", I64),
+        ("platform_version", PTR),
+        ("platform_version_size", I64),
+    ),
+)
+"""The client; it is its own topology."""
+
+BUFFER: Final = StructLayout(
+    "Buffer",
+    (
+        ("vtable", PTR),
+        ("references", I64),  # of this struct: the handle, and every hold
+        ("holds", I64),  # of the data: the owner, external references, executions that read it
+        ("data", PTR),
+        ("num_bytes", I64),
+        ("is_deleted", I32),
+        ("type", I32),
+        ("rank", I64),
+        ("dimensions", PTR),  # they follow the struct
+        ("minor_to_major", PTR),  # likewise
+        ("device", PTR),
+        ("memory", PTR),
+        ("ready", PTR),  # an EVENT
+        ("host_event", PTR),  # an EVENT that is set when the data is not needed: it belongs to the caller; or null
+    ),
+)
+"""An array. Its data is a block of the warm pool, unless there is a `host_event`."""
+
+EXECUTABLE: Final = StructLayout(
+    "Executable",
+    (
+        ("vtable", PTR),
+        ("is_destroyed", I32),
+        ("is_deleted", I32),
+        ("num_replicas", I64),
+        ("num_partitions", I64),
+        ("num_parameters", I64),
+        ("num_results", I64),
+        ("parameters", PTR),  # an ARRAY each
+        ("results", PTR),  # an ARRAY each
+        ("entry", PTR),
+        ("constants", PTR),
+        ("arena_size", I64),
+        ("initial_context", PTR),
+        ("devices", PTR),
+        ("num_devices", I64),
+        ("device_ids", PTR),
+        ("name", PTR),
+        ("name_size", I64),
+        ("fingerprint", PTR),
+        ("fingerprint_size", I64),
+        ("code_size", I64),
+        ("result_types", PTR),  # an i32 each
+        ("result_dimensions", PTR),  # of all results, one after the other
+        ("result_ranks", PTR),  # an i64 each
+        ("result_memory_kinds", PTR),
+        ("result_memory_kind_sizes", PTR),
+        ("own_address", PTR),  # a loaded executable is its own executable
+        ("number", I64),  # by which Python knows it
+    ),
+)
+"""A loaded program."""
+
+ARRAY: Final = StructLayout(
+    "Array",
+    (
+        ("type", I64),
+        ("num_bytes", I64),
+        ("rank", I64),
+        ("dimensions", PTR),
+        ("leaf", I64),  # its number for the entry, -1 for a token, which has no data
+        ("donated_to", I64),  # of a parameter: the result that may take its memory, -1 for none, -2 if it just ends
+        ("donated_from", I64),  # of a result: that parameter, or -1
+    ),
+)
+"""A parameter or result of an executable."""
+
+NO_LEAF: Final = -1
+NOT_DONATED: Final = -1
+DONATED_WITHOUT_RESULT: Final = -2

@@ -1,0 +1,69 @@
+"""The backend's client as JAX's object, and what JAX must be told beside PJRT's interface."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any, Final
+
+NAME: Final = "xjit"
+"""The backend's name, as in `JAX_PLATFORMS=xjit`."""
+
+_CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
+
+
+def create_client() -> Any:
+    """The client that JAX asked for: the native part of the backend is compiled with the first."""
+    import jax
+    from jax._src import xla_bridge
+    from jaxlib import xla_client
+
+    if not xla_client.pjrt_plugin_loaded(NAME):
+        xla_client.load_pjrt_plugin_with_c_api(NAME, _capsule())
+        xla_client.initialize_pjrt_plugin(NAME)
+    _hand_over_callbacks()
+    client = xla_client.make_c_api_client(NAME, {}, None)
+    settings: Any = jax.config
+    platforms = (settings.jax_platforms or "cpu").split(",")
+    if "cpu" not in platforms:  # JAX looks for a CPU by this name: for arguments of callbacks, to begin with
+        xla_bridge._backends.setdefault("cpu", client)
+    return client
+
+
+@functools.cache
+def _hand_over_callbacks() -> None:
+    """Has JAX's compiler announce the Python functions of programs that are for this backend.
+
+    JAX hands them to a client beside the program, as objects that only its own native code can call.
+    """
+    from jax._src import compiler
+    from jaxlib.mlir import ir
+
+    from xjit.jax_backend.callbacks import ATTRIBUTE, announce, withdraw
+
+    original = compiler.backend_compile_and_load
+
+    @functools.wraps(original)
+    def compile_and_load(backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Any) -> Any:
+        if not host_callbacks or "xjit" not in backend.platform_version:
+            return original(backend, module, devices, options, host_callbacks)
+        number = announce(tuple(host_callbacks))
+        try:
+            with module.context:
+                mark = ir.DictAttr.get({ATTRIBUTE: ir.StringAttr.get(str(number))})
+                module.operation.attributes["mhlo.frontend_attributes"] = mark
+            return original(backend, module, devices, options, ())
+        finally:
+            withdraw(number)
+
+    compiler.backend_compile_and_load = compile_and_load
+
+
+@functools.cache
+def _capsule() -> Any:
+    from xjit.jax_backend.plugin import plugin
+
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+        ("PyCapsule_New", ctypes.pythonapi)
+    )
+    return new(ctypes.addressof(plugin().struct), ctypes.addressof(_CAPSULE_NAME), None)

@@ -1,0 +1,139 @@
+"""Requests of the caller as Python sees them, and the memory that answers point into."""
+
+from __future__ import annotations
+
+import ctypes
+import traceback
+from collections.abc import Sequence
+
+from xjit.hlo.diagnostics import (
+    CompileError,
+    ExecutionError,
+    FailedPrecondition,
+    HloError,
+    InvalidArgument,
+    ResourceExhausted,
+    Unsupported,
+)
+from xjit.jax_backend.c_api import ErrorCode
+from xjit.jax_backend.records import CALLBACK, ERROR, EVENT, READY
+from xjit.llvm.struct_layout import StructLayout
+from xjit.llvm.types import PTR
+
+_FOREVER = 1 << 40
+_CTYPES = {8: ctypes.c_int8, 32: ctypes.c_int32, 64: ctypes.c_int64}
+
+
+class Request:
+    """The fields of a struct at an address. Pointers are numbers, 0 for null."""
+
+    __slots__ = ("_layout", "address")
+
+    def __init__(self, layout: StructLayout, address: int) -> None:
+        self._layout = layout
+        self.address = address
+
+    def __getitem__(self, field: str) -> int:
+        return self._place(field).value or 0
+
+    def __setitem__(self, field: str, value: int) -> None:
+        self._place(field).value = value
+
+    def _place(self, field: str) -> ctypes.c_int64 | ctypes.c_void_p:
+        kind = self._layout.type_of(field)
+        ctype = ctypes.c_void_p if kind is PTR else _CTYPES[kind.bits]
+        return ctype.from_address(self.address + self._layout.offsets[field])  # pyright: ignore[reportReturnType]
+
+    def bytes(self, field: str, size_field: str) -> bytes:
+        """The bytes that a pointer and a length describe."""
+        address, size = self[field], self[size_field]
+        return ctypes.string_at(address, size) if address else b""
+
+    def numbers(self, field: str, count_field: str) -> tuple[int, ...]:
+        """The i64 numbers that a pointer and a count describe."""
+        address, count = self[field], self[count_field]
+        return tuple((ctypes.c_int64 * count).from_address(address)) if address and count else ()
+
+    def answer_text(self, field: str, text: Memory) -> None:
+        """Points `field` and `field_size` to a text."""
+        self[field], self[f"{field}_size"] = text.address, text.size
+
+
+class Memory:
+    """Bytes that native code may read for as long as this object lives."""
+
+    __slots__ = ("_data", "address", "size")
+
+    def __init__(self, data: bytes | str) -> None:
+        raw = data.encode() if isinstance(data, str) else data
+        self._data = ctypes.create_string_buffer(raw, len(raw) + 1)
+        self.address = ctypes.addressof(self._data)
+        self.size = len(raw)
+
+    @staticmethod
+    def of_numbers(numbers: Sequence[int], bits: int = 64) -> Memory:
+        """An array of integers of 32 or 64 bits, or of addresses."""
+        return Memory(b"".join((n & (1 << bits) - 1).to_bytes(bits // 8, "little") for n in numbers))
+
+
+def static_error(code: ErrorCode, message: str) -> tuple[int, tuple[Memory, Memory]]:
+    """An error that never ends: its address, and what must be kept alive for ever."""
+    text = Memory(message)
+    packed = ERROR.pack(references=_FOREVER, code=code, message=text.address, message_size=text.size)
+    record = Memory(packed)
+    return record.address, (text, record)
+
+
+def static_ready_event() -> Memory:
+    """An event that is ready, without an error, and never ends."""
+    return Memory(EVENT.pack(references=_FOREVER, waiting=READY))
+
+
+_malloc = ctypes.CDLL(None).malloc
+_malloc.restype, _malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+
+
+def new_error(code: ErrorCode, message: str) -> int:
+    """The address of an error with one reference, which native code frees."""
+    text = message.encode("utf-8", "replace")
+    address = _malloc(ERROR.size + len(text) + 1)
+    packed = ERROR.pack(references=1, code=code, message=address + ERROR.size, message_size=len(text))
+    ctypes.memmove(address, packed + text + b"\0", ERROR.size + len(text) + 1)
+    return address
+
+
+def new_event(error: int = 0, *, is_ready: bool = True, references: int = 1) -> int:
+    """The address of an event, which native code frees."""
+    address = _malloc(EVENT.size)
+    packed = EVENT.pack(references=references, waiting=READY if is_ready else 0, error=error)
+    ctypes.memmove(address, packed, EVENT.size)
+    return address
+
+
+def new_ending(function: int, subject: int, argument: int) -> int:
+    """The address of an event, not ready, that calls `function(subject, argument)` once it is."""
+    node, event = _malloc(CALLBACK.size), new_event(is_ready=False)
+    packed = CALLBACK.pack(function=function, subject=subject, argument=argument)
+    ctypes.memmove(node, packed, CALLBACK.size)
+    Request(EVENT, event)["waiting"] = node
+    return event
+
+
+_CODES = (  # the first class that fits decides
+    (InvalidArgument, ErrorCode.INVALID_ARGUMENT),
+    (Unsupported, ErrorCode.UNIMPLEMENTED),
+    (ResourceExhausted, ErrorCode.RESOURCE_EXHAUSTED),
+    (MemoryError, ErrorCode.RESOURCE_EXHAUSTED),
+    (FailedPrecondition, ErrorCode.FAILED_PRECONDITION),
+    (ExecutionError, ErrorCode.INTERNAL),
+    (CompileError, ErrorCode.INTERNAL),
+    (HloError, ErrorCode.INVALID_ARGUMENT),
+)
+
+
+def error_of(error: BaseException) -> int:
+    """The address of a new error for a Python exception: of ours its text, of others the traceback as well."""
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return new_error(code, str(error))
+    return new_error(ErrorCode.INTERNAL, "".join(traceback.format_exception(error)))

@@ -1,0 +1,222 @@
+"""Arrays from the caller's memory to buffers, and back, and between buffers."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from xjit.hlo.diagnostics import InvalidArgument, ResourceExhausted, Unsupported
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.jax_backend.c_api import BUFFER_TYPES, MEMORY_LAYOUT, STRIDED_LAYOUT, HostBufferSemantics
+from xjit.jax_backend.devices import Client
+from xjit.jax_backend.native_api import NativeApi
+from xjit.jax_backend.records import ARRAY, BUFFER
+from xjit.jax_backend.requests import Memory, Request, new_ending, new_event
+from xjit.runtime.program import PARAMETER_ALIGNMENT
+from xjit.runtime.thread_pool import running_pool
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_BYTE_WIDTHS: Final = {kind.text: kind.byte_width for kind in PrimitiveType if kind.is_array}
+
+
+class Transfers:
+    """Makes and reads buffers of a client."""
+
+    def __init__(self, api: NativeApi, client: Client, ready_event: int) -> None:
+        self._api = api
+        self._client = client
+        self._ready_event = ready_event
+
+    def from_host(self, request: Request) -> None:
+        """`Client_BufferFromHostBuffer`: in place where the caller keeps the memory as it is, else a copy."""
+        if request["device_layout"]:
+            _check_row_major(_read_layout(request["device_layout"]), request["num_dims"])
+        kind, shape = request["type"], request.numbers("dims", "num_dims")
+        width = byte_width(kind)
+        strides = request.numbers("byte_strides", "num_byte_strides") or row_major_strides(shape, width)
+        device, memory = self._place(request)
+        source = request["data"]
+        in_place = (
+            request["host_buffer_semantics"] == HostBufferSemantics.IMMUTABLE_ZERO_COPY
+            and source % PARAMETER_ALIGNMENT == 0
+            and _is_dense(shape, strides, width)
+        )
+        if in_place:
+            done = new_event(is_ready=False, references=2)
+            request["buffer"] = self.new_buffer(kind, shape, source, device, memory, done)
+            request["done_with_host_buffer"] = done
+            return
+        data = _allocate(_num_bytes(shape, width))
+        view(data, shape, row_major_strides(shape, width), width)[...] = view(source, shape, strides, width)
+        request["buffer"] = self.new_buffer(kind, shape, data, device, memory)
+        request["done_with_host_buffer"] = self._ready_event
+
+    def view_of(self, request: Request) -> None:
+        """`Client_CreateViewOfDeviceBuffer`: a buffer in the caller's memory, which hears of its end."""
+        shape, kind = request.numbers("dims", "num_dims"), request["element_type"]
+        if request["layout"]:
+            _check_row_major(_read_layout(request["layout"]), len(shape))
+        device, memory = self._place(request)
+        data = request["device_buffer_ptr"]
+        if data % PARAMETER_ALIGNMENT:
+            raise InvalidArgument(f"a view of memory that is not aligned to {PARAMETER_ALIGNMENT} bytes")
+        callback = request["on_delete_callback"]
+        if callback:
+            ending = new_ending(callback, data, request["on_delete_callback_arg"])
+        else:
+            ending = new_event(is_ready=False)
+        request["buffer"] = self.new_buffer(kind, shape, data, device, memory, ending)
+
+    def to_host(self, request: Request) -> None:
+        """`Buffer_ToHostBuffer`: in the layout that is asked for, row-major by default; without `dst`, its size."""
+        buffer = Request(BUFFER, request["src"])
+        if not request["dst"]:
+            request["dst_size"] = buffer["num_bytes"]
+            return
+        check_alive(buffer)
+        shape = buffer.numbers("dimensions", "rank")
+        width = byte_width(buffer["type"])
+        strides = row_major_strides(shape, width)
+        target = _host_strides(request["host_layout"], shape, width) if request["host_layout"] else strides
+        if request["dst_size"] < buffer["num_bytes"]:
+            raise InvalidArgument(f"{request['dst_size']} bytes for an array of {buffer['num_bytes']}")
+        view(request["dst"], shape, target, width)[...] = view(buffer["data"], shape, strides, width)
+        request["event"] = self._ready_event
+
+    def raw_to_host(self, request: Request) -> None:
+        """`Buffer_CopyRawToHost`: a range of bytes."""
+        buffer = Request(BUFFER, request["buffer"])
+        check_alive(buffer)
+        offset, size = request["offset"], request["transfer_size"]
+        if not 0 <= offset <= offset + size <= buffer["num_bytes"]:
+            raise InvalidArgument(f"bytes {offset} to {offset + size} of an array of {buffer['num_bytes']}")
+        ctypes.memmove(request["dst"], buffer["data"] + offset, size)
+        request["event"] = self._ready_event
+
+    def copy(self, source: int, device: int, memory: int) -> int:
+        """A copy of a buffer on a device."""
+        buffer = Request(BUFFER, source)
+        check_alive(buffer)
+        shape = buffer.numbers("dimensions", "rank")
+        data = _allocate(buffer["num_bytes"])
+        ctypes.memmove(data, buffer["data"], buffer["num_bytes"])
+        return self.new_buffer(buffer["type"], shape, data, device, memory)
+
+    def uninitialized(self, request: Request, error_event: int = 0) -> int:
+        """A buffer of the shape in a request whose contents are undefined, or an error."""
+        if request["shape_layout"]:
+            _check_row_major(_read_layout(request["shape_layout"]), request["shape_num_dims"])
+        kind, shape = request["shape_element_type"], request.numbers("shape_dims", "shape_num_dims")
+        data = _allocate(_num_bytes(shape, byte_width(kind)))
+        memory = request["memory"]
+        device = self._client.device_of_memory(memory) if memory else request["device"]
+        return self.new_buffer(kind, shape, data, device, memory, ready=error_event)
+
+    def new_buffer(
+        self, kind: int, shape: Sequence[int], data: int, device: int, memory: int, host_event: int = 0, ready: int = 0
+    ) -> int:
+        """The struct of a buffer that owns `data`; it takes the references to the events."""
+        dimensions = Memory.of_numbers(shape)
+        size = _num_bytes(shape, byte_width(kind))
+        array = Memory(ARRAY.pack(type=kind, num_bytes=size, rank=len(shape), dimensions=dimensions.address))
+        event = ready or self._ready_event
+        return self._api.new_buffer(array.address, data, device, memory or self._default(device), event, host_event)
+
+    def _place(self, request: Request) -> tuple[int, int]:
+        """The device and the memory that a request names."""
+        memory = request["memory"]
+        device = self._client.device_of_memory(memory) if memory else request["device"] or self._client.devices[0]
+        return device, memory or self._default(device)
+
+    def _default(self, device: int) -> int:
+        per_device = len(self._client.memories) // len(self._client.devices)
+        return self._client.memories[self._client.devices.index(device) * per_device]
+
+
+def byte_width(kind: int) -> int:
+    """Bytes of an element of a PJRT type. Errors: Unsupported for types that arrays do not have."""
+    name = BUFFER_TYPES[kind] if 0 <= kind < len(BUFFER_TYPES) else str(kind)
+    if name not in _BYTE_WIDTHS:
+        raise Unsupported(f"arrays of the type {name}")
+    return _BYTE_WIDTHS[name]
+
+
+def check_alive(buffer: Request) -> None:
+    """Errors: InvalidArgument if the buffer was deleted or donated."""
+    if buffer["is_deleted"]:
+        raise InvalidArgument("the array has been deleted or donated")
+
+
+def row_major_strides(shape: Sequence[int], width: int) -> tuple[int, ...]:
+    """Byte strides of an array in C order."""
+    return _strides(shape, range(len(shape) - 1, -1, -1), width)
+
+
+def view(address: int, shape: Sequence[int], strides: Sequence[int], width: int) -> Array:
+    """The memory at an address as an array of elements of `width` bytes."""
+    return np.asarray(_Interface(address, shape, strides, width))
+
+
+class _Interface:
+    """What NumPy needs to see memory as an array."""
+
+    def __init__(self, address: int, shape: Sequence[int], strides: Sequence[int], width: int) -> None:
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3,
+            "data": (address, False),
+            "shape": tuple(shape),
+            "strides": tuple(strides),
+            "typestr": f"|V{width}",
+        }
+
+
+def _strides(shape: Sequence[int], minor_to_major: Sequence[int], width: int) -> tuple[int, ...]:
+    strides = [0] * len(shape)
+    for dimension in minor_to_major:
+        strides[dimension] = width
+        width *= shape[dimension]
+    return tuple(strides)
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int], width: int) -> bool:
+    """Whether elements follow each other in C order; strides of dimensions of size 1 say nothing."""
+    expected = row_major_strides(shape, width)
+    return 0 not in shape and all(s == e or n == 1 for n, s, e in zip(shape, strides, expected, strict=True))
+
+
+def _num_bytes(shape: Sequence[int], width: int) -> int:
+    size = width
+    for extent in shape:
+        size *= extent
+    return size
+
+
+def _allocate(num_bytes: int) -> int:
+    data = running_pool().alloc(max(num_bytes, 1))
+    if not data:
+        raise ResourceExhausted(f"no memory for an array of {num_bytes:,} bytes")
+    return data
+
+
+def _read_layout(address: int) -> Request:
+    return Request(MEMORY_LAYOUT, address)
+
+
+def _host_strides(address: int, shape: Sequence[int], width: int) -> tuple[int, ...]:
+    layout = _read_layout(address)
+    numbers = layout.numbers("minor_to_major", "minor_to_major_size")
+    if layout["type"] == STRIDED_LAYOUT:
+        return numbers
+    if layout["num_tiles"]:
+        raise Unsupported("a tiled layout of host memory")
+    return _strides(shape, numbers, width)
+
+
+def _check_row_major(layout: Request, rank: int) -> None:
+    numbers = layout.numbers("minor_to_major", "minor_to_major_size")
+    if layout["type"] == STRIDED_LAYOUT or layout["num_tiles"] or numbers != tuple(range(rank - 1, -1, -1)):
+        raise Unsupported("a device layout other than row-major")
