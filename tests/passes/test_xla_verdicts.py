@@ -11,7 +11,7 @@ from tests.support.filecheck import filecheck
 from tests.support.xla_verdicts import Record, judge, read_records, score
 
 RECORDED: Mapping[str, tuple[int, int]] = {
-    "AlgebraicSimplifier": (63, 0),
+    "AlgebraicSimplifier": (86, 0),
     "AllGatherDecomposer": (3, 0),
     "AllReduceCombiner": (4, 0),
     "AllReduceSimplifier": (5, 0),
