@@ -10,7 +10,7 @@ from xjit.compile_options import CompileOptions
 from xjit.emitters.gpu.gpu_module import EmittedGpuModule, emit_gpu_module
 from xjit.gpu_report import KernelReport, kernel_reports, report_text
 from xjit.hlo.collector_pause import collector_pause
-from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument, Unsupported
+from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.gpu_models import DEFAULT_GPU
 from xjit.llvm.target import Target
@@ -168,10 +168,8 @@ class DeviceExecutable(CompiledGpuModule):
         self._executable = CudaExecutable(self.program, images, driver)
 
     def __call__(self, *arguments: Any, stream: Any = None, donate: int | Iterable[int] = ()) -> Any:
-        """Takes NumPy arrays or arrays on the device; `stream` is where it runs. Errors: Unsupported for donations."""
-        if donate != ():
-            raise Unsupported("arguments cannot be donated on target 'cuda' yet")
-        return self._executable(*arguments, stream=stream)
+        """Takes NumPy arrays or arrays on the device; `stream` is where it runs. See `CudaExecutable`."""
+        return self._executable(*arguments, stream=stream, donate=donate)
 
     def to_device(self, *arguments: Any) -> tuple[DeviceArray, ...]:
         """Returns the arguments of a call as arrays on the device, one per leaf."""
