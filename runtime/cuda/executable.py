@@ -41,10 +41,10 @@ class CudaExecutable:
     """A `GpuModule` loaded onto a device.
 
     `executable(*arguments, stream=None, donate=())` takes one argument per HLO parameter, tuples nested as in HLO, or
-    one per leaf: NumPy arrays, or arrays on the device that have `__cuda_array_interface__` or DLPack and the layout of the
-    program. With an array on the device among them, the results are `DeviceArray`s; otherwise NumPy arrays. `stream` is
-    one of numba.cuda, CuPy, PyTorch, or a number; by default the executable has one of its own. Results that alias a
-    donated parameter lie where its arrays did: those are overwritten.
+    one per leaf: NumPy arrays, or arrays on the device that have `__cuda_array_interface__` or DLPack and the layout of
+    the program. With an array on the device among them, the results are `DeviceArray`s; otherwise NumPy arrays.
+    `stream` is one of numba.cuda, CuPy, PyTorch, or a number; by default the executable has one of its own. Results
+    that alias a donated parameter lie where its arrays did: those are overwritten.
 
     Args:
         module: what to run.
