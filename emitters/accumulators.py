@@ -1,17 +1,19 @@
 """Accumulators that a schedule keeps in tiles: in registers, carried by loops, or in memory, for a strip of results.
 
-The value of such a reduction is what has been combined so far: elements that are emitted next find it.
+The value of such a reduction is what has been combined so far: elements that are emitted next find it. A contraction
+has several accumulators in registers, one for each value of the variables of unrolled loops.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.access_analysis import Index
-from xjit.emitters.elemental import RegisterValue
+from xjit.emitters.elemental import RegisterValue, constant_register
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.nested import IrEmitterNested
 from xjit.emitters.reduction_loops import accumulate, flatten, round_promoted, unflatten
@@ -20,6 +22,7 @@ from xjit.emitters.stack_row import StackRow
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.llvm.element_types import PROMOTED
 from xjit.llvm.values import Value
 
 
@@ -42,6 +45,7 @@ class AccumulatorTiles:
         self._nest = fused.nest
         self._of: dict[str, _Accumulators] = {}
         self._steps: list[dict[str, list[RegisterValue]]] = []
+        self.unrolled: dict[int, int] = {}  # steps of the unrolled loops that are open, from 0
 
     def start(self, tile: Tile, instruction: HloInstruction, index: Index) -> None:
         """Sets the accumulators of the current place to the initial values."""
@@ -83,6 +87,46 @@ class AccumulatorTiles:
                 self._publish(own)
                 level.cache["accumulators", own.tile] = own
 
+    # -- contractions: a register for each value of the tile's variables
+
+    def clear(self, tile: Tile, instruction: HloInstruction) -> None:
+        """Sets all accumulators of a contraction to zero."""
+        kind = instruction.shape.element_type
+        zero = constant_register(PROMOTED.get(kind, kind), 0)
+        count = math.prod(self._nest.table.size(v) for v in tile.over)
+        self._of[tile.instruction] = _Accumulators(tile, instruction, (), [zero] * count)
+
+    def registers(self, name: str) -> list[RegisterValue]:
+        """Returns the accumulators of the current place: one, or all along the variables that are in no loop here."""
+        own = self._of[name]
+        first, count = self._registers_here(own)
+        return own.values[first : first + count]
+
+    def set_registers(self, name: str, values: Sequence[RegisterValue]) -> None:
+        """Replaces what `registers` returns."""
+        own = self._of[name]
+        first, count = self._registers_here(own)
+        assert len(values) == count, "not as many accumulators as there are here"
+        own.values[first : first + count] = values
+
+    def give(self, name: str, index: Index) -> None:
+        """Lets the element at `index` be the accumulator of the current place, rounded."""
+        own = self._of[name]
+        (value,) = round_promoted(self._nest.builder, [own.instruction.shape.element_type], self.registers(name))
+        self._fused.give(own.instruction, index, [value])
+
+    def _registers_here(self, own: _Accumulators) -> tuple[int, int]:
+        """Where in its list the current place begins, and how many accumulators it has."""
+        table, first, count = self._nest.table, 0, 1
+        for variable in own.tile.over:
+            size = table.size(variable)
+            step = self.unrolled.get(variable)
+            if step is None:
+                count *= size
+            assert step is None or count == 1, "an unrolled variable within one that is not"
+            first = first * size + (step or 0)
+        return first, count
+
     # -- loops that carry accumulators
 
     def carried(self, names: Sequence[str]) -> list[Value]:
@@ -97,13 +141,14 @@ class AccumulatorTiles:
             count = len(flatten(own.values))
             own.values = unflatten(rest[:count], own.values)
             del rest[:count]
-            self._publish(own)
+            if not own.tile.over:
+                self._publish(own)
 
     @contextmanager
     def step(self, names: Sequence[str], values: Sequence[Value]) -> Generator[None]:
         """One step of a loop that carries accumulators: what they are at its start is what Rescale calls old."""
         self.update(names, values)
-        self._steps.append({name: self._of[name].values for name in names})
+        self._steps.append({name: list(self._of[name].values) for name in names})
         try:
             yield
         finally:

@@ -50,13 +50,18 @@ class EmittedModule:
 
 
 def emit_cpu_module(
-    assignment: BufferAssignment, target: Target, sink: PartSink, profile: bool = False, num_threads: int = 1
+    assignment: BufferAssignment,
+    target: Target,
+    sink: PartSink,
+    profile: bool = False,
+    num_threads: int = 1,
+    verify: bool = False,
 ) -> EmittedModule:
     """Emits every kernel of a scheduled, buffer-assigned module, and the native entry that runs its thunks.
 
     `sink` gets the texts to compile, which together define what `ir_text` does, and the libraries. With `profile`,
     every kernel call adds its cycles to its counter among the context's `profile_counters`; nothing is code in line.
-    `num_threads`: see KernelContext.
+    `num_threads`: see KernelContext; `verify`: see IrEmitterUnnested.
 
     Errors: Unsupported names the instruction that has no emitter.
     """
@@ -64,7 +69,7 @@ def emit_cpu_module(
     parts = PartWriter(llvm_module, sink)
     context = KernelContext(llvm_module, target, num_threads)
     emit = partial(emit_kernels, context)
-    unnested = IrEmitterUnnested(emit, assignment, parts.advance, inline=not profile).emit()
+    unnested = IrEmitterUnnested(emit, assignment, parts.advance, inline=not profile, verify=verify).emit()
     NativeEntryEmitter(context, unnested, parts, profile).emit(ENTRY_SYMBOL)
     parts.finish()
     libraries = tuple(llvm_module.libraries.values())

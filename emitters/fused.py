@@ -27,6 +27,7 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.post_order import post_order
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
+from xjit.llvm.conversions import store_convert
 from xjit.llvm.types import I64
 from xjit.llvm.values import Value, const_int
 
@@ -68,6 +69,15 @@ class FusedIrEmitter:
         self._nesting -= 1
         self.nest.levels[result[1]].cache[key] = result
         return result
+
+    def stored_element(self, instruction: HloInstruction, index: Index, guard: Guard = EVERYWHERE) -> Element:
+        """Emits a real element as it is in memory, to be copied: the bits of a narrow type, which need no rounding."""
+        leaf = self.leaves.get(instruction)
+        if leaf is not None and instruction not in self.foreign:
+            return self.memory.load(leaf, index, guard, as_stored=True), self._load_depth(leaf, index, guard)
+        value, depth = self.element(instruction, index, guard)
+        assert isinstance(value, Value)
+        return store_convert(self.nest.levels[depth].builder, instruction.shape.element_type, value), depth
 
     def _emit_element(self, instruction: HloInstruction, index: Index, guard: Guard, output: int) -> Element:
         kept = self.rows.load(instruction, index)
@@ -244,11 +254,11 @@ class FusedIrEmitter:
         padding = self.element(instruction.operand(1), (), guard)
         if instruction.operand(0).shape.num_elements == 0:
             return padding
-        return self._where(
+        return self.where(
             conditions, guard, lambda inner: self._operand(instruction, 0, index, inner), lambda _: padding
         )
 
-    def _where(
+    def where(
         self,
         conditions: Sequence[tuple[AffineExpr, Interval]],
         guard: Guard,
@@ -292,7 +302,7 @@ class FusedIrEmitter:
             upper = Interval(reach.lower, bounds.upper)
             rest = Interval(bounds.upper + 1, reach.upper)
             remaining = restrict(self.nest, inner, [(index[axis], rest)])
-            return self._where(
+            return self.where(
                 [(index[axis], upper)],
                 inner,
                 lambda g: self._operand(instruction, number, index, g),
@@ -310,7 +320,7 @@ class FusedIrEmitter:
         symbols = self.runtime_values(instruction, 1, index, guard)
         place = apply_map(self.nest.table, self.maps.of(instruction)[1][0], index, symbols)
         conditions = [(e, Interval(0, size - 1)) for e, size in zip(place, update, strict=True)]
-        return self._where(
+        return self.where(
             conditions,
             guard,
             lambda inner: self.element(instruction.operand(1), place, inner),

@@ -113,16 +113,19 @@ class MemoryAccess:
     def __init__(self, nest: LoopNest) -> None:
         self.nest = nest
 
-    def load(self, buffer: Buffer, index: Sequence[AffineExpr], guard: Guard = EVERYWHERE) -> RegisterValue:
+    def load(
+        self, buffer: Buffer, index: Sequence[AffineExpr], guard: Guard = EVERYWHERE, as_stored: bool = False
+    ) -> RegisterValue:
         """Emits the read of one element (or one vector of them) at a logical index, as a register value.
 
-        Lanes outside the guard hold anything. The access is placed at the outermost level that knows the index.
+        Lanes outside the guard hold anything. The access is placed at the outermost level that knows the index. A real
+        value `as_stored` is that of memory: the bits of a narrow type.
         """
         nest = self.nest
         offset = physical_offset(nest.table, buffer.shape, index)
         varies = nest.uses_vector(offset) and (guard.lanes is not None or any(nest.lane_pattern(offset) or (1,)))
         lanes = guard.lanes if varies else None
-        key = ("load", buffer.pointer.text, offset, guard.scalar and guard.scalar.text, lanes and lanes.text)
+        key = ("load", buffer.pointer.text, offset, guard.scalar and guard.scalar.text, lanes and lanes.text, as_stored)
         found = nest.lookup(key)
         if found is not None:
             return found
@@ -140,7 +143,7 @@ class MemoryAccess:
                 if varies
                 else self._load_scalar(buffer.pointer, kind, offset, guard, level.builder)
             )
-            value = load_convert(level.builder, element, raw)
+            value = raw if as_stored else load_convert(level.builder, element, raw)
         level.cache[key] = value
         return value
 

@@ -250,6 +250,9 @@ def _lets_all_pass(guard: Guard) -> bool:
 def emit_contraction(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard) -> Element:
     """Emits one element of a dot or convolution as a sum over its range variables: any type, any dimension numbers."""
     nest = fused.nest
+    given = fused.given.get((instruction, index))
+    if given is not None:
+        return given[0]
     depth = max([nest.depth_of(e) for e in index] + [guard.depth])
     declared = instruction.shape.element_type
     kind = PROMOTED.get(declared, declared)
@@ -299,7 +302,7 @@ def _multiply_add(
     builder = nest.builder
     width = max([width_of(total)] + [width_of(v) for v, _ in elements])
     factors = [
-        _convert(builder, instruction.operand(i).shape.element_type, kind, fused.splat(e, width))
+        convert_register(builder, instruction.operand(i).shape.element_type, kind, fused.splat(e, width))
         for i, e in enumerate(elements)
     ]
     product = emit_elementwise(builder, "multiply", kind, [kind, kind], factors, at.NO_ATTRIBUTES)
@@ -311,7 +314,10 @@ def _multiply_add(
     return unflatten(parts, [total])[0]
 
 
-def _convert(builder: IRBuilder, source: PrimitiveType, kind: PrimitiveType, value: RegisterValue) -> RegisterValue:
+def convert_register(
+    builder: IRBuilder, source: PrimitiveType, kind: PrimitiveType, value: RegisterValue
+) -> RegisterValue:
+    """Emits a value of one type as one of another; as it is where both are kept in the same registers."""
     if PROMOTED.get(source, source) is kind:
         return value
     return emit_elementwise(builder, "convert", kind, [source], [value], at.NO_ATTRIBUTES)

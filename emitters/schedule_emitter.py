@@ -19,15 +19,21 @@ from xjit.emitters.memory import Buffer
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Barrier,
+    Bind,
+    Clear,
     Combine,
+    Contract,
+    Give,
     Init,
     Let,
     Loop,
+    OperandTile,
     Part,
     Reduce,
     Rescale,
     Role,
     Stage,
+    StageOperand,
     Statement,
     Store,
     Tile,
@@ -49,18 +55,7 @@ def emit_schedule(context: KernelContext, view: KernelView, schedule: Schedule) 
     fused = FusedIrEmitter(nest, leaves, context.maps)
     emit_statements(view, schedule, fused, results, TaskSharing(fused))
     finish(nest)
-    cost = schedule.cost
-    return Kernel(
-        function,
-        schedule.units,
-        cost.ns,
-        schedule.kind,
-        cost.byte_count,
-        cost.operations,
-        cost.repeats_work,
-        schedule=schedule,
-        skip_if_same=_copied_pair(view, schedule),
-    )
+    return Kernel.of_schedule(function, schedule, _copied_pair(view, schedule))
 
 
 def emit_statements(
@@ -99,6 +94,7 @@ class _ScheduleEmitter:
         self._results = results
         self._instructions: Mapping[str, HloInstruction] = {i.name: i for i in (*view.leaves, *view.instructions())}
         self._tiles: Mapping[str, Tile] = {}
+        self._operands: Mapping[tuple[str, int], OperandTile] = {}
         self._accumulators = AccumulatorTiles(fused)
         self._range: tuple[Value, Value] | None = None
 
@@ -135,6 +131,7 @@ class _ScheduleEmitter:
         instructions = self._instructions
         self._fused.planned = {(instructions[r.instruction], r.index): r for r in reductions_of(part.body)}
         self._tiles = {tile.instruction: tile for tile in part.tiles}
+        self._operands = {(tile.instruction, tile.operand): tile for tile in part.operands}
         self._range = (begin, end)
         self._body(part.body)
 
@@ -166,6 +163,19 @@ class _ScheduleEmitter:
                 self._sharing.barrier()
             case Store():
                 self._store([statement])
+            case Bind():
+                self._sharing.bind(statement, lambda: self._body(statement.body))
+            case StageOperand(name, operand):
+                self._sharing.stage_operand(self._operands[name, operand], self._instructions[name], statement)
+            case Clear(name):
+                self._accumulators.clear(self._tiles[name], self._instructions[name])
+            case Contract(name):
+                sums = self._accumulators.registers(name)
+                tiles = [self._operands[name, operand] for operand, _ in statement.rows]
+                sums = self._sharing.contract(tiles, self._instructions[name], statement, sums)
+                self._accumulators.set_registers(name, sums)
+            case Give(name, index):
+                self._accumulators.give(name, index)
 
     # -- loops
 
@@ -208,8 +218,10 @@ class _ScheduleEmitter:
                 nest.tile = TransposeTile(loop.variable, lanes.width, depth, step)
             carried = self._accumulators.carried(loop.carries)
             value = const_int(I64, bounds.lower + step)
+            self._accumulators.unrolled[loop.variable] = step
             values = nest.once(loop.variable, value, self._steps(loop), carried, None)
             self._accumulators.update(loop.carries, values)
+        self._accumulators.unrolled.pop(loop.variable, None)
         nest.tile = None
 
     # -- values

@@ -13,6 +13,7 @@ from typing import Any
 from xjit.emitters.kernel_calls import is_kernel, kernel_call, unnested_computations
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.schedule.verify_view import verify_for_view
 from xjit.emitters.thunk_classes import kernel_thunk
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.ir.computation import HloComputation
@@ -46,13 +47,15 @@ class IrEmitterUnnested:
     """Emits the kernels of a scheduled, buffer-assigned module, and says as thunks in which order they run.
 
     `emit_kernels` emits those of a view; `on_kernels` is called when some are complete. Unless `inline` is False, what
-    is only a number or two is code in the line of a loop's body, not a kernel.
+    is only a number or two is code in the line of a loop's body, not a kernel. With `verify` each schedule is checked
+    against its view.
     """
 
     emit_kernels: Callable[[KernelView], list[Kernel]]
     assignment: BufferAssignment
     on_kernels: Callable[[], None] | None = None
     inline: bool = True
+    verify: bool = False
     _kernels: dict[Any, list[Kernel]] = field(default_factory=dict)
     _inline_views: dict[str, KernelView] = field(default_factory=dict)
     _num_calls: int = 0
@@ -89,6 +92,8 @@ class IrEmitterUnnested:
         kernels = self._kernels.get(key)
         if kernels is None:
             kernels = self._kernels[key] = self.emit_kernels(view)
+            for schedule in (k.schedule for k in kernels if self.verify and k.schedule is not None):
+                verify_for_view(schedule, view)
             if self.on_kernels is not None:
                 self.on_kernels()
         first = self._num_calls

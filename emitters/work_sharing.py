@@ -5,12 +5,14 @@ A CPU's kernel is a function of the units begin .. end - 1; each of a GPU's bloc
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.loop_nest import LoopBody, LoopNest
 from xjit.emitters.memory import EVERYWHERE, Guard
-from xjit.emitters.schedule.statements import Index, Loop, Role, Tile
+from xjit.emitters.schedule.statements import Bind, Contract, Index, Loop, OperandTile, Role, StageOperand, Tile
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.types import I64
@@ -44,6 +46,24 @@ class WorkSharing(Protocol):
         """Waits until all threads of the block are here. Errors: Unsupported where there are none."""
         ...
 
+    def bind(self, bind: Bind, body: Callable[[], None]) -> None:
+        """Emits a body in which a variable has a value. Errors: Unsupported where there are no threads."""
+        ...
+
+    def stage_operand(self, tile: OperandTile, instruction: HloInstruction, stage: StageOperand) -> None:
+        """Emits an element that an instruction multiplies and writes it to its tile. Errors: as of `bind`."""
+        ...
+
+    def contract(
+        self,
+        tiles: Sequence[OperandTile],
+        instruction: HloInstruction,
+        contract: Contract,
+        sums: Sequence[RegisterValue],
+    ) -> list[RegisterValue]:
+        """Returns the sums with products of elements of the tiles. Errors: as of `bind`."""
+        ...
+
 
 class TaskSharing:
     """A CPU's kernel, whose last two arguments say which units to do."""
@@ -68,6 +88,24 @@ class TaskSharing:
     def barrier(self) -> None:
         """See WorkSharing."""
         raise Unsupported("a barrier: this target has no blocks of threads")
+
+    def bind(self, bind: Bind, body: Callable[[], None]) -> None:
+        """See WorkSharing."""
+        raise Unsupported("a bound variable: this target has no threads")
+
+    def stage_operand(self, tile: OperandTile, instruction: HloInstruction, stage: StageOperand) -> None:
+        """See WorkSharing."""
+        raise Unsupported("a staged operand: this target has no shared memory")
+
+    def contract(
+        self,
+        tiles: Sequence[OperandTile],
+        instruction: HloInstruction,
+        contract: Contract,
+        sums: Sequence[RegisterValue],
+    ) -> list[RegisterValue]:
+        """See WorkSharing."""
+        raise Unsupported("a contraction of operand tiles: this target has no shared memory")
 
     def loop(self, loop: Loop, units: Units, body: LoopBody) -> None:
         """See WorkSharing."""

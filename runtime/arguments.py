@@ -16,6 +16,7 @@ import numpy as np
 
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.python_numbers import PYTHON_NUMBERS, python_number_as_array
+from xjit.runtime.host_arrays import read_array
 from xjit.runtime.physical_layout import Array, to_physical
 from xjit.runtime.program import PARAMETER_ALIGNMENT, ArraySignature, LeafTree, hlo_type_name
 
@@ -121,9 +122,7 @@ def _as_array(value: Any, signature: ArraySignature, path: LeafPath) -> Array:
     if type(value) in PYTHON_NUMBERS and signature.shape == ():
         return _scalar(value, signature, path)
     try:
-        if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
-            return np.from_dlpack(value)
-        return np.asarray(value)
+        return read_array(value)
     except Exception as error:
         raise InvalidArgument(
             f"{place_of(path, signature.name)}: expected {signature.describe()}, got {_describe(value)}, "

@@ -23,6 +23,7 @@ from xjit.runtime.ctypes_call import CtypesCall, call_with_results
 from xjit.runtime.donation import Donations, required_donations, result_buffers
 from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.fast_call import MAX_FAST_LEAVES, ArraySpec, NativeEntry, make_fast_call
+from xjit.runtime.given_results import GivenResults
 from xjit.runtime.jit import load_object, missing_features
 from xjit.runtime.physical_layout import Array, from_physical
 from xjit.runtime.program import (
@@ -49,6 +50,8 @@ class CpuExecutable:
     naming the parameter.
 
     `executable(*arguments, donate=[0])` gives the arrays of parameter 0 away: results that alias it are written there.
+    `executable(*arguments, out=array)` writes the result to an array of the caller, or results to a tuple of them,
+    nested as in HLO.
 
     Args:
         program: what to run.
@@ -62,7 +65,6 @@ class CpuExecutable:
         "__weakref__",
         "_counters",
         "_physical",
-        "constants_address",
         "entry",
         "program",
         "raise_status",
@@ -75,7 +77,6 @@ class CpuExecutable:
         self.entry = entry = _bind(program)
         self.program = program
         self._counters = entry.keep_alive[-1]
-        self.constants_address = entry.constants_address
         num_leaves = max(len(program.parameters), len(program.results))
         self.uses_fast_call = fast and pooled_library().has_fast_call and num_leaves <= MAX_FAST_LEAVES
         make = make_fast_call if self.uses_fast_call else CtypesCall
@@ -166,15 +167,30 @@ class ConvertingCall:
         self._run = run
         self._paths = leaf_paths(program.parameter_tree)
 
-    def __call__(self, *arguments: Any, donate: int | Iterable[int] = ()) -> Any:
+    def __call__(self, *arguments: Any, donate: int | Iterable[int] = (), out: Any = None) -> Any:
         program = self._program
         leaves = flatten_arguments(program.parameter_tree, program.parameters, arguments)
         buffers = list(map(to_buffer, leaves, program.parameters, self._paths))
+        if out is not None:
+            return self._into(out, donate, buffers)
         if self._run is not None and (donate != () or program.aliases):
             donations = Donations.of(program, donate)
             if donations.parameter_of:
                 return self._donating(self._run, donations, leaves, buffers)
         return self._result(self._physical(*buffers), {})
+
+    def _into(self, out: Any, donate: int | Iterable[int], buffers: Sequence[Array]) -> Any:
+        """Writes the results to arrays of the caller; returns these."""
+        if donate != () or self._run is None:
+            other = "donate" if donate != () else "a call step by step"
+            raise InvalidArgument(f"out does not go together with {other}")
+        if any(alias.must for alias in self._program.aliases):
+            raise InvalidArgument(f"program {self._program.name!r} writes results to its parameters: it takes no out")
+        results = GivenResults.of(self._program, out, buffers)
+        conformed = [conforming(b, s.dtype) for b, s in zip(buffers, self._program.parameters, strict=True)]
+        self._run(conformed, results.buffers)
+        results.finish()
+        return unflatten_tree(self._program.result_tree, results.arrays)
 
     def _donating(
         self,

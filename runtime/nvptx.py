@@ -12,8 +12,8 @@ import re
 import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import CompileError
-from xjit.llvm.nvptx_intrinsics import check_nvptx_ir
-from xjit.llvm.target import Target
+from xjit.llvm.nvptx_intrinsics import check_nvptx_ir, ptx_version
+from xjit.llvm.target import Target, ptx_feature
 from xjit.runtime.ir_check import external_symbols
 
 OPT_LEVEL = 3
@@ -50,7 +50,8 @@ def _optimized(ir_text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.Targe
         raise CompileError(f"a GPU kernel uses symbols that nothing defines: {', '.join(unknown)}")
     _initialize()
     found = llvm.Target.from_triple(target.triple)
-    machine = found.create_target_machine(cpu=target.cpu, features=target.features, opt=OPT_LEVEL, codemodel="default")
+    features = ptx_feature(ptx_version(ir_text, target.gpu))
+    machine = found.create_target_machine(cpu=target.cpu, features=features, opt=OPT_LEVEL, codemodel="default")
     try:
         module = llvm.parse_assembly(ir_text)
         module.verify()

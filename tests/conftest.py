@@ -1,4 +1,7 @@
-"""Runs what tests compile between canaries (`tests.support.guarded_call`), unless a test is marked `unguarded`."""
+"""Runs what tests compile between canaries (`tests.support.guarded_call`), unless a test is marked `unguarded`.
+
+`padded`: results have bytes that nobody writes.
+"""
 
 from __future__ import annotations
 
@@ -21,3 +24,4 @@ def _calls_between_canaries() -> Iterator[None]:  # pyright: ignore[reportUnused
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Turns the canaries on or off for the executables that this test makes."""
     NATIVE.is_enabled = CTYPES.is_enabled = item.get_closest_marker("unguarded") is None
+    NATIVE.has_padding = CTYPES.has_padding = item.get_closest_marker("padded") is not None

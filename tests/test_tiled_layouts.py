@@ -12,7 +12,7 @@ from xjit.hlo.diagnostics import HloError
 from xjit.layout import linear_index_with_tile, logical_map, physical_map, tile_array, untile_array
 from xjit.text.parser import parse_hlo
 
-pytestmark = pytest.mark.unguarded  # the padding of tiles is not written
+pytestmark = pytest.mark.padded
 
 ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }"
 

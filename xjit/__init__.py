@@ -18,6 +18,7 @@ from xjit.api import (
 )
 from xjit.compile_options import CompileOptions
 from xjit.compiler import Executable
+from xjit.frontends.numba_calls import enable_numba
 from xjit.hlo import (
     CompileError,
     ExecutionError,
@@ -43,6 +44,7 @@ from xjit.hlo import (
 from xjit.hlo.custom_call_registry import custom_call_status_set_failure, register_custom_call_target
 from xjit.llvm.target import Target
 from xjit.passes import PASSES
+from xjit.runtime.host_arrays import DlpackArray
 from xjit.text.parser import parse_hlo
 from xjit.version import __version__
 
@@ -50,6 +52,7 @@ __all__ = [
     "PASSES",
     "CompileError",
     "CompileOptions",
+    "DlpackArray",
     "Executable",
     "ExecutionError",
     "FailedPrecondition",
@@ -73,6 +76,7 @@ __all__ = [
     "__version__",
     "compile",
     "custom_call_status_set_failure",
+    "enable_numba",
     "evaluate",
     "from_hlo_proto",
     "from_jax",

@@ -123,7 +123,7 @@ class Executable(CpuExecutable):
         objects = compile_modules_to_objects(texts, self._codegen)
         loaded = load_object(objects, list(steps.functions), resolve_symbols(undefined_symbols(objects)))
         place = functools.partial(find_place, self._optimized_hlo)
-        return ThunkInterpreter(self.program, emitted.thunks, loaded, self.constants_address, place)
+        return ThunkInterpreter(self.program, emitted.thunks, loaded, self.entry.constants_address, place)
 
     @property
     def kernel_sources(self) -> tuple[str, ...]:
@@ -206,7 +206,8 @@ def compile_for_cpu(module: HloModule, options: CompileOptions) -> Executable:
     codegen = CodegenOptions(options.opt_level, cpu=cpu_target.cpu, features=cpu_target.features)
     with ProgramCompiler(codegen) as compiler:
         threads = default_num_threads()
-        emitted = emit_cpu_module(assignment, cpu_target, _compile_parts(compiler), options.profile, threads)
+        sink = _compile_parts(compiler)
+        emitted = emit_cpu_module(assignment, cpu_target, sink, options.profile, threads, prepared.verify)
         phase("generate code")  # what is left of it
         object_code = compiler.objects()
     phase("load")

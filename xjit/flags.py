@@ -52,7 +52,7 @@ class Flags:
     dump_to: str = _flag("", "directory for dumps: HLO before and after optimization, buffers, LLVM IR, assembly")
     dump_hlo_pass_re: str = _flag("", "dump HLO also after the passes whose name matches and that changed it", _pattern)
     disable_hlo_passes: tuple[str, ...] = _flag((), "comma-separated names of passes to leave out", _names)
-    verify_passes: bool = _flag(False, "true: verify the module after every pass", _bool)
+    verify_passes: bool = _flag(False, "true: verify the module after every pass, its buffers and schedules", _bool)
 
 
 def parse_flags(text: str) -> Flags:

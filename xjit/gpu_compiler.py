@@ -125,9 +125,9 @@ class CompiledGpuModule:
 class SimulatedExecutable(CompiledGpuModule):
     """A module whose kernels the host runs, thread by thread: slow, and right where a GPU would be."""
 
-    def __call__(self, *arguments: Any, donate: int | Iterable[int] = ()) -> Any:
+    def __call__(self, *arguments: Any, donate: int | Iterable[int] = (), out: Any = None) -> Any:
         """Takes and returns NumPy arrays, as an executable for CPUs does."""
-        return self._call(*arguments, donate=donate)
+        return self._call(*arguments, donate=donate, out=out)
 
     def run(self, *arguments: Any, sanitize: bool = False, reverse: bool = False) -> Any:
         """Runs with every access checked, or threads and blocks from the last to the first.
@@ -173,7 +173,7 @@ def compile_for_gpu(module: HloModule, architecture: str, options: CompileOption
     phase = Phases(options.progress, seconds)
     optimized = optimize_module(module, options, gpu_pipeline, phase)
     phase("emit")
-    emitted = emit_gpu_module(optimized.assignment, target)
+    emitted = emit_gpu_module(optimized.assignment, target, verify=optimized.verify)
     phase("")
     compiled = SimulatedExecutable(optimized, emitted, target, seconds)
     if optimized.dump is not None:

@@ -27,6 +27,7 @@ from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.passes.pipelines import PipelineOptions
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, assign_buffers, physical_byte_size
+from xjit.passes.schedule_and_memory.buffer_verifier import verify_buffer_assignment
 from xjit.runtime.physical_layout import array_signature
 from xjit.runtime.program import ArraySignature, LeafTree
 
@@ -35,12 +36,16 @@ Pipeline = Callable[[PipelineOptions], list[HloModulePass]]
 
 @dataclass(frozen=True, slots=True)
 class OptimizedModule:
-    """What emitters start from. `text` is the module as it was given; `dump` takes what comes out, if flags ask."""
+    """What emitters start from. `text` is the module as it was given; `dump` takes what comes out, if flags ask.
+
+    With `verify` schedules are checked, too.
+    """
 
     text: str
     module: HloModule
     assignment: BufferAssignment
     dump: CompilationDump | None
+    verify: bool
 
 
 def optimize_module(
@@ -66,8 +71,10 @@ def optimize_module(
     PassDriver(PassSwitches.of(disabled), checkers, dump=hook).run(pipeline(pipeline_options), optimized)
     phase("assign buffers")
     assignment = assign_buffers(optimized)
+    if flags.verify_passes:
+        verify_buffer_assignment(assignment)
     _check_memory(optimized, assignment, module.entry_computation.root_instruction)
-    return OptimizedModule(with_text, optimized, assignment, dump)
+    return OptimizedModule(with_text, optimized, assignment, dump, flags.verify_passes)
 
 
 def call_signature(

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from xjit.affine import dim
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import Element, FusedIrEmitter
 from xjit.emitters.gpu.block_lanes import emit_barrier, emit_warp_barrier
+from xjit.emitters.gpu.operand_tiles import OperandTiles
 from xjit.emitters.gpu.shared_memory import SharedArray, SharedMemory
 from xjit.emitters.gpu.threads import Threads, special_register
+from xjit.emitters.loop_levels import VectorVariable
 from xjit.emitters.loop_nest import LoopBody
 from xjit.emitters.memory import Guard
 from xjit.emitters.reduction_loops import flatten, unflatten
 from xjit.emitters.schedule.statements import (
     Barrier,
+    Bind,
+    Contract,
     Index,
     Loop,
     Memory,
+    OperandTile,
     Reduce,
     Role,
+    StageOperand,
     Statement,
     Tile,
     reductions_of,
@@ -47,6 +53,7 @@ class BlockSharing:
         self._shared = shared
         self._roles: tuple[Role, ...] = ()  # of the open loops
         self._conditions: list[Value] = []  # who has a step of its own
+        self._operands = OperandTiles(fused, threads, shared)
         self._written: list[tuple[HloInstruction, Index, _SharedTile]] = []  # since the last barrier
         self._block = special_register(self._nest, "ctaid.x")
 
@@ -105,13 +112,18 @@ class BlockSharing:
         first = self._threads.is_first(roles)
         if first is not None and self._in_place:
             emit_warp_barrier(nest.builder) if Role.WARP in roles else emit_barrier(nest.builder)
-        conditions = [*self._conditions, *([] if first is None else [first])]
+        wanted = self._all_conditions(*([] if first is None else [first]))
+        return Guard() if wanted is None else Guard(wanted, None, nest.level.depth)
+
+    def _all_conditions(self, *others: Value) -> Value | None:
+        """Whether this thread has a step of its own, and `others` hold; None: always."""
+        conditions = [*self._conditions, *others]
         if not conditions:
-            return Guard()
+            return None
         wanted = conditions[0]
         for condition in conditions[1:]:
-            wanted = nest.builder.and_(wanted, condition)
-        return Guard(wanted, None, nest.level.depth)
+            wanted = self._nest.builder.and_(wanted, condition)
+        return wanted
 
     def stage(self, tile: Tile, instruction: HloInstruction, index: Index) -> None:
         """See WorkSharing. The element is read from the tile after the next barrier."""
@@ -130,9 +142,45 @@ class BlockSharing:
     def barrier(self) -> None:
         """See WorkSharing."""
         emit_barrier(self._nest.builder)
+        self._operands.barrier()
         for instruction, index, tile in self._written:
             self._fused.staged[instruction, index] = tile
         self._written.clear()
+
+    def bind(self, bind: Bind, body: Callable[[], None]) -> None:
+        """See WorkSharing: where the value is beyond the bounds, the thread goes along without a step of its own."""
+        nest = self._nest
+        value, bounds = nest.simplify(bind.value), nest.intervals[bind.variable]
+        reach, last = nest.interval(value), bounds.upper + 1 - (bind.lanes or 1)
+        assert reach.lower >= bounds.lower, f"d{bind.variable} is bound to {value}, in {reach}"
+        number, inside = nest.index_value(value), list[Value]()
+        if reach.upper > last:
+            inside = [nest.builder.icmp_signed("<=", number, const_int(I64, last))]
+            number = nest.builder.select(inside[0], number, const_int(I64, last))
+
+        def bound(_: Sequence[Value]) -> Sequence[Value]:
+            before = self._conditions
+            self._conditions = [*before, *inside]
+            body()
+            self._conditions = before
+            return ()
+
+        vector = VectorVariable(bind.variable, bind.lanes) if bind.lanes else None
+        nest.once(bind.variable, number, bound, (), vector)
+
+    def stage_operand(self, tile: OperandTile, instruction: HloInstruction, stage: StageOperand) -> None:
+        """See WorkSharing. The element is read from the tile after the next barrier."""
+        self._operands.stage(tile, instruction, stage, self._all_conditions())
+
+    def contract(
+        self,
+        tiles: Sequence[OperandTile],
+        instruction: HloInstruction,
+        contract: Contract,
+        sums: Sequence[RegisterValue],
+    ) -> list[RegisterValue]:
+        """See WorkSharing."""
+        return self._operands.contract(tiles, instruction, contract, sums)
 
 
 class _SharedTile:

@@ -66,8 +66,13 @@ def _emit(context: GpuKernelContext, view: KernelView, plan: KernelPlan) -> list
     return emit_unit_kernels(context, view, plan.kind)
 
 
-def emit_gpu_module(assignment: BufferAssignment, target: Target, deterministic: bool = False) -> EmittedGpuModule:
-    """Emits every kernel of a scheduled, buffer-assigned module. Errors: Unsupported names what has no kernel."""
+def emit_gpu_module(
+    assignment: BufferAssignment, target: Target, deterministic: bool = False, verify: bool = False
+) -> EmittedGpuModule:
+    """Emits every kernel of a scheduled, buffer-assigned module; `verify`: see IrEmitterUnnested.
+
+    Errors: Unsupported names what has no kernel.
+    """
     context = GpuKernelContext(Module(assignment.module.name, target), target)
     planning = gpu_plan_context(target, context.maps, deterministic)
 
@@ -78,7 +83,7 @@ def emit_gpu_module(assignment: BufferAssignment, target: Target, deterministic:
         views.update({kernel.function.name: view for kernel in kernels})
         return kernels
 
-    unnested = IrEmitterUnnested(emit, assignment, inline=False).emit()
+    unnested = IrEmitterUnnested(emit, assignment, inline=False, verify=verify).emit()
     program, emitted, arena_size = unnested.program, unnested.kernels, assignment.arena_size
     if any(kernel.kind == rng_state.KIND for kernel in emitted):
         state = rng_state.state_slice(arena_size)

@@ -82,14 +82,4 @@ def emit_gpu_schedule(context: GpuKernelContext, view: KernelView, schedule: Sch
         view, schedule, fused, results, BlockSharing(fused, threads, shared, bool(view.shared or view.may_share))
     )
     finish(nest)
-    cost = schedule.cost
-    return Kernel(
-        function,
-        schedule.units,
-        cost.ns,
-        schedule.kind,
-        cost.byte_count,
-        cost.operations,
-        schedule=schedule,
-        launch=launch_dimensions(schedule.units, schedule.threads),
-    )
+    return Kernel.of_schedule(function, schedule, launch=launch_dimensions(schedule.units, schedule.threads))

@@ -47,17 +47,17 @@ class SharedArray:
     pointer: Value
     kind: LLVMType
 
-    def store(self, builder: IRBuilder, position: Value, value: Value) -> None:
-        """Writes a scalar, or a vector from `position` on."""
+    def store(self, builder: IRBuilder, position: Value, value: Value, alignment: int = 0) -> None:
+        """Writes a scalar, or a vector from `position` on, aligned to so many bytes (0: to those of a scalar)."""
         stored = builder.zext(value, I8) if self.kind is I1 else value
         elem = stored.type.elem
-        builder.store(stored, builder.gep(elem, self.pointer, position), align=elem.bits // 8)
+        builder.store(stored, builder.gep(elem, self.pointer, position), align=alignment or elem.bits // 8)
 
-    def load(self, builder: IRBuilder, position: Value, width: int = 0) -> Value:
-        """Reads a scalar, or a vector of `width` values from `position` on."""
+    def load(self, builder: IRBuilder, position: Value, width: int = 0, alignment: int = 0) -> Value:
+        """Reads a scalar, or a vector of `width` values from `position` on, aligned as in `store`."""
         elem = I8 if self.kind is I1 else self.kind
         type = vector(elem, width) if width else elem
-        value = builder.load(type, builder.gep(elem, self.pointer, position), align=elem.bits // 8)
+        value = builder.load(type, builder.gep(elem, self.pointer, position), align=alignment or elem.bits // 8)
         if self.kind is not I1:
             return value
         zero = const_int(I8, 0)

@@ -45,6 +45,28 @@ class Kernel:
     skip_if_same: tuple[int, int] | None = None
     launch: LaunchDimensions | None = None  # of a GPU's kernel, which is alone in its module
 
+    @classmethod
+    def of_schedule(
+        cls,
+        function: Function,
+        schedule: Schedule,
+        skip_if_same: tuple[int, int] | None = None,
+        launch: LaunchDimensions | None = None,
+    ) -> Kernel:
+        """Returns the kernel of a function that does what a schedule says, with its units and costs."""
+        return cls(
+            function,
+            schedule.units,
+            schedule.cost.ns,
+            schedule.kind,
+            schedule.cost.byte_count,
+            schedule.cost.operations,
+            schedule.cost.repeats_work,
+            schedule,
+            skip_if_same,
+            launch,
+        )
+
     @property
     def can_fail(self) -> bool:
         """Whether it may leave a status in the execution context."""

@@ -11,20 +11,26 @@ from xjit.affine.expr_text import AffineParser
 from xjit.emitters.schedule.schedule import Cost, Schedule
 from xjit.emitters.schedule.statements import (
     Barrier,
+    Bind,
+    Clear,
     Combination,
     Combine,
+    Contract,
+    Give,
     Index,
     Init,
     Lanes,
     Let,
     Loop,
     Memory,
+    OperandTile,
     Part,
     Reduce,
     Reduction,
     Rescale,
     Role,
     Stage,
+    StageOperand,
     Statement,
     Store,
     Tile,
@@ -44,15 +50,6 @@ def parse_schedule(text: str) -> Schedule:
     if not parser.at_end:
         raise parser.error("expected the end of the text")
     return schedule
-
-
-def parse_schedules(text: str) -> list[Schedule]:
-    """Returns the schedules of a module, as `exe.as_text("schedule")` prints them. Errors: HloParseError."""
-    parser = _ScheduleParser(text)
-    found: list[Schedule] = []
-    while not parser.at_end:
-        found.append(parser.schedule())
-    return found
 
 
 class _ScheduleParser:
@@ -116,7 +113,22 @@ class _ScheduleParser:
             self._expect("in")
             memory = Memory(self._one_of([m.value for m in Memory]))
             tiles.append(Tile(name, over, memory, self._expression() if self._accept("at") else None))
-        return Part(self._body(), tuple(tiles))
+        operands: list[OperandTile] = []
+        while self._accept("operand"):
+            operands.append(self._operand_tile())
+        return Part(self._body(), tuple(tiles), tuple(operands))
+
+    def _operand_tile(self) -> OperandTile:
+        operand = self._integer()
+        self._expect("of")
+        name = self._name()
+        self._expect("as")
+        kind = self._next()
+        rows = self._integer()
+        self._expect("x")
+        steps = self._integer()
+        self._expect("at")
+        return OperandTile(name, operand, kind, (rows, steps), self._expression())
 
     def _body(self) -> tuple[Statement, ...]:
         found: list[Statement] = []
@@ -137,9 +149,17 @@ class _ScheduleParser:
             return Reduce(self._reduction(), where_needed)
         if word == "combine":
             return Combine(self._reduction())
-        if word in ("init", "stage"):
+        if word == "stage" and self._accept("operand"):
+            return self._stage_operand()
+        if word in ("init", "stage", "give"):
             instruction, index, _ = self._element()
-            return Init(instruction, index) if word == "init" else Stage(instruction, index)
+            return {"init": Init, "stage": Stage, "give": Give}[word](instruction, index)
+        if word == "bind":
+            return self._bind()
+        if word == "clear":
+            return Clear(self._name())
+        if word == "contract":
+            return self._contract()
         if word == "barrier":
             return Barrier()
         if word == "rescale":
@@ -154,6 +174,38 @@ class _ScheduleParser:
             instruction, index, output = self._element()
             return Store(int(word[3:]), place, instruction, index, output)
         raise self.error(f"expected a statement, found {word!r}")
+
+    def _bind(self) -> Bind:
+        lanes = self._width() if self._accept("vector") else 0
+        variable = self._bound_variable()
+        self._expect("to")
+        value = self._expression()
+        self._expect("{")
+        return Bind(variable, value, self._body(), lanes)
+
+    def _stage_operand(self) -> StageOperand:
+        operand = self._integer()
+        self._expect("of")
+        instruction, index, _ = self._element()
+        self._expect("of")
+        symbols = self._symbols()
+        self._expect("at")
+        row, step = self._symbols()
+        self._expect("along")
+        return StageOperand(instruction, operand, index, symbols, (row, step), self._integer())
+
+    def _contract(self) -> Contract:
+        instruction = self._name()
+        self._expect("of")
+        first, second = self._list(self._operand_row)
+        self._expect("step")
+        step = self._expression()
+        return Contract(instruction, (first, second), step, self._next() if self._accept("by") else "")
+
+    def _operand_row(self) -> tuple[int, AffineExpr]:
+        operand = self._integer()
+        (row,) = self._index()
+        return operand, row
 
     def _loop(self) -> Loop:
         role = Role.VECTOR if self._peek() == Role.VECTOR.value else _ROLES[self._next()]

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from xjit.affine import AffineExpr, Interval
 from xjit.emitters.schedule.statements import (
     Barrier,
+    Bind,
+    Clear,
     Combine,
+    Contract,
+    Give,
     Init,
     Lanes,
     Let,
@@ -18,6 +22,7 @@ from xjit.emitters.schedule.statements import (
     Rescale,
     Role,
     Stage,
+    StageOperand,
     Statement,
     Store,
 )
@@ -42,6 +47,10 @@ class Printer:
             over = f" over {_variables(tile.over)}" if tile.over else ""
             place = f" at {tile.place}" if tile.place is not None else ""
             self._line(f"tile %{tile.instruction}{over} in {tile.memory.value}{place}")
+        for operand in part.operands:
+            rows, steps = operand.sizes
+            name = f"operand {operand.operand} of %{operand.instruction}"
+            self._line(f"{name} as {operand.kind} {rows} x {steps} at {operand.place}")
         self._body(part.body)
         self._close()
 
@@ -83,6 +92,24 @@ class Printer:
                 self._line("barrier")
             case Store(result, place, instruction, index, output):
                 self._line(f"out{result}[{_list(place)}] = {_element(instruction, index, output)}")
+            case Bind(variable, value, body, lanes):
+                words = f"bind vector({lanes})" if lanes else "bind"
+                self._open(f"{words} {self._bounds(variable)} to {value}")
+                self._body(body)
+                self._close()
+            case StageOperand():
+                self._stage_operand(statement)
+            case Clear(instruction):
+                self._line(f"clear %{instruction}")
+            case Contract(instruction, rows, step, unit):
+                blocks = ", ".join(f"{operand}[{row}]" for operand, row in rows)
+                self._line(f"contract %{instruction} of {blocks} step {step}" + (f" by {unit}" if unit else ""))
+            case Give(instruction, index):
+                self._line(f"give {_element(instruction, index)}")
+
+    def _stage_operand(self, stage: StageOperand) -> None:
+        element = f"{_element(stage.instruction, stage.index)} of ({_list(stage.symbols)})"
+        self._line(f"stage operand {stage.operand} of {element} at ({_list(stage.at)}) along {stage.along}")
 
     def _loop(self, loop: Loop) -> None:
         lanes = f"vector({loop.lanes})" if loop.lanes else ""

@@ -8,7 +8,10 @@ from dataclasses import replace
 from xjit.affine import AffineExpr, dim, substitute
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
+    Bind,
     Combine,
+    Contract,
+    Give,
     Init,
     Lanes,
     Let,
@@ -17,6 +20,7 @@ from xjit.emitters.schedule.statements import (
     Reduce,
     Reduction,
     Stage,
+    StageOperand,
     Statement,
     Store,
     Tile,
@@ -30,7 +34,7 @@ def renumber(schedule: Schedule) -> Schedule:
     reductions: set[int] = set()
     for part in schedule.parts:
         for statement in statements_of(part.body):
-            if isinstance(statement, Loop | Let):
+            if isinstance(statement, Loop | Let | Bind):
                 loops.add(statement.variable)
             elif isinstance(statement, Reduce | Combine):
                 _collect(statement.reduction, reductions)
@@ -70,7 +74,7 @@ class _Numbers:
         return replace(let, variable=self.of[let.variable], index=self.index(let.index))
 
     def part(self, part: Part) -> Part:
-        return Part(self._body(part.body), tuple(self._tile(tile) for tile in part.tiles))
+        return Part(self._body(part.body), tuple(self._tile(tile) for tile in part.tiles), part.operands)
 
     def _tile(self, tile: Tile) -> Tile:
         place = None if tile.place is None else self.index([tile.place])[0]
@@ -95,8 +99,19 @@ class _Numbers:
                 return replace(statement, reduction=self._reduction(statement.reduction))
             case Store():
                 return replace(statement, place=self.index(statement.place), index=self.index(statement.index))
-            case Init() | Stage():
+            case Init() | Stage() | Give():
                 return replace(statement, index=self.index(statement.index))
+            case Bind():
+                (value,) = self.index([statement.value])
+                return replace(
+                    statement, variable=self.of[statement.variable], value=value, body=self._body(statement.body)
+                )
+            case StageOperand(_, _, index, symbols, (row, step)):
+                row, step = self.index([row, step])
+                return replace(statement, index=self.index(index), symbols=self.index(symbols), at=(row, step))
+            case Contract(_, ((first, row), (second, column)), step):
+                row, column, step = self.index([row, column, step])
+                return replace(statement, rows=((first, row), (second, column)), step=step)
             case _:
                 return statement
 

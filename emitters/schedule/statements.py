@@ -106,6 +106,20 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
+class OperandTile:
+    """Shared memory for elements of an operand of a contraction, as HLO's `kind`: `sizes` are (rows, steps).
+
+    `place` says where the element of row d0 and step d1 lies. These are its own dimensions, no variables.
+    """
+
+    instruction: str
+    operand: int
+    kind: str
+    sizes: tuple[int, int]
+    place: AffineExpr
+
+
+@dataclass(frozen=True, slots=True)
 class Reduce:
     """A whole reduction, computed here. `where_needed`: only where its conditions hold, so by the first to need it."""
 
@@ -182,7 +196,83 @@ class Loop:
     transposes: int | None = None
 
 
-Statement = Let | Loop | Reduce | Init | Combine | Rescale | Stage | Barrier | Store
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """The body is done once, with a variable that is the value of an expression, which is at least its lower bound.
+
+    Beyond the upper bound the variable is that bound, elements that are staged are zeros, and nothing is stored. So the
+    edges of an array are padded. With `lanes`, the variable is a vector of so many values, which all exist or do not.
+    """
+
+    variable: int
+    value: AffineExpr
+    body: tuple[Statement, ...]
+    lanes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StageOperand:
+    """What an instruction multiplies for its element at `index` in the step `symbols` goes into an operand's tile.
+
+    `at` are its row and its step in the tile; lanes go on along number `along` of these. Where the instruction skips
+    the step, as a convolution does in its padding, that is zero.
+    """
+
+    instruction: str
+    operand: int
+    index: Index
+    symbols: Symbols
+    at: tuple[AffineExpr, AffineExpr]
+    along: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """All accumulators of a contraction become zero."""
+
+    instruction: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """Products of elements in operand tiles are added to the accumulators of a contraction.
+
+    `rows` are (operand, row in its tile), that of the accumulators' rows first. Without a `unit`, each thread
+    multiplies two elements, for the accumulator of the variables in force. A unit is a matrix instruction: the lanes of
+    a warp multiply blocks that begin at the rows and the step, and have its accumulators along the tile's last
+    variable.
+    """
+
+    instruction: str
+    rows: tuple[tuple[int, AffineExpr], tuple[int, AffineExpr]]
+    step: AffineExpr
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Give:
+    """From here on, the element of a contraction at `index` is the accumulator of the variables in force."""
+
+    instruction: str
+    index: Index
+
+
+Statement = (
+    Let
+    | Loop
+    | Reduce
+    | Init
+    | Combine
+    | Rescale
+    | Stage
+    | Barrier
+    | Store
+    | Bind
+    | StageOperand
+    | Clear
+    | Contract
+    | Give
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +281,7 @@ class Part:
 
     body: tuple[Statement, ...]
     tiles: tuple[Tile, ...] = ()
+    operands: tuple[OperandTile, ...] = ()
 
     @property
     def task_loop(self) -> Loop | None:
@@ -202,7 +293,7 @@ def statements_of(body: tuple[Statement, ...]) -> Iterator[Statement]:
     """Yields the statements of a tree, outer ones first."""
     for statement in body:
         yield statement
-        if isinstance(statement, Loop):
+        if isinstance(statement, Loop | Bind):
             yield from statements_of(statement.body)
 
 

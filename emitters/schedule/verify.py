@@ -11,8 +11,12 @@ from xjit.affine import AffineExpr
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Barrier,
+    Bind,
+    Clear,
     Combination,
     Combine,
+    Contract,
+    Give,
     Init,
     Let,
     Loop,
@@ -23,6 +27,7 @@ from xjit.emitters.schedule.statements import (
     Rescale,
     Role,
     Stage,
+    StageOperand,
     Statement,
     Store,
     Tile,
@@ -61,6 +66,8 @@ class _Verifier:
         self._loops: list[Loop] = []
         self._tiles: dict[str, Tile] = {}
         self._filled: set[str] = set()
+        self._cleared: set[str] = set()
+        self._operands: set[tuple[str, int]] = set()
 
     def verify(self) -> None:
         for let in self._schedule.lets:
@@ -72,10 +79,11 @@ class _Verifier:
         self._tiles = {tile.instruction: tile for tile in part.tiles}
         if len(self._tiles) != len(part.tiles):
             raise self._error("part", "an instruction has two tiles")
-        self._filled = set()
+        self._filled, self._cleared = set(), set()
         shared = [s for s in part.body if isinstance(s, Loop) and s.role is Role.TASK]
         if len(shared) > 1:
             raise self._error("part", "two task loops: which steps to do is said for one")
+        self._operands = {(tile.instruction, tile.operand) for tile in part.operands}
         bound = set(_bound_in(part.body)) | self._scope
         for tile in part.tiles:
             for variable in tile.over:
@@ -115,12 +123,48 @@ class _Verifier:
                 self._rescale(statement)
             case Barrier():
                 for loop in self._loops:
-                    if loop.role not in MAY_MEET_IN:
+                    if loop.role not in MAY_MEET_IN and not self._is_done_by_all(loop):
                         raise self._error("barrier", f"stands in the {loop.role.value} loop of d{loop.variable}")
             case Store(result, place, name, index):
                 self._uses(f"out{result}[...] = %{name}", (*place, *index))
+            case Bind():
+                self._bind(statement)
+            case StageOperand(name, operand, index, symbols, at):
+                where = f"stage operand {operand} of %{name}"
+                self._uses(where, (*index, *symbols, *at))
+                self._has_operand(where, name, operand)
+            case Clear(name):
+                self._fills(f"clear %{name}", name)
+                self._cleared.add(name)
+            case Contract(name, rows, step):
+                where = f"contract %{name}"
+                self._needs(where, name)
+                self._uses(where, (*(row for _, row in rows), step))
+                for operand, _ in rows:
+                    self._has_operand(where, name, operand)
+            case Give(name, index):
+                self._needs(f"give %{name}", name)
+                self._uses(f"give %{name}", index)
             case _:
                 pass
+
+    def _is_done_by_all(self, loop: Loop) -> bool:
+        """Whether every thread of the block does one step of a loop."""
+        return loop.role is Role.THREAD and self._schedule.size(loop.variable) == self._schedule.threads
+
+    def _bind(self, bind: Bind) -> None:
+        where = f"bind d{bind.variable}"
+        self._uses(where, [bind.value])
+        self._binds(where, bind.variable)
+        if bind.lanes < 0 or self._schedule.size(bind.variable) % (bind.lanes or 1):
+            raise self._error(where, f"{bind.lanes} lanes of {self._schedule.size(bind.variable)} values")
+        self._scope.add(bind.variable)
+        self._body(bind.body)
+        self._scope.remove(bind.variable)
+
+    def _has_operand(self, where: str, name: str, operand: int) -> None:
+        if (name, operand) not in self._operands:
+            raise self._error(where, f"operand {operand} has no tile")
 
     # -- loops
 
@@ -139,7 +183,8 @@ class _Verifier:
             raise self._error(where, f"transposes d{loop.transposes}, but does not unroll inside of its vector loop")
         for name in loop.carries:
             self._needs(where, name)
-            if self._tiles[name].memory is not Memory.REGISTER or self._tiles[name].over:
+            single = name in self._cleared or not self._tiles[name].over
+            if self._tiles[name].memory is not Memory.REGISTER or not single:
                 raise self._error(where, f"carries %{name}, whose accumulators are not single registers")
         self._scope.add(loop.variable)
         self._loops.append(loop)
@@ -221,7 +266,7 @@ def _bound_in(body: Iterable[Statement]) -> Iterable[int]:
         match statement:
             case Let(variable):
                 yield variable
-            case Loop():
+            case Loop() | Bind():
                 yield statement.variable
                 yield from _bound_in(statement.body)
             case Combine(reduction):

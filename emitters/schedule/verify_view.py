@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from xjit.affine import AffineExpr
+from xjit.affine import AffineExpr, Interval
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
+    Bind,
     Combine,
+    Give,
     Init,
     Let,
     Loop,
     Memory,
+    OperandTile,
     Part,
     Reduce,
     Reduction,
     Stage,
+    StageOperand,
     Statement,
     Store,
 )
 from xjit.emitters.schedule.verify import ScheduleError, verify_schedule
 from xjit.emitters.variables import VariableTable
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
 
 TILE_BYTES: Mapping[Memory, int] = {
@@ -47,13 +52,14 @@ class _ViewVerifier:
         self._results = view.result_shapes
         self._table = VariableTable(schedule.variables)
         self._stored: dict[int, int] = {}
+        self._operand_tiles: dict[tuple[str, int], OperandTile] = {}
 
     def verify(self) -> None:
         for let in self._schedule.lets:
             self._inside(f"let d{let.variable}", let.index, self._shape(let.instruction))
         for part in self._schedule.parts:
             self._tiles_fit(part)
-            for statement, points in _with_points(self._schedule, part.body, 1):
+            for statement, points in _with_points(self._schedule, part.body):
                 self._statement(statement, points)
         for result, count in self._stored.items():
             expected = self._results[result].num_elements
@@ -70,17 +76,37 @@ class _ViewVerifier:
             if used[tile.memory] > TILE_BYTES.get(tile.memory, used[tile.memory]):
                 where = f"tile %{tile.instruction}"
                 raise self._error(where, f"{used[tile.memory]} bytes of {tile.memory.value} memory are too many")
+        taken = used.get(Memory.SHARED, 0)
+        for operand in part.operands:
+            sizes = operand.sizes
+            last = VariableTable([Interval(0, size - 1) for size in sizes]).interval(operand.place).upper
+            taken += (last + 1) * PrimitiveType.from_text(operand.kind).byte_width
+            if taken > TILE_BYTES[Memory.SHARED]:
+                where = f"operand {operand.operand} of %{operand.instruction}"
+                raise self._error(where, f"{taken} bytes of shared memory are too many")
+        self._operand_tiles = {(tile.instruction, tile.operand): tile for tile in part.operands}
 
     def _statement(self, statement: Statement, points: int) -> None:
         match statement:
             case Reduce(reduction) | Combine(reduction):
                 self._reduction(reduction)
-            case Let(_, name, index) | Init(name, index) | Stage(name, index):
+            case StageOperand():
+                self._stage_operand(statement)
+            case Let(_, name, index) | Init(name, index) | Stage(name, index) | Give(name, index):
                 self._inside(f"%{name}", index, self._shape(name))
             case Store():
                 self._store(statement, points)
             case _:
                 pass
+
+    def _stage_operand(self, stage: StageOperand) -> None:
+        where = f"stage operand {stage.operand} of %{stage.instruction}"
+        self._inside(where, stage.index, self._shape(stage.instruction))
+        sizes = self._operand_tiles[stage.instruction, stage.operand].sizes
+        for expr, size in zip(stage.at, sizes, strict=True):
+            reach = self._table.interval(self._table.simplify(expr))
+            if not 0 <= reach.lower <= reach.upper < size:
+                raise self._error(where, f"{expr}, in {reach}, is outside of its tile")
 
     def _reduction(self, reduction: Reduction) -> None:
         self._inside(f"reduce %{reduction.instruction}", reduction.index, self._shape(reduction.instruction))
@@ -122,9 +148,19 @@ class _ViewVerifier:
         return ScheduleError(f"schedule %{self._schedule.instruction}{self._schedule.suffix}: {where}: {message}")
 
 
-def _with_points(schedule: Schedule, body: Sequence[Statement], points: int) -> Iterator[tuple[Statement, int]]:
-    """Yields the statements of a tree with how often each is done, lanes counted one by one."""
+def _with_points(
+    schedule: Schedule, body: Sequence[Statement], around: tuple[int, ...] = (), hidden: Collection[int] = ()
+) -> Iterator[tuple[Statement, int]]:
+    """Yields the statements of a tree with how often each is done, lanes counted one by one.
+
+    `around` are the variables in force; a bound one stands for those in its value, `hidden`, which are to give each of
+    its values once.
+    """
     for statement in body:
-        yield statement, points
+        yield statement, math.prod(schedule.size(v) for v in around if v not in hidden)
         if isinstance(statement, Loop):
-            yield from _with_points(schedule, statement.body, points * schedule.size(statement.variable))
+            yield from _with_points(schedule, statement.body, (*around, statement.variable), hidden)
+        elif isinstance(statement, Bind):
+            yield from _with_points(
+                schedule, statement.body, (*around, statement.variable), {*hidden, *statement.value.dims}
+            )

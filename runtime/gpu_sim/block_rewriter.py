@@ -18,6 +18,7 @@ from xjit.runtime.gpu_sim.device_intrinsics import (
 )
 from xjit.runtime.gpu_sim.ir_lines import Call, parse_call
 from xjit.runtime.gpu_sim.kernel_text import KernelText
+from xjit.runtime.gpu_sim.matrix_ir import matrix_function
 from xjit.runtime.gpu_sim.records import THREAD
 
 _ADDRESS_SPACE = re.compile(r" addrspace\(\d+\)")
@@ -112,14 +113,54 @@ class BlockRewriter:
             return "0" if number is None else call.operand(number)
 
         lines, value = self._as_i64(call, wait)
+        mask = operand(wait.mask)
+        if wait.unit is not None:
+            lines, mask, value = self._registers(call), "-1", f"ptrtoint (ptr @{matrix_function(wait.unit)} to i64)"
         state, following = self._value("state"), f"xjit.resume.{site}"
         lines += [
             f"call void @xjit_sim_post(ptr %xjit.thread, i32 {int(wait.state)}, i32 {site}, i32 {int(wait.op)}, "
-            f"i32 {operand(wait.mask)}, i64 {value}, i32 {operand(wait.operand)}, i32 {operand(wait.clamp)})",
+            f"i32 {mask}, i64 {value}, i32 {operand(wait.operand)}, i32 {operand(wait.clamp)})",
             f"{state} = call i8 @llvm.coro.suspend(token none, i1 false)",
             f"switch i8 {state}, label %xjit.end [ i8 0, label %{following} i8 1, label %xjit.end ]",
         ]
-        return lines, following, self._result(call, wait) if call.result else []
+        if not call.result:
+            return lines, following, []
+        return lines, following, self._sums(call) if wait.unit is not None else self._result(call, wait)
+
+    def _registers(self, call: Call) -> list[str]:
+        """Puts the operands of a matrix unit where the other lanes find them."""
+        lines: list[str] = []
+        for number in range(len(call.arguments)):
+            text = call.arguments[number]
+            kind = call.vector_type(number) if text.startswith("<") else call.operand_type(number)
+            value = text.removeprefix(kind).strip()
+            bits = "i64" if kind == "double" else "i32"
+            raw, wide = self._value("bits"), self._value("wide")
+            lines.append(f"{raw} = bitcast {kind} {value} to {bits}")
+            lines.append(f"{wide} = {'zext i32' if bits == 'i32' else 'bitcast i64'} {raw} to i64")
+            lines += self._register(number, f"store i64 {wide}, ptr {{}}, align 8")
+        return lines
+
+    def _sums(self, call: Call) -> list[str]:
+        """The struct of what a matrix unit left in place of its last operands."""
+        kinds = [kind.strip() for kind in call.result_type.strip("{ }").split(",")]
+        lines, whole = list[str](), "poison"
+        for member, kind in enumerate(kinds):
+            raw, bits, value = self._value("given"), self._value("bits"), self._value("value")
+            narrow = "i64" if kind == "double" else "i32"
+            lines += self._register(len(call.arguments) - len(kinds) + member, f"{raw} = load i64, ptr {{}}, align 8")
+            lines.append(f"{bits} = {'trunc' if narrow == 'i32' else 'bitcast'} i64 {raw} to {narrow}")
+            lines.append(f"{value} = bitcast {narrow} {bits} to {kind}")
+            following = call.result if member == len(kinds) - 1 else self._value("sums")
+            lines.append(f"{following} = insertvalue {call.result_type} {whole}, {kind} {value}, {member}")
+            whole = following
+        return lines
+
+    def _register(self, number: int, access: str) -> list[str]:
+        """An access of a register that lanes share; `{}` stands for its address."""
+        address = self._value("register")
+        offset = THREAD.offsets[f"register.{number}"]
+        return [f"{address} = getelementptr i8, ptr %xjit.thread, i64 {offset}", access.format(address)]
 
     def _as_i64(self, call: Call, wait: Wait) -> tuple[list[str], str]:
         """The value that a thread brings along, as an i64."""

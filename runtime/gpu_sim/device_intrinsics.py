@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from xjit.llvm.matrix_units import MATRIX_UNITS
 from xjit.runtime.gpu_sim.records import ThreadState, WarpOp
 
 THREAD_FACT = "llvm.nvvm.read.ptx.sreg."
@@ -30,17 +31,19 @@ LANE_FACTS = {
 class Wait:
     """An intrinsic that waits for other threads. `mask` and so on are the numbers of its operands, None for none.
 
-    Its result is that of `xjit_sim_result`, cut to the type of the call; with `pair`, a struct of that and an i1.
+    Its result is that of `xjit_sim_result`, cut to the type of the call; with `pair`, a struct of that and an i1. A
+    matrix unit, `unit` of `MATRIX_UNITS`, takes all operands and gives a struct; all lanes wait for it.
     """
 
     state: ThreadState
     op: WarpOp
-    mask: int
+    mask: int | None
     value: int | None = None
     operand: int | None = None
     clamp: int | None = None
     is_signed: bool = False
     pair: bool = False
+    unit: str | None = None
 
 
 def _waits() -> dict[str, Wait]:
@@ -70,6 +73,9 @@ def _waits() -> dict[str, Wait]:
         waits[f"barrier.cta.sync.{aligned}all"] = Wait(ThreadState.AT_BARRIER, WarpOp.SYNC, 0)
         for name, op in at_barriers.items():
             waits[f"barrier.cta.red.{name}.{aligned}all"] = Wait(ThreadState.AT_BARRIER, op, 0, 1)
+    for unit in MATRIX_UNITS.values():
+        name = unit.intrinsic.removeprefix("nvvm.")
+        waits[name] = Wait(ThreadState.AT_WARP, WarpOp.MATRIX, None, unit=unit.name)
     return waits
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from xjit.llvm import Module
 from xjit.llvm.structured_builder import StructuredBuilder, define
-from xjit.llvm.types import I32, I64, PTR
+from xjit.llvm.types import I32, I64, PTR, VOID
 from xjit.llvm.values import Value
 from xjit.runtime.gpu_sim.fields import FALSE, TRUE, Fields, both, either, element, equal, i32, widened
 from xjit.runtime.gpu_sim.findings import FindingKind
@@ -268,9 +268,12 @@ def _define_serve_warp(module: Module) -> None:
                 is_match = equal(b, op, WarpOp.MATCH_ANY)
                 with b.when(is_shuffle):
                     b.call(module.functions["xjit_sim_shuffle"], arguments)
+                is_matrix = equal(b, op, WarpOp.MATRIX)
                 with b.when(is_match):
                     b.call(module.functions["xjit_sim_match"], arguments)
-                with b.when(b.not_(either(b, is_shuffle, is_match))):
+                with b.when(is_matrix):
+                    b.call_pointer(b.load(PTR, leader.pointer("value"), 8), VOID, arguments)
+                with b.when(b.not_(either(b, is_shuffle, is_match, is_matrix))):
                     b.call(module.functions["xjit_sim_reduce"], arguments)
                 b.call(module.functions["xjit_sim_release"], arguments)
                 b.ret(i32(1))

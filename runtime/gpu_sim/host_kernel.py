@@ -16,6 +16,7 @@ from xjit.runtime.gpu_sim.device_intrinsics import WAITS
 from xjit.runtime.gpu_sim.ir_lines import parse_call
 from xjit.runtime.gpu_sim.kernel_text import GlobalVariable, KernelText, read_kernel
 from xjit.runtime.gpu_sim.library import library_declarations
+from xjit.runtime.gpu_sim.matrix_ir import matrix_functions
 from xjit.runtime.gpu_sim.records import THREAD
 
 START, BODY = "xjit_sim_start", "xjit_sim_body"
@@ -61,7 +62,10 @@ def rewrite_for_host(name: str, ir_text: str, dynamic_shared_bytes: int, sanitiz
     static = sum(variable.size for variable in text.globals if variable.is_shared)
     if static > MAX_STATIC_SHARED_BYTES:
         raise CompileError(f"it has {static} bytes of static shared memory, GPUs have {MAX_STATIC_SHARED_BYTES}")
-    suspends = any((call := parse_call(line)) is not None and call.callee in WAITS for line in text.lines)
+    calls = (parse_call(line) for line in text.lines)
+    waits = {WAITS[call.callee] for call in calls if call is not None and call.callee in WAITS}
+    suspends = bool(waits)
+    units = frozenset(wait.unit for wait in waits if wait.unit is not None)
     rewriter = BlockRewriter(text, sanitize=sanitize, suspends=suspends)
     has_start = suspends or sanitize
     blocks = rewriter.blocks()
@@ -70,7 +74,7 @@ def rewrite_for_host(name: str, ir_text: str, dynamic_shared_bytes: int, sanitiz
     metadata = () if has_start else text.metadata
     data = (*map(host_type, text.types), *map(_host_global, variables))
     return HostKernel(
-        "\n".join((*data, function, library_declarations(), *metadata)) + "\n",
+        "\n".join((*data, function, matrix_functions(units), library_declarations(), *metadata)) + "\n",
         has_start,
         suspends,
         tuple(rewriter.sites),

@@ -12,6 +12,10 @@ MAX_THREADS = 1024
 """Threads of a block, at most: what every GPU takes, and what a record of the sanitizer has bits for."""
 
 
+MATRIX_REGISTERS = 10
+"""Registers of a lane that a matrix unit takes, at most."""
+
+
 class ThreadState(enum.IntEnum):
     """What a thread does next."""
 
@@ -43,6 +47,7 @@ class WarpOp(enum.IntEnum):
     XOR = 16
     MATCH_ANY = 17
     COUNT = 18  # of true predicates
+    MATRIX = 19  # `value` is the address of what multiplies
 
 
 _AXES = ("x", "y", "z")
@@ -69,6 +74,7 @@ THREAD = StructLayout(
         ("fenced", I32),  # no plain global write since the last fence
         ("did_atomic", I32),  # a global atomic since the last fence
         ("acquired", I32),  # a fence behind a global atomic: sees what other blocks released
+        *((f"register.{number}", I64) for number in range(MATRIX_REGISTERS)),  # of a matrix unit: left, right, sums
     ),
 )
 """One thread of the block that runs. Rewritten kernels get its address."""

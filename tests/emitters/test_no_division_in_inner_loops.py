@@ -139,7 +139,7 @@ MODULES = {
 }
 
 
-@pytest.mark.unguarded  # the padding of tiles is not written
+@pytest.mark.padded
 @pytest.mark.parametrize("name", MODULES)
 def test_no_division(name: str) -> None:
     text = f"HloModule m\nENTRY e {{{MODULES[name]}\n}}"

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import xjit
+from xjit.ops.evaluation import evaluate
+from xjit.ops.verifier import verify_module
 
 ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
 WINDOW = "window={size=2}, to_apply=add"
@@ -58,3 +60,31 @@ def test_mixed_precision_is_refused(use: Callable[[str], Any], body: str) -> Non
 def test_opcodes_with_precisions_of_their_own(body: str) -> None:
     text = _module(body)
     assert str(xjit.compile(text)(*_inputs())) == str(xjit.evaluate(text, *_inputs()))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "p = pred[8] constant({1,0,1,0,1,0,1,0})  ROOT r = bf16[8] select(p, x, h)",
+        "p = pred[8] constant({1,0,1,0,1,0,1,0})  ROOT r = f32[8] select(p, h, h)",
+        "ROOT r = bf16[8] reverse(x), dimensions={0}",
+        "ROOT r = bf16[2] slice(x), slice={[0:2]}",
+    ],
+)
+def test_what_passes_may_mix_is_evaluated_in_the_declared_precision(body: str) -> None:
+    """Passes may leave mixed precisions, which `verify_module` allows; a select raised an AssertionError."""
+    module = xjit.parse_hlo(_module(body))
+    verify_module(module)
+    x, h = (value / 3 for value in _inputs())
+    shape = module.entry_computation.root_instruction.shape
+    (got,) = (evaluate(module, x, h),)
+    assert got.dtype == shape.dtype
+    wide = xjit.parse_hlo(
+        _module(
+            body.replace("bf16", "f32")
+            .replace("h)", "w)")
+            .replace("h,", "w,")
+            .replace("ROOT", "w = f32[8] convert(h)  ROOT")
+        )
+    )
+    np.testing.assert_array_equal(got, evaluate(wide, x, h).astype(shape.dtype))

@@ -126,6 +126,16 @@ def test_programs_that_leave_their_buffers_are_found() -> None:
         CpuExecutable(program(elementwise("fadd", "float", 8), [wide, wide], [wide]))(y, y)
 
 
+@pytest.mark.padded
+def test_padding_may_be_left_but_nothing_else_touched() -> None:
+    y = np.ones(9, np.float32)
+    wide, narrow = array(np.float32, 9), array(np.float32, 8)
+    CpuExecutable(program(elementwise("fadd", "float", 8), [wide, wide], [wide]))(y, y)
+    code = elementwise("fadd", "float", 9)
+    with pytest.raises(CanaryError, match="result 0: byte 32 of a buffer of 32 bytes"):
+        CpuExecutable(program(code, [wide, wide], [narrow]))(y, y)
+
+
 def test_spread_buffers_do_not_touch() -> None:
     try:
         offsets, size = spread([Block(5, 0, 1), Block(0, 0, 1), Block(200, 0, 3)])

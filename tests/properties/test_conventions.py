@@ -71,7 +71,7 @@ ENTRY e {{
     assert (check(text, np.ones((40, 40), np.float32))[0] == 3).all()
 
 
-@pytest.mark.unguarded  # the padding of a result is not written
+@pytest.mark.padded
 def test_layouts_with_a_padded_tail() -> None:
     text = """HloModule m
 ENTRY e {

@@ -19,7 +19,7 @@ from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgu
 from xjit.hlo.types.shape import Shape
 from xjit.runtime.cuda import CudaExecutable, DeviceArray
 from xjit.runtime.cuda.bindings_driver import cuda_driver
-from xjit.runtime.cuda.dlpack import CPU, export_capsule, import_array
+from xjit.runtime.dlpack import CPU, export_capsule, import_array
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.physical_layout import array_signature
 from xjit.thunks import (

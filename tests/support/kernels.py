@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 
 import tests.support.verified_passes  # noqa: F401
 import xjit
+from tests.support.guarded_call import CanaryError, GuardedBuffer
 from xjit.compile_options import CompileOptions
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.table import emit_kernels
@@ -27,9 +30,11 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.execution_context import initial_context
 from xjit.llvm.module import Module
-from xjit.llvm.target import Target
+from xjit.llvm.target import LEVELS, Target
 from xjit.runtime import jit
 from xjit.runtime.elf import undefined_symbols
+from xjit.runtime.jit import missing_features
+from xjit.runtime.program import PARAMETER_ALIGNMENT
 from xjit.runtime.symbols import resolve_symbols
 from xjit.text.parser import parse_hlo
 
@@ -113,27 +118,45 @@ def check_units(
 ) -> int:
     """Runs the kernels of the root instruction, whose operands are the parameters; returns the units of the last one.
 
-    With a `schedule`, that is emitted instead of what the planner would make. The units run all at once, one by one, and in three uneven pieces in reverse order: the bits must not differ.
+    With a `schedule`, that is emitted instead of what the planner would make. The units run all at once, one by one, and
+    in three uneven pieces in reverse order, on operands and results between canaries: the bits must not differ. Without
+    one, code for another level than this machine's runs as well; with XJIT_TEST_EVERY_LEVEL=1, code for all levels.
     """
     module = parse_hlo(text)
-    entry = module.entry_computation
     given = list(inputs) if inputs else random_inputs(module)
-    view = view_of(entry.root_instruction)
-    llvm_module, kernels = emit_view(view, schedule=schedule)
+    expected = leaves_of(xjit.evaluate(module, *given))
+    view = view_of(module.entry_computation.root_instruction)
+    units = 0
+    for target in (Target.host(),) if schedule is not None else _targets(text):
+        llvm_module, kernels = emit_view(view, target, schedule)
+        units = units or kernels[-1].units
+        code = _load(llvm_module, kernels, target)
+        runs = [_run(code, kernels, _operands(view, given), view.result_shapes, cuts) for cuts in (1, 0, 3)]
+        for shape, result, want in zip(view.result_shapes, runs[0], expected, strict=True):
+            logical = result.transpose(np.argsort(shape.minor_to_major[::-1])) if shape.rank else result
+            compare(logical, want, rtol, atol, f"{shape} on {target.cpu}")
+        for other in runs[1:]:
+            assert [r.tobytes() for r in other] == [r.tobytes() for r in runs[0]], "bits depend on the partition"
+    return units
+
+
+def _targets(text: str) -> list[Target]:
+    """Returns this machine, and a level that the text chooses; all levels that it has, if the environment asks."""
+    levels = [t for t in map(Target.for_features, LEVELS) if not missing_features(t.features)]
+    every = os.environ.get("XJIT_TEST_EVERY_LEVEL") == "1"
+    return [Target.host(), *(levels if every else [levels[zlib.crc32(text.encode()) % len(levels)]])]
+
+
+def _load(module: Module, kernels: Sequence[Kernel], target: Target) -> jit.LoadedObject:
     for kernel in kernels:
         kernel.function.linkage = ""
-    text_ir = llvm_module.to_text()
-    objects = jit.compile_modules_to_objects([*llvm_module.libraries.values(), text_ir])
-    code = jit.load_object(objects, [k.function.name for k in kernels], resolve_symbols(undefined_symbols(objects)))
-    operands = [_physical(a, p.shape) for a, p in zip(given, entry.parameter_instructions, strict=True)]
-    expected = leaves_of(xjit.evaluate(module, *given))
-    runs = [_run(code, kernels, operands, view.result_shapes, cuts) for cuts in (1, 0, 3)]
-    for shape, result, want in zip(view.result_shapes, runs[0], expected, strict=True):
-        logical = result.transpose(np.argsort(shape.minor_to_major[::-1])) if shape.rank else result
-        compare(logical, want, rtol, atol, str(shape))
-    for other in runs[1:]:
-        assert [r.tobytes() for r in other] == [r.tobytes() for r in runs[0]], "bits depend on the partition"
-    return kernels[-1].units
+    options = jit.CodegenOptions(cpu=target.cpu, features=target.features)
+    objects = jit.compile_modules_to_objects([*module.libraries.values(), module.to_text()], options)
+    return jit.load_object(objects, [k.function.name for k in kernels], resolve_symbols(undefined_symbols(objects)))
+
+
+def _operands(view: KernelView, given: Sequence[Array]) -> list[Array]:
+    return [_physical(a, leaf.shape) for a, leaf in zip(given, view.leaves, strict=True)]
 
 
 def view_of(root: HloInstruction) -> KernelView:
@@ -169,15 +192,27 @@ def _physical(array: Array, shape: Shape) -> Array:
 def _run(
     code: jit.LoadedObject, kernels: Sequence[Kernel], operands: Sequence[Array], shapes: Sequence[Shape], cuts: int
 ) -> list[Array]:
-    results = [np.zeros([s.dimensions[d] for d in s.minor_to_major[::-1]], s.dtype) for s in shapes]
+    """Runs kernels on arrays between canaries; CanaryError if they write outside of their results."""
+    given = [GuardedBuffer(a.nbytes, PARAMETER_ALIGNMENT) for a in operands]
+    for buffer, array in zip(given, operands, strict=True):
+        buffer.contents[:] = np.frombuffer(array.tobytes(), np.uint8)
+    made = [GuardedBuffer(s.byte_size, PARAMETER_ALIGNMENT) for s in shapes]
     context = ctypes.create_string_buffer(initial_context())
-    pointers = [ctypes.addressof(context), *(x.ctypes.data for x in (*operands, *results))]
+    pointers = [ctypes.addressof(context), *(buffer.address for buffer in (*given, *made))]
     for kernel in kernels:
         signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(pointers), ctypes.c_int64, ctypes.c_int64)
         function = signature(code.address(kernel.function.name))
         for begin, end in reversed(_pieces(kernel.units, cuts or kernel.units)):
             function(*pointers, begin, end)
-    return results
+    for buffer, array in zip(given, operands, strict=True):
+        if found := buffer.touched():
+            raise CanaryError(f"an operand: {found}")
+        assert buffer.contents.tobytes() == array.tobytes(), "an operand was changed"
+    for buffer in made:
+        if found := buffer.touched():
+            raise CanaryError(f"a result: {found}")
+    sizes = [[s.dimensions[d] for d in s.minor_to_major[::-1]] for s in shapes]
+    return [b.contents.view(s.dtype).reshape(size).copy() for b, s, size in zip(made, shapes, sizes, strict=True)]
 
 
 def _pieces(units: int, count: int) -> list[tuple[int, int]]:

@@ -294,6 +294,10 @@ class IRBuilder(InsertionPoint):
         lane = const_int(I32, index) if isinstance(index, int) else index
         return self.assign(f"insertelement {a.typed}, {element.typed}, {lane.typed}", a.type, name)
 
+    def extract_value(self, a: Value, index: int, name: str = "member") -> Value:
+        """A member of a struct."""
+        return self.assign(f"extractvalue {a.typed}, {index}", a.type.elem, name)
+
     def shuffle_vector(self, a: Value, b: Value | None, mask: Sequence[int], name: str = "shuffle") -> Value:
         """Lanes of `a` followed by `b` (None: only `a`), picked by `mask`; -1 leaves a lane undefined."""
         other = poison(a.type) if b is None else b

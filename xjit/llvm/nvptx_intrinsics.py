@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from xjit.hlo.diagnostics import CompileError
 from xjit.llvm.gpu_models import GpuModel
+from xjit.llvm.matrix_units import MATRIX_UNITS
 
 _SPECIAL_REGISTERS = tuple(
     f"llvm.nvvm.read.ptx.sreg.{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"
@@ -31,9 +32,15 @@ NVVM_INTRINSICS: Mapping[str, int] = MappingProxyType(
         "llvm.nvvm.vote.all.sync": 0,
         "llvm.nvvm.vote.ballot.sync": 0,
         "llvm.nvvm.redux.sync.add": 80,
+        **{f"llvm.{unit.intrinsic}": unit.compute_capability for unit in MATRIX_UNITS.values()},
     }
 )
 """Full name -> the lowest compute capability that has it; 0: all that `GPU_MODELS` lists."""
+
+_PTX_VERSIONS: Mapping[str, str] = MappingProxyType(
+    {f"llvm.{unit.intrinsic}": unit.ptx_version for unit in MATRIX_UNITS.values()}
+)
+"""The lowest version of PTX that has an intrinsic, where that may be later than its architecture's."""
 
 _OVERLOADED = frozenset(
     [
@@ -62,6 +69,12 @@ def check_nvptx_ir(ir_text: str, model: GpuModel) -> None:
                 raise CompileError(f"the LLVM intrinsic {name} needs sm_{lowest}; the target is {model.name}")
         elif name not in _PLAIN and not _is_overload(name):
             raise CompileError(f"the LLVM intrinsic {name} cannot be compiled for {model.name}")
+
+
+def ptx_version(ir_text: str, model: GpuModel) -> str:
+    """Returns the lowest version of PTX that has an architecture, and the intrinsics of a module."""
+    needed = [_PTX_VERSIONS[name] for name in set(_NAME.findall(ir_text)) if name in _PTX_VERSIONS]
+    return max([model.ptx_version, *needed], key=lambda version: tuple(map(int, version.split("."))))
 
 
 def _is_overload(name: str) -> bool:

@@ -148,9 +148,14 @@ def _cpu_target(cpu: str, features: str) -> Target:
 @functools.cache
 def _gpu_target(model: GpuModel) -> Target:
     layout = data_layout(NVPTX_TRIPLE, model.name)
-    features = f"+ptx{model.ptx_version.replace('.', '')}"
+    features = ptx_feature(model.ptx_version)
     spaces = AddressSpaces(global_=1, shared=3, constant=4, local=5)
     return Target("cuda", NVPTX_TRIPLE, layout, model.name, features, GPU_VECTOR_BITS, "ptx_kernel", spaces, model)
+
+
+def ptx_feature(version: str) -> str:
+    """LLVM's name of a version of PTX such as "7.8"."""
+    return f"+ptx{version.replace('.', '')}"
 
 
 @functools.cache

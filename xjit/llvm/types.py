@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 class LLVMType:
     """A type. `text` is its LLVM spelling, `mangled` its spelling in names of overloaded intrinsics.
 
-    `elem` and `width` are those of a vector or array; a scalar is its own element, of width 1. `bits` counts the
-    whole value. `address_space` is what a pointer, or each of a vector of pointers, points into.
+    `elem` and `width` are those of a vector, array or struct; a scalar is its own element, of width 1. `bits` counts
+    the whole value. `address_space` is what a pointer, or each of a vector of pointers, points into.
     """
 
     text: str
     mangled: str
-    kind: str  # "int", "float", "ptr", "void", "vector" or "array"
+    kind: str  # "int", "float", "ptr", "void", "vector", "array" or "struct"
     bits: int
     width: int = 1
     _elem: LLVMType | None = None
@@ -70,6 +70,13 @@ def vector(elem: LLVMType, width: int) -> LLVMType:
 def array(elem: LLVMType, width: int) -> LLVMType:
     """The array type `[width x elem]`."""
     return LLVMType(f"[{width} x {elem.text}]", f"a{width}{elem.mangled}", "array", width * elem.bits, width, elem)
+
+
+@functools.cache
+def struct(elem: LLVMType, width: int) -> LLVMType:
+    """The struct of `width` equal members, as instructions with several results return it."""
+    text = ", ".join([elem.text] * width)
+    return LLVMType(f"{{ {text} }}", f"s{width}{elem.mangled}", "struct", width * elem.bits, width, elem)
 
 
 @functools.cache

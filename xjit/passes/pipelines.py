@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
@@ -73,12 +73,12 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
 
 def gpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
     """Returns the passes that make a module ready for buffer assignment and the GPU emitters, in order."""
-    options = replace(options or PipelineOptions(), fuse_dots=False)
+    options = options or PipelineOptions()
     return [
         *canonicalization(options, gpu_expansion()),
         *(simplification(options) if options.optimize else []),
         *layouts(options),
-        *(fusion(options) if options.optimize and options.fuse else []),
+        *(fusion(options, for_tiles=True) if options.optimize and options.fuse else []),
         *memory(),
     ]
 
@@ -159,15 +159,18 @@ def layouts(options: PipelineOptions) -> list[HloModulePass]:
     ]
 
 
-def fusion(options: PipelineOptions) -> list[HloModulePass]:
-    """Builds fusions. CSE before, as equal values in two fusions are not found later; and inside of them after."""
+def fusion(options: PipelineOptions, for_tiles: bool = False) -> list[HloModulePass]:
+    """Builds fusions. CSE before, as equal values in two fusions are not found later; and inside of them after.
+
+    `for_tiles`: what dots are fused with is computed from tiles that have an index, not a place in memory.
+    """
     return [
         HloCSE(),
         HloDCE(),
         InstructionFusion(),
         *([RowFusion()] if options.fuse_rows else []),
         # of loop fusions as they are: what softmax or layer norm took in is not an epilogue
-        *([DotOperandFusion(), DotEpilogueFusion()] if options.fuse_dots else []),
+        *([DotOperandFusion(), DotEpilogueFusion(like_dimensions=for_tiles)] if options.fuse_dots else []),
         MultiOutputFusion(),  # of what is left: no loop here may be a dot's epilogue
         HloCSE(),
         HloDCE(),

@@ -13,6 +13,7 @@ from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.cpu.scatter import plan_select_and_scatter
 from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
 from xjit.emitters.planners.gpu.columns import column_parts, column_reductions
+from xjit.emitters.planners.gpu.contractions import plan_contraction
 from xjit.emitters.planners.gpu.custom_calls import plan_gpu_custom_call
 from xjit.emitters.planners.gpu.loops import THREADS, linear_parts
 from xjit.emitters.planners.gpu.rows import row_depth, row_parts
@@ -38,6 +39,8 @@ def _plan_rng_state(context: PlanContext, view: KernelView) -> Sequence[KernelPl
 def _plan_sort(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]:
     return [HandWritten(view.instruction.name, "sort", "where it writes depends on data")]
 
+
+CONTRACTIONS = frozenset(["convolution", "dot"])
 
 GPU_HERO_PLANNERS: Mapping[str, Planner] = {
     "custom-call": plan_gpu_custom_call,
@@ -69,6 +72,8 @@ def plan_gpu_kernels(context: PlanContext, view: KernelView) -> Sequence[KernelP
     if hero.opcode in REWRITTEN:
         target = context.target.name
         raise Unsupported(f"{hero.opcode} '{hero.name}' cannot be compiled for target '{target}'", hero.span)
+    if hero.opcode in CONTRACTIONS:
+        return plan_contraction(context, view)
     planner = GPU_HERO_PLANNERS.get(hero.opcode, plan_loops) if view.roots == (hero,) else plan_loops
     return planner(context, view)
 

@@ -9,10 +9,11 @@ import pytest
 
 import xjit
 from tests.support.hlo_samples import sample_modules
+from tests.support.schedules import parse_schedules
 from xjit.emitters.access_analysis import MapCache
 from xjit.emitters.planners.module import plan_module
 from xjit.emitters.planners.plan import PlanContext
-from xjit.emitters.schedule.parser import parse_schedule, parse_schedules
+from xjit.emitters.schedule.parser import parse_schedule
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.verify_view import verify_for_view
 from xjit.llvm.target import Target

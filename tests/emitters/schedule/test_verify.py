@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+import xjit
 from tests.emitters.schedule.test_blocked_softmax import SOFTMAX, online
 from tests.support.kernels import view_of
 from tests.support.random_schedules import RandomSchedules
+from xjit import optimized_module
+from xjit.emitters import unnested
 from xjit.emitters.schedule.parser import parse_schedule
 from xjit.emitters.schedule.renumber import renumber
 from xjit.emitters.schedule.verify import ScheduleError, verify_schedule
@@ -81,3 +84,15 @@ def test_what_reaches_beyond_its_arrays_is_refused(old: str, new: str, message: 
     with pytest.raises(ScheduleError) as error:
         verify_for_view(parse_schedule(text.replace(old, new)), view)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_compilation_verifies_schedules_and_buffers_if_flags_ask(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planner or packer that is wrong is found where it is, not by its values."""
+    seen: list[str] = []
+    monkeypatch.setenv("XJIT_FLAGS", f"--xjit_verify_passes={str(asked).lower()}")
+    monkeypatch.setattr(unnested, "verify_for_view", lambda schedule, _view: seen.append(schedule.instruction))
+    monkeypatch.setattr(optimized_module, "verify_buffer_assignment", lambda found: seen.append(found.module.name))
+    for target in ("cpu", "cuda-sim"):
+        xjit.compile("HloModule m ENTRY e { x = f32[40] parameter(0)  ROOT n = f32[40] negate(x) }", target=target)
+    assert seen == (["m", "n"] * 2 if asked else [])

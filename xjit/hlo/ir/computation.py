@@ -280,6 +280,25 @@ class HloComputation:
             self.calls_changed()
         return instruction
 
+    def take_instruction(self, instruction: HloInstruction) -> HloInstruction:
+        """Takes an instruction out of another computation of the module; name, id and edges stay as they are.
+
+        Who moves it makes sure that all it reads and is read by moves with it, or is replaced. Parameters stay.
+        """
+        source = instruction.parent
+        if source is None or source.parent is not self.parent or instruction.opcode == "parameter":
+            raise InvalidArgument(
+                f"{instruction.name} cannot move into {self.name}: it is no part of another computation"
+            )
+        del source._instructions[instruction]
+        instruction.parent = self
+        self._instructions[instruction] = None
+        for computation in (source, self):
+            computation.edges_changed()
+            if instruction.op.called:
+                computation.calls_changed()
+        return instruction
+
     def _place_parameter(self, instruction: HloInstruction) -> None:
         number = parameters.parameter_number(instruction)
         position = bisect_left(self._parameters, number, key=parameters.parameter_number)

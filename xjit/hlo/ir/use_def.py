@@ -48,11 +48,28 @@ def replace_all_uses_with(instruction: HloInstruction, new: HloInstruction) -> N
 
 def replace_all_uses_with_different_shape(instruction: HloInstruction, new: HloInstruction) -> None:
     """Makes every user (and the root position) use `new` instead of this, whatever its shape."""
-    for user in tuple(instruction._users) if instruction is not new else ():
-        if user is not new:
-            _redirect(user, instruction, new, _positions_of(user, instruction))
+    replace_users_operand(instruction, instruction.users, new)
     if instruction.is_root() and instruction.parent is not None:
         instruction.parent.set_root_instruction(new, accept_different_shape=True)
+
+
+def replace_users_operand(instruction: HloInstruction, users: Iterable[HloInstruction], new: HloInstruction) -> None:
+    """Makes some users read `new` instead of this, whatever its shape. `new` itself may be one: it goes on reading."""
+    if instruction is not new:
+        for user in users:
+            if user is not new:
+                _redirect(user, instruction, new, _positions_of(user, instruction))
+
+
+def replace_operands(instruction: HloInstruction, operands: Sequence[HloInstruction]) -> None:
+    """Makes an instruction read other operands, whatever their shapes and number."""
+    for operand in instruction._operands:
+        operand._users.pop(instruction, None)
+    instruction._operands = list(operands)
+    instruction._positions = None
+    for operand in operands:
+        operand._users[instruction] = None
+    note_change(instruction)
 
 
 def _redirect(user: HloInstruction, old: HloInstruction, new: HloInstruction, positions: Sequence[int]) -> None:

@@ -134,7 +134,9 @@ class Interpreter:
                 reason = UNSUPPORTED.get(instruction.opcode, "there is no rule for it")
                 raise Unsupported(f"the reference evaluator does not support {instruction.opcode}: {reason}")
             value = evaluator(self, instruction, operands)
-            return np.asarray(value) if isinstance(value, np.generic) else value  # NumPy's results of rank 0
+            if isinstance(value, np.generic):  # NumPy's results of rank 0
+                value = np.asarray(value)
+            return _rounded(instruction, value) if isinstance(value, np.ndarray) else value
         except HloError as error:
             if error.span is None:
                 error.span = instruction.span
@@ -162,6 +164,15 @@ def _make_plan(computation: HloComputation) -> _Plan:
         if instruction is not computation.root_instruction:
             dead[i].append(instruction)
     return _Plan(tuple(order), tuple(tuple(d) for d in dead))
+
+
+def _rounded(instruction: HloInstruction, value: Array) -> Array:
+    """Rounds what came out in the precision of an operand to the precision that the instruction declares."""
+    shape = instruction.shape
+    if not shape.is_array or value.dtype == shape.dtype or not shape.element_type.is_float:
+        return value
+    floats = {o.shape.dtype for o in instruction.operands if o.shape.is_array and o.shape.element_type.is_float}
+    return value.astype(shape.dtype) if value.dtype in floats else value
 
 
 def _check_value(instruction: HloInstruction, value: Value) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo.attributes import CholeskyAttributes, TriangularSolveAttributes
-from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes.expand import matrices as mat
 from xjit.passes.expand.call_expander import CallExpander
 from xjit.passes.expand.writing import Writer, counted_loop
@@ -28,8 +27,7 @@ class CholeskyExpander(CallExpander):
 
     def __post_init__(self) -> None:
         """InvalidArgument for a block without columns."""
-        if self.block_size < 1:
-            raise InvalidArgument(f"block_size of {self.name} is at least 1, found {self.block_size}")
+        mat.check_block_size(self.name, self.block_size)
 
     def write(
         self, instruction: HloInstruction, writer: Writer, parameters: Sequence[HloInstruction]

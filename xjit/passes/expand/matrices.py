@@ -6,11 +6,18 @@ from collections.abc import Sequence
 
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import DotAttributes
+from xjit.hlo.diagnostics import InvalidArgument
 from xjit.ops import build
 from xjit.passes.expand.writing import Writer
 
 BLOCK_SIZE = 128
 """Rows of the blocks into which factorizations and solutions are divided."""
+
+
+def check_block_size(pass_name: str, block_size: int) -> None:
+    """Raises InvalidArgument for blocks without rows."""
+    if block_size < 1:
+        raise InvalidArgument(f"block_size of {pass_name} is at least 1, found {block_size}")
 
 
 def swapped(writer: Writer, a: HloInstruction, conjugate: bool = False) -> HloInstruction:

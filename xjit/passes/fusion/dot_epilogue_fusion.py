@@ -37,13 +37,14 @@ class DotEpilogueFusion(HloModulePass):
     """Fuses dots and convolutions with what is computed from them element by element.
 
     Results of fewer than `min_elements` elements are left alone: what reads them may be code in line. A fusion has at
-    most `max_operands` operands and `max_outputs` results.
+    most `max_operands` operands and `max_outputs` results; `like_dimensions`: several results have the same dimensions.
     """
 
     name = "dot-epilogue-fusion"
     min_elements: int = 16
     max_operands: int = 64
     max_outputs: int = 4
+    like_dimensions: bool = False
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
         """Fuses in every sequential computation; True if something was fused."""
@@ -104,6 +105,8 @@ class DotEpilogueFusion(HloModulePass):
         if len(fitting) == 1 and _only_read_by(hero, {fitting[0].user, *fitting[0].bitcasts}):
             return fitting
         ready = [c for c in fitting if _needs_only_before(hero, c, position)]
+        if self.like_dimensions:
+            ready = [c for c in ready if c.user.shape.dimensions == hero.shape.dimensions]
         return ready[: self.max_outputs - 1]
 
     def _fits(self, hero: HloInstruction, consumer: _Consumer, reads: ElementReads) -> bool:

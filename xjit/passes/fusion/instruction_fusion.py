@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.attributes import FusionAttributes
-from xjit.hlo.edit.fusion import clone_into_computation
-from xjit.hlo.edit.replacing import replace
+from xjit.hlo.edit.fusion_body import FusionBody
+from xjit.hlo.ir.use_def import replace_users_operand
 from xjit.indexing.operand_reads import OperandReads
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses
-from xjit.passes.framework.base import HloModulePass
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 
 Evaluations = dict[int, float]
 """Which index expressions an instruction is evaluated at, by number, and how many elements each evaluates."""
@@ -190,28 +190,57 @@ def _worth_a_fusion(group: _Group) -> list[HloInstruction] | None:
 
 
 def _build(computation: HloComputation, groups: list[list[HloInstruction]]) -> None:
-    """Makes a fusion of every list of members (root first, users before producers) and removes what became dead."""
+    """Makes a fusion of every list of members (root first, users before producers), which move into it.
+
+    Members of several lists, and those that something else needs, are cloned. What is in the last of its lists moves:
+    it must be read as it was until then, and a root's own list comes behind those of what reads it.
+    """
     module = computation.parent
     assert module is not None
-    fused = [clone_into_computation(members, "fused_computation") for members in groups]
-    replacement: dict[HloInstruction, HloInstruction] = {}
-    for members, (body, operands) in zip(reversed(groups), reversed(fused), strict=True):  # producers first
+    bodies = [FusionBody(HloComputation("fused_computation")) for _ in groups]
+    for body in reversed(bodies):  # producers first
+        module.add_embedded_computation(body.computation)
+    last = {member: number for number, members in enumerate(groups) for member in members}
+    leaving = _leaving(computation, groups)
+    for number, (members, body) in enumerate(zip(groups, bodies, strict=True)):
+        values = [body.take(m, stays=m not in leaving or last[m] != number) for m in reversed(members)]
+        body.computation.set_root_instruction(values[-1])
+    fusions: dict[HloInstruction, HloInstruction] = {}
+    for members, body in zip(reversed(groups), reversed(bodies), strict=True):
         root = members[0]
-        module.add_embedded_computation(body)
         fusion = HloInstruction.create(
             "fusion",
             root.shape,
-            [replacement.get(o, o) for o in operands],
+            [fusions.get(o, o) for o in body.parameters],
             FusionAttributes("kInput" if root.opcode == "reduce" else "kLoop"),
-            [body],
+            [body.computation],
             name=fusion_name(root),
         )
         fusion.copy_annotations_from(root)
         fusion.backend_config = ""
-        computation.add_instruction(fusion)
-        replacement[root] = fusion
-    for root, fusion in replacement.items():
-        replace(root, fusion)
+        fusions[root] = computation.add_instruction(fusion)
+    for root, fusion in fusions.items():
+        replace_users_operand(root, root.users, fusion)
+        if computation.root_instruction is root:
+            computation.set_root_instruction(fusion)
+
+
+def _leaving(computation: HloComputation, groups: Sequence[Sequence[HloInstruction]]) -> set[HloInstruction]:
+    """Returns the members that nothing outside of the fusions needs, once these stand for their roots."""
+    needed = {computation.root_instruction}
+    for members in groups:
+        inside = set(members)
+        needed.update(o for member in members for o in member.operands if o not in inside)
+    leaving = {members[0] for members in groups}
+    members = {member for members in groups for member in members} - needed
+    for instruction in reversed(computation.make_instruction_post_order()):
+        if (
+            instruction in members
+            and leaving.issuperset(instruction.users)
+            and not has_control_dependencies(instruction)
+        ):
+            leaving.add(instruction)
+    return leaving
 
 
 def fusion_name(root: HloInstruction) -> str:

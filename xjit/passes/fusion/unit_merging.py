@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from xjit.hlo import HloComputation, HloInstruction
 from xjit.hlo.attributes import FusionAttributes
+from xjit.hlo.edit.fusion_body import FusionBody
+from xjit.hlo.ir.use_def import replace_users_operand
+from xjit.passes.framework.base import has_control_dependencies
 
 
 def merge_units(
@@ -24,23 +27,15 @@ def merge_units(
     """
     module = computation.parent
     assert module is not None
-    body = HloComputation(f"{name}_fused_computation")
-    values: dict[HloInstruction, HloInstruction] = {}
-    outside: dict[HloInstruction, HloInstruction] = {}
-    for unit in units:
-        operands: list[HloInstruction] = []
-        for operand in unit.operands:
-            if operand not in values and operand not in outside:
-                parameter = HloInstruction.create_parameter(len(outside), operand.shape, f"param_{len(outside)}")
-                outside[operand] = body.add_instruction(parameter)
-            operands.append(values[operand] if operand in values else outside[operand])
-        values[unit] = _clone(body, unit, operands)
+    computed = module.add_embedded_computation(HloComputation(f"{name}_fused_computation"))
+    leaving = _leaving(computation, units, outputs)
+    body = FusionBody(computed)
+    values = {unit: body.take(unit, stays=unit not in leaving) for unit in units}
     results = [values[unit] for unit in outputs]
-    root = results[0] if len(results) == 1 else body.add_instruction(HloInstruction.create_tuple(results))
-    body.set_root_instruction(root)
-    module.add_embedded_computation(body)
+    root = results[0] if len(results) == 1 else computed.add_instruction(HloInstruction.create_tuple(results))
+    computed.set_root_instruction(root)
     fusion = HloInstruction.create(
-        "fusion", root.shape, list(outside), FusionAttributes(kind), [body], f"{name}_fusion"
+        "fusion", root.shape, list(body.parameters), FusionAttributes(kind), [computed], f"{name}_fusion"
     )
     fusion.copy_annotations_from(hero)
     fusion.backend_config = ""
@@ -51,9 +46,11 @@ def merge_units(
         if len(outputs) > 1:
             element = computation.add_instruction(HloInstruction.create_get_tuple_element(fusion, number))
             new.append(element)
-        unit.replace_all_uses_with_different_shape(element)
+        replace_users_operand(unit, [u for u in unit.users if u.parent is computation], element)
+        if computation.root_instruction is unit:
+            computation.set_root_instruction(element, accept_different_shape=True)
     for unit in reversed(units):
-        if unit.is_dead():
+        if unit.parent is computation and unit.is_dead():
             bodies = unit.called_computations if unit.opcode == "fusion" else ()
             computation.remove_instruction(unit)
             for unused in bodies:
@@ -61,10 +58,12 @@ def merge_units(
     return new
 
 
-def _clone(body: HloComputation, unit: HloInstruction, operands: Sequence[HloInstruction]) -> HloInstruction:
-    """Returns the clone of a unit in `body`; of a fusion, what its body computes."""
-    if unit.opcode != "fusion":
-        return body.add_instruction(unit.clone_with_new_operands(unit.shape, operands))
-    inner = unit.fused_instructions_computation
-    bound = dict(zip(inner.parameter_instructions, operands, strict=True))
-    return inner.clone_instructions(body, bound)[inner.root_instruction]
+def _leaving(
+    computation: HloComputation, units: Sequence[HloInstruction], outputs: Sequence[HloInstruction]
+) -> set[HloInstruction]:
+    """Returns the units that nothing outside of the fusion needs, once it gives the outputs."""
+    leaving = set(outputs)
+    for unit in reversed(units):
+        if leaving.issuperset(unit.users) and unit is not computation.root_instruction:
+            leaving.add(unit)
+    return {unit for unit in leaving if not has_control_dependencies(unit)}

@@ -84,6 +84,8 @@ def _source(operand: HloInstruction) -> tuple[tuple[int, ...], tuple[int, ...]] 
 
 def _sinks(instruction: HloInstruction) -> bool:
     """Whether all operands are broadcasts in one way, not all of constants; those of arrays must have no other user."""
+    if not instruction.operand_count or instruction.operand(0).opcode != "broadcast":
+        return False  # as mostly
     sources = {_source(o) for o in instruction.operands}
     if len(sources) != 1 or None in sources:
         return False

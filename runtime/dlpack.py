@@ -44,18 +44,49 @@ class _ManagedTensor(ctypes.Structure):
     _fields_ = (("tensor", _Tensor), ("manager", ctypes.c_void_p), ("deleter", _Deleter))
 
 
-_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
-_BFLOAT_CODE = 4
-_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
+_NAMED: dict[int, np.dtype[Any]] = {
+    code: np.dtype(kind)
+    for code, kind in (
+        (4, ml_dtypes.bfloat16),
+        (7, ml_dtypes.float8_e3m4),
+        (8, ml_dtypes.float8_e4m3),
+        (9, ml_dtypes.float8_e4m3b11fnuz),
+        (10, ml_dtypes.float8_e4m3fn),
+        (11, ml_dtypes.float8_e4m3fnuz),
+        (12, ml_dtypes.float8_e5m2),
+        (13, ml_dtypes.float8_e5m2fnuz),
+        (14, ml_dtypes.float8_e8m0fnu),
+    )
+}
+"""DLPack's codes of whole kinds of NumPy, and those of single types."""
+
+_CODES = {kind: code for code, kind in _KINDS.items()}
+_CODE_OF = {dtype: code for code, dtype in _NAMED.items()}
 
 
 class Exported(Protocol):
     """What `export_capsule` needs of an array; strides are bytes."""
 
-    address: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    strides: tuple[int, ...]
+    @property
+    def address(self) -> int:
+        """Of the first element."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the dimensions."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the elements."""
+        ...
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next, along each dimension."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +117,7 @@ def export_capsule(array: Exported, device_type: int) -> object:
     rank = len(array.shape)
     shape = (ctypes.c_int64 * rank)(*array.shape)
     strides = (ctypes.c_int64 * rank)(*(stride // array.dtype.itemsize for stride in array.strides))
-    code = _BFLOAT_CODE if array.dtype == _BFLOAT16 else _CODES.get(array.dtype.kind)
+    code = _CODE_OF.get(array.dtype, _CODES.get(array.dtype.kind))
     if code is None:
         raise InvalidArgument(f"DLPack has no {array.dtype.name}")
     tensor = _Tensor(array.address, device_type, 0, rank, code, array.dtype.itemsize * 8, 1, shape, strides, 0)
@@ -126,11 +157,11 @@ class _Foreign:
 
 
 def _dtype_of(tensor: _Tensor) -> np.dtype[Any]:
-    kinds = {code: kind for kind, code in _CODES.items()}
-    if tensor.lanes == 1 and tensor.code == _BFLOAT_CODE and tensor.bits == 16:
-        return _BFLOAT16
-    if tensor.lanes == 1 and tensor.code in kinds and tensor.bits >= 8:
-        kind = kinds[tensor.code]
+    named = _NAMED.get(tensor.code)
+    if tensor.lanes == 1 and named is not None and tensor.bits == 8 * named.itemsize:
+        return named
+    if tensor.lanes == 1 and tensor.code in _KINDS and tensor.bits >= 8:
+        kind = _KINDS[tensor.code]
         return np.dtype(bool) if kind == "b" else np.dtype(f"{kind}{tensor.bits // 8}")
     raise InvalidArgument(f"no element type for DLPack's code {tensor.code} with {tensor.bits} bits")
 
