@@ -1,4 +1,4 @@
-"""Programs of JAX's libraries, unmodified, on `JAX_PLATFORMS=xjit` and on `cpu`: same values? how fast? how much memory?
+"""Programs of JAX's libraries, unmodified, on `JAX_PLATFORMS=xjit` and on `cpu`: same values? how fast? memory?
 
 Each program runs in two processes of its own, one after the other, alternating. Programs whose library is missing are
 left out (`pip install flax optax equinox numpyro blackjax diffrax`). Times are of a step after the first ones.
