@@ -25,6 +25,7 @@ from xjit.passes.cpu.parallel_task_assigner import ParallelTaskAssigner
 from xjit.passes.domains.hlo_domain_isolator import HloDomainIsolator
 from xjit.passes.domains.hlo_domain_remover import HloDomainRemover
 from xjit.passes.domains.hlo_domain_verifier import HloDomainVerifier
+from xjit.passes.dynamic.dynamic_padder import DynamicPadder
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
@@ -159,6 +160,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DotOperandFusion,
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
+    DynamicPadder,
     FftExpander,
     FlattenCallGraph,
     FusionMerger,
