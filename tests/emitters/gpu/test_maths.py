@@ -16,7 +16,9 @@ BINARY = ("power", "atan2", "remainder", "divide")
 SPECIAL = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-3, 88.0, -104.0, 1e4)
 
 
-@pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "f16"])
+@pytest.mark.parametrize(
+    "kind", ["f32", "bf16", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("f64", "f16"))]
+)
 def test_bits_of_functions(kind: str) -> None:
     dtype = PrimitiveType.from_text(kind).dtype
     rng = np.random.default_rng(0)

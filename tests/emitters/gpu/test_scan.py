@@ -8,6 +8,8 @@ import pytest
 import xjit
 from tests.support.gpu_simulation import check_simulated
 
+SLOW = pytest.mark.slow
+
 
 def scan(
     kind: str, shape: tuple[int, ...], axis: int, opcode: str = "add", init: str = "0", backwards: bool = False
@@ -41,7 +43,10 @@ def test_short_lines(case: tuple[str, tuple[int, ...], int]) -> None:
     assert [kernel.kind for kernel in executable.kernels] == ["scan"]
 
 
-@pytest.mark.parametrize(("kind", "tolerance"), [("f32", 1e-5), ("bf16", 1e-2), ("c64", 1e-5)])
+@pytest.mark.parametrize(
+    ("kind", "tolerance"),
+    [("f32", 1e-5), pytest.param("bf16", 1e-2, marks=SLOW), pytest.param("c64", 1e-5, marks=SLOW)],
+)
 def test_sums_are_regrouped(kind: str, tolerance: float) -> None:
     check_simulated(scan(kind, (2, 100), 1), rtol=tolerance, atol=10 * tolerance)
 
@@ -51,7 +56,8 @@ def test_long_lines_are_cut_into_tiles(backwards: bool) -> None:
     """More than 1024 elements: tiles, their totals, and both together."""
     text = scan("s32", (2, 2500), 1, backwards=backwards)
     executable = xjit.compile(text, "cuda-sim")
-    assert [kernel.kind for kernel in executable.kernels].count("scan") >= 1 and len(executable.kernels) > 2
+    kinds = [kernel.kind for kernel in executable.kernels]
+    assert "scan" in kinds and len(kinds) > 2
     x = np.random.default_rng(0).integers(-9, 9, (2, 2500)).astype(np.int32)
     expected = np.cumsum(x[:, ::-1], 1)[:, ::-1] if backwards else np.cumsum(x, 1)
     assert (executable(x) == expected).all()

@@ -69,6 +69,7 @@ def test_independent_operations(shape: tuple[int, ...], axis: int, role: str) ->
     assert f"tree over {role}" in check_simulated(text).as_text("schedule")
 
 
+@pytest.mark.slow
 def test_columns_in_vectors() -> None:
     """So many columns that each thread takes four."""
     text = PICK.format(k="f32", s="33,16384", r="16384", axis=0)
