@@ -25,6 +25,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "Despecializer": (4, 0),
     "ConvolutionGroupConverter": (1, 0),
     "CudnnFusedConvRewriter": (2, 0),
+    "DynamicPadder": (3, 0),  # of the fourth, an s64 size, the verifier refuses the module
     "FlattenCallGraph": (4, 0),
     "GemmRewriter": (38, 15),  # of the 39th, a broadcast, XLA's whole pipeline makes a copy
     "GatherExpander": (6, 2),
