@@ -13,11 +13,13 @@ from tests.support.xla_verdicts import Record, judge, read_records, score
 RECORDED: Mapping[str, tuple[int, int]] = {
     "AlgebraicSimplifier": (87, 0),
     "AllGatherDecomposer": (3, 0),
+    "AllGatherRemoveDegenerateDims": (6, 3),
     "AllReduceCombiner": (4, 0),
     "AllReduceSimplifier": (5, 0),
     "ArCrsCombiner": (12, 0),
     "BatchDotSimplification": (6, 0),
     "BatchNormExpander": (2, 0),
+    "BroadcastCanonicalizer": (2, 2),
     "CallInliner": (6, 1),
     "ConditionalCanonicalizer": (2, 0),
     "ConditionalCodeMotion": (17, 0),
@@ -38,6 +40,8 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "InstructionFusion": (3, 0),
     "LayoutAssignment": (0, 0),
     "MultiOutputFusion": (18, 4),  # the fifth expects XLA's names of clones
+    "ReduceDecomposer": (6, 2),
+    "ReshapeDecomposer": (2, 2),
     "RootInstructionSinker": (2, 0),
     "ScatterExpander": (3, 1),
     "ShardingPropagation": (125, 0),  # one is a test of metadata; one counts a change that it takes back
@@ -61,6 +65,7 @@ DISAGREEMENTS: Mapping[str, str] = {
     "BFloat16Propagation.AssociativeScanBF16PromotedUnderProductionFloatSupport": "scans keep their types",
     "CallInliner.InlineCallWithOverriddenAttributeInlineableFalse": "needs XLA's option to override the attribute",
     "CallInliner.UseShardyMhloToHloShmapBodyNotInlined": "knows a computation by its name; nothing depends on that here",
+    "DynamicPadder.IllegalType": "the size of a dimension is s32: an s64 is refused",
     "GemmRewriter.BF16Transpose": "XLA's whole pipeline makes a copy",
     "HloConstantFolding.BigReduceWindow": "windows are not folded: the constant would be large",
     "HloConstantFolding.ConstantFoldReduceNoLayout": "a pad to 2 GiB; XLA's test allows any size",
@@ -101,6 +106,8 @@ def test_agreement(name: str) -> None:
 @pytest.mark.corpus
 def test_every_disagreement_is_explained() -> None:
     records = [r for r in read_records() if r.run]
+    if not records:
+        pytest.skip("the corpus is not there")
     found = {f"{r.xla_class}.{r.test}" for r in records if not judge(r)[0]}
     assert found == DISAGREEMENTS.keys()
     assert len(found) <= 0.1 * len(records)
