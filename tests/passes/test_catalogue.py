@@ -49,6 +49,9 @@ DIFFERENT: Mapping[str, str] = {
 }
 """Pairs that a pass answers otherwise, and how; one that comes to agree must leave the table."""
 
+NO_VALUES: Mapping[str, str] = {"gpu_copy_insertion": "its gemm does not say what it contracts"}
+"""Pairs that cannot be evaluated, and why."""
+
 SEEDS = 3
 TOLERANCE = 2e-5
 
@@ -82,7 +85,7 @@ def check(pair: CataloguePair) -> None:
     fingerprint = module_fingerprint(module)
     assert not run(module), f"the second run returned True:\n{module}"
     assert module_fingerprint(module) == fingerprint, "the second run changed something"
-    if "static" not in pair.keys:
+    if "static" not in pair.keys and pair.name not in NO_VALUES:
         _check_values(pair, before, module)
 
 

@@ -289,4 +289,4 @@ def _tuple_of(parts: Iterable[Leaves]) -> Leaves:
 
 def _is_called_twice(computation: HloComputation) -> bool:
     callers = [c for c in computation.caller_instructions() if c.op.has(Trait.CONTROL_FLOW)]
-    return sum(c.called_computations.count(computation) for c in callers) > 1
+    return sum(called is computation for c in callers for called in c.called_computations) > 1
