@@ -22,9 +22,9 @@ def test_edges_are_bound_within_the_array() -> None:
         "operand 0 of %r as f32 16 x 16 at d0 + d1 * 20",
         "operand 1 of %r as f32 16 x 16 at d0 + d1 * 20",
     ]
-    assert "bind d0 in [0, 36] to (d4 floordiv 2) * 16 + d5 floordiv 16 {" in lines
-    assert "stage operand 0 of %r[d0, 0] of (d3) at (d5 floordiv 16, d5 mod 16) along 1" in lines
-    assert "contract %r of 0[d5 floordiv 16], 1[d5 mod 16] step d11" in lines
+    assert "bind d0 in [0, 36] to d9 * 4 + (d4 floordiv 2) * 16 + d5 floordiv 16 {" in lines
+    assert "stage operand 0 of %r[d0, 0] of (d3) at (d9 * 4 + d5 floordiv 16, d5 mod 16) along 1" in lines
+    assert "contract %r of 0[d7 + (d5 floordiv 8) * 2], 1[d8 + (d5 mod 8) * 2] step d11" in lines
 
 
 def test_operands_are_staged_along_memory_in_vectors() -> None:
@@ -39,6 +39,14 @@ def test_operands_are_staged_along_memory_in_vectors() -> None:
 def test_features_are_the_steps_that_go_fastest() -> None:
     text = convolution("f32[2,8,8,6]", "f32[3,3,6,12]", "f32[2,6,6,12]", "size=3x3")
     assert any("of (d3 floordiv 18, (d3 floordiv 6) mod 3, d3 mod 6)" in line for line in schedule_lines(text))
+
+
+def test_padding_is_skipped_by_whole_vectors() -> None:
+    """Lanes go along the features: all of them are in the padding, or none."""
+    text = convolution("f32[2,8,8,16]", "f32[3,3,16,16]", "f32[2,8,8,16]", "size=3x3 pad=1_1x1_1")
+    assert any(line.startswith("bind vector(4) d3 in [0, 143]") for line in schedule_lines(text))
+    ptx = ptx_of(text)
+    assert ptx.count("ld.global.nc.v4.b32") == 2 and "ld.global.nc.b32" not in ptx
 
 
 def test_the_operand_whose_dimension_is_stored_contiguously_gives_columns() -> None:
@@ -63,10 +71,10 @@ def test_tiles_are_as_large_as_leaves_enough_blocks(
 BROKEN = [
     ("clear %r", "", "%r has no initial value here"),
     ("operand 1 of %r as f32 16 x 16 at d0 + d1 * 20", "", "operand 1 has no tile"),
-    ("at (d5 floordiv 16, d5 mod 16) along 1", "at (d5 floordiv 16, d11) along 1", "d11 has no value here"),
+    ("at (d9 * 4 + d5 floordiv 16, d5 mod 16) along 1", "at (d5 floordiv 16, d11) along 1", "d11 has no value here"),
     ("give %r[d0, d1]", "give %r[d0, d3]", "d3 has no value here"),
     ("bind d2 in [0, 0] to 0", "bind vector(2) d2 in [0, 0] to 0", "2 lanes of 1 values"),
-    ("thread d5 in [0, 255]", "thread d5 in [0, 511]", "stands in the thread loop of d5"),
+    ("thread d5 in [0, 63]", "thread d5 in [0, 127]", "stands in the thread loop of d5"),
 ]
 
 
