@@ -163,6 +163,24 @@ class MemoryAccess:
         address = builder.gep(kind, pointer, position)
         return builder.load(kind, address, align=kind.bits // 8)
 
+    def vector_address(self, buffer: Buffer, index: Sequence[AffineExpr], guard: Guard, size: int) -> Value | None:
+        """Returns where a vector of `size` bytes lies, aligned to as many; None if it is none in one piece.
+
+        Where a scalar guard fails, the array's first one takes its place.
+        """
+        nest, lanes = self.nest, self._lanes()
+        offset = physical_offset(nest.table, buffer.shape, index)
+        wide = vector(storage_type(buffer.shape.element_type), lanes.width)
+        whole = guard.lanes is None and lanes.mask is None and buffer.shape.num_elements >= lanes.width
+        if not whole or wide.bits != 8 * size or not nest.uses_vector(offset):
+            return None
+        if nest.lane_pattern(offset) != tuple(range(lanes.width)) or self._alignment(wide, offset) % size:
+            return None
+        position = nest.index_value(offset)
+        if guard.scalar is not None:
+            position = nest.builder.select(guard.scalar, position, const_int(I64, 0))
+        return nest.builder.gep(wide.elem, buffer.pointer, position)
+
     def _is_whole_or_none(self, buffer: Buffer, offset: AffineExpr, guard: Guard) -> bool:
         """Whether a vector lies in one piece and is wanted as a whole or not at all, where masks are no instruction."""
         lanes = self._lanes()

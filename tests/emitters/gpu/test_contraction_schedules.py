@@ -29,8 +29,8 @@ def test_edges_are_bound_within_the_array() -> None:
 
 def test_operands_are_staged_along_memory_in_vectors() -> None:
     lines = schedule_lines(ROWS)
-    assert "operand 0 of %r as bf16 16 x 32 at d0 * 40 + d1" in lines  # steps are contiguous
-    assert "operand 1 of %r as bf16 16 x 32 at d0 + d1 * 24" in lines  # rows (of the right one: columns) are
+    assert "operand 0 of %r as bf16 16 x 64 at d0 * 72 + d1" in lines  # steps are contiguous; there are two chunks
+    assert "operand 1 of %r as bf16 16 x 64 at d0 + d1 * 24" in lines  # rows (of the right one: columns) are
     assert any(line.startswith("bind vector(8) d3 in [0, 47]") for line in lines)
     assert any(line.startswith("bind vector(8) d1 in [0, 63]") for line in lines)
     assert any(line.endswith("by m16n8k16.bf16.bf16") for line in lines)
@@ -46,7 +46,19 @@ def test_padding_is_skipped_by_whole_vectors() -> None:
     text = convolution("f32[2,8,8,16]", "f32[3,3,16,16]", "f32[2,8,8,16]", "size=3x3 pad=1_1x1_1")
     assert any(line.startswith("bind vector(4) d3 in [0, 143]") for line in schedule_lines(text))
     ptx = ptx_of(text)
-    assert ptx.count("ld.global.nc.v4.b32") == 2 and "ld.global.nc.b32" not in ptx
+    assert "ld.global.nc.v4.b32" in ptx and "cp.async" in ptx and "ld.global.nc.b32" not in ptx
+
+
+def test_the_next_chunk_is_copied_while_one_is_multiplied() -> None:
+    lines = schedule_lines(ROWS)
+    loop = lines.index("serial d6 in [0, 1] carries %r {")
+    assert lines[loop - 1] == "barrier" and lines[loop:].count("barrier") == 1
+    assert any("d6 * 32 + (d5 mod 4) * 8 + 32" in line for line in lines[loop:])  # the step: one chunk ahead
+    ptx = ptx_of(ROWS)
+    assert "cp.async.cg.shared.global" in ptx and "ld.global" not in ptx
+    assert ptx.count("cp.async.wait_all") == ptx.count("bar.sync")
+    older = ptx_of(dot("f16[64,48]", "f16[48,64]", "f32[64,64]"), "sm_75")
+    assert "cp.async" not in older and "ld.global.nc.v2" in older
 
 
 def test_the_operand_whose_dimension_is_stored_contiguously_gives_columns() -> None:
