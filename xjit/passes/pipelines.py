@@ -38,6 +38,7 @@ from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinki
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
+from xjit.passes.reductions.reduce_window_rewriter import ReduceWindowRewriter
 from xjit.passes.schedule_and_memory.copy_fusion import CopyFusion
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
@@ -125,6 +126,7 @@ def gpu_expansion() -> list[HloModulePass]:
         CholeskyExpander(),  # leaves triangular solves
         TriangularSolveExpander(),
         FftExpander(),
+        ReduceWindowRewriter(),
         TopkDecomposer(),  # into stable sorts
         StableSortExpander(),  # bitonic networks are not stable
     ]
