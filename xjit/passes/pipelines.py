@@ -30,6 +30,7 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
+from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.gpu.splitk_rewriter import SplitkRewriter
 from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
@@ -121,6 +122,7 @@ def expansion() -> list[HloModulePass]:
 def gpu_expansion() -> list[HloModulePass]:
     """Writes what needs a library, or a serial program, in terms of what threads share out."""
     return [
+        LibraryCallExpander(),  # first: what libraries were to do is expanded, too
         CholeskyExpander(),  # leaves triangular solves
         TriangularSolveExpander(),
         FftExpander(),
