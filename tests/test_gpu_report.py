@@ -78,3 +78,15 @@ def test_sass_without_the_disassembler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sass_has_the_wide_accesses_of_the_schedule() -> None:
     sass = compiled(softmax(64, 2048)).as_text("sass")
     assert re.search(r"LDG\.E\.128", sass) and "STG.E.128" in sass and "SHFL.BFLY" in sass
+
+
+def test_what_is_not_followed_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No bytes are claimed for a contraction in tiles."""
+    without_linker(monkeypatch)
+    text = """HloModule m
+ENTRY e { x = f32[64,64] parameter(0)
+ y = f32[64,64] parameter(1)
+ ROOT r = f32[64,64] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
+    for report in compiled(text).kernel_reports():
+        assert report.traffic is None or report.traffic.needed > 0
+        assert report.traffic is not None or "traffic not known" in report.remarks[0]

@@ -18,7 +18,7 @@ from xjit.runtime.cuda import KernelResources, assemble_kernel, has_assembler
 from xjit.runtime.nvptx import to_ptx
 from xjit.thunks.gpu_kernel import LaunchDimensions
 
-BY_HAND = "written by hand: its places are data, or its work is no element per index"
+BY_HAND = "traffic not known: written by hand, or a contraction in tiles, whose accesses are not followed"
 NOT_ASSEMBLED = "registers, shared memory and occupancy: not known, as nvidia-nvjitlink is not installed"
 
 
@@ -57,7 +57,8 @@ def kernel_reports(emitted: EmittedGpuModule, target: Target) -> tuple[KernelRep
         gpu_kernel = emitted.program.kernels[name]
         traffic = None
         if kernel.schedule is not None:
-            traffic = kernel_traffic(kernel.schedule, emitted.views[name], maps)
+            found_traffic = kernel_traffic(kernel.schedule, emitted.views[name], maps)
+            traffic = found_traffic if found_traffic.accesses else None  # contractions have statements of their own
         resources = occupancy = None
         if has_assembler():
             resources = assemble_kernel(to_ptx(gpu_kernel.ir_text, target), target.cpu).resources
