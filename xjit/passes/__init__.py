@@ -80,6 +80,8 @@ from xjit.passes.gpu.gpu_multi_output_fusion import GpuMultiOutputFusion
 from xjit.passes.gpu.gpu_sanitize_constant_names import GpuSanitizeConstantNames
 from xjit.passes.gpu.horizontal_loop_fusion import GpuHorizontalLoopFusion
 from xjit.passes.gpu.library_call_expander import LibraryCallExpander
+from xjit.passes.gpu.splitk_rewriter import SplitkRewriter
+from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.layout.memory_space_propagation import MemorySpacePropagation
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
@@ -219,6 +221,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     SingleDeviceCanonicalizer,
     SliceSinker,
     SortSimplifier,
+    SplitkRewriter,
     SpmdPartitioner,
     StableSortExpander,
     TopkDecomposer,
@@ -228,6 +231,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     TriangularSolveExpander,
     TupleSimplifier,
     VariadicOpSplitter,
+    VectorDotRewriter,
     WhileLoopConstantSinking,
     WhileLoopInvariantCodeMotion,
     WhileLoopSimplifier,
