@@ -40,20 +40,26 @@ def leaf_passes(passes: Iterable[HloModulePass]) -> Iterator[HloModulePass]:
         yield from leaf_passes(item.passes) if isinstance(item, HloPassFix) else [item]
 
 
-def measure(module: HloModule) -> dict[str, float]:
-    """What is left of an optimized module; the body of a loop counts as often as it is known to run, for bytes."""
-    sequential = analyses.get(CallGraph, module).sequential
-    kernels = [
-        i
-        for c in sequential
+def kernel_count(module: HloModule) -> int:
+    """How many instructions of the computations that run in sequence are neither plumbing nor control flow."""
+    return sum(
+        not (i.op.has(Trait.PLUMBING) or i.op.has(Trait.CONTROL_FLOW) or i.opcode in _NO_KERNEL)
+        for c in analyses.get(CallGraph, module).sequential
         for i in c.instructions
-        if not i.op.has(Trait.PLUMBING) and not i.op.has(Trait.CONTROL_FLOW) and i.opcode not in _NO_KERNEL
-    ]
-    cost = analyses.get(HloCostAnalysis, module).computation(module.entry_computation)
+    )
+
+
+def bytes_moved(module: HloModule) -> float:
+    """What the program reads and writes; the body of a loop counts as often as it is known to run."""
+    return analyses.get(HloCostAnalysis, module).computation(module.entry_computation).bytes_accessed
+
+
+def measure(module: HloModule) -> dict[str, float]:
+    """What is left of an optimized module."""
     return {
         "instructions": module.instruction_count,
-        "kernels": len(kernels),
-        "bytes": cost.bytes_accessed,
+        "kernels": kernel_count(module),
+        "bytes": bytes_moved(module),
         "temp": assign_buffers(module).arena_size,
     }
 
