@@ -25,6 +25,7 @@ from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.fast_call import MAX_FAST_LEAVES, ArraySpec, NativeEntry, make_fast_call
 from xjit.runtime.given_results import GivenResults
 from xjit.runtime.jit import load_object, missing_features
+from xjit.runtime.memory_limit import refused_call
 from xjit.runtime.physical_layout import Array, from_physical
 from xjit.runtime.program import (
     CONSTANT_ALIGNMENT,
@@ -86,6 +87,10 @@ class CpuExecutable:
         results = [_physical_spec(signature) for signature in program.results]
         self._physical = make(entry, parameters, results, True, PARAMETER_ALIGNMENT, mismatch, on_error)
         mismatch.retry = make(entry, parameters, results, True, PARAMETER_ALIGNMENT, _refuse, on_error)
+        refused = refused_call(program)
+        if refused is not None:
+            self._physical = self.__call__ = refused
+            return
         slow = ConvertingCall(program, self._physical, partial(call_with_results, entry, on_error))
         direct_parameters = [_logical_spec(signature) for signature in program.parameters]
         direct_results = [_logical_spec(signature) for signature in program.results]

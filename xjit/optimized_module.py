@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +13,6 @@ from xjit.affine import tile_array
 from xjit.compile_options import CompileOptions, Progress
 from xjit.dump import CompilationDump
 from xjit.flags import flags_from_environment
-from xjit.hlo.diagnostics import CompileError
-from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.shape import Shape
@@ -73,7 +70,6 @@ def optimize_module(
     assignment = assign_buffers(optimized)
     if flags.verify_passes:
         verify_buffer_assignment(assignment)
-    _check_memory(optimized, assignment, module.entry_computation.root_instruction)
     return OptimizedModule(with_text, optimized, assignment, dump, flags.verify_passes)
 
 
@@ -87,38 +83,6 @@ def call_signature(
     results: list[ArraySignature] = []
     result_tree = _signatures(entry.root_instruction.shape, "result", results)
     return tuple(parameters), parameter_tree, tuple(results), result_tree
-
-
-def _check_memory(module: HloModule, assignment: BufferAssignment, root: HloInstruction) -> None:
-    """Refuses a program that cannot run here, before anything of that size is allocated or written."""
-    entry = module.entry_computation
-    sizes = {
-        "arguments": sum(_byte_size(p.shape) for p in entry.parameter_instructions),
-        "results": _byte_size(entry.root_instruction.shape),
-        "temporary values": assignment.arena_size,
-    }
-    if sum(sizes.values()) > MAX_PROGRAM_BYTES:
-        parts = ", ".join(f"{size:,} of {what}" for what, size in sizes.items())
-        raise CompileError(
-            f"module '{module.name}' needs {sum(sizes.values()):,} bytes ({parts}); "
-            f"this machine can give it {MAX_PROGRAM_BYTES:,}",
-            root.span,
-        )
-
-
-def _byte_size(shape: Shape) -> int:
-    return sum(physical_byte_size(leaf) for _, leaf in shape.leaves() if leaf.is_array)
-
-
-def _physical_memory() -> int:
-    """Bytes of memory of this machine; 2^40 where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 40
-
-
-MAX_PROGRAM_BYTES = _physical_memory()
 
 
 class Phases:

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import xjit
 from tests.runtime.conftest import Load
 from tests.runtime.programs import add_program, array, copies, elementwise, program, returns
 from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgument
@@ -384,6 +385,14 @@ def test_other_statuses(load: Load) -> None:
         load(program(returns(1), [], [], ()))()
     with pytest.raises(ExecutionError, match="status -7"):
         load(program(returns(-7), [], [], ()))()
+
+
+def test_what_needs_more_memory_than_there_is_compiles() -> None:
+    text = "HloModule m ENTRY e { x = f32[] parameter(0) ROOT b = f32[1048576,1048576,16] broadcast(x), dimensions={} }"
+    executable = xjit.compile(text)
+    assert executable.memory_analysis().output_size_in_bytes == 1 << 46
+    with pytest.raises(MemoryError, match=r"needs 70,368,744,177,\d+ bytes \(4 of arguments"):
+        executable(np.float32(1))
 
 
 def test_impossible_allocations_raise_memory_error(load: Load) -> None:

@@ -89,6 +89,7 @@ from xjit.passes.layout.reshape_decomposer import ReshapeDecomposer
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
+from xjit.passes.loops.while_loop_transpose_sinking import WhileLoopTransposeSinking
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
@@ -244,6 +245,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     WhileLoopConstantSinking,
     WhileLoopInvariantCodeMotion,
     WhileLoopSimplifier,
+    WhileLoopTransposeSinking,
     WhileLoopTripCountAnnotator,
     WhileLoopUnroller,
     ZeroSizedHloElimination,

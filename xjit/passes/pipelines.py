@@ -36,6 +36,7 @@ from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
+from xjit.passes.loops.while_loop_transpose_sinking import WhileLoopTransposeSinking
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.reductions.reduce_window_rewriter import ReduceWindowRewriter
@@ -147,6 +148,7 @@ def simplification(options: PipelineOptions) -> list[HloModulePass]:
                 WhileLoopSimplifier(),
                 ConditionalSimplifier(),  # after folding: a predicate may be a constant now
                 HloDCE(),
+                WhileLoopTransposeSinking(),  # stacked weights: what is left to reshape is simplified with the rest
                 WhileLoopUnroller(),  # when bounds are constants and bodies small; what it leaves is simplified again
             ]
         ),
