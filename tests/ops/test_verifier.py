@@ -475,3 +475,28 @@ def test_deep_calls():
         add = module.add_entry_computation if i == 2_999 else module.add_embedded_computation
         called = add(builder.build())
     verify_module(module)
+
+
+def test_an_async_computation_has_one_start():
+    text = """
+f { x = f32[4] parameter(0) ROOT n = f32[4] negate(x) }
+ENTRY e {
+  p = f32[4] parameter(0)
+  a = ((f32[4]), f32[4], s32[]) async-start(p), calls=f
+  b = ((f32[4]), f32[4], s32[]) async-start(p), calls=f
+  c = f32[4] async-done(a)
+  d = f32[4] async-done(b)
+  ROOT t = (f32[4], f32[4]) tuple(c, d)
+}
+"""
+    error = _rejects(parse_hlo(text), "computation f is started by a, too")
+    assert error.line == 6
+    mixed = """
+ENTRY e {
+  p = f32[4] parameter(0)
+  a = ((f32[4]), f32[4], s32[]) custom-call-start(p), custom_call_target="f"
+  ROOT c = f32[4] negate-done(a)
+}
+"""
+    with pytest.raises(HloParseError, match="the operand of this negate runs a custom-call"):
+        parse_hlo(mixed)
