@@ -19,7 +19,7 @@ from side_by_side import alternate, geometric_mean
 
 import xjit
 from xjit.hlo.diagnostics import HloError
-from xjit.tools.compare import compare_leaf, leaves_of
+from xjit.tools.leaf_comparison import compare_leaf, leaves_of
 
 COLUMNS = ("xjit ms", "xjit best", "jax ms", "jax best", "ratio", "of bests", "worst error", "agrees")
 

@@ -27,6 +27,7 @@ API = {
     "compile_options",
     "optimized_module",
     "gpu_compiler",
+    "comparison",
     "gpu_report",
 }
 

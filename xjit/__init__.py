@@ -16,6 +16,7 @@ from xjit.api import (
     run_passes,
     to_hlo_proto,
 )
+from xjit.comparison import Comparison, compare
 from xjit.compile_options import CompileOptions
 from xjit.compiler import Executable
 from xjit.frontends.numba_calls import enable_numba
@@ -50,6 +51,7 @@ from xjit.version import __version__
 
 __all__ = [
     "PASSES",
+    "Comparison",
     "CompileError",
     "CompileOptions",
     "DlpackArray",
@@ -74,6 +76,7 @@ __all__ = [
     "Unsupported",
     "XjitError",
     "__version__",
+    "compare",
     "compile",
     "custom_call_status_set_failure",
     "enable_numba",

@@ -20,9 +20,11 @@ from xjit.runtime.cuda import (
     CapturedCall,
     CudaDriver,
     CudaExecutable,
+    DeviceArray,
     assemble_kernel,
     cuda_driver,
     kernel_image,
+    profile_kernels,
     to_sass,
 )
 from xjit.runtime.donation import required_donations
@@ -156,6 +158,14 @@ class DeviceExecutable(CompiledGpuModule):
         if donate != ():
             raise Unsupported("arguments cannot be donated on target 'cuda' yet")
         return self._executable(*arguments, stream=stream)
+
+    def to_device(self, *arguments: Any) -> tuple[DeviceArray, ...]:
+        """Returns the arguments of a call as arrays on the device, one per leaf."""
+        return self._executable.to_device(*arguments)
+
+    def kernel_seconds(self, *arguments: Any) -> list[tuple[str, float]]:
+        """Returns the instruction and the time on the device of each step of one call, measured there."""
+        return [(thunk.instruction, seconds) for thunk, seconds in profile_kernels(self._executable, *arguments)]
 
     def capture(self, *arguments: Any) -> CapturedCall:
         """Returns one call on these arrays on the device as a CUDA graph. Errors: as of `CudaExecutable.capture`."""

@@ -7,6 +7,7 @@ from xjit.runtime.cuda.disassembly import to_sass
 from xjit.runtime.cuda.driver import CudaDriver
 from xjit.runtime.cuda.executable import CudaExecutable
 from xjit.runtime.cuda.images import KernelResources, assemble_kernel, has_assembler, kernel_image
+from xjit.runtime.cuda.profile import profile_kernels
 
 __all__ = [
     "CapturedCall",
@@ -18,5 +19,6 @@ __all__ = [
     "cuda_driver",
     "has_assembler",
     "kernel_image",
+    "profile_kernels",
     "to_sass",
 ]

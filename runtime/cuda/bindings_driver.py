@@ -105,9 +105,15 @@ class BindingsDriver:
 
     def record_event(self, stream: int) -> int:
         """See `CudaDriver`."""
-        event = self._check("cuEventCreate", int(self._api.CUevent_flags.CU_EVENT_DISABLE_TIMING))
-        self._check("cuEventRecord", event, stream)
-        return int(event)
+        return self._record(stream, self._api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+
+    def record_time(self, stream: int) -> int:
+        """See `CudaDriver`."""
+        return self._record(stream, self._api.CUevent_flags.CU_EVENT_DEFAULT)
+
+    def seconds_between(self, first: int, second: int) -> float:
+        """See `CudaDriver`."""
+        return float(self._check("cuEventElapsedTime", first, second)) / 1e3
 
     def wait_event(self, stream: int, event: int) -> None:
         """See `CudaDriver`."""
@@ -148,6 +154,11 @@ class BindingsDriver:
     def destroy_graph(self, graph: int) -> None:
         """See `CudaDriver`."""
         self._check("cuGraphExecDestroy", graph)
+
+    def _record(self, stream: int, flags: Any) -> int:
+        event = self._check("cuEventCreate", int(flags))
+        self._check("cuEventRecord", event, stream)
+        return int(event)
 
     def _check(self, function: str, *arguments: Any) -> Any:
         """Calls a function; returns its result without the status."""

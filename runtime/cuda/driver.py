@@ -63,6 +63,14 @@ class CudaDriver(Protocol):
         """Returns an event that happens when the stream gets here."""
         ...
 
+    def record_time(self, stream: int) -> int:
+        """As `record_event`, of an event that knows when it happened."""
+        ...
+
+    def seconds_between(self, first: int, second: int) -> float:
+        """Returns the time from one event of `record_time` to a later one, both of which have happened."""
+        ...
+
     def wait_event(self, stream: int, event: int) -> None:
         """Lets a stream wait for an event."""
         ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,8 +77,11 @@ class CudaExecutable:
         """Whether every call does the same steps: no loop, conditional or call."""
         return self._static_order is not None
 
-    def __call__(self, *arguments: Any, stream: Any = None) -> Any:
-        """See the class. Errors: InvalidArgument names the parameter; ExecutionError has CUDA's name of a failure."""
+    def __call__(self, *arguments: Any, stream: Any = None, on_step: Callable[[Thunk], None] | None = None) -> Any:
+        """See the class. `on_step` is told each step when it is on the stream.
+
+        Errors: InvalidArgument names the parameter; ExecutionError has CUDA's name of a failure.
+        """
         module, driver = self.module, self.driver
         driver.make_current()
         on = self.stream if stream is None else stream_number(stream)
@@ -88,7 +91,7 @@ class CudaExecutable:
         results = [DeviceMemory(driver, signature.byte_size, on) for signature in module.results]
         arena = DeviceMemory(driver, module.arena_size, on)
         self._put_on_stream(
-            [array.address for array in inputs], [memory.address for memory in results], arena.address, on
+            [array.address for array in inputs], [memory.address for memory in results], arena.address, on, on_step
         )
         ready = Ready(driver, on)
         for array in inputs:  # memory that another stream gives back waits for what was read here
@@ -97,6 +100,15 @@ class CudaExecutable:
         arrays = [result_array(driver, m, s, ready) for m, s in zip(results, module.results, strict=True)]
         found = arrays if returns_device else [array.copy_to_host() for array in arrays]
         return unflatten_tree(module.result_tree, found)
+
+    def to_device(self, *arguments: Any) -> tuple[DeviceArray, ...]:
+        """Returns the arguments of a call as arrays on the device, one per leaf. Errors: as of a call."""
+        self.driver.make_current()
+        leaves = flatten_arguments(self.module.parameter_tree, self.module.parameters, arguments)
+        placed = zip(leaves, self.module.parameters, self._paths, strict=True)
+        arrays = tuple(self._input(*each, self.stream) for each in placed)
+        self.driver.synchronize(self.stream)
+        return arrays
 
     def capture(self, *arguments: Any) -> CapturedCall:
         """Returns one call on these arrays, which must be on the device, as a CUDA graph: it reads them anew each time.
@@ -141,10 +153,20 @@ class CudaExecutable:
         """The addresses of a call, in the order of `LaunchTables`."""
         return np.array([*inputs, *results, *(memory.address for memory in self._constants), arena], np.int64)
 
-    def _put_on_stream(self, inputs: Sequence[int], results: Sequence[int], arena: int, stream: int) -> None:
-        """Puts all steps on a stream; waits where a loop or a branch depends on what was computed."""
+    def _put_on_stream(
+        self,
+        inputs: Sequence[int],
+        results: Sequence[int],
+        arena: int,
+        stream: int,
+        on_step: Callable[[Thunk], None] | None = None,
+    ) -> None:
+        """Puts all steps on a stream; waits where a loop or a branch depends on what was computed.
+
+        `on_step` is told each step when it is on the stream: they go there one by one then.
+        """
         bases = self._bases(inputs, results, arena)
-        if self._static_order is not None:
+        if self._static_order is not None and on_step is None:
             self._tables.run(self._static_order, bases, stream, self.driver)
             return
         pending: list[Thunk] = []
@@ -163,6 +185,9 @@ class CudaExecutable:
 
         for thunk in executed_thunks(self.module.program.thunks, number):
             pending.append(thunk)
+            if on_step is not None:
+                flush()
+                on_step(thunk)
         flush()
 
 

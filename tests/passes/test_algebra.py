@@ -12,6 +12,7 @@ from tests.support.algebra_structures import STRUCTURES
 from tests.support.pass_cases import all_cases
 from xjit.hlo.types.primitive_type import BY_TEXT
 from xjit.ops.verifier import verify_module
+from xjit.passes.simplify.algebra.layouts import LAYOUTS
 from xjit.passes.simplify.algebra.rule import AlgebraRule
 from xjit.passes.simplify.algebra.table import ALGEBRA
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
@@ -42,13 +43,15 @@ ALL = AlgebraicSimplifier(
     enable_fast_math=True,
     enable_conditional_simplification=True,
     enable_remove_no_op_reduce_precision=True,
+    use_associative_reordering=True,
 )
+SENSITIVE = AlgebraicSimplifier(is_layout_sensitive=True)
 
 
-@pytest.mark.parametrize("options", [AlgebraicSimplifier(), ALL], ids=["default", "all"])
+@pytest.mark.parametrize("options", [AlgebraicSimplifier(), ALL, SENSITIVE], ids=["default", "all", "layouts"])
 def test_all_rules_together_come_to_rest(options: AlgebraicSimplifier) -> None:
     """Whatever one rule makes, the others accept: no two of them undo each other (that would be a PassWarning)."""
-    for rule in ALGEBRA:
+    for rule in LAYOUTS if options.is_layout_sensitive else ALGEBRA:
         for text in INSTANCES[rule.id]:
             for kind in ("s32", "f32") if "ENTRY" in text else ("u8", "f32", "pred"):
                 for module, _ in itertools.islice(instances(rule, text, BY_TEXT[kind]), 3):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xjit
-from xjit.tools.compare import compare_leaf, leaves_of
+from xjit.tools.leaf_comparison import compare_leaf, leaves_of
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

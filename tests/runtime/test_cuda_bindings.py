@@ -22,7 +22,7 @@ import pytest
 from tests.runtime import test_cuda as program
 from tests.support.fake_cuda import FakeDriver
 from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition
-from xjit.runtime.cuda import CudaExecutable, cuda_driver
+from xjit.runtime.cuda import CudaExecutable, cuda_driver, profile_kernels
 from xjit.runtime.gpu_sim import MemoryRange
 
 library = ctypes.CDLL("libcuda.so.1")
@@ -44,6 +44,8 @@ result = executable(*given, stream=1)
 assert result.is_ready() and (result.block_until_ready().copy_to_host() == x + y + 10).all()
 graph = executable.capture(*given)
 graph()
+timed = profile_kernels(executable, *given)
+assert [seconds for _, seconds in timed] == [2e-3] * len(timed) and timed
 del result, graph
 with pytest.raises(ExecutionError, match="cuLibraryLoadData failed: CUDA_ERROR_INVALID_IMAGE"):
     CudaExecutable(what, dict.fromkeys(images, b"nothing"), driver)

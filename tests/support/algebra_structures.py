@@ -127,7 +127,32 @@ _SLICES: dict[str, tuple[str, ...]] = {
         "x = T[5] parameter(0) i = s32[] parameter(1) j = s32[] parameter(2) a = T[6,5] broadcast(x), dimensions={1} "
         "ROOT r = T[2,2] dynamic-slice(a, i, j), dynamic_slice_sizes={2,2}",
     ),
+    "N13": _moves(*(
+        f"x = T[{x}] parameter(0) i = s32[] parameter(1) j = s32[] parameter(2) k = s32[] parameter(3) "
+        f"a = T[{a}] reshape(x) ROOT r = T[{r}] dynamic-slice(a, {operands}), dynamic_slice_sizes={{{r}}}"
+        for x, a, r, operands in (
+            ("4,1,5", "1,4,5", "1,2,3", "i, j, k"), ("4,5", "4,1,5", "2,1,2", "i, j, k"), ("1,4,5", "4,5", "3,5", "i, j"),
+            ("5,4", "4,5", "2,2", "i, j"),
+        )
+    )),
+    "N15": tuple(
+        _reduce_window(opcode, f"x = T[{x}] parameter(0)", w, window, init).replace("ROOT r", "a").removesuffix("}")
+        + f"ROOT r = T[{r}] slice(a), slice={{{ranges}}} }}"
+        for opcode, init in (("add", 0), ("add", 1), ("maximum", 0))
+        for x, w, window, r, ranges in (
+            ("2,5", "T[2,5]", "size=1x5 pad=0_0x4_0", "2,1", "[0:2],[4:5]"),
+            ("2,5", "T[2,5]", "size=1x5 pad=0_0x4_0", "1,1", "[1:2],[2:3]"),
+            ("2,5", "T[2,5]", "size=1x5 pad=0_0x4_0", "2,2", "[0:2],[3:5]"),
+            ("6,5", "T[3,2]", "size=3x2 stride=2x3 pad=1_0x0_0", "1,1", "[2:3],[1:2]"),
+            ("7", "T[5]", "size=2 rhs_dilate=2", "1", "[3:4]"),
+        )
+    ),
     "R127": _moves(*(
+        f"i = {index}[] parameter(0) c = {kind}[4] constant({{{numbers}}}) "
+        f"ROOT r = {kind}[1] dynamic-slice(c, i), dynamic_slice_sizes={{1}}"
+        for index in ("s32", "u8") for kind in ("s32", "u8", "s64", "f32")
+        for numbers in ("0,1,2,3", "10,35,60,85", "0,1,2,4")
+    ), *(
         f"i = {index}[] parameter(0) a = {kind}[4] iota(), iota_dimension=0 "
         f"ROOT r = {kind}[1] dynamic-slice(a, i), dynamic_slice_sizes={{1}}"
         for index in ("s32", "u8") for kind in ("s32", "u8", "s64", "f32")
@@ -330,6 +355,114 @@ _BATCHED = ("x = s32[5,2,4] parameter(0) y = s32[4,5,3] parameter(1) d = s32[5,2
             "lhs_contracting_dims={2}, rhs_batch_dims={1}, rhs_contracting_dims={0} ")  # fmt: skip
 _MATRICES = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 
+_PADDED = (
+    "k = T[2,3] parameter(0) i = s32[4] parameter(1) v = T[] parameter(2) a = T[2,5] pad(k, v), padding=0_0x1_1 ",
+    "k = T[2,3] parameter(0) i = s32[4] parameter(1) v = T[] parameter(2) a = T[4,3] pad(k, v), padding=1_1x0_0 ",
+)
+_GATHER_ROWS = "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes"
+_GATHERED: dict[str, tuple[str, ...]] = {
+    "N14": _moves(f"{_PADDED[0]} ROOT g = T[4,5] gather(a, i), {_GATHER_ROWS}={{1,5}}",
+                  f"{_PADDED[0]} ROOT g = T[4,4] gather(a, i), {_GATHER_ROWS}={{1,4}}",
+                  f"{_PADDED[1]} ROOT g = T[4,3] gather(a, i), {_GATHER_ROWS}={{1,3}}"),
+    "N14b": _moves(
+        "k = T[2,2,3] parameter(0) i = s32[4] parameter(1) v = T[] parameter(2) a = T[2,2,5] pad(k, v), "
+        f"padding=0_0x0_0x1_1 b = T[4,5] reshape(a) ROOT g = T[4,5] gather(b, i), {_GATHER_ROWS}={{1,5}}",
+        "k = T[2,4] parameter(0) i = s32[3] parameter(1) v = T[] parameter(2) a = T[4,4] pad(k, v), padding=0_2x0_0 "
+        "b = T[4,2,2] reshape(a) ROOT g = T[4,3,2] gather(b, i), offset_dims={0,2}, collapsed_slice_dims={1}, "
+        "start_index_map={1}, index_vector_dim=1, slice_sizes={4,1,2}",
+        "k = T[2,3] parameter(0) i = s32[3] parameter(1) v = T[] parameter(2) a = T[4,3] pad(k, v), padding=1_1x0_0 "
+        "b = T[2,6] reshape(a) ROOT g = T[3,6] gather(b, i), offset_dims={1}, collapsed_slice_dims={0}, "
+        "start_index_map={0}, index_vector_dim=1, slice_sizes={1,6}",
+    ),
+}  # fmt: skip
+
+_WINDOWS_OF_NOTHING: dict[str, tuple[str, ...]] = {
+    "R151c": tuple(
+        "f { a = T[] parameter(0) b = s32[] parameter(1) c = T[] parameter(2) d = s32[] parameter(3) "
+        f"e = T[] add(a, c) g = s32[] {opcode}(b, d) ROOT t = (T[], s32[]) tuple(e, g) }} "
+        "ENTRY e { x = T[0,2] parameter(0) y = s32[0,2] parameter(1) z = T[] constant(0) m = s32[] constant(5) "
+        "ROOT r = (T[2,2], s32[2,2]) reduce-window(x, y, z, m), window={size=1x1 pad=1_1x0_0}, to_apply=f }"
+        for opcode in ("maximum", "add")
+    ),
+}
+
+_SHAPES = "a = f32[{}] parameter(0) b = f32[{}] parameter(1) c = f32[{}] parameter(2) "
+_CONTRACT = "lhs_contracting_dims={{{}}}, rhs_contracting_dims={{{}}}"
+_CHAIN = "".join((_SHAPES, "d = f32[{}] dot(a, b), ", _CONTRACT, " ROOT r = f32[{}] dot({}), ", _CONTRACT))
+
+_REORDERED: dict[str, tuple[str, ...]] = {
+    "N8": _moves(
+        _CHAIN.format("4,1", "1,4", "4,1", "4,4", 1, 0, "4,1", "d, c", 1, 0),
+        _CHAIN.format("9,8", "8,9", "9,2", "9,9", 1, 0, "9,2", "d, c", 1, 0),
+        _CHAIN.format("2,3,4,5", "6,7,5", "4,7", "2,3,4,6,7", 3, 2, "2,3,6", "d, c", "2,4", "0,1"),
+        _CHAIN.format("2,9", "9,3", "3,9", "2,3", 1, 0, "2,9", "d, c", 1, 0),
+        "a = f32[3,8,3] parameter(0) b = f32[3,3,3] parameter(1) c = f32[3,3,3] parameter(2) d = f32[3,8,3] dot(a, b), "
+        "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2} "
+        "ROOT r = f32[3,8,3] dot(d, c), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, "
+        "rhs_contracting_dims={2}",
+    ),
+    "N8b": _moves(
+        _CHAIN.format("4,1", "1,4", "4,1", "4,4", 1, 0, "1,4", "c, d", 0, 0),
+        _CHAIN.format("9,8", "8,9", "9,2", "9,9", 1, 0, "2,9", "c, d", 0, 0),
+                  _CHAIN.format("9,8", "8,9", "9,2", "9,9", 1, 0, "2,9", "c, d", 0, 1)),
+    "N9": _moves(
+        "x = s32[7,4] parameter(0) y = s32[4,6] parameter(1) d = s32[7,6] dot(x, y), lhs_contracting_dims={1}, "
+        "rhs_contracting_dims={0} ROOT r = s32[3,2] slice(d), slice={[0:6:2],[4:6]}",
+        "x = s32[2,4,3] parameter(0) y = s32[4,2,5] parameter(1) d = s32[2,3,5] dot(x, y), lhs_batch_dims={0}, "
+        "rhs_batch_dims={1}, lhs_contracting_dims={1}, rhs_contracting_dims={0} "
+        "ROOT r = s32[1,3,2] slice(d), slice={[1:2],[0:3],[1:3]}",
+    ),
+    "N10": _moves(
+        "a = s32[9,8] parameter(0) b = s32[8,2] parameter(1) r = s32[9,8] reverse(a), dimensions={1} "
+        "ROOT d = s32[9,2] dot(r, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "a = s32[2,3] parameter(0) b = s32[3,9] parameter(1) r = s32[2,3] reverse(a), dimensions={1} "
+        "ROOT d = s32[2,9] dot(r, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    ),
+    "N10b": _moves(
+        "a = s32[2,9] parameter(0) b = s32[9,8] parameter(1) r = s32[9,8] reverse(b), dimensions={0,1} "
+        "ROOT d = s32[2,8] dot(a, r), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "a = s32[2,2,9] parameter(0) b = s32[2,9,8] parameter(1) r = s32[2,9,8] reverse(b), dimensions={0,2} "
+        "ROOT d = s32[2,2,8] dot(a, r), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, "
+        "rhs_contracting_dims={1}",
+    ),
+    **dict.fromkeys(("N11", "N11b"), _moves(*(
+        f"a = f32[3,2] parameter(0) b = f32[5,4] parameter(1) z = f32[] constant({z}) p = f32[6,5] pad(a, z), "
+        f"padding=1_2x{inner} ROOT d = f32[{r}] dot({operands}), lhs_contracting_dims={{{i}}}, rhs_contracting_dims={{{j}}}"
+        for operands, r, i, j in (("p, b", "6,4", 1, 0), ("b, p", "4,6", 0, 1)) for z, inner in ((0, "2_1"), (1, "2_1"))
+    ))),
+    "N12": tuple(
+        f"{_reducer('add')}ENTRY e {{ x = T[2,4,3] parameter(0) y = T[2,3,5] parameter(1) "
+        "d = T[2,4,5] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, "
+        f"rhs_contracting_dims={{1}} z = T[] constant({z}) "
+        f"ROOT r = T[{shape}] reduce(d, z), dimensions={{{dims}}}, to_apply=f }}"
+        for z in (0, 1) for shape, dims in (("2,5", "1"), ("2,4", "2"), ("2", "1,2"), ("4,5", "0"))
+    ),
+}  # fmt: skip
+
+_LAYOUTS: dict[str, tuple[str, ...]] = {
+    "R116c": _moves(
+        "x = T[2,3]{1,0} parameter(0) ROOT r = T[3,2]{0,1} transpose(x), dimensions={1,0}",
+        "x = T[2,3]{1,0} parameter(0) ROOT r = T[3,2]{1,0} transpose(x), dimensions={1,0}",
+        "x = T[4,6]{0,1} parameter(0) ROOT r = T[2,2,6]{1,0,2} reshape(x)",
+        "x = T[4,6]{0,1} parameter(0) ROOT r = T[2,2,6]{0,1,2} reshape(x)",
+        "x = T[2,3] parameter(0) a = T[3,2] transpose(x), dimensions={1,0} b = T[1,3,2] bitcast(a) "
+        "c = T[1,2,3] transpose(b), dimensions={0,2,1} ROOT r = T[6] bitcast(c)",
+        "x = T[4,2]{1,0} parameter(0) a = T[4,2]{0,1} copy(x) b = T[2,4]{1,0} transpose(a), dimensions={1,0} "
+        "c = T[2,2,2] reshape(b) d = T[2,2,2] transpose(c), dimensions={1,2,0} ROOT r = T[8] reshape(d)",
+        "x = T[6,5] parameter(0) a = T[30] reshape(x) b = T[3,10] reshape(a) ROOT r = T[10,3]{0,1} transpose(b), "
+        "dimensions={1,0}",
+        "x = T[6,1,5]{2,0,1} parameter(0) a = T[6,1,5]{0,1,2} copy(x) ROOT r = T[5,6] bitcast(a)",
+    ),
+    "R116d": _moves(
+        "x = T[2,4] parameter(0) a = T[5,2,3,4] broadcast(x), dimensions={1,3} ROOT r = T[2,3,5,4]{3,1,0,2} bitcast(a)",
+        "x = T[2,4] parameter(0) a = T[5,2,3,4] broadcast(x), dimensions={1,3} ROOT r = T[10,3,4] bitcast(a)",
+        "x = T[2,4] parameter(0) a = T[5,2,3,4] broadcast(x), dimensions={1,3} ROOT r = T[4,3,5,2]{0,1,3,2} bitcast(a)",
+    ),
+    "N7": _moves("x = T[2,3]{1,0} parameter(0) ROOT r = T[2,3]{0,1} custom-call(x), "
+                 'custom_call_target="LayoutConstraint"',
+                 'x = T[2,3] parameter(0) ROOT r = T[2,3] custom-call(x), custom_call_target="Sharding"'),
+}  # fmt: skip
+
 _DOTS: dict[str, tuple[str, ...]] = {
     "R157": _moves(f"x = T[2,0] parameter(0) y = T[0,3] parameter(1) ROOT d = T[2,3] dot(x, y), {_MATRICES}"),
     "R158": _moves(
@@ -433,4 +566,5 @@ _CONTROL: dict[str, tuple[str, ...]] = {
 
 STRUCTURES: Mapping[str, tuple[str, ...]] = {
     **_MOVEMENT, **_SLICES, **_UPDATES, **_PADS, **_GATHERS, **_REDUCTIONS, **_DOTS, **_CONVOLUTIONS, **_CONTROL,
+    **_GATHERED, **_WINDOWS_OF_NOTHING, **_REORDERED, **_LAYOUTS,
 }  # fmt: skip

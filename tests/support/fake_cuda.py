@@ -40,7 +40,8 @@ class FakeDriver:
         self.events: set[int] = set()
         self.log: list[tuple[Any, ...]] = []
         self.fail_launch = -1
-        self._launches = 0
+        self._launches = self._clock = 0  # the clock goes on by a microsecond with each time that is taken
+        self._times: dict[int, int] = {}
         self._launch, self._copy = _Launch(self._on_launch), _Copy(self._on_copy)
 
     @property
@@ -99,6 +100,16 @@ class FakeDriver:
         self.events.add(event)
         self.log.append(("record", stream))
         return event
+
+    def record_time(self, stream: int) -> int:
+        self._clock += 1
+        event = self.record_event(stream)
+        self._times[event] = self._clock
+        return event
+
+    def seconds_between(self, first: int, second: int) -> float:
+        assert {first, second} <= self.events
+        return 1e-6 * (self._times[second] - self._times[first])
 
     def wait_event(self, stream: int, event: int) -> None:
         assert event in self.events

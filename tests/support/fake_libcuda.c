@@ -61,6 +61,8 @@ CUresult cuGraphDestroy(void *graph) { return 0; }
 CUresult cuGraphExecDestroy(void *executable) { return 0; }
 CUresult cuEventCreate(void **event, unsigned flags) { live_events++; *event = malloc(1); return 0; }
 CUresult cuEventRecord(void *event, void *stream) { return 0; }
+CUresult cuEventElapsedTime(float *ms, void *start, void *end) { *ms = 2.0f; return 0; }
+CUresult cuEventElapsedTime_v2(float *ms, void *start, void *end) { *ms = 2.0f; return 0; }
 CUresult cuEventQuery(void *event) { return 0; }
 CUresult cuEventSynchronize(void *event) { return 0; }
 CUresult cuEventDestroy_v2(void *event) { live_events--; free(event); return 0; }
@@ -75,7 +77,7 @@ static struct { const char *name; void *function; } entries[] = {
   {"cuStreamBeginCapture", (void *)cuStreamBeginCapture_v2}, ENTRY(cuStreamEndCapture),
   {"cuGraphInstantiate", (void *)cuGraphInstantiateWithFlags}, {"cuGraphInstantiateWithFlags", (void *)cuGraphInstantiateWithFlags},
   ENTRY(cuGraphLaunch), ENTRY(cuGraphDestroy), ENTRY(cuGraphExecDestroy), ENTRY(cuEventCreate), ENTRY(cuEventRecord),
-  ENTRY(cuEventQuery), ENTRY(cuEventSynchronize), {"cuEventDestroy", (void *)cuEventDestroy_v2},
+  ENTRY(cuEventElapsedTime), {"cuEventElapsedTime", (void *)cuEventElapsedTime_v2}, ENTRY(cuEventQuery), ENTRY(cuEventSynchronize), {"cuEventDestroy", (void *)cuEventDestroy_v2},
 };
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status) {

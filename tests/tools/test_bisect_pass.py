@@ -22,7 +22,7 @@ from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.tools import bisect_pass
 from xjit.tools.bisect_pass import PassBisection
-from xjit.tools.compare import compare_leaf, leaves_of
+from xjit.tools.leaf_comparison import compare_leaf, leaves_of
 from xjit.tools.main import BAD_INPUT, MISMATCH, main
 
 TEXT = """HloModule m

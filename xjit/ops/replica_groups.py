@@ -17,7 +17,7 @@ import re
 import numpy as np
 
 from xjit.hlo import attributes as at
-from xjit.hlo.attributes.opcodes import Trait
+from xjit.hlo.attributes.opcodes import OPCODES, Trait
 from xjit.hlo.diagnostics import HloVerifyError, Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
@@ -28,6 +28,7 @@ GLOBAL_ID_OPCODES = frozenset({"all-reduce", "all-reduce-start", "all-gather", "
 
 _IDS = frozenset({"replica-id", "partition-id"})
 _TRANSFERS = frozenset({"send", "recv"})
+_TELLING_APART = _IDS | _TRANSFERS | {name for name, op in OPCODES.items() if op.has(Trait.COLLECTIVE)}
 _IOTA = re.compile(r"\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 
 
@@ -123,12 +124,7 @@ def check_one_device(module: HloModule) -> None:
 
 
 def _first_that_tells_apart(module: HloModule) -> HloInstruction | None:
-    return next((i for c in module.computations() for i in c.instructions if _tells_apart(i)), None)
-
-
-def _tells_apart(instruction: HloInstruction) -> bool:
-    op = instruction.op
-    return op.has(Trait.COLLECTIVE) or op.name in _IDS or op.name in _TRANSFERS
+    return next((i for c in module.computations() for i in c.instructions if i.opcode in _TELLING_APART), None)
 
 
 def is_alone(instruction: HloInstruction) -> bool:

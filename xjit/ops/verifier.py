@@ -14,6 +14,7 @@ from xjit.hlo.diagnostics import HloError, HloVerifyError, Unsupported
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
 from xjit.ops.shape_inference import infer_shape
 from xjit.ops.shape_inference.common import compatible_up_to_precision, show
@@ -127,10 +128,10 @@ class _ShapeChecker:
 
 
 def _check_one_precision(instruction: HloInstruction) -> None:
-    values = [*instruction.operands]
-    if instruction.op.name in _APPLIES_TO_OPERANDS:
-        values += [p for c in instruction.called_computations for p in c.parameter_instructions]
-    kinds = {leaf.element_type for v in values for _, leaf in v.shape.leaves() if leaf.element_type.is_float}
+    values = instruction.operands
+    if instruction.opcode in _APPLIES_TO_OPERANDS:
+        values += tuple(p for c in instruction.called_computations for p in c.parameter_instructions)
+    kinds = frozenset[PrimitiveType]().union(*[v.shape.float_types for v in values])
     if len(kinds) > 1:
         names = " and ".join(sorted(k.text for k in kinds))
         what = "operands" if len(values) == instruction.operand_count else "operands and the parameters of to_apply"

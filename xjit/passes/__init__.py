@@ -25,6 +25,7 @@ from xjit.passes.cpu.parallel_task_assigner import ParallelTaskAssigner
 from xjit.passes.domains.hlo_domain_isolator import HloDomainIsolator
 from xjit.passes.domains.hlo_domain_remover import HloDomainRemover
 from xjit.passes.domains.hlo_domain_verifier import HloDomainVerifier
+from xjit.passes.dynamic.dynamic_padder import DynamicPadder
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
@@ -79,6 +80,8 @@ from xjit.passes.gpu.gpu_multi_output_fusion import GpuMultiOutputFusion
 from xjit.passes.gpu.gpu_sanitize_constant_names import GpuSanitizeConstantNames
 from xjit.passes.gpu.horizontal_loop_fusion import GpuHorizontalLoopFusion
 from xjit.passes.gpu.library_call_expander import LibraryCallExpander
+from xjit.passes.gpu.splitk_rewriter import SplitkRewriter
+from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.layout.memory_space_propagation import MemorySpacePropagation
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
@@ -159,6 +162,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DotOperandFusion,
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
+    DynamicPadder,
     FftExpander,
     FlattenCallGraph,
     FusionMerger,
@@ -216,6 +220,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     SingleDeviceCanonicalizer,
     SliceSinker,
     SortSimplifier,
+    SplitkRewriter,
     SpmdPartitioner,
     StableSortExpander,
     TopkDecomposer,
@@ -225,6 +230,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     TriangularSolveExpander,
     TupleSimplifier,
     VariadicOpSplitter,
+    VectorDotRewriter,
     WhileLoopConstantSinking,
     WhileLoopInvariantCodeMotion,
     WhileLoopSimplifier,

@@ -30,6 +30,8 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
+from xjit.passes.gpu.splitk_rewriter import SplitkRewriter
+from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
@@ -77,6 +79,7 @@ def gpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
     return [
         *canonicalization(options, gpu_expansion()),
         *(simplification(options) if options.optimize else []),
+        *([VectorDotRewriter(), SplitkRewriter()] if options.optimize else []),
         *layouts(options),
         *(fusion(options, for_tiles=True) if options.optimize and options.fuse else []),
         *memory(),

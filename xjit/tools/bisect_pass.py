@@ -16,8 +16,8 @@ from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.driver import PassDriver, StopAt
 from xjit.passes.framework.pass_text import split_pass_list
 from xjit.passes.pipelines import cpu_pipeline
-from xjit.tools.compare import compare_leaf, leaves_of
 from xjit.tools.inputs import make_inputs
+from xjit.tools.leaf_comparison import compare_leaf, leaves_of
 
 MakePasses = Callable[[], Sequence[HloModulePass]]
 

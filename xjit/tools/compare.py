@@ -1,76 +1,59 @@
-"""Comparing two results of a module leaf by leaf, and summarising arrays."""
+"""Run an HLO file on several targets, and compare values and times."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import argparse
+import sys
+from pathlib import Path
 
-import numpy as np
-
-from xjit.hlo.types.primitive_type import BY_DTYPE
-
-TOLERANCES = {16: 3e-2, 32: 1e-4, 64: 1e-9}
-"""Largest relative L2 error by component width, in bits; 8-bit floats get the one of 16 bits, times four."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeafComparison:
-    """One output leaf: the relative L2 error (integers: fraction that differs) and whether it is acceptable.
-
-    Infinities and NaNs must stand in the same places; the error is infinite if they do not.
-    """
-
-    error: float
-    tolerance: float
-    ok: bool
+from xjit.api import load_module
+from xjit.comparison.comparison import DEFAULT_TARGETS, EVALUATOR, compare
+from xjit.comparison.runners import MAKERS
+from xjit.hlo.diagnostics import InvalidArgument
+from xjit.tools.inputs import make_inputs
 
 
-def leaves_of(value: Any) -> list[Any]:
-    """Returns the arrays of a nested tuple, left to right."""
-    if isinstance(value, tuple):
-        return [leaf for item in value for leaf in leaves_of(item)]
-    return [] if value is None else [np.asarray(value)]
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `xjit compare`."""
+    parser.add_argument("file", metavar="FILE", help="HLO text, a serialized HloModuleProto (.pb), or -")
+    parser.add_argument("--targets", default=",".join(DEFAULT_TARGETS), metavar="A,B", help=f"of {', '.join(MAKERS)}")
+    parser.add_argument(
+        "--reference", metavar="TARGET", help=f"whose values are right, or {EVALUATOR} (default: the first)"
+    )
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="SHAPExTYPE=VALUE",
+        help="in parameter order; @x.npy reads a file",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs that are not given")
+    parser.add_argument("--seconds", type=float, default=2.0, metavar="S", help="to measure for, about")
+    parser.add_argument("--no-ceilings", action="store_true", help="do not measure what the machine can do")
+    for form in ("html", "csv", "json"):
+        parser.add_argument(f"--{form}", metavar="FILE", help=f"write {form.upper()} there")
 
 
-def compare_leaf(actual: Any, expected: Any, tolerance: float | None = None) -> LeafComparison:
-    """Compares one array with its reference; the tolerance of floats is that of their type unless one is given."""
-    if actual.shape != expected.shape or actual.dtype != expected.dtype:
-        return LeafComparison(float("inf"), 0.0, False)
-    kind = BY_DTYPE[expected.dtype]
-    if not (kind.is_float or kind.is_complex):
-        different = float(np.mean(actual != expected)) if expected.size else 0.0
-        return LeafComparison(different, 0.0, different == 0.0)
-    if tolerance is None:
-        tolerance = TOLERANCES.get(kind.component.bit_width, 4 * TOLERANCES[16])
-    a, b = _components(actual), _components(expected)
-    finite = np.isfinite(a) & np.isfinite(b)
-    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
-        return LeafComparison(float("inf"), tolerance, False)
-    scale = float(np.linalg.norm(b[finite])) or 1.0
-    error = float(np.linalg.norm(a[finite] - b[finite])) / scale
-    return LeafComparison(error, tolerance, error <= tolerance)
-
-
-def _components(array: Any) -> np.ndarray[Any, Any]:
-    """The elements as float64, flat; complex ones as pairs."""
-    if array.dtype.kind == "c":
-        return array.astype(np.complex128).reshape(-1).view(np.float64)
-    return array.astype(np.float64).reshape(-1)
-
-
-def summary(array: Any) -> dict[str, Any]:
-    """Returns shape and type of an array, statistics of the finite elements, and how many are not finite.
-
-    The statistics of complex arrays are those of all real and imaginary parts.
-    """
-    kind = BY_DTYPE[array.dtype]
-    facts: dict[str, Any] = {"shape": f"{kind.text}[{','.join(map(str, array.shape))}]"}
-    values = _components(array)
-    finite = values[np.isfinite(values)]
-    if finite.size:
-        facts |= {"min": float(finite.min()), "max": float(finite.max()), "mean": float(finite.mean())}
-    if infinite := int(np.isinf(values).sum()):
-        facts["infinite"] = infinite
-    if nan := int(np.isnan(values).sum()):
-        facts["nan"] = nan
-    return facts
+def main(options: argparse.Namespace) -> int:
+    """Prints the tables and writes what was asked for; returns 1 if values differ."""
+    if options.seed < 0:
+        raise InvalidArgument("--seed must not be negative")
+    if not options.seconds > 0:
+        raise InvalidArgument("--seconds must be more than 0")
+    module = load_module(options.file)
+    found = compare(
+        module,
+        [name.strip() for name in options.targets.split(",")],
+        make_inputs(module, options.input, options.seed),
+        reference=options.reference,
+        seconds=options.seconds,
+        ceilings=not options.no_ceilings,
+    )
+    sys.stdout.write(found.to_text())
+    for path, text in ((options.html, found.to_html), (options.csv, found.to_csv), (options.json, found.to_json)):
+        if path is not None:
+            try:
+                Path(path).write_text(text(), encoding="utf-8")
+            except OSError as error:
+                raise InvalidArgument(f"cannot write '{path}': {error}") from error
+    return 0 if found.ok else 1

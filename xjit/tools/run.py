@@ -21,8 +21,8 @@ from xjit.gpu_compiler import GpuExecutable
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.runtime.thread_pool import set_num_threads
-from xjit.tools.compare import compare_leaf, leaves_of, summary
 from xjit.tools.inputs import make_inputs
+from xjit.tools.leaf_comparison import compare_leaf, leaves_of, summary
 
 REFERENCES = ("evaluator", "jax", "none")
 

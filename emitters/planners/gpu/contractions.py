@@ -47,7 +47,7 @@ from xjit.emitters.variables import VariableTable
 from xjit.llvm.gpu_models import WARP_SIZE
 from xjit.llvm.matrix_units import MatrixUnit
 
-MIN_SIDE = 4  # fewer rows or columns leave most of a tile empty
+MIN_SIDE = 2  # a single row or column is no product of matrices: nothing is used twice
 MIN_WORK = 8 * 8 * 8  # products of one matrix
 
 

@@ -204,7 +204,28 @@ ENTRY e {{
     assert len(check_simulated(text, rtol=1e-5, atol=2e-3).kernels) == 1
 
 
-@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
-def test_few_products_are_done_without_tiles(architecture: str) -> None:
+def test_few_products_are_done_without_tiles() -> None:
     executable = check_simulated(dot("f32[3,4]", "f32[4,5]", "f32[3,5]"), rtol=3e-6, atol=3e-6)
     assert " loop, " in executable.as_text("schedule")
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "result", "numbers"),
+    [
+        ("f32[70,256]", "f32[256]", "f32[70]", PLAIN),
+        ("bf16[1,256]", "bf16[256,70]", "f32[1,70]", PLAIN),
+        ("f32[4,64]", "f32[4,30,64]", "f32[4,30]",
+         "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={2}"),
+    ],
+)  # fmt: skip
+def test_vectors_are_reductions_that_threads_share(lhs: str, rhs: str, result: str, numbers: str) -> None:
+    executable = check_simulated(dot(lhs, rhs, result, numbers), rtol=1e-5, atol=1e-4)
+    assert len(executable.kernels) == 1
+    assert " tree over " in executable.as_text("schedule")
+
+
+def test_few_results_of_long_sums_are_split() -> None:
+    executable = check_simulated(dot("f32[20,1024]", "f32[1024,24]", "f32[20,24]"), rtol=1e-5, atol=1e-4)
+    kinds = [kernel.kind for kernel in executable.kernels]
+    assert kinds == ["contraction", "loop"]
+    assert executable.program.program.kernels[executable.kernels[0].name].launch.num_blocks >= 16

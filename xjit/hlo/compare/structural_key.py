@@ -75,8 +75,8 @@ class StructuralKeys:
         """Returns the number of a key: the same for equal keys."""
         return self._numbers.setdefault(key, len(self._numbers))
 
-    def instruction_key(self, instruction: HloInstruction, operands: tuple[int, ...]) -> Hashable:
-        """Returns what identifies an instruction, its operands given by number: all but its control edges."""
+    def instruction_key(self, instruction: HloInstruction, operands: tuple[Hashable, ...]) -> Hashable:
+        """Returns what identifies an instruction, `operands` tell its operands: all but control edges."""
         content = content_key(instruction, self._layouts, self._annotations)
         if not instruction.op.called:
             return (content, operands)

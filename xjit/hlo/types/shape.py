@@ -129,6 +129,11 @@ class Shape:
         return all(s.layout == Layout.row_major(s.rank) for s in arrays)
 
     @cached_property
+    def float_types(self) -> frozenset[PrimitiveType]:
+        """The floating-point types of the array, or of those in it."""
+        return frozenset(s.element_type for _, s in self.leaves() if s.element_type.is_float)
+
+    @cached_property
     def num_elements(self) -> int:
         """Number of elements of an array (a Python int: never overflows); 0 for tuples and tokens."""
         return math.prod(self.dimensions) if self.is_array else 0

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from xjit.hlo import attributes as at
 from xjit.hlo.custom_call_registry import custom_call_address
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.custom_call_targets import IDENTITY_TARGETS, unknown_target
 from xjit.ops.evaluation.control import identity
 from xjit.ops.evaluation.lapack import evaluate_lapack
-from xjit.ops.evaluation.numerics import Array, Value, unsupported, zeros
+from xjit.ops.evaluation.numerics import Array, Value, concrete_int, unsupported, zeros
 from xjit.ops.evaluation.registered_call import evaluate_registered_call
 from xjit.ops.evaluation.sort import top_k
 from xjit.ops.evaluation.tridiagonal_perturbed import evaluate_perturbed
@@ -38,12 +40,28 @@ def _library(interpreter: Interpreter, instruction: HloInstruction, operands: Se
     return interpreter.call(plain_computation(instruction), *operands)
 
 
+def _pad_to_static(_interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]) -> Value:
+    """(the array in one of its bounds, its sizes): what lies beyond is as wrong as it can be."""
+    x, shape = operands[0], instruction.shape.tuple_shapes[0]
+    beyond = np.nan if shape.element_type.is_float or shape.element_type.is_complex else 1
+    padded = np.full(shape.dimensions, beyond).astype(shape.dtype)
+    padded[tuple(slice(0, n) for n in x.shape)] = x
+    return (padded, *[np.array(n, np.int32) for n in x.shape])
+
+
+def _slice_to_dynamic(_interpreter: Interpreter, _instruction: HloInstruction, operands: Sequence[Array]) -> Value:
+    """The array cut to the sizes that follow it."""
+    return operands[0][tuple(slice(0, concrete_int(n)) for n in operands[1:])]
+
+
 TARGETS: Mapping[str, Evaluator] = MappingProxyType(
     {
         **dict.fromkeys(IDENTITY_TARGETS, identity),
         **dict.fromkeys(LAPACK_TARGETS, evaluate_lapack),
         **dict.fromkeys(LIBRARY_TARGETS, _library),
         PERTURBED_TARGET: evaluate_perturbed,
+        "PadToStatic": _pad_to_static,
+        "SliceToDynamic": _slice_to_dynamic,
         "TopK": _top_k,
         "AllocateBuffer": _allocate,
     }

@@ -5,6 +5,7 @@ A dynamic dimension has its actual size in the array, so set-dimension-size cuts
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -100,9 +101,14 @@ def _reshape(_interpreter: Interpreter, instruction: HloInstruction, operands: S
     x = operands[0]
     if not instruction.shape.rank and not instruction.operand(0).shape.rank:
         return x
-    if x.size != instruction.shape.num_elements:
+    shape = instruction.shape
+    if x.size == shape.num_elements:
+        return x.reshape(shape.dimensions)
+    dynamic = [d for d in range(shape.rank) if shape.is_dynamic_dimension(d)]
+    others = math.prod(n for d, n in enumerate(shape.dimensions) if d not in dynamic)
+    if len(dynamic) != 1 or not others or x.size % others:
         raise unsupported("reshape of an array with a dynamic dimension below its bound")
-    return x.reshape(instruction.shape.dimensions)
+    return x.reshape([x.size // others if d in dynamic else n for d, n in enumerate(shape.dimensions)])
 
 
 def _dynamic_reshape(_interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]) -> Array:
@@ -158,7 +164,8 @@ def _starts(instruction: HloInstruction, first: int, operands: Sequence[Array], 
 
 
 def _window(x: Array, starts: Sequence[int], sizes: Sequence[int]) -> tuple[slice, ...]:
-    clamped = [min(max(s, 0), n - size) for s, n, size in zip(starts, x.shape, sizes)]
+    """A dynamic dimension may have less than a window that is its bound: all of it, then."""
+    clamped = [max(min(s, n - size), 0) for s, n, size in zip(starts, x.shape, sizes)]
     return tuple(slice(s, s + size) for s, size in zip(clamped, sizes))
 
 

@@ -17,6 +17,8 @@ from xjit.hlo import attributes as at
 
 Condition = Callable[[HloInstruction], bool]
 Bindings = dict[str, HloInstruction]
+_Matcher = Callable[[HloInstruction, Bindings], bool]
+"""Adds to the bindings what the names stand for; if an instruction does not match, they are left in any state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,10 @@ class Pattern:
     operands: tuple[Pattern, ...] | None = None
     name: str = ""
     conditions: tuple[Condition, ...] = field(default=())
+    _matches: _Matcher = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_matches", _matcher(self))
 
     def named(self, name: str) -> Pattern:
         """The same pattern, whose instruction is bound to a name."""
@@ -67,37 +73,53 @@ class Pattern:
             for order in orders
         )
 
-    def _matches(self, instruction: HloInstruction, bindings: Bindings) -> bool:
-        """Adds to `bindings` what the names stand for; if it does not match, they are left in any state."""
-        if self.opcodes and instruction.opcode not in self.opcodes:
+
+def _matcher(pattern: Pattern) -> _Matcher:
+    """Returns the function that asks what the pattern says, and nothing else: most patterns say little."""
+    opcodes, name, conditions = pattern.opcodes, pattern.name, pattern.conditions
+    operands_match = None if pattern.operands is None else _operands_matcher(pattern.operands)
+
+    def binds(instruction: HloInstruction, bindings: Bindings) -> bool:
+        return bindings.setdefault(name, instruction) is instruction
+
+    def matches(instruction: HloInstruction, bindings: Bindings) -> bool:
+        if opcodes and instruction.opcode not in opcodes:
             return False
-        for condition in self.conditions:
+        for condition in conditions:
             if not condition(instruction):
                 return False
-        if self.name and bindings.setdefault(self.name, instruction) is not instruction:
+        if name and bindings.setdefault(name, instruction) is not instruction:
             return False
-        return self.operands is None or self._operands_match(self.operands, instruction, bindings)
+        return operands_match is None or operands_match(instruction, bindings)
 
-    def _operands_match(self, patterns: tuple[Pattern, ...], instruction: HloInstruction, bindings: Bindings) -> bool:
+    return binds if name and not (opcodes or conditions or operands_match) else matches
+
+
+def _operands_matcher(patterns: Sequence[Pattern]) -> _Matcher:
+    matchers = [pattern._matches for pattern in patterns]
+    count = len(matchers)
+
+    def all_match(operands: Sequence[HloInstruction], bindings: Bindings) -> bool:
+        for match, operand in zip(matchers, operands):  # noqa: SIM110 - a loop takes half the time of `all`
+            if not match(operand, bindings):
+                return False
+        return True
+
+    def matches(instruction: HloInstruction, bindings: Bindings) -> bool:
+        return instruction.operand_count == count and all_match(instruction.operands, bindings)
+
+    def matches_in_any_order(instruction: HloInstruction, bindings: Bindings) -> bool:
         operands = instruction.operands
-        if len(operands) != len(patterns):
-            return False
         if len(operands) != 2 or not instruction.op.has(Trait.COMMUTATIVE):
-            return _all_match(patterns, operands, bindings)
-        before = dict(bindings) if bindings else None
-        if _all_match(patterns, operands, bindings):
+            return len(operands) == 2 and all_match(operands, bindings)
+        before = dict(bindings)
+        if all_match(operands, bindings):
             return True
         bindings.clear()
-        if before is not None:
-            bindings.update(before)
-        return _all_match(patterns, operands[::-1], bindings)
+        bindings.update(before)
+        return all_match(operands[::-1], bindings)
 
-
-def _all_match(patterns: Sequence[Pattern], operands: Sequence[HloInstruction], bindings: Bindings) -> bool:
-    for pattern, operand in zip(patterns, operands):  # noqa: SIM110 - a loop takes half the time of `all`
-        if not pattern._matches(operand, bindings):
-            return False
-    return True
+    return matches_in_any_order if count == 2 else matches
 
 
 def op(opcode: str, *operands: Pattern, name: str = "") -> Pattern:

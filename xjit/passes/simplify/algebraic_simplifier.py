@@ -42,6 +42,7 @@ class AlgebraicSimplifier(HloModulePass):
     disable_dynamic_slice_to_slice_conversion: bool = False
     enable_remove_no_op_reduce_precision: bool = False
     enable_conditional_simplification: bool = False
+    use_associative_reordering: bool = False
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites every non-fusion computation; True if something changed."""
@@ -52,12 +53,14 @@ class AlgebraicSimplifier(HloModulePass):
         return changed
 
     def _may_replace(self, old: HloInstruction, new: HloInstruction) -> bool:
-        """Whether shape, layout (if it matters), sharding and frontend attributes are kept."""
+        """Whether shape, layout (if it matters, as it does to bitcasts), sharding and frontend attributes are kept."""
         if not new.shape.compatible(old.shape) or (old.sharding is not None and new.sharding != old.sharding):
             return False
         if old.frontend_attributes and new.frontend_attributes != old.frontend_attributes:
             return False
-        return not self.is_layout_sensitive or old.shape.layout == new.shape.layout
+        if old.shape.layout == new.shape.layout:
+            return True
+        return not self.is_layout_sensitive and all(user.opcode != "bitcast" for user in old.users)
 
 
 _OPTIONS = {

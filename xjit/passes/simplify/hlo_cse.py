@@ -49,7 +49,7 @@ class HloCSE(HloModulePass):
         seen: dict[Hashable, HloInstruction] = {}
         changed = False
         for instruction in computation.make_instruction_post_order():
-            operands = _operand_ids(instruction)
+            operands = _operands_in_any_order(instruction)
             other = alone.setdefault((instruction.opcode, operands), instruction)
             if other is instruction:
                 continue  # most are the only one of their opcode and operands: they need no key
@@ -74,9 +74,9 @@ class HloCSE(HloModulePass):
         return self.should_eliminate is None or self.should_eliminate(instruction)
 
 
-def _operand_ids(instruction: HloInstruction) -> tuple[int, ...]:
-    """Returns what tells operands apart; the order does not matter to commutative instructions."""
-    operands = [o.unique_id for o in instruction.operands]
-    if len(operands) > 1 and instruction.op.has(Trait.COMMUTATIVE):
-        operands.sort()
-    return tuple(operands)
+def _operands_in_any_order(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
+    """Returns the operands; the two of a commutative instruction always in one order."""
+    operands = instruction.operands
+    if len(operands) == 2 and operands[0].unique_id > operands[1].unique_id and instruction.op.has(Trait.COMMUTATIVE):
+        return operands[::-1]
+    return operands

@@ -84,6 +84,8 @@ def _source(operand: HloInstruction) -> tuple[tuple[int, ...], tuple[int, ...]] 
 
 def _sinks(instruction: HloInstruction) -> bool:
     """Whether all operands are broadcasts in one way, not all of constants; those of arrays must have no other user."""
+    if not instruction.operand_count or instruction.operand(0).opcode != "broadcast":
+        return False  # as mostly
     sources = {_source(o) for o in instruction.operands}
     if len(sources) != 1 or None in sources:
         return False
@@ -111,7 +113,8 @@ BROADCASTS = (
                 m.op("broadcast", _X).where(_permutes), _as_transpose),
     AlgebraRule("R107b", "reshape(broadcast(x)) = broadcast(x) where the dimensions of x stay whole",
                 m.op("reshape", _BROADCAST), _reshaped),
-    AlgebraRule("R110,R113", "transpose(broadcast(x)) = broadcast(x)", m.op("transpose", _BROADCAST), _transposed),
+    AlgebraRule("R110,R113", "transpose(broadcast(x)) = broadcast(x)", m.op("transpose", _BROADCAST), _transposed,
+                option="!is_layout_sensitive"),
     AlgebraRule("R108", "reshape(iota) = iota where its dimension stays whole",
                 m.op("reshape", m.op("iota", name="iota")), _reshaped_iota),
     AlgebraRule("R114", "iota of one element = 0",

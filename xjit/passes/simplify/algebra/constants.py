@@ -5,6 +5,7 @@ Such a constant is a scalar or the broadcast of one. Its value is a NumPy scalar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -47,14 +48,16 @@ def constant(name: str = "c", test: Test | None = None) -> Pattern:
 
 def is_number(number: float) -> Test:
     """That the value is exactly this number: 0.0 is not -0.0."""
-    negative = np.signbit(number)
+    sign = math.copysign(1.0, number)
 
     def test(value: Any, kind: PrimitiveType) -> bool:
         if kind is PrimitiveType.PRED or kind.is_integer:
             return int(value) == number
         if kind.is_complex:
-            return complex(value) == number and not np.signbit(value.imag) and np.signbit(value.real) == negative
-        return float(value) == number and np.signbit(float(value)) == negative
+            same = complex(value) == number
+            return same and math.copysign(1.0, value.imag) > 0 and math.copysign(1.0, value.real) == sign
+        found = float(value)
+        return found == number and math.copysign(1.0, found) == sign
 
     return test
 

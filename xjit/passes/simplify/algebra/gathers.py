@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from xjit.hlo import HloInstruction
@@ -10,6 +11,8 @@ from xjit.hlo.attributes import SliceDimension
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.dimensions import kept_dimensions
+from xjit.passes.simplify.algebra.padding import padding_of
 from xjit.passes.simplify.algebra.rule import AlgebraRule
 from xjit.passes.simplify.algebra.slices import cut
 
@@ -127,9 +130,35 @@ def _as_update(match: Match, into: Expansion) -> HloInstruction | None:
     return into.make("dynamic-update-slice", x, part, *[into.full(scalar, b) for b in starts])
 
 
+def _of_pad(match: Match, into: Expansion) -> HloInstruction | None:
+    """gather(pad(x, v)), perhaps through a reshape, whose padded dimensions are taken as a whole: pad(gather(x), v)."""
+    root, pad, operand = match.root, match["pad"], match.root.operand(0)
+    before, after = pad.shape.dimensions, operand.shape.dimensions
+    padding, g = padding_of(pad), root.attributes_as(at.GatherAttributes)
+    if not operand.shape.num_elements or not pad.operand(0).shape.num_elements or not root.shape.num_elements:
+        return None
+    kept = kept_dimensions(before, after) if operand is not pad else {d: d for d in range(len(before))}
+    padded = {d for d, p in enumerate(padding) if p != at.PaddingDimension()}
+    fixed = {*g.collapsed_slice_dims, *g.start_index_map, *g.operand_batching_dims}
+    if not padded <= kept.keys() or any(kept[d] in fixed or g.slice_sizes[kept[d]] != before[d] for d in padded):
+        return None
+    x, sizes, slices = pad.operand(0), list(after), list(g.slice_sizes)
+    outside = [at.PaddingDimension()] * root.shape.rank
+    windows = [d for d in range(len(after)) if d not in (*g.collapsed_slice_dims, *g.operand_batching_dims)]
+    for d in padded:
+        sizes[kept[d]] = slices[kept[d]] = x.shape.dimensions[d]
+        outside[g.offset_dims[windows.index(kept[d])]] = padding[d]
+    if operand is not pad:
+        x = into.make("reshape", x, shape=x.shape.with_dimensions(sizes))
+    attributes = replace(g, slice_sizes=tuple(slices))
+    part = into.make("gather", x, root.operand(1), attributes=attributes)
+    return into.like_source("pad", [part, pad.operand(1)], at.PadAttributes(tuple(outside)))
+
+
 _VERY_SMALL = 4  # elements that a chain of selects chooses from
 _X, _INDICES = m.any("x"), m.any("indices")
 _GATHER = m.op("gather", _X, _INDICES)
+_PAD = m.op("pad", name="pad").one_use()
 
 GATHERS = (
     AlgebraRule("R141", "gather(broadcast(scalar)) = broadcast(scalar)",
@@ -137,6 +166,10 @@ GATHERS = (
     AlgebraRule("R141b", "gather(x) of nothing = nothing", _GATHER.where(_nothing), _empty),
     AlgebraRule("R141c", "gather(x, constant) of one window = slice(x)", _GATHER, _constant_window),
     AlgebraRule("R141d", "gather(a few elements) = select chain", _GATHER, _chosen, option="simplify_small_gathers"),
+    AlgebraRule("N14", "gather(pad(x, v)) = pad(gather(x), v) of dimensions taken as a whole",
+                m.op("gather", _PAD, _INDICES), _of_pad),
+    AlgebraRule("N14b", "gather(reshape(pad(x, v))) = pad(gather(reshape(x)), v) of dimensions taken as a whole",
+                m.op("gather", m.op("reshape", _PAD).one_use(), _INDICES), _of_pad),
     AlgebraRule("R142", "scatter(x, nothing) = x", m.op("scatter").where(_scatters_nothing),
                 lambda match, _: match.root.operand(0)),
     AlgebraRule("R142b", "scatter(x, constant, u) of one window = dynamic-update-slice(x, u)",

@@ -13,12 +13,14 @@ from xjit.passes.simplify.algebra.dots import DOTS
 from xjit.passes.simplify.algebra.extrema import EXTREMA
 from xjit.passes.simplify.algebra.gathers import GATHERS
 from xjit.passes.simplify.algebra.identities import IDENTITIES
+from xjit.passes.simplify.algebra.layouts import LAYOUTS
 from xjit.passes.simplify.algebra.logic import LOGIC, SHIFTS
 from xjit.passes.simplify.algebra.movement import MOVEMENT
 from xjit.passes.simplify.algebra.multiplication import MULTIPLICATION
 from xjit.passes.simplify.algebra.padding import CONCATENATION, PADDING
 from xjit.passes.simplify.algebra.powers import EXPONENTIALS, POWERS, ROOTS
 from xjit.passes.simplify.algebra.reductions import REDUCTIONS
+from xjit.passes.simplify.algebra.reordering import REORDERING
 from xjit.passes.simplify.algebra.rounding import ROUNDING
 from xjit.passes.simplify.algebra.rule import AlgebraRule
 from xjit.passes.simplify.algebra.selection import SELECTION
@@ -30,5 +32,5 @@ ALGEBRA: tuple[AlgebraRule, ...] = (
     *IDENTITIES, *MOVEMENT, *ADDITION, *SUBTRACTION, *MULTIPLICATION, *DIVISION, *REMAINDER, *POWERS, *EXPONENTIALS,
     *ROOTS, *EXTREMA, *ROUNDING, *CONVERSIONS, *COMPLEX_PARTS, *COMPARISONS, *SELECTION, *LOGIC, *SHIFTS, *SLICES,
     *REVERSES, *UPDATES, *PADDING, *CONCATENATION, *GATHERS, *REDUCTIONS, *WINDOWS, *DOTS, *CONVOLUTIONS, *CONTROL,
-    *BROADCASTS,
+    *BROADCASTS, *REORDERING, *LAYOUTS,
 )  # fmt: skip

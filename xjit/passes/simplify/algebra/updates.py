@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes import PaddingDimension, SliceDimension
@@ -60,24 +62,53 @@ def _of_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
     return into.like_source("broadcast", [part], at.DimensionsAttributes(dimensions))
 
 
-def _of_iota(match: Match, into: Expansion) -> HloInstruction | None:
-    """One element of a line of numbers is its clamped index."""
-    root, iota = match.root, match.root.operand(0)
-    if (
-        iota.opcode != "iota"
-        or iota.shape.rank != 1
-        or root.shape.dimensions != (1,)
-        or not root.operand(1).shape.is_scalar
-    ):
+def _of_numbers(match: Match, into: Expansion) -> HloInstruction | None:
+    """One element of a line of numbers with equal steps is the clamped index, scaled and moved."""
+    root, line = match.root, match.root.operand(0)
+    steps = _steps(line) if line.shape.rank == 1 and root.shape.dimensions == (1,) else None
+    if steps is None or not root.operand(1).shape.is_scalar:
         return None
     index, kind = root.operand(1), root.shape.element_type
-    last = iota.shape.dimensions[0] - 1
+    last = line.shape.dimensions[0] - 1
     bits = min(kind.bit_width, index.shape.element_type.bit_width)
     if not (is_integer(root) and is_integer(index)) or last >= 1 << (bits - 1):
         return None
+    first, step = steps
     inside = into.make("clamp", into.full(index.shape, 0), index, into.full(index.shape, last))
     number = into.make("convert", inside, shape=index.shape.with_element_type(kind))
+    if step != 1:
+        number = into.make("multiply", number, into.full(number.shape, step))
+    if first:
+        number = into.make("add", number, into.full(number.shape, first))
     return into.like_source("reshape", [number])
+
+
+def _steps(line: HloInstruction) -> tuple[int, int] | None:
+    """Returns the first of some numbers and the step between them: of an iota, and of integer constants."""
+    if line.opcode == "iota":
+        return 0, 1
+    if line.opcode != "constant" or not is_integer(line) or line.shape.num_elements < 2:
+        return None
+    numbers = [int(n) for n in line.attributes_as(at.ConstantAttributes).literal.array]
+    step = numbers[1] - numbers[0]
+    same = step > 0 and all(b - a == step for a, b in pairwise(numbers))
+    return (numbers[0], step) if same else None
+
+
+def _of_reshape(match: Match, into: Expansion) -> HloInstruction | None:
+    """dynamic-slice(reshape(x)) where the reshape only adds and drops dimensions of size 1."""
+    root, x = match.root, match.root.operand(0).operand(0)
+    before, after = x.shape.dimensions, root.operand(0).shape.dimensions
+    wide = [d for d, n in enumerate(before) if n != 1]
+    kept = [d for d, n in enumerate(after) if n != 1]
+    if [before[d] for d in wide] != [after[d] for d in kept] or root.operand_count != 1 + len(after) or not wide:
+        return None
+    source = dict(zip(wide, kept, strict=True))
+    zero = into.full(root.operand(1).shape, 0)
+    starts = [root.operand(1 + source[d]) if d in source else zero for d in range(len(before))]
+    sizes = tuple(root.shape.dimensions[source[d]] if d in source else 1 for d in range(len(before)))
+    part = into.make("dynamic-slice", x, *starts, attributes=at.DynamicSliceAttributes(sizes))
+    return into.like_source("reshape", [part])
 
 
 def _puts_back(update: HloInstruction) -> bool:
@@ -102,6 +133,15 @@ def _last(match: Match, into: Expansion) -> HloInstruction:
     return into.make("dynamic-update-slice", root.operand(0).operand(0), *root.operands[1:])
 
 
+def _comes_from_host(update: HloInstruction) -> bool:
+    """Whether an update is annotated to lie in the host's memory, where the whole array must lie, too."""
+    while update.opcode in ("reshape", "bitcast", "copy"):
+        update = update.operand(0)
+    return update.opcode == "custom-call" and (
+        update.attributes_as(at.CustomCallAttributes).custom_call_target == "MoveToHost"
+    )
+
+
 def _as_pad(match: Match, into: Expansion) -> HloInstruction | None:
     """An update, at a constant place, of an array with one value."""
     root, filler = match.root, match.root.operand(0)
@@ -111,6 +151,7 @@ def _as_pad(match: Match, into: Expansion) -> HloInstruction | None:
         or not is_constant_like(filler)
         or value_of(filler) is None
         or not root.operand(1).shape.num_elements
+        or _comes_from_host(root.operand(1))
     ):
         return None
     sizes, taken = root.shape.dimensions, root.operand(1).shape.dimensions
@@ -157,7 +198,10 @@ UPDATES = (
     AlgebraRule("R125", "dynamic-slice(x, constants) = slice(x)", _DS, _static,
                 option="!disable_dynamic_slice_to_slice_conversion"),
     AlgebraRule("R126", "dynamic-slice(broadcast(x)) = broadcast(dynamic-slice(x))", _DS, _of_broadcast),
-    AlgebraRule("R127", "dynamic-slice(iota, i) of one element = clamp(0, i, last)", _DS, _of_iota),
+    AlgebraRule("R127", "dynamic-slice(numbers, i) of one element = first + step * clamp(0, i, last)",
+                m.op("dynamic-slice").where(lambda i: i.operand(0).opcode in ("iota", "constant")), _of_numbers),
+    AlgebraRule("N13", "dynamic-slice(reshape(x)) = reshape(dynamic-slice(x)) around dimensions of size 1",
+                _DS.where(lambda i: i.operand(0).opcode == "reshape" and i.operand(0).user_count == 1), _of_reshape),
     AlgebraRule("R128", "dynamic-update-slice(x, u) of everything = u",
                 _DUS.where(_updates_all), lambda match, _: _operand(1, match)),
     AlgebraRule("R129", "dynamic-update-slice(x, nothing) = x",

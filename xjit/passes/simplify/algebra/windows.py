@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes import Window, WindowDimension
+from xjit.ops import build
+from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
@@ -65,6 +69,32 @@ def _of_pad(match: Match, into: Expansion) -> HloInstruction | None:
     return into.make("reduce-window", match["x"], match["init"], attributes=attributes, called=[root.to_apply])
 
 
+def _of_slice(match: Match, into: Expansion) -> HloInstruction | None:
+    """One window of each dimension that has windows of several elements: the reduction of what is in it."""
+    window, x, init = match["window"], match["window"].operand(0), match["window"].operand(1)
+    if not operation(window) or not is_neutral(init, window, init) or not match.root.shape.num_elements:
+        return None
+    ranges: list[at.SliceDimension] = []
+    taken: list[int] = []
+    cuts = match.root.attributes_as(at.SliceAttributes).slice
+    for i, (d, cut_out, size) in enumerate(zip(_window(window), cuts, x.shape.dimensions, strict=True)):
+        if d == WindowDimension():
+            ranges.append(cut_out)
+            continue
+        if d.window_dilation != 1 or d.base_dilation != 1 or match.root.shape.dimensions[i] != 1:
+            return None
+        start = cut_out.start * d.stride - d.padding_low
+        begin, end = max(start, 0), min(start + d.size, size)
+        if begin >= end:
+            return None
+        ranges.append(at.SliceDimension(begin, end))
+        taken.append(i)
+    if not taken:
+        return None
+    part = into.make("slice", x, attributes=at.SliceAttributes(tuple(ranges)))
+    return into.like_source("reshape", [reduce_with(into, part, init, taken, window.to_apply)])
+
+
 def _is_single(root: HloInstruction) -> bool:
     return root.operand_count == 2 and root.shape.is_array
 
@@ -72,6 +102,23 @@ def _is_single(root: HloInstruction) -> bool:
 def _nothing(match: Match, into: Expansion) -> HloInstruction:
     """Windows over an empty array see padding only."""
     return into.like_source("broadcast", [match["init"]], at.DimensionsAttributes(()))
+
+
+def _sees_padding_only(root: HloInstruction) -> bool:
+    """Whether a reduction of several arrays sees nothing but constants that its reducer makes of themselves."""
+    arrays, inits = root.operands[: root.operand_count // 2], root.operands[root.operand_count // 2 :]
+    values = [value_of(init) for init in inits]
+    if not root.shape.is_tuple or any(a.shape.num_elements for a in arrays) or any(v is None for v in values):
+        return False
+    combined = Interpreter().call(root.to_apply, *map(np.asarray, [*values, *values]))
+    same = zip(combined if isinstance(combined, tuple) else (combined,), values, strict=True)
+    return all(np.asarray(new).tobytes() == np.asarray(old).tobytes() for new, old in same)
+
+
+def _inits(match: Match, into: Expansion) -> HloInstruction:
+    inits = match.root.operands[match.root.operand_count // 2 :]
+    results = zip(inits, match.root.shape.tuple_shapes, strict=True)
+    return into.tuple_of(*(into.add(build.broadcast_scalar(init, shape)) for init, shape in results))
 
 
 _X, _INIT = m.any("x"), m.any("init")
@@ -87,4 +134,9 @@ WINDOWS = (
     AlgebraRule("R151b", "reduce-window(nothing, init) = broadcast(init)",
                 m.op("reduce-window", m.any("x").where(lambda x: not x.shape.num_elements), _INIT)
                 .where(lambda i: _is_single(i) and is_neutral(i.operand(1), i, i.operand(1))), _nothing),
+    AlgebraRule("R151c", "reduce-window(nothing, inits) = tuple(broadcast(inits))",
+                m.op("reduce-window").where(_sees_padding_only), _inits),
+    AlgebraRule("N15", "slice(reduce-window(x)) of one window = reduce(slice(x))",
+                m.op("slice", m.op("reduce-window", m.any(), m.any(), name="window").where(_is_single).one_use()),
+                _of_slice, Exactness.ORDER, "enable_window_reduce_to_reduce_replacement"),
 )  # fmt: skip

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from xjit.tools.compare import compare_leaf, summary
+from xjit.tools.leaf_comparison import compare_leaf, summary
 
 INF, NAN = math.inf, math.nan
 

@@ -1,0 +1,266 @@
+"""How instructions work on padded arrays: what lies beyond the sizes must not get into what counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from xjit.hlo import HloInstruction, Unsupported
+from xjit.hlo import attributes as at
+from xjit.hlo.annotations.sharding_algebra import NO_FACTOR
+from xjit.ops.reducers import integer_limits, reduction_identity
+from xjit.passes.dynamic.padded_values import SIZE, PaddedArray, PaddingWriter, static
+from xjit.passes.dynamic.repacking import concatenate, flatten, sort_valid_first
+from xjit.passes.sharding.spmd.local_rows import LocalRow, local_row
+
+Arrays = Sequence[PaddedArray]
+PaddingRule = Callable[[HloInstruction, Arrays, PaddingWriter], list[PaddedArray]]
+"""(instruction, its operands as padded arrays, writer) -> the arrays of the result."""
+
+
+def pad_instruction(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    """Returns the result of an instruction on padded arrays.
+
+    Unsupported where that is not known: a dynamic dimension is neither kept, nor does a rule say what to mask.
+    """
+    return PADDING_RULES.get(instruction.opcode, run_padded)(instruction, operands, b)
+
+
+def run_padded(
+    instruction: HloInstruction,
+    operands: Arrays,
+    b: PaddingWriter,
+    sizes: Mapping[int, HloInstruction] | None = None,
+) -> list[PaddedArray]:
+    """The same instruction on the padded arrays, for dimensions that it only passes on.
+
+    Contracted dimensions are masked. `sizes` are those of dimensions of the result that a rule has worked out.
+    """
+    row = local_row(instruction) or _empty_row(instruction)
+    known: dict[int, HloInstruction] = {}
+    masked: list[PaddedArray] = []
+    for array, dims in zip(operands, row.operands, strict=True):
+        contracted = [d for d in array.sizes if dims[d] in row.contracted]
+        masked.append(b.mask(array, contracted, _identity(instruction, operands, b)) if contracted else array)
+        for d, size in masked[-1].sizes.items():
+            if dims[d] == NO_FACTOR:
+                raise Unsupported(
+                    f"dynamic-padder: {instruction.opcode} '{instruction.name}' along a dynamic dimension",
+                    instruction.span,
+                )
+            known.setdefault(dims[d], size)
+    local = b.add(instruction.clone_with_new_operands(static(instruction.shape), [a.data for a in masked]))
+    found: list[PaddedArray] = []
+    leaves = [s for _, s in instruction.shape.leaves()]
+    for n, (shape, dims) in enumerate(zip(leaves, row.results, strict=True)):
+        given = {d: known[f] for d, f in enumerate(dims) if f in known} | dict(sizes or {})
+        if any(shape.is_dynamic_dimension(d) and d not in given for d in range(shape.rank)):
+            raise Unsupported(
+                f"dynamic-padder: the size of {instruction.opcode} '{instruction.name}'", instruction.span
+            )
+        data = b.element(local, n) if instruction.shape.is_tuple else local
+        found.append(PaddedArray(data, given))
+    return found
+
+
+def _empty_row(instruction: HloInstruction) -> LocalRow:
+    operands = tuple((NO_FACTOR,) * o.shape.rank if o.shape.is_array else () for o in instruction.operands)
+    return LocalRow(operands, tuple((NO_FACTOR,) * s.rank if s.is_array else () for _, s in instruction.shape.leaves()))
+
+
+def _identity(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> HloInstruction | float:
+    """What a reduction or a sum of products may read any number of times."""
+    if instruction.opcode not in ("reduce", "reduce-window"):
+        return 0
+    start = operands[len(operands) // 2].data
+    found = reduction_identity(instruction.to_apply)
+    if found is None or _is_number(start, found[1]):
+        return start
+    return b.constant(found[1], start.shape.element_type)
+
+
+def _is_number(value: HloInstruction, number: object) -> bool:
+    return value.opcode == "constant" and bool(value.attributes_as(at.ConstantAttributes).literal.array == number)
+
+
+# -- sizes
+
+
+def _set_size(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    dimension = instruction.attributes_as(at.DimensionAttributes).dimension
+    array = operands[0].without(dimension)
+    if not instruction.shape.is_dynamic_dimension(dimension):
+        return [array]
+    return [PaddedArray(array.data, {**array.sizes, dimension: b.convert(operands[1].data, SIZE)})]
+
+
+def _get_size(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    return [PaddedArray(b.size_of(operands[0], instruction.attributes_as(at.DimensionAttributes).dimension))]
+
+
+# -- reductions
+
+
+def _reduce(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    """Each array with the start of its own."""
+    count = len(operands) // 2
+    reduced = instruction.attributes_as(at.DimensionsAttributes).dimensions
+    single = _identity(instruction, operands, b) if count == 1 else None
+    starts = [single if single is not None else start.data for start in operands[count:]]
+    arrays = [b.mask(array, reduced, start) for array, start in zip(operands, starts)]
+    return run_padded(instruction, [*arrays, *operands[count:]], b)
+
+
+def _reduce_window(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    window = instruction.attributes_as(at.WindowAttributes).window.dimensions
+    mixed = [d for d, w in enumerate(window) if w != at.WindowDimension()]
+    sizes = {d: _window_size(operands[0].sizes[d], window[d], b) for d in mixed if d in operands[0].sizes}
+    if len(operands) != 2:
+        return run_padded(instruction, operands, b)
+    masked = b.mask(operands[0], mixed, _identity(instruction, operands, b))
+    return run_padded(instruction, [masked, operands[1]], b, sizes)
+
+
+def _window_size(size: HloInstruction, window: at.WindowDimension, b: PaddingWriter) -> HloInstruction:
+    """How many windows fit: none, or (padded - dilated window) / stride + 1."""
+    spread = b.arithmetic("multiply", b.arithmetic("subtract", size, 1), window.base_dilation)
+    empty = b.compare("EQ", size, b.constant(0, SIZE))
+    wide = b.make("select", empty, b.constant(0, SIZE), b.arithmetic("add", spread, 1))
+    room = window.padding_low + window.padding_high - ((window.size - 1) * window.window_dilation + 1)
+    steps = b.arithmetic("divide", b.arithmetic("add", b.arithmetic("add", wide, room), window.stride), window.stride)
+    return b.make("maximum", steps, b.constant(0, SIZE))
+
+
+def _convolution(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    """Space and features of the input count as zero beyond the sizes."""
+    a = instruction.attributes_as(at.ConvolutionAttributes)
+    labels, data = a.dim_labels, operands[0]
+    sizes: dict[int, HloInstruction] = {}
+    spatial = zip(labels.input_spatial_dimensions, labels.output_spatial_dimensions, a.window.dimensions, strict=True)
+    for source, target, window in spatial:
+        if source in data.sizes:
+            if window.padding_high < 0 or window.window_reversal:
+                raise Unsupported("dynamic-padder: this window over a dynamic dimension", instruction.span)
+            sizes[target] = _window_size(data.sizes[source], window, b)
+    masked = b.mask(data, [*labels.input_spatial_dimensions, labels.input_feature_dimension], 0)
+    kernel = b.mask(operands[1], [labels.kernel_input_feature_dimension, *labels.kernel_spatial_dimensions], 0)
+    return run_padded(instruction, [masked, kernel], b, sizes)
+
+
+# -- movement
+
+
+def _pad(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    """What was beyond the size is padding, too."""
+    array, sizes = operands[0], dict[int, HloInstruction]()
+    for d, p in enumerate(instruction.attributes_as(at.PadAttributes).padding):
+        if d in array.sizes and p != at.PaddingDimension():
+            size = b.arithmetic("add", array.sizes[d], p.edge_padding_low + p.edge_padding_high)
+            if p.interior_padding:
+                gaps = b.make("maximum", b.arithmetic("subtract", array.sizes[d], 1), b.constant(0, SIZE))
+                size = b.make("add", size, b.arithmetic("multiply", gaps, p.interior_padding))
+            sizes[d] = b.make("maximum", size, b.constant(0, SIZE))
+    return run_padded(instruction, [b.mask(array, list(sizes), operands[1].data), operands[1]], b, sizes)
+
+
+def _reverse(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    """Reversed, what counts comes last: it is moved to the front."""
+    array, sizes = operands[0], operands[0].sizes
+    moved = [d for d in instruction.attributes_as(at.DimensionsAttributes).dimensions if d in sizes]
+    for d in moved:
+        array = array.without(d)
+    (result,) = run_padded(instruction, [array], b, {d: sizes[d] for d in moved})
+    data = result.data
+    for d in moved:
+        bound = data.shape.dimensions[d]
+        start = b.make("subtract", b.constant(bound, SIZE), sizes[d])
+        data = b.window_at(b.pad_end(data, d, bound), d, start, bound)
+    return [PaddedArray(data, result.sizes)]
+
+
+def _clamped(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    """Starts of dynamic slices and updates are clamped to the size, which is less than the bound."""
+    first = 1 if instruction.opcode == "dynamic-slice" else 2
+    if len(operands) != first + operands[0].data.shape.rank and any(a.sizes for a in operands):
+        return run_padded(instruction, operands, b)
+    array, starts = operands[0], [a.data for a in operands[first:]]
+    window = instruction.shape if first == 1 else instruction.operand(1).shape
+    sizes: dict[int, HloInstruction] = {}
+    for d, size in operands[0].sizes.items():
+        if window.dimensions[d] == array.data.shape.dimensions[d]:
+            continue
+        last = b.convert(b.arithmetic("subtract", size, window.dimensions[d]), starts[d].shape.element_type)
+        zero = b.like(starts[d], 0)
+        starts[d] = b.make("maximum", b.make("minimum", starts[d], last), zero)
+        array = array.without(d)
+        if first == 2:
+            sizes[d] = size
+    return run_padded(instruction, [array, *operands[1:first], *map(PaddedArray, starts)], b, sizes)
+
+
+def _scatter(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    """Indices that do not count lie outside of every array: their updates are skipped."""
+    count = len(operands) // 2
+    a = instruction.attributes_as(at.ScatterAttributes)
+    indices, updates = operands[count], list(operands[count + 1 :])
+    kept = [d for d in range(indices.data.shape.rank) if d not in a.scatter_indices_batching_dims]
+    highest = integer_limits(indices.data.shape.element_type)[1]
+    masked = b.mask(indices, [d for d in kept if d != a.index_vector_dim], highest)
+    rank = updates[0].data.shape.rank
+    outer = [d for d in range(rank) if d not in a.update_window_dims]
+    batches = [d for d in range(indices.data.shape.rank) if d != a.index_vector_dim]
+    for d, source in zip(outer, batches, strict=True):
+        if source not in a.scatter_indices_batching_dims:
+            updates = [u.without(d) for u in updates]
+    sizes = dict(operands[0].sizes)
+    arrays = [PaddedArray(x.data) for x in operands[:count]]
+    if any(d in a.update_window_dims for u in updates for d in u.sizes):
+        raise Unsupported("dynamic-padder: updates of a dynamic window", instruction.span)
+    return run_padded(instruction, [*arrays, masked, *updates], b, sizes)
+
+
+def _reshape(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    """Dimensions that stay, or are the major one of what is merged or split, keep what counts in front."""
+    array = operands[0]
+    old, new = array.data.shape.dimensions, instruction.shape.dimensions
+    sizes: dict[int, HloInstruction] = {}
+    for d, size in array.sizes.items():
+        inner = int(np.prod(old[d + 1 :], dtype=object))
+        target = next((t for t in range(len(new)) if int(np.prod(new[t + 1 :], dtype=object)) <= inner), None)
+        outer = int(np.prod(old[:d], dtype=object))
+        exact = target is not None and int(np.prod(new[:target], dtype=object)) == outer
+        if target is None or not exact:
+            return flatten(instruction, array, b)
+        below = int(np.prod(new[target + 1 :], dtype=object))
+        if inner % below and below % inner:
+            return flatten(instruction, array, b)
+        sizes[target] = b.arithmetic("multiply", size, inner // below)
+    return [PaddedArray(b.reshape(array.data, new), sizes)]
+
+
+def _slice(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    """A part of a dynamic dimension is what it is said to be."""
+    array, bounds = operands[0], operands[0].data.shape.dimensions
+    for d, s in enumerate(instruction.attributes_as(at.SliceAttributes).slice):
+        if (s.start, s.limit, s.stride) != (0, bounds[d], 1) and not instruction.shape.is_dynamic_dimension(d):
+            array = array.without(d)
+    return run_padded(instruction, [array], b)
+
+
+PADDING_RULES: Mapping[str, PaddingRule] = {
+    "concatenate": concatenate,
+    "convolution": _convolution,
+    "dynamic-slice": _clamped,
+    "dynamic-update-slice": _clamped,
+    "get-dimension-size": _get_size,
+    "pad": _pad,
+    "reduce": _reduce,
+    "reduce-window": _reduce_window,
+    "reshape": _reshape,
+    "reverse": _reverse,
+    "scatter": _scatter,
+    "set-dimension-size": _set_size,
+    "slice": _slice,
+    "sort": sort_valid_first,
+}

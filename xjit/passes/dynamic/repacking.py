@@ -1,0 +1,101 @@
+"""Rules that bring what counts together: concatenations, sorts, and reshapes that merge a dynamic dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape, Unsupported
+from xjit.hlo import attributes as at
+from xjit.ops import build
+from xjit.passes.dynamic.padded_values import SIZE, PaddedArray, PaddingWriter
+
+KEY = PrimitiveType.S8
+
+
+def concatenate(instruction: HloInstruction, operands: Sequence[PaddedArray], b: PaddingWriter) -> list[PaddedArray]:
+    """Operands are written one after the other: the next begins where the last one's size ends."""
+    along = instruction.attributes_as(at.ConcatenateAttributes).dimension
+    others = {d: n for o in operands for d, n in o.sizes.items() if d != along}
+    if not any(along in o.sizes for o in operands):
+        return [PaddedArray(b.concatenate([o.data for o in operands], along), others)]
+    whole = b.full(Shape.array(instruction.shape.element_type, instruction.shape.dimensions), 0)
+    zero = b.constant(0, SIZE)
+    place = zero
+    for operand in operands:
+        starts = [place if d == along else zero for d in range(instruction.shape.rank)]
+        whole = b.make("dynamic-update-slice", whole, operand.data, *starts)
+        place = b.make("add", place, b.size_of(operand, along))
+    return [PaddedArray(whole, {**others, along: place})]
+
+
+def sort_valid_first(
+    instruction: HloInstruction, operands: Sequence[PaddedArray], b: PaddingWriter
+) -> list[PaddedArray]:
+    """Along a dynamic dimension, a first key puts what does not count behind all else."""
+    along = instruction.attributes_as(at.SortAttributes).sort_dimension
+    dynamic = next((o for o in operands if along in o.sizes), None)
+    arrays = [o.data for o in operands]
+    called = list(instruction.called_computations)
+    if dynamic is not None:
+        arrays.insert(0, _is_beyond(dynamic, along, b))
+        called = [b.into.embed(_after_key(instruction.to_apply))]
+    shapes = [a.shape for a in arrays]
+    shape = shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+    local = b.add(HloInstruction.create("sort", shape, arrays, instruction.attributes, called))
+    first = 0 if dynamic is None else 1
+    results = [b.element(local, n) for n in range(first, len(arrays))] if shape.is_tuple else [local]
+    return [PaddedArray(data, o.sizes) for data, o in zip(results, operands, strict=True)]
+
+
+def _is_beyond(array: PaddedArray, dimension: int, b: PaddingWriter) -> HloInstruction:
+    return b.convert(b.make("not", b.valid(array, dimension)), KEY)
+
+
+def _after_key(comparator: HloComputation) -> HloComputation:
+    """The comparator of (key, ...): by the keys, and by itself where these are equal."""
+    builder = HloComputation.Builder(f"{comparator.name}_valid_first")
+    key = Shape.array(KEY)
+    lhs, rhs = (builder.add_instruction(HloInstruction.create_parameter(n, key, f"key{n}")) for n in range(2))
+    inner: dict[HloInstruction, HloInstruction] = {}
+    for instruction in comparator.make_instruction_post_order():
+        if instruction.opcode == "parameter":
+            number = instruction.attributes_as(at.ParameterAttributes).parameter_number + 2
+            made = HloInstruction.create_parameter(number, instruction.shape, instruction.name)
+        else:
+            made = instruction.clone_with_new_operands(instruction.shape, [inner[o] for o in instruction.operands])
+        inner[instruction] = builder.add_instruction(made)
+    for parameter in comparator.parameter_instructions:
+        if parameter not in inner:
+            number = parameter.attributes_as(at.ParameterAttributes).parameter_number + 2
+            builder.add_instruction(HloInstruction.create_parameter(number, parameter.shape, parameter.name))
+    less = builder.add_instruction(build.compare("LT", lhs, rhs))
+    equal = builder.add_instruction(build.compare("EQ", lhs, rhs))
+    root = builder.add_instruction(build.select(equal, inner[comparator.root_instruction], less))
+    return builder.build(root)
+
+
+def flatten(instruction: HloInstruction, array: PaddedArray, b: PaddingWriter) -> list[PaddedArray]:
+    """A reshape to one dimension, of arrays with dynamic inner dimensions: what counts is sorted to the front."""
+    if instruction.shape.rank != 1:
+        raise Unsupported(
+            f"dynamic-padder: reshape '{instruction.name}' of a dynamic dimension inside of others", instruction.span
+        )
+    count = instruction.shape.dimensions[0]
+    valid: HloInstruction | None = None
+    size = b.constant(1, SIZE)
+    for d in range(array.data.shape.rank):
+        size = b.make("multiply", size, b.size_of(array, d))
+        if d in array.sizes:
+            pred = b.valid(array, d)
+            valid = pred if valid is None else b.make("and", valid, pred)
+    assert valid is not None
+    key = b.convert(b.make("not", b.reshape(valid, (count,))), KEY)
+    data = b.reshape(array.data, (count,))
+    builder = HloComputation.Builder("valid_first")
+    shapes = [Shape.array(KEY)] * 2 + [Shape.array(data.shape.element_type)] * 2
+    keys = [builder.add_instruction(HloInstruction.create_parameter(n, s, f"p{n}")) for n, s in enumerate(shapes)]
+    comparator = b.into.embed(builder.build(builder.add_instruction(build.compare("LT", keys[0], keys[1]))))
+    shape = Shape.tuple_of([key.shape, data.shape])
+    attributes = at.SortAttributes((0,), is_stable=True)
+    packed = b.add(HloInstruction.create("sort", shape, [key, data], attributes, [comparator]))
+    return [PaddedArray(b.element(packed, 1), {0: size})]

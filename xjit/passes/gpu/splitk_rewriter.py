@@ -1,0 +1,91 @@
+"""Dots whose results are too few to keep a GPU busy are cut along what they sum over: split-K, as in XLA.
+
+The parts are one more batch dimension; their sum is a reduction. Where the cuts are depends on shapes alone, so the
+result is the same every time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from xjit.hlo import HloInstruction
+from xjit.hlo.attributes import DotAttributes
+from xjit.ops import build
+from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.gpu.vector_dot_rewriter import WIDE, free_dimensions
+
+TILE = 64  # rows and columns of a usual block
+MAX_PARTS = 64
+
+
+@dataclass
+class SplitkRewriter(OpExpander):
+    """Cuts the largest contracted dimension into parts, until there are `wanted_blocks` blocks of results.
+
+    Each part keeps at least `min_steps` products. What does not divide into equal parts is left alone.
+    """
+
+    name = "splitk-rewriter"
+    opcodes = frozenset({"dot"})
+    wanted_blocks: int = 128
+    min_steps: int = 256
+
+    def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
+        """Returns the sum of the parts; None for a dot that has blocks enough, or nothing to cut."""
+        attributes = instruction.attributes_as(DotAttributes)
+        if attributes.sparsity or instruction.operand_count != 2 or not instruction.shape.is_static_array:
+            return None
+        lhs, rhs = instruction.operands
+        pairs = list(zip(attributes.lhs_contracting_dims, attributes.rhs_contracting_dims, strict=True))
+        if not pairs or not instruction.shape.num_elements:
+            return None
+        left, right = max(pairs, key=lambda pair: lhs.shape.dimensions[pair[0]])
+        parts = self._parts(instruction, lhs.shape.dimensions[left])
+        if parts == 1:
+            return None
+        kind = WIDE.get(instruction.shape.element_type, instruction.shape.element_type)
+        cut = [_cut(into, o, d, parts) for o, d in ((lhs, left), (rhs, right))]
+        numbers = replace(
+            attributes,
+            lhs_batch_dims=(left, *_after(attributes.lhs_batch_dims, left)),
+            rhs_batch_dims=(right, *_after(attributes.rhs_batch_dims, right)),
+            lhs_contracting_dims=tuple(d + (d >= left) for d in attributes.lhs_contracting_dims),
+            rhs_contracting_dims=tuple(d + (d >= right) for d in attributes.rhs_contracting_dims),
+        )
+        partial = into.add(build.make_dot(cut[0], cut[1], numbers, kind))
+        zero = into.add(build.make_constant(0, kind))
+        add = into.embed(build.make_binary_computation("add", kind, "add"))
+        total = into.add(build.make_reduce(partial, zero, [0], add))
+        if kind is instruction.shape.element_type:
+            return total
+        return into.add(build.convert(total, instruction.shape.element_type))
+
+    def _parts(self, dot: HloInstruction, steps: int) -> int:
+        """Returns into how many parts the sums of a dot are cut, a power of two."""
+        free = free_dimensions(dot)
+        sizes = [math.prod(o.shape.dimensions[d] for d in dims) for o, dims in zip(dot.operands, free)]
+        batches = dot.shape.num_elements // (sizes[0] * sizes[1])
+        blocks = math.prod(-(-size // TILE) for size in sizes) * batches
+        parts = 1
+        while (
+            2 * parts <= MAX_PARTS
+            and 2 * parts * blocks <= self.wanted_blocks
+            and steps % (2 * parts) == 0
+            and steps // (2 * parts) >= self.min_steps
+        ):
+            parts *= 2
+        return parts
+
+
+def _cut(into: Expansion, operand: HloInstruction, dimension: int, parts: int) -> HloInstruction:
+    """An operand with one dimension as (part, step)."""
+    sizes = operand.shape.dimensions
+    own = (parts, sizes[dimension] // parts)
+    return into.add(build.reshape(operand, [*sizes[:dimension], *own, *sizes[dimension + 1 :]]))
+
+
+def _after(dimensions: tuple[int, ...], cut: int) -> tuple[int, ...]:
+    """Dimensions as they are numbered once one of them has become two."""
+    return tuple(d + (d > cut) for d in dimensions)
