@@ -15,7 +15,7 @@ from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import pack_panels_function
 from xjit.emitters.gemm.partial_sums import PartialSums
 from xjit.emitters.gemm.plan import CHUNK_BYTES, LHS_GROUP_ROWS, PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
-from xjit.emitters.gemm.record import GEMM_RECORD, Record
+from xjit.emitters.gemm.record import GEMM, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.strips import emit_strips
 from xjit.emitters.gemm.support import GemmSupport
@@ -96,7 +96,7 @@ def emit_block(module: Module, name: str, support: GemmSupport) -> Function:
     block = _locate(builder, support)
     done = builder.append_block("computed")
     tiles, others = builder.append_block("tiles"), builder.append_block("others")
-    is_tiles = builder.icmp_signed("==", block.record["method"], builder.i64(Method.TILES))
+    is_tiles = builder.icmp_signed("==", block.record[GEMM.method], builder.i64(Method.TILES))
     builder.cbranch(is_tiles, tiles, others)
     builder.position_at_end(others)
     _multiply_vectors(builder, support, parts, block)
@@ -105,7 +105,7 @@ def emit_block(module: Module, name: str, support: GemmSupport) -> Function:
     _multiply_tiles(builder, support, parts, block)
     builder.br(done)
     builder.position_at_end(done)
-    unpacks = builder.and_(block.record.flag("use_scratch"), builder.icmp_signed("==", block.closure, zero(PTR)))
+    unpacks = builder.and_(block.record.flag(GEMM.use_scratch), builder.icmp_signed("==", block.closure, zero(PTR)))
     with builder.when(unpacks):
         _unpack(builder, support, block)
     builder.ret_void()
@@ -140,22 +140,22 @@ def _allocate(builder: StructuredBuilder, support: GemmSupport) -> _Memory:
 def _locate(builder: StructuredBuilder, support: GemmSupport) -> _Block:
     """Finds the operands and the result of the block that the function's arguments name."""
     out, lhs, rhs, closure, parameters, batch, first_row, rows, first_column, columns = builder.function.args
-    record = Record(builder, parameters, GEMM_RECORD)
+    record = Record(builder, parameters, GEMM)
     memory = _allocate(builder, support)
     partial = PartialSums(builder, support) if support.unpack_add is not None else None
-    swap = record.flag("swap_operands")
+    swap = record.flag(GEMM.swap_operands)
     lhs, rhs = builder.select(swap, rhs, lhs), builder.select(swap, lhs, rhs)
-    place = builder.offset_2d(out, first_row, record["out_row"], first_column, record["out_column"])
+    place = builder.offset_2d(out, first_row, record[GEMM.out_row], first_column, record[GEMM.out_column])
     width = support.tile.width
     padded = builder.and_(builder.add(columns, builder.i64(width - 1)), builder.i64(-width))
     scratch_row = builder.mul(padded, builder.i64(size_of(support.compute)))
-    use_scratch = record.flag("use_scratch")
-    sums_row = builder.select(use_scratch, scratch_row, record["out_row"])
+    use_scratch = record.flag(GEMM.use_scratch)
+    sums_row = builder.select(use_scratch, scratch_row, record[GEMM.out_row])
     builder.store_slot(sums_row, memory.kernel_record, Slot.C_STRIDE)
     return _Block(
         record, memory, batch, first_row, rows, first_column, columns,
-        lhs=builder.offset(lhs, builder.mul(first_row, record["lhs_row"])),
-        rhs=builder.offset(rhs, builder.mul(first_column, record["rhs_column"])),
+        lhs=builder.offset(lhs, builder.mul(first_row, record[GEMM.lhs_row])),
+        rhs=builder.offset(rhs, builder.mul(first_column, record[GEMM.rhs_column])),
         place=place,
         sums=builder.select(use_scratch, memory.result, place),
         sums_row=sums_row,
@@ -170,10 +170,11 @@ def _multiply_vectors(builder: StructuredBuilder, support: GemmSupport, parts: _
     record = block.record
     _fill_zero(builder, support, block)
     for method, functions in parts.vector_products.items():
-        with builder.when(builder.icmp_signed("==", record["method"], builder.i64(method))):
+        with builder.when(builder.icmp_signed("==", record[GEMM.method], builder.i64(method))):
             args = (
-                block.sums, block.sums_row, block.lhs, record["lhs_row"], record["lhs_k_inner"],
-                block.rhs, record["rhs_k_inner"], record["rhs_column"], block.rows, record["k_inner"], block.columns,
+                block.sums, block.sums_row, block.lhs, record[GEMM.lhs_row], record[GEMM.lhs_k_inner],
+                block.rhs, record[GEMM.rhs_k_inner], record[GEMM.rhs_column],
+                block.rows, record[GEMM.k_inner], block.columns,
             )  # fmt: skip
             function = functions[-1].value
             for rows, smaller in zip(ROW_GROUPS[-2::-1], functions[-2::-1]):
@@ -196,8 +197,8 @@ def _fill_zero(builder: StructuredBuilder, support: GemmSupport, block: _Block) 
 def _multiply_tiles(builder: StructuredBuilder, support: GemmSupport, parts: _Parts, block: _Block) -> None:
     """The loop over chunks of k."""
     record = block.record
-    k_outer, k_inner = record["k_outer"], record["k_inner"]
-    step_outer, step_inner = record["block_k_outer"], record["block_k_inner"]
+    k_outer, k_inner = record[GEMM.k_outer], record[GEMM.k_inner]
+    step_outer, step_inner = record[GEMM.block_k_outer], record[GEMM.block_k_inner]
     with (
         builder.loop(builder.i64(0), k_outer, step_outer, "k_outer") as outer,
         builder.loop(builder.i64(0), k_inner, step_inner, "k_inner") as inner,
@@ -219,12 +220,12 @@ def _multiply_chunk(
     done = builder.or_(chunk.outer, chunk.inner) if partial is None else partial.terms()
     first = builder.icmp_signed("==", done, builder.i64(0))
     builder.store_slot(builder.select(first, builder.i64(0), builder.i64(1)), memory.kernel_record, Slot.ACCUMULATE)
-    rhs = builder.offset_2d(block.rhs, chunk.outer, record["rhs_k_outer"], chunk.inner, record["rhs_k_inner"])
-    lhs = builder.offset_2d(block.lhs, chunk.outer, record["lhs_k_outer"], chunk.inner, record["lhs_k_inner"])
-    pack_rhs = record.flag("pack_rhs")
+    rhs = builder.offset_2d(block.rhs, chunk.outer, record[GEMM.rhs_k_outer], chunk.inner, record[GEMM.rhs_k_inner])
+    lhs = builder.offset_2d(block.lhs, chunk.outer, record[GEMM.lhs_k_outer], chunk.inner, record[GEMM.lhs_k_inner])
+    pack_rhs = record.flag(GEMM.pack_rhs)
     with builder.when(pack_rhs):
         args = (
-            memory.packed_rhs, rhs, record["rhs_k_outer"], record["rhs_k_inner"], record["rhs_column"],
+            memory.packed_rhs, rhs, record[GEMM.rhs_k_outer], record[GEMM.rhs_k_inner], record[GEMM.rhs_column],
             chunk.runs, chunk.length, block.columns, chunk.size, builder.i64(0), chunk.length,
         )  # fmt: skip
         builder.call(parts.pack_panels, args)
@@ -245,7 +246,7 @@ def _unpack(builder: StructuredBuilder, support: GemmSupport, block: _Block) -> 
     """Copies the scratch block to the result, or adds it if an earlier part of k is there."""
     record, unit = block.record, builder.i64(size_of(support.compute))
     args = (
-        block.place, record["out_row"], record["out_column"],
+        block.place, record[GEMM.out_row], record[GEMM.out_column],
         block.memory.result, block.scratch_row, unit, block.rows, block.columns,
     )  # fmt: skip
     if block.partial is None:

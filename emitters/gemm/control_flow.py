@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.emitters.gemm.record import Record
+from xjit.emitters.gemm.record import Parameters, Record
 from xjit.llvm import Function, LLVMType, Module, Value
-from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I64, PTR, VOID
 
 
 def emit_parallel_entry(
-    module: Module, name: str, params: Sequence[tuple[LLVMType, str]], task: Function, layout: StructLayout
+    module: Module, name: str, params: Sequence[tuple[LLVMType, str]], task: Function, fields: Parameters
 ) -> Function:
     """Defines `void name(params)` that runs `task(context, i)` for all tasks; the context holds the parameters.
 
-    The last parameter points to a record with the fields `num_tasks` and `parallel`.
+    The last parameter points to a record of these `fields`.
     """
     builder = define(module, name, params, linkage="")
     context = builder.alloca(I64, len(params), align=8, name="context")
     for slot, arg in enumerate(builder.function.args):
         builder.store_slot(arg, context, slot)
-    record = Record(builder, builder.function.args[-1], layout)
-    emit_parallel_for(builder, task, context, record["num_tasks"], record.flag("parallel"))
+    record = Record(builder, builder.function.args[-1], fields)
+    emit_parallel_for(builder, task, context, record[fields.num_tasks], record.flag(fields.parallel))
     builder.ret_void()
     return builder.function
 

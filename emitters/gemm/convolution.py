@@ -16,7 +16,7 @@ from xjit.emitters.gemm.convolution_tile import Tile, fill_row_table, locate_til
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.emitters.gemm.gemm import emit_gemm_call, gemm_name
 from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.record import CONVOLUTION_RECORD
+from xjit.emitters.gemm.record import CONV
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport, support_for
 from xjit.llvm import Function, IRBuilder, Module, Target, Value
@@ -44,7 +44,7 @@ def emit_convolution(module: Module, target: Target, types: GemmTypes) -> Functi
     if name in module.functions:
         return module.functions[name]
     task = _emit_task(module, f"{name}_task", support_for(module, types))
-    return emit_parallel_entry(module, name, CONVOLUTION_PARAMS, task, CONVOLUTION_RECORD)
+    return emit_parallel_entry(module, name, CONVOLUTION_PARAMS, task, CONV)
 
 
 def emit_convolution_call(
@@ -79,7 +79,7 @@ def _emit_task(module: Module, name: str, support: GemmSupport) -> Function:
     sum_chunks(builder, parts, tile)
     with builder.when(has_epilogue(builder, tile.closure)):
         _apply_epilogue(builder, tile)
-    unpacks = builder.and_(tile.record.flag("use_scratch"), builder.icmp_signed("==", tile.closure, zero(PTR)))
+    unpacks = builder.and_(tile.record.flag(CONV.use_scratch), builder.icmp_signed("==", tile.closure, zero(PTR)))
     with builder.when(unpacks):
         _unpack(builder, support, tile)
     builder.ret_void()
@@ -89,7 +89,7 @@ def _emit_task(module: Module, name: str, support: GemmSupport) -> Function:
 def _apply_epilogue(builder: StructuredBuilder, tile: Tile) -> None:
     """Hands the tile over, as many pixels at once as follow each other in the output."""
     record = tile.record
-    whole = builder.icmp_signed("==", tile.columns.size, record["output_2"])
+    whole = builder.icmp_signed("==", tile.columns.size, record[CONV.output_2])
     lines = builder.select(whole, builder.i64(1), tile.rows.size)
     length = builder.select(whole, builder.mul(tile.rows.size, tile.columns.size), tile.columns.size)
     with (
@@ -99,9 +99,9 @@ def _apply_epilogue(builder: StructuredBuilder, tile: Tile) -> None:
         place = builder.mul(builder.add(builder.mul(n, lines), line), length)
         sums = builder.offset(tile.sums, builder.mul(place, tile.sums_row))
         image = builder.add(tile.images.start, n)
-        plane = builder.add(builder.mul(image, record["output_0"]), tile.depth)
-        row = builder.add(builder.mul(plane, record["output_1"]), builder.add(tile.rows.start, line))
-        pixel = builder.add(builder.mul(row, record["output_2"]), tile.columns.start)
+        plane = builder.add(builder.mul(image, record[CONV.output_0]), tile.depth)
+        row = builder.add(builder.mul(plane, record[CONV.output_1]), builder.add(tile.rows.start, line))
+        pixel = builder.add(builder.mul(row, record[CONV.output_2]), tile.columns.start)
         where = tile.group, pixel, length, tile.features.start, tile.features.size
         call_epilogue(builder, tile.closure, (sums, tile.sums_row, *where))
 
@@ -109,7 +109,7 @@ def _apply_epilogue(builder: StructuredBuilder, tile: Tile) -> None:
 def _unpack(builder: StructuredBuilder, support: GemmSupport, tile: Tile) -> None:
     """Copies what went through scratch memory."""
     record = tile.record
-    merge = record.flag("merge_rows")
+    merge = record.flag(CONV.merge_rows)
     lines = builder.select(merge, builder.i64(1), tile.rows.size)
     columns = builder.select(merge, builder.mul(tile.rows.size, tile.columns.size), tile.columns.size)
     line_bytes = builder.mul(columns, tile.sums_row)
@@ -118,9 +118,10 @@ def _unpack(builder: StructuredBuilder, support: GemmSupport, tile: Tile) -> Non
         builder.loop(builder.i64(0), lines, name="line") as line,
     ):
         source = builder.offset(tile.sums, builder.mul(builder.add(builder.mul(n, lines), line), line_bytes))
-        target = builder.offset_2d(tile.out, n, record["out_batch"], line, record["out_1"])
+        target = builder.offset_2d(tile.out, n, record[CONV.out_batch], line, record[CONV.out_1])
         unit = builder.i64(size_of(support.compute))
         args = (
-            target, record["out_2"], record["out_feature"], source, tile.sums_row, unit, columns, tile.features.size,
+            target, record[CONV.out_2], record[CONV.out_feature],
+            source, tile.sums_row, unit, columns, tile.features.size,
         )  # fmt: skip
         builder.call(support.unpack, args)

@@ -9,12 +9,16 @@ from xjit.emitters.gemm.convolution_tile import Tile
 from xjit.emitters.gemm.depthwise import emit_depthwise_multiply
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import PACK_STEP, multiply_panels_function, pack_panels_function
+from xjit.emitters.gemm.record import CONV
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I8, I64
 from xjit.llvm.values import const_int
+
+_ROWS = (CONV.window_stride_1, CONV.dilation_1, CONV.padding_1)
+_COLUMNS = (CONV.window_stride_2, CONV.dilation_2, CONV.padding_2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +69,15 @@ def sum_chunks(builder: StructuredBuilder, parts: ChunkParts, tile: Tile) -> Non
     started = builder.alloca(I64, 1, align=8, name="started")
     nothing = builder.i64(0)
     builder.store(nothing, started, 8)
-    kernel_1, kernel_2 = record["kernel_1"], record["kernel_2"]
-    depthwise = record.flag("depthwise")
-    channels = builder.select(depthwise, tile.features.size, record["channels"])
-    step_1, step_2, step_channels = record["chunk_1"], record["chunk_2"], record["chunk_channels"]
-    with builder.loop(nothing, record["kernel_0"], name="tap_0") as tap_0:
+    kernel_1, kernel_2 = record[CONV.kernel_1], record[CONV.kernel_2]
+    depthwise = record.flag(CONV.depthwise)
+    channels = builder.select(depthwise, tile.features.size, record[CONV.channels])
+    step_1, step_2, step_channels = (
+        record[CONV.chunk_1],
+        record[CONV.chunk_2],
+        record[CONV.chunk_channels],
+    )
+    with builder.loop(nothing, record[CONV.kernel_0], name="tap_0") as tap_0:
         depth, inside = _input_depth(builder, tile, tap_0)
         with (
             builder.when(inside),
@@ -91,12 +99,14 @@ def sum_chunks(builder: StructuredBuilder, parts: ChunkParts, tile: Tile) -> Non
 def _input_depth(builder: StructuredBuilder, tile: Tile, tap_0: Value) -> tuple[Value, Value]:
     """The input index along dimension 0, and whether there is an element."""
     record = tile.record
-    reach = builder.add(builder.mul(tile.depth, record["window_stride_0"]), builder.mul(tap_0, record["dilation_0"]))
-    position, base = builder.sub(reach, record["padding_0"]), record["base_0"]
+    reach = builder.add(
+        builder.mul(tile.depth, record[CONV.window_stride_0]), builder.mul(tap_0, record[CONV.dilation_0])
+    )
+    position, base = builder.sub(reach, record[CONV.padding_0]), record[CONV.base_0]
     index = builder.sdiv(position, base)
     on_grid = builder.icmp_signed("==", builder.mul(index, base), position)
     not_before = builder.icmp_signed(">=", position, builder.i64(0))
-    inside = builder.and_(not_before, builder.icmp_signed("<", index, record["input_0"]))
+    inside = builder.and_(not_before, builder.icmp_signed("<", index, record[CONV.input_0]))
     return index, builder.and_(inside, on_grid)
 
 
@@ -105,15 +115,15 @@ def _sum_chunk(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk:
     padded = builder.and_(builder.add(chunk.channels, builder.i64(width - 1)), builder.i64(-width))
     pixel_bytes = builder.mul(builder.select(chunk.depthwise, padded, chunk.channels), builder.i64(parts.unit_bytes))
     _fill_slabs(builder, parts, tile, chunk, pixel_bytes)
-    taps = builder.offset_2d(tile.kernel, chunk.tap_0, record["tap_0"], chunk.tap_1, record["tap_1"])
-    taps = builder.offset(taps, builder.mul(chunk.tap_2, record["tap_2"]))
+    taps = builder.offset_2d(tile.kernel, chunk.tap_0, record[CONV.tap_0], chunk.tap_1, record[CONV.tap_1])
+    taps = builder.offset(taps, builder.mul(chunk.tap_2, record[CONV.tap_2]))
     done, deep, full = (builder.append_block(label) for label in ("chunk_done", "depthwise", "full"))
     builder.cbranch(chunk.depthwise, deep, full)
     builder.position_at_end(deep)
     _multiply_depthwise(builder, parts, tile, chunk, taps, pixel_bytes)
     builder.br(done)
     builder.position_at_end(full)
-    taps = builder.offset(taps, builder.mul(chunk.channel, record["tap_channel"]))
+    taps = builder.offset(taps, builder.mul(chunk.channel, record[CONV.tap_channel]))
     _multiply(builder, parts, tile, chunk, taps, pixel_bytes)
     builder.br(done)
     builder.position_at_end(done)
@@ -122,17 +132,16 @@ def _sum_chunk(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk:
 def _fill_slabs(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk: _Chunk, pixel_bytes: Value) -> None:
     record = tile.record
     positions: list[Value] = []
-    for axis, start, tap in ((1, tile.rows.start, chunk.tap_1), (2, tile.columns.start, chunk.tap_2)):
-        reach = builder.add(
-            builder.mul(start, record[f"window_stride_{axis}"]), builder.mul(tap, record[f"dilation_{axis}"])
-        )
-        positions.append(builder.sub(reach, record[f"padding_{axis}"]))
+    for start, tap, axis in ((tile.rows.start, chunk.tap_1, _ROWS), (tile.columns.start, chunk.tap_2, _COLUMNS)):
+        stride, dilation, padding = axis
+        reach = builder.add(builder.mul(start, record[stride]), builder.mul(tap, record[dilation]))
+        positions.append(builder.sub(reach, record[padding]))
     channel = builder.add(chunk.channel, builder.select(chunk.depthwise, tile.features.start, builder.i64(0)))
-    source = builder.offset_2d(tile.input, chunk.depth, record["in_0"], channel, record["in_channel"])
-    image_bytes = builder.mul(builder.mul(record["slab_1"], record["slab_2"]), pixel_bytes)
+    source = builder.offset_2d(tile.input, chunk.depth, record[CONV.in_0], channel, record[CONV.in_channel])
+    image_bytes = builder.mul(builder.mul(record[CONV.slab_1], record[CONV.slab_2]), pixel_bytes)
     with builder.loop(builder.i64(0), tile.images.size, name="image") as n:
         place = builder.offset(tile.memory.slab, builder.mul(n, image_bytes))
-        image = builder.offset(source, builder.mul(n, record["in_batch"]))
+        image = builder.offset(source, builder.mul(n, record[CONV.in_batch]))
         builder.call(parts.fill_slab, (record.ptr, place, image, *positions, pixel_bytes, chunk.channels))
 
 
@@ -144,7 +153,7 @@ def _multiply(
     run = builder.mul(chunk.taps_2, chunk.channels)
     size = builder.mul(chunk.taps_1, run)
     _pack_kernel(builder, parts, tile, chunk, taps, run, size)
-    outer = builder.mul(builder.mul(record["slab_tap_1"], record["slab_2"]), pixel_bytes)
+    outer = builder.mul(builder.mul(record[CONV.slab_tap_1], record[CONV.slab_2]), pixel_bytes)
     for slot, value in ((Slot.K_OUTER, chunk.taps_1), (Slot.A_OUTER, outer), (Slot.K_INNER, run)):
         builder.store_slot(value, memory.kernel_record, slot)
     panel_step = builder.mul(size, builder.i64(support.vector_bytes))
@@ -171,11 +180,11 @@ def _pack_kernel(
         builder.loop(builder.i64(0), chunk.channels, PACK_STEP, "channel") as channel,
         builder.loop(builder.i64(0), chunk.taps_1, name="pack") as tap,
     ):
-        source = builder.offset_2d(taps, tap, record["tap_1"], channel, record["tap_channel"])
+        source = builder.offset_2d(taps, tap, record[CONV.tap_1], channel, record[CONV.tap_channel])
         count = builder.min(builder.i64(PACK_STEP), builder.sub(chunk.channels, channel))
         args = (
-            tile.memory.packed, source, record["tap_2"], record["tap_channel"], record["tap_feature"], chunk.taps_2,
-            count, tile.features.size, size, builder.add(builder.mul(tap, run), channel), chunk.channels,
+            tile.memory.packed, source, record[CONV.tap_2], record[CONV.tap_channel], record[CONV.tap_feature],
+            chunk.taps_2, count, tile.features.size, size, builder.add(builder.mul(tap, run), channel), chunk.channels,
         )  # fmt: skip
         builder.call(parts.pack_panels, args)
 
@@ -188,10 +197,10 @@ def _multiply_depthwise(
     num_taps = builder.mul(chunk.taps_1, chunk.taps_2)
     builder.memset(memory.packed, const_int(I8, 0), builder.mul(num_taps, pixel_bytes), 64)
     with builder.loop(builder.i64(0), chunk.taps_1, name="pack") as tap:
-        source = builder.offset(taps, builder.mul(tap, record["tap_1"]))
+        source = builder.offset(taps, builder.mul(tap, record[CONV.tap_1]))
         target = builder.offset(memory.packed, builder.mul(builder.mul(tap, chunk.taps_2), pixel_bytes))
         args = (
-            target, pixel_bytes, unit, source, record["tap_2"], record["tap_feature"], chunk.taps_2,
+            target, pixel_bytes, unit, source, record[CONV.tap_2], record[CONV.tap_feature], chunk.taps_2,
             tile.features.size,
         )  # fmt: skip
         builder.call(parts.support.pack_rhs, args)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.record import CONVOLUTION_RECORD, Record
+from xjit.emitters.gemm.record import CONV, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
@@ -29,6 +29,9 @@ SLAB_PARAMS = (
 spread-out input.
 """
 
+_ROWS = (CONV.base_1, CONV.step_1, CONV.input_1)
+_COLUMNS = (CONV.base_2, CONV.step_2, CONV.input_2)
+
 
 @dataclass(frozen=True, slots=True)
 class _Overlap:
@@ -43,10 +46,10 @@ def emit_fill_slab(module: Module, name: str, support: GemmSupport) -> Function:
     """Defines the copy for one image and chunk."""
     builder = define(module, name, SLAB_PARAMS)
     parameters, slab, source, position_1, position_2, pixel_bytes, channels = builder.function.args
-    record = Record(builder, parameters, CONVOLUTION_RECORD)
-    slab_1, slab_2 = record["slab_1"], record["slab_2"]
-    rows = _overlap(builder, record, 1, position_1, slab_1)
-    pixels = _overlap(builder, record, 2, position_2, slab_2)
+    record = Record(builder, parameters, CONV)
+    slab_1, slab_2 = record[CONV.slab_1], record[CONV.slab_2]
+    rows = _overlap(builder, record, _ROWS, position_1, slab_1)
+    pixels = _overlap(builder, record, _COLUMNS, position_2, slab_2)
     covered = builder.mul(rows.count, pixels.count)
     with builder.when(builder.icmp_signed("<", covered, builder.mul(slab_1, slab_2))):
         builder.memset(
@@ -54,16 +57,16 @@ def emit_fill_slab(module: Module, name: str, support: GemmSupport) -> Function:
         )
     with builder.when(builder.icmp_signed("==", covered, builder.i64(0))):
         builder.ret_void()
-    target_pixel = builder.mul(record["base_2"], pixel_bytes)
-    source_pixel = builder.mul(record["step_2"], record["in_2"])
-    channel = record["in_channel"]
+    target_pixel = builder.mul(record[CONV.base_2], pixel_bytes)
+    source_pixel = builder.mul(record[CONV.step_2], record[CONV.in_2])
+    channel = record[CONV.in_channel]
     lines, columns = _merge_pixels(builder, support, pixels.count, channels, target_pixel, source_pixel, channel)
     unit = builder.i64(size_of(support.compute))
     with builder.loop(builder.i64(0), rows.count, name="row") as row:
-        slab_row = builder.add(rows.target, builder.mul(row, record["base_1"]))
+        slab_row = builder.add(rows.target, builder.mul(row, record[CONV.base_1]))
         pixel = builder.add(builder.mul(slab_row, slab_2), pixels.target)
-        input_row = builder.add(rows.source, builder.mul(row, record["step_1"]))
-        place = builder.offset_2d(source, input_row, record["in_1"], pixels.source, record["in_2"])
+        input_row = builder.add(rows.source, builder.mul(row, record[CONV.step_1]))
+        place = builder.offset_2d(source, input_row, record[CONV.in_1], pixels.source, record[CONV.in_2])
         target = builder.offset(slab, builder.mul(pixel, pixel_bytes))
         builder.call(support.pack_lhs, (target, target_pixel, unit, place, source_pixel, channel, lines, columns))
     builder.ret_void()
@@ -90,9 +93,11 @@ def _merge_pixels(
     ]
 
 
-def _overlap(builder: StructuredBuilder, record: Record, axis: int, position: Value, size: Value) -> _Overlap:
+def _overlap(
+    builder: StructuredBuilder, record: Record, axis: tuple[int, int, int], position: Value, size: Value
+) -> _Overlap:
     """Slab pixel j lies at `position + j * step`; input element i at `i * base`. One of step and base is 1."""
-    base, step, extent = record[f"base_{axis}"], record[f"step_{axis}"], record[f"input_{axis}"]
+    base, step, extent = (record[field] for field in axis)
     zero = builder.i64(0)
     before = builder.select(builder.icmp_signed("<", position, zero), builder.sub(zero, position), zero)
     first = _divide_up(builder, before, step)  # slab pixels in front of the input

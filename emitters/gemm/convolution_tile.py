@@ -8,12 +8,21 @@ from xjit.emitters.gemm.convolution_plan import CHUNK_K_BYTES, MAX_TILE_PIXELS, 
 from xjit.emitters.gemm.depthwise import MAX_DEPTHWISE_TAPS
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
-from xjit.emitters.gemm.record import CONVOLUTION_RECORD, Record
+from xjit.emitters.gemm.record import CONV, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Value
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I8, I64
+
+_TASKS = (
+    CONV.blocks_features,
+    CONV.tiles_2,
+    CONV.tiles_1,
+    CONV.output_0,
+    CONV.groups,
+)
+"""How many pieces a task number is made of, the fastest first; what is left numbers the images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +72,35 @@ def locate_tile(builder: StructuredBuilder, support: GemmSupport) -> Tile:
     """
     context, task = builder.function.args
     out, source, kernel, closure, parameters = (builder.load_ptr(context, slot) for slot in range(5))
-    record = Record(builder, parameters, CONVOLUTION_RECORD)
+    record = Record(builder, parameters, CONV)
     memory = _allocate(builder, support)
     rest = task
     indices: list[Value] = []
-    for count in ("blocks_features", "tiles_2", "tiles_1", "output_0", "groups"):
+    for count in _TASKS:
         size = record[count]
         indices.append(builder.urem(rest, size))
         rest = builder.udiv(rest, size)
     block, tile_2, tile_1, depth, group = indices
 
-    def extent(index: Value, step: str, whole: str) -> Extent:
+    def extent(index: Value, step: int, whole: int) -> Extent:
         start = builder.mul(index, record[step])
         return Extent(start, builder.min(record[step], builder.sub(record[whole], start)))
 
-    images, rows = extent(rest, "tile_batch", "batch"), extent(tile_1, "tile_1", "output_1")
-    columns, features = extent(tile_2, "tile_2", "output_2"), extent(block, "block_features", "features")
-    source = builder.offset_2d(source, images.start, record["in_batch"], group, record["in_group"])
-    kernel = builder.offset(kernel, record["tap_start"])
-    kernel = builder.offset_2d(kernel, group, record["tap_group"], features.start, record["tap_feature"])
-    out = builder.offset_2d(out, images.start, record["out_batch"], group, record["out_group"])
-    out = builder.offset_2d(out, depth, record["out_0"], features.start, record["out_feature"])
-    out = builder.offset_2d(out, rows.start, record["out_1"], columns.start, record["out_2"])
-    sums_row = record["result_row"]
+    images, rows = (
+        extent(rest, CONV.tile_batch, CONV.batch),
+        extent(tile_1, CONV.tile_1, CONV.output_1),
+    )
+    columns, features = (
+        extent(tile_2, CONV.tile_2, CONV.output_2),
+        extent(block, CONV.block_features, CONV.features),
+    )
+    source = builder.offset_2d(source, images.start, record[CONV.in_batch], group, record[CONV.in_group])
+    kernel = builder.offset(kernel, record[CONV.tap_start])
+    kernel = builder.offset_2d(kernel, group, record[CONV.tap_group], features.start, record[CONV.tap_feature])
+    out = builder.offset_2d(out, images.start, record[CONV.out_batch], group, record[CONV.out_group])
+    out = builder.offset_2d(out, depth, record[CONV.out_0], features.start, record[CONV.out_feature])
+    out = builder.offset_2d(out, rows.start, record[CONV.out_1], columns.start, record[CONV.out_2])
+    sums_row = record[CONV.result_row]
     builder.store_slot(sums_row, memory.kernel_record, Slot.C_STRIDE)
     return Tile(
         record, memory, group, depth, images, rows, columns, features,
@@ -93,7 +108,7 @@ def locate_tile(builder: StructuredBuilder, support: GemmSupport) -> Tile:
         input=source,
         kernel=kernel,
         out=out,
-        sums=builder.select(record.flag("use_scratch"), memory.sums, out),
+        sums=builder.select(record.flag(CONV.use_scratch), memory.sums, out),
         sums_row=sums_row,
         closure=closure,
     )  # fmt: skip
@@ -115,8 +130,12 @@ def _allocate(builder: StructuredBuilder, support: GemmSupport) -> TileMemory:
 def fill_row_table(builder: StructuredBuilder, support: GemmSupport, tile: Tile) -> None:
     """Fills the table of slab pixels; its last entry is repeated for the rows that a strip has too many."""
     record, table = tile.record, tile.memory.table
-    stride_1, stride_2, slab_2 = record["slab_stride_1"], record["slab_stride_2"], record["slab_2"]
-    image_pixels = builder.mul(record["slab_1"], slab_2)
+    stride_1, stride_2, slab_2 = (
+        record[CONV.slab_stride_1],
+        record[CONV.slab_stride_2],
+        record[CONV.slab_2],
+    )
+    image_pixels = builder.mul(record[CONV.slab_1], slab_2)
     row_pixels = builder.mul(tile.rows.size, tile.columns.size)
     with (
         builder.loop(builder.i64(0), tile.images.size, name="image") as n,

@@ -5,7 +5,7 @@ broadcast.
 from __future__ import annotations
 
 from xjit.emitters.gemm.microkernel import add, multiply_add
-from xjit.emitters.gemm.record import CONVOLUTION_RECORD, Record
+from xjit.emitters.gemm.record import CONV, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
@@ -39,12 +39,12 @@ def emit_depthwise_multiply(module: Module, name: str, support: GemmSupport) -> 
     """
     builder = define(module, name, DEPTHWISE_PARAMS)
     parameters, result, slab, taps, table, pixels, pixel_bytes, taps_1, taps_2, accumulate = builder.function.args
-    record = Record(builder, parameters, CONVOLUTION_RECORD)
+    record = Record(builder, parameters, CONV)
     type, size = vector(support.compute, support.tile.width), size_of(support.compute)
-    tap_bytes = builder.mul(record["slab_tap_2"], pixel_bytes)
-    row_bytes = builder.mul(builder.mul(record["slab_tap_1"], record["slab_2"]), pixel_bytes)
+    tap_bytes = builder.mul(record[CONV.slab_tap_2], pixel_bytes)
+    row_bytes = builder.mul(builder.mul(record[CONV.slab_tap_1], record[CONV.slab_2]), pixel_bytes)
     adds = builder.icmp_signed("!=", accumulate, builder.i64(0))
-    result_row = record["result_row"]
+    result_row = record[CONV.result_row]
     with (
         builder.loop(builder.i64(0), pixel_bytes, support.vector_bytes, "lane") as lane,
         builder.loop(builder.i64(0), pixels, _PIXELS, "pixel") as pixel,

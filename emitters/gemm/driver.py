@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from xjit.emitters.gemm.block import GEMM_PARAMS, emit_block
 from xjit.emitters.gemm.control_flow import emit_parallel_entry
-from xjit.emitters.gemm.record import GEMM_RECORD, Record
+from xjit.emitters.gemm.record import GEMM, Record
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I64, PTR
+
+_OUT_BATCH = (GEMM.batch_out_0, GEMM.batch_out_1, GEMM.batch_out_2)
+_LHS_BATCH = (GEMM.batch_lhs_0, GEMM.batch_lhs_1, GEMM.batch_lhs_2)
+_RHS_BATCH = (GEMM.batch_rhs_0, GEMM.batch_rhs_1, GEMM.batch_rhs_2)
 
 
 def emit_driver(module: Module, name: str, support: GemmSupport) -> Function:
     """Defines `void name(out, lhs, rhs, closure, parameters)` on top of `support`."""
     block = emit_block(module, f"{name}_block", support)
     task = _emit_task(module, f"{name}_task", block)
-    return emit_parallel_entry(module, name, GEMM_PARAMS, task, GEMM_RECORD)
+    return emit_parallel_entry(module, name, GEMM_PARAMS, task, GEMM)
 
 
 def _emit_task(module: Module, name: str, block: Function) -> Function:
@@ -26,8 +30,8 @@ def _emit_task(module: Module, name: str, block: Function) -> Function:
     builder = define(module, name, ((PTR, "context"), (I64, "task")))
     context, task = builder.function.args
     out, lhs, rhs, closure, parameters = (builder.load_ptr(context, slot) for slot in range(len(GEMM_PARAMS)))
-    record = Record(builder, parameters, GEMM_RECORD)
-    blocks_m, blocks_n = record["blocks_m"], record["blocks_n"]
+    record = Record(builder, parameters, GEMM)
+    blocks_m, blocks_n = record[GEMM.blocks_m], record[GEMM.blocks_n]
     per_batch = builder.mul(blocks_m, blocks_n)
     group, index_n, index_m = builder.if_else(
         builder.icmp_signed("==", per_batch, builder.i64(1)),
@@ -38,18 +42,18 @@ def _emit_task(module: Module, name: str, block: Function) -> Function:
             builder.urem(builder.urem(task, per_batch), blocks_m),
         ],
     )
-    first_row = builder.mul(index_m, record["block_m"])
-    first_column = builder.mul(index_n, record["block_n"])
-    rows = builder.min(record["block_m"], builder.sub(record["m"], first_row))
-    columns = builder.min(record["block_n"], builder.sub(record["n"], first_column))
-    first_batch = builder.mul(group, record["batches_per_task"])
-    end = builder.min(builder.add(first_batch, record["batches_per_task"]), record["num_batches"])
+    first_row = builder.mul(index_m, record[GEMM.block_m])
+    first_column = builder.mul(index_n, record[GEMM.block_n])
+    rows = builder.min(record[GEMM.block_m], builder.sub(record[GEMM.m], first_row))
+    columns = builder.min(record[GEMM.block_n], builder.sub(record[GEMM.n], first_column))
+    first_batch = builder.mul(group, record[GEMM.batches_per_task])
+    end = builder.min(builder.add(first_batch, record[GEMM.batches_per_task]), record[GEMM.num_batches])
     with builder.loop(first_batch, end, name="batch") as batch:
         indices = _batch_indices(builder, record, batch)
         moved: list[Value] = []
-        for operand, base in (("out", out), ("lhs", lhs), ("rhs", rhs)):
-            for i, index in enumerate(indices):
-                base = builder.offset(base, builder.mul(index, record[f"batch_{operand}_{i}"]))
+        for base, strides in ((out, _OUT_BATCH), (lhs, _LHS_BATCH), (rhs, _RHS_BATCH)):
+            for index, stride in zip(indices, strides, strict=True):
+                base = builder.offset(base, builder.mul(index, record[stride]))
             moved.append(base)
         builder.call(block, (*moved, closure, parameters, batch, first_row, rows, first_column, columns))
     builder.ret_void()
@@ -58,11 +62,11 @@ def _emit_task(module: Module, name: str, block: Function) -> Function:
 
 def _batch_indices(builder: StructuredBuilder, record: Record, batch: Value) -> list[Value]:
     """The indices of a batch number; without divisions in the usual case of one dimension."""
-    size_0, size_1 = record["batch_size_0"], record["batch_size_1"]
+    size_0, size_1 = record[GEMM.batch_size_0], record[GEMM.batch_size_1]
     zero = builder.i64(0)
     return list(
         builder.if_else(
-            builder.icmp_signed("==", size_0, record["num_batches"]),
+            builder.icmp_signed("==", size_0, record[GEMM.num_batches]),
             lambda: [batch, zero, zero],
             lambda: [
                 builder.urem(batch, size_0),

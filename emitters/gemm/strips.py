@@ -10,7 +10,7 @@ from xjit.emitters.gemm.epilogue import call_epilogue
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import multiply_panels_function
 from xjit.emitters.gemm.plan import LHS_GROUP_ROWS
-from xjit.emitters.gemm.record import GEMM_RECORD, Record
+from xjit.emitters.gemm.record import GEMM, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
@@ -57,9 +57,9 @@ def emit_strips(module: Module, name: str, support: GemmSupport) -> Function:
     builder = define(module, name, STRIPS_PARAMS)
     parameters, kernel_record, packed, result, source, rhs, rows, columns, runs, length, *rest = builder.function.args
     finishes, closure, batch, first_row, first_column = rest
-    record = Record(builder, parameters, GEMM_RECORD)
+    record = Record(builder, parameters, GEMM)
     left = _Left(
-        record, source, packed, runs, length, record["lhs_row"], record["lhs_leading"], record.flag("pack_lhs")
+        record, source, packed, runs, length, record[GEMM.lhs_row], record[GEMM.lhs_leading], record.flag(GEMM.pack_lhs)
     )
     size = builder.mul(runs, length)
     _describe_rows(builder, left, size, kernel_record)
@@ -67,9 +67,9 @@ def emit_strips(module: Module, name: str, support: GemmSupport) -> Function:
     group = builder.select(left.is_packed, builder.i64(LHS_GROUP_ROWS // tile_rows * tile_rows), rows)
     a_row = builder.select(left.is_packed, left.leading, left.row)
     result_row = builder.load_i64(kernel_record, Slot.C_STRIDE)
-    pack_rhs, vector_bytes = record.flag("pack_rhs"), builder.i64(support.vector_bytes)
+    pack_rhs, vector_bytes = record.flag(GEMM.pack_rhs), builder.i64(support.vector_bytes)
     panel_step = builder.select(pack_rhs, builder.mul(size, vector_bytes), vector_bytes)
-    b_stride = builder.select(pack_rhs, builder.i64(0), record["rhs_k_inner"])
+    b_stride = builder.select(pack_rhs, builder.i64(0), record[GEMM.rhs_k_inner])
     with builder.loop(builder.i64(0), rows, group, "group") as start:
         count = builder.min(group, builder.sub(rows, start))
         place = builder.offset(source, builder.mul(start, left.row))
@@ -96,7 +96,7 @@ def _describe_rows(builder: StructuredBuilder, left: _Left, size: Value, kernel_
     for slot, packed, direct in (
         (Slot.K_OUTER, builder.i64(1), left.runs),
         (Slot.K_INNER, size, left.length),
-        (Slot.A_OUTER, builder.i64(0), left.record["lhs_k_outer"]),
+        (Slot.A_OUTER, builder.i64(0), left.record[GEMM.lhs_k_outer]),
     ):
         builder.store_slot(builder.select(left.is_packed, packed, direct), kernel_record, slot)
 
@@ -106,8 +106,8 @@ def _pack_group(builder: StructuredBuilder, support: GemmSupport, left: _Left, s
     unit = builder.i64(size_of(support.compute))
     with builder.loop(builder.i64(0), left.runs, name="run") as run:
         target = builder.offset(left.packed, builder.mul(builder.mul(run, left.length), unit))
-        place = builder.offset(source, builder.mul(run, left.record["lhs_k_outer"]))
-        args = target, left.leading, unit, place, left.row, left.record["lhs_k_inner"], count, left.length
+        place = builder.offset(source, builder.mul(run, left.record[GEMM.lhs_k_outer]))
+        args = target, left.leading, unit, place, left.row, left.record[GEMM.lhs_k_inner], count, left.length
         builder.call(support.pack_lhs, args)
 
 

@@ -113,6 +113,7 @@ class _Sum:
 
     needed: float = 0.0
     moved: float = 0.0
+    touched: float = 0.0  # needed, had blocks nothing in common
     coalesced: int = 0
     accesses: list[Access] = field(default_factory=list)
 
@@ -124,7 +125,7 @@ def _array_traffic(array: str, total: _Sum, accesses: ScheduleAccesses) -> Array
     moved = max(int(total.moved), needed)
     if size <= CACHED_BYTES:
         moved = min(moved, whole)
-    reason = _reason(total.accesses, accesses, moved / max(size, 1)) if needed < GOOD_SHARE * moved else ""
+    reason = _reason(total.accesses, accesses, total.touched / max(size, 1)) if needed < GOOD_SHARE * moved else ""
     return ArrayTraffic(array, needed, moved, len(total.accesses), total.coalesced, reason)
 
 
@@ -158,6 +159,7 @@ def _add_part(
             weight = units / len(blocks) * touch.left_out
             total.needed += max(weight * elements.size, touch.elements.size / len(blocks)) * width
             total.moved += max(weight * sectors.size, touch.sectors.size / len(blocks)) * SECTOR_BYTES
+            total.touched += weight * touch.elements.size * width
             if block == blocks[0]:
                 total.accesses += own
                 total.coalesced += sum(_is_coalesced(p, width) for p in touch.places)
@@ -206,7 +208,7 @@ def _reason(own: Sequence[Access], accesses: ScheduleAccesses, passes: float) ->
         if used & accesses.runtime.keys():
             return "which elements are needed is read at run time"
     if passes >= 1.5:
-        return f"{passes:.1f} times the array: blocks read the same elements, and it is too large for the cache"
+        return f"blocks read the array {passes:.1f} times, and what lies between is too much for the cache"
     for access in own:
         step = _lane_step(access)
         if step is None:

@@ -103,6 +103,10 @@ class BindingsDriver:
         """See `CudaDriver`."""
         self._check("cuMemcpyDtoHAsync", destination, source, size, stream)
 
+    def copy_on_device(self, destination: int, source: int, size: int, stream: int) -> None:
+        """See `CudaDriver`."""
+        self._check("cuMemcpyDtoDAsync", destination, source, size, stream)
+
     def record_event(self, stream: int) -> int:
         """See `CudaDriver`."""
         return self._record(stream, self._api.CUevent_flags.CU_EVENT_DISABLE_TIMING)

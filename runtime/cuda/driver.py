@@ -59,6 +59,10 @@ class CudaDriver(Protocol):
         """Copies to the host."""
         ...
 
+    def copy_on_device(self, destination: int, source: int, size: int, stream: int) -> None:
+        """Copies from device to device."""
+        ...
+
     def record_event(self, stream: int) -> int:
         """Returns an event that happens when the stream gets here."""
         ...

@@ -95,6 +95,9 @@ class FakeDriver:
         ctypes.memmove(destination, source, size)
         self.log.append(("to_host", size, stream))
 
+    def copy_on_device(self, destination: int, source: int, size: int, stream: int) -> None:
+        self._on_copy(destination, source, size, stream)
+
     def record_event(self, stream: int) -> int:
         event = next(self._numbers)
         self.events.add(event)

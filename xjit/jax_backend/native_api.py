@@ -15,8 +15,10 @@ from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT, define_b
 from xjit.jax_backend.native_events import define_errors, define_events
 from xjit.jax_backend.native_execute import COUNT_ERROR, STATUS_ERROR, define_execute
 from xjit.jax_backend.native_getters import define_getters
+from xjit.jax_backend.native_transfers import FROM_HOST, define_from_host
 from xjit.jax_backend.records import EXECUTABLE
 from xjit.llvm import Module, Value
+from xjit.llvm.function import Function
 from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I32, PTR, VOID
 from xjit.llvm.values import const_int, zero
@@ -93,7 +95,10 @@ def build_module(python_functions: Iterable[str]) -> Module:
     for name in (SILENCE_ERROR, REFUSAL_ERROR):
         module.add_global(name, PTR, zero(PTR), align=8, linkage="")
     for name in python_functions:
-        _define_stub(module, name)
+        if name == FROM_HOST:
+            define_from_host(module, _define_stub(module, name, f"xjit_ask_{name}"))
+        else:
+            _define_stub(module, name, name)
     builder = define(module, _REFUSE, [(PTR, "args")], linkage="", return_type=PTR)
     builder.ret(builder.load(PTR, Value(PTR, f"@{REFUSAL_ERROR}"), align=8))
     return module
@@ -112,15 +117,17 @@ def _slot(name: str) -> str:
     return f"xjit_python_{name}"
 
 
-def _define_stub(module: Module, name: str) -> None:
+def _define_stub(module: Module, name: str, symbol: str) -> Function:
+    """Defines `symbol`, which has Python answer a request for the function `name`."""
     slot = module.add_global(_slot(name), PTR, zero(PTR), align=8, linkage="")
-    builder = define(module, name, [(PTR, "args")], linkage="", return_type=PTR)
+    builder = define(module, symbol, [(PTR, "args")], linkage="", return_type=PTR)
     cell = builder.alloca(PTR, align=8, name="cell")
     builder.store(builder.load(PTR, Value(PTR, f"@{SILENCE_ERROR}"), align=8), cell, align=8)
     function = builder.load(PTR, slot, align=8, name="function")
     with builder.when(builder.not_(builder.is_null(function))):
         builder.call_pointer(function, VOID, [builder.function.args[0], cell])
     builder.ret(builder.load(PTR, cell, align=8))
+    return builder.function
 
 
 def _address(name: str) -> int:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from xjit.hlo.diagnostics import InvalidArgument, ResourceExhausted, Unsupported
-from xjit.hlo.types.primitive_type import PrimitiveType
-from xjit.jax_backend.c_api import BUFFER_TYPES, MEMORY_LAYOUT, STRIDED_LAYOUT, HostBufferSemantics
+from xjit.jax_backend.c_api import MEMORY_LAYOUT, STRIDED_LAYOUT, HostBufferSemantics
 from xjit.jax_backend.devices import Client
+from xjit.jax_backend.element_types import byte_width
 from xjit.jax_backend.native_api import NativeApi
 from xjit.jax_backend.records import ARRAY, BUFFER
 from xjit.jax_backend.requests import Memory, Request, new_ending, new_event
@@ -19,8 +19,6 @@ from xjit.runtime.program import PARAMETER_ALIGNMENT
 from xjit.runtime.thread_pool import running_pool
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-_BYTE_WIDTHS: Final = {kind.text: kind.byte_width for kind in PrimitiveType if kind.is_array}
 
 
 class Transfers:
@@ -135,14 +133,6 @@ class Transfers:
     def _default(self, device: int) -> int:
         per_device = len(self._client.memories) // len(self._client.devices)
         return self._client.memories[self._client.devices.index(device) * per_device]
-
-
-def byte_width(kind: int) -> int:
-    """Bytes of an element of a PJRT type. Errors: Unsupported for types that arrays do not have."""
-    name = BUFFER_TYPES[kind] if 0 <= kind < len(BUFFER_TYPES) else str(kind)
-    if name not in _BYTE_WIDTHS:
-        raise Unsupported(f"arrays of the type {name}")
-    return _BYTE_WIDTHS[name]
 
 
 def check_alive(buffer: Request) -> None:

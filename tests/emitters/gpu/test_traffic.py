@@ -66,7 +66,7 @@ def test_what_blocks_share_counts_once_while_the_cache_has_it() -> None:
     twice = "x = f32[16777216] parameter(0)\n ROOT r = f32[2,16777216] broadcast(x), dimensions={1}"
     _, traffic = planned(f"HloModule m\nENTRY e {{ {twice} }}")
     assert traffic.moved == 256 * MIB and traffic.needed == 192 * MIB
-    assert traffic.reasons[0].startswith("%x: 2.0 times the array: blocks read the same elements")
+    assert traffic.reasons[0].startswith("%x: blocks read the array 2.0 times")
 
 
 def test_places_that_are_read_at_run_time() -> None:

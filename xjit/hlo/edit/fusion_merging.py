@@ -20,6 +20,7 @@ from xjit.hlo.edit.fusion import (
     substitute_operand,
 )
 from xjit.hlo.ir.paths import instruction_between
+from xjit.hlo.ir.use_def import replace_users_operand
 from xjit.hlo.types.shape import Shape
 
 if TYPE_CHECKING:
@@ -197,10 +198,7 @@ def _replace_tuple(
 
 
 def _redirect(old: HloInstruction, users: Sequence[HloInstruction], was_root: bool, new: HloInstruction) -> None:
-    for user in users:
-        for i, operand in enumerate(user.operands):
-            if operand is old:
-                user.replace_operand_with_different_shape(i, new)
+    replace_users_operand(old, users, new)
     if was_root and old.parent is not None:
         old.parent.set_root_instruction(new, accept_different_shape=True)
 

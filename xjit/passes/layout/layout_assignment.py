@@ -13,6 +13,7 @@ from xjit.hlo import HloInstruction, HloModule, Layout, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.hlo.ir.module import ComputationLayout
+from xjit.hlo.ir.use_def import replace_users_operand
 from xjit.passes.expand.bitcast_expander import expand_bitcasts
 from xjit.passes.framework import match as m
 from xjit.passes.framework.base import HloModulePass
@@ -121,9 +122,7 @@ def _shield_users(instruction: HloInstruction, kept: Collection[HloInstruction])
     users = [u for u in instruction.users if u.opcode not in ("copy", "get-tuple-element") and u not in kept]
     if not users:
         return False
-    copy = copy_to_layout(instruction, inner)
-    for user in users:
-        instruction.replace_use_with(user, copy)
+    replace_users_operand(instruction, users, copy_to_layout(instruction, inner))
     return True
 
 
@@ -138,13 +137,9 @@ def _untile_lines(instruction: HloInstruction) -> bool:
         return False
     for i, operand in enumerate(instruction.operands):
         instruction.replace_operand_with(i, copy_to_layout(operand, row_major(operand.shape)))
-    users, was_root, old = instruction.users, instruction.is_root(), instruction.shape
+    old = instruction.shape
     instruction.shape = row_major(old)
-    result = copy_to_layout(instruction, old)
-    for user in users:
-        instruction.replace_use_with(user, result)
-    if was_root and instruction.parent is not None:
-        instruction.parent.set_root_instruction(result, accept_different_shape=True)
+    instruction.replace_all_uses_with_different_shape(copy_to_layout(instruction, old))
     return True
 
 
