@@ -500,3 +500,23 @@ ENTRY e {
 """
     with pytest.raises(HloParseError, match="the operand of this negate runs a custom-call"):
         parse_hlo(mixed)
+
+
+@pytest.mark.parametrize(
+    "attributes,message",
+    [
+        ('composite.name="foo.bar"', "needs a composite.version that is a number from 0 on"),
+        ('composite.version="1"', "needs the frontend attribute composite.name"),
+        ('composite.name="foo.bar",composite.version="-1"', "a number from 0 on, found '-1'"),
+    ],
+)
+def test_composites_say_what_they_are(attributes: str, message: str):
+    text = """
+add_n { x = f32[] parameter(0) ROOT z = f32[] add(x, x) }
+ENTRY e {
+  c = f32[] constant(42)
+  ROOT r = f32[] call(c), is_composite=true, to_apply=add_n, frontend_attributes={ATTRIBUTES}
+}
+"""
+    verify_module(parse_hlo(text.replace("ATTRIBUTES", 'composite.name="foo.bar",composite.version="1"')))
+    assert _rejects(parse_hlo(text.replace("ATTRIBUTES", attributes)), message).line == 5

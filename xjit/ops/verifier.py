@@ -116,6 +116,8 @@ class _ShapeChecker:
         if self._layout_sensitive:
             _check_layouts(instruction, inferred)
         attributes = instruction.attributes
+        if isinstance(attributes, at.CallAttributes) and attributes.is_composite:
+            _check_composite(instruction)
         if isinstance(attributes, _WITH_ALIASING) and attributes.output_to_operand_aliasing:
             _check_operand_aliasing(instruction, attributes.output_to_operand_aliasing)
 
@@ -125,6 +127,17 @@ class _ShapeChecker:
         if self._allow_mixed_precision and opcode not in _EXACT:
             return compatible_up_to_precision(declared, inferred)
         return declared.compatible(inferred)
+
+
+def _check_composite(call: HloInstruction) -> None:
+    """A call that stands for one operation says which, and of which version."""
+    given = call.frontend_attributes
+    if not given.get("composite.name"):
+        raise HloVerifyError("call: a composite needs the frontend attribute composite.name")
+    version = given.get("composite.version")
+    if version is None or not version.isdecimal():
+        found = "" if version is None else f", found '{version}'"
+        raise HloVerifyError(f"call: a composite needs a composite.version that is a number from 0 on{found}")
 
 
 def _check_one_precision(instruction: HloInstruction) -> None:
