@@ -24,6 +24,10 @@ class IndexValues:
         self._bindings = bindings
         self._patterns: dict[tuple[AffineExpr, VectorVariable], tuple[int, ...] | None] = {}
 
+    def has_lane_values(self, expr: AffineExpr) -> bool:
+        """Whether an expression has variables that were given a value per lane."""
+        return bool(expr.dim_mask & self._bindings.lane_variables)
+
     def uses_vector(self, expr: AffineExpr) -> bool:
         """Whether the expression differs between the lanes of the current vector variable."""
         lanes = self._levels.stack[-1].vector
@@ -43,7 +47,7 @@ class IndexValues:
         return self._patterns[key]
 
     def _lane_pattern(self, expr: AffineExpr, lanes: VectorVariable) -> tuple[int, ...] | None:
-        if expr.dim_mask & self._bindings.lane_variables:
+        if self.has_lane_values(expr):
             return None
         step = 0
         for term, factor in expr.terms:

@@ -56,6 +56,7 @@ class LoopNest:
         self.uses_vector = values.uses_vector
         self.lane_pattern = values.lane_pattern
         self.index_value = values.index_value
+        self.has_lane_values = values.has_lane_values
         self.lane_values = values.lane_values
 
     @property

@@ -253,7 +253,9 @@ class MemoryAccess:
         self, pointer: Value, kind: LLVMType, offset: AffineExpr, raw: Value, guard: Guard, builder: IRBuilder
     ) -> None:
         assert not raw.type.is_vector, "a vector of values for one element"
-        address = builder.gep(kind, pointer, self.nest.index_value(offset))
+        self._store_at(builder.gep(kind, pointer, self.nest.index_value(offset)), kind, raw, guard, builder)
+
+    def _store_at(self, address: Value, kind: LLVMType, raw: Value, guard: Guard, builder: IRBuilder) -> None:
         if guard.scalar is None:
             builder.store(raw, address, align=kind.bits // 8)
             return
@@ -270,8 +272,12 @@ class MemoryAccess:
     ) -> None:
         lanes = self._lanes()
         if lanes.present == 1:  # LLVM's scalar form of a truncating masked store writes as many bytes as before it
-            only = _first_lane(guard, builder)
-            self._store_scalar(pointer, kind, offset, builder.extract_element(raw, 0), only, builder)
+            only, value = _first_lane(guard, builder), builder.extract_element(raw, 0)
+            if self.nest.has_lane_values(offset):
+                addresses = self._lane_addresses(pointer, kind, offset, builder)
+                self._store_at(builder.extract_element(addresses, 0), kind, value, only, builder)
+            else:
+                self._store_scalar(pointer, kind, offset, value, only, builder)
             return
         raw = raw if raw.type.is_vector else builder.splat(raw, lanes.width)
         mask = self._mask(lanes, guard, builder)

@@ -19,6 +19,7 @@ from xjit.api import (
 from xjit.comparison import Comparison, compare
 from xjit.compile_options import CompileOptions
 from xjit.compiler import Executable
+from xjit.frontends.device_function import DeviceFunction, device_function
 from xjit.frontends.numba_calls import enable_numba
 from xjit.hlo import (
     CompileError,
@@ -54,6 +55,7 @@ __all__ = [
     "Comparison",
     "CompileError",
     "CompileOptions",
+    "DeviceFunction",
     "DlpackArray",
     "Executable",
     "ExecutionError",
@@ -79,6 +81,7 @@ __all__ = [
     "compare",
     "compile",
     "custom_call_status_set_failure",
+    "device_function",
     "enable_numba",
     "evaluate",
     "from_hlo_proto",

@@ -118,6 +118,32 @@ WRONG = {
         RULES["R117"].pattern.where(lambda i: is_finite(i.literal.array.flat[0], i.shape.element_type))),
     "x * c as 0 for small c": _rewritten("R19r", filled(0), m.op("multiply", X, constant(
         "zero", lambda v, k: is_zero(v, k) or is_number(1)(v, k)))),
+    "(a b) c as a (b c) said to be exact": _claimed("N8"),
+    "sum of a product said to be exact": _claimed("N12"),
+    "product of a padded array said to be exact": _claimed("N11"),
+    "part of a product as all of it": _rewritten("N9", lambda match, into: into.like_source(
+        "dot", match["dot"].operands, match["dot"].attributes)),
+    "product of a reversed array not reversed": _rewritten("N10b", lambda match, into: into.like_source(
+        "dot", [match.root.operand(0), match["reverse"].operand(0)], match.root.attributes)),
+    "any move as a bitcast": _rewritten("R116c", lambda match, into: into.like_source(
+        "bitcast", [match.root.operand(0)]), m.op("transpose|reshape|copy")),
+    "bitcast(broadcast) with old dimensions": _rewritten("R116d", lambda match, into: into.like_source(
+        "broadcast", [match["x"]], match["broadcast"].attributes)),
+    "any custom call as a copy": _rewritten("N7", lambda match, into: into.like_source(
+        "copy", [into.make("negate", match.root.operand(0))])),
+    "numbers without their step": _rewritten("R127", lambda match, into: into.like_source("reshape", [into.make(
+        "convert", into.make("clamp", into.full(match.root.operand(1).shape, 0), match.root.operand(1),
+                             into.full(match.root.operand(1).shape, 3)),
+        shape=match.root.shape.with_dimensions(()))])),
+    "dynamic-slice(reshape) with unmoved starts": _rewritten("N13", lambda match, into: into.like_source(
+        "reshape", [into.make("dynamic-slice", match.root.operand(0).operand(0), *match.root.operands[1:],
+                              attributes=match.root.attributes)])),
+    "gather of what was padded": _rewritten("N14", lambda match, into: into.like_source(
+        "gather", [match["pad"].operand(0), match["indices"]], match.root.attributes)),
+    "windows over nothing as zeros": _rewritten("R151c", lambda match, into: into.tuple_of(
+        *(into.full(shape, 0) for shape in match.root.shape.tuple_shapes))),
+    "one window as all that is there": _rewritten("N15", lambda match, into: into.like_source("reshape", [into.make(
+        "slice", match["window"].operand(0), attributes=match.root.attributes)])),
 }  # fmt: skip
 
 

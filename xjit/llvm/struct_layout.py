@@ -36,6 +36,11 @@ class StructLayout:
         return -(-(self.offsets[name] + kind.bits // 8) // self.align) * self.align
 
     @cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        """Where every field starts and ends."""
+        return {name: (self.offsets[name], self.offsets[name] + kind.bits // 8) for name, kind in self.fields}
+
+    @cached_property
     def _types(self) -> dict[str, LLVMType]:
         return dict(self.fields)
 
@@ -46,9 +51,10 @@ class StructLayout:
     def pack(self, **values: int) -> bytes:
         """The bytes of a struct with these fields set and the others zero; KeyError for a field there is not."""
         packed = bytearray(self.size)
+        places = self._places
         for field, value in values.items():
-            start, size = self.offsets[field], self.type_of(field).bits // 8
-            packed[start : start + size] = value.to_bytes(size, "little", signed=value < 0)
+            start, end = places[field]
+            packed[start:end] = value.to_bytes(end - start, "little", signed=value < 0)
         return bytes(packed)
 
     def unpack(self, data: bytes) -> dict[str, int]:

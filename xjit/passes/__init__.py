@@ -16,6 +16,7 @@ from xjit.passes.calls_and_control.control_dep_remover import ControlDepRemover
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.calls_and_control.hlo_subcomputation_unification import HloSubcomputationUnification
 from xjit.passes.collectives.all_gather_decomposer import AllGatherDecomposer
+from xjit.passes.collectives.all_gather_remove_degenerate_dims import AllGatherRemoveDegenerateDims
 from xjit.passes.collectives.all_reduce_combiner import AllReduceCombiner
 from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.ar_crs_combiner import ArCrsCombiner
@@ -84,6 +85,7 @@ from xjit.passes.gpu.splitk_rewriter import SplitkRewriter
 from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.layout.memory_space_propagation import MemorySpacePropagation
+from xjit.passes.layout.reshape_decomposer import ReshapeDecomposer
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
@@ -91,6 +93,7 @@ from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCount
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
 from xjit.passes.reductions.gpu_tree_reduction_rewriter import GpuTreeReductionRewriter
+from xjit.passes.reductions.reduce_decomposer import ReduceDecomposer
 from xjit.passes.reductions.reduction_degenerate_dim_remover import ReductionDegenerateDimRemover
 from xjit.passes.reductions.reduction_dimension_grouper import ReductionDimensionGrouper
 from xjit.passes.reductions.reduction_layout_normalizer import ReductionLayoutNormalizer
@@ -108,6 +111,7 @@ from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.batch_dot_simplification import BatchDotSimplification
+from xjit.passes.simplify.broadcast_canonicalizer import BroadcastCanonicalizer
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
@@ -126,6 +130,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     AlgebraicSimplifier,
     AliasPassthroughParams,
     AllGatherDecomposer,
+    AllGatherRemoveDegenerateDims,
     AllReduceCombiner,
     AllReduceSimplifier,
     ArCrsCombiner,
@@ -136,6 +141,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     BatchDotSimplification,
     BatchNormExpander,
     BitcastExpander,
+    BroadcastCanonicalizer,
     CallInliner,
     CholeskyExpander,
     CollectiveExpander,
@@ -203,11 +209,13 @@ _ALL: tuple[type[HloModulePass], ...] = (
     OpExpanderPass,
     OptimizeInputOutputBufferAlias,
     ParallelTaskAssigner,
+    ReduceDecomposer,
     ReductionDegenerateDimRemover,
     ReductionDimensionGrouper,
     ReductionLayoutNormalizer,
     ReductionParallelizer,
     ReductionSplitter,
+    ReshapeDecomposer,
     ReshapeMover,
     ReshapeToBitcast,
     RngBitGeneratorExpander,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tests.support.kernels import LAYOUTS, check, check_units
+from xjit.llvm.target import LEVELS, Target
+from xjit.runtime.jit import missing_features
 
 
 def text(kind: str, operand: str, source: str, window: str, layout: str = "", select: str = "GE") -> str:
@@ -53,3 +57,11 @@ def test_layouts_and_units() -> None:
     module = text("f32", "5,9,9,3", "5,4,4,3", "size=1x3x3x1 stride=1x2x2x1", "{0,1,2,3}")
     check(module, rtol=1e-6, atol=1e-6, options=LAYOUTS)
     assert check_units(module, rtol=1e-6, atol=1e-6) == 3
+
+
+@pytest.mark.parametrize("lanes", [5, 9, 17])
+def test_one_lane_is_left_over(lanes: int) -> None:
+    """The place in a window differs from lane to lane: its value for the last lane alone was not found."""
+    module = text("f32", f"{lanes},9,9,3", f"{lanes},4,4,3", "size=1x3x3x1 stride=1x2x2x1", "{0,1,2,3}")
+    for level in (level for level in LEVELS if not missing_features(Target.for_features(level).features)):
+        check(module, rtol=1e-6, atol=1e-6, options=dataclasses.replace(LAYOUTS, cpu_level=level))

@@ -155,6 +155,16 @@ ENTRY e { x = f32[4] parameter(0)  s = ((f32[4]), f32[4]) async-start(x), calls=
     assert only(flow, at["d"]) is flow.unique_value_at(at["s"], (1,)) is only(flow, at["n"])
 
 
+def test_copies_and_sends_hand_on_what_they_read() -> None:
+    flow, at = analyze("""
+ENTRY e { x = f32[4] parameter(0)  s = (f32[4], f32[4], u32[]) copy-start(x)  d = f32[4] copy-done(s)
+  k = token[] after-all()  n = (f32[4], u32[], token[]) send(x, k), channel_id=1
+  m = token[] send-done(n), channel_id=1  ROOT r = f32[4] negate(d) }""")
+    assert flow.unique_value_at(at["s"], (1,)) is only(flow, at["x"]) is flow.unique_value_at(at["n"], (0,))
+    assert only(flow, at["d"]) is flow.unique_value_at(at["s"], (0,)) is not only(flow, at["x"])
+    assert flow.unique_value_at(at["n"], (1,)).instruction is at["n"]
+
+
 def test_fused_computations_have_values_of_their_own() -> None:
     flow, at = analyze("""
 fused { a = f32[4] parameter(0)  b = f32[4] exponential(a)  ROOT t = (f32[4], f32[4]) tuple(a, b) }

@@ -75,3 +75,22 @@ def test_conditions(named: dict[str, HloInstruction]) -> None:
     match = pattern.match(named["n"])
     assert match is not None and match["v"] is named["n"]
     assert m.op("subtract").where(lambda i: i.operand(0).name == "x").match(named["d"]) is None
+
+
+def test_conditions_of_shapes_are_told_apart_from_the_others(named: dict[str, HloInstruction]) -> None:
+    asked: list[str] = []
+
+    @m.of_shapes
+    def is_row(i: HloInstruction) -> bool:
+        asked.append("shape")
+        return i.shape.rank == 1
+
+    def is_named(i: HloInstruction) -> bool:
+        asked.append("name")
+        return i.name == "a"
+
+    pattern = m.op("add").where(is_row).where(is_named)
+    assert pattern.may_match_shapes(named["a"]) and asked == ["shape"]
+    assert pattern.match_besides(named["a"]) is not None and asked == ["shape", "name"]
+    assert pattern.match(named["a"]) is not None and asked == ["shape", "name", "shape", "name"]
+    assert pattern.match_besides(named["s"]) is None

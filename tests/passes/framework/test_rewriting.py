@@ -123,3 +123,24 @@ ENTRY e {
     verify_module(module)
     root, before, after = module.entry_computation.root_instruction.operands
     assert before in root.control_predecessors and root in after.control_predecessors
+
+
+def test_conditions_of_shapes_are_asked_once_for_instructions_alike() -> None:
+    lines = [f"n{i} = f32[{2 + i % 2}] negate(p{i % 2})" for i in range(8)]
+    parameters = "p0 = f32[2] parameter(0) p1 = f32[3] parameter(1)"
+    names = ", ".join(f"n{i}" for i in range(8))
+    shapes = ", ".join(f"f32[{2 + i % 2}]" for i in range(8))
+    module = parse_hlo(f"ENTRY e {{ {parameters} {' '.join(lines)} ROOT t = ({shapes}) tuple({names}) }}")
+    asked: list[int] = []
+
+    @m.of_shapes
+    def is_short(i: HloInstruction) -> bool:
+        asked.append(i.shape.dimensions[0])
+        return i.shape.dimensions[0] == 2
+
+    rule = Rule("negate(x) = x of two", m.op("negate", m.any("x")).where(is_short), lambda match, _into: match["x"])
+    assert apply_rules(module.entry_computation, rule_table([rule]))
+    assert sorted(asked) == [2, 3]
+    assert [o.name for o in module.entry_computation.root_instruction.operands] == [
+        "p0", "n1", "p0", "n3", "p0", "n5", "p0", "n7",
+    ]  # fmt: skip

@@ -107,6 +107,8 @@ class _Printer:
     options: HloPrintOptions
     _names: dict[HloInstruction | HloComputation, str] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
+    _attributes: dict[int, list[str]] = field(default_factory=dict)  # by id, as of the texts of metadata:
+    _metadata: dict[int, str] = field(default_factory=dict)  # many instructions share theirs
 
     def name(self, item: HloInstruction | HloComputation, prefix: str = "tmp_") -> str:
         """Returns the name to print, with its sigil."""
@@ -159,7 +161,10 @@ class _Printer:
         """Returns `%name = shape opcode(operands), attributes`."""
         shape = instruction.shape.to_string(self.options.print_layouts)
         parts = [f"{self.name(instruction)} = {shape} {instruction.op.name}({self._arguments(instruction)})"]
-        parts.extend(attributes_to_strings(instruction.attributes))
+        attributes = self._attributes.get(id(instruction.attributes))
+        if attributes is None:
+            attributes = self._attributes[id(instruction.attributes)] = attributes_to_strings(instruction.attributes)
+        parts.extend(attributes)
         self._called(instruction, parts)
         self._annotations(instruction, parts)
         return ", ".join(parts)
@@ -208,8 +213,12 @@ class _Printer:
             names = ", ".join(map(self.name, instruction.control_predecessors))
             parts.append(f"control-predecessors={{{names}}}")
         if options.print_metadata:
-            if instruction.metadata is not NO_METADATA and instruction.metadata != NO_METADATA:
-                parts.append(f"metadata={format_metadata(instruction.metadata)}")
+            metadata = instruction.metadata
+            if metadata is not NO_METADATA and metadata != NO_METADATA:
+                text = self._metadata.get(id(metadata))
+                if text is None:
+                    text = self._metadata[id(metadata)] = f"metadata={format_metadata(metadata)}"
+                parts.append(text)
             if instruction.origin:
                 parts.append(f"origin={instruction.origin}")
             if instruction.statistics:

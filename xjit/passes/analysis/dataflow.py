@@ -13,7 +13,7 @@ values of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
@@ -26,8 +26,10 @@ from xjit.passes.analysis.linear_order import Event, EventKind, linear_order, se
 Leaves = tuple["HloValue | None", ...]
 """The values of an instruction, one per leaf of its shape, in order; None for tokens and opaques."""
 
-_COPIES_OPERANDS = frozenset({"all-gather-start", "collective-permute-start"})
-"""(operands, results, ...): the operands are handed on, the rest is new."""
+_HANDS_ON = {"all-gather-start": 0, "collective-permute-start": 0, "copy-start": 1, "send": 0}
+"""Which element of the result begins with the values of the operands that are no tokens; the rest is new."""
+
+_NOTHING: Mapping[int, HloValue] = {}
 
 _READS_NO_ELEMENT = frozenset({"tuple", "get-tuple-element"})
 """What only takes tuples apart or together is no use of what they hold."""
@@ -145,11 +147,14 @@ class HloDataflowAnalysis:
         """Returns what is to be analysed of a computation: nothing, if another call of it was analysed before."""
         return () if computation.root_instruction in self._leaves else sequence_of(self.module, computation)
 
-    def _define(self, instruction: HloInstruction, time: int, phi: bool = False) -> Leaves:
+    def _define(
+        self, instruction: HloInstruction, time: int, phi: bool = False, handed_on: Mapping[int, HloValue] = _NOTHING
+    ) -> Leaves:
+        """Returns new values for the leaves of an instruction, but for those that are `handed_on`, by number."""
         leaves: list[HloValue | None] = []
         for index, leaf in (((), instruction.shape),) if instruction.shape.is_array else instruction.shape.leaves():
-            value = None
-            if leaf.is_array:
+            value = handed_on.get(len(leaves))
+            if value is None and leaf.is_array:
                 number = len(self._defined)
                 value = HloValue(number, instruction, index, leaf, physical_byte_size(leaf), time, phi)
                 self._defined.append(value)
@@ -178,9 +183,10 @@ class HloDataflowAnalysis:
         opcode = instruction.opcode
         if forwards(instruction) and opcode not in self._own:
             return forwarded_leaves(instruction, self._leaves.__getitem__)
-        if opcode in _COPIES_OPERANDS:
-            operands = _tuple_of(self._leaves[o] for o in instruction.operands)
-            return (*operands, *self._define(instruction, time)[len(operands) :])
+        if opcode in _HANDS_ON:
+            first = instruction.shape.leaf_offsets[_HANDS_ON[opcode]]
+            read = (v for o in instruction.operands for v in self._leaves[o] if v is not None)
+            return self._define(instruction, time, handed_on=dict(enumerate(read, first)))
         return self._define(instruction, time)
 
     def _bind(self, parameter: HloInstruction, leaves: Leaves, time: int) -> None:

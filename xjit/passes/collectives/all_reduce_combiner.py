@@ -10,8 +10,9 @@ from xjit.hlo import attributes as at
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.ops.evaluation.reduction import simple_opcode
-from xjit.passes.analysis.reachability import HloReachabilityMap
+from xjit.passes.analysis.reachability import HloReachability, HloReachabilityMap
 from xjit.passes.domains.domain_map import component_numbers
+from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 
 SCHEDULING_GROUP = "_scheduling_group_id"
@@ -41,10 +42,10 @@ class AllReduceCombiner(HloModulePass):
             return False
         changed = False
         for computation in selected_computations(module, execution_threads):
-            changed |= self._combine(computation)
+            changed |= self._combine(module, computation)
         return changed
 
-    def _combine(self, computation: HloComputation) -> bool:
+    def _combine(self, module: HloModule, computation: HloComputation) -> bool:
         kinds: dict[Hashable, list[HloInstruction]] = {}
         domains = component_numbers(computation)
         for instruction in computation.make_instruction_post_order():
@@ -52,7 +53,7 @@ class AllReduceCombiner(HloModulePass):
                 kinds.setdefault((kind, domains[instruction]), []).append(instruction)
         if all(len(members) < 2 for members in kinds.values()):
             return False
-        reachability, changed = HloReachabilityMap(computation), False
+        reachability, changed = analyses.get(HloReachability, module).map(computation), False
         for waiting in kinds.values():
             while len(waiting) > 1:
                 group, waiting = self._split(waiting, reachability)

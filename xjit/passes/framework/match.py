@@ -21,6 +21,17 @@ _Matcher = Callable[[HloInstruction, Bindings], bool]
 """Adds to the bindings what the names stand for; if an instruction does not match, they are left in any state."""
 
 
+_OF_SHAPES: set[Condition] = set()
+
+
+def of_shapes(condition: Condition) -> Condition:
+    """Says that a condition looks at nothing but the opcode, attributes and shape of an instruction, and the opcodes
+    and shapes of its operands: at the root of a pattern it is asked once for all instructions that agree in these.
+    """
+    _OF_SHAPES.add(condition)
+    return condition
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """Where a pattern matched: the instruction at its root, and by name those inside."""
@@ -41,9 +52,12 @@ class Pattern:
     name: str = ""
     conditions: tuple[Condition, ...] = field(default=())
     _matches: _Matcher = field(init=False, compare=False, repr=False)
+    _matches_besides: _Matcher = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_matches", _matcher(self))
+        object.__setattr__(self, "_matches", _matcher(self, self.opcodes, self.conditions))
+        besides = tuple(c for c in self.conditions if c not in _OF_SHAPES)
+        object.__setattr__(self, "_matches_besides", _matcher(self, frozenset(), besides))
 
     def named(self, name: str) -> Pattern:
         """The same pattern, whose instruction is bound to a name."""
@@ -62,6 +76,15 @@ class Pattern:
         bindings: Bindings = {}
         return Match(instruction, bindings) if self._matches(instruction, bindings) else None
 
+    def may_match_shapes(self, instruction: HloInstruction) -> bool:
+        """Whether an instruction of one of the pattern's opcodes meets its conditions of shapes (see `of_shapes`)."""
+        return builtins.all(condition(instruction) for condition in self.conditions if condition in _OF_SHAPES)
+
+    def match_besides(self, instruction: HloInstruction) -> Match | None:
+        """As `match`, of an instruction whose opcode and shapes are known to fit."""
+        bindings: Bindings = {}
+        return Match(instruction, bindings) if self._matches_besides(instruction, bindings) else None
+
     def may_match_operands(self, opcodes: Sequence[str]) -> bool:
         """Whether operands of these opcodes can be what the pattern asks for, in this order or swapped."""
         patterns = self.operands
@@ -74,9 +97,9 @@ class Pattern:
         )
 
 
-def _matcher(pattern: Pattern) -> _Matcher:
-    """Returns the function that asks what the pattern says, and nothing else: most patterns say little."""
-    opcodes, name, conditions = pattern.opcodes, pattern.name, pattern.conditions
+def _matcher(pattern: Pattern, opcodes: frozenset[str], conditions: Sequence[Condition]) -> _Matcher:
+    """Returns the function that asks for opcodes, conditions, and the pattern's operands; often that is little."""
+    name = pattern.name
     operands_match = None if pattern.operands is None else _operands_matcher(pattern.operands)
 
     def binds(instruction: HloInstruction, bindings: Bindings) -> bool:

@@ -102,6 +102,7 @@ class _Rewriter:
         self.accept = accept
         self.worklist: deque[HloInstruction] = deque()
         self.waiting: set[HloInstruction] = set()
+        self.alike: dict[tuple[object, ...], tuple[tuple[Rule, ...], tuple[object, ...]]] = {}
         self.applied: Counter[str] = Counter()
 
     def run(self) -> bool:
@@ -126,8 +127,8 @@ class _Rewriter:
                 self.worklist.append(instruction)
 
     def _rewrite(self, instruction: HloInstruction) -> bool:
-        for rule in self.rules.candidates(instruction):
-            match = rule.pattern.match(instruction)
+        for rule in self._candidates(instruction):
+            match = rule.pattern.match_besides(instruction)
             if match is None:
                 continue
             into = Expansion(instruction)
@@ -142,6 +143,20 @@ class _Rewriter:
             self._push(u for o in operands if o.user_count == 1 for u in o.users)  # it may match as the only user now
             return True
         return False
+
+    def _candidates(self, instruction: HloInstruction) -> tuple[Rule, ...]:
+        """Returns the rules whose patterns an instruction fits by opcodes and shapes, found once for all alike."""
+        opcode, attributes, shape = instruction.opcode, instruction.attributes, instruction.shape
+        parts: list[object] = [opcode, id(attributes), id(shape)]
+        for operand in instruction.operands:
+            parts += (operand.opcode, id(operand.shape))
+        key = tuple(parts)
+        found = self.alike.get(key)
+        if found is None:
+            rules = tuple(r for r in self.rules.candidates(instruction) if r.pattern.may_match_shapes(instruction))
+            kept = (attributes, shape, *[o.shape for o in instruction.operands])  # so that ids stay theirs
+            found = self.alike[key] = (rules, kept)
+        return found[0]
 
     def _warn(self) -> None:
         name, count = self.applied.most_common(1)[0]

@@ -9,7 +9,7 @@ from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.attributes import FusionAttributes, SliceAttributes
 from xjit.passes.analysis import fusion_cost
 from xjit.passes.analysis.call_graph import CallGraph
-from xjit.passes.analysis.reachability import HloReachabilityMap
+from xjit.passes.analysis.reachability import HloReachability, HloReachabilityMap
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 from xjit.passes.gpu.fusion_heroes import hero_of, loop_shape, roots_of, shared_memory_bytes, tiles_of
@@ -50,8 +50,13 @@ class _Fuser:
 
     def __init__(self, computation: HloComputation) -> None:
         self.computation = computation
-        self.reachability = HloReachabilityMap(computation)
         self.changed = False
+
+    @property
+    def reachability(self) -> HloReachabilityMap:
+        """What must run before what, as the computation is now."""
+        assert self.computation.parent is not None
+        return analyses.get(HloReachability, self.computation.parent).map(self.computation)
 
     def run(self) -> bool:
         """Looks at every instruction, users first; True if something was fused."""
@@ -72,7 +77,7 @@ class _Fuser:
                 if self._are_fusible_siblings(fusion, other, value):
                     siblings.remove(other)
                     _merge(fusion, other)
-                    self._note_change()
+                    self.changed = True
             position += 1
 
     def _are_fusible_siblings(self, fusion: HloInstruction, other: HloInstruction, value: HloInstruction) -> bool:
@@ -95,7 +100,7 @@ class _Fuser:
                     _take_in(reader, producer)
                 else:
                     _merge(reader, producer)
-                self._note_change()
+                self.changed = True
                 return
 
     def _may_take_in(self, reader: HloInstruction, producer: HloInstruction) -> bool:
@@ -107,10 +112,6 @@ class _Fuser:
             and _reads_once(reader, producer)
             and _fit_together(producer, reader)
         )
-
-    def _note_change(self) -> None:
-        self.changed = True
-        self.reachability = HloReachabilityMap(self.computation)
 
 
 def _by_preference(users: Sequence[HloInstruction]) -> list[HloInstruction]:

@@ -71,6 +71,8 @@ def _is_bits_of(value: HloInstruction, parameter: HloInstruction, kind: Primitiv
 
 
 def _is_constant(value: HloInstruction, expected: int) -> bool:
+    if value.opcode == "convert":
+        value = value.operand(0)
     if value.opcode != "constant" or not value.shape.is_scalar:
         return False
     return bool(value.attributes_as(at.ConstantAttributes).literal.array[()] == expected)

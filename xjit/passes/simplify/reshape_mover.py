@@ -11,15 +11,16 @@ from xjit.hlo import HloComputation, HloInstruction, HloModule, Literal
 from xjit.hlo.attributes import ConstantAttributes, DimensionsAttributes
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 from xjit.passes.framework.expansion import Expansion
+from xjit.passes.simplify.algebra.dimensions import kept_dimensions
 
 
 @dataclass
 class ReshapeMover(HloModulePass):
     """Computes elementwise operations whose operands are rearranged alike before they are rearranged.
 
-    Operands that are no reshape or transpose must be rearranged easily: constants, broadcasts of scalars, random
-    numbers that nobody else reads, and with `reshape_of_1d_broadcast_is_cheap` broadcasts of vectors where it is a
-    reshape. Nothing moves that would have to stay for another reader as well.
+    Operands that are no reshape or transpose must be rearranged easily: constants, broadcasts whose own dimensions a
+    reshape leaves as they are, random numbers that nobody else reads, and with `reshape_of_1d_broadcast_is_cheap` any
+    broadcasts of vectors where it is a reshape. Nothing moves that would have to stay for another reader as well.
     """
 
     name = "reshape-mover"
@@ -45,7 +46,12 @@ class ReshapeMover(HloModulePass):
         """Whether all operands of an elementwise operation are rearranged alike, or can be."""
         if not instruction.operand_count or instruction.opcode == "fusion" or not instruction.is_elementwise():
             return False
-        if instruction.is_dead() or has_control_dependencies(instruction) or instruction.has_side_effect():
+        if (
+            not instruction.shape.rank
+            or instruction.is_dead()
+            or has_control_dependencies(instruction)
+            or instruction.has_side_effect()
+        ):
             return False
         if not all(o.shape.same_dimensions(instruction.shape) for o in instruction.operands):
             return False
@@ -67,7 +73,7 @@ class ReshapeMover(HloModulePass):
             return value.user_count == 1
         if value.opcode == "broadcast":
             cheap = self.reshape_of_1d_broadcast_is_cheap and rearrange.opcode == "reshape"
-            return value.operand(0).shape.rank <= (1 if cheap else 0)
+            return (cheap and value.operand(0).shape.rank == 1) or _placed_before(value, rearrange) is not None
         return value.opcode == "constant"
 
     def _without_staying_rearranges(self, candidates: dict[HloInstruction, None]) -> list[HloInstruction]:
@@ -89,6 +95,17 @@ def _are_equivalent(value: HloInstruction, other: HloInstruction) -> bool:
         and (value.opcode == "reshape" or _permutation(value) == _permutation(other))
         and not has_control_dependencies(value)
     )
+
+
+def _placed_before(broadcast: HloInstruction, rearrange: HloInstruction) -> tuple[int, ...] | None:
+    """Returns the dimensions of a broadcast that a reshape makes of it; None if there is none such."""
+    placed = broadcast.attributes_as(DimensionsAttributes).dimensions
+    if not placed:
+        return ()
+    if rearrange.opcode != "reshape" or not rearrange.shape.num_elements:
+        return None
+    kept = kept_dimensions(rearrange.shape.dimensions, rearrange.operand(0).shape.dimensions)
+    return tuple(kept[d] for d in placed) if all(d in kept for d in placed) else None
 
 
 def _permutation(transpose: HloInstruction) -> tuple[int, ...]:
@@ -114,8 +131,9 @@ def _rearranged_back(into: Expansion, value: HloInstruction, rearrange: HloInstr
     """Returns what gives a value if it is rearranged."""
     dimensions = rearrange.operand(0).shape.dimensions
     shape = value.shape.with_dimensions(dimensions)
-    if value.opcode == "broadcast" and value.operand(0).shape.is_scalar:
-        return into.add(HloInstruction.create("broadcast", shape, value.operands, value.attributes))
+    placed = _placed_before(value, rearrange) if value.opcode == "broadcast" else None
+    if placed is not None:
+        return into.add(HloInstruction.create("broadcast", shape, value.operands, DimensionsAttributes(placed)))
     if value.opcode == "broadcast":
         return into.add(HloInstruction.create("reshape", shape, [value]))
     if value.opcode == "rng":

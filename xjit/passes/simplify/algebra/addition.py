@@ -16,7 +16,7 @@ from xjit.passes.simplify.algebra.constants import (
     splat,
     value_of,
 )
-from xjit.passes.simplify.algebra.kinds import is_discrete, is_float, is_integer, is_pred
+from xjit.passes.simplify.algebra.kinds import is_discrete, is_float, is_integer, is_pred, is_real, is_real_or_pred
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, bound, filled, make
 
 
@@ -94,11 +94,11 @@ ADDITION = (
                 m.op("add", m.op("subtract", _C2, _X), _C1).where(is_float),
                 make("subtract", folded("add", "c1", "c2"), "x"), _REAL),
     AlgebraRule("R15", "add(x, x) = multiply(x, 2)",
-                m.op("add", _X, _X).where(lambda i: is_integer(i) or is_float(i)), make("multiply", "x", filled(2))),
+                m.op("add", _X, _X).where(is_real), make("multiply", "x", filled(2))),
 )  # fmt: skip
 
 SUBTRACTION = (
-    AlgebraRule("R2", "subtract(x, 0) = x", m.op("subtract", _X, _ZERO).where(lambda i: is_discrete(i) or is_float(i)),
+    AlgebraRule("R2", "subtract(x, 0) = x", m.op("subtract", _X, _ZERO).where(is_real_or_pred),
                 bound("x")),
     AlgebraRule("R2r", "subtract(x, -0.0) = x", m.op("subtract", _X, _MINUS_ZERO).where(is_float), bound("x"), _REAL),
     AlgebraRule("R5", "subtract(x, x) = 0", m.op("subtract", _X, _X).where(is_discrete), filled(0)),

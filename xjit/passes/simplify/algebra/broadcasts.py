@@ -35,6 +35,7 @@ def _transposed(match: Match, into: Expansion) -> HloInstruction | None:
     return _broadcast_to(into, match["x"], dimensions) if dimensions == sorted(dimensions) else None
 
 
+@m.of_shapes
 def _permutes(broadcast: HloInstruction) -> bool:
     """Whether a broadcast has every dimension of its operand, in another order, and no other."""
     dimensions = dimensions_of(broadcast)
@@ -82,10 +83,13 @@ def _source(operand: HloInstruction) -> tuple[tuple[int, ...], tuple[int, ...]] 
     return dimensions_of(operand), operand.operand(0).shape.dimensions
 
 
+@m.of_shapes
+def _is_of_broadcasts(instruction: HloInstruction) -> bool:
+    return all(o.opcode == "broadcast" for o in instruction.operands)
+
+
 def _sinks(instruction: HloInstruction) -> bool:
     """Whether all operands are broadcasts in one way, not all of constants; those of arrays must have no other user."""
-    if not instruction.operand_count or instruction.operand(0).opcode != "broadcast":
-        return False  # as mostly
     sources = {_source(o) for o in instruction.operands}
     if len(sources) != 1 or None in sources:
         return False
@@ -124,5 +128,5 @@ BROADCASTS = (
     AlgebraRule("R117", "constant of one value = broadcast(scalar)",
                 m.op("constant").where(lambda i: i.shape.is_array and i.shape.rank > 0), _one_value),
     AlgebraRule("R105", "op(broadcast(a), broadcast(b)) = broadcast(op(a, b))",
-                m.op(_SUNK).where(_sinks), _sunk, option="enable_sink_broadcast"),
+                m.op(_SUNK).where(_is_of_broadcasts).where(_sinks), _sunk, option="enable_sink_broadcast"),
 )  # fmt: skip

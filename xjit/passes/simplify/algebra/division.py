@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -26,7 +27,7 @@ from xjit.passes.simplify.algebra.constants import (
     splat,
     value_of,
 )
-from xjit.passes.simplify.algebra.kinds import is_float, is_integer, is_signed, is_unsigned
+from xjit.passes.simplify.algebra.kinds import is_float, is_integer, is_real, is_signed, is_signed_or_float, is_unsigned
 from xjit.passes.simplify.algebra.multiplication import is_shift, shift_amount
 from xjit.passes.simplify.algebra.ranges import value_range
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, bound, filled, make
@@ -37,8 +38,14 @@ def _has_exact_inverse(value: Any, kind: PrimitiveType) -> bool:
     number = float(value)
     if not math.isfinite(number) or abs(math.frexp(number)[0]) != 0.5:
         return False
-    smallest, greatest = (float(getattr(ml_dtypes.finfo(kind.dtype), key)) for key in ("smallest_normal", "max"))
+    smallest, greatest = _normal_range(kind)
     return all(smallest <= abs(n) <= greatest for n in (number, 1 / number))
+
+
+@cache
+def _normal_range(kind: PrimitiveType) -> tuple[float, float]:
+    info = ml_dtypes.finfo(kind.dtype)
+    return float(info.smallest_normal), float(info.max)
 
 
 def _has_inverse(value: Any, kind: PrimitiveType) -> bool:
@@ -108,10 +115,10 @@ LESS_THAN = CompareAttributes("LT")
 
 DIVISION = (
     AlgebraRule("R30", "divide(x, 1) = x",
-                m.op("divide", _X, constant("one", is_number(1))).where(lambda i: is_integer(i) or is_float(i)),
+                m.op("divide", _X, constant("one", is_number(1))).where(is_real),
                 bound("x")),
     AlgebraRule("R31", "divide(x, -1) = negate(x)",
-                m.op("divide", _X, constant("one", is_number(-1))).where(lambda i: is_signed(i) or is_float(i)),
+                m.op("divide", _X, constant("one", is_number(-1))).where(is_signed_or_float),
                 make("negate", "x")),
     AlgebraRule("R32", "divide(x, 2**k) = multiply(x, 2**-k)",
                 m.op("divide", _X, constant("c", _has_exact_inverse)).where(is_float),

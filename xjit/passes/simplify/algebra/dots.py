@@ -13,7 +13,7 @@ from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.constants import is_zero, value_of
 from xjit.passes.simplify.algebra.dimensions import dimensions_of
-from xjit.passes.simplify.algebra.kinds import is_float, is_integer
+from xjit.passes.simplify.algebra.kinds import is_float, is_integer, is_real
 from xjit.passes.simplify.algebra.padding import along, padding_of
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
 from xjit.passes.simplify.algebra.slices import cut
@@ -55,6 +55,7 @@ def _swapped(match: Match, into: Expansion) -> HloInstruction | None:
     return into.like_source("dot", [dot.operand(1), dot.operand(0)], attributes)
 
 
+@m.of_shapes
 def _is_sum_of_nothing(dot: HloInstruction) -> bool:
     empty = any(not o.shape.num_elements for o in dot.operands)
     return empty or not dot.shape.num_elements
@@ -64,11 +65,14 @@ def _zeros(match: Match, into: Expansion) -> HloInstruction:
     return into.full(match.root.shape, 0)
 
 
-def _product(match: Match, into: Expansion) -> HloInstruction | None:
+@m.of_shapes
+def _contracts_nothing(dot: HloInstruction) -> bool:
+    return not _of(dot).lhs_contracting_dims and _one_type(dot)
+
+
+def _product(match: Match, into: Expansion) -> HloInstruction:
     """A dot that contracts nothing: both operands are repeated along each other's free dimensions."""
     dot, a = match.root, _of(match.root)
-    if a.lhs_contracting_dims or not _one_type(dot):
-        return None
     batch, (lhs, rhs) = len(a.lhs_batch_dims), _sides(dot)
     left, right = dict[int, int](), dict[int, int]()
     for i, (x, y) in enumerate(zip(a.lhs_batch_dims, a.rhs_batch_dims, strict=True)):
@@ -86,13 +90,15 @@ def _spread(into: Expansion, dot: HloInstruction, number: int, where: dict[int, 
     return into.make("broadcast", x, shape=dot.shape, attributes=dimensions)
 
 
-def _vectors(match: Match, into: Expansion) -> HloInstruction | None:
-    """The dot of two vectors as a sum of products."""
-    dot, a = match.root, _of(match.root)
+@m.of_shapes
+def _is_of_vectors(dot: HloInstruction) -> bool:
     lhs, rhs = dot.operands[:2]
-    if not (lhs.shape.rank == rhs.shape.rank == len(a.lhs_contracting_dims) == 1 and _one_type(dot)):
-        return None
-    return into.sum(into.make("multiply", lhs, rhs), (0,))
+    return lhs.shape.rank == rhs.shape.rank == len(_of(dot).lhs_contracting_dims) == 1 and _one_type(dot)
+
+
+def _vectors(match: Match, into: Expansion) -> HloInstruction:
+    """The dot of two vectors as a sum of products."""
+    return into.sum(into.make("multiply", *match.root.operands[:2]), (0,))
 
 
 def _unpermuted(match: Match, into: Expansion) -> HloInstruction | None:
@@ -199,14 +205,15 @@ _STRENGTH = "enable_dot_strength_reduction"
 
 DOTS = (
     AlgebraRule("R157", "dot(nothing) = 0", _DOT.where(_is_sum_of_nothing), _zeros),
-    AlgebraRule("R158", "dot(a, b) without contraction = multiply(broadcast(a), broadcast(b))", _DOT, _product, _ORDER,
-                "enable_dot_to_multiply_rewrite"),
+    AlgebraRule("R158", "dot(a, b) without contraction = multiply(broadcast(a), broadcast(b))",
+                _DOT.where(_contracts_nothing), _product, _ORDER, "enable_dot_to_multiply_rewrite"),
     AlgebraRule("R112", "transpose(dot(a, b)) = dot(b, a)",
                 m.op("transpose", m.op("dot", m.any(), m.any(), name="dot").one_use()), _swapped, _ORDER),
     AlgebraRule("R160", "dot(transpose(x), transpose(y)) = dot(x, y) where only contracted dimensions moved",
                 m.op("dot", m.op("transpose", _X, name="left"), m.op("transpose", _Y, name="right")), _unpermuted,
                 _ORDER),
-    AlgebraRule("R159", "dot(x, y) of vectors = sum(multiply(x, y))", _DOT, _vectors, _ORDER, _STRENGTH),
+    AlgebraRule("R159", "dot(x, y) of vectors = sum(multiply(x, y))", _DOT.where(_is_of_vectors), _vectors, _ORDER,
+                _STRENGTH),
     AlgebraRule("R161", "dot(concatenate(a, b), constant) = add(dot(a), dot(b))",
                 m.op("dot", m.op("concatenate", name="whole").one_use(), m.op("constant", name="constant")),
                 _of_concatenate, _ORDER, _STRENGTH),
@@ -220,7 +227,7 @@ DOTS = (
                 _without_padding, _XLA),
     AlgebraRule("R163", "dot(broadcast(s), y) = multiply(s, sum(y))",
                 m.op("dot", m.op("broadcast", m.any("s").where(lambda s: s.shape.is_scalar)), _Y)
-                .where(lambda i: is_integer(i) or is_float(i)), _sum_of_other, _REAL),
+                .where(is_real), _sum_of_other, _REAL),
     AlgebraRule("R164", "dot with free dimensions of size 1 = reshape(dot)", _DOT, _without_ones, _ORDER,
                 "!supports_non_canonical_dots"),
 )  # fmt: skip

@@ -14,27 +14,32 @@ def _operand(match: Match, _into: Expansion) -> HloInstruction:
     return match.root.operand(0)
 
 
+@m.of_shapes
 def _keeps_dimensions(instruction: HloInstruction) -> bool:
     return instruction.operand(0).shape.same_dimensions(instruction.shape)
 
 
+@m.of_shapes
 def _keeps_shape(instruction: HloInstruction) -> bool:
     same_type = instruction.operand(0).shape.element_type is instruction.shape.element_type
     return same_type and _keeps_dimensions(instruction)
 
 
+@m.of_shapes
 def _is_identity_permutation(instruction: HloInstruction) -> bool:
     return instruction.attributes_as(at.DimensionsAttributes).dimensions == tuple(
         range(instruction.shape.rank)
     ) and _keeps_dimensions(instruction)
 
 
+@m.of_shapes
 def _takes_everything(instruction: HloInstruction) -> bool:
     return _keeps_dimensions(instruction) and all(
         d.stride == 1 for d in instruction.attributes_as(at.SliceAttributes).slice
     )
 
 
+@m.of_shapes
 def _adds_nothing(instruction: HloInstruction) -> bool:
     amounts = (
         (d.edge_padding_low, d.edge_padding_high, d.interior_padding)
@@ -43,6 +48,7 @@ def _adds_nothing(instruction: HloInstruction) -> bool:
     return _keeps_dimensions(instruction) and all(amount == (0, 0, 0) for amount in amounts)
 
 
+@m.of_shapes
 def _reverses_nothing(instruction: HloInstruction) -> bool:
     return all(
         instruction.shape.dimensions[d] == 1 for d in instruction.attributes_as(at.DimensionsAttributes).dimensions

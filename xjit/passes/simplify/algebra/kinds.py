@@ -10,53 +10,76 @@ import numpy as np
 from xjit.hlo import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.ops.reducers import integer_limits
+from xjit.passes.framework.match import of_shapes
 
 
+@of_shapes
 def is_integer(i: HloInstruction) -> bool:
     """Signed or unsigned integers."""
     return i.shape.element_type.is_integer
 
 
+@of_shapes
 def is_signed(i: HloInstruction) -> bool:
     """Signed integers."""
     return i.shape.element_type.is_signed
 
 
+@of_shapes
 def is_unsigned(i: HloInstruction) -> bool:
     """Unsigned integers."""
     return i.shape.element_type.is_unsigned
 
 
+@of_shapes
 def is_pred(i: HloInstruction) -> bool:
     """Booleans."""
     return i.shape.element_type is PrimitiveType.PRED
 
 
+@of_shapes
 def is_discrete(i: HloInstruction) -> bool:
     """Integers or booleans."""
     return is_integer(i) or is_pred(i)
 
 
+@of_shapes
 def is_float(i: HloInstruction) -> bool:
     """Real floating-point numbers with a sign and a zero: all but bare exponents."""
     return i.shape.element_type.is_float and i.shape.element_type is not PrimitiveType.F8E8M0FNU
 
 
+@of_shapes
 def is_real(i: HloInstruction) -> bool:
     """Integers or floats."""
     return is_integer(i) or is_float(i)
 
 
+@of_shapes
+def is_real_or_pred(i: HloInstruction) -> bool:
+    """Integers, floats or booleans."""
+    return is_discrete(i) or is_float(i)
+
+
+@of_shapes
+def is_signed_or_float(i: HloInstruction) -> bool:
+    """Signed integers or floats."""
+    return is_signed(i) or is_float(i)
+
+
+@of_shapes
 def is_number(i: HloInstruction) -> bool:
     """Integers, floats or complex numbers."""
     return is_real(i) or i.shape.element_type.is_complex
 
 
+@of_shapes
 def is_wide_float(i: HloInstruction) -> bool:
     """Floats with infinities: of 16 bits and more."""
     return i.shape.element_type.is_float and i.shape.element_type.bit_width >= 16
 
 
+@of_shapes
 def is_complex(i: HloInstruction) -> bool:
     """Complex numbers."""
     return i.shape.element_type.is_complex

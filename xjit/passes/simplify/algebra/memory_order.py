@@ -6,10 +6,12 @@ memory. A dimension is cut into pieces where a reshape cuts it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from xjit.hlo import HloInstruction, Shape
+from xjit.hlo.types.layout import Layout
 from xjit.passes.simplify.algebra.dimensions import dimensions_of
 
 Piece = tuple[int, int]
@@ -31,6 +33,24 @@ def source_in_memory(moved: HloInstruction) -> HloInstruction | None:
         if _is_plain(chain[first], moved) and _stays(chain[first::-1]):
             return chain[first]
     return None
+
+
+def is_bitcast(move: HloInstruction) -> bool:
+    """Whether a move leaves memory as it is."""
+    return _stays([move.operand(0), move])
+
+
+def layout_after_reshape(before: Shape, dimensions: Sequence[int]) -> Layout | None:
+    """Returns the layout in which a reshape of an array to these dimensions is a bitcast; None if there is none."""
+    order = _cut((piece for pieces in _start(before) for piece in pieces), dimensions)
+    if order is None or any(a[1] != b[0] * b[1] for pieces in order for a, b in pairwise(pieces)):
+        return None
+    strides: list[int] = []
+    for pieces in reversed(order):  # a dimension of size 1 lies in front of the one behind it
+        following = strides[-1] * math.prod(n for n, _ in order[len(order) - len(strides)]) if strides else 1
+        strides.append(pieces[-1][1] if pieces else following)
+    keys = strides[::-1]
+    return Layout(tuple(sorted(range(len(keys)), key=lambda d: (keys[d], -d))))
 
 
 def _is_plain(value: HloInstruction, moved: HloInstruction) -> bool:

@@ -40,12 +40,14 @@ def _broadcast_scalar(match: Match, into: Expansion) -> HloInstruction:
     return into.like_source("broadcast", [match["x"]], DimensionsAttributes(()))
 
 
+@m.of_shapes
 def _moves_only_ones(transpose: HloInstruction) -> bool:
     sizes = transpose.operand(0).shape.dimensions
     moved = [d for d in transpose.attributes_as(DimensionsAttributes).dimensions if sizes[d] != 1]
     return moved == sorted(moved)
 
 
+@m.of_shapes
 def _adds_only_ones(broadcast: HloInstruction) -> bool:
     elements = broadcast.shape.num_elements
     in_order = list(broadcast.attributes_as(DimensionsAttributes).dimensions) == sorted(

@@ -17,7 +17,15 @@ from xjit.passes.simplify.algebra.constants import (
     power_of_two,
     value_of,
 )
-from xjit.passes.simplify.algebra.kinds import is_discrete, is_float, is_integer, is_pred, is_real, is_signed
+from xjit.passes.simplify.algebra.kinds import (
+    is_discrete,
+    is_float,
+    is_integer,
+    is_pred,
+    is_real,
+    is_real_or_pred,
+    is_signed_or_float,
+)
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, Term, bound, filled, make
 
 
@@ -55,11 +63,11 @@ def _square(opcode: str) -> tuple[m.Pattern, m.Pattern]:
 MULTIPLICATION = (
     AlgebraRule("R21", "multiply(c, x) = multiply(x, c)", m.op("multiply").where(constant_on_the_left), swapped),
     AlgebraRule("R18", "multiply(x, 1) = x",
-                m.op("multiply", _X, _ONE).where(lambda i: is_discrete(i) or is_float(i)), bound("x")),
+                m.op("multiply", _X, _ONE).where(is_real_or_pred), bound("x")),
     AlgebraRule("R19", "multiply(x, 0) = 0", m.op("multiply", _X, _ZERO).where(is_discrete), bound("zero")),
     AlgebraRule("R19r", "multiply(x, 0) = 0 of floats", m.op("multiply", _X, _ZERO).where(is_float), filled(0), _REAL),
     AlgebraRule("R20", "multiply(x, -1) = negate(x)",
-                m.op("multiply", _X, _MINUS_ONE).where(lambda i: is_signed(i) or is_float(i)), make("negate", "x")),
+                m.op("multiply", _X, _MINUS_ONE).where(is_signed_or_float), make("negate", "x")),
     AlgebraRule("R22", "multiply(multiply(x, c1), c2) = multiply(x, c1 * c2)",
                 m.op("multiply", m.op("multiply", _X, _C1), _C2).where(is_discrete),
                 make("multiply", "x", folded("multiply", "c1", "c2"))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xjit.passes.framework import match as m
 from xjit.passes.simplify.algebra.constants import constant, is_number, is_zero
-from xjit.passes.simplify.algebra.kinds import is_float, is_integer
+from xjit.passes.simplify.algebra.kinds import is_float, is_integer, is_real
 from xjit.passes.simplify.algebra.ranges import is_not_negative
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, bound, filled, make
 
@@ -19,8 +19,8 @@ def _to(exponent: float) -> m.Pattern:
 
 POWERS = (
     AlgebraRule("R48", "power(x, 0) = 1",
-                m.op("power", _X, constant("c", is_zero)).where(lambda i: is_float(i) or is_integer(i)), filled(1)),
-    AlgebraRule("R49", "power(x, 1) = x", _to(1).where(lambda i: is_float(i) or is_integer(i)), bound("x")),
+                m.op("power", _X, constant("c", is_zero)).where(is_real), filled(1)),
+    AlgebraRule("R49", "power(x, 1) = x", _to(1).where(is_real), bound("x")),
     AlgebraRule("R50i", "power(x, 2) = multiply(x, x) of integers", _to(2).where(is_integer),
                 make("multiply", "x", "x")),
     AlgebraRule("R50", "power(x, 2) = multiply(x, x)", _to(2).where(is_float), make("multiply", "x", "x"), _ACCURATE),

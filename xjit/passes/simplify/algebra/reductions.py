@@ -71,12 +71,21 @@ def _combined(match: Match, into: Expansion, x: HloInstruction) -> HloInstructio
     return into.make(opcode, x, full)
 
 
+@m.of_shapes
+def _is_over_ones(reduction: HloInstruction) -> bool:
+    sizes = reduction.operand(0).shape.dimensions
+    return all(sizes[d] == 1 for d in dimensions_of(reduction))
+
+
 def _over_ones(match: Match, into: Expansion) -> HloInstruction | None:
     root, x = match.root, match["x"]
-    if any(x.shape.dimensions[d] != 1 for d in dimensions_of(root)):
-        return None
     same = x.shape.dimensions == root.shape.dimensions
     return _combined(match, into, x if same else into.like_source("reshape", [x]))
+
+
+@m.of_shapes
+def _is_over_nothing(reduction: HloInstruction) -> bool:
+    return not reduction.operand(0).shape.num_elements
 
 
 def _init_everywhere(match: Match, into: Expansion) -> HloInstruction:
@@ -216,9 +225,9 @@ _ORDER = Exactness.ORDER
 
 REDUCTIONS = (
     AlgebraRule("R144", "reduce(nothing, init) = broadcast(init)",
-                _reduce(m.any("x").where(lambda x: not x.shape.num_elements)), _init_everywhere),
+                _reduce(m.any("x")).where(_is_over_nothing), _init_everywhere),
     AlgebraRule("R143,R145", "reduce(x) over dimensions of size 1 = reducer(init, x)",
-                _reduce(m.any("x")), _over_ones),
+                _reduce(m.any("x")).where(_is_over_ones), _over_ones),
     AlgebraRule("R148", "maximum over copies of x = x", _moved("broadcast"), _of_broadcast),
     AlgebraRule("R148b", "sum over n copies of x = multiply(x, n)",
                 _moved("broadcast").where(is_discrete), _sum_of_broadcast),
