@@ -196,3 +196,24 @@ assert "xjit" in y.devices().pop().client.platform_version and (np.asarray(y) ==
 def test_exit_with_an_exception_and_living_arrays() -> None:
     code = "keep = [jax.jit(lambda a: a + 1)(x)]; keep.append(keep); raise SystemExit(3)"
     run(code, expected_exit=3)
+
+
+def test_the_compilation_cache(tmp_path: Path) -> None:
+    code = f"""
+jax.config.update("jax_compilation_cache_dir", {str(tmp_path)!r})
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+import xjit.compiler
+compiled, original = [], xjit.compiler.compile_module
+def counting(*arguments):
+    compiled.append(arguments[0].name)
+    return original(*arguments)
+xjit.compiler.compile_module = counting
+f = jax.jit(lambda a: (jnp.sin(a) @ a.T, a + 1, jnp.arange(5)), donate_argnums=0)
+r = f(jnp.ones((3, 4)) / 2)
+assert np.allclose(r[0], 4 * np.sin(0.5) * 0.5) and (r[1] == 1.5).all() and r[2].sum() == 10
+assert f.lower(x).compile().cost_analysis()["flops"] > 0
+print(len(compiled), "jit__lambda" in compiled)
+"""
+    first, second = run(code).split(), run(code).split()
+    assert first[1] == "True" and second == ["1", "True"], (first, second)  # the second compiles for the analysis alone

@@ -54,10 +54,10 @@ class Callbacks:
     """The callbacks of one program; they are forgotten with it."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
-        self._numbers = tuple(numbers)
+        self.numbers = tuple(numbers)
 
     def __del__(self) -> None:
-        for number in self._numbers:
+        for number in self.numbers:
             _callbacks.pop(number, None)
 
 

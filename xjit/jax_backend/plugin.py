@@ -19,7 +19,7 @@ from xjit.jax_backend.devices import Client, ClientBuilder, num_devices
 from xjit.jax_backend.native_api import REFUSAL_ERROR, SILENCE_ERROR, NativeApi
 from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT
 from xjit.jax_backend.native_execute import COUNT_ERROR, STATUS_ERROR
-from xjit.jax_backend.programs import LoadedProgram, load_program
+from xjit.jax_backend.programs import LoadedProgram, load_program, read_program
 from xjit.jax_backend.records import EXECUTABLE
 from xjit.jax_backend.requests import (
     Memory,
@@ -88,6 +88,8 @@ class Plugin:
             "Executable_GetCostAnalysis": self._cost_analysis,
             "Executable_GetCompiledMemoryStats": self._memory_stats,
             "Executable_GetCompileOptions": self._compile_options,
+            "Executable_Serialize": self._serialize,
+            "Executable_DeserializeAndLoad": self._deserialize,
             "LoadedExecutable_GetDeviceAssignment": self._device_assignment,
         }
 
@@ -216,16 +218,11 @@ class Plugin:
         return Memory("mlir")
 
     def _cost_analysis(self, request: Request) -> None:
-        program = self._program(request["executable"])
-        values = [
-            _named(self._keep, name, NamedValueType.FLOAT, float_bits(value), 1)
-            for name, value in program.executable.cost_analysis().items()
-        ]
-        request["properties"] = self._keep(Memory(b"".join(values))).address
-        request["num_properties"] = len(values)
+        values, count, _ = self._program(request["executable"]).costs
+        request["properties"], request["num_properties"] = values.address, count
 
     def _memory_stats(self, request: Request) -> None:
-        found = self._program(request["executable"]).executable.memory_analysis()
+        found = self._program(request["executable"]).analyzed.memory_analysis()
         for field in ("generated_code", "argument", "output", "alias", "temp"):
             request[f"host_{field}_size_in_bytes"] = 0
         request["generated_code_size_in_bytes"] = found.generated_code_size_in_bytes
@@ -241,16 +238,27 @@ class Plugin:
             request["total_size_in_bytes"] = sum(sizes) - found.alias_size_in_bytes
 
     def _compile_options(self, request: Request) -> None:
-        self._answer_serialized(request, "serialized_compile_options", lambda program: program.options)
+        self._answer_serialized(request, "compile_options", self._program(request["executable"]).options)
 
     def _device_assignment(self, request: Request) -> None:
-        self._answer_serialized(request, "serialized_device_assignment", lambda program: program.device_assignment)
+        self._answer_serialized(request, "device_assignment", self._program(request["executable"]).device_assignment)
 
-    def _answer_serialized(self, request: Request, field: str, part: Callable[[LoadedProgram], bytes]) -> None:
-        kept = self._keep(Memory(part(self._program(request["executable"]))))
+    def _serialize(self, request: Request) -> None:
+        self._answer_serialized(request, "executable", self._program(request["executable"]).serialized)
+
+    def _answer_serialized(self, request: Request, what: str, kept: Memory) -> None:
+        """Points to bytes that live as long as their program."""
         request["serialized_bytes"], request["serialized_bytes_size"] = kept.address, kept.size
-        request[field] = kept.address
-        request[f"{field}_deleter"] = self._no_deleter
+        request[f"serialized_{what}"] = kept.address
+        request[f"serialized_{what}_deleter"] = self._no_deleter
+
+    def _deserialize(self, request: Request) -> None:
+        data = request.bytes("serialized_executable", "serialized_executable_size")
+        name = "overridden_serialized_compile_options"
+        number = next(self._numbers)
+        loaded = read_program(self.client, number, data, request.bytes(name, f"{name}_size"))
+        self._programs[number] = loaded
+        request["loaded_executable"] = loaded.address
 
     @functools.cached_property
     def _no_deleter(self) -> int:
@@ -277,11 +285,6 @@ def _named(keep: Callable[[Memory], Memory], name: str, kind: NamedValueType, va
     return NAMED_VALUE.pack(
         struct_size=NAMED_VALUE.size, name=text.address, name_size=text.size, type=kind, value=value, value_size=size
     )
-
-
-def float_bits(value: float) -> int:
-    """A float as the low bits of a number."""
-    return int.from_bytes(ctypes.string_at(ctypes.byref(ctypes.c_float(value)), 4), "little")
 
 
 @functools.cache

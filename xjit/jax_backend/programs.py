@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,26 +18,53 @@ from xjit.compile_options import CompileOptions
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
-from xjit.jax_backend.c_api import BUFFER_TYPES
+from xjit.jax_backend.c_api import BUFFER_TYPES, NAMED_VALUE, NamedValueType
 from xjit.jax_backend.callbacks import Callbacks, bind_callbacks
 from xjit.jax_backend.devices import MEMORY_KINDS, Client
 from xjit.jax_backend.records import ARRAY, DONATED_WITHOUT_RESULT, EXECUTABLE, NO_LEAF, NOT_DONATED
 from xjit.jax_backend.requests import Memory
 from xjit.ops.verifier import verify_executable
+from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.program import ArraySignature
+from xjit.runtime.program_file import program_from_bytes, program_to_bytes
 from xjit.text.proto import create_from_proto
 
+_LENGTH: Final = struct.Struct("<Q")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class LoadedProgram:
-    """A compiled program and its struct. `code` is what was compiled."""
+    """A program, ready to run, and its struct. `code` is what was compiled."""
 
-    executable: xjit.compiler.Executable
+    executable: CpuExecutable
     code: bytes
     address: int
-    options: bytes
-    device_assignment: bytes
+    options: Memory
+    device_assignment: Memory
+    callbacks: Callbacks
     keep_alive: tuple[Any, ...]
+
+    @cached_property
+    def analyzed(self) -> xjit.compiler.Executable:
+        """The executable with its module; one that was read back is compiled for it."""
+        if isinstance(self.executable, xjit.compiler.Executable):
+            return self.executable
+        return _compile(_read_program(self.code))
+
+    @cached_property
+    def costs(self) -> tuple[Memory, int, Sequence[Memory]]:
+        """The properties of `cost_analysis()`: the array, how many, and their names."""
+        rows = [(Memory(name), value) for name, value in self.analyzed.cost_analysis().items()]
+        values = [_named_float(name, value) for name, value in rows]
+        return Memory(b"".join(values)), len(values), [name for name, _ in rows]
+
+    @cached_property
+    def serialized(self) -> Memory:
+        """All that `read_program` needs. Errors: Unsupported for a program that calls Python back."""
+        if self.callbacks.numbers:
+            raise Unsupported("a program with callbacks cannot be serialized")
+        parts = (program_to_bytes(self.executable.program), self.code, bytes(self.options))
+        return Memory(b"".join(_LENGTH.pack(len(part)) + part for part in parts))
 
 
 def _read_program(code: bytes) -> HloModule:
@@ -61,9 +90,48 @@ def load_program(client: Client, number: int, code: bytes, options: bytes) -> Lo
     module = _read_program(code)
     verify_executable(module)
     callbacks = bind_callbacks(module)
+    loader = _Loader(client, _compile(module), number, device_id)
+    return loader.load(module, code, options, assignment, callbacks)
+
+
+def read_program(client: Client, number: int, data: bytes, options: bytes) -> LoadedProgram:
+    """Loads what `LoadedProgram.serialized` holds; `options`, if there are any, instead of its own.
+
+    Errors: InvalidArgument for other bytes, and those of another version.
+    """
+    program, code, own_options = _cut(data)
+    device_id, assignment = _placement(client, options or own_options)
+    loader = _Loader(client, CpuExecutable(program_from_bytes(program)), number, device_id)
+    return loader.load(_read_program(code), code, options or own_options, assignment, Callbacks(()))
+
+
+def _cut(data: bytes) -> list[bytes]:
+    parts: list[bytes] = []
+    position = 0
+    while position < len(data):
+        if position + _LENGTH.size > len(data):
+            break
+        (length,) = _LENGTH.unpack_from(data, position)
+        position += _LENGTH.size
+        parts.append(data[position : position + length])
+        position += length
+    if position != len(data) or len(parts) != 3:
+        raise InvalidArgument("these bytes are not a serialized executable of xjit")
+    return parts
+
+
+def _compile(module: HloModule) -> xjit.compiler.Executable:
     executable = xjit.compiler.compile_module(module, "cpu", CompileOptions())
     assert isinstance(executable, xjit.compiler.Executable)
-    return _Loader(client, executable, number, device_id).load(module, code, options, assignment, callbacks)
+    return executable
+
+
+def _named_float(name: Memory, value: float) -> bytes:
+    bits = struct.unpack("<I", struct.pack("<f", value))[0]
+    kind = NamedValueType.FLOAT
+    return NAMED_VALUE.pack(
+        struct_size=NAMED_VALUE.size, name=name.address, name_size=name.size, type=kind, value=bits, value_size=1
+    )
 
 
 def _placement(client: Client, options: bytes) -> tuple[int, bytes]:
@@ -101,7 +169,7 @@ def _donors(module: HloModule) -> frozenset[int]:
 class _Loader:
     """Makes the struct of an executable."""
 
-    def __init__(self, client: Client, executable: xjit.compiler.Executable, number: int, device_id: int) -> None:
+    def __init__(self, client: Client, executable: CpuExecutable, number: int, device_id: int) -> None:
         self._client = client
         self._executable = executable
         self._number = number
@@ -136,8 +204,8 @@ class _Loader:
             **self._text("fingerprint", fingerprint),
             **fields,
         )
-        keep = (*self._kept, callbacks)
-        return LoadedProgram(self._executable, code, address, options, assignment, keep)
+        texts = Memory(options), Memory(assignment)
+        return LoadedProgram(self._executable, code, address, *texts, callbacks, tuple(self._kept))
 
     def _signature_fields(self, module: HloModule) -> dict[str, int]:
         entry, program = module.entry_computation, self._executable.program

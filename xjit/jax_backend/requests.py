@@ -70,6 +70,9 @@ class Memory:
         self.address = ctypes.addressof(self._data)
         self.size = len(raw)
 
+    def __bytes__(self) -> bytes:
+        return self._data.raw[: self.size]
+
     @staticmethod
     def of_numbers(numbers: Sequence[int], bits: int = 64) -> Memory:
         """An array of integers of 32 or 64 bits, or of addresses."""
