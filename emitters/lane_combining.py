@@ -13,7 +13,8 @@ from xjit.emitters.loop_nest import LoopBody, LoopNest
 from xjit.emitters.nested import width_of
 from xjit.emitters.schedule.statements import Lanes, Role
 from xjit.llvm.builder import IRBuilder
-from xjit.llvm.values import Value
+from xjit.llvm.types import I64
+from xjit.llvm.values import Value, const_int
 
 Values = Sequence[RegisterValue]
 CombinePair = Callable[[Values, Values], list[RegisterValue]]
@@ -21,6 +22,10 @@ CombinePair = Callable[[Values, Values], list[RegisterValue]]
 
 class LaneLoops(Protocol):
     """How the lanes of a reduction are done."""
+
+    def first(self, lanes: Lanes, chain: int) -> Value:
+        """Emits the number of the element that the first lane of a chain starts with, of those that `first` counts."""
+        ...
 
     def loop(self, lanes: Lanes, body: LoopBody, accumulators: Sequence[Value]) -> list[Value]:
         """Emits the loop over the lanes' variable; returns the accumulators after it.
@@ -42,6 +47,10 @@ class RegisterLanes:
 
     def __init__(self, nest: LoopNest) -> None:
         self._nest = nest
+
+    def first(self, lanes: Lanes, chain: int) -> Value:
+        """See LaneLoops."""
+        return const_int(I64, chain * lanes.width)
 
     def loop(self, lanes: Lanes, body: LoopBody, accumulators: Sequence[Value]) -> list[Value]:
         """See LaneLoops."""

@@ -75,7 +75,7 @@ def _restrict_one(nest: LoopNest, guard: Guard, expr: AffineExpr, interval: Inte
         return found
     depth = max(nest.depth_of(expr), guard.depth)
     builder = nest.levels[depth].builder
-    if nest.uses_vector(expr):
+    if nest.uses_vector(expr) and not _is_one_for_all(nest, expr):
         values = nest.lane_values(expr)
         inside = _in_interval(builder, values, interval, nest.interval(expr))
         lanes = inside if guard.lanes is None else builder.and_(guard.lanes, inside)
@@ -86,6 +86,12 @@ def _restrict_one(nest: LoopNest, guard: Guard, expr: AffineExpr, interval: Inte
         result = Guard(scalar, guard.lanes, depth)
     nest.levels[depth].cache[key] = result
     return result
+
+
+def _is_one_for_all(nest: LoopNest, expr: AffineExpr) -> bool:
+    """Whether all lanes have one value of an expression, where vectors are whole: a condition is then a single one."""
+    pattern = nest.lane_pattern(expr) if nest.target.has_aligned_vectors else None
+    return pattern is not None and not any(pattern)
 
 
 def _in_interval(builder: IRBuilder, value: Value, interval: Interval, bounds: Interval) -> Value:
@@ -138,11 +144,12 @@ class MemoryAccess:
             value = self._load_complex(buffer, offset, guard, level.builder, varies)
         else:
             kind = storage_type(element)
-            raw = (
-                self._load_vector(buffer.pointer, kind, offset, guard, level.builder)
-                if varies
-                else self._load_scalar(buffer.pointer, kind, offset, guard, level.builder)
-            )
+            if varies and self._is_whole_or_none(buffer, offset, guard):
+                raw = self._load_whole(buffer.pointer, kind, offset, guard, level.builder)
+            elif varies:
+                raw = self._load_vector(buffer.pointer, kind, offset, guard, level.builder)
+            else:
+                raw = self._load_scalar(buffer.pointer, kind, offset, guard, level.builder)
             value = raw if as_stored else load_convert(level.builder, element, raw)
         level.cache[key] = value
         return value
@@ -155,6 +162,41 @@ class MemoryAccess:
             position = builder.select(guard.scalar, position, const_int(I64, 0))
         address = builder.gep(kind, pointer, position)
         return builder.load(kind, address, align=kind.bits // 8)
+
+    def vector_address(self, buffer: Buffer, index: Sequence[AffineExpr], guard: Guard, size: int) -> Value | None:
+        """Returns where a vector of `size` bytes lies, aligned to as many; None if it is none in one piece.
+
+        Where a scalar guard fails, the array's first one takes its place.
+        """
+        nest, lanes = self.nest, self._lanes()
+        offset = physical_offset(nest.table, buffer.shape, index)
+        wide = vector(storage_type(buffer.shape.element_type), lanes.width)
+        whole = guard.lanes is None and lanes.mask is None and buffer.shape.num_elements >= lanes.width
+        if not whole or wide.bits != 8 * size or not nest.uses_vector(offset):
+            return None
+        if nest.lane_pattern(offset) != tuple(range(lanes.width)) or self._alignment(wide, offset) % size:
+            return None
+        position = nest.index_value(offset)
+        if guard.scalar is not None:
+            position = nest.builder.select(guard.scalar, position, const_int(I64, 0))
+        return nest.builder.gep(wide.elem, buffer.pointer, position)
+
+    def _is_whole_or_none(self, buffer: Buffer, offset: AffineExpr, guard: Guard) -> bool:
+        """Whether a vector lies in one piece and is wanted as a whole or not at all, where masks are no instruction."""
+        lanes = self._lanes()
+        wanted = guard.scalar is not None and guard.lanes is None and lanes.mask is None
+        if not wanted or not self.nest.target.has_aligned_vectors or buffer.shape.num_elements < lanes.width:
+            return False
+        return self.nest.lane_pattern(offset) == tuple(range(lanes.width))
+
+    def _load_whole(
+        self, pointer: Value, kind: LLVMType, offset: AffineExpr, guard: Guard, builder: IRBuilder
+    ) -> Value:
+        """Loads a vector, or the first one of the array in place of one that is not wanted."""
+        assert guard.scalar is not None
+        wide = vector(kind, self._lanes().width)
+        position = builder.select(guard.scalar, self.nest.index_value(offset), const_int(I64, 0))
+        return builder.load(wide, builder.gep(kind, pointer, position), align=self._alignment(wide, offset))
 
     def _load_vector(
         self, pointer: Value, kind: LLVMType, offset: AffineExpr, guard: Guard, builder: IRBuilder

@@ -28,9 +28,8 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.element_types import PROMOTED
-from xjit.llvm.types import I64
-from xjit.llvm.values import Value, const_int
-from xjit.ops.reducers import reduction_identity
+from xjit.llvm.values import Value
+from xjit.ops.reducers import independent_identities, reduction_identity
 
 if TYPE_CHECKING:
     from xjit.emitters.fused import Element, FusedIrEmitter
@@ -137,15 +136,19 @@ class _Accumulation:
 
     def _by_lanes(self, values: list[RegisterValue]) -> list[RegisterValue]:
         nest, lanes = self.nest, self._lanes()
-        identity = reduction_identity(self.instruction.to_apply)
-        assert identity is not None
-        kind = PROMOTED.get(self.types[0], self.types[0])
-        neutral = splat_register(nest.builder, constant_register(kind, identity[1]), self._width(lanes))
-        start = [neutral] * lanes.chains
+        identities = independent_identities(self.instruction.to_apply)
+        assert identities is not None
+        kinds = [PROMOTED.get(kind, kind) if self.combiner.promote else kind for kind in self.types]
+        neutral = [
+            splat_register(nest.builder, constant_register(kind, identity), self._width(lanes))
+            for kind, identity in zip(kinds, identities, strict=True)
+        ]
+        start = neutral * lanes.chains
         recording = self.fused.rows.recording(self.plan.keeps, lanes.variable) if self.plan.keeps else nullcontext()
         with recording:
-            sets = unflatten(self._loops(flatten(start), [neutral]), start)
-        total = self.fused.lanes.combine(lanes, [[v] for v in sets], self._combined)
+            parts = unflatten(self._loops(flatten(start), neutral), start)
+        sets = [parts[i : i + self.inputs] for i in range(0, len(parts), self.inputs)]
+        total = self.fused.lanes.combine(lanes, sets, self._combined)
         return self._combined(values, total)
 
     def _width(self, lanes: Lanes) -> int:
@@ -158,7 +161,7 @@ class _Accumulation:
     def _select_by_lanes(self, values: list[RegisterValue]) -> list[RegisterValue]:
         """Each lane starts with an element of its own. What lanes found is combined in the order of the indices."""
         nest, fused, lanes = self.nest, self.fused, self._lanes()
-        first, width = lanes.first, lanes.width
+        first, width = lanes.first, self._width(lanes)
         assert first is not None
         operands = self.instruction.operands[: self.inputs]
 
@@ -167,9 +170,9 @@ class _Accumulation:
             return flatten([fused.splat(fused.element(o, place), width) for o in operands])
 
         start: list[Value] = []
+        variable = VectorVariable(first, lanes.width) if lanes.width > 1 else None
         for chain in range(lanes.chains):
-            begin = const_int(I64, chain * width)
-            start += nest.once(first, begin, elements, (), VectorVariable(first, width))
+            start += nest.once(first, fused.lanes.first(lanes, chain), elements, (), variable)
         parts = self._loops(start, start[: self.inputs])
         found = [list[RegisterValue](parts[i : i + self.inputs]) for i in range(0, len(parts), self.inputs)]
         best = fused.lanes.combine(lanes, found, self._earlier_first)

@@ -75,7 +75,7 @@ def test_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-6)
     np.testing.assert_allclose(executable.capture(given)(), expected, rtol=1e-6)
     assert ".entry" in executable.as_text("ptx") and len(executable.kernels) >= 1
-    with pytest.raises(xjit.Unsupported, match="cannot be donated"):
+    with pytest.raises(xjit.InvalidArgument, match="parameter 0 cannot be donated"):
         executable(x, donate=[0])
 
 
@@ -85,3 +85,50 @@ def test_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in (0, 1, 5):
         left, result = executable(np.int32(n), x)
         assert left == 0 and (result == x * 2**n).all()
+
+
+STATE = """
+HloModule state, input_output_alias={ {0}: (0, {}, ALIAS) }
+ENTRY main {
+  s = f32[64] parameter(0)
+  x = f32[64] parameter(1)
+  t = f32[64] add(s, x)
+  u = f32[64] multiply(t, x)
+  ROOT r = (f32[64], f32[64]) tuple(t, u)
+}
+"""
+
+
+@pytest.mark.parametrize("alias", ["may-alias", "must-alias"])
+def test_donated_arguments_are_the_results(alias: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    executable, driver = compiled(STATE.replace("ALIAS", alias), monkeypatch)
+    s, x = np.arange(64, dtype=np.float32), np.full(64, 2, np.float32)
+    expected = (s + x, (s + x) * x)
+    on_host = s.copy()
+    results = executable(on_host, x, donate=[0])
+    assert results[0] is on_host
+    for actual, value in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(actual, value)
+    on_device = copy_in(driver, s)
+    results = executable(on_device, x, donate=[0])
+    assert results[0].address == on_device.address
+    for actual, value in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(actual.copy_to_host(), value)
+    with pytest.raises(xjit.InvalidArgument, match="donated parameter 's' shares its memory with 'x'"):
+        executable(on_device, on_device, donate=[0])
+    if alias == "must-alias":
+        with pytest.raises(xjit.FailedPrecondition, match="parameter 0 must be donated"):
+            executable(s, x)
+        with pytest.raises(xjit.FailedPrecondition, match="it cannot be a graph"):
+            executable.capture(on_device, on_device)
+    else:
+        np.testing.assert_array_equal(executable(s, x)[1], expected[1])
+
+
+@pytest.mark.parametrize("alias", ["may-alias", "must-alias"])
+def test_donations_to_a_simulated_gpu(alias: str) -> None:
+    executable = xjit.compile(STATE.replace("ALIAS", alias), "cuda-sim", options=xjit.CompileOptions(sanitize=True))
+    s, x = np.arange(64, dtype=np.float32), np.full(64, 2, np.float32)
+    given = s.copy()
+    results = executable(given, x, donate=[0])
+    assert results[0] is given and (given == s + x).all() and (results[1] == (s + x) * x).all()

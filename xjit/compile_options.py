@@ -21,6 +21,9 @@ class CompileOptions:
     that of LLVM's code generator. `fusion` can be turned off to see every instruction as a kernel of its own. `profile`
     counts the cycles of every kernel call. `progress` is told each phase as it starts. Errors: InvalidArgument for an
     unknown level or pass. What XJIT_FLAGS says (`xjit.flags`) comes on top.
+
+    Of GPUs: with `deterministic` no result depends on the order in which threads come, as that of a scatter may. With
+    `sanitize` target "cuda-sim" checks every access of every kernel, and a call raises SimulationError for a wrong one.
     """
 
     cpu_level: str = ""
@@ -29,6 +32,8 @@ class CompileOptions:
     disabled_passes: tuple[str, ...] = ()
     keep_intermediate_layouts: bool = False
     profile: bool = False
+    deterministic: bool = False
+    sanitize: bool = False
     progress: Progress | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

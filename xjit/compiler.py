@@ -20,6 +20,7 @@ from xjit.emitters.thunk_steps import emit_thunk_steps
 from xjit.emitters.time_estimate import may_run_for_ever
 from xjit.gpu_compiler import (
     GPU_TARGETS,
+    SIMULATED,
     GpuExecutable,
     compile_for_gpu,
     load_for_gpu,
@@ -193,6 +194,8 @@ def _check(target: str, options: CompileOptions) -> None:
         raise InvalidArgument(f"options is a {type(options).__name__}, expected xjit.CompileOptions(...)")
     if target != "cpu" and split_gpu_target(target) is None:
         raise InvalidArgument(f"unknown target '{target}': expected one of {', '.join(TARGETS)}")
+    if options.sanitize and (split_gpu_target(target) or ("",))[0] != SIMULATED:
+        raise InvalidArgument(f"target '{target}' cannot sanitize: only '{SIMULATED}' checks accesses")
 
 
 @collector_pause

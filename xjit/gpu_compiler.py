@@ -10,7 +10,7 @@ from xjit.compile_options import CompileOptions
 from xjit.emitters.gpu.gpu_module import EmittedGpuModule, emit_gpu_module
 from xjit.gpu_report import KernelReport, kernel_reports, report_text
 from xjit.hlo.collector_pause import collector_pause
-from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument, Unsupported
+from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.gpu_models import DEFAULT_GPU
 from xjit.llvm.target import Target
@@ -125,10 +125,24 @@ class CompiledGpuModule:
 
 
 class SimulatedExecutable(CompiledGpuModule):
-    """A module whose kernels the host runs, thread by thread: slow, and right where a GPU would be."""
+    """A module whose kernels the host runs, thread by thread: slow, and right where a GPU would be.
+
+    With `sanitize` every call checks all accesses.
+    """
+
+    def __init__(
+        self,
+        optimized: OptimizedModule,
+        emitted: EmittedGpuModule,
+        target: Target,
+        seconds: dict[str, float],
+        sanitize: bool = False,
+    ) -> None:
+        super().__init__(optimized, emitted, target, seconds)
+        self._sanitize = sanitize
 
     def __call__(self, *arguments: Any, donate: int | Iterable[int] = (), out: Any = None) -> Any:
-        """Takes and returns NumPy arrays, as an executable for CPUs does."""
+        """Takes and returns NumPy arrays, as an executable for CPUs does. Errors: as of `run` if it is to sanitize."""
         return self._call(*arguments, donate=donate, out=out)
 
     def run(self, *arguments: Any, sanitize: bool = False, reverse: bool = False) -> Any:
@@ -140,7 +154,7 @@ class SimulatedExecutable(CompiledGpuModule):
 
     @cached_property
     def _call(self) -> ConvertingCall:
-        call = SimulatedCall(self.program)
+        call = SimulatedCall(self.program, sanitize=self._sanitize)
         return ConvertingCall(self.program, call, call.run)
 
 
@@ -154,10 +168,8 @@ class DeviceExecutable(CompiledGpuModule):
         self._executable = CudaExecutable(self.program, images, driver)
 
     def __call__(self, *arguments: Any, stream: Any = None, donate: int | Iterable[int] = ()) -> Any:
-        """Takes NumPy arrays or arrays on the device; `stream` is where it runs. Errors: Unsupported for donations."""
-        if donate != ():
-            raise Unsupported("arguments cannot be donated on target 'cuda' yet")
-        return self._executable(*arguments, stream=stream)
+        """Takes NumPy arrays or arrays on the device; `stream` is where it runs. See `CudaExecutable`."""
+        return self._executable(*arguments, stream=stream, donate=donate)
 
     def to_device(self, *arguments: Any) -> tuple[DeviceArray, ...]:
         """Returns the arguments of a call as arrays on the device, one per leaf."""
@@ -183,9 +195,9 @@ def compile_for_gpu(module: HloModule, architecture: str, options: CompileOption
     phase = Phases(options.progress, seconds)
     optimized = optimize_module(module, options, gpu_pipeline, phase)
     phase("emit")
-    emitted = emit_gpu_module(optimized.assignment, target, verify=optimized.verify)
+    emitted = emit_gpu_module(optimized.assignment, target, options.deterministic, optimized.verify)
     phase("")
-    compiled = SimulatedExecutable(optimized, emitted, target, seconds)
+    compiled = SimulatedExecutable(optimized, emitted, target, seconds, options.sanitize)
     if optimized.dump is not None:
         for suffix, stage in _DUMPED_STAGES.items():
             optimized.dump.write(suffix, compiled.as_text(stage))

@@ -40,6 +40,15 @@ class BlockLanes:
         self._threads = threads
         self._shared = shared
 
+    def first(self, lanes: Lanes, chain: int) -> Value:
+        """See LaneLoops. Threads that have no element of their own start with the last one, as another does."""
+        assert chain == 0 and lanes.first is not None
+        if lanes.role is Role.VECTOR:
+            return const_int(I64, 0)
+        builder, last = self._nest.builder, const_int(I64, self._nest.intervals[lanes.first].upper)
+        number, _ = self._threads.who(lanes.role)
+        return builder.select(builder.icmp_signed("<", number, last), number, last)
+
     def loop(self, lanes: Lanes, body: LoopBody, accumulators: Sequence[Value]) -> list[Value]:
         """See LaneLoops."""
         if lanes.role is Role.VECTOR:

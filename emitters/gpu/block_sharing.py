@@ -141,6 +141,7 @@ class BlockSharing:
 
     def barrier(self) -> None:
         """See WorkSharing."""
+        self._operands.before_barrier()
         emit_barrier(self._nest.builder)
         self._operands.barrier()
         for instruction, index, tile in self._written:

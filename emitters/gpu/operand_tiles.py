@@ -15,7 +15,7 @@ from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_regist
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.gpu.shared_memory import ALIGNMENT, SharedArray, SharedMemory
 from xjit.emitters.gpu.threads import Threads
-from xjit.emitters.memory import EVERYWHERE
+from xjit.emitters.memory import EVERYWHERE, restrict
 from xjit.emitters.nested import splat_register
 from xjit.emitters.reduction_loops import convert_register, flatten
 from xjit.emitters.schedule.statements import Contract, OperandTile, StageOperand
@@ -26,10 +26,13 @@ from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.conversions import load_convert, storage_type, store_convert
 from xjit.llvm.element_types import PROMOTED
-from xjit.llvm.gpu_models import WARP_SIZE
+from xjit.llvm.gpu_models import FIRST_WITH_COPIES, WARP_SIZE
 from xjit.llvm.matrix_units import MATRIX_UNITS, MatrixUnit, Place
-from xjit.llvm.types import DOUBLE, HALF, I32, LLVMType, struct, vector
+from xjit.llvm.types import DOUBLE, HALF, I32, VOID, LLVMType, struct, vector
 from xjit.llvm.values import Value, const_int, poison, zero
+
+COPIED_BYTES = 16
+"""Of an asynchronous copy."""
 
 _TF32_DROPPED_BITS = 13
 
@@ -42,9 +45,16 @@ class OperandTiles:
         self._nest = fused.nest
         self._shared = shared
         self._arrays: dict[OperandTile, tuple[SharedArray, ...]] = {}
+        self._is_copying = False
         self._valid_from = 0  # the level of the last barrier: what was read before it is no more
         self._lane = self._nest.new_variable(WARP_SIZE)
         self._nest.bind(self._lane, threads.lane, 0)
+
+    def before_barrier(self) -> None:
+        """Waits for this thread's copies."""
+        if self._is_copying:
+            self._nest.builder.intrinsic("nvvm.cp.async.wait.all", VOID, (), overloads=())
+            self._is_copying = False
 
     def barrier(self) -> None:
         """Says that all threads have met at this level: what they staged can be read."""
@@ -53,6 +63,8 @@ class OperandTiles:
     def stage(self, tile: OperandTile, instruction: HloInstruction, stage: StageOperand, inside: Value | None) -> None:
         """Emits an element, or a vector of them, and writes it to its tile; zeros where it is not `inside`."""
         nest = self._nest
+        if self._copy(tile, instruction, stage, inside):
+            return
         value = self._staged(tile, instruction, stage)
         builder, width = nest.builder, nest.vector.width if nest.vector is not None else 0
         parts = [splat_register(builder, part, width) for part in flatten([value])]
@@ -64,6 +76,35 @@ class OperandTiles:
             if inside is not None:
                 part = builder.select(inside, part, zero(part.type))
             _store_along(builder, array, position, part, stride, alignment)
+
+    def _copy(self, tile: OperandTile, instruction: HloInstruction, stage: StageOperand, inside: Value | None) -> bool:
+        """Emits an asynchronous copy, past the registers, if the element is one of memory; returns whether it is."""
+        nest, gpu = self._nest, self._nest.target.gpu
+        operand = instruction.operand(tile.operand)
+        leaf = self._fused.leaves.get(operand)
+        if leaf is None or gpu is None or gpu.compute_capability < FIRST_WITH_COPIES or nest.vector is None:
+            return False
+        if operand.shape.element_type.text != tile.kind or factor_of(tile.place, stage.along) != 1:
+            return False
+        indexing = self._fused.maps.of(instruction)[tile.operand][0]
+        index, symbols = stage.index, stage.symbols
+        guard = restrict(nest, EVERYWHERE, map_conditions(indexing, instruction.shape.dimensions, index, symbols))
+        if guard is None or self._alignment(tile, stage.at) % COPIED_BYTES:
+            return False
+        source = self._fused.memory.vector_address(
+            leaf, apply_map(nest.table, indexing, index, symbols), guard, COPIED_BYTES
+        )
+        if source is None:
+            return False
+        builder, count = nest.builder, const_int(I32, COPIED_BYTES)
+        for condition in (inside, guard.scalar):
+            if condition is not None:
+                count = builder.select(condition, count, const_int(I32, 0))
+        (array,) = self._of(tile)
+        destination = array.address(builder, nest.index_value(self._place(tile, stage.at)))
+        builder.intrinsic("nvvm.cp.async.cg.shared.global.16.s", VOID, (destination, source, count), overloads=())
+        self._is_copying = True
+        return True
 
     def _staged(self, tile: OperandTile, instruction: HloInstruction, stage: StageOperand) -> RegisterValue:
         """What is staged, as it is in the tile; zero where the instruction skips the step."""

@@ -19,13 +19,13 @@ from xjit.emitters.kernels.loops.hand_loops import bind_index
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested
-from xjit.emitters.planners.cpu.windows import prefix_dimension
 from xjit.emitters.reduction_loops import flatten, round_promoted, unflatten
 from xjit.hlo import attributes as at
 from xjit.llvm.element_types import PROMOTED
 from xjit.llvm.gpu_models import WARP_SIZE
 from xjit.llvm.types import I64
 from xjit.llvm.values import Value, const_int
+from xjit.ops.prefix_scan import prefix_dimension
 from xjit.ops.reducers import reduction_identity
 
 THREADS = 256

@@ -47,6 +47,10 @@ class SharedArray:
     pointer: Value
     kind: LLVMType
 
+    def address(self, builder: IRBuilder, position: Value) -> Value:
+        """The address of a value."""
+        return builder.gep(I8 if self.kind is I1 else self.kind, self.pointer, position)
+
     def store(self, builder: IRBuilder, position: Value, value: Value, alignment: int = 0) -> None:
         """Writes a scalar, or a vector from `position` on, aligned to so many bytes (0: to those of a scalar)."""
         stored = builder.zext(value, I8) if self.kind is I1 else value

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from xjit.affine import AffineExpr, dim
 from xjit.emitters.access_analysis import AccessAnalysis, Accesses, Index
 from xjit.emitters.schedule.statements import Combination, Lanes, Reduction
+from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.element_types import PROMOTED, register_type
 from xjit.llvm.target import Target
@@ -84,10 +85,16 @@ def _by_lanes(
 
 def _selects(analysis: AccessAnalysis, instruction: HloInstruction, ranges: list[int], target: Target) -> bool:
     """Whether this is a search for the largest or smallest element and its index, in a row that is long enough."""
-    if instruction.operand_count != 4 or len(ranges) != 1 or selected_extremum(instruction.to_apply) is None:
+    if len(ranges) != 1 or not selects_index(instruction):
         return False
-    long_enough = analysis.table.intervals[ranges[0]].upper + 1 >= 2 * _common_width(instruction, target)
-    return long_enough and _is_ascending(instruction.operand(1))
+    return analysis.table.intervals[ranges[0]].upper + 1 >= 2 * _common_width(instruction, target)
+
+
+def selects_index(instruction: HloInstruction) -> bool:
+    """Whether a reduce along one dimension searches for the largest or smallest element, and its index."""
+    if instruction.operand_count != 4 or len(instruction.attributes_as(at.DimensionsAttributes).dimensions) != 1:
+        return False
+    return selected_extremum(instruction.to_apply) is not None and _is_ascending(instruction.operand(1))
 
 
 def _select_by_lanes(

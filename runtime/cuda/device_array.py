@@ -204,7 +204,10 @@ def stream_number(stream: Any) -> int:
     raise InvalidArgument(f"expected a CUDA stream, got {type(stream).__name__}")
 
 
-def result_array(driver: CudaDriver, memory: DeviceMemory, signature: ArraySignature, ready: Ready) -> DeviceArray:
-    """The array of a result in its memory."""
+def result_array(
+    driver: CudaDriver, place: DeviceMemory | DeviceArray, signature: ArraySignature, ready: Ready
+) -> DeviceArray:
+    """The array of a result in its memory, or where a donated array lies."""
     strides = device_strides(signature)
-    return DeviceArray(driver, memory.address, signature.shape, signature.dtype, strides, memory, ready)
+    owner = place.owner if isinstance(place, DeviceArray) else place
+    return DeviceArray(driver, place.address, signature.shape, signature.dtype, strides, owner, ready)

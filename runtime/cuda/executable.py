@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument, Unsupported
+from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.runtime.arguments import conforming, flatten_arguments, leaf_paths, place_of, to_buffer
 from xjit.runtime.cuda.captured_call import CapturedCall
 from xjit.runtime.cuda.device_array import (
@@ -26,8 +26,10 @@ from xjit.runtime.cuda.device_array import (
     result_array,
     stream_number,
 )
+from xjit.runtime.cuda.donation import check_donations, copied_to
 from xjit.runtime.cuda.driver import CudaDriver
 from xjit.runtime.cuda.launch_tables import LaunchTables
+from xjit.runtime.donation import Donations
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.physical_layout import Array
 from xjit.runtime.program import ArraySignature, unflatten_tree
@@ -38,10 +40,11 @@ from xjit.thunks import BufferSlice, Thunk
 class CudaExecutable:
     """A `GpuModule` loaded onto a device.
 
-    `executable(*arguments, stream=None)` takes one argument per HLO parameter, tuples nested as in HLO, or one per
-    leaf: NumPy arrays, or arrays on the device that have `__cuda_array_interface__` or DLPack and the layout of the
-    program. With an array on the device among them, the results are `DeviceArray`s; otherwise NumPy arrays. `stream` is
-    one of numba.cuda, CuPy, PyTorch, or a number; by default the executable has one of its own.
+    `executable(*arguments, stream=None, donate=())` takes one argument per HLO parameter, tuples nested as in HLO, or
+    one per leaf: NumPy arrays, or arrays on the device that have `__cuda_array_interface__` or DLPack and the layout of
+    the program. With an array on the device among them, the results are `DeviceArray`s; otherwise NumPy arrays.
+    `stream` is one of numba.cuda, CuPy, PyTorch, or a number; by default the executable has one of its own. Results
+    that alias a donated parameter lie where its arrays did: those are overwritten.
 
     Args:
         module: what to run.
@@ -50,8 +53,6 @@ class CudaExecutable:
     """
 
     def __init__(self, module: GpuModule, images: Mapping[str, bytes], driver: CudaDriver) -> None:
-        if any(alias.must for alias in module.aliases):
-            raise Unsupported(f"module '{module.name}' must be given parameters that it overwrites: not on GPUs yet")
         self.module = module
         self.driver = driver
         driver.make_current()
@@ -77,28 +78,44 @@ class CudaExecutable:
         """Whether every call does the same steps: no loop, conditional or call."""
         return self._static_order is not None
 
-    def __call__(self, *arguments: Any, stream: Any = None, on_step: Callable[[Thunk], None] | None = None) -> Any:
+    def __call__(
+        self,
+        *arguments: Any,
+        stream: Any = None,
+        donate: int | Iterable[int] = (),
+        on_step: Callable[[Thunk], None] | None = None,
+    ) -> Any:
         """See the class. `on_step` is told each step when it is on the stream.
 
-        Errors: InvalidArgument names the parameter; ExecutionError has CUDA's name of a failure.
+        Errors: InvalidArgument names the parameter; FailedPrecondition, one that must be donated; ExecutionError has
+        CUDA's name of a failure.
         """
         module, driver = self.module, self.driver
         driver.make_current()
         on = self.stream if stream is None else stream_number(stream)
         leaves = flatten_arguments(module.parameter_tree, module.parameters, arguments)
+        donated = Donations.of(module, donate).parameter_of
         returns_device = any(map(is_on_device, leaves))
         inputs = [self._input(*each, on) for each in zip(leaves, module.parameters, self._paths, strict=True)]
-        results = [DeviceMemory(driver, signature.byte_size, on) for signature in module.results]
+        check_donations(module, donated, leaves, inputs)
         arena = DeviceMemory(driver, module.arena_size, on)
+        places = [
+            inputs[donated[n]] if n in donated else DeviceMemory(driver, signature.byte_size, on)
+            for n, signature in enumerate(module.results)
+        ]
         self._put_on_stream(
-            [array.address for array in inputs], [memory.address for memory in results], arena.address, on, on_step
+            [array.address for array in inputs], [place.address for place in places], arena.address, on, on_step
         )
         ready = Ready(driver, on)
         for array in inputs:  # memory that another stream gives back waits for what was read here
             if isinstance(array.owner, DeviceMemory):
                 ready.let_wait(array.owner.stream)
-        arrays = [result_array(driver, m, s, ready) for m, s in zip(results, module.results, strict=True)]
-        found = arrays if returns_device else [array.copy_to_host() for array in arrays]
+        results = [result_array(driver, p, s, ready) for p, s in zip(places, module.results, strict=True)]
+        if returns_device:
+            return unflatten_tree(module.result_tree, results)
+        found = [array.copy_to_host() for array in results]
+        for number, parameter in donated.items():
+            found[number] = copied_to(leaves[parameter], found[number])
         return unflatten_tree(module.result_tree, found)
 
     def to_device(self, *arguments: Any) -> tuple[DeviceArray, ...]:
@@ -115,6 +132,8 @@ class CudaExecutable:
 
         Errors: FailedPrecondition if a call is not always the same steps, or an argument is not on the device.
         """
+        if any(alias.must for alias in self.module.aliases):
+            raise FailedPrecondition(f"module '{self.module.name}' overwrites its parameters: it cannot be a graph")
         if self._static_order is None:
             raise FailedPrecondition(f"module '{self.module.name}' has loops or branches: it cannot be a graph")
         leaves = flatten_arguments(self.module.parameter_tree, self.module.parameters, arguments)

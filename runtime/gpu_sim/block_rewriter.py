@@ -7,11 +7,14 @@ import re
 from xjit.hlo.diagnostics import CompileError
 from xjit.runtime.gpu_sim.access_checks import AccessChecks
 from xjit.runtime.gpu_sim.device_intrinsics import (
+    COPIED,
+    COPY_TO_SHARED,
     FENCES,
     FENCES_OF_BLOCK,
     FIELDS_OF_FACTS,
     LANE_FACTS,
     THREAD_FACT,
+    WAIT_FOR_COPIES,
     WAITS,
     Wait,
     host_function,
@@ -69,8 +72,10 @@ class BlockRewriter:
                 return self._thread_fact(call, call.callee.removeprefix(THREAD_FACT))
             if call.callee in FENCES:
                 return self._fence("")
-            if call.callee in FENCES_OF_BLOCK:
+            if call.callee in FENCES_OF_BLOCK or call.callee == WAIT_FOR_COPIES:
                 return []
+            if call.callee == COPY_TO_SHARED:
+                return self._copy_to_shared(call)
             if call.callee.startswith("llvm.nvvm."):
                 return [self._function(line, call)]
             if not call.callee.startswith("llvm."):
@@ -93,6 +98,18 @@ class BlockRewriter:
         names |= {"lane": self._value("lane"), "bit": self._value("bit")}
         pointer = f"{address} = getelementptr i8, ptr %xjit.thread, i64 {THREAD.offsets[field]}"
         return [pointer, *(line.format(**names) for line in lines)]
+
+    def _copy_to_shared(self, call: Call) -> list[str]:
+        """An asynchronous copy of 16 bytes, done at once; zeros where its last operand, the bytes to read, is 0."""
+        destination, source, count = (call.operand(number) for number in range(3))
+        kind, read, none, value = COPIED, self._value("read"), self._value("none"), self._value("copied")
+        lines = [
+            f"{read} = load {kind}, ptr addrspace(1) {source}, align 16",
+            f"{none} = icmp eq i32 {count}, 0",
+            f"{value} = select i1 {none}, {kind} zeroinitializer, {kind} {read}",
+            f"store {kind} {value}, ptr addrspace(3) {destination}, align 16",
+        ]
+        return [text for line in lines for text in self._rewrite(line, None)]
 
     def _fence(self, line: str) -> list[str]:
         lines = ["call void @xjit_sim_fence(ptr %xjit.thread)"] if self._sanitize else []

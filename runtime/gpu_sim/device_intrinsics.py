@@ -88,6 +88,11 @@ FENCES = frozenset({"llvm.nvvm.membar.gl", "llvm.nvvm.membar.sys"})
 FENCES_OF_BLOCK = frozenset({"llvm.nvvm.membar.cta"})
 """Fences that other blocks do not see."""
 
+COPY_TO_SHARED, WAIT_FOR_COPIES = "llvm.nvvm.cp.async.cg.shared.global.16.s", "llvm.nvvm.cp.async.wait.all"
+"""Asynchronous copies of 16 bytes, or of zeros, and the wait for those of the thread."""
+
+COPIED = "<4 x i32>"
+
 _UNARY = {
     "ex2.approx": "exp2", "lg2.approx": "log2", "sqrt.rn": "sqrt", "sqrt.approx": "sqrt", "floor": "floor",
     "ceil": "ceil", "fabs": "fabs", "tanh.approx": "tanh", "sin.approx": "sin", "cos.approx": "cos",

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.fake_cuda import FakeDriver
 from tests.support.gpu_kernels import kernel, kernel_of
-from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgument, Unsupported
+from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgument
 from xjit.hlo.types.shape import Shape
 from xjit.runtime.cuda import CudaExecutable, DeviceArray
 from xjit.runtime.cuda.bindings_driver import cuda_driver
@@ -224,8 +224,9 @@ def test_arguments_that_do_not_fit() -> None:
         executable(numbers(0).astype(np.float64), numbers(0))
     with pytest.raises(InvalidArgument, match="expected a CUDA stream, got str"):
         executable(numbers(0), numbers(0), stream="s")
-    with pytest.raises(Unsupported, match="must be given parameters that it overwrites"):
-        loaded(sums(aliases=(ResultAlias(0, 0, 4 * N, must=True),)))
+    must, _ = loaded(sums(aliases=(ResultAlias(0, 0, 4 * N, must=True),)))
+    with pytest.raises(FailedPrecondition, match="parameter 0 must be donated"):
+        must(numbers(0), numbers(1))
 
 
 @pytest.mark.parametrize("stream", [

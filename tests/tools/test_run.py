@@ -62,6 +62,11 @@ def test_targets_and_references(file: str, capsys: Capture) -> None:
     assert "reference" not in json.loads(capsys.readouterr().out)
 
 
+def test_simulated_gpus(file: str, capsys: Capture) -> None:
+    assert main(["run", file, "--target", "cuda-sim:sm_80", "--sanitize", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kernels"]["calls"] == 1
+
+
 def test_what_jax_cannot_run(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "m.hlo"
     path.write_text(
@@ -92,7 +97,8 @@ def test_a_mismatch_has_a_status_of_its_own(file: str, monkeypatch: pytest.Monke
         (["--input", "s8=1"] * 3, "3 inputs given, the entry computation takes 2"),
         (["--num-repeats", "0"], "--num-repeats must be at least 1"),
         (["--seed", "-1"], "--seed must not be negative"),
-        (["--target", "cuda"], "invalid choice: 'cuda'"),
+        (["--target", "cuda-sim:sm_1"], "unknown GPU 'sm_1'"),
+        (["--sanitize"], "target 'cpu' cannot sanitize"),
         (["--num-threads", "0"], "--num-threads must be at least 1"),
         (["--tolerance", "nan"], "--tolerance must not be negative"),
         (["--target", "tpu"], "invalid choice: 'tpu'"),

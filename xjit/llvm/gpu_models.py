@@ -12,6 +12,8 @@ from types import MappingProxyType
 
 WARP_SIZE = 32
 KIB = 1024
+FIRST_WITH_COPIES = 80
+"""The compute capability from which on threads can have memory copied to shared memory while they go on."""
 
 
 @dataclass(frozen=True, slots=True)

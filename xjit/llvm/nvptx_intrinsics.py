@@ -32,6 +32,8 @@ NVVM_INTRINSICS: Mapping[str, int] = MappingProxyType(
         "llvm.nvvm.vote.all.sync": 0,
         "llvm.nvvm.vote.ballot.sync": 0,
         "llvm.nvvm.redux.sync.add": 80,
+        "llvm.nvvm.cp.async.cg.shared.global.16.s": 80,
+        "llvm.nvvm.cp.async.wait.all": 80,
         **{f"llvm.{unit.intrinsic}": unit.compute_capability for unit in MATRIX_UNITS.values()},
     }
 )

@@ -27,6 +27,28 @@ def reduction_identity(computation: HloComputation) -> tuple[str, object] | None
     return (root.opcode, identities[root.opcode]) if root.opcode in identities else None
 
 
+def independent_identities(computation: HloComputation) -> tuple[object, ...] | None:
+    """Returns the identity for each array that a reducer takes together by one operation of `reduction_identity`.
+
+    None if some array needs another one, or something else.
+    """
+    known = reduction_identity(computation)
+    if known is not None:
+        return (known[1],)
+    root, parameters = computation.root_instruction, computation.parameter_instructions
+    count = len(parameters) // 2
+    if root.opcode != "tuple" or root.operand_count != count or computation.instruction_count != 3 * count + 1:
+        return None
+    found: list[object] = []
+    for number, operation in enumerate(root.operands):
+        pair = {parameters[number], parameters[count + number]}
+        identities = _identities(operation.shape.element_type)
+        if operation.operand_count != 2 or set(operation.operands) != pair or operation.opcode not in identities:
+            return None
+        found.append(identities[operation.opcode])
+    return tuple(found)
+
+
 def _identities(kind: PrimitiveType) -> dict[str, object]:
     if kind.is_complex:
         return {"add": -0.0, "multiply": 1.0}

@@ -94,6 +94,7 @@ from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
 from xjit.passes.reductions.gpu_tree_reduction_rewriter import GpuTreeReductionRewriter
 from xjit.passes.reductions.reduce_decomposer import ReduceDecomposer
+from xjit.passes.reductions.reduce_window_rewriter import ReduceWindowRewriter
 from xjit.passes.reductions.reduction_degenerate_dim_remover import ReductionDegenerateDimRemover
 from xjit.passes.reductions.reduction_dimension_grouper import ReductionDimensionGrouper
 from xjit.passes.reductions.reduction_layout_normalizer import ReductionLayoutNormalizer
@@ -209,6 +210,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     OpExpanderPass,
     OptimizeInputOutputBufferAlias,
     ParallelTaskAssigner,
+    ReduceWindowRewriter,
     ReduceDecomposer,
     ReductionDegenerateDimRemover,
     ReductionDimensionGrouper,

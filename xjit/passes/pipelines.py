@@ -30,6 +30,7 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
+from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.gpu.splitk_rewriter import SplitkRewriter
 from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
@@ -37,6 +38,7 @@ from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinki
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
+from xjit.passes.reductions.reduce_window_rewriter import ReduceWindowRewriter
 from xjit.passes.schedule_and_memory.copy_fusion import CopyFusion
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
@@ -120,9 +122,11 @@ def expansion() -> list[HloModulePass]:
 def gpu_expansion() -> list[HloModulePass]:
     """Writes what needs a library, or a serial program, in terms of what threads share out."""
     return [
+        LibraryCallExpander(),  # first: what libraries were to do is expanded, too
         CholeskyExpander(),  # leaves triangular solves
         TriangularSolveExpander(),
         FftExpander(),
+        ReduceWindowRewriter(),
         TopkDecomposer(),  # into stable sorts
         StableSortExpander(),  # bitonic networks are not stable
     ]

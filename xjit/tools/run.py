@@ -17,7 +17,7 @@ from rich.table import Table
 from xjit.api import evaluate, load
 from xjit.compile_options import CompileOptions
 from xjit.compiler import Executable, compile_module
-from xjit.gpu_compiler import GpuExecutable
+from xjit.gpu_compiler import GPU_TARGETS, GpuExecutable, split_gpu_target
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.runtime.thread_pool import set_num_threads
@@ -32,7 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="HLO text or proto, StableHLO, a file of jax.export, or - for standard input"
     )
-    parser.add_argument("--target", default="cpu", choices=["cpu", "cuda-sim", "evaluator"])
+    parser.add_argument(
+        "--target",
+        default="cpu",
+        type=_target,
+        metavar="TARGET",
+        help="cpu, cuda (a GPU), cuda-sim (its simulation), with an architecture or without (cuda:sm_90), or evaluator",
+    )
+    parser.add_argument("--sanitize", action="store_true", help="cuda-sim: check every access of every kernel")
     parser.add_argument("--reference", default="evaluator", choices=REFERENCES)
     parser.add_argument(
         "--input",
@@ -49,6 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--profile", action="store_true", help="list every kernel call with its share of the time")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+
+
+def _target(text: str) -> str:
+    """Checks a target."""
+    if text not in ("cpu", "evaluator") and split_gpu_target(text) is None:
+        known = ", ".join(("cpu", *GPU_TARGETS, "evaluator"))
+        raise argparse.ArgumentTypeError(f"invalid choice: '{text}' (choose from {known})")
+    return text
 
 
 def main(options: argparse.Namespace) -> int:
@@ -111,7 +126,9 @@ def _compile(module: HloModule, options: argparse.Namespace, report: dict[str, A
     start = time.perf_counter()
     with console.status("compiling") as status:  # silent unless standard error is a terminal
         compile_options = CompileOptions(
-            profile=options.profile, progress=lambda phase: status.update(f"compiling: {phase}")
+            profile=options.profile,
+            sanitize=options.sanitize,
+            progress=lambda phase: status.update(f"compiling: {phase}"),
         )
         executable = compile_module(module, options.target, compile_options)
     report["compile_s"] = round(time.perf_counter() - start, 4)

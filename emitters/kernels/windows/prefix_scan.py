@@ -18,10 +18,10 @@ from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register
-from xjit.emitters.planners.cpu.windows import prefix_dimension
 from xjit.emitters.reduction_loops import flatten, unflatten
 from xjit.hlo import attributes as at
 from xjit.llvm.values import Value
+from xjit.ops.prefix_scan import prefix_dimension
 from xjit.ops.reducers import reduction_identity
 
 NS_PER_ELEMENT = 0.6

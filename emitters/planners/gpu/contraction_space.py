@@ -14,7 +14,7 @@ from xjit.affine import AffineExpr, constant, delinearize, dim, substitute
 from xjit.emitters.access_analysis import Accesses, Index, apply_map
 from xjit.emitters.iteration_space import IterationSpace
 from xjit.emitters.planners.cpu.planning import LoopPlanning
-from xjit.emitters.planners.gpu.coalescing import lane_steps, walks_in_vectors
+from xjit.emitters.planners.gpu.coalescing import are_vectors, lane_steps
 from xjit.emitters.planners.gpu.spaces import merge_loops
 from xjit.emitters.planners.reduction import range_symbols
 from xjit.emitters.variables import factor_of
@@ -128,10 +128,20 @@ def contiguous_lanes(planning: LoopPlanning, accesses: Accesses, variable: int, 
         return 0
     width = VECTOR_BYTES // element_bytes
     while width > 1:
-        if table.size(variable) % width == 0 and walks_in_vectors(planning, [accesses], variable, width):
+        if table.size(variable) % width == 0 and _are_vectors(planning, accesses, variable, width):
             return width
         width //= 2
     return 1
+
+
+def _are_vectors(planning: LoopPlanning, accesses: Accesses, variable: int, width: int) -> bool:
+    """Whether each array is read in one aligned vector, or one element; and conditions hold for all lanes or none."""
+    if not are_vectors(planning.table, accesses.offsets, variable, width):
+        return False
+    same = tuple([0] * width)
+    return not accesses.conditional or all(
+        lane_steps(planning.table, e, variable, width) == same for e in accesses.others
+    )
 
 
 def _advances(planning: LoopPlanning, offset: AffineExpr, variable: int) -> bool:

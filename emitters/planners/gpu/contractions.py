@@ -8,9 +8,10 @@ padded: variables are bound within their bounds, what is beyond is zero and not 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
-from xjit.affine import AffineExpr, dim, substitute
+from xjit.affine import AffineExpr, constant, dim, substitute
 from xjit.emitters.iteration_space import remove_divisions, sort_loops
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.loops import plan_loops, same_dimensions
@@ -44,7 +45,7 @@ from xjit.emitters.schedule.statements import (
     Tile,
 )
 from xjit.emitters.variables import VariableTable
-from xjit.llvm.gpu_models import WARP_SIZE
+from xjit.llvm.gpu_models import FIRST_WITH_COPIES, WARP_SIZE
 from xjit.llvm.matrix_units import MatrixUnit
 
 MIN_SIDE = 2  # a single row or column is no product of matrices: nothing is used twice
@@ -123,7 +124,9 @@ class _ContractionPart:
         self._thread = table.new_variable(tiling.threads)
         whole = -(-table.size(space.steps) // unit.k) * unit.k if unit is not None else tiling.steps
         self._steps = min(tiling.steps, whole)
-        self._chunk = table.new_variable(-(-table.size(space.steps) // self._steps))
+        chunks = -(-table.size(space.steps) // self._steps)
+        self._chunk = table.new_variable(chunks)
+        self._buffers = 2 if chunks > 1 and self._can_copy_ahead() else 1
         height, width = (size // count for size, count in zip((tiling.rows, tiling.columns), tiling.workers))
         worker = dim(self._thread).floordiv(tiling.worker_threads)
         self._worker_row = worker.floordiv(tiling.workers[1]) * height
@@ -135,18 +138,47 @@ class _ContractionPart:
 
     def part(self) -> Part:
         """Returns the part. Blocks are numbered along rows of blocks, matrix after matrix."""
-        space, tiling = self._space, self._tiling
+        space = self._space
         operands = [self._operand(operand) for operand in space.operands]
-        sizes = (tiling.rows, tiling.columns)
-        staged = [self._stage(tile, size) for tile, size in zip(operands, sizes, strict=True)]
-        chunk = (*staged, Barrier(), self._products(), Barrier())
-        sums = (Clear(self._name), Loop(self._chunk, Role.SERIAL, chunk, 0, (self._name,)), self._stores())
+        sums = (Clear(self._name), *self._chunks(operands), self._stores())
         batch = self._simple(dim(self._block).floordiv(self._across * self._down))
         body = (Loop(self._thread, Role.THREAD, (Bind(space.batch, batch, sums),)),)
         registers = (self._row, self._column, *([] if self._sum is None else [self._sum]))
         return Part(
             (Loop(self._block, Role.BLOCK, body),), (Tile(self._name, registers, Memory.REGISTER),), tuple(operands)
         )
+
+    def _chunks(self, operands: Sequence[OperandTile]) -> tuple[Statement, ...]:
+        """Returns the loop over chunks of steps: stage and multiply; or multiply while the next one is copied."""
+        chunk = dim(self._chunk)
+
+        def staged(number: AffineExpr) -> list[Statement]:
+            return [self._stage(tile, number) for tile in operands]
+
+        if self._buffers == 1:
+            body = (*staged(chunk), Barrier(), self._products(), Barrier())
+            return (Loop(self._chunk, Role.SERIAL, body, 0, (self._name,)),)
+        body = (*staged(chunk + 1), self._products(), Barrier())
+        return (*staged(constant(0)), Barrier(), Loop(self._chunk, Role.SERIAL, body, 0, (self._name,)))
+
+    def _can_copy_ahead(self) -> bool:
+        """Whether both operands are copied as they are in memory, asynchronously, and there is room for two chunks."""
+        gpu, space = self._planning.context.target.gpu, self._space
+        if gpu is None or gpu.compute_capability < FIRST_WITH_COPIES:
+            return False
+        taken = 0
+        for operand in space.operands:
+            source = space.instruction.operand(operand)
+            along, lanes = self._staged_lanes(operand)
+            width = self._kinds[operand].byte_width
+            in_order = self._unit is not None or along == 0
+            if source not in self._planning.view.leaves or source.shape.element_type is not self._kinds[operand]:
+                return False
+            if lanes * width != VECTOR_BYTES or not in_order:
+                return False
+            sizes = (self._rows_of(operand), 2 * self._steps)
+            taken += sizes[1 - along] * (sizes[along] * width + VECTOR_BYTES)
+        return taken <= gpu.static_shared_bytes
 
     def _first(self, operand: int) -> AffineExpr:
         """The number of the block's first row of an operand."""
@@ -166,15 +198,19 @@ class _ContractionPart:
         """
         kind = self._kinds[operand]
         pad = max(1, VECTOR_BYTES // kind.byte_width)
-        rows = self._tiling.rows if operand == self._space.operands[0] else self._tiling.columns
+        rows, steps = self._rows_of(operand), self._steps * self._buffers
         if self._unit is not None and self._along(operand)[0] == 1:
-            place = dim(0) * (self._steps + pad) + dim(1)
+            place = dim(0) * (steps + pad) + dim(1)
         else:
             place = dim(1) * (rows + pad) + dim(0)
-        return OperandTile(self._name, operand, kind.text, (rows, self._steps), place)
+        return OperandTile(self._name, operand, kind.text, (rows, steps), place)
+
+    def _rows_of(self, operand: int) -> int:
+        """How many rows of an operand a block has."""
+        return self._tiling.rows if operand == self._space.operands[0] else self._tiling.columns
 
     def _along(self, operand: int) -> tuple[int, int]:
-        """Returns what threads that stage an operand go along, 0: rows, 1: steps, and how many of it one takes."""
+        """Returns what threads that stage an operand go along, 0: rows, 1: steps, and how many of it are neighbours."""
         space, planning = self._space, self._planning
         index = space.operand_index(operand)
         accesses = operand_accesses(planning, space.instruction, operand, index, space.symbols)
@@ -184,26 +220,38 @@ class _ContractionPart:
         along = 0 if lanes[0] > lanes[1] else 1
         return along, 1 if kinds[0].is_complex else max(1, lanes[along])
 
-    def _stage(self, tile: OperandTile, rows: int) -> Loop:
-        """Returns the loop in which each thread stages its share: units of a few lanes, thread after thread."""
-        space, threads = self._space, self._tiling.threads
-        along, lanes = self._along(tile.operand)
-        sizes = (rows, self._steps)
-        while lanes > 1 and (rows * self._steps % (threads * lanes) or sizes[along] % lanes):
+    def _staged_lanes(self, operand: int) -> tuple[int, int]:
+        """Returns what `_along` does, with as few lanes as give each thread equally many units."""
+        along, lanes = self._along(operand)
+        count, threads = self._rows_of(operand) * self._steps, self._tiling.threads
+        size = (self._rows_of(operand), self._steps)[along]
+        while lanes > 1 and (count % (threads * lanes) or size % lanes):
             lanes //= 2
+        return along, lanes
+
+    def _stage(self, tile: OperandTile, chunk: AffineExpr) -> Loop:
+        """Returns the loop in which each thread stages its share of a chunk: units of a few lanes in turn."""
+        space, threads = self._space, self._tiling.threads
+        along, lanes = self._staged_lanes(tile.operand)
+        rows = tile.sizes[0]
         turn = self._table.new_variable(rows * self._steps // (threads * lanes))
         unit = dim(turn) * threads + dim(self._thread)
-        units = sizes[along] // lanes
+        units = (rows, self._steps)[along] // lanes
         inner, outer = unit.mod(units) * lanes, unit.floordiv(units)
         at = (self._simple(inner), self._simple(outer))[:: 1 if along == 0 else -1]
         index = space.operand_index(tile.operand)
-        stage = StageOperand(self._name, tile.operand, index, space.symbols, (at[0], at[1]), along)
+        place = self._simple(at[1] + self._buffer(chunk))
+        stage = StageOperand(self._name, tile.operand, index, space.symbols, (at[0], place), along)
         row = self._simple(self._first(tile.operand) + at[0])
-        step = self._simple(dim(self._chunk) * self._steps + at[1])
+        step = self._simple(chunk * self._steps + at[1])
         width = lanes if lanes > 1 else 0
         inside: Statement = Bind(space.steps, step, (stage,), width if along == 1 else 0)
         inside = Bind(space.row_of(tile.operand), row, (inside,), width if along == 0 else 0)
         return Loop(turn, Role.UNROLL, (inside,))
+
+    def _buffer(self, chunk: AffineExpr) -> AffineExpr:
+        """The first step, in the tiles, of the buffer that a chunk goes to."""
+        return chunk.mod(self._buffers) * self._steps
 
     # -- products and results
 
@@ -217,7 +265,8 @@ class _ContractionPart:
             self._simple(self._worker_column + self._column_of_sum),
         )
         named = ((space.operands[0], rows[0]), (space.operands[1], rows[1]))
-        product = Contract(self._name, named, self._simple(dim(step) * depth), unit.name if unit is not None else "")
+        at = self._simple(dim(step) * depth + self._buffer(dim(self._chunk)))
+        product = Contract(self._name, named, at, unit.name if unit is not None else "")
         return Loop(step, Role.UNROLL, (Loop(self._row, Role.UNROLL, (Loop(self._column, Role.UNROLL, (product,)),)),))
 
     def _stores(self) -> Loop:

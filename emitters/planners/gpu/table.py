@@ -10,16 +10,15 @@ from xjit.emitters.iteration_space import IterationSpace
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.cpu.planning import LoopPlanning
-from xjit.emitters.planners.cpu.scatter import plan_select_and_scatter
 from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
 from xjit.emitters.planners.gpu.columns import column_parts, column_reductions
 from xjit.emitters.planners.gpu.contractions import plan_contraction
 from xjit.emitters.planners.gpu.custom_calls import plan_gpu_custom_call
 from xjit.emitters.planners.gpu.loops import THREADS, linear_parts
 from xjit.emitters.planners.gpu.rows import row_depth, row_parts
-from xjit.emitters.planners.gpu.scans import plan_gpu_reduce_window
 from xjit.emitters.planners.gpu.scatter import plan_gpu_scatter
 from xjit.emitters.planners.gpu.transpose import transposed_loop, transposed_parts
+from xjit.emitters.planners.gpu.windows import plan_gpu_reduce_window, plan_gpu_select_and_scatter
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.emitters.schedule.statements import Part
 from xjit.hlo.diagnostics import Unsupported
@@ -49,7 +48,7 @@ GPU_HERO_PLANNERS: Mapping[str, Planner] = {
     "rng-bit-generator": _plan_rng,
     "rng-get-and-update-state": _plan_rng_state,
     "scatter": plan_gpu_scatter,
-    "select-and-scatter": plan_select_and_scatter,
+    "select-and-scatter": plan_gpu_select_and_scatter,
     "sort": _plan_sort,
 }
 

@@ -37,10 +37,10 @@ class Tiling:
 THREAD_TILINGS = (
     Tiling(128, 128, 8, (16, 16)),
     Tiling(64, 64, 16, (16, 16)),
-    Tiling(32, 32, 16, (16, 16)),
-    Tiling(16, 64, 16, (8, 32)),
-    Tiling(64, 16, 16, (32, 8)),
-    Tiling(16, 16, 16, (16, 16)),
+    Tiling(32, 32, 16, (8, 8)),
+    Tiling(16, 64, 16, (4, 16)),
+    Tiling(64, 16, 16, (16, 4)),
+    Tiling(16, 16, 16, (8, 8)),
 )
 """For products of single elements, the best ones first."""
 

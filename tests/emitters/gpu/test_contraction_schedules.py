@@ -22,15 +22,15 @@ def test_edges_are_bound_within_the_array() -> None:
         "operand 0 of %r as f32 16 x 16 at d0 + d1 * 20",
         "operand 1 of %r as f32 16 x 16 at d0 + d1 * 20",
     ]
-    assert "bind d0 in [0, 36] to (d4 floordiv 2) * 16 + d5 floordiv 16 {" in lines
-    assert "stage operand 0 of %r[d0, 0] of (d3) at (d5 floordiv 16, d5 mod 16) along 1" in lines
-    assert "contract %r of 0[d5 floordiv 16], 1[d5 mod 16] step d11" in lines
+    assert "bind d0 in [0, 36] to d9 * 4 + (d4 floordiv 2) * 16 + d5 floordiv 16 {" in lines
+    assert "stage operand 0 of %r[d0, 0] of (d3) at (d9 * 4 + d5 floordiv 16, d5 mod 16) along 1" in lines
+    assert "contract %r of 0[d7 + (d5 floordiv 8) * 2], 1[d8 + (d5 mod 8) * 2] step d11" in lines
 
 
 def test_operands_are_staged_along_memory_in_vectors() -> None:
     lines = schedule_lines(ROWS)
-    assert "operand 0 of %r as bf16 16 x 32 at d0 * 40 + d1" in lines  # steps are contiguous
-    assert "operand 1 of %r as bf16 16 x 32 at d0 + d1 * 24" in lines  # rows (of the right one: columns) are
+    assert "operand 0 of %r as bf16 16 x 64 at d0 * 72 + d1" in lines  # steps are contiguous; there are two chunks
+    assert "operand 1 of %r as bf16 16 x 64 at d0 + d1 * 24" in lines  # rows (of the right one: columns) are
     assert any(line.startswith("bind vector(8) d3 in [0, 47]") for line in lines)
     assert any(line.startswith("bind vector(8) d1 in [0, 63]") for line in lines)
     assert any(line.endswith("by m16n8k16.bf16.bf16") for line in lines)
@@ -39,6 +39,26 @@ def test_operands_are_staged_along_memory_in_vectors() -> None:
 def test_features_are_the_steps_that_go_fastest() -> None:
     text = convolution("f32[2,8,8,6]", "f32[3,3,6,12]", "f32[2,6,6,12]", "size=3x3")
     assert any("of (d3 floordiv 18, (d3 floordiv 6) mod 3, d3 mod 6)" in line for line in schedule_lines(text))
+
+
+def test_padding_is_skipped_by_whole_vectors() -> None:
+    """Lanes go along the features: all of them are in the padding, or none."""
+    text = convolution("f32[2,8,8,16]", "f32[3,3,16,16]", "f32[2,8,8,16]", "size=3x3 pad=1_1x1_1")
+    assert any(line.startswith("bind vector(4) d3 in [0, 143]") for line in schedule_lines(text))
+    ptx = ptx_of(text)
+    assert "ld.global.nc.v4.b32" in ptx and "cp.async" in ptx and "ld.global.nc.b32" not in ptx
+
+
+def test_the_next_chunk_is_copied_while_one_is_multiplied() -> None:
+    lines = schedule_lines(ROWS)
+    loop = lines.index("serial d6 in [0, 1] carries %r {")
+    assert lines[loop - 1] == "barrier" and lines[loop:].count("barrier") == 1
+    assert any("d6 * 32 + (d5 mod 4) * 8 + 32" in line for line in lines[loop:])  # the step: one chunk ahead
+    ptx = ptx_of(ROWS)
+    assert "cp.async.cg.shared.global" in ptx and "ld.global" not in ptx
+    assert ptx.count("cp.async.wait_all") == ptx.count("bar.sync")
+    older = ptx_of(dot("f16[64,48]", "f16[48,64]", "f32[64,64]"), "sm_75")
+    assert "cp.async" not in older and "ld.global.nc.v2" in older
 
 
 def test_the_operand_whose_dimension_is_stored_contiguously_gives_columns() -> None:
@@ -63,10 +83,10 @@ def test_tiles_are_as_large_as_leaves_enough_blocks(
 BROKEN = [
     ("clear %r", "", "%r has no initial value here"),
     ("operand 1 of %r as f32 16 x 16 at d0 + d1 * 20", "", "operand 1 has no tile"),
-    ("at (d5 floordiv 16, d5 mod 16) along 1", "at (d5 floordiv 16, d11) along 1", "d11 has no value here"),
+    ("at (d9 * 4 + d5 floordiv 16, d5 mod 16) along 1", "at (d5 floordiv 16, d11) along 1", "d11 has no value here"),
     ("give %r[d0, d1]", "give %r[d0, d3]", "d3 has no value here"),
     ("bind d2 in [0, 0] to 0", "bind vector(2) d2 in [0, 0] to 0", "2 lanes of 1 values"),
-    ("thread d5 in [0, 255]", "thread d5 in [0, 511]", "stands in the thread loop of d5"),
+    ("thread d5 in [0, 63]", "thread d5 in [0, 127]", "stands in the thread loop of d5"),
 ]
 
 

@@ -137,6 +137,7 @@ def test_tf32_rounds_to_nearest_and_keeps_nans() -> None:
         ("f32[2,9,9,6]", "f32[3,3,6,12]", "f32[2,5,9,12]", "size=3x3 pad=-1_-1x1_1", "b01f_01io->b01f", ""),
         ("f32[6,9,9,4]", "f32[8,8,4,12]", "f32[6,3,3,12]", "size=8x8 pad=1_0x1_0", "f01b_01io->b01f", ""),
         ("bf16[2,8,8,16]", "bf16[3,3,16,16]", "f32[2,8,8,16]", "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", ""),
+        ("f32[1,5,5,8]", "f32[3,3,8,4]", "f32[1,9,9,4]", "size=3x3 pad=1_1x1_1 lhs_dilate=2x2", "b01f_01io->b01f", ""),
     ],
 )  # fmt: skip
 def test_convolutions(lhs: str, rhs: str, result: str, window: str, labels: str, groups: str) -> None:
@@ -229,3 +230,50 @@ def test_few_results_of_long_sums_are_split() -> None:
     kinds = [kernel.kind for kernel in executable.kernels]
     assert kinds == ["contraction", "loop"]
     assert executable.program.program.kernels[executable.kernels[0].name].launch.num_blocks >= 16
+
+
+def test_a_call_of_cublas_is_a_contraction_with_its_epilogue() -> None:
+    config = """{"alpha_real":2,"alpha_imag":0,"beta":0,"dot_dimension_numbers":{
+"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"],
+"lhs_batch_dimensions":[],"rhs_batch_dimensions":[]},"epilogue":"BIAS_RELU"}""".replace("\n", "")
+    text = f"""HloModule m
+ENTRY e {{
+  x = f32[40,24] parameter(0)
+  y = f32[24,36] parameter(1)
+  b = f32[36] parameter(2)
+  ROOT c = f32[40,36] custom-call(x, y, b), custom_call_target="__cublas$lt$matmul", backend_config={config}
+}}"""
+    executable = check_simulated(text, rtol=3e-6, atol=3e-6)
+    assert [kernel.kind for kernel in executable.kernels] == ["contraction"]
+
+
+def random_dot(rng: np.random.Generator) -> str:
+    """A dot of any numbers of small dimensions, in any order, of types that units or threads multiply."""
+    counts = {"batch": rng.integers(0, 3), "rows": rng.integers(1, 3), "columns": rng.integers(1, 3)}
+    counts["steps"] = rng.integers(1, 3)
+    sizes = {group: [int(rng.integers(1, 12)) for _ in range(count)] for group, count in counts.items()}
+    operands = [_shuffled(rng, sizes, ("batch", side, "steps")) for side in ("rows", "columns")]
+    kind, result = KINDS[rng.integers(len(KINDS))]
+    texts = [f"{kind}[{','.join(str(sizes[g][i]) for g, i in order)}]" for order in operands]
+    numbers = []
+    for group, name in (("batch", "batch_dims"), ("steps", "contracting_dims")):
+        for side, order in zip(("lhs", "rhs"), operands, strict=True):
+            places = [order.index((group, i)) for i in range(counts[group])]
+            numbers.append(f"{side}_{name}={{{','.join(map(str, places))}}}")
+    free = [[sizes[g][i] for g, i in order if g == side] for side, order in zip(("rows", "columns"), operands)]
+    shape = ",".join(map(str, [*sizes["batch"], *free[0], *free[1]]))
+    return dot(*texts, f"{result}[{shape}]", ", ".join(numbers))
+
+
+KINDS = [("f32", "f32"), ("bf16", "f32"), ("f16", "f32"), ("s8", "s32"), ("f64", "f64"), ("s32", "s32")]
+
+
+def _shuffled(rng: np.random.Generator, sizes: dict[str, list[int]], groups: tuple[str, ...]) -> list[tuple[str, int]]:
+    dimensions = [(group, i) for group in groups for i in range(len(sizes[group]))]
+    return [dimensions[i] for i in rng.permutation(len(dimensions))]
+
+
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 60))])
+def test_random_dots(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(contractions, "_is_little", lambda *_: False)
+    check_simulated(random_dot(np.random.default_rng(seed)), rtol=3e-6, atol=1e-4, seed=seed)

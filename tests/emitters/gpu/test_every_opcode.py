@@ -24,7 +24,7 @@ COMBINATIONS = {"argmax"}
 """Rules of the generator that are no opcode."""
 ELSEWHERE = {"rng"}
 """Opcodes with a test of their own, below."""
-OFTEN_RUN = [opcode for opcode in RULES if opcode not in ELEMENTWISE or opcode in ("power", "divide", "popcnt")]
+OFTEN_RUN = [opcode for opcode in RULES if opcode not in ELEMENTWISE]
 
 LEFT_BY_PASSES = {
     "dynamic-reshape": """HloModule m

@@ -7,6 +7,7 @@ import pytest
 
 import xjit
 from tests.support.gpu_simulation import check_simulated
+from xjit.compile_options import CompileOptions
 from xjit.llvm.gpu_models import GPU_MODELS
 
 
@@ -104,3 +105,11 @@ ENTRY e {{ x = f32[9,4] parameter(0)
     x, u = (rng.random((rows, 4)).astype(np.float32) for rows in (9, count))
     y, v = (rng.integers(0, 9, (rows, 4)).astype(np.int32) for rows in (9, count))
     check_simulated(text, x, y, n, u, v)
+
+
+def test_deterministic_sums_are_taken_in_order() -> None:
+    """The bits are the evaluator's, whatever the order of threads is."""
+    x, n, u = inputs("f32")
+    u = np.random.default_rng(0).random((30, 40)).astype(np.float32)
+    executable = check_simulated(rows("f32", "add"), x, n, u, options=CompileOptions(deterministic=True))
+    assert "atom." not in (ptx := executable.as_text("ptx")) and "red." not in ptx

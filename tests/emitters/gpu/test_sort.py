@@ -8,6 +8,8 @@ import pytest
 import xjit
 from tests.support.gpu_simulation import check_simulated
 
+SLOW = pytest.mark.slow
+
 
 def lines(shape: str, axis: int, direction: str = "LT", kind: str = "f32") -> str:
     compare = "compare(a, b), direction=" + direction + (", type=TOTALORDER" if kind[0] in "fb" else "")
@@ -26,7 +28,9 @@ def test_lines(shape: str, axis: int) -> None:
     check_simulated(lines(shape, axis))
 
 
-@pytest.mark.parametrize("kind", ["s8", "u32", "s64", "f64", "bf16", "f16"])
+@pytest.mark.parametrize(
+    "kind", ["s8", "s64", "bf16", *(pytest.param(kind, marks=SLOW) for kind in ("u32", "f64", "f16"))]
+)
 def test_element_types(kind: str) -> None:
     check_simulated(lines("5,60", 1, "GT", kind))
 
@@ -55,7 +59,10 @@ def test_equal_keys_keep_their_order_if_the_sort_is_stable() -> None:
     assert (np.take_along_axis(x, places, 1) == keys).all()
 
 
-@pytest.mark.parametrize(("shape", "axis"), [("600", 0), ("513", 0), ("3,300", 1), ("300,3", 0)])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [("513", 0), ("300,3", 0), pytest.param("600", 0, marks=SLOW), pytest.param("3,300", 1, marks=SLOW)],
+)
 def test_lines_of_many_tiles(shape: str, axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of 16 elements: the last steps compare over six distances between tiles, in two kernels."""
     monkeypatch.setattr("xjit.emitters.gpu.sort.network.TILE_ELEMENTS", 16)

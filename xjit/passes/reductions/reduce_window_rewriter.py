@@ -1,0 +1,114 @@
+"""Long scans as scans of tiles, a scan of the tiles' totals, and both combined: more of it can be done at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xjit.hlo import HloComputation, HloInstruction
+from xjit.hlo.attributes import Window, WindowAttributes, WindowDimension
+from xjit.hlo.diagnostics import InvalidArgument
+from xjit.ops import build
+from xjit.ops.prefix_scan import prefix_dimension, starts_with_identity
+from xjit.ops.reducers import reduction_identity
+from xjit.passes.expand.matrices import working_type
+from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.expand.writing import Writer
+from xjit.passes.framework.expansion import Expansion
+
+MAX_LINES = 4096
+"""So many lines keep a GPU busy without being cut."""
+
+
+@dataclass
+class ReduceWindowRewriter(OpExpander):
+    """Rewrites a reduce-window that is a scan of more than `base_length` elements by one known operation.
+
+    Sums are taken in another order. Floats below 32 bits are combined in f32.
+    """
+
+    base_length: int = 1024
+    name = "reduce-window-rewriter"
+    opcodes = frozenset({"reduce-window"})
+
+    def __post_init__(self) -> None:
+        """InvalidArgument for tiles of less than two elements."""
+        if self.base_length < 2:
+            raise InvalidArgument(f"base_length of {self.name} is at least 2, found {self.base_length}")
+
+    def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
+        """Returns the scan, or None for other windows, and for lines that are short, or many."""
+        axis, shape = prefix_dimension(instruction), instruction.shape
+        if axis is None or not shape.is_static_array or shape.dimensions[axis] <= self.base_length:
+            return None
+        if not starts_with_identity(instruction) or shape.num_elements // shape.dimensions[axis] >= MAX_LINES:
+            return None
+        known = reduction_identity(instruction.to_apply)
+        assert known is not None, "its initial value is the identity"
+        kind, writer = working_type(shape.element_type), Writer(into)
+        reducer = into.embed(build.make_binary_computation(known[0], kind))
+        window = instruction.attributes_as(WindowAttributes).window.dimensions[axis]
+        init = writer.convert(instruction.operand(1), kind)
+        scan = _Scan(writer, init, reducer, self.base_length, window.padding_high > 0)
+        return writer.convert(scan.of(writer.convert(instruction.operand(0), kind), axis), shape.element_type)
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """A scan by an operation."""
+
+    writer: Writer
+    init: HloInstruction
+    reducer: HloComputation
+    base_length: int
+    is_backwards: bool
+
+    def of(self, x: HloInstruction, axis: int) -> HloInstruction:
+        """Returns the scan along a dimension."""
+        writer, sizes = self.writer, x.shape.dimensions
+        size, tile = sizes[axis], self.base_length
+        if size <= tile:
+            return self._window(x, axis)
+        tiles = -(-size // tile)
+        outer, inner = sizes[:axis], sizes[axis + 1 :]
+        x = (
+            self._padded(x, axis, tiles * tile - size, 0)
+            if self.is_backwards
+            else self._padded(x, axis, 0, tiles * tile - size)
+        )
+        x = self._window(writer.reshape(x, [*outer, tiles, tile, *inner]), axis + 1)
+        end = 0 if self.is_backwards else tile - 1
+        totals = writer.reshape(_part(writer, x, axis + 1, end, end + 1), [*outer, tiles, *inner])
+        before = self.of(totals, axis)
+        before = self._padded(before, axis, -1, 1) if self.is_backwards else self._padded(before, axis, 1, -1)
+        kept = [d for d in range(len(sizes) + 1) if d != axis + 1]
+        repeated = writer.broadcast(before, x.shape.dimensions, kept)
+        x = writer.make(self.reducer.root_instruction.opcode, repeated, x)
+        x = writer.reshape(x, [*outer, tiles * tile, *inner])
+        start = tiles * tile - size if self.is_backwards else 0
+        return _part(writer, x, axis, start, start + size)
+
+    def _padded(self, x: HloInstruction, axis: int, low: int, high: int) -> HloInstruction:
+        """Adds initial values at the ends of a dimension, or takes elements away."""
+        if not low and not high:
+            return x
+        padding = [(low, high, 0) if d == axis else (0, 0, 0) for d in range(x.shape.rank)]
+        return self.writer.add(build.pad(x, self.init, padding))
+
+    def _window(self, x: HloInstruction, axis: int) -> HloInstruction:
+        """The reduce-window that is the scan."""
+        size = x.shape.dimensions[axis]
+        low, high = (0, size - 1) if self.is_backwards else (size - 1, 0)
+        own = WindowDimension(size=size, padding_low=low, padding_high=high)
+        window = Window(tuple(own if d == axis else WindowDimension() for d in range(x.shape.rank)))
+        return self.writer.make(
+            "reduce-window", x, self.init, attributes=WindowAttributes(window), called=[self.reducer]
+        )
+
+
+def _part(writer: Writer, x: HloInstruction, axis: int, start: int, limit: int) -> HloInstruction:
+    """Returns some elements along a dimension, or all."""
+    sizes = x.shape.dimensions
+    if (start, limit) == (0, sizes[axis]):
+        return x
+    starts = [start if d == axis else 0 for d in range(len(sizes))]
+    return writer.slice(x, starts, [limit if d == axis else n for d, n in enumerate(sizes)])
