@@ -98,6 +98,7 @@ def rows(bits: int) -> dict[str, tuple[Callable, mpf, mpf, Callable, float]]:
             lambda t: t * t, goal,
         ),
         "TAN": (sqrt_argument(lambda r: (mp.tan(r) - r) / r**3), mpf("1e-12"), quarter_pi**2, lambda t: t, goal),
+        "TANH": (sqrt_argument(lambda r: (mp.tanh(r) - r) / r**3), mpf("1e-12"), mpf("0.6") ** 2, lambda t: t, goal),
         "ATAN": (sqrt_argument(lambda r: (mp.atan(r) - r) / r**3), mpf("1e-12"), tan_pi_8**2, lambda t: t, goal),
         "ASIN": (sqrt_argument(lambda r: (mp.asin(r) - r) / r**3), mpf("1e-12"), mpf("0.25") * q, lambda t: t, goal),
         "ERF": (sqrt_argument(lambda r: mp.erf(r) / r - 1), mpf("1e-12"), erf_small * q, lambda t: 1, goal + 2.5),
@@ -110,7 +111,7 @@ def rows(bits: int) -> dict[str, tuple[Callable, mpf, mpf, Callable, float]]:
     }  # fmt: skip
 
 
-UNUSED = {("LOG", 64), ("ATANH", 32)}
+UNUSED = {("LOG", 64), ("ATANH", 32), ("TANH", 64)}
 
 HEADER = '''"""Fitted polynomial coefficients, lowest order first.
 

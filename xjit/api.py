@@ -19,7 +19,7 @@ from xjit.hlo.ir.module import HloModule
 from xjit.hlo.ir.module_config import HloModuleConfig
 from xjit.ops.evaluation.interpreter import evaluate as _evaluate
 from xjit.ops.evaluation.interpreter import evaluate_devices as _evaluate_devices
-from xjit.ops.verifier import verify_module
+from xjit.ops.verifier import verify_executable
 from xjit.passes import run_passes as _run_passes
 from xjit.text.proto import create_from_proto, to_proto
 
@@ -77,7 +77,7 @@ def evaluate(module: ModuleLike, *arrays: Any, inputs_per_device: Sequence[Seque
     module; InvalidArgument, naming the parameter, or if the inputs are for another number of devices; Unsupported.
     """
     loaded = load_module(module)
-    verify_module(loaded, allow_mixed_precision=False)
+    verify_executable(loaded)
     if inputs_per_device is None:
         return _evaluate(loaded, *arrays)
     if arrays:

@@ -17,7 +17,7 @@ from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.shape import Shape
 from xjit.ops.replica_groups import check_one_device
-from xjit.ops.verifier import verify_module
+from xjit.ops.verifier import verify_executable
 from xjit.passes import PASSES, PassDriver, PassSwitches, find_pass
 from xjit.passes.calls_and_control.flatten_call_graph import check_call_tree
 from xjit.passes.framework.base import HloModulePass
@@ -50,7 +50,7 @@ def optimize_module(
 ) -> OptimizedModule:
     """Verifies a module, which is left as it is, and optimizes a copy. Errors: of the module, or of a pass."""
     phase("verify")
-    verify_module(module, allow_mixed_precision=False)
+    verify_executable(module)
     check_one_device(module)
     check_call_tree(module)
     with_text = str(module)

@@ -475,3 +475,48 @@ def test_deep_calls():
         add = module.add_entry_computation if i == 2_999 else module.add_embedded_computation
         called = add(builder.build())
     verify_module(module)
+
+
+def test_an_async_computation_has_one_start():
+    text = """
+f { x = f32[4] parameter(0) ROOT n = f32[4] negate(x) }
+ENTRY e {
+  p = f32[4] parameter(0)
+  a = ((f32[4]), f32[4], s32[]) async-start(p), calls=f
+  b = ((f32[4]), f32[4], s32[]) async-start(p), calls=f
+  c = f32[4] async-done(a)
+  d = f32[4] async-done(b)
+  ROOT t = (f32[4], f32[4]) tuple(c, d)
+}
+"""
+    error = _rejects(parse_hlo(text), "computation f is started by a, too")
+    assert error.line == 6
+    mixed = """
+ENTRY e {
+  p = f32[4] parameter(0)
+  a = ((f32[4]), f32[4], s32[]) custom-call-start(p), custom_call_target="f"
+  ROOT c = f32[4] negate-done(a)
+}
+"""
+    with pytest.raises(HloParseError, match="the operand of this negate runs a custom-call"):
+        parse_hlo(mixed)
+
+
+@pytest.mark.parametrize(
+    "attributes,message",
+    [
+        ('composite.name="foo.bar"', "needs a composite.version that is a number from 0 on"),
+        ('composite.version="1"', "needs the frontend attribute composite.name"),
+        ('composite.name="foo.bar",composite.version="-1"', "a number from 0 on, found '-1'"),
+    ],
+)
+def test_composites_say_what_they_are(attributes: str, message: str):
+    text = """
+add_n { x = f32[] parameter(0) ROOT z = f32[] add(x, x) }
+ENTRY e {
+  c = f32[] constant(42)
+  ROOT r = f32[] call(c), is_composite=true, to_apply=add_n, frontend_attributes={ATTRIBUTES}
+}
+"""
+    verify_module(parse_hlo(text.replace("ATTRIBUTES", 'composite.name="foo.bar",composite.version="1"')))
+    assert _rejects(parse_hlo(text.replace("ATTRIBUTES", attributes)), message).line == 5

@@ -36,6 +36,12 @@ def cost_analysis(text: str) -> dict[str, float]:
     return dict(xla_client._xla.hlo_module_cost_analysis(device.client, module))
 
 
+def parse(text: str) -> str:
+    """Returns what XLA's parser makes of a text, as XLA prints it. Raises what it raises."""
+    _, xla_client, _ = _client()
+    return xla_client.hlo.hlo_module_from_text(text).to_string()
+
+
 def run(text: str, *inputs: Any) -> list[np.ndarray]:
     """Returns the results of an HLO module (the leaves of its result tuple) on XLA:CPU."""
     jax, _, device = _client()

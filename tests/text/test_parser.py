@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import xjit
+from tests.support import xla
 from xjit.hlo import HloModule
 from xjit.hlo.compare.equality import first_difference
 from xjit.hlo.diagnostics import HloParseError
@@ -87,11 +88,11 @@ def test_header() -> None:
     module = entry(
         "ROOT n = f32[4] negate(p)",
         "HloModule name.1, is_scheduled=true, entry_computation_layout={(f32[4]{0})->f32[4]{0}}, replica_count=2, "
-        'num_partitions=3, frontend_attributes={a={mesh = #x<["y"=2]>},b="c"}, future={x}',
+        'num_partitions=3, frontend_attributes={a={mesh = #x<["y"=2]>},b="c"}',
     )
     config = module.config
     assert (module.name, config.replica_count, config.num_partitions) == ("name.1", 2, 3)
-    assert config.header_attributes == {"is_scheduled": "true", "future": "{x}"}
+    assert config.header_attributes == {"is_scheduled": "true"}
     assert module.frontend_attributes == {"a": '{mesh = #x<["y"=2]>}', "b": "c"}
     assert str(module.entry_computation_layout.result_shape) == "f32[4]{0}"
 
@@ -190,8 +191,93 @@ def test_operands_named_like_opcodes() -> None:
 
 
 def test_one_number_for_an_array() -> None:
-    text = "  a = f32[1,1] constant(42)\n  b = s32[2,3] constant(0)\n  ROOT t = tuple(a, b)"
-    a, b = xjit.evaluate(entry(text), np.zeros(4, np.float32))
-    assert a.tolist() == [[42]] and b.tolist() == [[0, 0, 0], [0, 0, 0]]
-    with pytest.raises(HloParseError, match="needs 4 values"):
-        entry("  ROOT a = f32[4] constant(5)")
+    """XLA reads it as the first element; the others are zero."""
+    array = entry("  ROOT a = f32[2,3] constant(5)").entry_computation.root_instruction.attributes.literal.array
+    np.testing.assert_array_equal(array, [[5, 0, 0], [0, 0, 0]])
+    array = entry("  ROOT a = c64[2] constant((1, 2))").entry_computation.root_instruction.attributes.literal.array
+    np.testing.assert_array_equal(array, [1 + 2j, 0])
+    for text in ("f32[1,1] constant(5)", "pred[1] constant(true)"):
+        assert entry(f"  ROOT a = {text}").entry_computation.root_instruction.attributes.literal.array.all()
+    with pytest.raises(HloParseError):
+        entry("  ROOT a = f32[0] constant(5)")
+
+
+@pytest.mark.parametrize(
+    "text,printed",
+    [
+        ("x = u64[] constant(-1)", "u64[] constant(18446744073709551615)"),
+        ("x = s32[2,2] constant({{1,2} {3,4}})", "{1, 2},"),
+        ("x = add(f32[4], p, p)", "f32[4]{0} add(%p, %p)"),
+        (
+            'x = b(f32[4]) custom-call(p), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}',
+            "b(f32[4]{0})",
+        ),
+        ('x = (f32[], b(f32[4]{0:T(2)})) custom-call(p), custom_call_target="f"', "(f32[], b(f32[4]{0:T(2)}))"),
+        (
+            'x = f32[] custom-call(), custom_call_target="f", literal=( s32[2]{0} {1, 2}, pred[] true )',
+            "literal=( s32[2]{0} {1, 2}, pred[] true )",
+        ),
+    ],
+)
+def test_what_xla_reads(text: str, printed: str) -> None:
+    module = entry(f"  ROOT {text}")
+    assert printed in str(module)
+    again = parse_hlo(str(module))
+    assert first_difference(module, again) is None
+    xla.parse(str(module))  # jaxlib reads what we print
+
+
+def test_a_colon_behind_the_name() -> None:
+    assert entry("  ROOT x = negate(p)", "HloModule m:").name == "m"
+
+
+def test_convolutions_that_are_not_run() -> None:
+    dense = "  i = f32[1,9,9,4] parameter(1)\n  f = f32[3,3,4,8] parameter(2)\n  ROOT c = f32[1,7,7,8] convolution(i, f), window={size=3x3}, "
+    module = entry(f"{dense}dim_labels=b01f_01io->b01f, convolution_kind=fprop")
+    assert "convolution_kind=fprop" in str(module)
+    assert "b01f_01i?o->b01f" in str(
+        entry(
+            '  ROOT c = f32[4] custom-call(p), custom_call_target="f", window={size=2x2}, dim_labels=b01f?_01i?o->b01f?'
+        )
+    )
+    sparse = entry(
+        "  k = (f32[1,1], s32[1,1]) parameter(1)\n  q = f32[1,4] parameter(2)\n"
+        "  ROOT c = f32[1,1] convolution(q, k), dim_labels=bf_io->bf, sparsity_config={rhs={sparsity=1x4 dimension=0 stride=1}}"
+    )
+    assert "sparsity_config={rhs={sparsity=1x4 dimension=0 stride=1}}" in str(sparse)
+    with pytest.raises(xjit.HloError):
+        xjit.compile(sparse)
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("x = b(f32[4], f32[4]) parameter(1)", "a buffer b(...) holds one array"),
+        ("x = b(token[]) parameter(1)", "a buffer b(...) holds one array"),
+        ("x = f64[] constant(1.8e308)", "out of range for f64"),
+        (
+            'x = f32[4] custom-call(p), custom_call_target="f", api_version=API_VERSION_UNSPECIFIED',
+            "expected one of API_VERSION",
+        ),
+    ],
+)
+def test_what_xla_refuses(text: str, message: str) -> None:
+    with pytest.raises(HloParseError) as caught:
+        entry(f"  ROOT {text}")
+    assert message in str(caught.value)
+    assert caught.value.line == 4
+
+
+def test_unknown_module_attributes() -> None:
+    with pytest.raises(HloParseError, match="a module has no attribute 'num_replicas'"):
+        entry("  ROOT x = negate(p)", "HloModule m, num_replicas=4")
+
+
+def test_buffers_are_read_and_not_run() -> None:
+    module = entry(
+        '  ROOT x = b(f32[4]) custom-call(p), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}'
+    )
+    assert first_difference(xjit.from_hlo_proto(xjit.to_hlo_proto(module)), module) is None
+    for run in (xjit.compile, xjit.evaluate):
+        with pytest.raises(xjit.Unsupported, match=r"custom-call 'x' has a buffer, b\(f32\[4\]\)"):
+            run(module)

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from tests.support.hlo_samples import sample_modules
-from xjit.hlo import HloError, HloModule, HloParseError, InvalidArgument, Literal, Shape, Unsupported
+from xjit.hlo import HloError, HloModule, HloParseError, HloVerifyError, InvalidArgument, Literal, Shape, Unsupported
 from xjit.hlo.annotations.alias_config import Alias
 from xjit.hlo.annotations.metadata import HloSharding
+from xjit.ops.verifier import verify_module
 from xjit.text import create_from_proto, create_module_config_from_proto, parse_hlo, to_proto
 from xjit.text.proto import hlo_pb2 as pb
 from xjit.text.proto.shapes import read_literal, write_literal
@@ -212,12 +213,16 @@ def test_a_literal_of_another_type_is_refused() -> None:
         create_from_proto(proto.SerializeToString())
 
 
-def test_labels_that_are_no_arrangement_are_refused() -> None:
+def test_labels_beyond_the_rank_are_refused() -> None:
+    """Labels may leave out dimensions (`b0?f`), as in XLA, so a proto with such numbers is read, but is not valid."""
     text = "convolution(x, w), window={size=3}, dim_labels=b0f_0io->b0f"
     proto = proto_of(
         f"HloModule m ENTRY e {{ x = f32[1,5,2] parameter(0) w = f32[3,2,4] parameter(1) ROOT r = f32[1,3,4] {text} }}"
     )
     proto.computations[0].instructions[2].convolution_dimension_numbers.input_feature_dimension = 7
+    with pytest.raises(HloVerifyError):
+        verify_module(create_from_proto(proto.SerializeToString()))
+    proto.computations[0].instructions[2].convolution_dimension_numbers.input_feature_dimension = 0
     with pytest.raises(HloParseError, match="must be an arrangement"):
         create_from_proto(proto.SerializeToString())
 

@@ -46,7 +46,7 @@ def test_samples_cover_every_opcode_and_attribute() -> None:
     declared = {(op.attributes.__name__, f.name) for op in OPCODES.values() for f in attribute_fields(op.attributes)}
     not_in_jaxlib = {  # what newer or older XLA versions write, or what has no place in a small module
         ("DotAttributes", "sparsity"),
-        ("ConvolutionAttributes", "conv_kind"),
+        ("ConvolutionAttributes", "sparsity_config"),
         ("CollectivePermuteAttributes", "slice_sizes"),
         ("CallAttributes", "output_to_operand_aliasing"),
         ("AsyncAttributes", "async_group_id"),

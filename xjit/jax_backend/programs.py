@@ -23,7 +23,7 @@ from xjit.jax_backend.callbacks import Callbacks, bind_callbacks
 from xjit.jax_backend.devices import MEMORY_KINDS, Client
 from xjit.jax_backend.records import ARRAY, DONATED_WITHOUT_RESULT, EXECUTABLE, NO_LEAF, NOT_DONATED
 from xjit.jax_backend.requests import Memory
-from xjit.ops.verifier import verify_module
+from xjit.ops.verifier import verify_executable
 from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.program import ArraySignature
 from xjit.runtime.program_file import program_from_bytes, program_to_bytes
@@ -88,7 +88,7 @@ def load_program(client: Client, number: int, code: bytes, options: bytes) -> Lo
     """Compiles a portable artifact and makes its struct, number `number`. Errors: the HloError family."""
     device_id, assignment = _placement(client, options)
     module = _read_program(code)
-    verify_module(module, allow_mixed_precision=False)
+    verify_executable(module)
     callbacks = bind_callbacks(module)
     loader = _Loader(client, _compile(module), number, device_id)
     return loader.load(module, code, options, assignment, callbacks)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.alias_config import parse_aliases
 from xjit.hlo.annotations.input_output_alias import subshape_at
-from xjit.hlo.diagnostics import HloError, HloVerifyError
+from xjit.hlo.diagnostics import HloError, HloVerifyError, Unsupported
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
@@ -71,6 +71,19 @@ def verify_module(module: HloModule, layout_sensitive: bool = False, allow_mixed
     verify_sharding(module)
 
 
+def verify_executable(module: HloModule) -> None:
+    """Raises HloVerifyError as `verify_module` does, Unsupported for a valid module with values that nothing here runs.
+
+    What is run is exact about precision; buffers, whose values may not be copied, are what XLA's own runtimes know.
+    """
+    verify_module(module, allow_mixed_precision=False)
+    for computation in module.computations():
+        for instruction in computation.instructions:
+            if instruction.shape.holds_buffer:
+                message = f"{instruction.opcode} '{instruction.name}' has a buffer, {show(instruction.shape)}"
+                raise Unsupported(message, instruction.span)
+
+
 def _in_context(error: HloError, instruction: HloInstruction, computation: HloComputation) -> HloVerifyError:
     text = repr(instruction)
     text = text if len(text) <= 300 else text[:297] + "..."
@@ -103,6 +116,8 @@ class _ShapeChecker:
         if self._layout_sensitive:
             _check_layouts(instruction, inferred)
         attributes = instruction.attributes
+        if isinstance(attributes, at.CallAttributes) and attributes.is_composite:
+            _check_composite(instruction)
         if isinstance(attributes, _WITH_ALIASING) and attributes.output_to_operand_aliasing:
             _check_operand_aliasing(instruction, attributes.output_to_operand_aliasing)
 
@@ -112,6 +127,17 @@ class _ShapeChecker:
         if self._allow_mixed_precision and opcode not in _EXACT:
             return compatible_up_to_precision(declared, inferred)
         return declared.compatible(inferred)
+
+
+def _check_composite(call: HloInstruction) -> None:
+    """A call that stands for one operation says which, and of which version."""
+    given = call.frontend_attributes
+    if not given.get("composite.name"):
+        raise HloVerifyError("call: a composite needs the frontend attribute composite.name")
+    version = given.get("composite.version")
+    if version is None or not version.isdecimal():
+        found = "" if version is None else f", found '{version}'"
+        raise HloVerifyError(f"call: a composite needs a composite.version that is a number from 0 on{found}")
 
 
 def _check_one_precision(instruction: HloInstruction) -> None:
@@ -162,6 +188,11 @@ def _check_layouts(instruction: HloInstruction, inferred: Shape) -> None:
 # -- aliasing of operands
 
 
+def _content(shape: Shape) -> Shape:
+    """The array inside a buffer: an operand may become one, and a buffer an array again, at the same place."""
+    return shape.tuple_shapes[0] if shape.is_buffer else shape
+
+
 def _check_operand_aliasing(instruction: HloInstruction, text: str) -> None:
     """output_to_operand_aliasing of fusions, calls and custom calls."""
     for alias in parse_aliases(text):
@@ -170,5 +201,5 @@ def _check_operand_aliasing(instruction: HloInstruction, text: str) -> None:
             raise HloVerifyError(f"{what}: there are only {instruction.operand_count} operands")
         source = subshape_at(instruction.operand(alias.parameter_number).shape, alias.parameter_index, what)
         target = subshape_at(instruction.shape, alias.output_index, what)
-        if not source.compatible(target):
+        if not _content(source).compatible(_content(target)):
             raise HloVerifyError(f"{what}: the operand has shape {show(source)}, the output {show(target)}")

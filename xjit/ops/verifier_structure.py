@@ -38,8 +38,21 @@ def verify_structure(module: HloModule) -> None:
         _check_acyclic(computation)
     _check_calls(computations, members)
     _check_call_graph(module, computations)
+    _check_async_computations(computations)
     if module.has_schedule():
         module.schedule.verify(module)
+
+
+def _check_async_computations(computations: list[HloComputation]) -> None:
+    """What runs asynchronously belongs to one start."""
+    starts: dict[HloComputation, HloInstruction] = {}
+    for computation in computations:
+        for instruction in computation.instructions:
+            if instruction.opcode == "async-start":
+                called = instruction.called_computations[0]
+                other = starts.setdefault(called, instruction)
+                if other is not instruction:
+                    _fail(f"computation {called.name} is started by {other.name}, too", instruction, computation)
 
 
 def _check_names(module: HloModule, computations: list[HloComputation]) -> None:

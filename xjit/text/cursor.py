@@ -99,6 +99,8 @@ class Cursor:
     def is_shape(self, index: int) -> bool:
         """Whether a shape starts at a token."""
         token = self.tokens[index]
+        if token == "b":
+            return self.tokens[index + 1] == "("
         return token == "(" or (token[-1:] in "]}" and "[" in token and token[:1].isalpha())
 
     def shape(self, index: int) -> tuple[Shape, int]:
@@ -108,6 +110,9 @@ class Cursor:
         start = index
         if token == "(":
             text, index = self.group(index)
+        elif token == "b" and self.is_shape(index):
+            _, index = self.group(index + 1)
+            text = self.stream.source(start, index - 1)
         elif self.is_shape(index):
             text, index = token, index + 1
             if token[-1] == "]" and tokens[index] == "{" and _LAYOUT_START.match(tokens[index + 1]):
@@ -160,6 +165,8 @@ class Cursor:
         if not self.is_shape(index):
             self.fail(f"expected a literal with its shape, found {self.describe(index)}", index)
         end = self.group_end(index) + 1 if tokens[index] == "(" else index + 1
+        if tokens[index] == "(" and tokens[end] not in _OPEN:
+            return self.stream.source(index, end - 1), end  # (s32[2] {1, 2}, pred[] true): shapes beside the values
         if tokens[end] == "{" and tokens[index][-1] == "]" and _LAYOUT_START.match(tokens[end + 1]):
             after = self.group_end(end) + 1
             end = end if tokens[after] in (",", END) else after

@@ -221,6 +221,7 @@ class InstructionParser:
         start = index
         if cursor.is_shape(index):
             shape, index = cursor.shape(index)
+            index += cursor.tokens[index] == ","  # XLA takes a comma between an operand's shape and its name
         if cursor.tokens[index + 1] == "(" and cursor.tokens[index] in OPCODES:
             return self._nested(computation, start, index)
         name = cursor.name(index, "the name of an operand")
@@ -321,6 +322,9 @@ class InstructionParser:
             called = self._called_in_order(pending, opcode_syntax(op.name))
         if not called and op.name in ("async-update", "async-done"):
             called = list(pending.operands[0].called_computations)
+        if wrapped and op.name != "async-start" and called and called[0].root_instruction.opcode != wrapped:
+            found = called[0].root_instruction.opcode
+            self.cursor.fail(f"the operand of this {wrapped} runs a {found}", pending.index)
         attributes = self._attributes_of(pending, opcode_syntax(op.name))
         if op.name == "compare":
             attributes = without_default_comparison_type(attributes, pending.operands[0].shape.element_type)

@@ -25,7 +25,7 @@ from xjit.hlo.ir.module import ComputationLayout, HloModule
 from xjit.hlo.ir.schedule import HloSchedule
 from xjit.hlo.types.shape import Shape
 from xjit.text.computation_table import ComputationTable
-from xjit.text.cursor import Cursor
+from xjit.text.cursor import Cursor, did_you_mean
 from xjit.text.instruction_parser import InstructionParser
 from xjit.text.lexer import END, TokenStream
 
@@ -47,6 +47,16 @@ def parse_hlo(text: str, file: str = "<string>", *, allow_elided_constants: bool
 
 
 _PATH = re.compile(r"[^\s{}()=,]+\.(hlo|txt|pb|mlir)")
+
+
+HEADER_ATTRIBUTES = frozenset({
+    "alias_passthrough_params", "allow_spmd_sharding_propagation_to_output",
+    "allow_spmd_sharding_propagation_to_parameters", "buffer_donor", "cross_program_prefetches",
+    "dynamic_parameter_binding", "entry_computation_layout", "frontend_attributes", "input_output_alias",
+    "is_scheduled", "num_partitions", "origin_recovery_table", "replica_count", "spmd_output_sharding",
+    "spmd_parameters_shardings",
+})  # fmt: skip
+"""The attributes of a module: XLA's, and those that XLA keeps in protos only."""
 
 
 class _ModuleParser:
@@ -96,7 +106,7 @@ class _ModuleParser:
     def _header(self, module: HloModule, index: int) -> int:
         cursor, tokens = self.cursor, self.cursor.tokens
         module.name = cursor.name(index, "the module's name")
-        index += 1
+        index += 2 if tokens[index + 1] == ":" else 1  # older texts have a colon behind the name
         while tokens[index] == ",":
             key = cursor.name(index + 1, "a module attribute")
             start = cursor.expect("=", index + 2, f"after the module attribute '{key}'")
@@ -114,6 +124,10 @@ class _ModuleParser:
                 module.config.buffer_donors = self._decode_aliasing(parse_buffer_donors, text, start)
             elif key == "frontend_attributes":
                 module.frontend_attributes = cursor.decode(parse_frontend_attributes, text, start)
+            elif key not in HEADER_ATTRIBUTES:
+                note = "the attributes are " + ", ".join(sorted(HEADER_ATTRIBUTES))
+                hint = did_you_mean(key, HEADER_ATTRIBUTES)
+                cursor.fail(f"a module has no attribute '{key}'{hint}", start - 2, note)
             else:
                 self._refuse_again(key, key in module.config.header_attributes, start)
                 module.config.header_attributes[key] = text

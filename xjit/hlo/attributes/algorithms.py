@@ -92,7 +92,8 @@ class ConvolutionAttributes(Attributes):
     dim_labels: ConvolutionDimensionNumbers = attr("dim_labels")
     feature_group_count: int = attr("int", 1)
     batch_group_count: int = attr("int", 1)
-    conv_kind: str = attr("word", "")
+    convolution_kind: str = attr("word", "")
+    sparsity_config: str = attr("raw_braces", "")
     operand_precision: tuple[str, ...] = attr("precisions", ())
 
 

@@ -60,6 +60,7 @@ class PrimitiveType(enum.Enum):
     TUPLE = _facts("tuple", 13)
     OPAQUE = _facts("opaque", 14)
     TOKEN = _facts("token", 17)
+    BUFFER = _facts("buffer", 34)
 
     text: str
     """The name in HLO text: `f32`."""
@@ -68,7 +69,7 @@ class PrimitiveType(enum.Enum):
     """The number of the type in XLA's `PrimitiveType` proto enum."""
 
     bit_width: int
-    """Bits of one element; 0 for tuple, opaque and token."""
+    """Bits of one element; 0 for tuple, opaque, token and buffer."""
 
     byte_width: int
     """Bytes of one element in memory (sub-byte types are not packed: 1)."""

@@ -54,6 +54,11 @@ class Shape:
         return Shape(PrimitiveType.TUPLE, tuple_shapes=tuple(shapes))
 
     @staticmethod
+    def buffer_of(shape: Shape) -> Shape:
+        """Returns the shape of a buffer that holds such an array, written `b(f32[2])`: memory that is not copied."""
+        return Shape(PrimitiveType.BUFFER, tuple_shapes=(shape,))
+
+    @staticmethod
     def token() -> Shape:
         """Returns the token shape."""
         return Shape(PrimitiveType.TOKEN)
@@ -86,6 +91,16 @@ class Shape:
     def is_array(self) -> bool:
         """Whether this is an array (not a tuple, token or opaque)."""
         return self.element_type.is_array
+
+    @property
+    def is_buffer(self) -> bool:
+        """Whether this is a buffer. `tuple_shapes` has the array inside, but it is a leaf."""
+        return self.element_type is PrimitiveType.BUFFER
+
+    @cached_property
+    def holds_buffer(self) -> bool:
+        """Whether this is a buffer, or a tuple with one."""
+        return any(s.is_buffer for _, s in self.subshapes())
 
     @property
     def is_token(self) -> bool:
@@ -150,7 +165,7 @@ class Shape:
         while stack:
             index, shape = stack.pop()
             yield index, shape
-            for i in range(len(shape.tuple_shapes) - 1, -1, -1):
+            for i in range(len(shape.tuple_shapes) - 1, -1, -1) if shape.is_tuple else ():
                 stack.append(((*index, i), shape.tuple_shapes[i]))
 
     def leaves(self) -> Iterator[tuple[ShapeIndex, Shape]]:
@@ -183,7 +198,7 @@ class Shape:
 
     def with_default_layouts(self) -> Shape:
         """Returns this shape with row-major layouts wherever an array has none."""
-        if self.is_tuple:
+        if self.tuple_shapes:
             return replace(self, tuple_shapes=tuple(s.with_default_layouts() for s in self.tuple_shapes))
         if self.is_array and self.layout is None:
             return replace(self, layout=Layout.row_major(self.rank))
@@ -233,6 +248,8 @@ class Shape:
                 for i, s in enumerate(self.tuple_shapes)
             )
             return f"({inner})"
+        if self.is_buffer:
+            return f"b({self.tuple_shapes[0].to_string(layout)})"
         if not self.is_array:
             return self.element_type.text + "[]"
         dynamic = self.dynamic_dimensions or (False,) * self.rank

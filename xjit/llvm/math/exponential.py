@@ -19,9 +19,13 @@ def clamp(x: Vec, low: float, high: float) -> Vec:
     return x.const(low).maximum(x.const(high).minimum(x))
 
 
+def _ln2_parts(x: Vec) -> tuple[float, float]:
+    return (LN2_HIGH_F64, LN2_LOW_F64) if x.is_double else (LN2_HIGH_F32, LN2_LOW_F32)
+
+
 def reduce_by_ln2(x: Vec) -> tuple[Vec, Vec, Vec]:
     """(r, n as float, n as integer) with x = n ln2 + r."""
-    high, low = (LN2_HIGH_F64, LN2_LOW_F64) if x.is_double else (LN2_HIGH_F32, LN2_LOW_F32)
+    high, low = _ln2_parts(x)
     n, n_int = round_to_int(x * LOG2_E)
     return n.fma(-low, n.fma(-high, x)), n, n_int
 
@@ -38,10 +42,21 @@ def exp(x: Vec) -> Vec:
 
 
 def expm1_quarter(x: Vec) -> Vec:
-    """(e^x - 1) / 4, which overflows later than sinh and cosh do."""
-    r, _, n = reduce_by_ln2(clamp(x, -38.0, 710.6) if x.is_double else clamp(x, -17.5, 89.6))
-    scale = power_of_two(n - 2, x.type.elem)
-    return scale.fma(expm1_reduced(r), scale - 0.25)
+    """(e^x - 1) / 4, which overflows later than sinh and cosh do.
+
+    With r = head + tail and s = 2^n / 4 it is s head + (s - 1/4) + s (tail + r^2 P(r)). Near 0 the first two terms
+    cancel, so their sum is kept with its rounding error: only the last addition rounds by more than a little.
+    """
+    high, low = _ln2_parts(x)
+    x = clamp(x, -38.0, 710.6) if x.is_double else clamp(x, -17.5, 89.6)
+    n, n_int = round_to_int(x * LOG2_E)
+    head, tail = n.fma(-high, x), n * -low  # the head is exact
+    r = head + tail
+    tail = (r * r).fma(polynomial(r, co.EXP_F64 if x.is_double else co.EXP_F32), tail)
+    scale = power_of_two(n_int - 2, x.type.elem)
+    offset = scale - 0.25
+    rough = scale.fma(head, offset)
+    return rough + scale.fma(tail, scale.fma(head, offset - rough))
 
 
 def expm1(x: Vec) -> Vec:
@@ -60,10 +75,21 @@ def logistic(x: Vec) -> Vec:
 
 
 def tanh(x: Vec) -> Vec:
-    """Hyperbolic tangent: e / (e + 2) for e = expm1(2|x|)."""
-    magnitude = x.const(22.0 if x.is_double else 10.0).minimum(x.abs())
-    quarter = expm1_quarter(magnitude + magnitude)
-    return _unless_tiny(x, quarter / (quarter + 0.5), 28 if x.is_double else 13)
+    """Hyperbolic tangent: 1 - 2 / (e^2|x| + 1), and x + x^3 P(x^2) below 0.6.
+
+    For doubles e / (e + 2) with e = expm1(2|x|).
+    """
+    if x.is_double:
+        magnitude = x.const(22.0).minimum(x.abs())
+        quarter = expm1_quarter(magnitude + magnitude)
+        return _unless_tiny(x, quarter / (quarter + 0.5), 28)
+    magnitude = x.const(10.0).minimum(x.abs())
+    r, _, n = reduce_by_ln2(magnitude + magnitude)
+    scale = power_of_two(n, x.type.elem)
+    large = 1.0 - 2.0 / (scale.fma(expm1_reduced(r), scale) + 1.0)
+    square = magnitude * magnitude
+    small = (square * magnitude).fma(polynomial(square, co.TANH_F32), magnitude)
+    return small.where(magnitude < 0.6, large).copysign(x)
 
 
 def sinh(x: Vec) -> Vec:

@@ -97,7 +97,7 @@ RULES: dict[type[at.Attributes], tuple[Rule, ...]] = {
     ),
     at.ConvolutionAttributes: (
         *(_WINDOW, _CONV_LABELS, *_GROUP_COUNTS, _PRECISION),
-        enum("conv_kind", "conv_kind", pb.ConvolutionKind, "CONVOLUTION_KIND_", lower=True, zero=""),
+        enum("convolution_kind", "conv_kind", pb.ConvolutionKind, "CONVOLUTION_KIND_", lower=True, zero=""),
     ),
     at.WindowAttributes: (_WINDOW,),
     at.GatherAttributes: (
@@ -199,6 +199,8 @@ def write_attributes(instruction: HloInstruction, proto: Any) -> None:
         rule.write(getattr(attributes, rule.name), proto)
     if isinstance(attributes, at.CollectivePermuteAttributes) and attributes.slice_sizes:
         raise Unsupported("collective-permute with slice_sizes has no form in HloModuleProto")
+    if isinstance(attributes, at.ConvolutionAttributes) and attributes.sparsity_config:
+        raise Unsupported("convolution with sparsity_config has no form in HloModuleProto")
 
 
 def read_attributes(kind: type[at.Attributes], proto: Any) -> at.Attributes:

@@ -43,7 +43,7 @@ def write_shape(shape: Shape, proto: Any) -> None:
     while stack:
         item, target = stack.pop()
         target.element_type = item.element_type.proto
-        if item.is_tuple:
+        if item.tuple_shapes:
             stack.extend((element, target.tuple_shapes.add()) for element in item.tuple_shapes)
         elif item.is_array:
             target.dimensions.extend(item.dimensions)
@@ -82,6 +82,11 @@ def read_shape(proto: Any, depth: int = 0) -> Shape:
     kind = primitive_type(proto.element_type)
     if kind is PrimitiveType.TUPLE:
         return Shape.tuple_of([read_shape(element, depth + 1) for element in proto.tuple_shapes])
+    if kind is PrimitiveType.BUFFER:
+        elements = [read_shape(element, depth + 1) for element in proto.tuple_shapes]
+        if len(elements) != 1 or not elements[0].is_array:
+            raise HloParseError("a buffer shape in a proto holds one array")
+        return Shape.buffer_of(elements[0])
     if not kind.is_array:
         return Shape(kind)
     dimensions = tuple(proto.dimensions)

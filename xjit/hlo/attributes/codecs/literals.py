@@ -22,11 +22,11 @@ _PAYLOAD = re.compile(r"([-+]?)nan\s*\(\s*0[xX]([0-9a-fA-F]+)\s*\)")
 _SCALAR_TEXT = re.compile(r"[^{}(),]+")
 _UNSIGNED_VIEW = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _SHAPE_PREFIX = re.compile(r"([a-z]\w*\[[^\[\]]*\])\s*")
+_SHAPED_ELEMENT = re.compile(r"\(\s*[a-z]\w*\[[^\[\]]*\]\s*(?:\{[^{}]*\})?\s*[^\s,)]")
 _FLAT_BRACES = re.compile(r"\{[^{}]*\}\s*")
 
 
-_ZERO = re.compile(r"0(\.0*)?|false")
-MAX_WRITTEN_ZEROS = 1 << 16
+_MISSING_COMMA = re.compile(r"\}\s*\{")
 
 
 def parse_literal(text: str, shape: Shape) -> Literal:
@@ -55,17 +55,12 @@ def parse_literal(text: str, shape: Shape) -> Literal:
         current, body = parent.tuple_shapes[len(elements)], items[len(elements)]
 
 
-def _in_braces(text: str, shape: Shape) -> str:
-    """Returns a number that stands for an array, nested: that of its one element, or a zero for all elements.
-
-    XLA also reads other numbers, as the first of elements that are zero. That is no better than an error.
-    """
-    if shape.num_elements == 1:
-        return "{" * shape.rank + text + "}" * shape.rank
-    if _ZERO.fullmatch(text) and shape.num_elements <= MAX_WRITTEN_ZEROS:
-        for size in reversed(shape.dimensions):
-            text = "{" + ",".join([text] * size) + "}"
-    return text
+def _first_element(text: str, shape: Shape) -> Literal:
+    """Returns the array that a number without braces stands for, as in XLA: its first element; the others are zero."""
+    scalar = _parse_leaf(text, Shape.array(shape.element_type)).array
+    values = np.zeros(shape.num_elements, shape.dtype)
+    values[0] = scalar
+    return Literal(shape, values.reshape(shape.dimensions))
 
 
 def _parse_leaf(text: str, shape: Shape) -> Literal:
@@ -78,8 +73,10 @@ def _parse_leaf(text: str, shape: Shape) -> Literal:
     if "..." in text:
         raise CodecError("elided constant: the text has '{...}' instead of the values (print large constants in full)")
     kind = shape.element_type
-    if shape.rank and "{" not in text:
-        text = _in_braces(text, shape)
+    if shape.num_elements and shape.rank and "{" not in text:
+        return _first_element(text, shape)
+    if shape.rank > 1:
+        text = _MISSING_COMMA.sub("},{", text)
     numbers, payloads = _bulk_text(text, kind)
     _check_skeleton(numbers, shape)
     count = shape.num_elements
@@ -187,6 +184,8 @@ def _integer_range(kind: PrimitiveType) -> tuple[int, int]:
 
 def _in_range(value: int, kind: PrimitiveType, text: str) -> Any:
     low, high = _integer_range(kind)
+    if kind is PrimitiveType.U64 and -(1 << 63) <= value < 0:
+        value += 1 << 64  # XLA reads integers of 64 bits as either
     if not low <= value <= high:
         raise CodecError(f"value {shorten(text)} is out of range for {kind.text}: [{low}, {high}]")
     return value if kind.bit_width >= 32 or kind.dtype.kind in "iu" else np.int64(value).astype(kind.dtype)
@@ -195,7 +194,7 @@ def _in_range(value: int, kind: PrimitiveType, text: str) -> Any:
 def _finite_in_range(value: float, kind: PrimitiveType, text: str) -> Any:
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         converted = np.float64(value).astype(kind.dtype)
-    if np.isfinite(value) and not np.isfinite(converted):
+    if (np.isfinite(value) or (np.isinf(value) and "inf" not in text.lower())) and not np.isfinite(converted):
         raise CodecError(f"value {shorten(text)} is out of range for {kind.text}")
     return _signed_nan(converted, value) if value != value else converted
 
@@ -229,6 +228,8 @@ def _bulk_numbers(flat: str, kind: PrimitiveType, count: int) -> NDArray:
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             converted = values.astype(kind.dtype)
         bad = values[np.isfinite(values) & ~np.isfinite(converted)]
+        if "inf" not in flat.lower() and np.isinf(values).any():
+            raise CodecError(f"a value is out of range for {kind.text}")
     if bad.size:
         raise CodecError(f"value {bad[0]} is out of range for {kind.text}")
     with np.errstate(all="ignore"):
@@ -334,10 +335,18 @@ def parse_shaped_literal(text: str) -> Literal:
         layout = _FLAT_BRACES.match(body, match.end())
         end = layout.end() if layout and body[layout.end() :].strip() else match.end()
         return parse_literal(body[end:], parse_shape(body[:end].strip()))
+    if body.startswith("(") and _SHAPED_ELEMENT.match(body):
+        elements = tuple(parse_shaped_literal(item) for item in split_list(inside(body, "()")))
+        return Literal(Shape.tuple_of([element.shape for element in elements]), None, elements)
     shape, end = parse_shape_at(body, 0)
     return parse_literal(body[end:], shape)
 
 
-LITERAL_CODECS: dict[str, Codec] = {
-    "literal": Codec(parse_shaped_literal, lambda literal: f"{literal.shape} {format_literal(literal)}"),
-}
+def format_shaped_literal(literal: Literal) -> str:
+    """Returns a literal with its shape in front; those of a tuple's elements are beside the values, as XLA has it."""
+    if literal.shape.is_tuple:
+        return f"( {', '.join(map(format_shaped_literal, literal.elements))} )"
+    return f"{literal.shape} {format_literal(literal)}"
+
+
+LITERAL_CODECS: dict[str, Codec] = {"literal": Codec(parse_shaped_literal, format_shaped_literal)}

@@ -86,9 +86,16 @@ def parse_braces(text: str) -> str:
     return text
 
 
-def word_unless(default: str) -> Codec:
-    """Returns the codec of a word that is left out (the empty string) where it has its default value."""
-    return Codec(lambda text: "" if text == default else parse_word(text), lambda word: word or default)
+def word_unless(default: str, words: tuple[str, ...] = ()) -> Codec:
+    """Returns the codec of a word that is left out (the empty string) where it has its default value.
+
+    `words` are the others; none means any.
+    """
+    parse = one_of(*words).parse if words else parse_word
+    return Codec(lambda text: "" if text == default else parse(text), lambda word: word or default)
+
+
+_API_VERSIONS = ("API_VERSION_STATUS_RETURNING", "API_VERSION_STATUS_RETURNING_UNIFIED", "API_VERSION_TYPED_FFI")
 
 
 def one_of(*words: str, ignore_case: bool = False) -> Codec:
@@ -133,7 +140,7 @@ SCALAR_CODECS: dict[str, Codec] = {
     "rng_algorithm": one_of("rng_default", "rng_three_fry", "rng_philox", ignore_case=True),
     "rng_distribution": one_of("rng_uniform", "rng_normal", ignore_case=True),
     "transpose": one_of("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
-    "api_version": word_unless("API_VERSION_ORIGINAL"),
+    "api_version": word_unless("API_VERSION_ORIGINAL", _API_VERSIONS),
     "schedule": word_unless("SCHEDULE_NONE"),
     "padding_type": word_unless("PADDING_INVALID"),
     "string": Codec(unquote, quote),

@@ -21,6 +21,7 @@ from xjit.hlo.types.shape import UNBOUNDED_SIZE, Shape
 
 _LAYOUT = r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}"
 _LEAF = re.compile(rf"\s*([a-z]\w*)\s*\[([^\[\]]*)\]\s*({_LAYOUT})?\s*")
+_OPENING = re.compile(r"\s*(b\s*)?\(\s*")
 _PUNCTUATION = re.compile(r"\s*([(),])\s*")
 _SUFFIX = re.compile(r"(SC|[A-Z#*])((?:\((?:[^()]|\([^()]*\))*\))+)")
 _GROUP = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
@@ -45,31 +46,39 @@ def parse_shape(text: str) -> Shape:
 
 def parse_shape_at(text: str, position: int) -> tuple[Shape, int]:
     """Returns the shape that starts at a position of a comment-free text, and where it ends."""
-    stack: list[list[Shape]] = []
+    stack: list[tuple[list[Shape], bool]] = []  # the elements so far, and whether it is a buffer
     while True:
-        opening = _PUNCTUATION.match(text, position)
-        if opening and opening.group(1) == "(":
+        opening = _OPENING.match(text, position)
+        if opening:
             if len(stack) >= MAX_NESTING:
                 raise CodecError(f"tuple shapes are nested deeper than {MAX_NESTING}", position)
-            stack.append([])
+            stack.append(([], opening.group(1) is not None))
             position = opening.end()
             closing = _PUNCTUATION.match(text, position)
             if not (closing and closing.group(1) == ")"):
                 continue
-            shape, position = Shape.tuple_of(stack.pop()), closing.end()
+            shape, position = _closed(*stack.pop(), position), closing.end()
         else:
             shape, position = _parse_leaf(text, position)
         while stack:
-            stack[-1].append(shape)
+            stack[-1][0].append(shape)
             separator = _PUNCTUATION.match(text, position)
             if separator is None or separator.group(1) == "(":
                 raise CodecError("expected ',' or ')' in a tuple shape", position)
             position = separator.end()
             if separator.group(1) == ",":
                 break
-            shape = Shape.tuple_of(stack.pop())
+            shape = _closed(*stack.pop(), position)
         else:
             return shape, position
+
+
+def _closed(elements: list[Shape], is_buffer: bool, position: int) -> Shape:
+    if not is_buffer:
+        return Shape.tuple_of(elements)
+    if len(elements) != 1 or not elements[0].is_array:
+        raise CodecError("a buffer b(...) holds one array", position)
+    return Shape.buffer_of(elements[0])
 
 
 def _parse_leaf(text: str, position: int) -> tuple[Shape, int]:
@@ -77,7 +86,7 @@ def _parse_leaf(text: str, position: int) -> tuple[Shape, int]:
     if match is None:
         raise CodecError(f"expected a shape such as f32[2,3], found '{shorten(text[position:])}'", position)
     element_type = BY_TEXT.get(match.group(1))
-    if element_type is None or element_type is PrimitiveType.TUPLE:
+    if element_type is None or element_type in (PrimitiveType.TUPLE, PrimitiveType.BUFFER):
         raise CodecError(f"unknown element type '{match.group(1)}'", position)
     dimensions, dynamic = _parse_dimensions(match.group(2))
     if not element_type.is_array:

@@ -132,7 +132,7 @@ def parse_dim_labels(text: str) -> ConvolutionDimensionNumbers:
     if match is None:
         raise CodecError(f"expected labels such as b01f_01io->b01f, found '{shorten(text)}'")
     lhs, rhs, out = match.groups()
-    spatial = len(lhs) - 2
+    spatial = len(lhs.replace("?", "")) - 2
     batch, feature, space = _label_positions(lhs, "bf", spatial)
     kernel_in, kernel_out, kernel_space = _label_positions(rhs, "io", spatial)
     out_batch, out_feature, out_space = _label_positions(out, "bf", spatial)
