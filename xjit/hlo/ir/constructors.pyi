@@ -349,7 +349,8 @@ class InstructionConstructors:
         dim_labels: ConvolutionDimensionNumbers,
         feature_group_count: int = 1,
         batch_group_count: int = 1,
-        conv_kind: str = "",
+        convolution_kind: str = "",
+        sparsity_config: str = "",
         operand_precision: tuple[str, ...] = (),
     ) -> HloInstruction: ...
     @classmethod
