@@ -132,18 +132,6 @@ class SpmdBuilder(Writer):
         )
         return self.add(HloInstruction.create("all-reduce", operand.shape, [operand], attributes, [reducer]))
 
-    def reduce_scatter(
-        self, operand: HloInstruction, groups: Groups, dimension: int, reducer: HloComputation
-    ) -> HloInstruction:
-        """The operands of a group, combined; its k-th member gets the k-th part along a dimension."""
-        sizes = list(operand.shape.dimensions)
-        sizes[dimension] //= len(groups[0])
-        attributes = at.CollectiveAttributes(
-            self.spmd.channel(), self.spmd.global_groups(groups), use_global_device_ids=True, dimensions=(dimension,)
-        )
-        shape = operand.shape.with_dimensions(sizes)
-        return self.add(HloInstruction.create("reduce-scatter", shape, [operand], attributes, [reducer]))
-
     def all_to_all(self, operand: HloInstruction, groups: Groups, dimension: int) -> HloInstruction:
         """Part k along a dimension, of as many parts as a group has members, is exchanged with the k-th member's."""
         attributes = at.CollectiveAttributes(self.spmd.channel(), ReplicaGroups(groups), dimensions=(dimension,))
