@@ -104,7 +104,9 @@ raises(jax.errors.JaxRuntimeError, "the callback's own message",
 
 def test_errors() -> None:
     run("""
-from jax import lax
+options = {"xla_cpu_enable_fast_math": True}
+raises(jax.errors.JaxRuntimeError, "xla_cpu_enable_fast_math",
+       lambda: jax.jit(lambda a: a + 1, compiler_options=options)(x))
 raises(jax.errors.JaxRuntimeError, "UNIMPLEMENTED", lambda: jax.jit(jax.ffi.ffi_call("nobody", jax.ShapeDtypeStruct((), np.float32)))())
 raises(jax.errors.JaxRuntimeError, "70,368,744,177,664", lambda: jnp.zeros((1 << 46,), np.uint8).block_until_ready())
 mesh = jax.make_mesh((2,), ("i",))

@@ -141,6 +141,9 @@ def _placement(client: Client, options: bytes) -> tuple[int, bytes]:
     parsed = xla_client.CompileOptions.ParseFromString(options)
     if parsed.parameter_is_tupled_arguments:
         raise Unsupported("compile option parameter_is_tupled_arguments")
+    if parsed.env_option_overrides:
+        names = ", ".join(name for name, _ in parsed.env_option_overrides)
+        raise Unsupported(f"compiler options of XLA: {names}")
     if parsed.num_replicas * parsed.num_partitions != 1:
         text = f"{parsed.num_replicas} replicas and {parsed.num_partitions} partitions"
         raise Unsupported(f"{text}: programs run on one device")
@@ -197,7 +200,6 @@ class _Loader:
             initial_context=self._bytes(entry.initial_context),
             devices=self._numbers([self._client.devices[self._device_id]]),
             num_devices=1,
-            device_ids=self._numbers([self._device_id], 32),
             code_size=len(objects) if isinstance(objects, bytes) else sum(map(len, objects)),
             number=self._number,
             **self._text("name", program.name),

@@ -120,7 +120,6 @@ EXECUTABLE: Final = StructLayout(
         ("initial_context", PTR),
         ("devices", PTR),
         ("num_devices", I64),
-        ("device_ids", PTR),
         ("name", PTR),
         ("name_size", I64),
         ("fingerprint", PTR),

@@ -54,10 +54,6 @@ class Request:
         address, count = self[field], self[count_field]
         return tuple((ctypes.c_int64 * count).from_address(address)) if address and count else ()
 
-    def answer_text(self, field: str, text: Memory) -> None:
-        """Points `field` and `field_size` to a text."""
-        self[field], self[f"{field}_size"] = text.address, text.size
-
 
 class Memory:
     """Bytes that native code may read for as long as this object lives."""

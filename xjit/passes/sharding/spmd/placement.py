@@ -50,10 +50,6 @@ class Placement:
         """Whether some tile along a dimension reaches beyond the array."""
         return self.local[dimension] * self.tiles[dimension] != self.sizes[dimension]
 
-    def same_as(self, other: Placement) -> bool:
-        """Whether every device holds the same part."""
-        return self.tiles == other.tiles and np.array_equal(self._cells, other._cells)
-
     @cached_property
     def _cells(self) -> Table:
         return np.column_stack([self.coordinates, self.subgroup])
