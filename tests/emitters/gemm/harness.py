@@ -49,10 +49,15 @@ def compile_module(module: Module, exports: Sequence[str], num_pointers: int) ->
     return {name: Compiled(loaded, prototype(loaded.address(name))) for name in exports}
 
 
+def target_of(level: str) -> Target:
+    """The target of a level: "host", or one of `Target.for_features`."""
+    return Target.host() if level == "host" else Target.for_features(level)
+
+
 @functools.cache
 def compiled_gemm(level: str, types: GemmTypes) -> tuple[Target, Compiled]:
     """The multiplication for a level ("host" or of `Target.for_features`) and types."""
-    target = Target.host() if level == "host" else Target.for_features(level)
+    target = target_of(level)
     module = Module("gemm", target)
     function = emit_gemm(module, target, types)
     return target, compile_module(module, [function.name], 5)[function.name]
