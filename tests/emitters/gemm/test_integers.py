@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.emitters.gemm.harness import compiled_gemm, target_of
+from tests.emitters.gemm.harness import DTYPES, compiled_gemm, target_of
 from xjit.emitters.gemm.method import GemmTypes, with_unit
 from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.shapes import row_major
@@ -15,13 +15,6 @@ from xjit.llvm import LLVMType, Target
 from xjit.llvm.types import I8, I16, I32, I64
 from xjit.runtime.jit import missing_features
 
-DTYPES: dict[LLVMType, type[np.integer]] = {
-    I8: np.int8,
-    UNSIGNED: np.uint8,
-    I16: np.int16,
-    I32: np.int32,
-    I64: np.int64,
-}
 TYPES = [
     (I8, I8, I32), (I8, I8, I8), (I8, I8, I64), (I16, I16, I16), (I16, I16, I32), (I8, I16, I32), (I8, I32, I32),
     (I32, I32, I16), (I32, I32, I32), (I64, I64, I64), (UNSIGNED, I8, I32), (I8, UNSIGNED, I32),
@@ -34,7 +27,7 @@ def extremes(elem: LLVMType, shape: tuple[int, int], rng: np.random.Generator) -
     """Mostly the number whose products have the largest magnitude."""
     info = np.iinfo(DTYPES[elem])
     values = rng.integers(info.min, info.max, shape, DTYPES[elem], endpoint=True)
-    return np.where(rng.random(shape) < 0.9, DTYPES[elem](info.min or info.max), values)
+    return np.where(rng.random(shape) < 0.9, DTYPES[elem].type(info.min or info.max), values)
 
 
 SMALL = [types for types in TYPES if types[2] is I32 and types[0].bits == 8]
