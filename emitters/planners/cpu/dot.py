@@ -136,7 +136,8 @@ def gemm_types(dot: HloInstruction, sources: Sequence[HloInstruction] | None = N
     if all(kind in INTEGER_GEMM_TYPES for kind in kinds) and (
         len(set(kinds)) == 1 or all(kind.is_signed or kind is PrimitiveType.U8 for kind in kinds[:2])
     ):
-        return GemmTypes(*(INTEGER_GEMM_TYPES[kind] for kind in kinds))
+        lhs, rhs, out = (INTEGER_GEMM_TYPES[kind] for kind in kinds)
+        return GemmTypes(lhs, rhs, out)
     return None
 
 
