@@ -71,12 +71,19 @@ def _scatter_iterators(op: StructuredOp) -> tuple[str, ...]:
 
 
 def _diag_accesses(op: StructuredOp) -> Accesses:
-    rank = len(shape_of(op.inits[0]))
+    rank = len(_input_shape(op)) + 1
     return identity_access(rank - 1), identity_access(rank)
 
 
 def _diag_iterators(op: StructuredOp) -> tuple[str, ...]:
-    return (PARALLEL,) * len(shape_of(op.inits[0]))
+    return (PARALLEL,) * (len(_input_shape(op)) + 1)
+
+
+def _check_diag(op: StructuredOp) -> None:
+    rows, columns = shape_of(op.inits[0])[-2:]
+    if rows is not None and columns is not None and rows != columns:
+        raise op.error(f"expected square matrices, found {rows} rows and {columns} columns")
+    _check_elements(op)
 
 
 def _layout(op: StructuredOp) -> str:
@@ -246,7 +253,7 @@ EXTENSION_ROWS: tuple[StructuredRow, ...] = (
         _diag_accesses,
         _diag_iterators,
         pointwise=False,
-        check=_check_elements,
+        check=_check_diag,
         reads_init=_never,
     ),
     StructuredRow(
