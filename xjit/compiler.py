@@ -86,7 +86,7 @@ class Executable(CpuExecutable):
 
     @cached_property
     def _codegen(self) -> CodegenOptions:
-        return CodegenOptions(self.options.opt_level, cpu=self.program.cpu, features=self.program.features)
+        return _codegen_options(self.options, self.program.cpu, self.program.features)
 
     @cached_property
     def _linked(self) -> set[str]:
@@ -206,7 +206,7 @@ def compile_for_cpu(module: HloModule, options: CompileOptions) -> Executable:
     prepared = optimize_module(module, options, cpu_pipeline, phase)
     optimized, assignment, cpu_target = prepared.module, prepared.assignment, _cpu_target(options)
     phase("emit")
-    codegen = CodegenOptions(options.opt_level, cpu=cpu_target.cpu, features=cpu_target.features)
+    codegen = _codegen_options(options, cpu_target.cpu, cpu_target.features)
     with ProgramCompiler(codegen) as compiler:
         threads = default_num_threads()
         sink = _compile_parts(compiler)
@@ -235,6 +235,10 @@ def plan_text(module: HloModule, options: CompileOptions) -> str:
 def _schedule_text(assignment: BufferAssignment, target: Target, options: CompileOptions) -> str:
     context = PlanContext(target, MapCache(), default_num_threads())
     return schedule_text(assignment, context, inline=not options.profile)
+
+
+def _codegen_options(options: CompileOptions, cpu: str, features: str) -> CodegenOptions:
+    return CodegenOptions(options.opt_level, cpu=cpu, features=features, cache_dir=options.cache_dir)
 
 
 def _cpu_target(options: CompileOptions) -> Target:
