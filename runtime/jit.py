@@ -21,7 +21,6 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-import llvmlite
 import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import CompileError
@@ -29,7 +28,7 @@ from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.ir_check import check_ir_text, defined_symbols
 from xjit.runtime.llvm_lock import UnlockedThreads, completed
 from xjit.runtime.object_cache import cache_key, object_cache
-from xjit.version import __version__
+from xjit.runtime.toolchain import toolchain_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,10 +312,8 @@ def _emit_object(ir_text: str, options: CodegenOptions) -> bytes:
 def _cache_key(ir_text: str, options: CodegenOptions) -> str:
     """A digest of all that decides the code: the text, LLVM, its switches, the CPU; and the version of xjit."""
     cpu, features = options.cpu or host_cpu(), options.features or host_features()
-    llvm_version = ".".join(map(str, llvm.llvm_version_info))
-    versions = __version__, llvmlite.__version__, llvm_version, llvm.get_default_triple()
     switches = str(options.opt_level), *_codegen_flags(options.strength_reduction), _RELOCATION, _CODE_MODEL
-    return cache_key(*versions, cpu, features, *switches, ir_text)
+    return cache_key("object", *toolchain_versions(), llvm.get_default_triple(), cpu, features, *switches, ir_text)
 
 
 def _label(ir_text: str) -> str:

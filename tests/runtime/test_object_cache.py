@@ -8,11 +8,15 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import xjit
+from xjit import compiler, program_cache
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.runtime import jit, object_cache
+from xjit.runtime import jit, object_cache, toolchain
+from xjit.runtime.native.loader import native_ir
+from xjit.runtime.native.object_layout import fast_call_obstacle
 from xjit.runtime.object_cache import ObjectCache, cache_key
 from xjit.tools.main import BAD_INPUT, MISMATCH, main
 
@@ -159,10 +163,10 @@ def test_code_is_generated_once(cache: ObjectCache, monkeypatch: pytest.MonkeyPa
     jit.compile_ir_to_object(text, options(cache, cpu="x86-64", features="+sse2"))
     jit.compile_ir_to_object(SQUARE.format(n=4), options(cache))
     assert count() == 5
-    monkeypatch.setattr(jit, "__version__", "0.0.0")
+    monkeypatch.setattr(toolchain, "__version__", "0.0.0")
     jit.compile_ir_to_object(text, options(cache))
     assert count() == 6
-    monkeypatch.setattr(jit.llvm, "llvm_version_info", (0, 0, 0))
+    monkeypatch.setattr(toolchain.llvm, "llvm_version_info", (0, 0, 0))
     jit.compile_ir_to_object(text, options(cache))
     assert count() == 7
 
@@ -200,37 +204,41 @@ def test_the_environment_names_the_cache(tmp_path: Path, monkeypatch: pytest.Mon
         object_cache.object_cache()
 
 
-_PROGRAM = """
-import sys
-import numpy as np
-import xjit
-from xjit.runtime import jit
-
-text = '''HloModule m
+_TEXT = """HloModule m
 ENTRY e {
   p = f32[40,30] parameter(0)
   d = f32[40,40] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={1}
   ROOT r = f32[40,40] sine(d)
-}'''
-if sys.argv[1] == "cached":
-    jit._generate_object = None
-print(float(np.abs(xjit.compile(text)(np.ones((40, 30), np.float32)) - np.sin(np.float32(30))).max()) < 1e-6)
+}"""
+_PROGRAM = f"""
+import numpy as np
+import xjit
+print(float(xjit.compile({_TEXT!r})(np.ones((40, 30), np.float32))[0, 0]))
 """
 
 
-def test_a_second_process_generates_no_code(tmp_path: Path) -> None:
-    """Two at once fill the cache; a third, which could not generate code, runs from it."""
+def test_a_second_process_generates_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at once fill the cache; this one then finds all it needs: programs, libraries, the runtime."""
     environment = {**os.environ, "XJIT_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, "-c", _PROGRAM]
 
-    def start(mode: str, seed: str) -> subprocess.Popen[str]:
+    def start(seed: str) -> subprocess.Popen[str]:
         process_environment = {**environment, "PYTHONHASHSEED": seed}
-        return subprocess.Popen([*command, mode], stdout=subprocess.PIPE, env=process_environment, text=True)
+        command = [sys.executable, "-c", _PROGRAM]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, env=process_environment, text=True)
 
-    first = [start("first", "1"), start("first", "2")]
-    assert [process.communicate()[0] for process in first] == ["True\n", "True\n"]
-    assert start("cached", "3").communicate()[0] == "True\n"
-    assert all(entry.is_intact for entry in ObjectCache(tmp_path / "cache").entries())
+    printed = [process.communicate()[0] for process in [start("1"), start("2")]]
+    assert printed == [f"{float(np.sin(np.float32(30)))}\n"] * 2
+    cache = ObjectCache(tmp_path / "cache")
+    assert all(entry.is_intact for entry in cache.entries())
+    monkeypatch.setattr(jit, "_generate_object", None)
+    monkeypatch.setattr(jit, "_library_objects", {})
+    for text in native_ir(not fast_call_obstacle()):
+        assert jit.compile_ir_to_object(text, options(cache), trusted=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(program_cache, "_source_fingerprint", lambda: "other files: emits anew")
+        xjit.compile(_TEXT, options=xjit.CompileOptions(cache_dir=str(cache.directory)))
+    monkeypatch.setattr(compiler, "optimize_module", None)
+    xjit.compile(_TEXT, options=xjit.CompileOptions(cache_dir=str(cache.directory)))
 
 
 def test_the_command(cache: ObjectCache, capsys: pytest.CaptureFixture[str]) -> None:
