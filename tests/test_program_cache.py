@@ -29,6 +29,11 @@ def options(tmp_path: Path) -> CompileOptions:
     return CompileOptions(cache_dir=str(tmp_path / "cache"))
 
 
+@pytest.fixture(autouse=True)
+def _without_flags(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    monkeypatch.delenv("XJIT_FLAGS", raising=False)
+
+
 def programs(options: CompileOptions) -> list[str]:
     entries = ObjectCache(options.cache_dir or "").entries()
     return [entry.label for entry in entries if entry.label.startswith("program ")]

@@ -219,6 +219,7 @@ print(float(xjit.compile({_TEXT!r})(np.ones((40, 30), np.float32))[0, 0]))
 
 def test_a_second_process_generates_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two at once fill the cache; this one then finds all it needs: programs, libraries, the runtime."""
+    monkeypatch.delenv("XJIT_FLAGS", raising=False)
     environment = {**os.environ, "XJIT_CACHE_DIR": str(tmp_path / "cache")}
 
     def start(seed: str) -> subprocess.Popen[str]:

@@ -46,7 +46,10 @@ class Declaration:
 
 
 class Module:
-    """A module under construction. `libraries` are the texts, by key, of modules that define what this one declares."""
+    """A module under construction. `libraries` are the texts, by key, of modules that define what this one declares.
+
+    `shared` are functions that many others call, by what they do: who needs one first defines it.
+    """
 
     def __init__(self, name: str = "module", target: Target | None = None) -> None:
         self.name = name
@@ -54,6 +57,7 @@ class Module:
         self.functions: dict[str, Function] = {}
         self.declarations: dict[str, Declaration] = {}
         self.libraries: dict[str, str] = {}
+        self.shared: dict[str, Function] = {}
         self._globals: dict[str, GlobalVariable] = {}
         self._constants: dict[tuple[str, int, int], str] = {}  # names, by what they hold
         self._metadata: list[str] = []

@@ -3,6 +3,9 @@
 2/pi is a string of 24-bit digits. x, scaled to an integer of at most 77 bits, times the digits that matter is a sum
 of exact products of a 24-bit digit and a 27-bit half of x; multiples of 8 are dropped, so the sum is n + fraction to
 about 2^-140.
+
+That is some 300 instructions, so a module of CPU code has one function for them, which all its kernels call. It works
+on memory, in vectors of the CPU's width: callers of any width keep their registers, but in the branch that calls.
 """
 
 from __future__ import annotations
@@ -11,16 +14,56 @@ import functools
 
 import numpy as np
 
+from xjit.llvm.function import Function
 from xjit.llvm.math.vec import Vec, fast_two_sum, power_of_two, round_to_int, two_product, two_sum
-from xjit.llvm.types import DOUBLE, I32
-from xjit.llvm.values import poison
+from xjit.llvm.module import Module
+from xjit.llvm.structured_builder import StructuredBuilder
+from xjit.llvm.types import DOUBLE, I32, I64, PTR, VOID, vector
+from xjit.llvm.values import const_int, poison, zero
 
+_KEY, _ALIGN = "payne-hanek", 64
 _DIGIT_BITS, _PADDING, _TABLE_SIZE, _USED_DIGITS = 24, 4, 56, 9
 _PI_2_HIGH, _PI_2_LOW = float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c07p-54")
 
 
 def reduce_large(x: Vec) -> tuple[Vec, Vec, Vec]:
     """(n modulo 4 as i64, high, low) with x = n pi/2 + high + low; NaN for inf and NaN."""
+    if not x.b.target.has_vector_arithmetic:
+        return _reduce(x)
+    b, step = x.b, x.b.target.vector_width(DOUBLE)
+    lanes = -(-x.type.width // step) * step
+    rows = b.alloca(DOUBLE, 3 * lanes, _ALIGN, "large")
+    if x.type.width < lanes:
+        b.store(zero(vector(DOUBLE, step)), rows, _ALIGN)
+    b.store(x.v, rows, _ALIGN)
+    b.call(_shared_function(b.module), [rows, const_int(I64, lanes)])
+    pointers = [b.gep(DOUBLE, rows, const_int(I64, row * lanes)) for row in range(3)]
+    types = vector(I64, x.type.width), x.type, x.type
+    quadrant, high, low = (Vec(b, b.load(type, pointer, 8)) for type, pointer in zip(types, pointers, strict=True))
+    return quadrant, high, low
+
+
+def _shared_function(module: Module) -> Function:
+    """`void(rows, lanes)`: the first of three rows of doubles holds x, and then n; the others get high and low."""
+    if _KEY not in module.shared:
+        name = module.unique_name("reduce_large_angle")
+        function = module.add_function(name, VOID, [(PTR, "rows"), (I64, "lanes")], linkage="internal")
+        module.shared[_KEY] = function
+        rows, lanes = function.args
+        b = StructuredBuilder(function.append_block("entry"))
+        step = b.target.vector_width(DOUBLE)
+        with b.loop(b.i64(0), lanes, step) as lane:
+            first = b.gep(DOUBLE, rows, lane)
+            second = b.gep(DOUBLE, first, lanes)
+            places = first, second, b.gep(DOUBLE, second, lanes)
+            x = Vec(b, b.load(vector(DOUBLE, step), first, 8))
+            for part, place in zip(_reduce(x), places, strict=True):
+                b.store(part.v, place, 8)
+        b.ret_void()
+    return module.shared[_KEY]
+
+
+def _reduce(x: Vec) -> tuple[Vec, Vec, Vec]:
     exponent = ((x.as_int() >> 52) & 0x7FF) - 1023
     # scaled = x * 2^(-24 j) with exponent in [52, 76): an integer. (t * 2731) >> 16 is t / 24 for t < 4096.
     j = (((exponent - 52 + 24 * _PADDING) * 2731) >> 16) - _PADDING
