@@ -11,18 +11,21 @@ on memory, in vectors of the CPU's width: callers of any width keep their regist
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 
 from xjit.llvm.function import Function
+from xjit.llvm.inline_control_flow import do_while
 from xjit.llvm.math.vec import Vec, fast_two_sum, power_of_two, round_to_int, two_product, two_sum
 from xjit.llvm.module import Module
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import DOUBLE, I32, I64, PTR, VOID, vector
-from xjit.llvm.values import const_int, poison, zero
+from xjit.llvm.values import Value, const_int, poison, zero
 
-_KEY, _ALIGN = "payne-hanek", 64
-_DIGIT_BITS, _PADDING, _TABLE_SIZE, _USED_DIGITS = 24, 4, 56, 9
+_KEY, _ALIGN = ("payne-hanek",), 64
+_DIGIT_BITS, _PADDING, _TABLE_SIZE = 24, 4, 56
+_LARGE_DIGITS, _SMALL_DIGITS = 4, 4  # of the nine that matter; the one between is small, and still has a part of n
 _PI_2_HIGH, _PI_2_LOW = float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c07p-54")
 
 
@@ -70,25 +73,49 @@ def _reduce(x: Vec) -> tuple[Vec, Vec, Vec]:
     scaled = x * power_of_two(j * -_DIGIT_BITS, DOUBLE)
     high_part = (scaled.as_int() & -(1 << 26)).as_float()
     halves = (high_part, scaled - high_part)
-    total, error = x.const(0.0), x.const(0.0)
-    n_total = x.const(0.0)
-    for i in range(_USED_DIGITS):
-        digit = _gather_digit(x, j + (_PADDING - 1 + i)) * 2.0 ** (-_DIGIT_BITS * i)
-        for half in halves:
-            product = half * digit
-            if i < 4:  # later ones are small
-                product = product - 8.0 * round_to_int(product * 0.125)[0]
-            total, rounding = two_sum(total, product)
-            total, error = fast_two_sum(total, error + rounding)
-        if i in (3, 4):
-            n, _ = round_to_int(total)
-            total, error = two_sum(total - n, error)
-            n_total = n_total + n
+    index = j + (_PADDING - 1)
+    zeros = x.const(0.0)
+    start = zeros, zeros, index, x.const(1.0)
+    total, error, index, weight = _add_digits(halves, _LARGE_DIGITS, start, are_large=True)
+    first_n, _ = round_to_int(total)
+    total, error = two_sum(total - first_n, error)
+    total, error, index, weight = _add_digits(halves, 1, (total, error, index, weight))
+    second_n, _ = round_to_int(total)
+    total, error = two_sum(total - second_n, error)
+    total, error, *_ = _add_digits(halves, _SMALL_DIGITS, (total, error, index, weight))
+    n_total = first_n + second_n
     _, quadrant = round_to_int(n_total)
     high, low = two_product(total, x.const(_PI_2_HIGH))
     low = low + total.fma(_PI_2_LOW, error * _PI_2_HIGH)
     high, low = fast_two_sum(high, low)
     return quadrant, high, low
+
+
+def _add_digits(
+    halves: tuple[Vec, Vec], count: int, state: tuple[Vec, Vec, Vec, Vec], *, are_large: bool = False
+) -> tuple[Vec, Vec, Vec, Vec]:
+    """Adds the products with the next `count` digits: a loop. `state` is sum, error, index of a digit, its weight.
+
+    Large ones are reduced modulo 8.
+    """
+    b = state[0].b
+
+    def body(values: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
+        total, error, index, weight = (Vec(b, value) for value in values[1:])
+        digit = _gather_digit(total, index) * weight
+        for half in halves:
+            product = half * digit
+            if are_large:
+                product = product - 8.0 * round_to_int(product * 0.125)[0]
+            total, rounding = two_sum(total, product)
+            total, error = fast_two_sum(total, error + rounding)
+        left = b.sub(values[0], const_int(I64, 1))
+        following = total, error, index + 1, weight * 2.0**-_DIGIT_BITS
+        return b.icmp_signed(">", left, zero(I64)), [left, *(value.v for value in following)]
+
+    _, *last = do_while(b, [const_int(I64, count), *(value.v for value in state)], body)
+    total, error, index, weight = (Vec(b, value) for value in last)
+    return total, error, index, weight
 
 
 def _gather_digit(x: Vec, index: Vec) -> Vec:
