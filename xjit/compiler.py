@@ -10,6 +10,7 @@ from xjit.compile_options import CompileOptions
 from xjit.cpu_executable import Executable, Intermediates, codegen_options, schedule_text_of
 from xjit.emitters.cpu_module import EmittedModule, emit_cpu_module
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
+from xjit.emitters.kernels.collectives.collective import KIND as COLLECTIVE
 from xjit.emitters.time_estimate import may_run_for_ever
 from xjit.gpu_compiler import (
     GPU_TARGETS,
@@ -24,6 +25,7 @@ from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.partition import PartKind, PartSink
 from xjit.llvm.target import Target
+from xjit.ops.replica_groups import device_count
 from xjit.optimized_module import Phases, call_signature, optimize_module, physical_constant, verified_text
 from xjit.passes.pipelines import cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
@@ -38,6 +40,8 @@ from xjit.text.parser import parse_hlo
 
 TARGETS = ("cpu", *GPU_TARGETS)
 
+
+_MAY_CALL_PYTHON = (CUSTOM_CALL, COLLECTIVE)
 
 LARGE_MODULE = 10_000
 """Instructions. The exit of a process that holds a module of 30,000 took 2.2 s, and 0.14 s with `gc.freeze`."""
@@ -88,7 +92,7 @@ def compile_for_cpu(module: HloModule, options: CompileOptions) -> Executable:
     seconds: dict[str, float] = {}
     phase = Phases(options.progress, seconds)
     phase("verify")
-    text = verified_text(module)
+    text = verified_text(module, several_devices=True)
     key = program_key(text, options, _cpu_target(options))
     program = cached_program(key, options)
     if program is None:
@@ -136,7 +140,9 @@ def _compile_anew(
 @collector_pause
 def plan_text(module: HloModule, options: CompileOptions) -> str:
     """Returns the stage "schedule" of a module: what its kernels will do. No code is made."""
-    prepared = optimize_module(module, verified_text(module), options, cpu_pipeline, Phases(None, {}))
+    prepared = optimize_module(
+        module, verified_text(module, several_devices=True), options, cpu_pipeline, Phases(None, {})
+    )
     return schedule_text_of(prepared.assignment, _cpu_target(options), options)
 
 
@@ -169,6 +175,8 @@ def make_program(
 ) -> CpuProgram:
     """Puts together what the runtime needs."""
     parameters, parameter_tree, results, result_tree = call_signature(module)
+    config = module.config
+    replicas, partitions = (config.replica_count, config.num_partitions) if device_count(module) > 1 else (1, 1)
     kernels = tuple(
         KernelInfo(thunk.kernel, thunk.kind, thunk.instruction, thunk.bytes_accessed, thunk.flops)
         for thunk in emitted.thunks.kernel_thunks
@@ -185,11 +193,13 @@ def make_program(
         constants=tuple(physical_constant(literal) for literal in assignment.constants),
         external_symbols=tuple(sorted(undefined_symbols(object_code))),
         estimated_us=emitted.estimated_us,
-        always_releases_gil=any(k.kind == CUSTOM_CALL for k in kernels) or may_run_for_ever(emitted.thunks),
+        always_releases_gil=any(k.kind in _MAY_CALL_PYTHON for k in kernels) or may_run_for_ever(emitted.thunks),
         kernels=kernels,
         instructions=tuple(kernel.instruction for kernel in kernels),
         profile_counters=len(kernels) if profile else 0,
         aliases=tuple(sorted(assignment.aliases)),
         cpu=target.cpu,
         features=target.features,
+        num_replicas=replicas,
+        num_partitions=partitions,
     )

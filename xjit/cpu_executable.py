@@ -121,8 +121,11 @@ class Executable(CpuExecutable):
         """Runs as a call does, but thunk by thunk from Python: slow, in one thread, with bitwise the same results.
 
         `on_thunk` is called after each step with a `ThunkStep`: what ran, for how long, which arrays it read and wrote.
-        The first use compiles the program again, with the kernels visible. Errors: as of a call.
+        The first use compiles the program again, with the kernels visible. Errors: as of a call, and
+        InvalidArgument for a program of several devices.
         """
+        if self.program.num_devices > 1:
+            raise InvalidArgument(f"program {self.name!r} runs on {self.program.num_devices} devices, not step by step")
         return ConvertingCall(self.program, functools.partial(self._interpreter, on_thunk=on_thunk))(*arguments)
 
     @cached_property

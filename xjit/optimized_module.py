@@ -16,7 +16,7 @@ from xjit.flags import flags_from_environment
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.shape import Shape
-from xjit.ops.replica_groups import check_one_device
+from xjit.ops.replica_groups import check_devices, check_one_device
 from xjit.ops.verifier import verify_executable
 from xjit.passes import PASSES, PassDriver, PassSwitches, find_pass
 from xjit.passes.calls_and_control.flatten_call_graph import check_call_tree
@@ -42,10 +42,13 @@ class OptimizedModule:
     verify: bool
 
 
-def verified_text(module: HloModule) -> str:
-    """Returns the text of a module that may be compiled. Errors: of the module."""
+def verified_text(module: HloModule, several_devices: bool = False) -> str:
+    """Returns the text of a module that may be compiled.
+
+    Errors: of the module; Unsupported for one of several devices, unless the target takes those.
+    """
     verify_executable(module)
-    check_one_device(module)
+    (check_devices if several_devices else check_one_device)(module)
     check_call_tree(module)
     return str(module)
 

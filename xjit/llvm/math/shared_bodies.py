@@ -40,7 +40,7 @@ def shared_body(name: str, function: Callable[..., Vec]) -> Callable[..., Vec]:
 def _define(key: tuple[str, ...], function: Callable[..., Vec], operands: tuple[Vec, ...]) -> Function:
     module, type = operands[0].b.module, operands[0].type
     params = [(type, f"x{n}") for n in range(len(operands))]
-    name = module.unique_name("_".join(("shared", *key)))
+    name = module.unique_name(f"shared_{key[0].replace('-', '_')}_{type.elem.text}_x{type.width}")
     defined = module.shared[key] = module.add_function(name, type, params, linkage="internal")
     builder = IRBuilder(defined.append_block("entry"))
     builder.ret(function(*(Vec(builder, argument) for argument in defined.args)).v)
