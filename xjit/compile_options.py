@@ -17,8 +17,8 @@ Progress = Callable[[str], None]
 class CompileOptions:
     """Options of `xjit.compile`.
 
-    `cpu_level` restricts the instruction set ("sse2", "sse4.2", "avx2", "avx512"; empty: the host's). `opt_level` is
-    that of LLVM's code generator. `fusion` can be turned off to see every instruction as a kernel of its own. `profile`
+    `cpu_level` restricts the instruction set ("sse2", "sse4.2", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx";
+    empty: the host's). `opt_level` is that of LLVM's code generator. `fusion` can be turned off to see every instruction as a kernel of its own. `profile`
     counts the cycles of every kernel call. `progress` is told each phase as it starts. Errors: InvalidArgument for an
     unknown level or pass. What XJIT_FLAGS says (`xjit.flags`) comes on top.
 

@@ -229,8 +229,8 @@ def _add_bf16_pairs(builder: StructuredBuilder, a: Value, b: Value, c: Value) ->
         pairs = [builder.bitcast(value, vector(BFLOAT, 2 * c.type.width)) for value in (a, b)]
         return builder.intrinsic("x86.avx512bf16.dpbf16ps.512", c.type, (c, *pairs), ())
     for part in (1, 0):
-        factors = [bf16_part(builder, builder.bitcast(value, I32), part) for value in (a, b)]
-        c = flush(builder, builder.fma(*factors, flush(builder, c)))
+        x, y = (bf16_part(builder, builder.bitcast(value, I32), part) for value in (a, b))
+        c = flush(builder, builder.fma(x, y, flush(builder, c)))
     return c
 
 
