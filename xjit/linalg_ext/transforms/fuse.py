@@ -24,8 +24,8 @@ def fuse_ext(
 ) -> FusionResult:
     """Tiles `root`, an op of tensors, and fuses its producers, and theirs, but those in `stop`.
 
-    What a reduction accumulates starts once, outside the loops. An intermediate with users behind `root` becomes a result
-    of the loops; with `keep_intermediates` all do. An op that several others in the loops need is computed once per
+    What a reduction accumulates starts once, outside the loops. An intermediate with users behind `root` becomes a
+    result of the loops; with `keep_intermediates` all do. An op that several others in the loops need is computed once per
     iteration, with the least tile that serves them all. LinalgError, with the operation's place, if `root` cannot be
     tiled; a producer that cannot be fused stays outside.
     """
@@ -33,7 +33,7 @@ def fuse_ext(
 
 
 def fuse(root: Operation, tile_sizes: Sequence[Index], tile_interchange: Sequence[int] = ()) -> FusionResult:
-    """Tiles `root` and fuses its producers; who has users behind `root` is computed a second time, outside the loops."""
+    """Tiles `root` and fuses its producers; one with users behind `root` is computed once more, outside the loops."""
     return _fuse(root, tile_sizes, tile_interchange, (), Keep.NONE)
 
 

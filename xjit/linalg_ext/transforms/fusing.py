@@ -1,4 +1,4 @@
-"""Emits a planned fusion: tiles of all operations inside the loops, results and wanted intermediates as loop results."""
+"""Emits a planned fusion: tiles of all operations in the loops; results and wanted intermediates leave the loops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["FusionResult", "Keep", "emit_fusion"]
 
 @dataclass(frozen=True)
 class FusionResult:
-    """`tiled_ops`: the operations on tiles, the roots first. `loops`: outermost first. `fused`: the untiled producers."""
+    """`tiled_ops`: the operations on tiles, roots first. `loops`: outermost first. `fused`: the untiled producers."""
 
     tiled_ops: tuple[Operation, ...]
     loops: tuple[Operation, ...]
@@ -82,7 +82,7 @@ class _Emitter:
         if planned.rescaled_by is None or number != planned.tilable.init_of(planned.op.results[0]):
             return found
         scale, _ = self.values[planned.rescaled_by.op.results[-1]]
-        return rescaled(self.nest.builder, scale, found)
+        return rescaled(self.nest.index, scale, found)
 
     def _source(self, planned: Planned, number: int) -> Value:
         """An operand that no operation of the nest makes; what is written into is the carried tensor."""
@@ -96,9 +96,7 @@ class _Emitter:
         return planned.op.operands[number]
 
 
-def emit_fusion(
-    plan: FusionPlan, nest: LoopNest, roots: Sequence[Planned], keep: Keep = Keep.USED
-) -> FusionResult:
+def emit_fusion(plan: FusionPlan, nest: LoopNest, roots: Sequence[Planned], keep: Keep = Keep.USED) -> FusionResult:
     """Emits the planned operations and closes the loops; uses behind them get their results.
 
     `keep` tells which intermediates become results of the loops. Untiled operations stay where they are.
@@ -140,7 +138,7 @@ def _is_behind(use: OpOperand, anchor: Operation) -> bool:
 def _is_wanted(plan: FusionPlan, nest: LoopNest, result: OpResult, keep: Keep) -> bool:
     """Whether an intermediate becomes a result of the loops; all of it must be computed in them."""
     planned = plan.planned[result.owner]
-    if keep is Keep.NONE or planned.tilable.init_of(result) is None and not _is_used(plan, nest, result):
+    if keep is Keep.NONE or (planned.tilable.init_of(result) is None and not _is_used(plan, nest, result)):
         return False
     if keep is Keep.USED and not _is_used(plan, nest, result):
         return False

@@ -54,7 +54,7 @@ class IndexBuilder:
 
     def __init__(self, builder: Builder, constants: Builder | None = None) -> None:
         self.builder = builder
-        self._constants = constants or builder
+        self.constants = constants or builder
         self._known: dict[object, Value] = {}
         self._divisors: dict[Value, int] = {}
 
@@ -64,7 +64,7 @@ class IndexBuilder:
             return index
         known = self._known.get(index)
         if known is None:
-            known = self._known[index] = self._constants.constant_index(index)
+            known = self._known[index] = self.constants.constant_index(index)
         return known
 
     def apply(self, expr: AffineExpr, dims: Sequence[Index], symbols: Sequence[Index] = ()) -> Index:
@@ -136,19 +136,12 @@ class IndexBuilder:
         return known
 
     def multiply(self, left: Index, right: Index) -> Index:
-        """left * right, outside the loops."""
+        """left * right, by `arith.muli`."""
         if isinstance(left, int) and isinstance(right, int):
             return left * right
         if left == 1:
             return right
-        if right == 1:
-            return left
-        operands = (self.value(left), self.value(right))
-        key = ("arith.muli", *map(id, operands))
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._constants.create("arith.muli", operands, (IndexType(),)).result
-        return known
+        return left if right == 1 else self._arith("arith.muli", left, right)
 
     def dim_of(self, value: Value, axis: int) -> Index:
         """Returns the size of a dimension of a tensor or memref: a number, or a value outside the loops.
@@ -171,7 +164,7 @@ class IndexBuilder:
         known = self._known.get(key)
         if known is None:
             name = "memref.dim" if isinstance(value.type, MemRefType) else "tensor.dim"
-            known = self._constants.create(name, (value, self.value(axis)), (IndexType(),)).result
+            known = self.constants.create(name, (value, self.value(axis)), (IndexType(),)).result
             self._known[key] = known
         return known
 

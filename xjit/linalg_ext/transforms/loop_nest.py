@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from math import gcd
 
@@ -16,20 +16,23 @@ __all__ = ["LoopNest", "checked_interchange", "checked_sizes", "cut_by_sizes", "
 
 
 class LoopNest:
-    """Loops from zero to `bounds[i][0]` in steps of `bounds[i][1]`, which will stand before `anchor`.
+    """Loops to `bounds[i][0]` in steps of `bounds[i][1]`, from zero if not from `lower[i]`, where `outer` emits.
 
-    `index` emits into the innermost body, `outer` before the loops.
+    `index` emits into the innermost body. `anchor` is the operation that the loops are made for, or before.
     """
 
-    def __init__(self, anchor: Operation, bounds: Sequence[tuple[Index, Index]], outer: IndexBuilder) -> None:
+    def __init__(
+        self, anchor: Operation, bounds: Sequence[tuple[Index, Index]], outer: IndexBuilder, lower: Sequence[Index] = ()
+    ) -> None:
         self.anchor = anchor
         self.bounds = list(bounds)
+        self.lower = [*lower, *[0] * (len(bounds) - len(lower))]
         self.outer = outer
         self._blocks = [Block([IndexType()]) for _ in bounds]
-        self.index = IndexBuilder(Builder(self._blocks[-1], location=anchor.location), outer.builder)
+        self.index = IndexBuilder(Builder(self._blocks[-1], location=anchor.location), outer.constants)
         self._inits: list[Value] = []
-        for iv, (_, step) in zip(self.ivs, bounds):
-            self.index.set_divisor(iv, step if isinstance(step, int) else 1)
+        for iv, low, (_, step) in zip(self.ivs, self.lower, bounds):
+            self.index.set_divisor(iv, step if isinstance(step, int) and low == 0 else 1)
 
     @property
     def builder(self) -> Builder:
@@ -42,7 +45,7 @@ class LoopNest:
         return [block.arguments[0] for block in self._blocks]
 
     @contextmanager
-    def guarded(self) -> Iterator[None]:
+    def guarded(self) -> Generator[None]:
         """Takes back what has been emitted if the loops cannot be finished."""
         try:
             yield
@@ -63,8 +66,8 @@ class LoopNest:
 
     def close(self, yielded: Sequence[Value]) -> list[Operation]:
         """Ends the body with the next values of what is carried; returns the loops, outermost first."""
-        zero = self.outer.value(0)
-        bounds = [(self.outer.value(upper), self.outer.value(step)) for upper, step in self.bounds]
+        value = self.outer.value
+        bounds = [(value(low), value(high), value(step)) for low, (high, step) in zip(self.lower, self.bounds)]
         loops: list[Operation] = []
         values = list(yielded)
         for level in reversed(range(len(self._blocks))):
@@ -73,7 +76,7 @@ class LoopNest:
             outside = Builder(self._blocks[level - 1]) if level else self.outer.builder
             loop = outside.create(
                 "scf.for",
-                (zero, *bounds[level], *inits),
+                (*bounds[level], *inits),
                 [value.type for value in inits],
                 {},
                 [Region([self._blocks[level]])],

@@ -1,4 +1,4 @@
-"""softmax cut along its dimension and fused into a matrix product: what has been summed is rescaled as the maximum grows.
+"""softmax cut along its dimension and fused into a matrix product: the sum is rescaled as the maximum grows.
 
 With acc' and max' after a tile, and scale = acc * exp(max - max') / acc', the product of the normalized rows so far is
 diag(scale) * product + softmax(tile) * values. This is exact: nothing but max, acc and the product is carried.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xjit.linalg_ext.ir import Attribute, Builder, DenseArrayAttr, FloatAttr, FloatType, StringAttr, TensorType, Value
+from xjit.linalg_ext.ir import Attribute, DenseArrayAttr, FloatAttr, FloatType, StringAttr, TensorType, Value
 from xjit.linalg_ext.structured import as_structured, shape_of
 from xjit.linalg_ext.structured.extension import axis_of
 from xjit.linalg_ext.transforms.fusion_plan import Planned, Request
@@ -70,21 +70,26 @@ def _is_zero_fill(name: str, operands: tuple[Value, ...]) -> bool:
     return isinstance(value, FloatAttr) and value.value == 0.0
 
 
-def rescaled(builder: Builder, scale: Value, total: Value) -> Value:
+def rescaled(index: IndexBuilder, scale: Value, total: Value) -> Value:
     """Returns diag(scale) times `total`. Shapes: scale [.., m], total [.., m, n]."""
-    kind, of_total = scale.type, total.type
+    builder, kind, of_total = index.builder, scale.type, total.type
     assert isinstance(kind, TensorType) and isinstance(of_total, TensorType)
-    index = IndexBuilder(builder)
-    sizes = [index.dim_of(scale, i) for i in range(kind.rank)]
+    sizes = _sizes(index, scale)
     empty = create_empty(builder, [*sizes, sizes[-1]], kind)
     unary: dict[str, Attribute] = {"operandSegmentSizes": DenseArrayAttr.i32((1, 1))}
     diagonal = builder.create("linalg_ext.diag", (scale, empty), (empty.type,), unary).result
     assert isinstance(of_total.element, FloatType)
-    zero = builder.constant_float(0.0, of_total.element)
-    empty = create_empty(builder, [index.dim_of(total, i) for i in range(len(shape_of(total)))], of_total)
+    zero = index.constants.constant_float(0.0, of_total.element)
+    empty = create_empty(builder, _sizes(index, total), of_total)
     zeros = builder.create("linalg.fill", (zero, empty), (empty.type,), unary).result
     binary: dict[str, Attribute] = {"operandSegmentSizes": DenseArrayAttr.i32((2, 1))}
     name = "linalg.matmul"
     if of_total.rank > 2:
         name, binary = "linalg_ext.batch_matmul", {"layout": StringAttr("nn"), **binary}
     return builder.create(name, (diagonal, total, zeros), (empty.type,), binary).result
+
+
+def _sizes(index: IndexBuilder, tile: Value) -> list[Index]:
+    """The sizes of a tensor in the loops."""
+    local = IndexBuilder(index.builder, index.builder)
+    return [local.dim_of(tile, axis) for axis in range(len(shape_of(tile)))]

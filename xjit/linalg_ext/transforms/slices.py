@@ -14,11 +14,19 @@ from xjit.linalg_ext.ir import (
     TensorType,
     Value,
 )
-from xjit.linalg_ext.structured import shape_of
 from xjit.linalg_ext.transforms.index_values import Index
 from xjit.linalg_ext.transforms.tiles import Tile, is_whole
 
-__all__ = ["DYNAMIC", "create_empty", "extract_tile", "insert_tile", "mixed", "slice_lists", "static_list"]
+__all__ = [
+    "DYNAMIC",
+    "create_empty",
+    "extract_tile",
+    "insert_tile",
+    "insert_tile_in_parallel",
+    "mixed",
+    "slice_lists",
+    "static_list",
+]
 
 DYNAMIC = -(2**63)
 """What stands in a list of static numbers where an operand has the number."""
@@ -106,6 +114,12 @@ def insert_tile(builder: Builder, tile_value: Value, into: Value, tile: Tile) ->
         return tile_value
     operands = [tile_value, into, *_values(tile.offsets), *_values(tile.sizes)]
     return builder.create("tensor.insert_slice", operands, (into.type,), _slice_attributes(tile, 2)).result
+
+
+def insert_tile_in_parallel(builder: Builder, tile_value: Value, into: Value, tile: Tile) -> Operation:
+    """Emits the insertion of a tile into a shared output, for the end of a `scf.forall`; ranks may differ by ones."""
+    operands = [tile_value, into, *_values(tile.offsets), *_values(tile.sizes)]
+    return builder.create("tensor.parallel_insert_slice", operands, (), _slice_attributes(tile, 2))
 
 
 def create_empty(builder: Builder, sizes: Sequence[Index], kind: TensorType) -> Value:

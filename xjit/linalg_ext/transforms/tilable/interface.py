@@ -1,4 +1,4 @@
-"""What tiling and fusing ask of an operation: its loops, and which tiles of operands and results belong to a tile of them."""
+"""What tiling and fusing ask of an operation: its loops, and the tiles of operands and results for a tile of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Tilable"]
 
 
 class Tilable(ABC):
-    """An operation with an iteration space, whose tiles can be computed alone. Tiles of the space are called domains."""
+    """An operation with an iteration space whose tiles can be computed alone. Tiles of the space are called domains."""
 
     def __init__(self, op: Operation) -> None:
         self.op = op

@@ -1,4 +1,4 @@
-"""`tensor.expand_shape` and `tensor.collapse_shape`: tiles through the map of the reshape, where its constraints hold."""
+"""`tensor.expand_shape` and `tensor.collapse_shape`: tiles through the map of the reshape, if its constraints hold."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Reshape(Tilable):
     def _propagated(
         self, index: IndexBuilder, results: Sequence[AffineExpr], bounds: Sequence[int], domain: Tile, axes: _Group
     ) -> list[tuple[Index, Index, bool]]:
-        """Returns the tile of dimensions with the indices `results`, over the loops `axes`, of at most `bounds` steps."""
+        """Returns the tile of dimensions with the indices `results`, over the loops `axes` of `bounds` steps."""
         rank = len(axes)
         variables = tuple(DimVar(Interval(0, n - 1)) for n in bounds)
         found = propagate_tile(IndexingMap(AffineMap(rank, 0, tuple(results)), variables))
@@ -62,7 +62,9 @@ class _Known:
         self._indices = (*offsets, *sizes)
         self._rank = len(offsets)
         self._offsets = [dim(i) * index.divisor(o) if isinstance(o, Value) else o for i, o in enumerate(offsets)]
-        self._sizes = [dim(self._rank + i) * index.divisor(s) if isinstance(s, Value) else s for i, s in enumerate(sizes)]
+        self._sizes = [
+            dim(self._rank + i) * index.divisor(s) if isinstance(s, Value) else s for i, s in enumerate(sizes)
+        ]
 
     def _simplified(self, e: AffineExpr) -> AffineExpr:
         return substitute(e, self._offsets, self._sizes)

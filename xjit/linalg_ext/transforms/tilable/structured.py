@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 from xjit.affine import AffineExpr, AffineExprKind, AffineMap, DimVar, IndexingMap, Interval, dim, substitute
 from xjit.indexing import propagate_tile
-from xjit.linalg_ext.ir import Builder, Operation, OpResult, TensorType, Value
+from xjit.linalg_ext.ir import Builder, IntegerAttr, Operation, OpResult, TensorType, Value
 from xjit.linalg_ext.structured import REDUCTION, Access, StructuredOp, shape_of, structured
 from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
 from xjit.linalg_ext.transforms.tilable.interface import Tilable
@@ -36,8 +35,8 @@ class StructuredTilable(Tilable):
     def iterator_types(self) -> tuple[str, ...]:
         return self.view.iterator_types
 
-    @cached_property
-    def fixed_loops(self) -> Mapping[int, str]:  # type: ignore[override]
+    @property
+    def fixed_loops(self) -> Mapping[int, str]:
         reason = _NORMALIZES.get(self.op.name)
         if reason is not None:
             return {i: reason for i, kind in enumerate(self.iterator_types) if kind == REDUCTION}
@@ -78,7 +77,7 @@ class StructuredTilable(Tilable):
         return Tile.of(dimensions)
 
     def _linear_image(self, index: IndexBuilder, e: AffineExpr, domain: Tile) -> tuple[Index, Index]:
-        """The tiled op keeps its maps, so that a map must be the same up to an offset in every tile: linear, growing."""
+        """The tiled op keeps its maps, so that a map must be the same in every tile up to an offset: linear, growing."""
         if e.constant_term < 0 or any(t.kind is not AffineExprKind.DIM or k < 0 for t, k in e.terms):
             raise self.error(f"cannot be tiled along a loop of the index {e}: the tiles have other indices")
         rank = len(domain.offsets)
@@ -106,7 +105,7 @@ class StructuredTilable(Tilable):
         return len(cut) == 1 and window >= cut[0] and last == size and e.constant_term == 0
 
     def domain_of(self, index: IndexBuilder, number: int, tile: Tile) -> Tile | None:
-        dimensions = [(0, extent, True) for extent in self.extents(index)]
+        dimensions: list[tuple[Index, Index, bool]] = [(0, extent, True) for extent in self.extents(index)]
         seen: set[int] = set()
         for e, dimension in zip(self._init_access(number), tile.dimensions):
             if e is None or e.is_constant:
@@ -142,7 +141,8 @@ def _shift_indices(op: Operation, domain: Tile) -> None:
     """`linalg.index` counts from the tile's start: adds its offset."""
     for inner in [o for o in op.walk() if o.name == "linalg.index"]:
         attribute = inner.attributes["dim"]
-        offset = domain.offsets[attribute.value]  # type: ignore[attr-defined]
+        assert isinstance(attribute, IntegerAttr)
+        offset = domain.offsets[attribute.value]
         if offset == 0:
             continue
         index = IndexBuilder(Builder.after(inner))
