@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.affine import constant, dim
+from xjit.affine import dim
 from xjit.linalg_ext.ir import (
     Attribute,
     Block,
@@ -36,7 +36,7 @@ class Forall:
     ) -> None:
         self.anchor, self._counts, self._shared, self._outer = anchor, list(counts), list(shared), outer
         self._block = Block([*[IndexType()] * len(counts), *[value.type for value in shared]])
-        self.index = IndexBuilder(Builder(self._block, location=anchor.location), outer.builder)
+        self.index = IndexBuilder(Builder(self._block, location=anchor.location), outer)
         self.insertions = Block()
 
     @property
@@ -153,14 +153,14 @@ def _count(outer: IndexBuilder, extent: Index, given: Index, is_count: bool) -> 
 
 def share_of(index: IndexBuilder, i: Value, size: Index, extent: Index, count: Index) -> tuple[Index, Index]:
     """Returns offset and size of share `i` of `count`: `size` elements, but less or none for the last ones."""
-    if not isinstance(size, int):  # a product of values is not affine: the number of shares is known then
-        offset = index.multiply(i, size)
-        rest = index.minimum((dim(0) - dim(1), dim(2)), (extent, offset, size))
-        return offset, index.maximum((constant(0), dim(0)), (rest,))
-    offset = index.apply(dim(0) * size, (i,))
-    if isinstance(extent, int) and isinstance(count, int) and size * count == extent:
-        return offset, size
-    rest = index.minimum((dim(0) - dim(1), constant(size)), (extent, offset))
-    if isinstance(extent, int) and isinstance(count, int) and size * (count - 1) >= extent:
-        rest = index.maximum((constant(0), dim(0)), (rest,))
-    return offset, rest
+    if isinstance(extent, int) and isinstance(count, int) and isinstance(size, int):
+        offset = index.apply(dim(0) * size, (i,))
+        if size * count == extent:
+            index.set_divisor(offset, size)
+            return offset, size
+        is_inside = size * (count - 1) <= extent
+    else:  # a product of two values is not affine
+        offset, is_inside = index.multiply(i, size), False
+    if not is_inside:
+        offset = index.minimum((dim(0), dim(1)), (offset, extent))
+    return offset, index.minimum((dim(0) - dim(1), dim(2)), (extent, offset, size))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.affine import constant, dim
+from xjit.affine import dim
 from xjit.linalg_ext.ir import Builder, LinalgError, Operation, TensorType
 from xjit.linalg_ext.structured import REDUCTION
 from xjit.linalg_ext.transforms.collectives import all_reduced
+from xjit.linalg_ext.transforms.forall import share_of
 from xjit.linalg_ext.transforms.fusing import FusionResult, emit_fusion
 from xjit.linalg_ext.transforms.fusion_plan import FusionPlan, Planned
 from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
@@ -105,15 +106,7 @@ def _domain(nest: LoopNest, root: Tilable, loops: Sequence[tuple[int, int]]) -> 
             raise root.error(f"tiling and fusion fails: {root.fixed_loops[axis]}")
         extent = dimensions[axis][1]
         step = nest.outer.apply(dim(0).ceildiv(number), (extent,))
-        if not isinstance(step, int):
-            raise root.error("tiling and fusion fails: a number of tiles of a dimension of unknown size")
-        assert isinstance(extent, int)
-        offset = nest.index.apply(dim(0) * step, (iv,))
-        size: Index = step
-        if extent % step or number * step != extent:
-            offset = nest.index.minimum((dim(0), constant(extent)), (offset,))
-            size = nest.index.minimum((constant(step), extent - dim(0)), (offset,))
-        nest.index.set_divisor(offset, step if size is step else 1)
+        offset, size = share_of(nest.index, iv, step, extent, number)
         dimensions[axis] = offset, size, True
     return Tile.of(dimensions)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from xjit.affine import AffineExpr, AffineMap, constant, dim, substitute_all, symbol
+from xjit.affine import AffineExpr, AffineExprKind, AffineMap, constant, dim, substitute, substitute_all, symbol
 from xjit.linalg_ext.ir import AffineMapAttr, Builder, IndexType, MemRefType, OpResult, Value, constant_value
 from xjit.linalg_ext.structured import as_structured, shape_of
 
@@ -47,14 +47,14 @@ class _Operands:
 
 
 class IndexBuilder:
-    """Emits index arithmetic through `builder`; constants through `constants`, which stands outside the loops.
+    """Emits index arithmetic through `builder`; constants and sizes through `outer`, which stands outside the loops.
 
     What was asked for before is not emitted again, so that equal indices are the same value.
     """
 
-    def __init__(self, builder: Builder, constants: Builder | None = None) -> None:
+    def __init__(self, builder: Builder, outer: IndexBuilder | None = None) -> None:
         self.builder = builder
-        self.constants = constants or builder
+        self.outer = self if outer is None else outer.outer
         self._known: dict[object, Value] = {}
         self._divisors: dict[Value, int] = {}
 
@@ -62,9 +62,10 @@ class IndexBuilder:
         """Returns the index as a value."""
         if isinstance(index, Value):
             return index
-        known = self._known.get(index)
+        outer = self.outer
+        known = outer._known.get(index)
         if known is None:
-            known = self._known[index] = self.constants.constant_index(index)
+            known = outer._known[index] = outer.builder.constant_index(index)
         return known
 
     def apply(self, expr: AffineExpr, dims: Sequence[Index], symbols: Sequence[Index] = ()) -> Index:
@@ -80,6 +81,9 @@ class IndexBuilder:
         return self._affine("affine.max", exprs, dims, symbols)
 
     def _affine(self, name: str, exprs: Sequence[AffineExpr], dims: Sequence[Index], symbols: Sequence[Index]) -> Index:
+        plain = [substitute(e, *_numbers(dims, symbols)) for e in exprs]
+        if len(plain) == 1 and plain[0].kind is AffineExprKind.DIM:
+            return dims[plain[0].position]
         operands = _Operands()
         of_symbols = [operands.expr(s, True) for s in symbols]
         of_dims = [operands.expr(d, False) for d in dims]
@@ -160,12 +164,12 @@ class IndexBuilder:
             size, op = shape_of(value)[axis], value.defining_op
         if size is not None:
             return size
-        key = ("dim", id(value), axis)
-        known = self._known.get(key)
+        outer, key = self.outer, ("dim", id(value), axis)
+        known = outer._known.get(key)
         if known is None:
             name = "memref.dim" if isinstance(value.type, MemRefType) else "tensor.dim"
-            known = self.constants.create(name, (value, self.value(axis)), (IndexType(),)).result
-            self._known[key] = known
+            known = outer.builder.create(name, (value, self.value(axis)), (IndexType(),)).result
+            outer._known[key] = known
         return known
 
     def discard_unused(self) -> None:
@@ -184,6 +188,16 @@ class IndexBuilder:
     def divisor(self, index: Index) -> int:
         """Returns a number that divides the index, 0 for 0."""
         return index if isinstance(index, int) else self._divisors.get(index, 1)
+
+
+def _numbers(
+    dims: Sequence[Index], symbols: Sequence[Index]
+) -> tuple[dict[int, AffineExpr | int], dict[int, AffineExpr | int]]:
+    """What is known of operands without looking at how they were computed."""
+    return (
+        {i: n for i, n in enumerate(dims) if isinstance(n, int)},
+        {i: n for i, n in enumerate(symbols) if isinstance(n, int)},
+    )
 
 
 def _compressed(

@@ -29,7 +29,7 @@ class LoopNest:
         self.lower = [*lower, *[0] * (len(bounds) - len(lower))]
         self.outer = outer
         self._blocks = [Block([IndexType()]) for _ in bounds]
-        self.index = IndexBuilder(Builder(self._blocks[-1], location=anchor.location), outer.constants)
+        self.index = IndexBuilder(Builder(self._blocks[-1], location=anchor.location), outer)
         self._inits: list[Value] = []
         for iv, low, (_, step) in zip(self.ivs, self.lower, bounds):
             self.index.set_divisor(iv, step if isinstance(step, int) and low == 0 else 1)
@@ -132,7 +132,9 @@ def cut_by_sizes(
     nest = LoopNest(anchor, [(extents[loop], sizes[loop]) for loop in order], outer)
     dimensions: list[tuple[Index, Index, bool]] = []
     for loop, (extent, size) in enumerate(zip(extents, sizes)):
-        if loop in order:
+        if loop in order and isinstance(size, int) and isinstance(extent, int) and size >= extent:
+            dimensions.append((0, extent, True))  # one iteration
+        elif loop in order:
             iv = nest.ivs[order.index(loop)]
             dimensions.append((iv, size_of_tile(nest, iv, size, extent), True))
         else:

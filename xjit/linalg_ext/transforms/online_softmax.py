@@ -79,7 +79,7 @@ def rescaled(index: IndexBuilder, scale: Value, total: Value) -> Value:
     unary: dict[str, Attribute] = {"operandSegmentSizes": DenseArrayAttr.i32((1, 1))}
     diagonal = builder.create("linalg_ext.diag", (scale, empty), (empty.type,), unary).result
     assert isinstance(of_total.element, FloatType)
-    zero = index.constants.constant_float(0.0, of_total.element)
+    zero = index.outer.builder.constant_float(0.0, of_total.element)
     empty = create_empty(builder, _sizes(index, total), of_total)
     zeros = builder.create("linalg.fill", (zero, empty), (empty.type,), unary).result
     binary: dict[str, Attribute] = {"operandSegmentSizes": DenseArrayAttr.i32((2, 1))}
@@ -91,5 +91,5 @@ def rescaled(index: IndexBuilder, scale: Value, total: Value) -> Value:
 
 def _sizes(index: IndexBuilder, tile: Value) -> list[Index]:
     """The sizes of a tensor in the loops."""
-    local = IndexBuilder(index.builder, index.builder)
+    local = IndexBuilder(index.builder)
     return [local.dim_of(tile, axis) for axis in range(len(shape_of(tile)))]

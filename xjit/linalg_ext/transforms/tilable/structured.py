@@ -77,7 +77,7 @@ class StructuredTilable(Tilable):
         return Tile.of(dimensions)
 
     def _linear_image(self, index: IndexBuilder, e: AffineExpr, domain: Tile) -> tuple[Index, Index]:
-        """The tiled op keeps its maps, so that a map must be the same in every tile up to an offset: linear, growing."""
+        """The tiled op keeps its maps, so that a map is the same in every tile but for an offset: linear, growing."""
         if e.constant_term < 0 or any(t.kind is not AffineExprKind.DIM or k < 0 for t, k in e.terms):
             raise self.error(f"cannot be tiled along a loop of the index {e}: the tiles have other indices")
         rank = len(domain.offsets)
