@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from xjit.affine import dim
 from xjit.linalg_ext.ir import (
@@ -12,7 +13,6 @@ from xjit.linalg_ext.ir import (
     Builder,
     DenseArrayAttr,
     IndexType,
-    LinalgError,
     Operation,
     Region,
     Value,
@@ -20,6 +20,7 @@ from xjit.linalg_ext.ir import (
 from xjit.linalg_ext.structured import REDUCTION
 from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
 from xjit.linalg_ext.transforms.loop_nest import checked_sizes
+from xjit.linalg_ext.transforms.rollback import taking_back
 from xjit.linalg_ext.transforms.slices import extract_tile, insert_tile_in_parallel, static_list
 from xjit.linalg_ext.transforms.tilable import Tilable, as_tilable
 from xjit.linalg_ext.transforms.tiles import Tile
@@ -31,13 +32,17 @@ __all__ = ["Forall", "share_of", "tile_to_forall"]
 class Forall:
     """A `scf.forall` of some numbers of iterations that is built from the inside, before `anchor`."""
 
-    def __init__(
-        self, anchor: Operation, counts: Sequence[Index], shared: Sequence[Value], outer: IndexBuilder
-    ) -> None:
-        self.anchor, self._counts, self._shared, self._outer = anchor, list(counts), list(shared), outer
-        self._block = Block([*[IndexType()] * len(counts), *[value.type for value in shared]])
+    def __init__(self, anchor: Operation, counts: Sequence[Index], outer: IndexBuilder) -> None:
+        self.anchor, self._counts, self._outer = anchor, list(counts), outer
+        self._shared: list[Value] = []
+        self._block = Block([IndexType()] * len(counts))
         self.index = IndexBuilder(Builder(self._block, location=anchor.location), outer)
         self.insertions = Block()
+
+    def share(self, inits: Sequence[Value]) -> list[BlockArgument]:
+        """Adds outputs that begin as `inits` , of which iterations write parts; returns what these see."""
+        self._shared += inits
+        return [self._block.add_argument(value.type) for value in inits]
 
     @property
     def ids(self) -> list[BlockArgument]:
@@ -47,12 +52,9 @@ class Forall:
     def outs(self) -> list[BlockArgument]:
         return self._block.arguments[len(self._counts) :]
 
-    def discard(self) -> None:
-        """Takes back what has been emitted."""
-        for block in (self._block, self.insertions):
-            for op in block.operations:
-                op.drop_all_references()
-        self._outer.discard_unused()
+    def guarded(self) -> AbstractContextManager[None]:
+        """Takes back what has been emitted if the loop cannot be finished."""
+        return taking_back(self._outer, (self._block, self.insertions))
 
     def insert(self, tile_value: Value, number: int, tile: Tile) -> None:
         """Has a tile of shared output `number` written at the end of each iteration."""
@@ -100,19 +102,16 @@ def tile_to_forall(
     outer = IndexBuilder(Builder.before(op))
     extents = root.extents(outer)
     sizes = [_size(outer, extents[loop], given[loop], bool(num_threads)) for loop in cut]
-    counts = [_count(outer, extents[loop], given[loop], bool(num_threads)) for loop in cut]
-    shared = [destination_of(root, result, outer) for result in op.results]
-    loop_op = Forall(op, counts, shared, outer)
+    counts = [_count(outer, extents[loop], size) for loop, size in zip(cut, sizes)]
+    loop_op = Forall(op, counts, outer)
     shares = {
         loop: (*share_of(loop_op.index, i, size, extents[loop], count), True)
         for loop, i, size, count in zip(cut, loop_op.ids, sizes, counts)
     }
     domain = Tile.of(shares.get(loop, (0, extent, True)) for loop, extent in enumerate(extents))
-    try:
+    with loop_op.guarded():
+        loop_op.share([destination_of(root, result, outer) for result in op.results])
         tiled = _emit(root, loop_op, domain)
-    except LinalgError:
-        loop_op.discard()
-        raise
     closed = loop_op.close({} if mapping is None else {"mapping": mapping})
     op.replace_all_uses_with(closed.results)
     op.erase()
@@ -128,12 +127,11 @@ def _emit(root: Tilable, loop: Forall, domain: Tile) -> Operation:
             sources[init] = out
     tiles = root.operand_tiles(loop.index, domain)
     operands = [v if t is None else extract_tile(loop.index.builder, v, t) for v, t in zip(sources, tiles)]
+    where = [root.result_tile(loop.index, number, domain) for number in range(len(root.op.results))]
     values = root.emit(loop.index, domain, operands)
-    for number, value in enumerate(values):
-        loop.insert(value, number, root.result_tile(loop.index, number, domain))
-    tiled = values[0].defining_op
-    assert tiled is not None
-    return tiled
+    for number, (value, tile) in enumerate(zip(values, where)):
+        loop.insert(value, number, tile)
+    return values[0].defining_op or root.op
 
 
 def _size(outer: IndexBuilder, extent: Index, given: Index, is_count: bool) -> Index:
@@ -143,24 +141,29 @@ def _size(outer: IndexBuilder, extent: Index, given: Index, is_count: bool) -> I
     return outer.apply(dim(0).ceildiv(given), (extent,))
 
 
-def _count(outer: IndexBuilder, extent: Index, given: Index, is_count: bool) -> Index:
-    if is_count or not isinstance(given, int):
-        if not is_count:
-            raise LinalgError("tile sizes of scf.forall are numbers")
-        return given
-    return outer.apply(dim(0).ceildiv(given), (extent,))
+def _count(outer: IndexBuilder, extent: Index, size: Index) -> Index:
+    """The number of shares of `size` elements; no more than that have elements."""
+    if isinstance(size, int):
+        return outer.apply(dim(0).ceildiv(size), (extent,))
+    return outer.ceil_divide(extent, size)
 
 
 def share_of(index: IndexBuilder, i: Value, size: Index, extent: Index, count: Index) -> tuple[Index, Index]:
-    """Returns offset and size of share `i` of `count`: `size` elements, but less or none for the last ones."""
+    """Returns offset and size of share `i` of `count`: `size` elements, but less or none for the last ones.
+
+    Where there may be none, the index builder knows.
+    """
     if isinstance(extent, int) and isinstance(count, int) and isinstance(size, int):
         offset = index.apply(dim(0) * size, (i,))
         if size * count == extent:
             index.set_divisor(offset, size)
             return offset, size
-        is_inside = size * (count - 1) <= extent
+        is_inside = size * (count - 1) < extent
     else:  # a product of two values is not affine
         offset, is_inside = index.multiply(i, size), False
     if not is_inside:
         offset = index.minimum((dim(0), dim(1)), (offset, extent))
-    return offset, index.minimum((dim(0) - dim(1), dim(2)), (extent, offset, size))
+    rest = index.minimum((dim(0) - dim(1), dim(2)), (extent, offset, size))
+    if not is_inside:
+        index.note_zero(rest)
+    return offset, rest

@@ -26,7 +26,7 @@ def fuse_ext(
 
     What a reduction accumulates starts once, outside the loops. An intermediate with users behind `root` becomes a
     result of the loops; with `keep_intermediates` all do. An op that several others in the loops need is computed once
-    per iteration, with the least tile that serves them all. LinalgError, with the operation's place, if `root` cannot be
+    per iteration, with the least tile that serves them all. LinalgError, with its place, if `root` cannot be
     tiled; a producer that cannot be fused stays outside.
     """
     return _fuse(root, tile_sizes, tile_interchange, stop, Keep.ALL if keep_intermediates else Keep.USED)

@@ -47,7 +47,7 @@ def fuse_operands(
     if not loops:
         return FusionResult((op,), ())
     outer = IndexBuilder(Builder.before(op))
-    nest = LoopNest(op, [(number, 1) for number, _ in loops], outer)
+    nest = LoopNest(op, [(_count(outer, roots, number, axis), 1) for number, axis in loops], outer)
     with nest.guarded():
         plan = FusionPlan(nest.index)
         domains = [_domain(nest, root, loops) for root in roots]
@@ -55,9 +55,9 @@ def fuse_operands(
         _check_all_fused(op, plan, expect_whole_graph_fusion)
         distributed = [nest.ivs[i] for i, (_, axis) in enumerate(loops) if _at(use_distributed, axis)]
         result = emit_fusion(plan, nest, planned)
-        for root, tiled in zip(planned, result.tiled_ops):
-            if _is_distributed(root, distributed):
-                all_reduced(tiled)
+    for root, tiled in zip(planned, result.tiled_ops):
+        if _is_distributed(root, distributed):
+            all_reduced(tiled)
     return result
 
 
@@ -94,6 +94,17 @@ def _cone(op: Operation) -> set[Operation]:
                 found.add(producer)
                 stack.append(producer)
     return found
+
+
+def _count(outer: IndexBuilder, roots: Sequence[Tilable], number: int, axis: int) -> int:
+    """The number of shares that have elements in one of the roots at least."""
+    counts: list[int] = []
+    for root in roots:
+        extents = root.extents(outer)
+        extent = extents[axis] if axis < len(extents) else 0
+        share = -(-extent // number) if isinstance(extent, int) else 0
+        counts.append(-(-extent // share) if isinstance(extent, int) and share else number)
+    return min(number, max(counts))
 
 
 def _domain(nest: LoopNest, root: Tilable, loops: Sequence[tuple[int, int]]) -> Tile:

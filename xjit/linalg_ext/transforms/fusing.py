@@ -52,16 +52,14 @@ class _Emitter:
     carried: dict[OpResult, _Carried]
     values: dict[Value, tuple[Value, Tile]] = field(default_factory=dict)
 
-    def emit(self, planned: Planned) -> Operation:
-        """Emits one operation on its tiles."""
+    def emit(self, planned: Planned) -> Operation | None:
+        """Emits one operation on its tiles; None if what it gives was there already."""
         index, tilable = self.nest.index, planned.tilable
         operands = [self._operand(planned, number) for number in range(len(planned.op.operands))]
         values = tilable.emit(index, planned.domain, operands)
         for result, value in zip(planned.op.results, values):
             self.values[result] = value, tilable.result_tile(index, result.index, planned.domain)
-        tiled = values[0].defining_op
-        assert tiled is not None
-        return tiled
+        return values[0].defining_op
 
     def _operand(self, planned: Planned, number: int) -> Value:
         value, tile = planned.op.operands[number], planned.operand_tiles[number]
@@ -121,7 +119,8 @@ def emit_fusion(plan: FusionPlan, nest: LoopNest, roots: Sequence[Planned], keep
     loops = nest.close(yielded)
     for result, value in zip(carried, loops[0].results):
         result.replace_uses_if(value, lambda use: use.owner not in plan.planned and _is_behind(use, loops[0]))
-    return FusionResult(tuple(tiled[p] for p in (*roots, *others)), tuple(loops), tuple(p.op for p in others))
+    found = [tiled[p] for p in (*roots, *others)]
+    return FusionResult(tuple(t for t in found if t is not None), tuple(loops), tuple(p.op for p in others))
 
 
 def _is_behind(use: OpOperand, anchor: Operation) -> bool:

@@ -57,6 +57,7 @@ class IndexBuilder:
         self.outer = self if outer is None else outer.outer
         self._known: dict[object, Value] = {}
         self._divisors: dict[Value, int] = {}
+        self._may_be_zero: set[Value] = set()
 
     def value(self, index: Index) -> Value:
         """Returns the index as a value."""
@@ -147,6 +148,10 @@ class IndexBuilder:
             return right
         return left if right == 1 else self._arith("arith.muli", left, right)
 
+    def ceil_divide(self, left: Index, right: Index) -> Index:
+        """left / right, rounded up, by `arith.ceildivsi`."""
+        return self._arith("arith.ceildivsi", left, right)
+
     def dim_of(self, value: Value, axis: int) -> Index:
         """Returns the size of a dimension of a tensor or memref: a number, or a value outside the loops.
 
@@ -184,6 +189,15 @@ class IndexBuilder:
         """Notes that a value is a multiple of a number."""
         if isinstance(index, Value):
             self._divisors[index] = divisor
+
+    def note_zero(self, size: Index) -> None:
+        """Notes that a size is 0 in some iterations."""
+        if isinstance(size, Value):
+            self._may_be_zero.add(size)
+
+    def may_be_zero(self, size: Index) -> bool:
+        """Whether a size is known to be 0 in some iterations; other sizes are those of tiles that have elements."""
+        return size in self._may_be_zero or size == 0
 
     def divisor(self, index: Index) -> int:
         """Returns a number that divides the index, 0 for 0."""

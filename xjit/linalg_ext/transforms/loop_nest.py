@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from math import gcd
 
 from xjit.affine import dim, symbol
-from xjit.linalg_ext.ir import Block, BlockArgument, Builder, IndexType, LinalgError, Operation, Region, Value
+from xjit.linalg_ext.ir import Block, BlockArgument, Builder, IndexType, Operation, Region, Value
 from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
+from xjit.linalg_ext.transforms.rollback import taking_back
 from xjit.linalg_ext.transforms.tilable import Tilable
 from xjit.linalg_ext.transforms.tiles import Tile
 
@@ -44,17 +45,9 @@ class LoopNest:
         """The loop variables, outermost first."""
         return [block.arguments[0] for block in self._blocks]
 
-    @contextmanager
-    def guarded(self) -> Generator[None]:
+    def guarded(self) -> AbstractContextManager[None]:
         """Takes back what has been emitted if the loops cannot be finished."""
-        try:
-            yield
-        except LinalgError:
-            for block in self._blocks:
-                for op in block.operations:
-                    op.drop_all_references()
-            self.outer.discard_unused()
-            raise
+        return taking_back(self.outer, self._blocks)
 
     def add_iter_args(self, inits: Sequence[Value]) -> list[BlockArgument]:
         """Carries values through the loops; returns what they are in the innermost body."""

@@ -70,6 +70,8 @@ def _reduction(op: Operation, sizes: Sequence[int], what: str) -> _Reduction:
         raise tilable.error(f"has {len(tilable.iterator_types)} loops, found {what} {list(sizes)}")
     if len(cut) != 1 or tilable.iterator_types[cut[0]] != REDUCTION:
         raise tilable.error(f"expected {what} for one loop of a reduction, found {list(sizes)}")
+    if tilable.view.has_index_semantics:
+        raise tilable.error("is split only if its body asks for no indices")
     if any(e is None or not e.dims for e in tilable.view.accesses[-1]):
         raise tilable.error("has a result that is no projection of its loops")
     return _Reduction(tilable, combiner, cut[0], sizes[cut[0]])
@@ -131,17 +133,16 @@ def tile_reduction_using_for(op: Operation, tile_sizes: Sequence[int]) -> Reduct
     extents = tilable.extents(outer)
     extent = extents[r.loop]
     size = min(r.size, extent) if isinstance(extent, int) and extent else r.size
-    init = _partial_init(r, outer, size)
     nest = LoopNest(op, [(extent, size)], outer)
-    [carried] = nest.add_iter_args([init.result])
     length = size_of_tile(nest, nest.ivs[0], size, extent)
     domain = Tile.of((nest.ivs[0], length, True) if i == r.loop else (0, n, True) for i, n in enumerate(extents))
+    where = Tile.of((0, length if i == r.loop else extents[i], True) for i in (*r.kept, r.loop))
     with nest.guarded():
         inputs = _input_tiles(r, nest.index, domain)
-    order = [*r.kept, r.loop]
-    where = Tile.of((0, length if i == r.loop else extents[i], True) for i in order)
+    init = _partial_init(r, outer, size)
+    [carried] = nest.add_iter_args([init.result])
     partial = extract_tile(nest.builder, carried, where)
-    split = _split_generic(r, nest.builder, inputs, partial, domain)
+    split = _split_generic(r, nest.builder, inputs, partial)
     [loop] = nest.close([insert_tile(nest.builder, split.result, carried, where)])
     merge = _merge(r, loop.result, outer)
     op.replace_all_uses_with(merge.results)
@@ -155,7 +156,7 @@ def _input_tiles(r: _Reduction, index: IndexBuilder, domain: Tile) -> list[Value
     return [v if t is None else extract_tile(index.builder, v, t) for v, t in zip(view.inputs, tiles)]
 
 
-def _split_generic(r: _Reduction, builder: Builder, inputs: Sequence[Value], partial: Value, domain: Tile) -> Operation:
+def _split_generic(r: _Reduction, builder: Builder, inputs: Sequence[Value], partial: Value) -> Operation:
     """The reduction with its split loop made parallel: each step has an element of its own to add to."""
     view = r.tilable.view
     mapping: dict[Value, Value] = {}
@@ -164,8 +165,6 @@ def _split_generic(r: _Reduction, builder: Builder, inputs: Sequence[Value], par
     inner = Builder(body)
     for each in view.body.operations:
         copy = inner.clone(each, mapping)
-        if copy.name == "linalg.index" and domain.offsets[getattr(copy.attributes["dim"], "value", 0)] != 0:
-            raise r.tilable.error("is split only if its body asks for no index of the loop")
         if each is view.body.terminator:
             copy.name = "linalg.yield"
     loops = len(r.tilable.iterator_types)
@@ -188,23 +187,23 @@ def tile_reduction_using_forall(
     outer = IndexBuilder(Builder.before(op))
     extents = tilable.extents(outer)
     extent = extents[r.loop]
-    init = _partial_init(r, outer, r.size)
-    loop = Forall(op, [r.size], [init.result], outer)
-    rank = len(r.kept)
+    loop = Forall(op, [r.size], outer)  # a thread without a share leaves the neutral element
     column = Tile.of([*((0, extents[i], True) for i in r.kept), (loop.ids[0], 1, True)])
     kind = view.inits[0].type
     assert isinstance(kind, TensorType)
-    reduced = TensorType(column.static_sizes[:rank], kind.element)
-    total = extract_tile(loop.index.builder, loop.outs[0], column, reduced)
-    if step:
-        split, value = _cyclic(r, loop, total, extents, step)
-    else:
-        size = outer.apply(dim(0).ceildiv(r.size), (extent,))
-        share = (*share_of(loop.index, loop.ids[0], size, extent, r.size), True)
-        split = _split_same(
-            r, loop.index, total, Tile.of(share if i == r.loop else (0, n, True) for i, n in enumerate(extents))
-        )
-        value = split.result
+    reduced = TensorType(column.static_sizes[: len(r.kept)], kind.element)
+    with loop.guarded():
+        init = _partial_init(r, outer, r.size)
+        [out] = loop.share([init.result])
+        total = extract_tile(loop.index.builder, out, column, reduced)
+        if step:
+            split, value = _cyclic(r, loop, total, extents, step)
+        else:
+            size = outer.apply(dim(0).ceildiv(r.size), (extent,))
+            share = (*share_of(loop.index, loop.ids[0], size, extent, r.size), True)
+            domain = Tile.of(share if i == r.loop else (0, n, True) for i, n in enumerate(extents))
+            split = _split_same(r, loop.index, total, domain)
+            value = split.result
     loop.insert(value, 0, column)
     closed = loop.close({} if mapping is None else {"mapping": mapping})
     merge = _merge(r, closed.result, outer)
@@ -231,6 +230,7 @@ def _cyclic(r: _Reduction, loop: Forall, total: Value, extents: Sequence[Index],
     iv = nest.ivs[0]
     length = nest.index.minimum((dim(0) - dim(1), dim(2)), (extent, iv, step))
     domain = Tile.of((iv, length, True) if i == r.loop else (0, n, True) for i, n in enumerate(extents))
-    split = _split_same(r, nest.index, carried, domain)
+    with nest.guarded():
+        split = _split_same(r, nest.index, carried, domain)
     [inner] = nest.close([split.result])
     return split, inner.result

@@ -76,4 +76,7 @@ def _united_dimension(index: IndexBuilder, parts: list[tuple[Index, Index, bool]
         upper = index.greater(upper, index.add(each_offset, each_size))
     if all(same_index(o, offset) for o, _, _ in parts) and all(isinstance(s, int) for _, s, _ in parts):
         return offset, max(s for _, s, _ in parts if isinstance(s, int)), covered
-    return lower, index.subtract(upper, lower), covered
+    size = index.subtract(upper, lower)
+    if all(index.may_be_zero(s) for _, s, _ in parts):
+        index.note_zero(size)
+    return lower, size, covered

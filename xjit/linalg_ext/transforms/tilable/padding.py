@@ -25,8 +25,11 @@ class _Part:
     after: Index  # elements of the tile after those of the source
 
 
-def _part(index: IndexBuilder, low: Index, source: Index, offset: Index, size: Index) -> _Part:
-    """Cuts [offset, offset + size) of the result with [low, low + source). A part may be empty: then its size is 0."""
+def _part(index: IndexBuilder, low: Index, source: Index, high: Index, offset: Index, size: Index) -> _Part:
+    """Cuts [offset, offset + size) of the result with [low, low + source), behind which are `high` elements more.
+
+    A part may be empty, with a size of 0, unless the tile is longer than what is on either side.
+    """
     before = index.maximum((dim(1) - dim(0), constant(0)), (offset, low))
     start = index.maximum((constant(0), dim(0) - dim(1)), (offset, low))
     start = index.minimum((dim(1), dim(0)), (start, source))
@@ -38,6 +41,8 @@ def _part(index: IndexBuilder, low: Index, source: Index, offset: Index, size: I
         stop = index.minimum((dim(1), dim(0)), (stop, source))
         before = index.minimum((dim(1), dim(0)), (before, size))
     length = index.apply(dim(0) - dim(1), (stop, start))
+    if not (isinstance(size, int) and all(isinstance(n, int) and size > n for n in (low, high))):
+        index.note_zero(length)
     after = index.apply(dim(2) - dim(0) - dim(1), (before, length, size))
     return _Part(before, start, length, after)
 
@@ -53,11 +58,12 @@ class _InResult(Tilable):
         low, source = self.place(index, axis)
         offset, size = domain.offsets[axis], domain.sizes[axis]
         extent = self.extents(index)[axis]
+        high = index.apply(dim(2) - dim(1) - dim(0), (low, source, extent))
         if offset == 0 and same_index(size, extent):
-            return _Part(low, 0, source, index.apply(dim(2) - dim(1) - dim(0), (low, source, extent)))
+            return _Part(low, 0, source, high)
         if low == 0 and same_index(source, extent):
             return _Part(0, offset, size, 0)
-        return _part(index, low, source, offset, size)
+        return _part(index, low, source, high, offset, size)
 
     def source_tile(self, index: IndexBuilder, domain: Tile) -> Tile:
         parts = [self.part(index, axis, domain) for axis in range(len(domain.sizes))]

@@ -43,6 +43,8 @@ class _Reshape(Tilable):
         self, index: IndexBuilder, results: Sequence[AffineExpr], bounds: Sequence[int], domain: Tile, axes: _Group
     ) -> list[tuple[Index, Index, bool]]:
         """Returns the tile of dimensions with the indices `results`, over the loops `axes` of `bounds` steps."""
+        if any(index.may_be_zero(domain.sizes[a]) for a in axes):
+            raise self.error("cannot be tiled like this: a tile without elements has no place")
         rank = len(axes)
         variables = tuple(DimVar(Interval(0, n - 1)) for n in bounds)
         found = propagate_tile(IndexingMap(AffineMap(rank, 0, tuple(results)), variables))
@@ -104,8 +106,10 @@ class ExpandTilable(_Reshape):
             moving = tuple(d for d in group if self.shape[d] != 1)
             if all(whole[d] for d in group):
                 dimensions.append((0, index.dim_of(self.op.operands[0], axis), True))
-            elif len(moving) == 1:
-                dimensions.append(domain.dimensions[moving[0]])
+            elif any(domain.sizes[d] != 1 for d in group if d not in moving):
+                raise self.error("cannot be tiled along a dimension of size one")
+            elif len(moving) <= 1:
+                dimensions += [domain.dimensions[d] for d in moving] or [(0, 1, True)]
             else:
                 inner = [self.shape[d] for d in moving[1:]]
                 if None in inner:
@@ -146,6 +150,8 @@ class CollapseTilable(_Reshape):
             found: dict[int, tuple[Index, Index, bool]] = {}
             if whole[axis]:
                 found = {d: (0, index.dim_of(self.op.operands[0], d), True) for d in group}
+            elif not moving:
+                raise self.error("cannot be tiled along a dimension of size one")
             elif len(moving) == 1:
                 found = {moving[0]: domain.dimensions[axis]}
             else:

@@ -80,6 +80,8 @@ class StructuredTilable(Tilable):
         """The tiled op keeps its maps, so that a map is the same in every tile but for an offset: linear, growing."""
         if e.constant_term < 0 or any(t.kind is not AffineExprKind.DIM or k < 0 for t, k in e.terms):
             raise self.error(f"cannot be tiled along a loop of the index {e}: the tiles have other indices")
+        if any(index.may_be_zero(domain.sizes[d]) for d in e.dims):
+            raise self.error(f"cannot be tiled along a loop of the index {e}: a tile without elements has no place")
         rank = len(domain.offsets)
         bounds = [DimVar(Interval(0, (n or _UNKNOWN_EXTENT) - 1)) for n in self.view.loop_ranges]
         found = propagate_tile(IndexingMap(AffineMap(rank, 0, (e - e.constant_term,)), tuple(bounds)))
