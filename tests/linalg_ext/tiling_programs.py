@@ -63,7 +63,9 @@ class _Program:
         if not is_read:
             return _Value(name, shape)
         filled = self.name()
-        self.lines.append(f"  {filled} = linalg.fill ins({start} : f64) outs({name} : {_type(shape)}) -> {_type(shape)}")
+        self.lines.append(
+            f"  {filled} = linalg.fill ins({start} : f64) outs({name} : {_type(shape)}) -> {_type(shape)}"
+        )
         return _Value(filled, shape)
 
     def structured(self, op: str, inputs: list[_Value], init: _Value, tail: str = "") -> _Value:
@@ -264,9 +266,7 @@ def _softmax(p: _Program) -> None:
     name = p.name()
     types = ", ".join(_type(v.shape) for v in inits)
     outs = ", ".join(v.name for v in inits)
-    p.lines.append(
-        f"  {name}:4 = linalg_ext.softmax dimension(1) ins({source.typed}) outs({outs} : {types}) : {types}"
-    )
+    p.lines.append(f"  {name}:4 = linalg_ext.softmax dimension(1) ins({source.typed}) outs({outs} : {types}) : {types}")
     result = _Value(f"{name}#0", source.shape)
     values = p.pick(lambda v: len(v.shape) == 2 and v.shape[0] == source.shape[1])
     if values is not None and p.random.random() < 0.8:

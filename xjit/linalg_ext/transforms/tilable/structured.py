@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xjit.affine import AffineExpr, AffineExprKind, AffineMap, DimVar, IndexingMap, Interval, dim, substitute
 from xjit.indexing import propagate_tile
-from xjit.linalg_ext.ir import Builder, IntegerAttr, Operation, OpResult, TensorType, Value
+from xjit.linalg_ext.ir import Builder, IntegerAttr, MemRefType, Operation, OpResult, TensorType, Value
 from xjit.linalg_ext.structured import REDUCTION, Access, StructuredOp, shape_of, structured
 from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
 from xjit.linalg_ext.transforms.tilable.interface import Tilable
@@ -50,7 +50,7 @@ class StructuredTilable(Tilable):
 
     def operand_tiles(self, index: IndexBuilder, domain: Tile) -> list[Tile | None]:
         return [
-            self._image(index, value, access, domain) if shape_of(value) else None
+            self._image(index, value, access, domain) if isinstance(value.type, TensorType | MemRefType) else None
             for value, access in zip(self.view.operands, self.view.accesses)
         ]
 
