@@ -81,7 +81,7 @@ def _elementwise(p: _Program) -> None:
     rank = len(first.shape)
     loops = list(range(rank))
     p.random.shuffle(loops)  # loop loops[i] runs along dimension i of the first operand
-    sizes = {loop: n for loop, n in zip(loops, first.shape)}
+    sizes = dict(zip(loops, first.shape))
     second = p.pick(lambda v: 0 < len(v.shape) <= rank and _embeds(v.shape, sizes))
     maps, inputs = [[f"d{loop}" for loop in loops]], [first]
     if second is not None:
