@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from xjit.affine import AffineMap
 from xjit.linalg_ext.ir.attributes import AffineMapAttr, ArrayAttr, DenseArrayAttr, EnumAttr
 from xjit.linalg_ext.ir.builder import Builder
-from xjit.linalg_ext.ir.operation import Operation, Region, Value
+from xjit.linalg_ext.ir.operation import Operation, OpResult, Region, Value
 from xjit.linalg_ext.ir.types import IndexType, MemRefType, TensorType, Type
+from xjit.linalg_ext.structured.table import as_structured
 from xjit.linalg_ext.structured.view import shape_of
 
-__all__ = ["create_generic", "empty_like", "size_of"]
+__all__ = ["create_generic", "empty_like", "origin_of_sizes", "size_of"]
 
 
 def create_generic(
@@ -32,11 +33,27 @@ def create_generic(
     return builder.create("linalg.generic", (*inputs, *inits), results, attributes, (region,))
 
 
+def origin_of_sizes(value: Value) -> Value:
+    """Returns a value of the same shape: what the results of structured ops were written into, from op to op."""
+    while isinstance(value, OpResult):
+        op = as_structured(value.owner)
+        if op is None:
+            break
+        value = op.inits[value.index]
+    return value
+
+
 def size_of(builder: Builder, value: Value, axis: int) -> Value:
-    """Returns the size of a dimension of a tensor or memref as a value: a constant, `tensor.dim` or `memref.dim`."""
+    """Returns the size of a dimension of a tensor or memref as a value: a constant, `tensor.dim` or `memref.dim`.
+
+    A result of a structured op has the sizes of its init, and an empty tensor those that it was made with.
+    """
+    value = origin_of_sizes(value)
     size = shape_of(value)[axis]
     if size is not None:
         return builder.constant_index(size)
+    if value.defining_op is not None and value.defining_op.name == "tensor.empty":
+        return value.defining_op.operands[shape_of(value)[:axis].count(None)]
     name = "memref.dim" if isinstance(value.type, MemRefType) else "tensor.dim"
     return builder.create(name, (value, builder.constant_index(axis)), (IndexType(),)).result
 

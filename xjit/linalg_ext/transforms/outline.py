@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xjit.linalg_ext.ir.attributes import StringAttr, SymbolRefAttr, TypeAttr
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.errors import LinalgError
-from xjit.linalg_ext.ir.operation import Block, Operation, Region
+from xjit.linalg_ext.ir.operation import Block, Operation, Region, Value
 from xjit.linalg_ext.ir.types import FunctionType
 
 __all__ = ["inline", "outline"]
