@@ -33,9 +33,10 @@ def function_of(module: Operation, name: str | None = None) -> Operation:
     """Returns a function with a body, the first one if no name is given."""
     for op in module.body.operations:
         symbol = op.attributes.get("sym_name")
-        if op.name == "func.func" and op.regions[0].blocks and isinstance(symbol, StringAttr):
-            if name in (None, symbol.value):
-                return op
+        if op.name != "func.func" or not op.regions[0].blocks or not isinstance(symbol, StringAttr):
+            continue
+        if name in (None, symbol.value):
+            return op
     raise AssertionError(f"no function {name}")
 
 

@@ -34,7 +34,15 @@ class RandomProgram:
             self.values.append((f"%arg{i}", shape))
             arguments.append(f"%arg{i}: {_type(shape)}")
         self.arguments = ", ".join(arguments)
-        steps = (self.elementwise, self.elementwise, self.elementwise, self.reduction, self.move, self.reshape, self.map)
+        steps = (
+            self.elementwise,
+            self.elementwise,
+            self.elementwise,
+            self.reduction,
+            self.move,
+            self.reshape,
+            self.map,
+        )
         for _ in range(num_ops):
             self.rng.choice(steps)()
 
@@ -168,7 +176,9 @@ class RandomProgram:
         else:
             return
         init = self.empty(out)
-        self.lines.append(f"{result} = linalg.{word} ins({name} : {_type(shape)}) outs({init} : {_type(out)}) {numbers}")
+        self.lines.append(
+            f"{result} = linalg.{word} ins({name} : {_type(shape)}) outs({init} : {_type(out)}) {numbers}"
+        )
         self.values.append((result, out))
 
     def reshape(self) -> None:

@@ -55,11 +55,15 @@ def collapse_dims(operation: Operation, reassociation: Groups) -> Operation:
     return new
 
 
+def _refused(op: StructuredOp, message: str) -> LinalgError:
+    return LinalgError(f"'{op.operation.name}' op {message}", op.operation.location)
+
+
 def _all_groups(op: StructuredOp, reassociation: Groups) -> list[tuple[int, ...]]:
     """Returns the groups and all other loops on their own, in the order of their first loops."""
     named = [loop for group in reassociation for loop in group]
     if len(set(named)) != len(named) or any(not 0 <= loop < op.num_loops for loop in named):
-        raise op.error(f"expected groups of its {op.num_loops} loops, found {[list(g) for g in reassociation]}")
+        raise _refused(op, f"expected groups of its {op.num_loops} loops, found {[list(g) for g in reassociation]}")
     groups = [tuple(group) for group in reassociation if group]
     groups += [(loop,) for loop in range(op.num_loops) if loop not in named]
     return sorted(groups)
@@ -69,16 +73,16 @@ def _check_groups(op: StructuredOp, groups: Groups) -> None:
     for m in op.indexing_maps:
         positions = [e.position if e.kind is AffineExprKind.DIM else None for e in m.results]
         if None in positions or len(set(positions)) != len(positions):
-            raise op.error(f"cannot collapse loops: {m} is no projected permutation")
+            raise _refused(op, f"cannot collapse loops: {m} is no projected permutation")
         for group in groups:
             found = [positions.index(loop) for loop in group if loop in positions]
             if found and found != list(range(found[0], found[0] + len(group))):
-                raise op.error(f"cannot collapse loops {list(group)}: they are no neighbours in {m}")
+                raise _refused(op, f"cannot collapse loops {list(group)}: they are no neighbours in {m}")
     for group in groups:
         if len({op.iterator_types[loop] for loop in group}) > 1:
-            raise op.error(f"cannot collapse loops {list(group)}: some are parallel, some reductions")
+            raise _refused(op, f"cannot collapse loops {list(group)}: some are parallel, some reductions")
     if any(isinstance(v.type, MemRefType) and v.type.layout is not None for v in op.operands):
-        raise op.error("cannot collapse loops: an operand is no row-major memref")
+        raise _refused(op, "cannot collapse loops: an operand is no row-major memref")
 
 
 def _operand_groups(m: AffineMap, groups: Groups) -> list[tuple[int, ...]]:

@@ -52,6 +52,8 @@ class ScalarLoops:
         block = Block([IndexType(), *(value.type for value in carried)])
         operands = (self.index(0), upper, self.index(1), *carried)
         loop = self.builder.create("scf.for", operands, [v.type for v in carried], {}, (Region([block]),))
+        if not self.loops:
+            self._outer = Builder.before(loop)  # what is needed later must stand before the loops, too
         self.loops.append(loop)
         self.variables.append(block.arguments[0])
         self.builder = Builder(block, location=self.builder.location)
