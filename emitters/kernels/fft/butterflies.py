@@ -35,6 +35,11 @@ def rotate(b: IRBuilder, x: Pair) -> Pair:
     return x[1], b.fneg(x[0])
 
 
+def scaled(b: IRBuilder, value: Value, scale: float) -> Value:
+    """A part times a number; nothing is done for 1."""
+    return value if scale == 1.0 else b.fmul(value, const_float(value.type, scale))
+
+
 def butterfly(b: IRBuilder, x: Sequence[Pair]) -> list[Pair]:
     """The forward transform of 2, 4 or an odd number of values."""
     if len(x) == 2:

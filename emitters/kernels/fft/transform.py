@@ -78,7 +78,7 @@ def store_pair(memory: MemoryAccess, buffers: Sequence[Buffer], index: Sequence[
 class Transform:
     """A forward transform of one length. `prepare(work)` fills the tables, `apply(re, im, work)` works in place.
 
-    `work_bytes` of memory belong to one user at a time.
+    `apply` transforms the columns of arrays [length, columns]. `work_bytes` of memory belong to one user at a time.
     """
 
     length: int
@@ -88,10 +88,15 @@ class Transform:
     apply: Function
 
     @staticmethod
-    def of(context: KernelContext, length: int, kind: PrimitiveType) -> Transform:
-        """Returns the transform; its functions are emitted once per module."""
-        maker = _Stockham if radices_of(length) is not None else _Bluestein
-        return maker(context, length, kind).build()
+    def of(context: KernelContext, length: int, kind: PrimitiveType, columns: int = 1) -> Transform:
+        """Returns the transform; its functions are emitted once per module.
+
+        Several columns need a length whose prime factors are small (`radices_of`).
+        """
+        if radices_of(length) is not None:
+            return _Stockham(context, length, kind, columns).build()
+        assert columns == 1, f"{columns} columns of length {length}"
+        return _Bluestein(context, length, kind).build()
 
 
 class _Maker(abc.ABC):
@@ -158,34 +163,43 @@ class _Maker(abc.ABC):
 
 
 class _Stockham(_Maker):
-    """Mixed-radix stages between the array and a second one; work holds that and the twiddle factors."""
+    """Mixed-radix stages between the array and a second one; work holds that and the twiddle factors.
+
+    A transform of c columns is one of c times its length without the stages that would combine columns.
+    """
+
+    def __init__(self, context: KernelContext, length: int, kind: PrimitiveType, columns: int) -> None:
+        super().__init__(context, length, kind)
+        self.columns = columns
+        if columns > 1:
+            self.name = f"fft.{length}x{columns}.{kind.text}"
 
     def work_bytes(self) -> int:
         table = 0 if self.length <= MAX_CONSTANT_TABLE else self.length
-        return 2 * (self.array_bytes(self.length) + self.array_bytes(table))
+        return 2 * (self.array_bytes(self.length * self.columns) + self.array_bytes(table))
 
     def emit_prepare(self, nest: LoopNest) -> None:
-        n = self.length
+        n, size = self.length, self.length * self.columns
         if n <= MAX_CONSTANT_TABLE:
             return
-        pieces = self.pieces(nest.builder, nest.function.args[0], [n, n, n, n])
+        pieces = self.pieces(nest.builder, nest.function.args[0], [size, size, n, n])
         builder = StructuredBuilder(nest.builder.block)
         emit_root_table(builder, n, n, lambda k: k, self.kind, pieces[2:])
         nest.builder.position_at_end(builder.block)
 
     def emit_apply(self, nest: LoopNest) -> None:
-        n = self.length
+        n, size = self.length, self.length * self.columns
         re, im, work = nest.function.args
-        pieces = self.pieces(nest.builder, work, [n, n, n, n])
-        arrays = split_complex(self.kind, n, (re, im)), split_complex(self.kind, n, pieces[:2])
+        pieces = self.pieces(nest.builder, work, [size, size, n, n])
+        arrays = split_complex(self.kind, size, (re, im)), split_complex(self.kind, size, pieces[:2])
         memory = MemoryAccess(nest)
         twiddles = split_complex(self.kind, n, self._table(pieces[2:]))
-        remaining, stride, source = n, 1, 0
+        remaining, stride, source = n, self.columns, 0
         for radix in radices_of(n) or []:
             self._stage(nest, memory, (radix, remaining // radix, stride), arrays[source], arrays[1 - source], twiddles)
             remaining, stride, source = remaining // radix, stride * radix, 1 - source
         if source:
-            self.vector_loop(nest, n, lambda i: store_pair(
+            self.vector_loop(nest, size, lambda i: store_pair(
                 memory, arrays[0], (i,), load_pair(nest, memory, arrays[1], (i,))))  # fmt: skip
 
     def _table(self, pieces: Sequence[Value]) -> Sequence[Value]:
@@ -203,13 +217,14 @@ class _Stockham(_Maker):
     ) -> None:  # fmt: skip
         """y[q + s(rp + k)] = w^(pk) sum_j x[q + s(p + mj)] w_r^(jk), p < m, q < s: vectors along q, or both."""
         radix, m, stride = sizes
+        step = stride // self.columns
 
         def element(p: AffineExpr, q: AffineExpr) -> Sequence[Value]:
             inputs = [load_pair(nest, memory, source, (q + (p + m * j) * stride,)) for j in range(radix)]
             outputs = butterfly(nest.builder, inputs)
             for k, value in enumerate(outputs):
                 if k and m > 1:
-                    value = multiply(nest.builder, value, load_pair(nest, memory, twiddles, (p * (k * stride),)))
+                    value = multiply(nest.builder, value, load_pair(nest, memory, twiddles, (p * (k * step),)))
                 store_pair(memory, target, (q + (p * radix + k) * stride,), value)
             return ()
 
