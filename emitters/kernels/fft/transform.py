@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.elemental import register_type
-from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, multiply
+from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, interleave, multiply
 from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.loops.hand_loops import here
@@ -215,17 +215,32 @@ class _Stockham(_Maker):
         self, nest: LoopNest, memory: MemoryAccess, sizes: tuple[int, int, int],
         source: Sequence[Buffer], target: Sequence[Buffer], twiddles: Sequence[Buffer],
     ) -> None:  # fmt: skip
-        """y[q + s(rp + k)] = w^(pk) sum_j x[q + s(p + mj)] w_r^(jk), p < m, q < s: vectors along q, or both."""
+        """y[q + s(rp + k)] = w^(pk) sum_j x[q + s(p + mj)] w_r^(jk), p < m, q < s: vectors along q, or both.
+
+        Vectors along both that hold whole runs of q write the outputs of their butterflies in turn, without scatters.
+        """
         radix, m, stride = sizes
         step = stride // self.columns
 
-        def element(p: AffineExpr, q: AffineExpr) -> Sequence[Value]:
+        def outputs(p: AffineExpr, q: AffineExpr) -> list[Pair]:
             inputs = [load_pair(nest, memory, source, (q + (p + m * j) * stride,)) for j in range(radix)]
-            outputs = butterfly(nest.builder, inputs)
-            for k, value in enumerate(outputs):
-                if k and m > 1:
-                    value = multiply(nest.builder, value, load_pair(nest, memory, twiddles, (p * (k * step),)))
+            first, *others = butterfly(nest.builder, inputs)
+            if m == 1:
+                return [first, *others]
+            roots = [load_pair(nest, memory, twiddles, (p * (k * step),)) for k in range(1, radix)]
+            return [first, *(multiply(nest.builder, x, root) for x, root in zip(others, roots, strict=True))]
+
+        def element(p: AffineExpr, q: AffineExpr) -> Sequence[Value]:
+            for k, value in enumerate(outputs(p, q)):
                 store_pair(memory, target, (q + (p * radix + k) * stride,), value)
+            return ()
+
+        def woven(both: AffineExpr) -> Sequence[Value]:
+            pairs = outputs(both.floordiv(stride), both.mod(stride))
+            parts = [interleave(nest.builder, part, stride) for part in zip(*pairs, strict=True)]
+            for n, value in enumerate(zip(*parts, strict=True)):
+                place = both.floordiv(self.width) * (radix * self.width) + both.mod(self.width) + n * self.width
+                store_pair(memory, target, (place,), value)
             return ()
 
         if stride >= self.width:
@@ -233,6 +248,10 @@ class _Stockham(_Maker):
             nest.scalar_loop(p, lambda _: nest.vector_loop(q, self.width, lambda _: element(dim(p), dim(q))))
             return
         both = nest.new_variable(m * stride)
+        is_whole = m * stride % self.width == 0 and self.width % stride == 0
+        if radix in (2, 4) and is_whole:
+            nest.vector_loop(both, self.width, lambda _: woven(dim(both)))
+            return
         p_of, q_of = dim(both).floordiv(stride), dim(both).mod(stride)
         nest.vector_loop(both, self.width, lambda _: element(p_of, q_of))
 

@@ -83,6 +83,11 @@ def test_columns_are_transformed_by_their_own_kernels() -> None:
     assert check_units(text("f32", "FFT", (3,), (4, 128)), rtol=1e-4, atol=1e-4) > 3
 
 
+def test_first_stages_store_whole_vectors() -> None:
+    code = xjit.compile(text("f32", "FFT", (2,), (1024,))).as_text("llvm")
+    assert "masked.scatter" not in code.split("@fft.1024.f32.apply(", 1)[1].split("\n}\n", 1)[0]
+
+
 def test_layouts_units_and_empty() -> None:
     check_fft("f32", "FFT", (3,), (5, 8), "{0,1,2}", options=LAYOUTS)
     assert check_units(text("f32", "FFT", (6,), (24,)), rtol=1e-4, atol=1e-4) == 6
