@@ -1,0 +1,106 @@
+"""Attention becomes one fusion: products with a softmax of scores that are in no memory but the cache.
+
+A product of scores with values, as `passes/analysis/attention` finds it, takes in everything between its operands and
+its result. Nothing else may need the scores: then they would be in memory anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.passes.analysis.attention.places import MOVES
+from xjit.passes.analysis.attention.products import ScoreProduct, find_product, is_elementwise
+from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.framework import analyses
+from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies
+from xjit.passes.fusion.unit_merging import merge_units
+
+MAX_DEPTH = 512
+"""Of rows of queries, keys and values: what the kernel's blocks hold."""
+_FOLLOWING = MOVES | {"convert", "divide"}
+"""What a product's result may go through inside the fusion."""
+
+
+@dataclass
+class AttentionFusion(HloModulePass):
+    """Fuses attention where a product has at least `min_scores` scores, and rows of `min_rows` or more queries."""
+
+    name = "attention-fusion"
+    min_scores: int = 1 << 16
+    min_rows: int = 16
+
+    def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Fuses in every sequential computation; True if something was fused."""
+        changed = False
+        for computation in analyses.get(CallGraph, module).sequential:
+            if not execution_threads or computation.execution_thread in execution_threads:
+                changed |= self._run_on(computation)
+        return changed
+
+    def _run_on(self, computation: HloComputation) -> bool:
+        changed = False
+        for dot in [i for i in computation.make_instruction_post_order() if i.opcode == "dot"]:
+            if dot.parent is computation:
+                changed |= self._fuse(computation, dot)
+        return changed
+
+    def _fuse(self, computation: HloComputation, dot: HloInstruction) -> bool:
+        """Fuses what follows a dot as far as it is part of one product: as much as can be."""
+        for root in reversed(_following(dot)):
+            product = find_product(root, lambda _: True)
+            if product is None or product.softmax is None or not self._pays(product):
+                continue
+            units = fused_instructions(computation, product)
+            if units is None:
+                continue
+            merge_units(computation, units, [root], dot, "kCustom", "attention")
+            return True
+        return False
+
+    def _pays(self, product: ScoreProduct) -> bool:
+        sizes = product.root.shape.dimensions
+        rows, width = sizes[product.rows], sizes[product.width]
+        depths = [width, *(tile.depth for tile in product.tiles)]
+        return rows >= self.min_rows and rows * product.num_columns >= self.min_scores and max(depths) <= MAX_DEPTH
+
+
+def _following(dot: HloInstruction) -> list[HloInstruction]:
+    """Returns a dot and what is computed from it alone, one after the other."""
+    found = [dot]
+    while len(found[-1].users) == 1 and not found[-1].is_root():
+        user = found[-1].users[0]
+        if user.opcode not in _FOLLOWING or user.operand(0) is not found[-1] or has_control_dependencies(user):
+            break
+        found.append(user)
+    return found
+
+
+def fused_instructions(computation: HloComputation, product: ScoreProduct) -> list[HloInstruction] | None:
+    """Returns the instructions that a product's fusion takes in, operands first; None if it must not be one.
+
+    That is so where something else needs what is computed from the scores' products.
+    """
+    leaves = {product.right.leaf, *(m.leaf for tile in product.tiles for m in (tile.left, tile.right))}
+    demanding = {product.dot, *(tile.place.instruction for tile in product.tiles)}
+    softmax = product.softmax
+    if softmax is not None:
+        demanding |= {softmax.maximum.instruction, softmax.total.instruction}
+    inside: set[HloInstruction] = set()
+    stack = [product.root]
+    while stack:
+        instruction = stack.pop()
+        if instruction in inside or instruction in leaves:
+            continue
+        if instruction in demanding or is_elementwise(instruction):
+            inside.add(instruction)
+            stack += instruction.operands
+    order = [i for i in computation.make_instruction_post_order() if i in inside]
+    from_scores = {tile.place.instruction for tile in product.tiles}
+    for instruction in order:
+        if not from_scores.isdisjoint(instruction.operands):
+            from_scores.add(instruction)
+    from_scores.discard(product.root)
+    kept = any(has_control_dependencies(i) or i.is_root() or not inside.issuperset(i.users) for i in from_scores)
+    return None if kept else order
