@@ -29,7 +29,7 @@ from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.support import GemmSupport, copy_function
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.struct_layout import StructLayout
-from xjit.llvm.structured_builder import StructuredBuilder, define
+from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I8, I64, PTR, vector
 
 UNIT_PARAMS = (
@@ -227,9 +227,7 @@ class _UnitEmitter:
         width = self._field("width")
         sums_row = self._row_bytes(width)
         if self.types.softmax:
-            divides = builder.icmp_signed("!=", self._field("divides"), builder.i64(0))
-            with builder.when(divides):
-                self._divide(rows, width, sums_row)
+            self._divide(rows, width, sums_row)
             for name, source in (("maxima", self.maxima), ("totals", self.totals)):
                 with builder.when(builder.not_(builder.is_null(self.args[name]))):
                     self._store_statistics(name, source, rows)

@@ -138,7 +138,6 @@ class ScoreParameters:
     out_column: int
     maximum_row: int
     total_row: int
-    divides: int  # by the sums of the softmax
 
     @staticmethod
     def of(
@@ -152,10 +151,12 @@ class ScoreParameters:
             tiles += [strides.right_column * b, strides.right_k * b]
         tiles += [0] * (10 - len(tiles))
         right, out = types.right.bits // 8, types.out.bits // 8
-        return ScoreParameters(
-            shape.columns, blocking.columns, shape.width, *tiles, shape.right_row * right, shape.right_column * right,
-            shape.out_row * out, shape.out_column * out, *(COMPUTE_BYTES * s for s in statistics), int(types.softmax),
-        )  # fmt: skip
+        numbers = (
+            *(shape.columns, blocking.columns, shape.width, *tiles),
+            *(shape.right_row * right, shape.right_column * right, shape.out_row * out, shape.out_column * out),
+            *(COMPUTE_BYTES * stride for stride in statistics),
+        )
+        return ScoreParameters(*numbers)
 
     def to_array(self) -> np.ndarray:
         """The record as int64."""

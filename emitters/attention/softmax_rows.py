@@ -58,9 +58,7 @@ def emit_softmax_rows(module: Module, name: str) -> Function:
 class _RowEmitter:
     """The code of one row."""
 
-    def __init__(
-        self, builder: StructuredBuilder, row: _Row, columns: Value, width: Value, is_first: Value
-    ) -> None:
+    def __init__(self, builder: StructuredBuilder, row: _Row, columns: Value, width: Value, is_first: Value) -> None:
         self.builder = builder
         self.row = row
         self.lanes = builder.target.vector_width(COMPUTE)

@@ -96,20 +96,20 @@ class _ScoreEmitter:
             return ()
 
         whole = nest.builder.and_(args["columns"], const_int(I64, -width))
-        if self.num_columns >= width:
-            def whole_vectors(_: Sequence[Value]) -> Sequence[Value]:
-                end = nest.builder.add(args["first_column"], whole)
-                nest.loop(
-                    self.column, vector_of, begin=args["first_column"], end=end, step=width, vector_width=width, name="v"
-                )
-                return ()
+        first = args["first_column"]
 
+        def whole_vectors(_: Sequence[Value]) -> Sequence[Value]:
+            end = nest.builder.add(first, whole)
+            nest.loop(self.column, vector_of, begin=first, end=end, step=width, vector_width=width, name="v")
+            return ()
+
+        def tail(_: Sequence[Value]) -> Sequence[Value]:
+            nest.vector_tail(self.column, width, vector_of, ())
+            return ()
+
+        if self.num_columns >= width:
             nest.where(nest.builder.icmp_signed("!=", whole, const_int(I64, 0)), whole_vectors)
         if self.num_columns % width:
-            def tail(_: Sequence[Value]) -> Sequence[Value]:
-                nest.vector_tail(self.column, width, vector_of, ())
-                return ()
-
             nest.where(nest.builder.icmp_signed("!=", whole, args["columns"]), tail)
 
     def _emit_elements(self, fused: FusedIrEmitter, scores: Value) -> None:

@@ -92,4 +92,3 @@ class _Unit:
         size = matrix.leaf.shape.element_type.bit_width // 8
         number = nest.index_value(nest.simplify(offset * size))
         return nest.builder.gep(I8, buffer.pointer, number, inbounds=False)
-

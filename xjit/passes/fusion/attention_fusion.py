@@ -25,11 +25,15 @@ _FOLLOWING = MOVES | {"convert", "divide"}
 
 @dataclass
 class AttentionFusion(HloModulePass):
-    """Fuses attention where a product has at least `min_scores` scores, and rows of `min_rows` or more queries."""
+    """Fuses attention where scores are many beside the rows of queries, keys and values that they are computed from.
+
+    Each product of the batch must have `min_rows` queries, and `scores_per_element` scores for each element of such a
+    row: fewer stay in the cache as they are.
+    """
 
     name = "attention-fusion"
-    min_scores: int = 1 << 16
     min_rows: int = 16
+    scores_per_element: int = 512
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
         """Fuses in every sequential computation; True if something was fused."""
@@ -63,7 +67,8 @@ class AttentionFusion(HloModulePass):
         sizes = product.root.shape.dimensions
         rows, width = sizes[product.rows], sizes[product.width]
         depths = [width, *(tile.depth for tile in product.tiles)]
-        return rows >= self.min_rows and rows * product.num_columns >= self.min_scores and max(depths) <= MAX_DEPTH
+        enough = rows * product.num_columns >= self.scores_per_element * max(depths)
+        return rows >= self.min_rows and enough and max(depths) <= MAX_DEPTH
 
 
 def _following(dot: HloInstruction) -> list[HloInstruction]:

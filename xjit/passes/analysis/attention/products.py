@@ -8,7 +8,7 @@ All dimensions are found by the indexing maps, whatever their order, and whateve
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.hlo import HloInstruction, PrimitiveType, Trait
@@ -41,7 +41,6 @@ class ScoreProduct:
 
     `rows` and `width` are dimensions of the root: those of the product's rows and columns. The other ones say which of
     many products it is. `scores` is what is to be computed of each score: with a `softmax`, what that is taken of.
-    `between` are the instructions between the products, and `inner` those behind the scores alone.
     """
 
     space: Space
@@ -65,14 +64,6 @@ class ScoreProduct:
     def batch(self) -> tuple[int, ...]:
         """The dimensions of the root that say which product it is."""
         return tuple(d for d in range(self.root.shape.rank) if d not in (self.rows, self.width))
-
-
-@dataclass(slots=True)
-class _Between:
-    """What was found between scores and the products that they are computed from."""
-
-    dots: dict[HloInstruction, Place] = field(default_factory=dict)
-    nodes: dict[HloInstruction, None] = field(default_factory=dict)
 
 
 def find_product(root: HloInstruction, is_inside: Callable[[HloInstruction], bool]) -> ScoreProduct | None:
@@ -129,8 +120,8 @@ class _Finder:
         wanted = scores if softmax is None else softmax.logits
         if wanted.instruction.shape.element_type not in MATRIX_TYPES:
             return None
-        between = self.collect(wanted)
-        if between is None or not 1 <= len(between.dots) <= MAX_TILES:
+        dots = self._dots(wanted)
+        if dots is None or not 1 <= len(dots) <= MAX_TILES:
             return None
         sides = self._sides(scores, right)
         if sides is None:
@@ -138,13 +129,15 @@ class _Finder:
         rows, width = sides
         matrix = self.space.matrix(right, self.column, dim(width), dim(rows))
         result = self.space.array_matrix(identity(self.root), dim(rows), dim(width), self.column)
-        tiles = [self._tile(place, rows) for place in between.dots.values()]
+        tiles = [self._tile(place, rows) for place in dots]
         if matrix is None or result is None:
             return None
+        found = tuple(tile for tile in tiles if tile is not None)
+        if len(found) < len(tiles):
+            return None
         return ScoreProduct(
-            self.space, self.root, self.dot, rows, width, self.column, wanted, softmax, matrix, result,
-            tuple(tile for tile in tiles if tile is not None),
-        ) if all(tile is not None for tile in tiles) else None  # fmt: skip
+            self.space, self.root, self.dot, rows, width, self.column, wanted, softmax, matrix, result, found
+        )
 
     def _sides(self, scores: Place, right: Place) -> tuple[int, int] | None:
         """Returns the dimensions of the rows and of the width: those that only one side depends on."""
@@ -156,9 +149,9 @@ class _Finder:
             return None
         return max(rows, key=lambda d: sizes[d]), width[0]
 
-    def collect(self, wanted: Place) -> _Between | None:
-        """Returns what a score is computed from, up to what is in memory; None if that is no product's elements."""
-        found = _Between()
+    def _dots(self, wanted: Place) -> list[Place] | None:
+        """Returns the products that a score is computed from; None if that is not element by element."""
+        found: dict[HloInstruction, Place] = {}
         seen: set[Place] = set()
         stack = [wanted]
         while stack:
@@ -167,12 +160,11 @@ class _Finder:
                 continue
             seen.add(place)
             if place.opcode == "dot" and self._is_score(place):
-                if found.dots.setdefault(place.instruction, place) != place:
+                if found.setdefault(place.instruction, place) != place:
                     return None
                 continue
             if not is_elementwise(place.instruction) or not self.is_inside(place.instruction):
                 continue
-            found.nodes[place.instruction] = None
             for number in range(place.instruction.operand_count):
                 operand = self.space.operand(place, number)
                 if operand is None:
@@ -180,7 +172,7 @@ class _Finder:
                 stack.append(operand)
             if len(seen) > MAX_NODES:
                 return None
-        return found
+        return list(found.values())
 
     def _is_score(self, place: Place) -> bool:
         """Whether an element differs from column to column and from row to row."""
@@ -190,9 +182,9 @@ class _Finder:
 
     def _tile(self, place: Place, rows: int) -> Tile | None:
         ranges = self.space.ranges(place)
-        if ranges is None or sum(size > 1 for size in ranges) != 1 or place.instruction.shape.element_type not in (
-            MATRIX_TYPES
-        ):
+        if ranges is None or sum(size > 1 for size in ranges) != 1:
+            return None
+        if place.instruction.shape.element_type not in MATRIX_TYPES:
             return None
         inner = self.space.add(max(ranges))
         symbols = tuple(inner if size > 1 else constant(0) for size in ranges)

@@ -47,7 +47,9 @@ def find_softmax(space: Space, scores: Place, total: Place | None, column: Affin
     if logits is None or shift is None:
         return None
     maximum = _maximum(space, shift)
-    if not _reduces(space, maximum, "maximum", logits, column) or not _reduces(space, total, "add", exponential, column):
+    if not _reduces(space, maximum, "maximum", logits, column):
+        return None
+    if not _reduces(space, total, "add", exponential, column):
         return None
     return Softmax(logits, exponential, maximum, total)
 
@@ -119,5 +121,5 @@ def _is_constant(space: Space, place: Place, value: float) -> bool:
     place = space.behind(place, _PASSED)
     if place.opcode != "constant" or not place.instruction.shape.element_type.is_float:
         return False
-    splat = place.instruction.attributes_as(at.ConstantAttributes).literal.splat_value()
-    return splat is not None and float(splat) == value  # type: ignore[arg-type]
+    array = place.instruction.attributes_as(at.ConstantAttributes).literal.array
+    return place.instruction.shape.is_scalar and float(array[()]) == value
