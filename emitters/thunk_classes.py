@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from xjit.emitters.kernels.collectives.collective import KIND as COLLECTIVE
+from xjit.emitters.kernels.collectives.collective import collective_spec
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.view import KernelView
 from xjit.hlo import attributes as at
 from xjit.thunks import (
+    CollectiveThunk,
     ConvolutionThunk,
     CustomCallThunk,
     FftThunk,
@@ -59,6 +62,8 @@ def kernel_thunk(
     attributes = view.hero.attributes
     if isinstance(attributes, at.CustomCallAttributes):
         return CustomCallThunk(**common, target=attributes.custom_call_target)
+    if kernel.kind == COLLECTIVE:
+        return CollectiveThunk(**common, spec=collective_spec(view.hero))
     library = _LIBRARY_THUNKS.get(kernel.kind)
     if library is None:
         return KernelThunk(**common)

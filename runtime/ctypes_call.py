@@ -80,11 +80,22 @@ def call_with_results(
     entry: NativeEntry, on_error: Callable[[int, int, int], Any], arguments: Sequence[Array], results: Sequence[Array]
 ) -> None:
     """Calls an entry with these very buffers, which must fit; `on_error` raises what a status means."""
+    context = ctypes.create_string_buffer(entry.initial_context, len(entry.initial_context))
+    call_with_context(entry, on_error, context, arguments, results)
+
+
+def call_with_context(
+    entry: NativeEntry,
+    on_error: Callable[[int, int, int], Any],
+    context: ctypes.Array[ctypes.c_char],
+    arguments: Sequence[Array],
+    results: Sequence[Array],
+) -> None:
+    """Calls an entry with an execution context of the caller."""
     native = pooled_library()
     arena = native.alloc(entry.arena_size) if entry.arena_size else None
     if entry.arena_size and not arena:
         on_error(RuntimeStatus.RESOURCE_EXHAUSTED, -1, entry.arena_size)
-    context = ctypes.create_string_buffer(entry.initial_context, len(entry.initial_context))
     pointers = (_pointers(arguments), _pointers(results), arena, entry.constants_address)
     try:
         status = native.call_entry(entry.address, context, *pointers, entry.release_gil)

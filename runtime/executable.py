@@ -19,6 +19,7 @@ from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.llvm.execution_context import initial_context
 from xjit.runtime.arguments import conforming, flatten_arguments, leaf_paths, to_buffer
 from xjit.runtime.buffer_pool import pooled_library
+from xjit.runtime.collectives import ShardedCall
 from xjit.runtime.ctypes_call import CtypesCall, call_with_results
 from xjit.runtime.donation import Donations, required_donations, result_buffers
 from xjit.runtime.elf import undefined_symbols
@@ -50,6 +51,9 @@ class CpuExecutable:
     layout of the program, or objects that NumPy can read; scalars may be Python numbers. Raises InvalidArgument,
     naming the parameter.
 
+    A program of several devices is called by `executable.execute_sharded(inputs_per_device)`, one list of arguments
+    per device; it returns a list of their results.
+
     `executable(*arguments, donate=[0])` gives the arrays of parameter 0 away: results that alias it are written there.
     `executable(*arguments, out=array)` writes the result to an array of the caller, or results to a tuple of them,
     nested as in HLO.
@@ -67,6 +71,7 @@ class CpuExecutable:
         "_counters",
         "_physical",
         "entry",
+        "execute_sharded",
         "program",
         "raise_status",
         "uses_fast_call",
@@ -87,7 +92,10 @@ class CpuExecutable:
         results = [_physical_spec(signature) for signature in program.results]
         self._physical = make(entry, parameters, results, True, PARAMETER_ALIGNMENT, mismatch, on_error)
         mismatch.retry = make(entry, parameters, results, True, PARAMETER_ALIGNMENT, _refuse, on_error)
+        self.execute_sharded = ShardedCall(program, entry, on_error)
         refused = refused_call(program)
+        if program.num_devices > 1 and refused is None:
+            refused = partial(_refuse_one_device, program)
         if refused is not None:
             self._physical = self.__call__ = refused
             return
@@ -153,6 +161,13 @@ class CpuExecutable:
         takes = ", ".join(signature.describe() for signature in self.program.parameters)
         gives = ", ".join(signature.describe() for signature in self.program.results)
         return f"<{type(self).__name__} {self.program.name}: ({takes}) -> ({gives})>"
+
+
+def _refuse_one_device(program: CpuProgram, *_: Any, **__: Any) -> NoReturn:
+    raise InvalidArgument(
+        f"program {program.name!r} runs on {program.num_devices} devices (replica_count={program.num_replicas}, "
+        f"num_partitions={program.num_partitions}): call execute_sharded with the arguments of each"
+    )
 
 
 class ConvertingCall:

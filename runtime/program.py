@@ -136,6 +136,7 @@ class CpuProgram:
         instructions: names by the number that the code reports as `failed_instruction`.
         profile_counters: number of i64 cycle counts, one per kernel call, that code compiled for profiling adds to.
         aliases: which results may be where which parameters are; the code is right for either.
+        num_replicas, num_partitions: a call runs on all of these devices, which meet at collectives.
         cpu, features: what the code was generated for, in LLVM's spelling ("+avx2,-avx512f"); "" means any x86-64.
     """
 
@@ -157,6 +158,13 @@ class CpuProgram:
     aliases: tuple[ResultAlias, ...] = ()
     cpu: str = ""
     features: str = ""
+    num_replicas: int = 1
+    num_partitions: int = 1
+
+    @property
+    def num_devices(self) -> int:
+        """On how many devices it runs together."""
+        return self.num_replicas * self.num_partitions
 
     def __post_init__(self) -> None:
         _check_tree("parameter_tree", self.parameter_tree, len(self.parameters))

@@ -28,6 +28,7 @@ _DTYPES: Final = {hlo_type_name(kind.dtype): kind.dtype for kind in PrimitiveTyp
 _PLAIN: Final = (
     "name", "entry", "arena_size", "external_symbols", "estimated_us", "always_releases_gil", "instructions",
     "profile_counters", "cpu", "features", "parameter_tree", "result_tree",
+    "num_replicas", "num_partitions",
 )  # fmt: skip
 """Fields that JSON holds as they are, tuples as lists."""
 

@@ -21,6 +21,7 @@ _TEXT: Mapping[int, str] = MappingProxyType(
         RuntimeStatus.CUSTOM_CALL_FAILED: "a custom call failed",
         RuntimeStatus.ITERATION_LIMIT: "a while loop exceeded the iteration limit",
         RuntimeStatus.CANCELLED: "it was cancelled",
+        RuntimeStatus.COLLECTIVE_FAILED: "a collective of several devices failed",
     }
 )
 

@@ -13,6 +13,8 @@ Runtime functions:
         Blocks of the warm pool, 64-byte aligned; null if there is no memory. From any thread.
     xjit_fail, xjit_context_alloc, xjit_check_cancel
         Take the execution context: `xjit.runtime.native.context_functions` says what they do.
+    i32 xjit_collective(ptr context, ptr spec, i64 spec_bytes, ptr operands, ptr results)
+        A collective: `xjit.runtime.collectives.native_function`.
     void xjit_blas_set_num_threads(i32), i32 xjit_blas_get_num_threads()
         OpenBLAS's own threads, for the whole process. Not available with another BLAS.
 
@@ -35,6 +37,7 @@ RUNTIME_SYMBOLS = frozenset(
         "xjit_fail",
         "xjit_context_alloc",
         "xjit_check_cancel",
+        "xjit_collective",
         "__truncsfbf2",
         "__truncdfbf2",
     }

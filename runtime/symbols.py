@@ -14,6 +14,7 @@ from typing import Any
 from xjit.hlo.custom_call_registry import SYMBOL_PREFIX, custom_call_address
 from xjit.hlo.diagnostics import CompileError
 from xjit.runtime import symbol_table
+from xjit.runtime.collectives.native_function import collective_function
 from xjit.runtime.native.numpy_api import numpy_sort_address
 from xjit.runtime.thread_pool import running_pool
 
@@ -40,6 +41,8 @@ def symbol_address(name: str) -> int:
 
 
 def _find(name: str) -> int:
+    if name == "xjit_collective":
+        return collective_function()[1]
     if name in symbol_table.RUNTIME_SYMBOLS:
         return running_pool().address(name)
     if name in symbol_table.LIBC_SYMBOLS:

@@ -14,6 +14,7 @@ from xjit.compile_options import CompileOptions
 from xjit.emitters.access_analysis import MapCache
 from xjit.emitters.cpu_module import EmittedModule, emit_cpu_module
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
+from xjit.emitters.kernels.collectives.collective import KIND as COLLECTIVE
 from xjit.emitters.planners.module import schedule_text
 from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.thunk_steps import emit_thunk_steps
@@ -32,6 +33,7 @@ from xjit.hlo.ir.module import HloModule
 from xjit.hlo.ir.places import find_place, kernel_sources
 from xjit.llvm.partition import PartKind, PartSink, with_all_visible
 from xjit.llvm.target import Target
+from xjit.ops.replica_groups import device_count
 from xjit.optimized_module import Phases, call_signature, optimize_module, physical_constant
 from xjit.passes.analysis.cost_analysis import HloCostAnalysis
 from xjit.passes.framework import analyses
@@ -112,8 +114,11 @@ class Executable(CpuExecutable):
         """Runs as a call does, but thunk by thunk from Python: slow, in one thread, with bitwise the same results.
 
         `on_thunk` is called after each step with a `ThunkStep`: what ran, for how long, which arrays it read and wrote.
-        The first use compiles the program again, with the kernels visible. Errors: as of a call.
+        The first use compiles the program again, with the kernels visible. Errors: as of a call, and
+        InvalidArgument for a program of several devices.
         """
+        if self.program.num_devices > 1:
+            raise InvalidArgument(f"program {self.name!r} runs on {self.program.num_devices} devices, not step by step")
         return ConvertingCall(self.program, functools.partial(self._interpreter, on_thunk=on_thunk))(*arguments)
 
     @cached_property
@@ -154,6 +159,8 @@ class Executable(CpuExecutable):
             len(code),
         )
 
+
+_MAY_CALL_PYTHON = (CUSTOM_CALL, COLLECTIVE)
 
 LARGE_MODULE = 10_000
 """Instructions. The exit of a process that holds a module of 30,000 took 2.2 s, and 0.14 s with `gc.freeze`."""
@@ -203,7 +210,7 @@ def compile_for_cpu(module: HloModule, options: CompileOptions) -> Executable:
     """Compiles a module for this machine's CPU, or one of `options.cpu_level`."""
     seconds: dict[str, float] = {}
     phase = Phases(options.progress, seconds)
-    prepared = optimize_module(module, options, cpu_pipeline, phase)
+    prepared = optimize_module(module, options, cpu_pipeline, phase, several_devices=True)
     optimized, assignment, cpu_target = prepared.module, prepared.assignment, _cpu_target(options)
     phase("emit")
     codegen = CodegenOptions(options.opt_level, cpu=cpu_target.cpu, features=cpu_target.features)
@@ -228,7 +235,7 @@ def compile_for_cpu(module: HloModule, options: CompileOptions) -> Executable:
 @collector_pause
 def plan_text(module: HloModule, options: CompileOptions) -> str:
     """Returns the stage "schedule" of a module: what its kernels will do. No code is made."""
-    prepared = optimize_module(module, options, cpu_pipeline, Phases(None, {}))
+    prepared = optimize_module(module, options, cpu_pipeline, Phases(None, {}), several_devices=True)
     return _schedule_text(prepared.assignment, _cpu_target(options), options)
 
 
@@ -266,6 +273,8 @@ def make_program(
 ) -> CpuProgram:
     """Puts together what the runtime needs."""
     parameters, parameter_tree, results, result_tree = call_signature(module)
+    config = module.config
+    replicas, partitions = (config.replica_count, config.num_partitions) if device_count(module) > 1 else (1, 1)
     kernels = tuple(
         KernelInfo(thunk.kernel, thunk.kind, thunk.instruction, thunk.bytes_accessed, thunk.flops)
         for thunk in emitted.thunks.kernel_thunks
@@ -282,11 +291,13 @@ def make_program(
         constants=tuple(physical_constant(literal) for literal in assignment.constants),
         external_symbols=tuple(sorted(undefined_symbols(object_code))),
         estimated_us=emitted.estimated_us,
-        always_releases_gil=any(k.kind == CUSTOM_CALL for k in kernels) or may_run_for_ever(emitted.thunks),
+        always_releases_gil=any(k.kind in _MAY_CALL_PYTHON for k in kernels) or may_run_for_ever(emitted.thunks),
         kernels=kernels,
         instructions=tuple(kernel.instruction for kernel in kernels),
         profile_counters=len(kernels) if profile else 0,
         aliases=tuple(sorted(assignment.aliases)),
         cpu=target.cpu,
         features=target.features,
+        num_replicas=replicas,
+        num_partitions=partitions,
     )

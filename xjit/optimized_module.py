@@ -16,7 +16,7 @@ from xjit.flags import flags_from_environment
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.shape import Shape
-from xjit.ops.replica_groups import check_one_device
+from xjit.ops.replica_groups import check_devices, check_one_device
 from xjit.ops.verifier import verify_executable
 from xjit.passes import PASSES, PassDriver, PassSwitches, find_pass
 from xjit.passes.calls_and_control.flatten_call_graph import check_call_tree
@@ -46,12 +46,19 @@ class OptimizedModule:
 
 
 def optimize_module(
-    module: HloModule, options: CompileOptions, pipeline: Pipeline, phase: Callable[[str], None]
+    module: HloModule,
+    options: CompileOptions,
+    pipeline: Pipeline,
+    phase: Callable[[str], None],
+    several_devices: bool = False,
 ) -> OptimizedModule:
-    """Verifies a module, which is left as it is, and optimizes a copy. Errors: of the module, or of a pass."""
+    """Verifies a module, which is left as it is, and optimizes a copy. Errors: of the module, or of a pass.
+
+    Unsupported for a module of several devices, unless the target takes those.
+    """
     phase("verify")
     verify_executable(module)
-    check_one_device(module)
+    (check_devices if several_devices else check_one_device)(module)
     check_call_tree(module)
     with_text = str(module)
     phase("optimize")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 from xjit.emitters.kernels.calls.allocate_buffer import emit_allocate_buffer
 from xjit.emitters.kernels.calls.registered_call import emit_registered_call
+from xjit.emitters.kernels.collectives.collective import emit_collective
+from xjit.emitters.kernels.collectives.device_id import emit_device_id
 from xjit.emitters.kernels.fft.fft import emit_fft
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.linalg.cholesky import emit_cholesky
@@ -34,11 +36,18 @@ from xjit.emitters.schedule_emitter import emit_schedule
 KernelEmitter = Callable[[KernelContext, KernelView], list[Kernel]]
 
 HAND_WRITTEN_EMITTERS: Mapping[str, KernelEmitter] = {
+    "all-gather": emit_collective,
+    "all-to-all": emit_collective,
     "cholesky": emit_cholesky,
+    "collective-broadcast": emit_collective,
+    "collective-permute": emit_collective,
     "custom-call": emit_registered_call,
     "fft": emit_fft,
     "fill": emit_allocate_buffer,
     "lapack": emit_lapack,
+    "partition-id": emit_device_id,
+    "ragged-all-to-all": emit_collective,
+    "replica-id": emit_device_id,
     "rng-bit-generator": emit_rng_bit_generator,
     "rng-get-and-update-state": emit_rng_get_and_update_state,
     "scan": emit_prefix_scan,

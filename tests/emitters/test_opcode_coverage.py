@@ -78,9 +78,9 @@ def test_what_passes_may_leave_is_rewritten_by_a_pass() -> None:
             ("infeed", "host queue"),
         ),
         (
-            "HloModule m, replica_count=2\nENTRY e {\n  x = f32[2] parameter(0)\n  ROOT r = f32[4] all-gather(x), "
+            "HloModule m, replica_count=1\nENTRY e {\n  x = f32[2] parameter(0)\n  ROOT r = f32[4] all-gather(x), "
             "dimensions={0}, replica_groups={{0,1}}\n}",
-            ("all-gather", "several devices"),
+            ("all-gather", "one replica"),
         ),
         (
             'ENTRY e {\n  x = f32[2] parameter(0)\n  ROOT r = f32[2] custom-call(x), custom_call_target="nobody"\n}',

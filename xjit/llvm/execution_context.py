@@ -47,6 +47,7 @@ class RuntimeStatus(enum.IntEnum):
     CUSTOM_CALL_FAILED = 4
     ITERATION_LIMIT = 5  # a while loop ran longer than the limit compiled in
     CANCELLED = 6
+    COLLECTIVE_FAILED = 7  # another device failed, or does not come; the communicator knows why
 
 
 INITIAL_RNG_STATE = 0x7012395

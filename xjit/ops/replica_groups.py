@@ -5,7 +5,7 @@ A device is a number, replica * P + partition. What the ids of `replica_groups` 
 | channel id | use_global_device_ids | ids are | performed |
 | --- | --- | --- | --- |
 | no | | replicas | in each partition by itself |
-| yes | the opcode has no such attribute | partitions | in each replica by itself |
+| yes | the opcode has no such attribute (or it is false) | partitions | in each replica by itself |
 | yes | false | replicas | once, with all partitions of a group's replicas |
 | yes | true | devices | once |
 """
@@ -20,8 +20,23 @@ from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import OPCODES, Trait
 from xjit.hlo.diagnostics import HloVerifyError, Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
-from xjit.hlo.ir.module import HloModule
-from xjit.ops.mesh_groups import mesh_groups
+from xjit.hlo.ir.module import HloModule, HloModuleConfig
+from xjit.ops.mesh_groups import Groups, mesh_groups
+
+__all__ = [
+    "GLOBAL_ID_OPCODES",
+    "Groups",
+    "check_devices",
+    "check_one_device",
+    "device_count",
+    "device_groups",
+    "expand_groups",
+    "has_several_devices",
+    "is_alone",
+    "participants",
+    "permute_peers",
+    "permuted_devices",
+]
 
 GLOBAL_ID_OPCODES = frozenset({"all-reduce", "all-reduce-start", "all-gather", "all-gather-start", "reduce-scatter"})
 """Opcodes that have `use_global_device_ids`."""
@@ -65,13 +80,39 @@ def participants(instruction: HloInstruction, device: int, replicas: int, partit
     groups, (replica, partition) = expand_groups(instruction), divmod(device, partitions)
     if a.channel_id is None:
         return tuple(r * partitions + partition for r in _group(instruction, groups, replica, replicas, "replica"))
-    if instruction.opcode not in GLOBAL_ID_OPCODES:
+    if instruction.opcode not in GLOBAL_ID_OPCODES and not a.use_global_device_ids:
         members = _group(instruction, groups, partition, partitions, "partition")
         return tuple(replica * partitions + p for p in members)
     if a.use_global_device_ids:
         return _group(instruction, groups, device, replicas * partitions, "device")
     members = _group(instruction, groups, replica, replicas, "replica")
     return tuple(r * partitions + p for r in members for p in range(partitions))
+
+
+def device_groups(instruction: HloInstruction) -> Groups:
+    """Returns all groups of a collective as lists of devices; Unsupported if they name more than the module has."""
+    replicas, partitions = _counts(instruction)
+    found = (participants(instruction, device, replicas, partitions) for device in range(replicas * partitions))
+    return tuple(dict.fromkeys(group for group in found if group))
+
+
+def permuted_devices(instruction: HloInstruction) -> Groups:
+    """Returns all (source, target) devices of a collective-permute; Unsupported as for groups."""
+    replicas, partitions = _counts(instruction)
+    found = (permute_peers(instruction, device, replicas, partitions) for device in range(replicas * partitions))
+    return tuple(dict.fromkeys(pair for pairs in found for pair in pairs))
+
+
+def has_several_devices(instruction: HloInstruction) -> bool:
+    """Whether the module of an instruction runs on more than one device."""
+    replicas, partitions = _counts(instruction)
+    return replicas * partitions > 1
+
+
+def _counts(instruction: HloInstruction) -> tuple[int, int]:
+    """How many replicas and partitions the module of an instruction has."""
+    config = instruction.module.config if instruction.module is not None else HloModuleConfig()
+    return config.replica_count, config.num_partitions
 
 
 def permute_peers(
@@ -108,6 +149,16 @@ def device_count(module: HloModule) -> int:
     return config.replica_count * config.num_partitions
 
 
+def check_devices(module: HloModule) -> None:
+    """Unsupported if a collective names more devices than the module has."""
+    for computation in module.computations():
+        for instruction in computation.instructions:
+            if isinstance(instruction.attributes, at.CollectiveAttributes):
+                device_groups(instruction)
+            elif isinstance(instruction.attributes, at.CollectivePermuteAttributes):
+                permuted_devices(instruction)
+
+
 def check_one_device(module: HloModule) -> None:
     """Unsupported if a module needs several devices, by its counts or by what its collectives name."""
     config = module.config
@@ -115,12 +166,11 @@ def check_one_device(module: HloModule) -> None:
         counts = f"replica_count={config.replica_count}, num_partitions={config.num_partitions}"
         first = _first_that_tells_apart(module)
         which = f", as {first.opcode} needs them" if first is not None else ""
-        message = f"module '{module.name}' runs on several devices ({counts}){which}; compiled programs run on one"
+        message = (
+            f"module '{module.name}' runs on several devices ({counts}){which}; programs for this target run on one"
+        )
         raise Unsupported(message, first.span if first is not None else None)
-    for computation in module.computations():
-        for instruction in computation.instructions:
-            if isinstance(instruction.attributes, at.CollectiveAttributes):
-                participants(instruction, 0, 1, 1)
+    check_devices(module)
 
 
 def _first_that_tells_apart(module: HloModule) -> HloInstruction | None:

@@ -21,6 +21,7 @@ from xjit.passes.collectives.all_reduce_combiner import AllReduceCombiner
 from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.ar_crs_combiner import ArCrsCombiner
 from xjit.passes.collectives.collective_expander import CollectiveExpander
+from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
 from xjit.passes.cpu.parallel_task_assigner import ParallelTaskAssigner
 from xjit.passes.domains.hlo_domain_isolator import HloDomainIsolator
@@ -214,6 +215,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     OptimizeInputOutputBufferAlias,
     ParallelTaskAssigner,
     ReduceWindowRewriter,
+    ReducingCollectiveExpander,
     ReduceDecomposer,
     ReductionDegenerateDimRemover,
     ReductionDimensionGrouper,

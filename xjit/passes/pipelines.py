@@ -10,6 +10,7 @@ from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimp
 from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSelect
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.collectives.collective_expander import CollectiveExpander
+from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
@@ -69,7 +70,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
     """Returns the passes that make a module ready for buffer assignment and the CPU emitters, in order."""
     options = options or PipelineOptions()
     return [
-        *canonicalization(options),
+        *canonicalization(options, [ReducingCollectiveExpander()]),  # devices exchange data, and code folds them
         *(simplification(options) if options.optimize else []),
         *layouts(options),
         *(fusion(options) if options.optimize and options.fuse else []),

@@ -5,6 +5,7 @@ from xjit.thunks.gpu_kernel import GpuKernel, GpuProgram, LaunchDimensions
 from xjit.thunks.printing import program_to_string
 from xjit.thunks.thunk import (
     CallThunk,
+    CollectiveThunk,
     ConditionalThunk,
     ConvolutionThunk,
     CopyThunk,
@@ -26,6 +27,7 @@ __all__ = [
     "NO_SLICE",
     "BufferSlice",
     "CallThunk",
+    "CollectiveThunk",
     "ConditionalThunk",
     "ConvolutionThunk",
     "CopyThunk",

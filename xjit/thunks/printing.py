@@ -8,6 +8,7 @@ from xjit.hlo.io.printing import attributes_to_strings
 from xjit.thunks.buffer_slice import ShapedSlice
 from xjit.thunks.thunk import (
     CallThunk,
+    CollectiveThunk,
     ConditionalThunk,
     ConvolutionThunk,
     CopyThunk,
@@ -84,6 +85,9 @@ def _call_details(thunk: KernelThunk) -> list[str]:
             return [*details, *attributes_to_strings(thunk.attributes)]
         case CustomCallThunk():
             return [*details, f'target="{thunk.target}"']
+        case CollectiveThunk():
+            groups = ",".join(f"{{{','.join(map(str, group))}}}" for group in thunk.spec.groups)
+            return [*details, f"devices={{{groups}}}"]
         case _:
             return details
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from xjit.hlo.attributes import ConvolutionAttributes, DotAttributes, FftAttributes, SortAttributes
 from xjit.thunks.buffer_slice import BufferSlice, ShapedSlice
+from xjit.thunks.collective_spec import CollectiveSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,13 @@ class CustomCallThunk(KernelThunk):
     """A custom call; `target` is its name. The kernel calls a library, or a function that a user registered."""
 
     target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveThunk(KernelThunk):
+    """A collective: waits for the other devices of its group, and data are moved between all of them."""
+
+    spec: CollectiveSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

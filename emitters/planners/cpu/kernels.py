@@ -31,6 +31,11 @@ HERO_PLANNERS: Mapping[str, Planner] = {
 }
 
 HAND_WRITTEN: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("all-gather", "all-to-all", "collective-broadcast", "collective-permute", "ragged-all-to-all"),
+        "its data are other devices'",
+    ),
+    **dict.fromkeys(("partition-id", "replica-id"), "it is a field of the execution's"),
     "cholesky": "it calls a library",
     "fft": "its transforms are functions of their own",
     "rng-bit-generator": "a counter yields several elements",

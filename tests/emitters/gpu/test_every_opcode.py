@@ -22,8 +22,8 @@ from xjit.hlo.attributes.opcodes import OPCODES
 TARGET = "cuda-sim:sm_90"
 COMBINATIONS = {"argmax"}
 """Rules of the generator that are no opcode."""
-ELSEWHERE = {"rng"}
-"""Opcodes with a test of their own, below."""
+ELSEWHERE = {"rng", "ragged-all-to-all"}
+"""Opcodes with a test of their own, below, and what one device has none of."""
 OFTEN_RUN = [opcode for opcode in RULES if opcode not in ELEMENTWISE]
 
 LEFT_BY_PASSES = {

@@ -1,4 +1,4 @@
-"""Evaluation on several devices: values that are written out, XLA:CPU on four host devices, and what is refused."""
+"""Several devices, evaluated and compiled: values that are written out, XLA:CPU on four host devices, what is refused."""
 
 from __future__ import annotations
 
@@ -26,9 +26,14 @@ def numbered(replicas: int, partitions: int = 1, size: int = 1) -> list[list[np.
 
 
 def run(body: str, replicas: int, partitions: int = 1, size: int = 1, others: str = "") -> list[list[float]]:
-    """Returns the result of each device as a list."""
-    results = xjit.evaluate(module(body, replicas, partitions, others), numbered(replicas, partitions, size))
-    return [np.asarray(r).reshape(-1).tolist() for r in results]
+    """Returns the result of each device as a list; what is compiled must agree."""
+    text, inputs = module(body, replicas, partitions, others), numbered(replicas, partitions, size)
+    results = [np.asarray(r).reshape(-1).tolist() for r in xjit.evaluate(text, inputs)]
+    if " recv(" in text:  # which is not compiled
+        return results
+    compiled = xjit.compile(text).execute_sharded(inputs)
+    assert [np.asarray(r).reshape(-1).tolist() for r in compiled] == results
+    return results
 
 
 def test_all_reduce_in_the_four_group_modes() -> None:
@@ -68,6 +73,7 @@ def test_iota_groups() -> None:
 def test_ids() -> None:
     text = "r = u32[] replica-id() p = u32[] partition-id() c = u32[] constant(10) m = u32[] multiply(r, c) ROOT s = u32[] add(m, p)"
     assert xjit.evaluate(module(text, 2, 3), [[]] * 6) == [0, 1, 2, 10, 11, 12]
+    assert xjit.compile(module(text, 2, 3)).execute_sharded([[]] * 6) == [0, 1, 2, 10, 11, 12]
 
 
 def test_broadcast_reaches_its_group_and_no_other_device() -> None:
@@ -94,8 +100,11 @@ def test_ragged_all_to_all() -> None:
     rows = np.zeros(4, F32)
     first = [np.array([1, 2, 3], F32), rows, *(np.array(v, np.int32) for v in ([0, 1], [1, 2], [0, 0], [1, 1]))]
     second = [np.array([4, 5, 6], F32), rows, *(np.array(v, np.int32) for v in ([0, 1], [1, 2], [1, 2], [2, 2]))]
-    a, b = xjit.evaluate(text, [first, second])
-    assert a.tolist() == [1, 4, 0, 0] and b.tolist() == [2, 3, 5, 6]
+    for a, b in (xjit.evaluate(text, [first, second]), xjit.compile(text).execute_sharded([first, second])):
+        assert a.tolist() == [1, 4, 0, 0] and b.tolist() == [2, 3, 5, 6]
+    second[4] = np.array([1, 3], np.int32)
+    with pytest.raises(ExecutionError, match=r"ragged-all-to-all 'r': device 1 asks for rows 3 to 5 of 4"):
+        xjit.compile(text).execute_sharded([first, second])
 
 
 def test_asynchronous_forms() -> None:
@@ -145,8 +154,13 @@ def test_devices_may_take_different_branches() -> None:
 
 
 def test_devices_that_wait_for_ever_are_an_error() -> None:
+    text, inputs = module(DIVERGE, 2, others=BRANCHES % "{0,1}"), numbered(2)
     with pytest.raises(ExecutionError, match=r"devices wait for each other: r\S* of devices \[0\] waits for \[1\]"):
-        run(DIVERGE, 2, others=BRANCHES % "{0,1}")
+        xjit.evaluate(text, inputs)
+    with pytest.raises(
+        ExecutionError, match=r"wait for each other for ever: all-gather.* of devices \[0\] waits for \[1\]"
+    ):
+        xjit.compile(text).execute_sharded(inputs)
 
 
 def test_an_error_on_one_device_stops_all() -> None:
@@ -190,9 +204,18 @@ def test_one_device_is_never_taken_for_two(instruction: str) -> None:
 
 
 @pytest.mark.parametrize(("replicas", "partitions"), [(2, 1), (2, 2)])
-def test_programs_of_several_replicas_do_not_compile(replicas: int, partitions: int) -> None:
+def test_programs_of_several_replicas_run_on_all(replicas: int, partitions: int) -> None:
+    text = module("x = f32[1] parameter(0) ROOT r = f32[1] negate(x)", replicas, partitions)
     with pytest.raises(Unsupported, match=rf"'m' runs on several devices \(replica_count={replicas}, num_part"):
-        xjit.compile(module("x = f32[1] parameter(0) ROOT r = f32[1] negate(x)", replicas, partitions))
+        xjit.compile(text, "cuda-sim:sm_90")
+    executable, count = xjit.compile(text), replicas * partitions
+    assert executable.execute_sharded(numbered(replicas, partitions)) == [[-10.0 * n] for n in range(count)]
+    with pytest.raises(InvalidArgument, match=rf"runs on {count} devices .*: call execute_sharded"):
+        executable(np.zeros(1, F32))
+    with pytest.raises(InvalidArgument, match=rf"runs on {count} devices, got inputs for 1"):
+        executable.execute_sharded(numbered(1))
+    with pytest.raises(InvalidArgument, match=r"device 1: parameter 0 'x': expected f32\[1\]"):
+        executable.execute_sharded([[np.zeros(i + 1, F32)] for i in range(count)])
 
 
 def test_a_program_before_partitioning_is_one_program() -> None:
@@ -205,8 +228,7 @@ def test_a_program_before_partitioning_is_one_program() -> None:
     ones = np.ones(1, F32)
     assert xjit.evaluate(text, ones).tolist() == xjit.compile(text)(ones).tolist() == [-1]
     assert [r.tolist() for r in xjit.evaluate(text, [[ones], [2 * ones]])] == [[-1], [-2]]
-    with pytest.raises(Unsupported, match="several devices"):
-        xjit.compile(module("ROOT r = u32[] partition-id()", 1, 2))
+    assert xjit.compile(module("ROOT r = u32[] partition-id()", 1, 2)).execute_sharded([[], []]) == [0, 1]
 
 
 def test_shapes_must_fit_the_groups() -> None:
@@ -259,10 +281,10 @@ def oracle_text(name: str) -> str:
 @pytest.mark.parametrize("name", ORACLE)
 def test_values_are_those_of_xla(name: str, answers: dict[str, list[list[np.ndarray]] | str]) -> None:
     replicas, partitions, _ = ORACLE[name]
-    got = xjit.evaluate(oracle_text(name), numbered(replicas, partitions, 4))
-    expected = answers[name]
+    text, inputs, expected = oracle_text(name), numbered(replicas, partitions, 4), answers[name]
     assert not isinstance(expected, str), expected
-    assert [r.tolist() for r in got] == [leaves[0].tolist() for leaves in expected]
+    for got in (xjit.evaluate(text, inputs), xjit.compile(text).execute_sharded(inputs)):
+        assert [r.tolist() for r in got] == [leaves[0].tolist() for leaves in expected]
 
 
 def transfer(pairs: str, channel: str = "channel_id=1") -> str:

@@ -1,7 +1,7 @@
-"""Collectives with one participant, and asynchronous pairs run at once, as plain instructions.
+"""Collectives with one participant as plain instructions, and asynchronous pairs as what they start, run at once.
 
-A collective whose results are not shaped like its operands, or that needs a value from another device, is left: the
-emitters refuse it.
+A collective of one device whose results are not shaped like its operands, or that needs a value from another one, is
+left: the emitters refuse it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xjit.hlo import HloInstruction, Literal, Shape
 from xjit.hlo import attributes as at
 from xjit.ops import build
-from xjit.ops.replica_groups import is_alone
+from xjit.ops.replica_groups import has_several_devices, is_alone
 from xjit.passes.calls_and_control.call_inliner import inline_call
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
@@ -20,12 +20,16 @@ _SAME = frozenset(
     {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast", "all-reduce-start"}
 )
 _PICKED = {"all-gather-done": 1, "collective-permute-done": 1, "copy-done": 0, "async-done": 1}
+_AT_ONCE = frozenset({"all-reduce-start", "all-gather-start", "collective-permute-start"})
 _STARTS = frozenset({"all-gather-start", "collective-permute-start", "copy-start", "async-start"})
 
 
 @dataclass
 class CollectiveExpander(OpExpander):
-    """With one replica and one partition, a collective is its operands, or zeros where nobody sends."""
+    """With one replica and one partition, a collective is its operands, or zeros where nobody sends.
+
+    With several, a start is the collective itself, and a done takes its result.
+    """
 
     name = "collective-expander"
     opcodes = _SAME | _STARTS | _PICKED.keys() | {"collective-permute", "all-reduce-done", "async-update"}
@@ -42,7 +46,25 @@ class CollectiveExpander(OpExpander):
             return _copy_start(instruction, into)
         if opcode == "async-start":
             return _async_start(instruction, into)
-        return _collective(instruction, into) if is_alone(instruction) else None
+        if is_alone(instruction):
+            return _collective(instruction, into)
+        if opcode in _AT_ONCE and has_several_devices(instruction):
+            return _at_once(instruction, into)
+        return None
+
+
+def _at_once(start: HloInstruction, into: Expansion) -> HloInstruction | None:
+    """The synchronous form of a start, in the tuple that the start has: ((operands), result, contexts...)."""
+    opcode, shape = start.opcode.removesuffix("-start"), start.shape
+    inner = shape if opcode == "all-reduce" else shape.tuple_shapes[1]
+    result = into.add(
+        HloInstruction.create(opcode, inner, start.operands, start.attributes, list(start.called_computations))
+    )
+    if opcode == "all-reduce":
+        return result
+    source = _operands_as(start, shape.tuple_shapes[0], into)
+    contexts = _contexts(shape, into)
+    return None if source is None or contexts is None else into.tuple_of(source, result, *contexts)
 
 
 def _is_start(instruction: HloInstruction) -> bool:

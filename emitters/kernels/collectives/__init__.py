@@ -1,0 +1,1 @@
+"""Kernels of what several devices do together."""

@@ -1,0 +1,103 @@
+"""Rows of structured ops: loops, sizes, bodies, and what the verifier refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from xjit.linalg_ext.ir import Block, DenseAttr, FloatType, IntegerAttr, IntegerType, Operation, StringAttr, TensorType
+from xjit.linalg_ext.ir.attributes import DenseArrayAttr
+from xjit.linalg_ext.ir.errors import LinalgVerifyError
+from xjit.linalg_ext.structured import STRUCTURED_ROWS, structured, verify_structured
+from xjit.linalg_ext.structured.contractions import CONTRACTION_ROWS
+from xjit.linalg_ext.structured.elementwise import ELEMENTWISE_ROWS
+from xjit.linalg_ext.structured.view import bounds_of
+
+F32 = FloatType("f32")
+
+
+def tensor_op(name, *shapes, num_results=1, element=F32, **attributes) -> Operation:
+    values = Block([TensorType(tuple(s), element) for s in shapes]).arguments
+    return Operation(name, values, [v.type for v in values[len(values) - num_results :]], attributes)
+
+
+def dense(*values: int) -> DenseAttr:
+    return DenseAttr(values, TensorType((len(values),), IntegerType(64)))
+
+
+def test_matmul() -> None:
+    op = structured(tensor_op("linalg.matmul", (4, 8), (8, 16), (4, 16)))
+    verify_structured(op)
+    assert op.loop_ranges == (4, 16, 8)
+    assert op.iterator_types == ("parallel", "parallel", "reduction")
+    assert [str(m) for m in op.indexing_maps] == [
+        "(d0, d1, d2) -> (d0, d2)",
+        "(d0, d1, d2) -> (d2, d1)",
+        "(d0, d1, d2) -> (d0, d1)",
+    ]
+    assert [o.name for o in op.body.operations] == ["arith.mulf", "arith.addf", "linalg.yield"]
+    assert op.reads_init(0) and not op.is_elementwise
+
+
+def test_sizes_that_are_known_at_run_time_only() -> None:
+    op = structured(tensor_op("linalg.matmul", (None, 8), (None, 16), (None, 16)))
+    verify_structured(op)
+    assert op.loop_ranges == (None, 16, 8)
+    assert op.loop_sources == ((0, 0), (1, 1), (0, 1))
+
+
+def test_convolution_with_strides_and_dilations() -> None:
+    attributes = {"strides": dense(2, 1), "dilations": dense(1, 3)}
+    op = structured(tensor_op("linalg.conv_2d_nhwc_fhwc", (1, 9, 10, 3), (5, 3, 2, 3), (1, 4, 7, 5), **attributes))
+    verify_structured(op)
+    assert op.loop_ranges == (1, 4, 7, 5, 3, 2, 3)
+    assert str(op.indexing_maps[0]).endswith("-> (d0, d1 * 2 + d4, d2 + d5 * 3, d6)")
+
+
+def test_extension_ops() -> None:
+    rows = {"dimension": IntegerAttr(1, IntegerType(64))}
+    softmax = structured(tensor_op("linalg_ext.softmax", (4, 8), (4, 8), (4,), (4,), (4,), num_results=4, **rows))
+    verify_structured(softmax)
+    assert softmax.iterator_types == ("parallel", "reduction")
+    assert [softmax.reads_init(i) for i in range(4)] == [False, True, True, False]
+    product = tensor_op("linalg_ext.batch_matmul", (2, 8, 4), (2, 16, 8), (2, 4, 16), layout=StringAttr("tt"))
+    verify_structured(structured(product))
+    assert structured(product).loop_ranges == (2, 4, 16, 8)
+
+
+@pytest.mark.parametrize("row", CONTRACTION_ROWS, ids=lambda row: row.name)
+def test_contraction_rows_verify_on_shapes_of_their_loops(row) -> None:
+    scalars = structured(tensor_op(row.name, (), (), ()))
+    sizes = [2 + loop % 3 for loop in range(scalars.num_loops)]
+    shapes = [[bounds_of(e, sizes).upper + 1 for e in access] for access in scalars.accesses]
+    op = structured(tensor_op(row.name, *shapes))
+    verify_structured(op)
+    assert op.loop_ranges == tuple(sizes)
+    assert len(op.body.arguments) == 3 and op.reads_init(0)
+
+
+@pytest.mark.parametrize("name", [row.name for row in ELEMENTWISE_ROWS if row.body and row.num_inputs in (1, 2)])
+def test_elementwise_rows_verify(name: str) -> None:
+    row = STRUCTURED_ROWS[name]
+    permutation = {"permutation": DenseArrayAttr.i64([0, 1]), "dimensions": DenseArrayAttr.i64([])}
+    op = structured(tensor_op(name, *[(2, 3)] * (1 + row.num_inputs), **permutation))
+    if name == "linalg.fill":
+        op = structured(tensor_op(name, (), (2, 3)))
+    verify_structured(op)
+    assert op.is_elementwise and not op.reads_init(0)
+
+
+@pytest.mark.parametrize(
+    ("op", "message"),
+    [
+        (tensor_op("linalg.matmul", (4, 8), (7, 16), (4, 16)), "needs size 8 in dimension 0, found 7"),
+        (tensor_op("linalg.matmul", (4, 8), (8,), (4, 16)), "operand #1 has rank 1"),
+        (tensor_op("linalg.matmul", (4, 8), (4, 16)), "expected 2 input operands"),
+        (tensor_op("linalg.conv_1d", (4,), (3,), (3,)), "needs size at least 5 in dimension 0, found 4"),
+        (tensor_op("linalg.transpose", (4, 8), (8, 4), permutation=DenseArrayAttr.i64([1, 1])), "a permutation"),
+        (tensor_op("linalg_ext.diag", (4,), (4, 5)), "square"),
+        (tensor_op("linalg_ext.batch_matmul", (2, 2, 2), (2, 2, 2), (2, 2, 2), layout=StringAttr("xx")), "layout"),
+    ],
+)
+def test_refused(op: Operation, message: str) -> None:
+    with pytest.raises(LinalgVerifyError, match=message):
+        verify_structured(structured(op))

@@ -1,0 +1,3 @@
+"""Structured operations on tensors and buffers: MLIR's linalg with ByteIR's extensions, tiled and fused."""
+
+from __future__ import annotations
