@@ -78,7 +78,7 @@ class _UnitEmitter:
         self.module = module
         self.types = types
         self.tile = register_tile(module.target, COMPUTE)
-        self.kernels = emit_microkernels(module, f"{name}_kernel", COMPUTE)
+        self.kernels = emit_microkernels(module, f"{name}_kernel", GemmTypes(COMPUTE, COMPUTE, COMPUTE))
         self.multiply = multiply_panels_function(module, self._support(f"{name}_tiles", COMPUTE))
         self.softmax_rows = emit_softmax_rows(module, f"{name}_softmax") if types.softmax else None
         self.right_support = self._support(f"{name}_right_{types.right.mangled}", types.right)
@@ -98,7 +98,7 @@ class _UnitEmitter:
         """What packs a right operand of a type and multiplies it; all share the microkernels."""
         pack = copy_function(self.module, right, COMPUTE, COMPUTE)
         same = copy_function(self.module, COMPUTE, COMPUTE, COMPUTE)
-        return GemmSupport(prefix, GemmTypes(COMPUTE, right, COMPUTE), self.tile, self.kernels, same, pack, same, None)
+        return GemmSupport(prefix, GemmTypes(COMPUTE, right, COMPUTE), self.tile, self.kernels, same, pack, same)
 
     def _scratch(self, size: int, name: str) -> Value:
         return self.builder.alloca(I8, size, align=64, name=name)

@@ -26,7 +26,7 @@ from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.hlo import attributes as at
 from xjit.llvm.types import LLVMType
 from xjit.passes.analysis.attention.places import Matrix
-from xjit.passes.analysis.attention.products import ScoreProduct, find_product
+from xjit.passes.analysis.attention.products import ScoreProduct, find_products
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,10 @@ def is_score_product(view: KernelView) -> bool:
 def plan_scores(context: PlanContext, view: KernelView) -> list[KernelPlan]:
     """Plans a product with scores."""
     leaves = set(view.leaves)
-    product = find_product(view.roots[0], lambda i: i not in leaves)
-    if product is None:
+    products = find_products(view.roots[0], lambda i: i not in leaves)
+    if len(products) != 1:
         raise AssertionError(f"{view.instruction.name} is no product with scores")
+    product = products[0]
     shape = _shape(product)
     blocking = plan_blocks(shape, context.target)
     work = ScoreWork(product, shape, _types(product), blocking, _statistics(view, product))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.passes.analysis.attention.places import MOVES
-from xjit.passes.analysis.attention.products import ScoreProduct, find_product, is_elementwise
+from xjit.passes.analysis.attention.products import ScoreProduct, find_products, is_elementwise
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies
@@ -21,6 +21,7 @@ MAX_DEPTH = 512
 """Of rows of queries, keys and values: what the kernel's blocks hold."""
 _FOLLOWING = MOVES | {"convert", "divide"}
 """What a product's result may go through inside the fusion."""
+_WEIGHTS = _FOLLOWING | {"multiply"}
 
 
 @dataclass
@@ -45,7 +46,8 @@ class AttentionFusion(HloModulePass):
 
     def _run_on(self, computation: HloComputation) -> bool:
         changed = False
-        for dot in [i for i in computation.make_instruction_post_order() if i.opcode == "dot"]:
+        exponentials = [i for i in computation.instructions if i.opcode == "exponential"]
+        for dot in dict.fromkeys(dot for i in exponentials for dot in _products_of(i)):
             if dot.parent is computation:
                 changed |= self._fuse(computation, dot)
         return changed
@@ -53,14 +55,13 @@ class AttentionFusion(HloModulePass):
     def _fuse(self, computation: HloComputation, dot: HloInstruction) -> bool:
         """Fuses what follows a dot as far as it is part of one product: as much as can be."""
         for root in reversed(_following(dot)):
-            product = find_product(root, lambda _: True)
-            if product is None or product.softmax is None or not self._pays(product):
-                continue
-            units = fused_instructions(computation, product)
-            if units is None:
-                continue
-            merge_units(computation, units, [root], dot, "kCustom", "attention")
-            return True
+            for product in find_products(root, lambda _: True):
+                if product.softmax is None or not self._pays(product):
+                    continue
+                units = fused_instructions(computation, product)
+                if units is not None:
+                    merge_units(computation, units, [root], dot, "kCustom", "attention")
+                    return True
         return False
 
     def _pays(self, product: ScoreProduct) -> bool:
@@ -69,6 +70,20 @@ class AttentionFusion(HloModulePass):
         depths = [width, *(tile.depth for tile in product.tiles)]
         enough = rows * product.num_columns >= self.scores_per_element * max(depths)
         return rows >= self.min_rows and enough and max(depths) <= MAX_DEPTH
+
+
+def _products_of(exponential: HloInstruction) -> list[HloInstruction]:
+    """Returns the dots that take exponentials, or their quotients, moved or converted."""
+    found: list[HloInstruction] = []
+    stack, seen = [exponential], {exponential}
+    while stack:
+        for user in stack.pop().users:
+            if user.opcode == "dot":
+                found.append(user)
+            elif user not in seen and user.opcode in _WEIGHTS:
+                seen.add(user)
+                stack.append(user)
+    return found
 
 
 def _following(dot: HloInstruction) -> list[HloInstruction]:

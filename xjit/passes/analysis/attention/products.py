@@ -66,11 +66,17 @@ class ScoreProduct:
         return tuple(d for d in range(self.root.shape.rank) if d not in (self.rows, self.width))
 
 
-def find_product(root: HloInstruction, is_inside: Callable[[HloInstruction], bool]) -> ScoreProduct | None:
-    """Returns the product with scores that an array is, or None.
+def find_products(root: HloInstruction, is_inside: Callable[[HloInstruction], bool]) -> list[ScoreProduct]:
+    """Returns the products with scores that an array is: none, or one, or two if either operand may be the scores.
 
     `is_inside` says of what instructions the computation may be part of it: others are read from memory.
     """
+    found = [_find_product(root, side, is_inside) for side in (0, 1)]
+    return [product for product in found if product is not None]
+
+
+def _find_product(root: HloInstruction, side: int, is_inside: Callable[[HloInstruction], bool]) -> ScoreProduct | None:
+    """Returns the product whose scores are the operand `side` of the dot that an array is."""
     if not root.shape.is_static_array or root.shape.element_type not in MATRIX_TYPES or root.shape.rank < 2:
         return None
     space = Space(root.shape.dimensions)
@@ -87,13 +93,10 @@ def find_product(root: HloInstruction, is_inside: Callable[[HloInstruction], boo
         return None
     column = space.add(max(ranges))
     symbols = tuple(column if size > 1 else constant(0) for size in ranges)
-    for left in (0, 1):
-        scores, right = (space.operand(place, number, symbols) for number in (left, 1 - left))
-        if scores is not None and right is not None:
-            found = _Finder(space, root, place.instruction, column, is_inside).find(scores, right, total)
-            if found is not None:
-                return found
-    return None
+    scores, right = (space.operand(place, number, symbols) for number in (side, 1 - side))
+    if scores is None or right is None:
+        return None
+    return _Finder(space, root, place.instruction, column, is_inside).find(scores, right, total)
 
 
 class _Finder:
