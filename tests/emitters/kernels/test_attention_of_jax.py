@@ -39,6 +39,38 @@ def biased(q: Any, k: Any, v: Any, bias: Any) -> Any:
     return jax.nn.dot_product_attention(q, k, v, bias)
 
 
+def gradient_of(function: Callable[..., Any], with_result: bool) -> Callable[..., Any]:
+    def gradient(q: Any, k: Any, v: Any, g: Any) -> Any:
+        result, pull_back = jax.vjp(function, q, k, v)
+        return (result, *pull_back(g)) if with_result else pull_back(g)
+
+    return gradient
+
+
+def heads_first(q: Any, k: Any, v: Any) -> Any:
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / 4
+    return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1), v)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "tolerance"),
+    [
+        (gradient_of(heads_first, False), arrays(4, 1, H, L, D), 1e-5),
+        (gradient_of(causal, True), arrays(4), 1e-5),
+        (gradient_of(causal, True), arrays(4, kind=jnp.bfloat16), 3e-2),
+    ],
+    ids=["by-hand", "causal", "bf16"],
+)
+def test_gradient(function: Callable[..., Any], inputs: list[np.ndarray], tolerance: float) -> None:
+    """Three products that make the scores again, and the forward one."""
+    executable = xjit.compile(xjit.from_jax(function, *inputs))
+    assert [kernel.kind for kernel in executable.kernels].count("attention") == 4
+    assert executable.memory_analysis().temp_size_in_bytes < L * L * 4
+    for got, want in zip(executable(*inputs), jax.jit(function)(*inputs), strict=True):
+        got, want = np.asarray(got, np.float32), np.asarray(want, np.float32)
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize(
     ("function", "inputs", "tolerance"),
     [

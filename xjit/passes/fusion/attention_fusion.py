@@ -10,11 +10,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.passes.analysis.attention.gradient import find_gradient, results_of
 from xjit.passes.analysis.attention.places import MOVES
-from xjit.passes.analysis.attention.products import ScoreProduct, find_products, is_elementwise
+from xjit.passes.analysis.attention.products import ScoreProduct, find_products
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses
-from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies
+from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.fusion.attention_gradient import fuse_gradient
+from xjit.passes.fusion.attention_units import fused_instructions, scores_are_needed
 from xjit.passes.fusion.unit_merging import merge_units
 
 MAX_DEPTH = 512
@@ -47,22 +50,33 @@ class AttentionFusion(HloModulePass):
     def _run_on(self, computation: HloComputation) -> bool:
         changed = False
         exponentials = [i for i in computation.instructions if i.opcode == "exponential"]
-        for dot in dict.fromkeys(dot for i in exponentials for dot in _products_of(i)):
+        for weights in exponentials:
+            changed |= self._fuse_gradient(computation, weights)
+        for dot in dict.fromkeys(dot for i in exponentials if i.parent is computation for dot in _products_of(i)):
             if dot.parent is computation:
                 changed |= self._fuse(computation, dot)
         return changed
 
     def _fuse(self, computation: HloComputation, dot: HloInstruction) -> bool:
         """Fuses what follows a dot as far as it is part of one product: as much as can be."""
-        for root in reversed(_following(dot)):
+        for root in reversed(results_of(dot, _FOLLOWING)):
             for product in find_products(root, lambda _: True):
                 if product.softmax is None or not self._pays(product):
                     continue
                 units = fused_instructions(computation, product)
-                if units is not None:
+                if not scores_are_needed(product, units):
                     merge_units(computation, units, [root], dot, "kCustom", "attention")
                     return True
         return False
+
+    def _fuse_gradient(self, computation: HloComputation, weights: HloInstruction) -> bool:
+        """Fuses all products that read what is computed from the exponentials of a softmax, if that is a gradient."""
+        if weights.shape.rank < 3 or not weights.shape.is_static_array:
+            return False
+        gradient = find_gradient(weights)
+        if gradient is None or not all(map(self._pays, gradient.all_products())):
+            return False
+        return fuse_gradient(computation, gradient)
 
     def _pays(self, product: ScoreProduct) -> bool:
         sizes = product.root.shape.dimensions
@@ -84,43 +98,3 @@ def _products_of(exponential: HloInstruction) -> list[HloInstruction]:
                 seen.add(user)
                 stack.append(user)
     return found
-
-
-def _following(dot: HloInstruction) -> list[HloInstruction]:
-    """Returns a dot and what is computed from it alone, one after the other."""
-    found = [dot]
-    while len(found[-1].users) == 1 and not found[-1].is_root():
-        user = found[-1].users[0]
-        if user.opcode not in _FOLLOWING or user.operand(0) is not found[-1] or has_control_dependencies(user):
-            break
-        found.append(user)
-    return found
-
-
-def fused_instructions(computation: HloComputation, product: ScoreProduct) -> list[HloInstruction] | None:
-    """Returns the instructions that a product's fusion takes in, operands first; None if it must not be one.
-
-    That is so where something else needs what is computed from the scores' products.
-    """
-    leaves = {product.right.leaf, *(m.leaf for tile in product.tiles for m in (tile.left, tile.right))}
-    demanding = {product.dot, *(tile.place.instruction for tile in product.tiles)}
-    softmax = product.softmax
-    if softmax is not None:
-        demanding |= {softmax.maximum.instruction, softmax.total.instruction}
-    inside: set[HloInstruction] = set()
-    stack = [product.root]
-    while stack:
-        instruction = stack.pop()
-        if instruction in inside or instruction in leaves:
-            continue
-        if instruction in demanding or is_elementwise(instruction):
-            inside.add(instruction)
-            stack += instruction.operands
-    order = [i for i in computation.make_instruction_post_order() if i in inside]
-    from_scores = {tile.place.instruction for tile in product.tiles}
-    for instruction in order:
-        if not from_scores.isdisjoint(instruction.operands):
-            from_scores.add(instruction)
-    from_scores.discard(product.root)
-    kept = any(has_control_dependencies(i) or i.is_root() or not inside.issuperset(i.users) for i in from_scores)
-    return None if kept else order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from xjit.affine import AffineExpr, Interval, RangeContext, constant, dim, physical_map, substitute, substitute_all
+from xjit.affine import AffineExpr, Interval, RangeContext, dim, physical_map, substitute, substitute_all
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.indexing.element_reads import is_tiled
 from xjit.indexing.operand_reads import reads_of
@@ -61,6 +61,10 @@ class Space:
     def simplify(self, expr: AffineExpr) -> AffineExpr:
         """Returns the expression as the bounds of its variables allow."""
         return self._ranges.simplify(expr)
+
+    def identity(self, instruction: HloInstruction) -> Place:
+        """Returns the element of an instruction at d0, d1, ..."""
+        return Place(instruction, tuple(self.simplify(dim(d)) for d in range(instruction.shape.rank)))
 
     def operand(self, place: Place, number: int, symbols: Sequence[AffineExpr] = ()) -> Place | None:
         """Returns the element of an operand that an element is computed from, at `symbols` of what is summed.
@@ -125,16 +129,6 @@ class Space:
             return None
         base = offset - row * strides[row] - column * strides[column]
         return Matrix(place.instruction, base, strides[row], strides[column])
-
-
-def identity(instruction: HloInstruction) -> Place:
-    """Returns the element of an instruction at d0, d1, ..."""
-    return Place(instruction, tuple(dim(d) for d in range(instruction.shape.rank)))
-
-
-def zeros(count: int) -> tuple[AffineExpr, ...]:
-    """Returns that many zeros."""
-    return (constant(0),) * count
 
 
 def _is_exact(convert: HloInstruction) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.hlo import HloInstruction, PrimitiveType, Trait
-from xjit.passes.analysis.attention.places import MATRIX_TYPES, MOVES, Matrix, Place, Space, identity
+from xjit.passes.analysis.attention.places import MATRIX_TYPES, MOVES, Matrix, Place, Space
 from xjit.passes.analysis.attention.softmax import Softmax, find_softmax
 
 MAX_NODES = 200
@@ -41,6 +41,7 @@ class ScoreProduct:
 
     `rows` and `width` are dimensions of the root: those of the product's rows and columns. The other ones say which of
     many products it is. `scores` is what is to be computed of each score: with a `softmax`, what that is taken of.
+    `between` are the instructions between the products.
     """
 
     space: Space
@@ -54,6 +55,7 @@ class ScoreProduct:
     right: Matrix
     result: Matrix
     tiles: tuple[Tile, ...]
+    between: frozenset[HloInstruction]
 
     @property
     def num_columns(self) -> int:
@@ -80,7 +82,7 @@ def _find_product(root: HloInstruction, side: int, is_inside: Callable[[HloInstr
     if not root.shape.is_static_array or root.shape.element_type not in MATRIX_TYPES or root.shape.rank < 2:
         return None
     space = Space(root.shape.dimensions)
-    place = space.behind(identity(root), _PASSED)
+    place = space.behind(space.identity(root), _PASSED)
     total = None
     if place.opcode == "divide":
         total = space.operand(place, 1)
@@ -123,7 +125,8 @@ class _Finder:
         wanted = scores if softmax is None else softmax.logits
         if wanted.instruction.shape.element_type not in MATRIX_TYPES:
             return None
-        dots = self._dots(wanted)
+        between: set[HloInstruction] = set()
+        dots = self._dots(wanted, between)
         if dots is None or not 1 <= len(dots) <= MAX_TILES:
             return None
         sides = self._sides(scores, right)
@@ -131,7 +134,7 @@ class _Finder:
             return None
         rows, width = sides
         matrix = self.space.matrix(right, self.column, dim(width), dim(rows))
-        result = self.space.array_matrix(identity(self.root), dim(rows), dim(width), self.column)
+        result = self.space.array_matrix(self.space.identity(self.root), dim(rows), dim(width), self.column)
         tiles = [self._tile(place, rows) for place in dots]
         if matrix is None or result is None:
             return None
@@ -139,7 +142,18 @@ class _Finder:
         if len(found) < len(tiles):
             return None
         return ScoreProduct(
-            self.space, self.root, self.dot, rows, width, self.column, wanted, softmax, matrix, result, found
+            self.space,
+            self.root,
+            self.dot,
+            rows,
+            width,
+            self.column,
+            wanted,
+            softmax,
+            matrix,
+            result,
+            found,
+            frozenset(between),
         )
 
     def _sides(self, scores: Place, right: Place) -> tuple[int, int] | None:
@@ -152,8 +166,11 @@ class _Finder:
             return None
         return max(rows, key=lambda d: sizes[d]), width[0]
 
-    def _dots(self, wanted: Place) -> list[Place] | None:
-        """Returns the products that a score is computed from; None if that is not element by element."""
+    def _dots(self, wanted: Place, between: set[HloInstruction]) -> list[Place] | None:
+        """Returns the products that a score is computed from, through what is added to `between`.
+
+        None if a score is not computed from one element of each.
+        """
         found: dict[HloInstruction, Place] = {}
         seen: set[Place] = set()
         stack = [wanted]
@@ -168,6 +185,7 @@ class _Finder:
                 continue
             if not is_elementwise(place.instruction) or not self.is_inside(place.instruction):
                 continue
+            between.add(place.instruction)
             for number in range(place.instruction.operand_count):
                 operand = self.space.operand(place, number)
                 if operand is None:
