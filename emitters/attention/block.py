@@ -15,6 +15,7 @@ from xjit.emitters.attention.shapes import (
     LEFT_BYTES,
     MAX_COLUMNS,
     MAX_ROWS,
+    PRODUCTS,
     RIGHT_BYTES,
     ScoreParameters,
     ScoreTypes,
@@ -77,8 +78,8 @@ class _UnitEmitter:
     def __init__(self, module: Module, name: str, types: ScoreTypes) -> None:
         self.module = module
         self.types = types
-        self.tile = register_tile(module.target, COMPUTE)
-        self.kernels = emit_microkernels(module, f"{name}_kernel", GemmTypes(COMPUTE, COMPUTE, COMPUTE))
+        self.tile = register_tile(module.target, PRODUCTS)
+        self.kernels = emit_microkernels(module, f"{name}_kernel", PRODUCTS)
         self.multiply = multiply_panels_function(module, self._support(f"{name}_tiles", COMPUTE))
         self.softmax_rows = emit_softmax_rows(module, f"{name}_softmax") if types.softmax else None
         self.right_support = self._support(f"{name}_right_{types.right.mangled}", types.right)

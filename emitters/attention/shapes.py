@@ -10,12 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.register_tile import register_tile
 from xjit.llvm.target import Target
 from xjit.llvm.types import FLOAT, LLVMType
 
 COMPUTE = FLOAT
 COMPUTE_BYTES = 4
+PRODUCTS = GemmTypes(COMPUTE, COMPUTE, COMPUTE)
+"""Operands are packed to the type of the sums, and multiplied by multiply-adds."""
 MAX_DEPTH = 512
 """The longest rows of operands: scratch memory holds blocks of them."""
 LEFT_BYTES = 128 << 10
@@ -92,7 +95,7 @@ class Blocking:
 
 def plan_blocks(shape: ScoreShape, target: Target) -> Blocking:
     """Returns the blocks for a shape: by the sizes of caches, and for enough units of work."""
-    tile = register_tile(target, COMPUTE)
+    tile = register_tile(target, PRODUCTS)
     widest = padded(max(shape.width, *(t.depth for t in shape.tiles)), tile.width)
     columns = min(MAX_COLUMNS, RIGHT_BYTES // (COMPUTE_BYTES * widest))
     columns = max(tile.columns, columns // tile.columns * tile.columns)

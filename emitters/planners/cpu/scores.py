@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, delinearize, dim
 from xjit.emitters.attention.shapes import (
-    COMPUTE,
+    PRODUCTS,
     Blocking,
     ScoreShape,
     ScoreTypes,
@@ -52,7 +52,7 @@ class ScoreWork:
 
     def facts(self, context: PlanContext) -> Mapping[str, object]:
         """Its sizes, and how it is blocked."""
-        shape, tile = self.shape, register_tile(context.target, COMPUTE)
+        shape, tile = self.shape, register_tile(context.target, PRODUCTS)
         depths = " and ".join(str(t.depth) for t in shape.tiles)
         softmax = ", a softmax along columns, block by block" if self.product.softmax else ""
         return {

@@ -36,12 +36,31 @@ def fuse_gradient(computation: HloComputation, gradient: Gradient) -> bool:
                 computation, fused_instructions(computation, product), outputs, product.dot, "kCustom", "attention"
             )
             break
+    _multiply_by_reciprocals(computation, gradient)
     for root in gradient.products:
         product = product_without_softmax(root, gradient.weights)
         assert product is not None
         units = fused_instructions(computation, product)
         merge_units(computation, units, [root], product.dot, "kCustom", "attention_gradient")
     return True
+
+
+def _multiply_by_reciprocals(computation: HloComputation, gradient: Gradient) -> None:
+    """Quotients of scores by what rows have become products: one division for a row, not one for each of its scores."""
+    products = [product_without_softmax(root, gradient.weights) for root in gradient.products]
+    between = dict.fromkeys(i for product in products if product is not None for i in product.between)
+    for divide in [i for i in between if i.opcode == "divide" and i.operand(1).opcode == "broadcast"]:
+        repeated = divide.operand(1)
+        rows = repeated.operand(0)
+        if divide.shape.element_type is not PrimitiveType.F32 or rows.shape.num_elements == repeated.shape.num_elements:
+            continue
+        one = computation.add_instruction(build.make_constant(1.0, PrimitiveType.F32))
+        ones = computation.add_instruction(build.broadcast(one, rows.shape, ()))
+        reciprocal = computation.add_instruction(build.binary("divide", ones, rows))
+        dimensions = repeated.attributes_as(at.DimensionsAttributes).dimensions
+        repeated = computation.add_instruction(build.broadcast(reciprocal, repeated.shape, dimensions))
+        product = computation.add_instruction(build.binary("multiply", divide.operand(0), repeated))
+        replace(divide, product)
 
 
 def _forward_product(computation: HloComputation, gradient: Gradient, row_sum: RowSum) -> Place:
