@@ -17,7 +17,7 @@ from xjit.emitters.gemm.method import MAX_ROWS, GemmTypes, prefers_swap, transpo
 from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.shapes import GemmShape
-from xjit.emitters.gemm.storage import ROUNDED, UNSIGNED
+from xjit.emitters.gemm.storage import FLOAT8, ROUNDED, UNSIGNED
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.epilogue import epilogue_fact, place_of_sums
 from xjit.emitters.planners.cpu.loops import plan_loops
@@ -34,7 +34,7 @@ GEMM_TYPES = {
     PrimitiveType.F64: DOUBLE,
     PrimitiveType.BF16: BFLOAT,
     PrimitiveType.F16: HALF,
-}
+} | FLOAT8
 INTEGER_GEMM_TYPES = {
     kind: int_type(kind.bit_width) for kind in PrimitiveType if kind.is_integer and kind.bit_width >= 8
 } | {PrimitiveType.U8: UNSIGNED}
