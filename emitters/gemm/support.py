@@ -4,16 +4,13 @@ of types.
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.lane_packing import LaneCopy, emit_lane_copy
 from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.microkernel import emit_microkernels
 from xjit.emitters.gemm.packing import emit_copy
 from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.storage import size_of
-from xjit.emitters.gemm.tile_kernel import emit_tile_kernels
 from xjit.emitters.gemm.units import TILE_LANES, is_biased
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder
@@ -23,13 +20,25 @@ from xjit.llvm.structured_builder import StructuredBuilder
 class GemmSupport:
     """What the loops call. All of it may be shared by several multiplications and convolutions of a module."""
 
+    module: Module
     prefix: str  # of the names of functions that belong to this set
     types: GemmTypes
     tile: RegisterTile
-    kernels: Value  # the table of `microkernel.emit_microkernels`
-    pack_lhs: Function
-    pack_rhs: Function
-    unpack: Function
+
+    @property
+    def pack_lhs(self) -> Function:
+        """The copy of left operands to what kernels read; like the others, emitted when it is first asked for."""
+        return _packing(self.module, self.types, is_lhs=True)
+
+    @property
+    def pack_rhs(self) -> Function:
+        """The same for right operands."""
+        return _packing(self.module, self.types, is_lhs=False)
+
+    @property
+    def unpack(self) -> Function:
+        """The copy of sums to results."""
+        return copy_function(self.module, self.compute, self.types.out, self.compute)
 
     @property
     def compute(self) -> LLVMType:
@@ -69,26 +78,9 @@ class GemmSupport:
         return builder.add(size, builder.i64(1)) if self.is_biased else size
 
 
-_supports: weakref.WeakKeyDictionary[Module, dict[str, GemmSupport]] = weakref.WeakKeyDictionary()
-
-
 def support_for(module: Module, types: GemmTypes) -> GemmSupport:
-    """The parts for a combination of types, emitted once per module."""
-    prefix = f"xjit_tiles_{types.name}"
-    known = _supports.setdefault(module, {})
-    if prefix not in known:
-        known[prefix] = _emit_support(module, types, prefix)
-    return known[prefix]
-
-
-def _emit_support(module: Module, types: GemmTypes, prefix: str) -> GemmSupport:
-    compute = types.compute
-    emit_kernels = emit_tile_kernels if types.unit.is_tiles else emit_microkernels
-    kernels = emit_kernels(module, f"{prefix}_kernel", types)
-    tile = register_tile(module.target, types)
-    pack_lhs, pack_rhs = (_packing(module, types, is_lhs=is_lhs) for is_lhs in (True, False))
-    unpack = copy_function(module, compute, types.out, compute)
-    return GemmSupport(prefix, types, tile, kernels, pack_lhs, pack_rhs, unpack)
+    """The parts for a combination of types."""
+    return GemmSupport(module, f"xjit_tiles_{types.name}", types, register_tile(module.target, types))
 
 
 def _packing(module: Module, types: GemmTypes, *, is_lhs: bool) -> Function:

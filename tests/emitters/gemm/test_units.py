@@ -20,16 +20,20 @@ from tests.emitters.gemm.test_convolution import CASES
 from xjit.emitters.gemm.library import gemm_library_text
 from xjit.emitters.gemm.method import GemmTypes, with_unit
 from xjit.emitters.gemm.plan import plan_gemm
+from xjit.emitters.gemm.routine import Routine
 from xjit.emitters.gemm.shapes import GemmShape, row_major
-from xjit.emitters.gemm.storage import ROUNDED, UNSIGNED
+from xjit.emitters.gemm.storage import FLOAT8, ROUNDED, UNSIGNED
 from xjit.emitters.gemm.units import Unit
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import Target, host_cpu
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, I8, I16, I32
 from xjit.runtime.jit import initialize_llvm, missing_features
 
+TILES = Routine(vectors=(), row_groups=())
 BF16 = GemmTypes(BFLOAT, BFLOAT, FLOAT)
+EIGHT_BITS = GemmTypes(FLOAT8[PrimitiveType.F8E4M3FN], FLOAT8[PrimitiveType.F8E5M2], FLOAT)
 BYTES = [GemmTypes(lhs, rhs, I32) for lhs in (I8, UNSIGNED) for rhs in (I8, UNSIGNED)]
-EMULATED = [("avx512_bf16_emulated", BF16), *(("amx_emulated", types) for types in (BF16, *BYTES))]
+EMULATED = [("avx512_bf16_emulated", BF16), *(("amx_emulated", types) for types in (BF16, *BYTES, EIGHT_BITS))]
 SIZES = [(16, 16, 32), (17, 33, 65), (70, 50, 300), (5, 7, 3), (40, 100, 1100)]
 
 needs_avx512 = pytest.mark.skipif(
@@ -70,7 +74,7 @@ def test_instructions_are_selected(level: str, types: GemmTypes, instructions: t
     target = Target.for_features(level)
     initialize_llvm()
     with llvm.create_context() as context:
-        module = llvm.parse_assembly(gemm_library_text(with_unit(types, target), target), context)
+        module = llvm.parse_assembly(gemm_library_text(with_unit(types, target), TILES, target), context)
         machine = llvm.Target.from_triple(target.triple).create_target_machine(target.cpu, target.features, opt=1)
         text = machine.emit_assembly(module)
         module.close()
