@@ -18,11 +18,13 @@ from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.shapes import GemmShape
 from xjit.emitters.gemm.storage import FLOAT8, ROUNDED, UNSIGNED
+from xjit.emitters.gemm.units import Unit
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.epilogue import epilogue_fact, place_of_sums
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.hlo import attributes as at
+from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
@@ -80,7 +82,11 @@ class GemmWork:
 
 
 def plan_dot_kernels(context: PlanContext, view: KernelView) -> list[KernelPlan]:
-    """Plans a dot with conversions of its operands and what is computed from it: one GEMM call, or loops."""
+    """Plans a dot with conversions of its operands and what is computed from it: one GEMM call, or loops.
+
+    Errors: Unsupported for an algorithm that is more exact than the multiplication would be.
+    """
+    _check_algorithm(view.hero)
     work = gemm_work(view, context.target)
     if work is None:
         return [*plan_loops(context, view)]
@@ -103,8 +109,28 @@ def gemm_work(view: KernelView, target: Target) -> GemmWork | None:
     operands = tuple(view.leaves.index(source) for source in sources)
     if swapped:
         types, operands = GemmTypes(types.rhs, types.lhs, types.out), operands[::-1]
-    types = with_unit(types, target, shape)
+    types = _rounded(dot, types, target, shape) or with_unit(types, target, shape)
     return GemmWork(shape, types, (operands[0], operands[1]), place_of_sums(view, types), has_epilogue)
+
+
+def _check_algorithm(dot: HloInstruction) -> None:
+    algorithm = dot.attributes_as(at.DotAttributes).algorithm
+    kinds = [i.shape.element_type for i in (*dot.operands, dot)]
+    if algorithm == "dot_f64_f64_f64" and PrimitiveType.F64 not in kinds:
+        message = f"dot '{dot.name}' cannot be compiled: algorithm {algorithm} without an operand or result of f64"
+        raise Unsupported(message, dot.span)
+
+
+def _rounded(dot: HloInstruction, types: GemmTypes, target: Target, shape: GemmShape) -> GemmTypes | None:
+    """The types with f32 operands rounded to bf16, where the dot's algorithm is that and a unit gains by it.
+
+    Other algorithms that split f32 in bf16 are no more exact than f32, in which they are computed.
+    """
+    if dot.attributes_as(at.DotAttributes).algorithm != "dot_bf16_bf16_f32":
+        return None
+    lhs, rhs = (ROUNDED[BFLOAT] if storage is FLOAT else storage for storage in (types.lhs, types.rhs))
+    rounded = with_unit(GemmTypes(lhs, rhs, types.out), target, shape)
+    return rounded if rounded.unit is not Unit.FMA else None
 
 
 def _sources(view: KernelView) -> list[HloInstruction] | None:
