@@ -23,23 +23,23 @@ from xjit.llvm.values import zero
 CONVOLUTION_PARAMS = ((PTR, "out"), (PTR, "input"), (PTR, "kernel"), (PTR, "closure"), (PTR, "parameters"))
 
 
-def convolution_name(types: GemmTypes) -> str:
+def convolution_name(types: GemmTypes, *, transposes: bool = True) -> str:
     """The name of the convolution in its module."""
-    return f"xjit_convolution_{types.name}"
+    return f"xjit_convolution_{types.name}{'_transposes' if transposes else ''}"
 
 
-def emit_convolution(module: Module, target: Target, types: GemmTypes) -> Function:
+def emit_convolution(module: Module, target: Target, types: GemmTypes, *, transposes: bool = True) -> Function:
     """Defines, once per module, `void (ptr out, ptr input, ptr kernel, ptr closure, ptr parameters)`.
 
     `parameters` points to the record of `plan_convolution`, `closure` is the epilogue or null. `types.lhs` is the type
-    of the input, `rhs` that of the kernel.
+    of the input, `rhs` that of the kernel. With `transposes` copies are fast that change the direction.
     """
     if target is not module.target and target != module.target:
         raise ValueError(f"the module is for {module.target.cpu}, not for {target.cpu}")
-    name = convolution_name(types)
+    name = convolution_name(types, transposes=transposes)
     if name in module.functions:
         return module.functions[name]
-    task = _emit_task(module, f"{name}_task", support_for(module, types))
+    task = _emit_task(module, f"{name}_task", support_for(module, types, transposes=transposes))
     return emit_parallel_entry(module, name, CONVOLUTION_PARAMS, task, CONV)
 
 

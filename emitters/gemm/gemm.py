@@ -30,4 +30,4 @@ def emit_gemm(module: Module, target: Target, types: GemmTypes, routine: Routine
     name = gemm_name(types, routine)
     if name in module.functions:
         return module.functions[name]
-    return emit_driver(module, name, support_for(module, types), routine)
+    return emit_driver(module, name, support_for(module, types, transposes=routine.transposes), routine)

@@ -16,7 +16,7 @@ from xjit.emitters.gemm.convolution_shapes import ConvolutionShape
 from xjit.emitters.gemm.gemm import emit_gemm, gemm_name
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.plan import plan_gemm
-from xjit.emitters.gemm.routine import Routine, routine_for
+from xjit.emitters.gemm.routine import Routine, convolution_transposes, routine_for
 from xjit.emitters.gemm.shapes import GemmShape
 from xjit.llvm import IRBuilder, Module, Target, Value
 from xjit.llvm.module import Declaration
@@ -42,7 +42,7 @@ def emit_gemm_call(
     if shape.m == 0 or shape.n == 0 or shape.num_batches == 0:
         return
     parameters = plan_gemm(shape, types, module.target, num_threads, may_swap=closure is None, in_scratch=out is None)
-    function = link_gemm(module, types, routine_for(parameters))
+    function = link_gemm(module, types, routine_for(parameters, types))
     record = module.add_constant_array(parameters.to_array(), hint="gemm_parameters")
     builder.call(function, (out or zero(PTR), *operands, closure or zero(PTR), record))
 
@@ -65,7 +65,7 @@ def emit_convolution_call(
         return
     module = builder.module
     parameters = plan_convolution(shape, types, module.target, num_threads, in_scratch=out is None)
-    function = link_convolution(module, types)
+    function = link_convolution(module, types, transposes=convolution_transposes(parameters, types))
     record = module.add_constant_array(parameters.to_array(), hint="convolution_parameters")
     builder.call(function, (out or zero(PTR), *operands, closure or zero(PTR), record))
 
@@ -77,10 +77,10 @@ def link_gemm(module: Module, types: GemmTypes, routine: Routine) -> Declaration
     return module.declare(name, VOID, [type for type, _ in GEMM_PARAMS])
 
 
-def link_convolution(module: Module, types: GemmTypes) -> Declaration:
+def link_convolution(module: Module, types: GemmTypes, *, transposes: bool) -> Declaration:
     """The same for a convolution."""
-    name = convolution_name(types)
-    module.libraries.setdefault(name, convolution_library_text(types, module.target))
+    name = convolution_name(types, transposes=transposes)
+    module.libraries.setdefault(name, convolution_library_text(types, module.target, transposes))
     return module.declare(name, VOID, [type for type, _ in CONVOLUTION_PARAMS])
 
 
@@ -93,8 +93,8 @@ def gemm_library_text(types: GemmTypes, routine: Routine, target: Target) -> str
 
 
 @functools.lru_cache(maxsize=64)
-def convolution_library_text(types: GemmTypes, target: Target) -> str:
+def convolution_library_text(types: GemmTypes, target: Target, transposes: bool) -> str:
     """The text of the module with a convolution."""
-    module = Module(f"{convolution_name(types)}_library", target)
-    emit_convolution(module, target, types)
+    module = Module(f"{convolution_name(types, transposes=transposes)}_library", target)
+    emit_convolution(module, target, types, transposes=transposes)
     return module.to_text()

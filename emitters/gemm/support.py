@@ -24,21 +24,22 @@ class GemmSupport:
     prefix: str  # of the names of functions that belong to this set
     types: GemmTypes
     tile: RegisterTile
+    transposes: bool  # copies are fast that change the direction
 
     @property
     def pack_lhs(self) -> Function:
         """The copy of left operands to what kernels read; like the others, emitted when it is first asked for."""
-        return _packing(self.module, self.types, is_lhs=True)
+        return self._packing(self.types.lhs, self.types.lanes.lhs, is_lhs=True)
 
     @property
     def pack_rhs(self) -> Function:
         """The same for right operands."""
-        return _packing(self.module, self.types, is_lhs=False)
+        return self._packing(self.types.rhs, self.types.lanes.rhs, is_lhs=False)
 
     @property
     def unpack(self) -> Function:
         """The copy of sums to results."""
-        return copy_function(self.module, self.compute, self.types.out, self.compute)
+        return copy_function(self.module, self.compute, self.types.out, self.compute, transposes=self.transposes)
 
     @property
     def compute(self) -> LLVMType:
@@ -77,22 +78,22 @@ class GemmSupport:
             return builder.and_(builder.add(size, builder.i64(TILE_LANES - 1)), builder.i64(-TILE_LANES))
         return builder.add(size, builder.i64(1)) if self.is_biased else size
 
+    def _packing(self, storage: LLVMType, packed: LLVMType, *, is_lhs: bool) -> Function:
+        if self.group == 1:
+            return copy_function(self.module, storage, packed, packed, transposes=self.transposes)
+        copy = LaneCopy(storage, packed, self.group, along_lines=is_lhs, transposes=self.transposes)
+        return emit_lane_copy(self.module, copy)
 
-def support_for(module: Module, types: GemmTypes) -> GemmSupport:
+
+def support_for(module: Module, types: GemmTypes, *, transposes: bool) -> GemmSupport:
     """The parts for a combination of types."""
-    return GemmSupport(module, f"xjit_tiles_{types.name}", types, register_tile(module.target, types))
+    prefix = f"xjit_tiles_{types.name}{'_transposes' if transposes else ''}"
+    return GemmSupport(module, prefix, types, register_tile(module.target, types), transposes)
 
 
-def _packing(module: Module, types: GemmTypes, *, is_lhs: bool) -> Function:
-    """The copy of an operand to the form that kernels read."""
-    lanes = types.lanes
-    storage, packed = (types.lhs, lanes.lhs) if is_lhs else (types.rhs, lanes.rhs)
-    if lanes.group == 1:
-        return copy_function(module, storage, packed, packed)
-    return emit_lane_copy(module, LaneCopy(storage, packed, lanes.group, along_lines=is_lhs))
-
-
-def copy_function(module: Module, source: LLVMType, destination: LLVMType, compute: LLVMType) -> Function:
+def copy_function(
+    module: Module, source: LLVMType, destination: LLVMType, compute: LLVMType, *, transposes: bool
+) -> Function:
     """The strided copy between two element types, emitted once per module."""
-    name = f"xjit_copy_{source.mangled}_{destination.mangled}_{compute.mangled}"
-    return module.functions.get(name) or emit_copy(module, name, source, destination, compute)
+    name = f"xjit_copy_{source.mangled}_{destination.mangled}_{compute.mangled}{'_transposes' if transposes else ''}"
+    return module.functions.get(name) or emit_copy(module, name, source, destination, compute, transposes=transposes)

@@ -24,20 +24,22 @@ ENTRY main {{
 """
 
 
-TILES = routine_for(plan_gemm(row_major(64, 64, 64), GemmTypes(), Target.host()))
+TILES = routine_for(plan_gemm(row_major(64, 64, 64), GemmTypes(), Target.host()), GemmTypes())
 
 
 def test_one_function_is_visible() -> None:
     text = gemm_library_text(GemmTypes(), TILES, Target.host())
     assert defined_symbols(text) == {"xjit_gemm_f32_f32_f32"}
     assert gemm_library_text(GemmTypes(), TILES, Target.host()) is text
-    assert defined_symbols(convolution_library_text(GemmTypes(), Target.host())) == {"xjit_convolution_f32_f32_f32"}
+    assert defined_symbols(convolution_library_text(GemmTypes(), Target.host(), False)) == {
+        "xjit_convolution_f32_f32_f32"
+    }
 
 
 def test_a_program_has_the_methods_that_it_needs() -> None:
     """A product of matrices has no code for vectors, and the other way round."""
-    vector = routine_for(plan_gemm(row_major(1, 700, 700), GemmTypes(), Target.host()))
-    rows = routine_for(plan_gemm(row_major(4, 900, 900), GemmTypes(), Target.host()))
+    vector = routine_for(plan_gemm(row_major(1, 700, 700), GemmTypes(), Target.host()), GemmTypes())
+    rows = routine_for(plan_gemm(row_major(4, 900, 900), GemmTypes(), Target.host()), GemmTypes())
     texts = [gemm_library_text(GemmTypes(), routine, Target.host()) for routine in (TILES, vector, rows)]
     assert ["_kernel_" in text for text in texts] == [True, False, False]
     assert ["block_vector_along_n_1(" in text for text in texts] == [False, True, True]

@@ -30,7 +30,7 @@ from xjit.llvm import Target, host_cpu
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, I8, I16, I32
 from xjit.runtime.jit import initialize_llvm, missing_features
 
-TILES = Routine(vectors=(), row_groups=())
+TILES = Routine(vectors=(), row_groups=(), transposes=False)
 BF16 = GemmTypes(BFLOAT, BFLOAT, FLOAT)
 EIGHT_BITS = GemmTypes(FLOAT8[PrimitiveType.F8E4M3FN], FLOAT8[PrimitiveType.F8E5M2], FLOAT)
 BYTES = [GemmTypes(lhs, rhs, I32) for lhs in (I8, UNSIGNED) for rhs in (I8, UNSIGNED)]
