@@ -94,6 +94,11 @@ class Executable(CpuExecutable):
     def _linked(self) -> set[str]:
         return set[str]().union(*map(defined_symbols, self._emitted.library_texts))
 
+    @property
+    def optimized_module(self) -> HloModule:
+        """The module that the kernels are of; not to be changed."""
+        return self._optimized_hlo
+
     def as_text(self, stage: str = "optimized-hlo") -> str:
         """Returns the module at a stage of compilation; InvalidArgument names the stages if there is no such one."""
         stages: dict[str, Callable[[], str]] = {
