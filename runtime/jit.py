@@ -27,6 +27,8 @@ from xjit.hlo.diagnostics import CompileError
 from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.ir_check import check_ir_text, defined_symbols
 from xjit.runtime.llvm_lock import UnlockedThreads, completed
+from xjit.runtime.object_cache import cache_key, object_cache
+from xjit.runtime.toolchain import toolchain_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class CodegenOptions:
     strength_reduction: bool = False
     cpu: str = ""
     features: str = ""
+    cache_dir: str | None = None
 
 
 @functools.cache
@@ -243,6 +246,7 @@ _codegen_lock = threading.RLock()  # the flags are global: nobody may change the
 _link_lock = threading.Lock()
 _library_numbers = itertools.count()  # library names cannot be reused
 _flags_state: list[bool] = []
+_RELOCATION, _CODE_MODEL = "pic", "small"
 _library_objects: dict[tuple[str, CodegenOptions], bytes] = {}  # few: one per combination of element types
 
 
@@ -274,21 +278,51 @@ def _create_target_machine(options: CodegenOptions) -> llvm.TargetMachine:
         cpu=options.cpu or host_cpu(),
         features=options.features or host_features(),
         opt=options.opt_level,
-        reloc="pic",
-        codemodel="small",
+        reloc=_RELOCATION,
+        codemodel=_CODE_MODEL,
     )
 
 
 def _set_codegen_flags(strength_reduction: bool) -> None:
     if _flags_state == [strength_reduction]:
         return
-    disabled = "false" if strength_reduction else "true"
-    for flag in (f"-disable-lsr={disabled}", f"-disable-cgp={disabled}", "-enable-misched=false"):
+    for flag in _codegen_flags(strength_reduction):
         llvm.set_option("xjit", flag)
     _flags_state[:] = [strength_reduction]
 
 
+def _codegen_flags(strength_reduction: bool) -> tuple[str, ...]:
+    disabled = "false" if strength_reduction else "true"
+    return f"-disable-lsr={disabled}", f"-disable-cgp={disabled}", "-enable-misched=false"
+
+
 def _emit_object(ir_text: str, options: CodegenOptions) -> bytes:
+    """As `_generate_object`, if the code is not in the cache."""
+    cache = object_cache(options.cache_dir)
+    if cache is None:
+        return _generate_object(ir_text, options)
+    key = _cache_key(ir_text, options)
+    code = cache.get(key)
+    if code is None:
+        code = _generate_object(ir_text, options)
+        cache.put(key, code, _label(ir_text))
+    return code
+
+
+def _cache_key(ir_text: str, options: CodegenOptions) -> str:
+    """A digest of all that decides the code: the text, LLVM, its switches, the CPU; and the version of xjit."""
+    cpu, features = options.cpu or host_cpu(), options.features or host_features()
+    switches = str(options.opt_level), *_codegen_flags(options.strength_reduction), _RELOCATION, _CODE_MODEL
+    return cache_key("object", *toolchain_versions(), llvm.get_default_triple(), cpu, features, *switches, ir_text)
+
+
+def _label(ir_text: str) -> str:
+    """What a text calls itself: "; ModuleID = 'name'"."""
+    first = ir_text[: ir_text.find("\n")]
+    return first.partition("'")[2].rpartition("'")[0][:200]
+
+
+def _generate_object(ir_text: str, options: CodegenOptions) -> bytes:
     machine = host_target_machine(options)
     with llvm.create_context() as context:
         module = parse_and_verify(ir_text, context)

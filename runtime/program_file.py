@@ -6,7 +6,6 @@ calling a program runs its machine code: read only what you would import.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 from collections.abc import Sequence
@@ -17,12 +16,12 @@ import numpy as np
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.runtime.program import ArraySignature, CpuProgram, KernelInfo, hlo_type_name
+from xjit.runtime.sealed_bytes import seal, unseal
 from xjit.thunks.result_alias import ResultAlias
 from xjit.version import __version__
 
 _MAGIC: Final = b"XJITPROGRAM\0"
 _LENGTH: Final = struct.Struct("<Q")
-_DIGEST_BYTES: Final = 32
 _DTYPES: Final = {hlo_type_name(kind.dtype): kind.dtype for kind in PrimitiveType if kind.is_array}
 
 _PLAIN: Final = (
@@ -47,14 +46,13 @@ def program_to_bytes(program: CpuProgram) -> bytes:
     description["aliases"] = [[a.parameter, a.result, a.byte_size, a.must] for a in program.aliases]
     text = json.dumps(description).encode()
     body = b"".join((_LENGTH.pack(len(text)), text, *objects, *constants))
-    return _MAGIC + hashlib.sha256(body).digest() + body
+    return seal(_MAGIC, body)
 
 
 def program_from_bytes(data: bytes) -> CpuProgram:
     """Reads a program. Errors: InvalidArgument for other bytes, damaged ones, and those of another version."""
-    start = len(_MAGIC) + _DIGEST_BYTES
-    body = data[start:]
-    if not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
+    body = unseal(_MAGIC, data)
+    if body is None:
         raise InvalidArgument("these bytes are not a compiled program, or they are damaged")
     (length,) = _LENGTH.unpack_from(body)
     description: dict[str, Any] = json.loads(body[_LENGTH.size : _LENGTH.size + length])

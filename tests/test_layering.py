@@ -24,6 +24,8 @@ API = {
     "dump",
     "flags",
     "compile_options",
+    "cpu_executable",
+    "program_cache",
     "optimized_module",
     "gpu_compiler",
     "comparison",

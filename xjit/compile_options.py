@@ -20,7 +20,8 @@ class CompileOptions:
     `cpu_level` restricts the instruction set ("sse2", "sse4.2", "avx2", "avx512"; empty: the host's). `opt_level` is
     that of LLVM's code generator. `fusion` can be turned off to see every instruction as a kernel of its own. `profile`
     counts the cycles of every kernel call. `progress` is told each phase as it starts. Errors: InvalidArgument for an
-    unknown level or pass. What XJIT_FLAGS says (`xjit.flags`) comes on top.
+    unknown level or pass. `cache_dir` is where object code is kept for other processes; None: where XJIT_CACHE_DIR
+    says, else nowhere; "": nowhere. What XJIT_FLAGS says (`xjit.flags`) comes on top.
 
     Of GPUs: with `deterministic` no result depends on the order in which threads come, as that of a scatter may. With
     `sanitize` target "cuda-sim" checks every access of every kernel, and a call raises SimulationError for a wrong one.
@@ -34,6 +35,7 @@ class CompileOptions:
     profile: bool = False
     deterministic: bool = False
     sanitize: bool = False
+    cache_dir: str | None = None
     progress: Progress | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

@@ -14,7 +14,14 @@ from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.gpu_models import DEFAULT_GPU
 from xjit.llvm.target import Target
-from xjit.optimized_module import OptimizedModule, Phases, call_signature, optimize_module, physical_constant
+from xjit.optimized_module import (
+    OptimizedModule,
+    Phases,
+    call_signature,
+    optimize_module,
+    physical_constant,
+    verified_text,
+)
 from xjit.passes.pipelines import gpu_pipeline
 from xjit.runtime.cuda import (
     CapturedCall,
@@ -193,7 +200,8 @@ def compile_for_gpu(module: HloModule, architecture: str, options: CompileOption
     target = Target.for_gpu(architecture or DEFAULT_GPU)
     seconds: dict[str, float] = {}
     phase = Phases(options.progress, seconds)
-    optimized = optimize_module(module, options, gpu_pipeline, phase)
+    phase("verify")
+    optimized = optimize_module(module, verified_text(module), options, gpu_pipeline, phase)
     phase("emit")
     emitted = emit_gpu_module(optimized.assignment, target, options.deterministic, optimized.verify)
     phase("")

@@ -33,10 +33,7 @@ Pipeline = Callable[[PipelineOptions], list[HloModulePass]]
 
 @dataclass(frozen=True, slots=True)
 class OptimizedModule:
-    """What emitters start from. `text` is the module as it was given; `dump` takes what comes out, if flags ask.
-
-    With `verify` schedules are checked, too.
-    """
+    """What emitters start from. `dump` takes what comes out, if flags ask. With `verify` schedules are checked, too."""
 
     text: str
     module: HloModule
@@ -45,27 +42,26 @@ class OptimizedModule:
     verify: bool
 
 
-def optimize_module(
-    module: HloModule,
-    options: CompileOptions,
-    pipeline: Pipeline,
-    phase: Callable[[str], None],
-    several_devices: bool = False,
-) -> OptimizedModule:
-    """Verifies a module, which is left as it is, and optimizes a copy. Errors: of the module, or of a pass.
+def verified_text(module: HloModule, several_devices: bool = False) -> str:
+    """Returns the text of a module that may be compiled.
 
-    Unsupported for a module of several devices, unless the target takes those.
+    Errors: of the module; Unsupported for one of several devices, unless the target takes those.
     """
-    phase("verify")
     verify_executable(module)
     (check_devices if several_devices else check_one_device)(module)
     check_call_tree(module)
-    with_text = str(module)
+    return str(module)
+
+
+def optimize_module(
+    module: HloModule, text: str, options: CompileOptions, pipeline: Pipeline, phase: Callable[[str], None]
+) -> OptimizedModule:
+    """Optimizes a copy of a module that is verified; `text` is the module's. Errors: of a pass."""
     phase("optimize")
     flags = flags_from_environment()
     dump = CompilationDump(flags.dump_to, module, flags.dump_hlo_pass_re) if flags.dump_to else None
     if dump is not None:
-        dump.write("before_optimizations.txt", with_text)
+        dump.write("before_optimizations.txt", text)
     optimized = module.clone("")
     optimized.clear_schedule()  # of a module that came scheduled: the pipeline changes the graph, and orders it anew
     pipeline_options = PipelineOptions(fuse=options.fusion, keep_intermediate_layouts=options.keep_intermediate_layouts)
@@ -77,7 +73,7 @@ def optimize_module(
     assignment = assign_buffers(optimized)
     if flags.verify_passes:
         verify_buffer_assignment(assignment)
-    return OptimizedModule(with_text, optimized, assignment, dump, flags.verify_passes)
+    return OptimizedModule(text, optimized, assignment, dump, flags.verify_passes)
 
 
 def call_signature(

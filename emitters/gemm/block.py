@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.emitters.gemm.method import Method
 from xjit.emitters.gemm.microkernel import Slot
-from xjit.emitters.gemm.panels import pack_panels_function
-from xjit.emitters.gemm.partial_sums import PartialSums
+from xjit.emitters.gemm.panels import correct_panels, pack_panels_function
 from xjit.emitters.gemm.plan import CHUNK_BYTES, LHS_GROUP_ROWS, PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
 from xjit.emitters.gemm.record import GEMM, Record
 from xjit.emitters.gemm.storage import size_of
@@ -70,7 +69,6 @@ class _Block:
     sums_row: Value  # bytes
     scratch_row: Value
     closure: Value
-    partial: PartialSums | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class _Chunk:
     inner: Value
     runs: Value
     length: Value
-    size: Value  # runs * length
+    size: Value  # lanes of all runs
     is_last: Value
 
 
@@ -128,7 +126,7 @@ def _emit_vector_products(module: Module, name: str, support: GemmSupport) -> di
 
 
 def _allocate(builder: StructuredBuilder, support: GemmSupport) -> _Memory:
-    panel_slack = support.tile.vectors * support.vector_bytes * (CHUNK_BYTES // size_of(support.compute))
+    panel_slack = support.tile.vectors * support.vector_bytes * (CHUNK_BYTES // size_of(support.compute) + 1)
     return _Memory(
         kernel_record=builder.alloca(I64, Slot.COUNT, align=64, name="kernel_record"),
         packed_lhs=builder.alloca(I8, _PACKED_LHS_BYTES, align=64, name="packed_lhs"),
@@ -142,7 +140,6 @@ def _locate(builder: StructuredBuilder, support: GemmSupport) -> _Block:
     out, lhs, rhs, closure, parameters, batch, first_row, rows, first_column, columns = builder.function.args
     record = Record(builder, parameters, GEMM)
     memory = _allocate(builder, support)
-    partial = PartialSums(builder, support) if support.unpack_add is not None else None
     swap = record.flag(GEMM.swap_operands)
     lhs, rhs = builder.select(swap, rhs, lhs), builder.select(swap, lhs, rhs)
     place = builder.offset_2d(out, first_row, record[GEMM.out_row], first_column, record[GEMM.out_column])
@@ -161,7 +158,6 @@ def _locate(builder: StructuredBuilder, support: GemmSupport) -> _Block:
         sums_row=sums_row,
         scratch_row=scratch_row,
         closure=closure,
-        partial=partial,
     )  # fmt: skip
 
 
@@ -205,7 +201,7 @@ def _multiply_tiles(builder: StructuredBuilder, support: GemmSupport, parts: _Pa
     ):
         runs = builder.min(step_outer, builder.sub(k_outer, outer))
         length = builder.min(step_inner, builder.sub(k_inner, inner))
-        size = builder.mul(runs, length)
+        size = builder.mul(runs, support.lanes(builder, length))
         is_last = builder.and_(
             builder.icmp_signed("==", builder.add(outer, runs), k_outer),
             builder.icmp_signed("==", builder.add(inner, length), k_inner),
@@ -216,9 +212,8 @@ def _multiply_tiles(builder: StructuredBuilder, support: GemmSupport, parts: _Pa
 def _multiply_chunk(
     builder: StructuredBuilder, support: GemmSupport, parts: _Parts, block: _Block, chunk: _Chunk
 ) -> None:
-    record, memory, partial = block.record, block.memory, block.partial
-    done = builder.or_(chunk.outer, chunk.inner) if partial is None else partial.terms()
-    first = builder.icmp_signed("==", done, builder.i64(0))
+    record, memory = block.record, block.memory
+    first = builder.icmp_signed("==", builder.or_(chunk.outer, chunk.inner), builder.i64(0))
     builder.store_slot(builder.select(first, builder.i64(0), builder.i64(1)), memory.kernel_record, Slot.ACCUMULATE)
     rhs = builder.offset_2d(block.rhs, chunk.outer, record[GEMM.rhs_k_outer], chunk.inner, record[GEMM.rhs_k_inner])
     lhs = builder.offset_2d(block.lhs, chunk.outer, record[GEMM.lhs_k_outer], chunk.inner, record[GEMM.lhs_k_inner])
@@ -226,9 +221,10 @@ def _multiply_chunk(
     with builder.when(pack_rhs):
         args = (
             memory.packed_rhs, rhs, record[GEMM.rhs_k_outer], record[GEMM.rhs_k_inner], record[GEMM.rhs_column],
-            chunk.runs, chunk.length, block.columns, chunk.size, builder.i64(0), chunk.length,
+            chunk.runs, chunk.length, block.columns, chunk.size, builder.i64(0), support.lanes(builder, chunk.length),
         )  # fmt: skip
         builder.call(parts.pack_panels, args)
+        correct_panels(builder, support, (memory.packed_rhs, chunk.size, block.columns))
     panels = builder.select(pack_rhs, memory.packed_rhs, rhs)
     finishes = builder.and_(chunk.is_last, has_epilogue(builder, block.closure))
     args = (
@@ -236,20 +232,13 @@ def _multiply_chunk(
         chunk.runs, chunk.length, finishes, block.closure, block.batch, block.first_row, block.first_column,
     )  # fmt: skip
     builder.call(parts.strips, args)
-    if partial is not None:
-        with builder.when(partial.is_full(chunk.size, chunk.is_last)):
-            _unpack(builder, support, block)
-            partial.restart()
 
 
 def _unpack(builder: StructuredBuilder, support: GemmSupport, block: _Block) -> None:
-    """Copies the scratch block to the result, or adds it if an earlier part of k is there."""
+    """Copies the scratch block to the result."""
     record, unit = block.record, builder.i64(size_of(support.compute))
     args = (
         block.place, record[GEMM.out_row], record[GEMM.out_column],
         block.memory.result, block.scratch_row, unit, block.rows, block.columns,
     )  # fmt: skip
-    if block.partial is None:
-        builder.call(support.unpack, args)
-    else:
-        builder.call_pointer(block.partial.unpack_function(), VOID, args)
+    builder.call(support.unpack, args)

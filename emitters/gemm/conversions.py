@@ -7,7 +7,7 @@ where the target has them as instructions (`has_native_masks`).
 
 from __future__ import annotations
 
-from xjit.emitters.gemm.storage import ROUNDED_TO, memory_type, size_of
+from xjit.emitters.gemm.storage import BIASED, ROUNDED_TO, UNSIGNED, memory_type, plain_type, size_of
 from xjit.llvm import IRBuilder, LLVMType, Value
 from xjit.llvm.types import BFLOAT, FLOAT, I1, I16, I32, I64, vector
 from xjit.llvm.values import const_int, zero
@@ -47,7 +47,20 @@ def widen(builder: IRBuilder, value: Value, storage: LLVMType, compute: LLVMType
         return value
     if storage.is_float:
         return builder.fpext(value, compute)
-    return builder.sitofp(value, compute) if compute.is_float else builder.sext(value, compute)
+    if storage is UNSIGNED:
+        value, storage = builder.zext(value, I32), I32
+    if compute.is_float:
+        return builder.sitofp(value, compute)
+    return value if value.type.elem is compute else builder.sext(value, compute)
+
+
+def packed_bits(builder: IRBuilder, value: Value, storage: LLVMType, packed: LLVMType) -> Value:
+    """What was loaded as `memory_type(storage, ...)`, as the bits of `packed` elements: integers of their size."""
+    if storage is packed or plain_type(packed) is plain_type(storage):
+        return builder.xor(value, const_int(value.type, -128)) if packed is BIASED else value
+    if packed.is_int:
+        return (builder.zext if storage is UNSIGNED else builder.sext)(value, packed)
+    raise TypeError(f"{storage} is not packed as {packed}")
 
 
 def store_as(builder: IRBuilder, value: Value, storage: LLVMType, ptr: Value, mask: Value | None = None) -> None:

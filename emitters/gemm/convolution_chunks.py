@@ -8,7 +8,7 @@ from xjit.emitters.gemm.convolution_slab import emit_fill_slab
 from xjit.emitters.gemm.convolution_tile import Tile
 from xjit.emitters.gemm.depthwise import emit_depthwise_multiply
 from xjit.emitters.gemm.microkernel import Slot
-from xjit.emitters.gemm.panels import PACK_STEP, multiply_panels_function, pack_panels_function
+from xjit.emitters.gemm.panels import PACK_STEP, correct_panels, multiply_panels_function, pack_panels_function
 from xjit.emitters.gemm.record import CONV
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
@@ -29,7 +29,7 @@ class ChunkParts:
     fill_slab: Function
     pack_panels: Function
     multiply_panels: Function
-    depthwise_multiply: Function
+    depthwise_multiply: Function | None  # units of several elements of k have none
 
     @property
     def unit_bytes(self) -> int:
@@ -59,7 +59,9 @@ def emit_chunk_parts(module: Module, name: str, support: GemmSupport) -> ChunkPa
         fill_slab=emit_fill_slab(module, f"{name}_slab", support),
         pack_panels=pack_panels_function(module, support),
         multiply_panels=multiply_panels_function(module, support),
-        depthwise_multiply=emit_depthwise_multiply(module, f"{name}_depthwise", support),
+        depthwise_multiply=emit_depthwise_multiply(module, f"{name}_depthwise", support)
+        if support.group == 1
+        else None,
     )
 
 
@@ -112,19 +114,25 @@ def _input_depth(builder: StructuredBuilder, tile: Tile, tap_0: Value) -> tuple[
 
 def _sum_chunk(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk: _Chunk) -> None:
     record, width = tile.record, parts.support.tile.width
-    padded = builder.and_(builder.add(chunk.channels, builder.i64(width - 1)), builder.i64(-width))
-    pixel_bytes = builder.mul(builder.select(chunk.depthwise, padded, chunk.channels), builder.i64(parts.unit_bytes))
+    lanes = parts.support.lanes(builder, chunk.channels)
+    if parts.depthwise_multiply is not None:
+        padded = builder.and_(builder.add(chunk.channels, builder.i64(width - 1)), builder.i64(-width))
+        lanes = builder.select(chunk.depthwise, padded, lanes)
+    pixel_bytes = builder.mul(lanes, builder.i64(parts.unit_bytes))
     _fill_slabs(builder, parts, tile, chunk, pixel_bytes)
     taps = builder.offset_2d(tile.kernel, chunk.tap_0, record[CONV.tap_0], chunk.tap_1, record[CONV.tap_1])
     taps = builder.offset(taps, builder.mul(chunk.tap_2, record[CONV.tap_2]))
+    channel_taps = builder.offset(taps, builder.mul(chunk.channel, record[CONV.tap_channel]))
+    if parts.depthwise_multiply is None:
+        _multiply(builder, parts, tile, chunk, channel_taps, pixel_bytes)
+        return
     done, deep, full = (builder.append_block(label) for label in ("chunk_done", "depthwise", "full"))
     builder.cbranch(chunk.depthwise, deep, full)
     builder.position_at_end(deep)
-    _multiply_depthwise(builder, parts, tile, chunk, taps, pixel_bytes)
+    _multiply_depthwise(builder, parts, parts.depthwise_multiply, tile, chunk, taps, pixel_bytes)
     builder.br(done)
     builder.position_at_end(full)
-    taps = builder.offset(taps, builder.mul(chunk.channel, record[CONV.tap_channel]))
-    _multiply(builder, parts, tile, chunk, taps, pixel_bytes)
+    _multiply(builder, parts, tile, chunk, channel_taps, pixel_bytes)
     builder.br(done)
     builder.position_at_end(done)
 
@@ -150,13 +158,15 @@ def _multiply(
 ) -> None:
     """Packs the taps and multiplies: strips of pixels, panels of features."""
     record, memory, support = tile.record, tile.memory, parts.support
-    run = builder.mul(chunk.taps_2, chunk.channels)
+    pixel_lanes = support.lanes(builder, chunk.channels)
+    run = builder.mul(chunk.taps_2, pixel_lanes)
     size = builder.mul(chunk.taps_1, run)
-    _pack_kernel(builder, parts, tile, chunk, taps, run, size)
+    _pack_kernel(builder, parts, tile, chunk, taps, (run, pixel_lanes, size))
+    correct_panels(builder, support, (memory.packed, size, tile.features.size))
     outer = builder.mul(builder.mul(record[CONV.slab_tap_1], record[CONV.slab_2]), pixel_bytes)
     for slot, value in ((Slot.K_OUTER, chunk.taps_1), (Slot.A_OUTER, outer), (Slot.K_INNER, run)):
         builder.store_slot(value, memory.kernel_record, slot)
-    panel_step = builder.mul(size, builder.i64(support.vector_bytes))
+    panel_step = builder.mul(support.panel_rows(builder, size), builder.i64(support.vector_bytes))
     nothing = builder.i64(0)
     with builder.loop(nothing, tile.pixels, support.tile.rows, "strip") as first:
         rows = builder.min(builder.sub(tile.pixels, first), builder.i64(support.tile.rows))
@@ -170,12 +180,17 @@ def _multiply(
 
 
 def _pack_kernel(
-    builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk: _Chunk, taps: Value, run: Value, size: Value
+    builder: StructuredBuilder,
+    parts: ChunkParts,
+    tile: Tile,
+    chunk: _Chunk,
+    taps: Value,
+    lanes: tuple[Value, Value, Value],
 ) -> None:
     """Packs the taps of the chunk, a few channels at a time for all taps: wherever taps lie, their lines stay in the
-    cache.
+    cache. `lanes`: of a row of taps, of a tap, of all.
     """
-    record = tile.record
+    record, (run, pixel_lanes, size) = tile.record, lanes
     with (
         builder.loop(builder.i64(0), chunk.channels, PACK_STEP, "channel") as channel,
         builder.loop(builder.i64(0), chunk.taps_1, name="pack") as tap,
@@ -184,13 +199,20 @@ def _pack_kernel(
         count = builder.min(builder.i64(PACK_STEP), builder.sub(chunk.channels, channel))
         args = (
             tile.memory.packed, source, record[CONV.tap_2], record[CONV.tap_channel], record[CONV.tap_feature],
-            chunk.taps_2, count, tile.features.size, size, builder.add(builder.mul(tap, run), channel), chunk.channels,
+            chunk.taps_2, count, tile.features.size, size,
+            builder.add(builder.mul(tap, run), parts.support.lanes(builder, channel)), pixel_lanes,
         )  # fmt: skip
         builder.call(parts.pack_panels, args)
 
 
 def _multiply_depthwise(
-    builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk: _Chunk, taps: Value, pixel_bytes: Value
+    builder: StructuredBuilder,
+    parts: ChunkParts,
+    function: Function,
+    tile: Tile,
+    chunk: _Chunk,
+    taps: Value,
+    pixel_bytes: Value,
 ) -> None:
     record, memory = tile.record, tile.memory
     unit = builder.i64(parts.unit_bytes)
@@ -209,7 +231,7 @@ def _multiply_depthwise(
         record.ptr, memory.sums, memory.slab, memory.packed, memory.table, tile.pixels, pixel_bytes,
         chunk.taps_1, chunk.taps_2, accumulate,
     )  # fmt: skip
-    builder.call(parts.depthwise_multiply, args)
+    builder.call(function, args)
 
 
 def _fill_zero(builder: StructuredBuilder, parts: ChunkParts, tile: Tile) -> None:

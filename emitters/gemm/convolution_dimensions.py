@@ -48,6 +48,11 @@ def as_gemm(shape: ConvolutionShape) -> GemmShape | None:
     )
 
 
+def is_depthwise(shape: ConvolutionShape) -> bool:
+    """Whether each feature is computed from one channel of its own."""
+    return 1 < shape.feature_groups == shape.input_features == shape.output_features
+
+
 def _is_pointwise(d: SpatialDimension) -> bool:
     return (
         d.kernel == 1 and d.window_stride == 1 and d.padding_low == 0 and d.base_dilation == 1 and d.output == d.input

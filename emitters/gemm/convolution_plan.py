@@ -11,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from xjit.emitters.gemm.convolution_dimensions import SlabAxis, slab_axis, spatial_dimensions
+from xjit.emitters.gemm.convolution_dimensions import SlabAxis, is_depthwise, slab_axis, spatial_dimensions
 from xjit.emitters.gemm.convolution_shapes import ConvolutionParameters, ConvolutionShape
 from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, PARALLEL_FLOPS, RESULT_SCRATCH_BYTES, TASKS_PER_THREAD
+from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, PARALLEL_FLOPS, RESULT_SCRATCH_BYTES, TASKS_PER_THREAD, panel_rows
 from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.storage import has_native_masks, size_of
 from xjit.llvm.target import Target
@@ -56,9 +56,11 @@ class _ConvolutionPlanner:
         self.dims = spatial_dimensions(shape)
         self.channels = shape.input_features // shape.feature_groups
         self.features = shape.output_features // shape.groups
+        self.group = types.lanes.group
         self.batch = shape.batch // shape.batch_groups
-        self.depthwise = shape.feature_groups > 1 and self.channels == 1 and self.features == 1
+        self.depthwise = is_depthwise(shape)
         if self.depthwise:
+            assert self.group == 1, "channels that are not summed fill no lanes"
             self.features = self.channels = shape.feature_groups
 
     def plan(self) -> ConvolutionParameters:
@@ -151,7 +153,7 @@ class _ConvolutionPlanner:
     def _choose_chunk(self) -> None:
         """Taps and channels of a chunk. Depends on the window and the channels alone: it sets the order of the sums."""
         _, first, second = self.dims
-        limit = CHUNK_K_BYTES // self.size
+        limit = CHUNK_K_BYTES // self.size * self.group
         taps_1, taps_2 = first.kernel, second.kernel
         if self.depthwise:
             taps_1, taps_2 = min(taps_1, 16), min(taps_2, 32)
@@ -159,7 +161,7 @@ class _ConvolutionPlanner:
         else:
             if slab_axis(second, taps_2).tap > 1:
                 taps_2 = 1
-            least = 1 if self._planar() else max(1, min(self.channels, _CHANNEL_STEP))
+            least = 1 if self._planar() else max(1, min(self._padded(self.channels), _CHANNEL_STEP))
             taps_2 = min(taps_2, max(1, limit // least))
             taps_1 = min(taps_1, max(1, limit // (taps_2 * least)))
             most = 1 if self._planar() else max(least, limit // (taps_1 * taps_2))
@@ -176,24 +178,35 @@ class _ConvolutionPlanner:
         """Few channels, each an image of its own (the first layer, features outermost): one channel per chunk copies
         whole rows.
         """
+        if self.group > 1:
+            return False
         return self.channels < _CHANNEL_STEP // 2 and self.shape.input_feature != 1 and self.dims[2].input_stride == 1
 
     def _slab_bytes(self, first: SlabAxis, second: SlabAxis, tile_batch: int, tile_1: int, tile_2: int) -> int:
-        channels = _round_up(self.chunk_channels, self.tile.width) if self.depthwise else self.chunk_channels
+        if self.depthwise:
+            channels = _round_up(self.chunk_channels, self.tile.width)
+        else:
+            channels = self._lanes(self.chunk_channels)
         return tile_batch * first.pixels(tile_1) * second.pixels(tile_2) * channels * self.size
+
+    def _padded(self, channels: int) -> int:
+        """Channels of a pixel with those that fill its last lane."""
+        return _round_up(channels, self.group)
+
+    def _lanes(self, channels: int) -> int:
+        return self._padded(channels) // self.group
 
     def _fits(self, tile_batch: int, tile_1: int, tile_2: int, pixels: int) -> bool:
         bytes_needed = self._slab_bytes(self.first, self.second, tile_batch, tile_1, tile_2)
         return tile_batch * tile_1 * tile_2 <= pixels and bytes_needed <= SLAB_BYTES
 
     def _choose_tile(self, parallel: bool) -> None:
-        chunk = max(1, self.first.taps * self.second.taps * self.chunk_channels)
+        chunk = max(1, self.first.taps * self.second.taps * self._lanes(self.chunk_channels))
         if self.depthwise:
             features = self.chunk_channels
         else:
-            features = max(
-                self.tile.columns, PACKED_RHS_BYTES // (chunk * self.size) // self.tile.columns * self.tile.columns
-            )
+            columns = PACKED_RHS_BYTES // (panel_rows(self.types, chunk) * self.size)
+            features = max(self.tile.columns, columns // self.tile.columns * self.tile.columns)
         self.block_features = min(self.features, features, 512 if self._always_direct() else 256)
         padded = _round_up(self.block_features, self.tile.width) * self.size
         pixels = (

@@ -53,7 +53,10 @@ def emit_fill_slab(module: Module, name: str, support: GemmSupport) -> Function:
     covered = builder.mul(rows.count, pixels.count)
     with builder.when(builder.icmp_signed("<", covered, builder.mul(slab_1, slab_2))):
         builder.memset(
-            slab, const_int(I8, 0), builder.mul(builder.mul(slab_1, slab_2), pixel_bytes), size_of(support.compute)
+            slab,
+            const_int(I8, support.zero_byte),
+            builder.mul(builder.mul(slab_1, slab_2), pixel_bytes),
+            size_of(support.compute),
         )
     with builder.when(builder.icmp_signed("==", covered, builder.i64(0))):
         builder.ret_void()
@@ -84,7 +87,9 @@ def _merge_pixels(
 ) -> list[Value]:
     """(lines, columns) of the copy of a row of pixels: one line if pixels and channels are contiguous on both sides."""
     in_source = builder.icmp_signed("==", source_pixel, builder.mul(channels, builder.i64(size_of(support.types.lhs))))
-    in_target = builder.icmp_signed("==", target_pixel, builder.mul(channels, builder.i64(size_of(support.compute))))
+    in_target = builder.icmp_signed(
+        "==", target_pixel, builder.mul(channels, builder.i64(size_of(support.types.lanes.lhs)))
+    )
     unit = builder.icmp_signed("==", channel, builder.i64(size_of(support.types.lhs)))
     contiguous = builder.and_(unit, builder.and_(in_source, in_target))
     return [

@@ -116,7 +116,7 @@ def locate_tile(builder: StructuredBuilder, support: GemmSupport) -> Tile:
 
 def _allocate(builder: StructuredBuilder, support: GemmSupport) -> TileMemory:
     unit_bytes = size_of(support.compute)
-    panel_bytes = support.tile.vectors * support.vector_bytes * max(CHUNK_K_BYTES // unit_bytes, 1)
+    panel_bytes = support.tile.vectors * support.vector_bytes * (max(CHUNK_K_BYTES // unit_bytes, 1) + 1)
     packed_bytes = max(PACKED_RHS_BYTES + panel_bytes, MAX_DEPTHWISE_TAPS * 64 * unit_bytes)
     return TileMemory(
         kernel_record=builder.alloca(I64, Slot.COUNT, align=64, name="kernel_record"),

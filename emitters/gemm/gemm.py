@@ -18,7 +18,7 @@ from xjit.llvm.values import zero
 
 def gemm_name(types: GemmTypes) -> str:
     """The name of the multiplication in its module."""
-    return f"xjit_gemm_{types.lhs.mangled}_{types.rhs.mangled}_{types.out.mangled}"
+    return f"xjit_gemm_{types.name}"
 
 
 def emit_gemm(module: Module, target: Target, types: GemmTypes) -> Function:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from xjit.emitters.gemm.shapes import BatchDimension, GemmShape
 from xjit.emitters.gemm.storage import size_of
-from xjit.llvm.types import DOUBLE, FLOAT, LLVMType
+from xjit.emitters.gemm.units import LaneFacts, Unit, best_unit, lane_facts
+from xjit.llvm.target import Target
+from xjit.llvm.types import DOUBLE, FLOAT, I32, LLVMType
 
 SKINNY_K = 256  # terms of a dot product that are worth adding up a vector at a time
 MAX_ROWS = 8
@@ -31,26 +33,40 @@ SKINNY_BYTES = {Method.VECTOR_ALONG_N: 2 << 20, Method.VECTOR_ALONG_K: 64 << 10}
 
 @dataclass(frozen=True, slots=True)
 class GemmTypes:
-    """Storage types of the operands and the result, and the type that sums are kept in."""
+    """Storage types of the operands and the result, and the unit that forms products."""
 
     lhs: LLVMType = FLOAT
     rhs: LLVMType = FLOAT
     out: LLVMType = FLOAT
+    unit: Unit = Unit.FMA
 
     @property
     def compute(self) -> LLVMType:
-        """f64 if anything is f64, f32 for other floats. Integers: f32 for products of 8-bit ones, else the widest."""
-        types = (self.lhs, self.rhs, self.out)
-        if any(type.is_float for type in types):
-            return DOUBLE if DOUBLE in types else FLOAT
-        return FLOAT if max(self.lhs.bits, self.rhs.bits) <= 8 else max(types, key=lambda type: type.bits)
+        """The type that sums are kept in."""
+        return self.lanes.sums
 
     @property
-    def exact_terms(self) -> int | None:
-        """How many products `compute` sums exactly, for integers that are summed as floats; None for others."""
-        if self.compute.is_int or self.out.is_float:
-            return None
-        return 1 << 24 - (self.lhs.bits - 1) - (self.rhs.bits - 1)
+    def lanes(self) -> LaneFacts:
+        """What operands are packed to. Multiply-adds: f64 if anything is f64, f32 for other floats, the widest integer,
+        of 32 bits at least.
+        """
+        types = (self.lhs, self.rhs, self.out)
+        if any(type.is_float for type in types):
+            widest = DOUBLE if DOUBLE in types else FLOAT
+        else:
+            widest = max(I32, *types, key=lambda type: type.bits)
+        return lane_facts(self.unit, self.lhs, widest)
+
+    @property
+    def name(self) -> str:
+        """A part of the names of functions."""
+        storage = f"{self.lhs.mangled}_{self.rhs.mangled}_{self.out.mangled}"
+        return storage if self.unit is Unit.FMA else f"{storage}_{self.unit.value}"
+
+
+def with_unit(types: GemmTypes, target: Target) -> GemmTypes:
+    """The types with the best unit that the target has for them."""
+    return replace(types, unit=best_unit(target, types.lhs, types.rhs, types.out))
 
 
 def prefers_swap(shape: GemmShape, types: GemmTypes) -> bool:

@@ -3,7 +3,7 @@
 Rows of A are read through a table of row pointers, along which k is contiguous: rows may lie anywhere (a matrix with
 any row stride, a packed block, the pixels of an image). B is read in vectors of consecutive columns, a fixed byte
 stride from one k to the next. There is one kernel per (rows, vectors) variant; a table of function pointers picks
-one.
+one. Here k counts lanes (`units`): several elements of k for units that sum their products.
 
 Invariants: k ascends, one multiply-add per k and element, so a result does not depend on the variant; nothing outside
 the given rows and `lanes` is touched.
@@ -15,11 +15,13 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from xjit.emitters.gemm.conversions import lane_mask
+from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.storage import has_native_masks, size_of
-from xjit.llvm import LLVMType, Module, Phi, Value
+from xjit.emitters.gemm.units import Unit, is_biased
+from xjit.llvm import Module, Phi, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
-from xjit.llvm.types import I64, PTR, array, vector
+from xjit.llvm.types import I8, I16, I64, PTR, array, vector
 from xjit.llvm.values import zero
 
 MAX_ROWS = 8
@@ -41,13 +43,13 @@ KERNEL_PARAMS = ((PTR, "record"), (PTR, "b"), (I64, "b_stride"), (PTR, "c"), (I6
 """`lanes` counts the valid lanes of the last vector."""
 
 
-def emit_microkernels(module: Module, prefix: str, compute: LLVMType) -> Value:
+def emit_microkernels(module: Module, prefix: str, types: GemmTypes) -> Value:
     """Emits all variants; returns the table of their addresses, indexed by (rows - 1) * tile.vectors + vectors - 1."""
-    tile = register_tile(module.target, compute)
+    tile = register_tile(module.target, types.compute)
     kernels: dict[tuple[int, int], Value] = {}
     for rows in tile.row_variants:
         for vectors in range(1, tile.vectors + 1):
-            kernel = _Microkernel(module, f"{prefix}_{rows}x{vectors}", compute, rows, vectors, tile)
+            kernel = _Microkernel(module, f"{prefix}_{rows}x{vectors}", types, rows, vectors, tile)
             kernels[rows, vectors] = kernel.emit()
     entries = [
         kernels[tile.variant_for(rows), vectors].typed
@@ -65,17 +67,18 @@ class _Microkernel:
         self,
         module: Module,
         name: str,
-        compute: LLVMType,
+        types: GemmTypes,
         rows: int,
         vectors: int,
         tile: RegisterTile,
     ) -> None:
         self.target = module.target
-        self.compute = compute
+        self.types = types
+        self.compute = types.compute
         self.rows = rows
         self.vectors = vectors
         self.width = tile.width
-        self.type = vector(compute, tile.width)
+        self.type = vector(types.compute, tile.width)
         self.sure_rows = 1 + max((variant for variant in tile.row_variants if variant < rows), default=0)
         self.builder = define(module, name, KERNEL_PARAMS)
 
@@ -89,7 +92,9 @@ class _Microkernel:
         for pointer in self.c_rows:
             for line in range(0, self.vectors * self.width * size_of(self.compute), 64):
                 builder.prefetch(builder.offset(pointer, builder.i64(line)), write=True)
-        sums = self._multiply(record, b, b_stride)
+        sums, b_end = self._multiply(record, b, b_stride)
+        if is_biased(self.types.unit, self.types.lhs):
+            sums = self._correct(sums, b_end)
         sums = self._accumulate(record, sums)
         for i in range(self.rows):
             for v in range(self.vectors):
@@ -109,7 +114,13 @@ class _Microkernel:
                 rows[i] = builder.select(builder.icmp_signed("<", builder.i64(i), num_rows), rows[i], dummy)
         return rows
 
-    def _multiply(self, record: Value, b: Value, b_stride: Value) -> list[Value]:
+    def _correct(self, sums: list[Value], corrections: Value) -> list[Value]:
+        """Adds what lies behind the last k of the panel: -128 times the sum of each column."""
+        addends = [self._load(self._column_address(corrections, v), v) for v in range(self.vectors)]
+        return [self.builder.add(total, addends[i % self.vectors]) for i, total in enumerate(sums)]
+
+    def _multiply(self, record: Value, b: Value, b_stride: Value) -> tuple[list[Value], Value]:
+        """The sums, and where B ends."""
         builder = self.builder
         pointers = [builder.load_ptr(record, i, "row") for i in range(self.rows)]
         k_outer, a_outer, k_inner = (
@@ -142,22 +153,22 @@ class _Microkernel:
             phi.add_incoming(value, latch)
         builder.cbranch(builder.icmp_signed("<", run_next, k_outer), outer, done)
         builder.position_at_end(done)
-        return new_sums
+        return new_sums, b_next
 
     def _step(self, rows: Sequence[Value], k: Value, b: Value, sums: Sequence[Phi]) -> list[Value]:
         """One k: broadcasts an element of each row and multiplies it with the vectors of B."""
         builder = self.builder
-        columns: list[Value] = []
-        for v in range(self.vectors):
-            pointer = builder.offset(b, builder.i64(v * self.width * size_of(self.compute)))
-            columns.append(self._load(pointer, v))
+        columns = [self._load(self._column_address(b, v), v) for v in range(self.vectors)]
         result: list[Value] = []
         for i, row in enumerate(rows):
             element = builder.load(self.compute, builder.gep(self.compute, row, k), size_of(self.compute))
             splat = builder.splat(element, self.width)
             for v in range(self.vectors):
-                result.append(multiply_add(builder, splat, columns[v], sums[i * self.vectors + v]))
+                result.append(add_products(builder, self.types.unit, splat, columns[v], sums[i * self.vectors + v]))
         return result
+
+    def _column_address(self, row: Value, v: int) -> Value:
+        return self.builder.offset(row, self.builder.i64(v * self.width * size_of(self.compute)))
 
     def _load(self, pointer: Value, v: int) -> Value:
         if self.mask is None or v < self.vectors - 1:
@@ -165,7 +176,7 @@ class _Microkernel:
         return self.builder.masked_load(self.type, pointer, self.mask, size_of(self.compute), zero(self.type))
 
     def _c_address(self, i: int, v: int) -> Value:
-        return self.builder.offset(self.c_rows[i], self.builder.i64(v * self.width * size_of(self.compute)))
+        return self._column_address(self.c_rows[i], v)
 
     def _accumulate(self, record: Value, sums: list[Value]) -> list[Value]:
         builder = self.builder
@@ -186,6 +197,21 @@ class _Microkernel:
             self.builder.store(value, pointer, size_of(self.compute))
         else:
             self.builder.masked_store(value, pointer, self.mask, size_of(self.compute))
+
+
+_PAIR_PRODUCTS = {16: "x86.avx512.pmaddw.d.512", 8: "x86.avx2.pmadd.wd", 4: "x86.sse2.pmadd.wd"}
+_BYTE_PRODUCTS = {16: "x86.avx512.vpdpbusd.512", 8: "x86.avx512.vpdpbusd.256"}
+
+
+def add_products(builder: StructuredBuilder, unit: Unit, a: Value, b: Value, c: Value) -> Value:
+    """c + the products of the elements in each lane of a and b."""
+    if unit is Unit.PAIRS:
+        pairs = [builder.bitcast(value, vector(I16, 2 * c.type.width)) for value in (a, b)]
+        return builder.add(builder.intrinsic(_PAIR_PRODUCTS[c.type.width], c.type, pairs, ()), c)
+    if unit is Unit.BYTES:
+        fours = [builder.bitcast(value, vector(I8, 4 * c.type.width)) for value in (a, b)]
+        return builder.intrinsic(_BYTE_PRODUCTS[c.type.width], c.type, (c, *fours), ())
+    return multiply_add(builder, a, b, c)
 
 
 def multiply_add(builder: StructuredBuilder, a: Value, b: Value, c: Value) -> Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.conversions import convert, lane_mask, load_as, store_as, widen
+from xjit.emitters.gemm.conversions import lane_mask, load_as, store_as, widen
 from xjit.emitters.gemm.storage import has_native_masks, memory_type, size_of
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
@@ -39,25 +39,20 @@ class _Strided:
         return builder.offset_2d(self.ptr, i, self.row, j, self.column)
 
 
-def emit_copy(
-    module: Module, name: str, source: LLVMType, destination: LLVMType, compute: LLVMType, *, adds: bool = False
-) -> Function:
+def emit_copy(module: Module, name: str, source: LLVMType, destination: LLVMType, compute: LLVMType) -> Function:
     """Defines the copy from `source` to `destination` elements; `compute` is the type on the way (no narrower than
-    `source`). With `adds` it is added to what the (integer) destination holds.
+    `source`).
     """
     builder = define(module, name, COPY_PARAMS)
-    _CopyEmitter(builder, source, destination, compute, adds).emit()
+    _CopyEmitter(builder, source, destination, compute).emit()
     return builder.function
 
 
 class _CopyEmitter:
-    def __init__(
-        self, builder: StructuredBuilder, source: LLVMType, destination: LLVMType, compute: LLVMType, adds: bool
-    ) -> None:
+    def __init__(self, builder: StructuredBuilder, source: LLVMType, destination: LLVMType, compute: LLVMType) -> None:
         dst, dst_row, dst_column, src, src_row, src_column, self.rows, self.columns = builder.function.args
         self.builder = builder
         self.compute = compute
-        self.adds = adds
         self.dst = _Strided(dst, dst_row, dst_column, destination)
         self.src = _Strided(src, src_row, src_column, source)
         self.width = builder.target.vector_width(compute)
@@ -99,7 +94,7 @@ class _CopyEmitter:
                     dst, src = carried
                     for _ in range(count):
                         value = load_as(builder, self.compute, self.src.elem, src, 1)
-                        self._store(value, dst)
+                        store_as(builder, value, self.dst.elem, dst)
                         dst, src = builder.offset(dst, self.dst.column), builder.offset(src, self.src.column)
                     following.extend((dst, src))
                 ends = list(carried)
@@ -107,15 +102,7 @@ class _CopyEmitter:
     def _move(self, i: Value, j: Value, width: int, mask: Value | None = None) -> None:
         builder = self.builder
         value = load_as(builder, self.compute, self.src.elem, self.src.at(builder, i, j), width, mask)
-        self._store(value, self.dst.at(builder, i, j), mask)
-
-    def _store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
-        """Stores `value` as the destination keeps it, or adds it to what is there."""
-        builder, elem = self.builder, self.dst.elem
-        if self.adds:
-            old = load_as(builder, elem, elem, pointer, value.type.width, mask)
-            value = builder.add(old, convert(builder, value, elem))
-        store_as(builder, value, elem, pointer, mask)
+        store_as(builder, value, self.dst.elem, self.dst.at(builder, i, j), mask)
 
     def _copy_rows(self) -> None:
         builder, width = self.builder, self.width
@@ -166,4 +153,4 @@ class _CopyEmitter:
         pointer = dst.at(builder, i, j)
         for lane, value in enumerate(transpose_blocks(builder, tile)):
             pointer = builder.offset(pointer, dst.row) if lane else pointer
-            self._store(value, pointer)
+            store_as(builder, value, dst.elem, pointer)

@@ -1,7 +1,8 @@
 """Panels: how the columns of a chunk of the right operand are cut, packed and multiplied.
 
 A panel is a few vectors of columns for all k of a chunk, [k][vectors]; `RegisterTile.panel_vectors` says how many
-vectors each takes. The last panel is padded with zeros.
+vectors each takes. The last panel is padded with zeros. k counts lanes of the unit; where the packed left operand is
+biased, one row more follows, of corrections.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from xjit.emitters.gemm.microkernel import add_products
 from xjit.emitters.gemm.register_tile import RegisterTile
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
-from xjit.llvm.types import I8, I64, PTR, VOID
-from xjit.llvm.values import const_int
+from xjit.llvm.types import I8, I64, PTR, VOID, vector
+from xjit.llvm.values import const_int, zero
 
 PACK_STEP = 16  # rows of k that are packed for all panels before going on: reads stay within a few pages
 """Where columns are not contiguous, a panel is packed for all k at once instead: each column is then one stream."""
@@ -32,7 +34,7 @@ PACK_PARAMS = (
     (I64, "first_k"),
     (I64, "run_rows"),
 )
-"""Packs `runs` times `length` rows of panels with `size` rows; run r goes to rows `first_k + r * run_rows` on.
+"""Packs `runs` times `length` elements of k in panels of `size` lanes; run r goes to lanes `first_k + r * run_rows` on.
 Strides are in bytes.
 """
 
@@ -79,6 +81,14 @@ def pack_panels_function(module: Module, support: GemmSupport) -> Function:
     return module.functions.get(name) or _emit_pack_panels(module, name, support)
 
 
+def correct_panels(builder: StructuredBuilder, support: GemmSupport, args: tuple[Value, Value, Value]) -> None:
+    """After all of a chunk is packed: writes the rows of corrections, where there are any. `args`: see below."""
+    if support.is_biased:
+        name = f"{support.prefix}_correct"
+        module = builder.module
+        builder.call(module.functions.get(name) or _emit_correct_panels(module, name, support), args)
+
+
 def multiply_panels_function(module: Module, support: GemmSupport) -> Function:
     """The product of one strip of rows (in the kernel record) with all panels of a chunk; emitted once."""
     name = f"{support.prefix}_multiply"
@@ -91,7 +101,7 @@ def _emit_pack_panels(module: Module, name: str, support: GemmSupport) -> Functi
         builder.function.args
     )
     tile, vector_bytes = support.tile, builder.i64(support.vector_bytes)
-    panel_step = builder.mul(size, vector_bytes)
+    panel_step = builder.mul(support.panel_rows(builder, size), vector_bytes)
     num_vectors = vectors_for(builder, tile, columns)
     partial = builder.icmp_signed("!=", builder.mul(num_vectors, builder.i64(tile.width)), columns)
     with builder.when(builder.and_(partial, builder.icmp_signed("==", first_k, builder.i64(0)))):
@@ -106,7 +116,7 @@ def _emit_pack_panels(module: Module, name: str, support: GemmSupport) -> Functi
     ):
         rows = builder.min(step, builder.sub(length, k))
         source = builder.offset_2d(src, run, run_stride, k, k_stride)
-        packed_row = builder.add(builder.add(builder.mul(run, run_rows), k), first_k)
+        packed_row = builder.add(builder.add(builder.mul(run, run_rows), support.lanes(builder, k)), first_k)
         with panels(builder, tile, num_vectors) as (first, count):
             column = builder.mul(first, builder.i64(tile.width))
             width = builder.min(builder.mul(count, builder.i64(tile.width)), builder.sub(columns, column))
@@ -117,6 +127,27 @@ def _emit_pack_panels(module: Module, name: str, support: GemmSupport) -> Functi
                 _prefetch_rows(builder, support, builder.offset(place, builder.mul(step, k_stride)), k_stride, rows)
             unit = builder.i64(size_of(support.compute))
             builder.call(support.pack_rhs, (target, row_bytes, unit, place, k_stride, column_stride, rows, width))
+    builder.ret_void()
+    return builder.function
+
+
+def _emit_correct_panels(module: Module, name: str, support: GemmSupport) -> Function:
+    """Defines `void (packed, size, columns)`: -128 times the sum of each column's bytes, behind each panel."""
+    builder = define(module, name, ((PTR, "packed"), (I64, "size"), (I64, "columns")))
+    packed, size, columns = builder.function.args
+    tile, vector_bytes = support.tile, builder.i64(support.vector_bytes)
+    type = vector(support.compute, tile.width)
+    bias = const_int(type, -0x7F7F7F80)  # four bytes of 128
+    panel_step = builder.mul(support.panel_rows(builder, size), vector_bytes)
+    with panels(builder, tile, vectors_for(builder, tile, columns)) as (first, count):
+        start, row_bytes = builder.offset(packed, builder.mul(first, panel_step)), builder.mul(count, vector_bytes)
+        with builder.loop(builder.i64(0), count, name="vector") as index:
+            column = builder.offset(start, builder.mul(index, vector_bytes))
+            with builder.loop_with(builder.i64(0), size, (zero(type),), 1, "k") as (k, sums, following):
+                b = builder.load(type, builder.offset(column, builder.mul(k, row_bytes)), size_of(support.compute))
+                following.append(add_products(builder, support.types.unit, bias, b, sums[0]))
+            place = builder.offset(column, builder.mul(size, row_bytes))
+            builder.store(builder.neg(sums[0]), place, size_of(support.compute))
     builder.ret_void()
     return builder.function
 

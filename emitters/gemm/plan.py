@@ -13,6 +13,7 @@ from xjit.emitters.gemm.method import GemmTypes, Method, prefers_swap, transpose
 from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.shapes import MAX_BATCH_DIMENSIONS, BatchDimension, GemmParameters, GemmShape
 from xjit.emitters.gemm.storage import has_native_masks, size_of
+from xjit.emitters.gemm.units import is_biased
 from xjit.llvm.target import Target
 
 PACKED_RHS_BYTES = 512 << 10  # of the 1 MB or so of L2
@@ -50,6 +51,11 @@ def plan_gemm(
         )
     swap = may_swap and prefers_swap(shape, types)
     return _Planner(transposed(shape) if swap else shape, types, target, num_threads, in_scratch).plan(swap=swap)
+
+
+def panel_rows(types: GemmTypes, size: int) -> int:
+    """Rows of a panel of `size` lanes of k: see `GemmSupport.panel_rows`."""
+    return size + is_biased(types.unit, types.lhs)
 
 
 def chunk_of_k(k_outer: int, k_inner: int, element_bytes: int) -> tuple[int, int]:
@@ -158,8 +164,9 @@ class _Planner:
 
     def _blocks(self) -> dict[str, int]:
         shape = self.shape
-        runs, length = chunk_of_k(shape.k_outer, shape.k_inner, self.size)
-        chunk = max(1, runs * length)
+        group = self.types.lanes.group
+        runs, lanes = chunk_of_k(shape.k_outer, -(-shape.k_inner // group), self.size)
+        chunk, length = max(1, runs * lanes), min(lanes * group, shape.k_inner)
         use_scratch = self._needs_scratch()
         block_n = self._limit_n(chunk)
         block_m = max(self.tile.rows, shape.m)
@@ -193,7 +200,7 @@ class _Planner:
 
     def _limit_n(self, chunk: int) -> int:
         """Columns of a block so that its packed chunk fits."""
-        columns = PACKED_RHS_BYTES // (chunk * self.size)
+        columns = PACKED_RHS_BYTES // (panel_rows(self.types, chunk) * self.size)
         return max(self.tile.columns, columns // self.tile.columns * self.tile.columns)
 
     def _split(self, block_m: int, block_n: int) -> tuple[int, int]:

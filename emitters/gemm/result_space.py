@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineExpr
 from xjit.affine.reshape import delinearize
-from xjit.emitters.gemm.convolution_dimensions import as_gemm, spatial_dimensions
+from xjit.emitters.gemm.convolution_dimensions import as_gemm, is_depthwise, spatial_dimensions
 from xjit.emitters.gemm.convolution_shapes import ConvolutionShape
 from xjit.emitters.gemm.shapes import GemmShape
 
@@ -63,8 +63,7 @@ def convolution_result_space(shape: ConvolutionShape) -> ResultSpace:
     gemm = as_gemm(shape)
     if gemm is not None:
         return gemm_result_space(gemm)
-    depthwise = shape.feature_groups > 1 and shape.feature_groups == shape.input_features == shape.output_features
-    groups = 1 if depthwise else shape.groups
+    groups = 1 if is_depthwise(shape) else shape.groups
     features = shape.output_features // groups
     pixels = [(d.output, d.output_stride) for d in spatial_dimensions(shape)]
     return ResultSpace(

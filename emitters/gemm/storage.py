@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from xjit.llvm.target import Target
-from xjit.llvm.types import BFLOAT, FLOAT, HALF, I16, LLVMType, vector
+from xjit.llvm.types import BFLOAT, FLOAT, HALF, I8, I16, LLVMType, vector
 
 ROUNDED = {type: LLVMType("float", f"f32_as_{type.mangled}", "float", 32, is_float=True) for type in (BFLOAT, HALF)}
 """Storage types of f32 numbers that are rounded to a narrower type when they are read."""
 ROUNDED_TO = {storage: type for type, storage in ROUNDED.items()}
 """Of those, the narrower type."""
+UNSIGNED = LLVMType("i8", "u8", "int", 8, is_int=True)
+"""The storage type of unsigned bytes; plain integer types are signed."""
+BIASED = LLVMType("i8", "u8_of_s8", "int", 8, is_int=True)
+"""As what signed bytes are packed for instructions that take unsigned ones: with 128 added."""
+
+
+def plain_type(storage: LLVMType) -> LLVMType:
+    """The type of a register that a stored element fills."""
+    return I8 if storage in (UNSIGNED, BIASED) else storage
 
 
 def has_native_masks(target: Target, elem: LLVMType) -> bool:
@@ -27,4 +36,4 @@ def memory_type(storage: LLVMType, width: int) -> LLVMType:
     """The type of `width` elements in memory: bf16 as 16-bit integers."""
     if storage in ROUNDED_TO:
         return vector(FLOAT, width)
-    return vector(I16 if storage is BFLOAT else storage, width)
+    return vector(I16 if storage is BFLOAT else plain_type(storage), width)

@@ -61,14 +61,15 @@ def emit_strips(module: Module, name: str, support: GemmSupport) -> Function:
     left = _Left(
         record, source, packed, runs, length, record[GEMM.lhs_row], record[GEMM.lhs_leading], record.flag(GEMM.pack_lhs)
     )
-    size = builder.mul(runs, length)
+    size = builder.mul(runs, support.lanes(builder, length))
     _describe_rows(builder, left, size, kernel_record)
     tile_rows = support.tile.rows
     group = builder.select(left.is_packed, builder.i64(LHS_GROUP_ROWS // tile_rows * tile_rows), rows)
     a_row = builder.select(left.is_packed, left.leading, left.row)
     result_row = builder.load_i64(kernel_record, Slot.C_STRIDE)
     pack_rhs, vector_bytes = record.flag(GEMM.pack_rhs), builder.i64(support.vector_bytes)
-    panel_step = builder.select(pack_rhs, builder.mul(size, vector_bytes), vector_bytes)
+    packed_step = builder.mul(support.panel_rows(builder, size), vector_bytes)
+    panel_step = builder.select(pack_rhs, packed_step, vector_bytes)
     b_stride = builder.select(pack_rhs, builder.i64(0), record[GEMM.rhs_k_inner])
     with builder.loop(builder.i64(0), rows, group, "group") as start:
         count = builder.min(group, builder.sub(rows, start))
@@ -105,7 +106,8 @@ def _pack_group(builder: StructuredBuilder, support: GemmSupport, left: _Left, s
     """Packs `count` rows that start at `source`."""
     unit = builder.i64(size_of(support.compute))
     with builder.loop(builder.i64(0), left.runs, name="run") as run:
-        target = builder.offset(left.packed, builder.mul(builder.mul(run, left.length), unit))
+        lane = builder.mul(run, support.lanes(builder, left.length))
+        target = builder.offset(left.packed, builder.mul(lane, unit))
         place = builder.offset(source, builder.mul(run, left.record[GEMM.lhs_k_outer]))
         args = target, left.leading, unit, place, left.row, left.record[GEMM.lhs_k_inner], count, left.length
         builder.call(support.pack_lhs, args)

@@ -7,12 +7,15 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass
 
+from xjit.emitters.gemm.lane_packing import LaneCopy, emit_lane_copy
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.microkernel import emit_microkernels
 from xjit.emitters.gemm.packing import emit_copy
 from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.storage import size_of
+from xjit.emitters.gemm.units import is_biased
 from xjit.llvm import Function, LLVMType, Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,6 @@ class GemmSupport:
     pack_lhs: Function
     pack_rhs: Function
     unpack: Function
-    unpack_add: Function | None  # for integers that are summed as floats, a part of k at a time
 
     @property
     def compute(self) -> LLVMType:
@@ -38,13 +40,38 @@ class GemmSupport:
         """Bytes of one vector of `compute`."""
         return self.tile.width * size_of(self.compute)
 
+    @property
+    def group(self) -> int:
+        """Elements of k in a lane."""
+        return self.types.lanes.group
+
+    @property
+    def is_biased(self) -> bool:
+        """Whether panels end with a row of corrections, as the packed left operand is 128 too large."""
+        return is_biased(self.types.unit, self.types.lhs)
+
+    @property
+    def zero_byte(self) -> int:
+        """What the bytes of a zero of the packed left operand are."""
+        return 128 if self.is_biased else 0
+
+    def lanes(self, builder: StructuredBuilder, length: Value) -> Value:
+        """Lanes that `length` elements of k fill."""
+        if self.group == 1:
+            return length
+        return builder.udiv(builder.add(length, builder.i64(self.group - 1)), builder.i64(self.group))
+
+    def panel_rows(self, builder: StructuredBuilder, size: Value) -> Value:
+        """Rows of a panel of `size` lanes of k."""
+        return builder.add(size, builder.i64(1)) if self.is_biased else size
+
 
 _supports: weakref.WeakKeyDictionary[Module, dict[str, GemmSupport]] = weakref.WeakKeyDictionary()
 
 
 def support_for(module: Module, types: GemmTypes) -> GemmSupport:
     """The parts for a combination of types, emitted once per module."""
-    prefix = f"xjit_tiles_{types.lhs.mangled}_{types.rhs.mangled}_{types.out.mangled}"
+    prefix = f"xjit_tiles_{types.name}"
     known = _supports.setdefault(module, {})
     if prefix not in known:
         known[prefix] = _emit_support(module, types, prefix)
@@ -53,17 +80,23 @@ def support_for(module: Module, types: GemmTypes) -> GemmSupport:
 
 def _emit_support(module: Module, types: GemmTypes, prefix: str) -> GemmSupport:
     compute = types.compute
-    kernels = emit_microkernels(module, f"{prefix}_kernel", compute)
+    kernels = emit_microkernels(module, f"{prefix}_kernel", types)
     tile = register_tile(module.target, compute)
-    pack_lhs, pack_rhs = (copy_function(module, storage, compute, compute) for storage in (types.lhs, types.rhs))
+    pack_lhs, pack_rhs = (_packing(module, types, is_lhs=is_lhs) for is_lhs in (True, False))
     unpack = copy_function(module, compute, types.out, compute)
-    unpack_add = copy_function(module, compute, types.out, compute, adds=True) if types.exact_terms else None
-    return GemmSupport(prefix, types, tile, kernels, pack_lhs, pack_rhs, unpack, unpack_add)
+    return GemmSupport(prefix, types, tile, kernels, pack_lhs, pack_rhs, unpack)
 
 
-def copy_function(
-    module: Module, source: LLVMType, destination: LLVMType, compute: LLVMType, *, adds: bool = False
-) -> Function:
-    """The strided copy (or addition) between two element types, emitted once per module."""
-    name = f"xjit_{'add' if adds else 'copy'}_{source.mangled}_{destination.mangled}_{compute.mangled}"
-    return module.functions.get(name) or emit_copy(module, name, source, destination, compute, adds=adds)
+def _packing(module: Module, types: GemmTypes, *, is_lhs: bool) -> Function:
+    """The copy of an operand to the form that kernels read."""
+    lanes = types.lanes
+    storage, packed = (types.lhs, lanes.lhs) if is_lhs else (types.rhs, lanes.rhs)
+    if lanes.group == 1:
+        return copy_function(module, storage, packed, packed)
+    return emit_lane_copy(module, LaneCopy(storage, packed, lanes.group, along_lines=is_lhs))
+
+
+def copy_function(module: Module, source: LLVMType, destination: LLVMType, compute: LLVMType) -> Function:
+    """The strided copy between two element types, emitted once per module."""
+    name = f"xjit_copy_{source.mangled}_{destination.mangled}_{compute.mangled}"
+    return module.functions.get(name) or emit_copy(module, name, source, destination, compute)

@@ -1,3 +1,8 @@
 """Structured operations on tensors and buffers: MLIR's linalg with ByteIR's extensions, tiled and fused."""
 
 from __future__ import annotations
+
+from xjit.linalg_ext.text.parser import parse_module as parse
+from xjit.linalg_ext.text.printer import print_module
+
+__all__ = ["parse", "print_module"]

@@ -46,7 +46,11 @@ class Declaration:
 
 
 class Module:
-    """A module under construction. `libraries` are the texts, by key, of modules that define what this one declares."""
+    """A module under construction. `libraries` are the texts, by key, of modules that define what this one declares.
+
+    `shared` are functions that many others call, by what they do: who needs one first defines it.
+    `inline_lines` counts what functions got in line instead, by their names and what it does.
+    """
 
     def __init__(self, name: str = "module", target: Target | None = None) -> None:
         self.name = name
@@ -54,6 +58,8 @@ class Module:
         self.functions: dict[str, Function] = {}
         self.declarations: dict[str, Declaration] = {}
         self.libraries: dict[str, str] = {}
+        self.shared: dict[tuple[str, ...], Function] = {}
+        self.inline_lines: dict[tuple[str, ...], int] = {}
         self._globals: dict[str, GlobalVariable] = {}
         self._constants: dict[tuple[str, int, int], str] = {}  # names, by what they hold
         self._metadata: list[str] = []

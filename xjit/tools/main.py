@@ -11,12 +11,19 @@ import sys
 from collections.abc import Sequence
 
 from xjit.hlo.diagnostics import CompileError, HloError, PassError, Unsupported
-from xjit.tools import bisect_pass, compare, indexing, opt, run
+from xjit.tools import bisect_pass, cache, compare, indexing, opt, run
 from xjit.version import __version__
 
 MISMATCH, COMPILE_ERROR, BAD_INPUT = 1, 2, 3
 _COMPILE_ERRORS = (Unsupported, CompileError, PassError)
-_COMMANDS = {"run": run, "compare": compare, "opt": opt, "indexing": indexing, "bisect-pass": bisect_pass}
+_COMMANDS = {
+    "run": run,
+    "compare": compare,
+    "opt": opt,
+    "indexing": indexing,
+    "bisect-pass": bisect_pass,
+    "cache": cache,
+}
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.convolution_dimensions import as_gemm
+from xjit.emitters.gemm.convolution_dimensions import as_gemm, is_depthwise
 from xjit.emitters.gemm.convolution_plan import plan_convolution
 from xjit.emitters.gemm.convolution_shapes import MAX_SPATIAL_DIMENSIONS, ConvolutionShape, SpatialDimension
 from xjit.emitters.gemm.facts import convolution_facts, gemm_facts
-from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.method import GemmTypes, with_unit
 from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.kernels.view import KernelView
@@ -20,6 +19,7 @@ from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.llvm.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,31 +50,25 @@ class ConvolutionWork:
 
 def plan_convolution_kernels(context: PlanContext, view: KernelView) -> list[KernelPlan]:
     """Plans a convolution with what is computed from it: one call of a library function, or loops."""
-    work = convolution_work(view)
+    work = convolution_work(view, context.target)
     if work is None:
         return [*plan_loops(context, view)]
     return [HandWritten(view.instruction.name, "convolution", "blocked for registers and caches", work)]
 
 
-def convolution_work(view: KernelView) -> ConvolutionWork | None:
-    """Returns what a view's convolution is to the library; None if it is to be loops."""
+def convolution_work(view: KernelView, target: Target) -> ConvolutionWork | None:
+    """Returns what a view's convolution is to the library on a target; None if it is to be loops."""
     convolution = view.hero
     in_memory = all(operand in view.leaves for operand in convolution.operands)
     shape = convolution_shape(convolution) if in_memory else None
     types = gemm_types(convolution)
-    if shape is None or types is None or not _sums_exactly(shape, types):
+    if shape is None or types is None:
         return None
-    if view.roots != (convolution,) and types.exact_terms is not None:
-        return None
+    if not is_depthwise(shape):
+        types = with_unit(types, target)
     lhs, rhs = (view.leaves.index(operand) for operand in convolution.operands)
     has_epilogue = view.roots != (convolution,)
     return ConvolutionWork(shape, types, (lhs, rhs), place_of_sums(view, types), has_epilogue)
-
-
-def _sums_exactly(shape: ConvolutionShape, types: GemmTypes) -> bool:
-    """Whether a sum of integers, if it is kept as a float, has few enough terms."""
-    terms = shape.input_features * math.prod(dimension.kernel for dimension in shape.spatial)
-    return types.exact_terms is None or terms <= types.exact_terms
 
 
 def convolution_shape(convolution: HloInstruction) -> ConvolutionShape | None:

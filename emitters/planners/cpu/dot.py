@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from xjit.affine import dim, physical_map
 from xjit.emitters.gemm.dot_plan import DotDimension, DotPlan, plan_dot
 from xjit.emitters.gemm.facts import gemm_facts
-from xjit.emitters.gemm.method import MAX_ROWS, GemmTypes, prefers_swap, transposed
+from xjit.emitters.gemm.method import MAX_ROWS, GemmTypes, prefers_swap, transposed, with_unit
 from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.shapes import GemmShape
-from xjit.emitters.gemm.storage import ROUNDED
+from xjit.emitters.gemm.storage import ROUNDED, UNSIGNED
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.epilogue import epilogue_fact, place_of_sums
 from xjit.emitters.planners.cpu.loops import plan_loops
@@ -26,6 +26,7 @@ from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
+from xjit.llvm.target import Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF, LLVMType, int_type
 
 GEMM_TYPES = {
@@ -36,7 +37,7 @@ GEMM_TYPES = {
 }
 INTEGER_GEMM_TYPES = {
     kind: int_type(kind.bit_width) for kind in PrimitiveType if kind.is_integer and kind.bit_width >= 8
-}
+} | {PrimitiveType.U8: UNSIGNED}
 MIN_GEMM_FLOPS = 2_000
 EXACT_CONVERSIONS = {
     PrimitiveType.S8: (PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64),
@@ -80,14 +81,14 @@ class GemmWork:
 
 def plan_dot_kernels(context: PlanContext, view: KernelView) -> list[KernelPlan]:
     """Plans a dot with conversions of its operands and what is computed from it: one GEMM call, or loops."""
-    work = gemm_work(view)
+    work = gemm_work(view, context.target)
     if work is None:
         return [*plan_loops(context, view)]
     return [HandWritten(view.instruction.name, "gemm", "blocked for registers and caches", work)]
 
 
-def gemm_work(view: KernelView) -> GemmWork | None:
-    """Returns the multiplication that a view's dot is; None if it is to be loops."""
+def gemm_work(view: KernelView, target: Target) -> GemmWork | None:
+    """Returns the multiplication that a view's dot is on a target; None if it is to be loops."""
     dot = view.hero
     sources = _sources(view)
     types = gemm_types(dot, sources) if sources is not None else None
@@ -95,15 +96,14 @@ def gemm_work(view: KernelView) -> GemmWork | None:
     if plan is None or types is None or sources is None or _prefers_loops(plan.shape, types):
         return None
     has_epilogue = view.roots != (dot,)
-    if has_epilogue and types.exact_terms is not None:
-        return None
     shape, swapped = plan.shape, plan.swapped
-    few_columns = types.lhs is not types.rhs and shape.n <= MAX_ROWS < shape.m
+    few_columns = types.out.is_float and types.lhs is not types.rhs and shape.n <= MAX_ROWS < shape.m
     if few_columns or (has_epilogue and prefers_swap(shape, types)):  # the GEMM itself swaps operands of one type
         shape, swapped = transposed(shape), not swapped
     operands = tuple(view.leaves.index(source) for source in sources)
     if swapped:
         types, operands = GemmTypes(types.rhs, types.lhs, types.out), operands[::-1]
+    types = with_unit(types, target)
     return GemmWork(shape, types, (operands[0], operands[1]), place_of_sums(view, types), has_epilogue)
 
 
@@ -121,8 +121,8 @@ def _sources(view: KernelView) -> list[HloInstruction] | None:
 def gemm_types(dot: HloInstruction, sources: Sequence[HloInstruction] | None = None) -> GemmTypes | None:
     """Returns the types of the multiplication that a dot (or convolution) is; None if the GEMM has no such types.
 
-    `sources` are what its operands are converted from, if they are not in memory as they are. Integers are either all
-    signed, or all of one type: then wrapping sums do not depend on the sign.
+    `sources` are what its operands are converted from, if they are not in memory as they are. Integers are all of one
+    type or signed, as then wrapping sums do not depend on the sign, or bytes, which know theirs.
     """
     if dot.operand_count != 2:
         return None
@@ -134,9 +134,10 @@ def gemm_types(dot: HloInstruction, sources: Sequence[HloInstruction] | None = N
     if sources is not None and any(a is not b for a, b in zip(sources, dot.operands)):
         return None
     if all(kind in INTEGER_GEMM_TYPES for kind in kinds) and (
-        len(set(kinds)) == 1 or all(kind.is_signed for kind in kinds)
+        len(set(kinds)) == 1 or all(kind.is_signed or kind is PrimitiveType.U8 for kind in kinds[:2])
     ):
-        return GemmTypes(*(INTEGER_GEMM_TYPES[kind] for kind in kinds))
+        lhs, rhs, out = (INTEGER_GEMM_TYPES[kind] for kind in kinds)
+        return GemmTypes(lhs, rhs, out)
     return None
 
 

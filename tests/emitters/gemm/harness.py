@@ -14,8 +14,9 @@ from xjit.emitters.gemm.gemm import emit_gemm
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.shapes import GemmShape
+from xjit.emitters.gemm.storage import UNSIGNED
 from xjit.llvm import LLVMType, Module, Target
-from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
+from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF, I8, I16, I32, I64
 from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.jit import CodegenOptions, LoadedObject, compile_ir_to_object, load_object
 from xjit.runtime.symbols import resolve_symbols
@@ -25,6 +26,11 @@ DTYPES = {
     DOUBLE: np.dtype(np.float64),
     HALF: np.dtype(np.float16),
     BFLOAT: np.dtype(ml_dtypes.bfloat16),
+    I8: np.dtype(np.int8),
+    UNSIGNED: np.dtype(np.uint8),
+    I16: np.dtype(np.int16),
+    I32: np.dtype(np.int32),
+    I64: np.dtype(np.int64),
 }
 GUARD_BYTES = 4096
 FLOAT_TYPES = GemmTypes()
@@ -49,10 +55,15 @@ def compile_module(module: Module, exports: Sequence[str], num_pointers: int) ->
     return {name: Compiled(loaded, prototype(loaded.address(name))) for name in exports}
 
 
+def target_of(level: str) -> Target:
+    """The target of a level: "host", or one of `Target.for_features`."""
+    return Target.host() if level == "host" else Target.for_features(level)
+
+
 @functools.cache
 def compiled_gemm(level: str, types: GemmTypes) -> tuple[Target, Compiled]:
     """The multiplication for a level ("host" or of `Target.for_features`) and types."""
-    target = Target.host() if level == "host" else Target.for_features(level)
+    target = target_of(level)
     module = Module("gemm", target)
     function = emit_gemm(module, target, types)
     return target, compile_module(module, [function.name], 5)[function.name]

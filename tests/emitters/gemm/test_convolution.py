@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from tests.emitters.gemm.convolution_harness import Case, convolution_shape, run_convolution
+from tests.emitters.gemm.harness import target_of
 from tests.emitters.gemm.test_gemm import LEVELS
 from xjit.emitters.gemm.convolution_dimensions import as_gemm
 from xjit.emitters.gemm.convolution_plan import plan_convolution
-from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.method import GemmTypes, with_unit
+from xjit.emitters.gemm.storage import UNSIGNED
 from xjit.llvm import Target
-from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
+from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF, I8, I32
 
 SAME = ((1, 1), (1, 1))
 CASES = [
@@ -67,6 +69,19 @@ def test_layouts(case: Case, orders: tuple[str, str, str]) -> None:
 def test_types(types: GemmTypes, level: str) -> None:
     for case in (CASES[1], CASES[3], CASES[10], replace(CASES[2], orders=("first", "first", "first"))):
         run_convolution(replace(case, types=types), level)
+
+
+INTEGERS = [GemmTypes(I8, I8, I32), GemmTypes(UNSIGNED, I8, I32), GemmTypes(UNSIGNED, UNSIGNED, I32)]
+
+
+@pytest.mark.parametrize("types", INTEGERS, ids=lambda t: t.name)
+@pytest.mark.parametrize("level", LEVELS)
+def test_integers(types: GemmTypes, level: str) -> None:
+    """Channels that fill no lane, padding of biased numbers, several chunks, other layouts."""
+    types = with_unit(types, target_of(level))
+    for case in (CASES[0], CASES[2], CASES[3], CASES[6], CASES[9], CASES[13], CASES[23]):
+        run_convolution(replace(case, types=types), level)
+        run_convolution(replace(case, types=types, orders=("first", "first", "first")), level)
 
 
 def test_random_windows() -> None:

@@ -115,9 +115,9 @@ def test_many_tiny_multiplications_are_loops() -> None:
 
 
 def test_integers_are_multiplied_by_the_gemm() -> None:
-    for kinds in (("s8", "s8", "s32"), ("s32", "s32", "s32"), ("u16", "u16", "u16")):
+    for kinds in (("s8", "s8", "s32"), ("s32", "s32", "s32"), ("u16", "u16", "u16"), ("u8", "s8", "s32")):
         assert kind_of(matrices(kinds[0], 33, 35, 40, *kinds[1:])) == "gemm"
-    assert kind_of(matrices("u8", 33, 35, 40, "u8", "u32")) == "loop", "unsigned numbers are not widened by the GEMM"
+    assert kind_of(matrices("u16", 33, 35, 40, "u16", "u32")) == "loop", "of unsigned numbers, only bytes are widened"
 
 
 CONVERSIONS = [("f32", "bf16"), ("f32", "f16"), ("bf16", "f32"), ("f16", "f32"), ("s8", "f32"), ("s8", "bf16")]

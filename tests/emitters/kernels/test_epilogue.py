@@ -84,8 +84,10 @@ def test_types(kind: str) -> None:
         check(bias_residual(*size, kind))
 
 
-def test_bytes_that_are_summed_as_floats_are_no_tiles() -> None:
-    check(bias_residual(33, 37, 40, "s32", "s8"), "loop")
+@pytest.mark.parametrize("operand", ["s8", "u8", "s16"])
+def test_sums_of_small_integers(operand: str) -> None:
+    for size in ((33, 37, 40), (70, 300, 530)):
+        check(bias_residual(*size, "s32", operand), "gemm")
 
 
 def test_the_sum_is_rounded_to_its_type_first() -> None:

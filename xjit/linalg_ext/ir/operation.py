@@ -254,6 +254,11 @@ class Operation:
                 for block in reversed(region.blocks):
                     stack.extend(reversed(block.operations))
 
+    def __str__(self) -> str:
+        from xjit.linalg_ext.text.printer import print_operation
+
+        return print_operation(self)
+
     def __repr__(self) -> str:
         return f"<Operation {self.name}>"
 

@@ -6,9 +6,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from xjit.llvm.math import error_function, exponential, inverse_trigonometric, logarithm, power, rounding, trigonometric
+from xjit.llvm.math.shared_bodies import shared_body
 from xjit.llvm.math.vec import Vec
 
-UNARY: Mapping[str, Callable[[Vec], Vec]] = MappingProxyType(
+
+def _shared(functions: Mapping[str, Callable[..., Vec]]) -> Mapping[str, Callable[..., Vec]]:
+    return MappingProxyType({name: shared_body(name, function) for name, function in functions.items()})
+
+
+UNARY: Mapping[str, Callable[[Vec], Vec]] = _shared(
     {
         "acos": inverse_trigonometric.acos,
         "acosh": logarithm.acosh,
@@ -39,7 +45,7 @@ UNARY: Mapping[str, Callable[[Vec], Vec]] = MappingProxyType(
     }
 )
 
-BINARY: Mapping[str, Callable[[Vec, Vec], Vec]] = MappingProxyType(
+BINARY: Mapping[str, Callable[[Vec, Vec], Vec]] = _shared(
     {
         "atan2": inverse_trigonometric.atan2,
         "maximum": rounding.maximum,

@@ -22,6 +22,7 @@ from xjit.passes.fusion.unit_merging import merge_units
 
 HEROES = ("convolution", "dot")
 _FLOATS = frozenset((PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64))
+_SMALL_INTEGERS = frozenset((PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class DotEpilogueFusion(HloModulePass):
         return (
             body.opcode in HEROES
             and instruction.shape.is_static_array
-            and instruction.shape.element_type in _FLOATS
+            and _has_products(body)
             and instruction.shape.num_elements >= self.min_elements
             and not is_tiled(instruction.shape)
             and not has_control_dependencies(instruction)
@@ -128,6 +129,13 @@ class DotEpilogueFusion(HloModulePass):
             elif not all(reads.is_along(m, operand.shape, user.shape) for m in ways):
                 return False
         return True
+
+
+def _has_products(hero: HloInstruction) -> bool:
+    """Whether the types are those of a multiplication in tiles: floats, or sums of small integers in s32."""
+    if hero.shape.element_type is PrimitiveType.S32:
+        return all(operand.shape.element_type in _SMALL_INTEGERS for operand in hero.operands)
+    return hero.shape.element_type in _FLOATS
 
 
 def _consumers(hero: HloInstruction) -> list[_Consumer]:

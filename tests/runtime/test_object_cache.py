@@ -1,0 +1,264 @@
+"""The cache of object code: what it gives back, what it refuses, how large it gets, who may use it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import xjit
+from xjit import compiler, program_cache
+from xjit.hlo.diagnostics import InvalidArgument
+from xjit.runtime import jit, object_cache, toolchain
+from xjit.runtime.native.loader import native_ir
+from xjit.runtime.native.object_layout import fast_call_obstacle
+from xjit.runtime.object_cache import ObjectCache, cache_key
+from xjit.tools.main import BAD_INPUT, MISMATCH, main
+
+SQUARE = "; ModuleID = 'square'\ndefine i64 @f(i64 %x) {{\n  %y = mul i64 %x, {n}\n  ret i64 %y\n}}\n"
+KEY, OTHER = cache_key("a"), cache_key("b")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> ObjectCache:
+    return ObjectCache(tmp_path / "cache")
+
+
+def file_of(cache: ObjectCache, key: str = KEY) -> Path:
+    return cache.directory / f"{key}.xjo"
+
+
+def options(cache: ObjectCache, **fields: object) -> jit.CodegenOptions:
+    return jit.CodegenOptions(cache_dir=str(cache.directory), **fields)  # pyright: ignore[reportArgumentType]
+
+
+def test_objects_come_back(cache: ObjectCache) -> None:
+    assert cache.get(KEY) is None
+    for code in (b"code", b"", bytes(range(256)) * 1000):
+        cache.put(KEY, code, "a label é\ud800")
+        assert cache.get(KEY) == code
+    assert [(e.key, e.label, e.is_intact) for e in cache.entries()] == [(KEY, "a label é?", True)]
+    assert cache.get(OTHER) is None
+    assert [path.name for path in cache.directory.iterdir()] == [f"{KEY}.xjo"]  # no temporary file is left
+
+
+def test_keys_tell_parts_apart() -> None:
+    keys = {cache_key("ab", "c"), cache_key("a", "bc"), cache_key("abc"), cache_key("abc", ""), cache_key(b"ab", "cd")}
+    assert len(keys) == 5
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "longer", "bit", "magic", "link", "folder", "pipe", "writable"])
+def test_damaged_files_are_never_used(cache: ObjectCache, damage: str, tmp_path: Path) -> None:
+    cache.put(KEY, b"code" * 100)
+    path = file_of(cache)
+    data = path.read_bytes()
+    changed = {"cut": data[:-1], "empty": b"", "longer": data + b"x", "magic": b"Y" + data[1:]}
+    changed["bit"] = data[:-1] + bytes([data[-1] ^ 1])
+    if damage in changed:
+        path.write_bytes(changed[damage])
+    elif damage == "writable":
+        path.chmod(0o666)
+    else:
+        path.unlink()
+        (tmp_path / "elsewhere").write_bytes(data)
+        {
+            "link": lambda: path.symlink_to(tmp_path / "elsewhere"),
+            "folder": path.mkdir,
+            "pipe": lambda: os.mkfifo(path),
+        }[damage]()
+    assert cache.get(KEY) is None
+    assert not cache.entries()[0].is_intact
+    if damage != "folder":
+        cache.put(KEY, b"new")
+        assert cache.get(KEY) == b"new"
+
+
+def test_every_cut_is_noticed(cache: ObjectCache) -> None:
+    cache.put(KEY, b"code", "label")
+    data = file_of(cache).read_bytes()
+    for length in range(len(data)):
+        file_of(cache).write_bytes(data[:length])
+        assert cache.get(KEY) is None
+
+
+def test_the_file_of_another_key_is_not_used(cache: ObjectCache) -> None:
+    cache.put(KEY, b"code")
+    file_of(cache).rename(file_of(cache, OTHER))
+    assert cache.get(OTHER) is None
+
+
+def test_the_directory_is_private(cache: ObjectCache, tmp_path: Path) -> None:
+    assert cache.directory.stat().st_mode & 0o777 == 0o700
+    cache.put(KEY, b"code")
+    assert file_of(cache).stat().st_mode & 0o777 == 0o600
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with pytest.raises(InvalidArgument, match="other users may write to it"):
+        ObjectCache(shared)
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidArgument, match="cannot be a cache of object code"):
+        ObjectCache(tmp_path / "file")
+
+
+def test_what_cannot_be_written_is_said_once(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(object_cache.os, "replace", full)
+    with pytest.warns(RuntimeWarning, match="No space left"):
+        cache.put(KEY, b"code")
+    cache.put(KEY, b"code")
+    assert list(cache.directory.iterdir()) == []
+
+
+def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path / "cache", max_bytes=16_000)
+    keys = [cache_key(str(n)) for n in range(18)]
+    for n, key in enumerate(keys[:10]):
+        cache.put(key, bytes(1000))
+        os.utime(file_of(cache, key), (1e9 + n, 1e9 + n))
+    assert cache.get(keys[0]) is not None  # from now on the last one used
+    for key in keys[10:]:
+        cache.put(key, bytes(1000))
+        assert cache.num_bytes <= 16_000
+    assert cache.get(keys[0]) is not None
+    assert [cache.get(key) for key in keys[1:5]] == [None] * 4
+    assert all(cache.get(key) is not None for key in keys[10:])
+    cache.put(KEY, bytes(20_000))  # larger than the cache
+    assert cache.get(KEY) is None
+    assert cache.get(keys[17]) is not None
+
+
+def test_abandoned_temporary_files_go(cache: ObjectCache) -> None:
+    old, new, foreign = (cache.directory / name for name in (f"{KEY}.xjo.aa.tmp", f"{KEY}.xjo.bb.tmp", "notes.txt"))
+    for path in (old, new, foreign):
+        path.write_text("x")
+    os.utime(old, (1e9, 1e9))
+    cache.put(OTHER, b"code")
+    assert not old.exists()
+    assert new.exists()
+    assert cache.clear() == 2
+    assert [path.name for path in cache.directory.iterdir()] == ["notes.txt"]
+
+
+def test_code_is_generated_once(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    def count() -> int:
+        return len(cache.entries())
+
+    text = SQUARE.format(n=3)
+    code = jit.compile_ir_to_object(text, options(cache))
+    assert [entry.label for entry in cache.entries()] == ["square"]
+    with monkeypatch.context() as patch:
+        patch.setattr(jit, "_generate_object", None)
+        assert jit.compile_ir_to_object(text, options(cache)) == code
+    # What decides the code is part of the key.
+    jit.compile_ir_to_object(text, options(cache, opt_level=0))
+    jit.compile_ir_to_object(text, options(cache, strength_reduction=True))
+    jit.compile_ir_to_object(text, options(cache, cpu="x86-64", features="+sse2"))
+    jit.compile_ir_to_object(SQUARE.format(n=4), options(cache))
+    assert count() == 5
+    monkeypatch.setattr(toolchain, "__version__", "0.0.0")
+    jit.compile_ir_to_object(text, options(cache))
+    assert count() == 6
+    monkeypatch.setattr(toolchain.llvm, "llvm_version_info", (0, 0, 0))
+    jit.compile_ir_to_object(text, options(cache))
+    assert count() == 7
+
+
+def test_a_wrong_text_is_refused_with_a_cache(cache: ObjectCache) -> None:
+    with pytest.raises(xjit.HloError, match="LLVM rejected"):
+        jit.compile_ir_to_object("define i64 @f() {\n  ret i32 0\n}\n", options(cache))
+    assert cache.entries() == []
+
+
+def test_many_writers_and_readers(cache: ObjectCache) -> None:
+    code = {cache_key(str(n)): str(n).encode() * 5000 for n in range(8)}
+    small = ObjectCache(cache.directory, max_bytes=100_000)
+
+    def work(number: int) -> bool:
+        key = list(code)[number % len(code)]
+        small.put(key, code[key])
+        return all(small.get(k) in (None, code[k]) for k in code)
+
+    with ThreadPoolExecutor(4) as executor:
+        assert all(executor.map(work, range(80)))
+
+
+def test_the_environment_names_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XJIT_CACHE_DIR", raising=False)
+    assert object_cache.object_cache() is None
+    monkeypatch.setenv("XJIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("XJIT_CACHE_MAX_BYTES", "1000")
+    cache = object_cache.object_cache()
+    assert cache is not None
+    assert (cache.directory, cache.max_bytes) == (tmp_path / "cache", 1000)
+    assert object_cache.object_cache("") is None
+    monkeypatch.setenv("XJIT_CACHE_MAX_BYTES", "1G")
+    with pytest.raises(InvalidArgument, match="expected a number of bytes"):
+        object_cache.object_cache()
+
+
+_TEXT = """HloModule m
+ENTRY e {
+  p = f32[40,30] parameter(0)
+  d = f32[40,40] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  ROOT r = f32[40,40] sine(d)
+}"""
+_PROGRAM = f"""
+import numpy as np
+import xjit
+print(float(xjit.compile({_TEXT!r})(np.ones((40, 30), np.float32))[0, 0]))
+"""
+
+
+def test_a_second_process_generates_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at once fill the cache; this one then finds all it needs: programs, libraries, the runtime."""
+    monkeypatch.delenv("XJIT_FLAGS", raising=False)
+    environment = {**os.environ, "XJIT_CACHE_DIR": str(tmp_path / "cache")}
+
+    def start(seed: str) -> subprocess.Popen[str]:
+        process_environment = {**environment, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", _PROGRAM]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, env=process_environment, text=True)
+
+    printed = [process.communicate()[0] for process in [start("1"), start("2")]]
+    assert printed == [f"{float(np.sin(np.float32(30)))}\n"] * 2
+    cache = ObjectCache(tmp_path / "cache")
+    assert all(entry.is_intact for entry in cache.entries())
+    monkeypatch.setattr(jit, "_generate_object", None)
+    monkeypatch.setattr(jit, "_library_objects", {})
+    for text in native_ir(not fast_call_obstacle()):
+        assert jit.compile_ir_to_object(text, options(cache), trusted=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(program_cache, "_source_fingerprint", lambda: "other files: emits anew")
+        xjit.compile(_TEXT, options=xjit.CompileOptions(cache_dir=str(cache.directory)))
+    monkeypatch.setattr(compiler, "optimize_module", None)
+    xjit.compile(_TEXT, options=xjit.CompileOptions(cache_dir=str(cache.directory)))
+
+
+def test_the_command(cache: ObjectCache, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--dir", str(cache.directory)]
+    cache.put(KEY, b"code", "a program")
+    cache.put(OTHER, b"code")
+    assert main(["cache", "ls", *where]) == 0
+    assert "a program" in capsys.readouterr().out
+    assert main(["cache", "verify", *where]) == 0
+    file_of(cache, OTHER).write_bytes(b"")
+    assert main(["cache", "stat", "--json", *where]) == 0
+    assert '"files": 2' in capsys.readouterr().out
+    assert main(["cache", "verify", *where]) == MISMATCH
+    assert f"{OTHER[:16]} (damaged), removed\n1 files are whole" in capsys.readouterr().out
+    assert main(["cache", "clear", *where]) == 0
+    assert cache.entries() == []
+
+
+def test_the_command_needs_a_cache(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("XJIT_CACHE_DIR", raising=False)
+    assert main(["cache", "ls"]) == BAD_INPUT
+    assert "set XJIT_CACHE_DIR" in capsys.readouterr().err

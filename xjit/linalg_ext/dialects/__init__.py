@@ -1,0 +1,3 @@
+"""The dialects: one file per dialect, whose operations are rows."""
+
+from __future__ import annotations

@@ -1,0 +1,71 @@
+"""The affine dialect: index arithmetic by maps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xjit.affine import AffineMap
+from xjit.linalg_ext.dialects.assembly import op
+from xjit.linalg_ext.dialects.definition import CustomAssembly, make_rows
+from xjit.linalg_ext.ir.attributes import AffineMapAttr
+from xjit.linalg_ext.ir.errors import LinalgVerifyError
+from xjit.linalg_ext.ir.operation import Operation
+from xjit.linalg_ext.ir.types import IndexType
+
+if TYPE_CHECKING:
+    from xjit.linalg_ext.text.parser import Parser, ParseState
+    from xjit.linalg_ext.text.printer import Printer
+
+__all__ = ["AFFINE_ROWS", "map_of"]
+
+INDEX = IndexType()
+
+
+def map_of(op: Operation) -> AffineMap:
+    """Returns the map of `affine.apply`, `affine.min`, `affine.max`."""
+    attribute = op.attributes.get("map")
+    if not isinstance(attribute, AffineMapAttr):
+        raise LinalgVerifyError(f"'{op.name}' op needs a map, found {attribute}", op.location)
+    return attribute.map
+
+
+def parse_mapped(p: Parser, state: ParseState) -> None:
+    """Parses `#map(%d0)[%s0]`."""
+    place = p.here()
+    attribute = p.attribute()
+    if not isinstance(attribute, AffineMapAttr):
+        p.fail("expected an affine map", place)
+    dims = p.operand_list()
+    symbols = p.operand_list("[", "]") if p.at("[") else []
+    if len(dims) != attribute.map.num_dims or len(symbols) != attribute.map.num_symbols:
+        p.fail(f"expected {attribute.map.num_dims} dims and {attribute.map.num_symbols} symbols", place)
+    state.operands = [p.resolve(u, INDEX) for u in (*dims, *symbols)]
+    state.attributes.update(p.optional_dictionary())
+    state.attributes["map"] = attribute
+    state.result_types = [INDEX]
+
+
+def print_mapped(p: Printer, op: Operation) -> None:
+    map = map_of(op)
+    dims, symbols = op.operands[: map.num_dims], op.operands[map.num_dims :]
+    p.write(f" {p.attribute(op.attributes['map'])}({', '.join(p.value(v) for v in dims)})")
+    if symbols:
+        p.write(f"[{', '.join(p.value(v) for v in symbols)}]")
+    p.optional_dictionary(op, frozenset({"map"}))
+
+
+def check_mapped(op: Operation) -> None:
+    map = map_of(op)
+    if len(op.operands) != map.num_dims + map.num_symbols:
+        raise LinalgVerifyError(f"'{op.name}' op has {len(op.operands)} operands, but map {map}", op.location)
+    if not map.results or (op.name == "affine.apply" and len(map.results) != 1):
+        raise LinalgVerifyError(f"'{op.name}' op has a map with {len(map.results)} results", op.location)
+
+
+AFFINE_ROWS = make_rows(
+    *(
+        op(name, assembly=CustomAssembly(parse_mapped, print_mapped), traits="pure", check=check_mapped)
+        for name in ("affine.apply", "affine.min", "affine.max")
+    ),
+    op("affine.yield", "operands*", "", "attrs { %operands : type(operands) }?operands", traits="pure terminator"),
+)

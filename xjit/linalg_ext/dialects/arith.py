@@ -1,0 +1,211 @@
+"""The arith and math dialects: scalars, and tensors elementwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xjit.linalg_ext.dialects.assembly import op
+from xjit.linalg_ext.dialects.definition import CustomAssembly, OpDefinition, make_rows, words
+from xjit.linalg_ext.ir.attributes import Attribute, BoolAttr, DenseAttr, DenseResourceAttr, FloatAttr, IntegerAttr
+from xjit.linalg_ext.ir.errors import LinalgVerifyError
+from xjit.linalg_ext.ir.operation import Operation
+from xjit.linalg_ext.ir.types import IndexType, IntegerType, MemRefType, Type
+
+if TYPE_CHECKING:
+    from xjit.linalg_ext.text.parser import Parser, ParseState
+    from xjit.linalg_ext.text.printer import Printer
+
+__all__ = ["ARITH_ROWS", "constant_name", "type_of_constant"]
+
+I1 = IntegerType(1)
+
+
+def type_of_constant(value: Attribute) -> Type | None:
+    """Returns the type of a constant with this value, None for attributes that are no constants."""
+    if isinstance(value, IntegerAttr | FloatAttr | DenseAttr | DenseResourceAttr):
+        return value.type
+    return I1 if isinstance(value, BoolAttr) else None
+
+
+def parse_constant(p: Parser, state: ParseState) -> None:
+    state.attributes.update(p.optional_dictionary())
+    value = p.attribute()
+    type = type_of_constant(value)
+    if type is None:
+        p.fail(f"expected a number or dense elements, found {value}", state.span)
+    if isinstance(value, BoolAttr):
+        value = IntegerAttr(int(value.value), I1)
+    state.attributes["value"] = value
+    state.result_types = [type]
+
+
+def print_constant(p: Printer, op: Operation) -> None:
+    text = p.dictionary(op, frozenset({"value"}))
+    value = op.attributes["value"]
+    if isinstance(value, IntegerAttr) and value.type == I1:
+        value = BoolAttr(bool(value.value))
+    p.write(f" {text} " if text else " ")
+    p.write(p.attribute(value))
+
+
+def check_constant(op: Operation) -> None:
+    value = op.attributes.get("value")
+    found = None if value is None else type_of_constant(value)
+    if found is None or op.result_types != (found,):
+        raise LinalgVerifyError(f"'arith.constant' op has value {value}, but type {op.result.type}", op.location)
+
+
+def constant_name(op: Operation) -> str:
+    """Returns what the printer calls a constant: `c1`, `c1_i32`, `true`, `cst`."""
+    value = op.attributes.get("value")
+    if not isinstance(value, IntegerAttr):
+        return "cst"
+    if value.type == I1:
+        return "true" if value.value else "false"
+    return f"c{value.value}" if isinstance(value.type, IndexType) else f"c{value.value}_{value.type}"
+
+
+def _comparison(name: str, kind: str, flags: str) -> OpDefinition:
+    """A row whose format gives the operands' type; the result's follows from it."""
+    format = f"{kind}(predicate) , %lhs , %rhs {flags} attrs : type(lhs)"
+    return op(name, "lhs;rhs =lhs", "result boolean lhs", format, traits="pure")
+
+
+def parse_select(p: Parser, state: ParseState) -> None:
+    names = [p.operand()]
+    for _ in range(2):
+        p.expect(",")
+        names.append(p.operand())
+    state.attributes.update(p.optional_dictionary())
+    p.expect(":")
+    types = p.type_list()
+    if len(types) == 1:
+        types.insert(0, I1)
+    if len(types) != 2:
+        p.fail("expected the type of the values, or those of condition and values", state.span)
+    state.operands = p.resolve_all(names, [types[0], types[1], types[1]])
+    state.result_types = [types[1]]
+
+
+def print_select(p: Printer, op: Operation) -> None:
+    text = p.dictionary(op, frozenset())
+    condition = op.operands[0].type
+    prefix = "" if condition == I1 else f"{p.type(condition)}, "
+    p.write(f" {', '.join(map(p.value, op.operands))}{' ' + text if text else ''} : {prefix}{p.type(op.result.type)}")
+
+
+def check_same_types(op: Operation) -> None:
+    found = {v.type for v in (*op.operands, *op.results)}
+    if len(found) > 1:
+        raise LinalgVerifyError(
+            f"'{op.name}' op requires one type for operands and results, found {', '.join(sorted(map(str, found)))}",
+            op.location,
+        )
+    if any(isinstance(t, MemRefType) for t in found):
+        raise LinalgVerifyError(f"'{op.name}' op does not take memrefs", op.location)
+
+
+_FLOAT_BINARY = words(
+    """
+    addf subf mulf divf remf maximumf minimumf maxnumf minnumf maxf minf
+    """
+)
+_WRAPPING = words(
+    """
+    addi subi muli shli
+    """
+)
+_INTEGER_BINARY = words(
+    """
+    andi ori xori shrsi shrui divsi divui ceildivsi ceildivui floordivsi remsi remui maxsi maxui minsi minui
+    """
+)
+_COMMUTATIVE = frozenset(
+    words(
+        """
+    addf mulf maximumf minimumf maxnumf minnumf maxf minf addi muli andi ori xori maxsi maxui minsi minui
+    """
+    )
+)
+_CASTS = words(
+    """
+    extsi extui trunci sitofp uitofp fptosi fptoui index_cast index_castui bitcast extf truncf
+    """
+)
+_MATH_UNARY = words(
+    """
+    absf acos acosh asin asinh atan atanh cbrt ceil cos cosh erf erfc exp exp2 expm1 floor log log10 log1p log2
+    round roundeven rsqrt sin sinh sqrt tan tanh trunc
+    """
+)
+_MATH_INTEGER = words(
+    """
+    absi ctlz cttz ctpop
+    """
+)
+_MATH_BINARY = words(
+    """
+    atan2 copysign powf
+    """
+)
+UNARY = "%operand {flags} attrs : type(result)"
+BINARY = "%lhs , %rhs {flags} attrs : type(result)"
+FASTMATH = "{ fastmath(fastmath) }?fastmath"
+OVERFLOW = "{ overflow(overflowFlags) }?overflowFlags"
+
+
+def _binary(name: str, flags: str = "") -> OpDefinition:
+    traits = "pure commutative" if name.removeprefix("arith.") in _COMMUTATIVE else "pure"
+    format = BINARY.replace("{flags}", flags)
+    return op(name, "lhs =result;rhs =result", "result", format, traits=traits, check=check_same_types)
+
+
+def _unary(name: str, flags: str = "") -> OpDefinition:
+    return op(name, "operand =result", "result", UNARY.replace("{flags}", flags), traits="pure", check=check_same_types)
+
+
+def _cast(name: str) -> OpDefinition:
+    return op(name, "in", "out", f"%in {FASTMATH} attrs : type(in) to type(out)", traits="pure")
+
+
+ARITH_ROWS = make_rows(
+    op(
+        "arith.constant",
+        "",
+        "result",
+        assembly=CustomAssembly(parse_constant, print_constant),
+        traits="pure constant",
+        check=check_constant,
+    ),
+    *(_binary(f"arith.{name}", FASTMATH) for name in _FLOAT_BINARY),
+    *(_binary(f"arith.{name}", OVERFLOW) for name in _WRAPPING),
+    *(_binary(f"arith.{name}") for name in _INTEGER_BINARY),
+    *(_cast(f"arith.{name}") for name in _CASTS),
+    _unary("arith.negf", FASTMATH),
+    _comparison("arith.cmpi", "cmpi", ""),
+    _comparison("arith.cmpf", "cmpf", FASTMATH),
+    op(
+        "arith.select",
+        "condition;true_value;false_value",
+        "result",
+        assembly=CustomAssembly(parse_select, print_select),
+        traits="pure",
+    ),
+    *(_unary(f"math.{name}", FASTMATH) for name in _MATH_UNARY),
+    *(_unary(f"math.{name}") for name in _MATH_INTEGER),
+    *(_binary(f"math.{name}", FASTMATH) for name in _MATH_BINARY),
+    op(
+        "math.fma",
+        "a =result;b =result;c =result",
+        "result",
+        f"%a , %b , %c {FASTMATH} attrs : type(result)",
+        traits="pure",
+    ),
+    op(
+        "math.fpowi",
+        "lhs =result;rhs",
+        "result =lhs",
+        f"%lhs , %rhs {FASTMATH} attrs : type(result , rhs)",
+        traits="pure",
+    ),
+)

@@ -1,0 +1,271 @@
+"""The tensor and memref dialects: shapes, slices, elements."""
+
+from __future__ import annotations
+
+from xjit.linalg_ext.dialects.assembly import op
+from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC
+from xjit.linalg_ext.dialects.definition import OpDefinition, make_rows
+from xjit.linalg_ext.ir.attributes import DenseArrayAttr, IntegerAttr
+from xjit.linalg_ext.ir.errors import LinalgVerifyError
+from xjit.linalg_ext.ir.operation import Operation
+from xjit.linalg_ext.ir.types import MemRefType, TensorType
+
+__all__ = ["TENSOR_ROWS"]
+
+_SLICE = "offsets* index;sizes* index;strides* index"
+_SLICE_LISTS = "~ indices(offsets, static_offsets) indices(sizes, static_sizes) indices(strides, static_strides)"
+_OUTPUT_SHAPE = "{ output_shape indices(output_shape, static_output_shape) }?static_output_shape"
+
+
+def check_dynamic_sizes(op: Operation) -> None:
+    """As many sizes as the result has that are known at run time only."""
+    t = op.result.type
+    expected = t.shape.count(None) if isinstance(t, TensorType | MemRefType) else 0
+    sizes = op.attributes.get("operandSegmentSizes")
+    found = sizes.ints[0] if isinstance(sizes, DenseArrayAttr) else len(op.operands)
+    if found != expected:
+        raise LinalgVerifyError(f"'{op.name}' op has {found} sizes, but type {t}", op.location)
+
+
+def check_slice(op: Operation) -> None:
+    """One offset, size and stride per dimension of what is sliced, and values where they say so."""
+    whole = op.operands[0 if op.name.endswith(("extract_slice", "subview")) else 1].type
+    rank = whole.rank if isinstance(whole, TensorType | MemRefType) else 0
+    segments = op.attributes.get("operandSegmentSizes")
+    values = segments.ints[-3:] if isinstance(segments, DenseArrayAttr) else ()
+    for name, number in zip(("static_offsets", "static_sizes", "static_strides"), values):
+        static = op.attributes.get(name)
+        found = static.ints if isinstance(static, DenseArrayAttr) else ()
+        if len(found) != rank:
+            raise LinalgVerifyError(f"'{op.name}' op expected {rank} {name}, found {len(found)}", op.location)
+        if found.count(DYNAMIC) != number:
+            raise LinalgVerifyError(f"'{op.name}' op has {number} values for {name} {list(found)}", op.location)
+
+
+def complete_output_shape(op: Operation) -> None:
+    """An older spelling leaves the sizes of an expanded shape out; static ones are those of the result."""
+    t = op.result.type
+    if not isinstance(t, TensorType | MemRefType):
+        return
+    if "static_output_shape" not in op.attributes and None not in t.shape:
+        op.attributes["static_output_shape"] = DenseArrayAttr.i64([s for s in t.shape if s is not None])
+
+
+def check_reshape(op: Operation) -> None:
+    """One group of neighbours per dimension of the shorter shape; together they are all dimensions of the longer."""
+    source, result = op.operands[0].type, op.result.type
+    if not isinstance(source, TensorType | MemRefType) or not isinstance(result, TensorType | MemRefType):
+        raise LinalgVerifyError(f"'{op.name}' op expects ranked types", op.location)
+    long, short = (result, source) if op.name.endswith("expand_shape") else (source, result)
+    groups = reassociation(op)
+    fits = len(groups) == short.rank and [d for group in groups for d in group] == list(range(long.rank))
+    if not fits and not (short.rank == 0 and not groups):
+        raise LinalgVerifyError(f"'{op.name}' op: {groups} does not match {long} and {short}", op.location)
+    for group, size in zip(groups, short.shape):
+        product = 1
+        for d in group:
+            extent = long.shape[d]
+            product = None if extent is None or product is None else product * extent
+        if product is not None and size is not None and product != size:
+            raise LinalgVerifyError(f"'{op.name}' op: dimensions {group} of {long} do not make {size}", op.location)
+
+
+def reassociation(op: Operation) -> list[list[int]]:
+    """Returns the groups of dimensions of an expand_shape or collapse_shape."""
+    attribute = op.attributes.get("reassociation")
+    groups: list[list[int]] = []
+    for group in getattr(attribute, "elements", ()):
+        groups.append([e.value for e in getattr(group, "elements", ()) if isinstance(e, IntegerAttr)])
+    return groups
+
+
+def _slices(dialect: str, extract: str, word: str) -> list[OpDefinition]:
+    """The rows of extract and insert."""
+    name = f"{dialect}.{extract}"
+    return [
+        op(
+            name,
+            f"source;{_SLICE}",
+            "result",
+            f"%source {_SLICE_LISTS} attrs : type(source) to type(result)",
+            traits="pure",
+            result_names=(word,),
+            check=check_slice,
+        )
+    ]
+
+
+def _reshapes(dialect: str, names: tuple[str, str]) -> list[OpDefinition]:
+    return [
+        op(
+            f"{dialect}.expand_shape",
+            "src;output_shape* index",
+            "result",
+            f"%src reassociation(reassociation) {_OUTPUT_SHAPE} attrs : type(src) into type(result)",
+            traits="pure",
+            result_names=names[:1],
+            normalize=complete_output_shape,
+            check=check_reshape,
+        ),
+        op(
+            f"{dialect}.collapse_shape",
+            "src",
+            "result",
+            "%src reassociation(reassociation) attrs : type(src) into type(result)",
+            traits="pure",
+            result_names=names[1:],
+            check=check_reshape,
+        ),
+    ]
+
+
+def _cast(name: str, word: str) -> OpDefinition:
+    return op(name, "source", "dest", "%source attrs : type(source) to type(dest)", traits="pure", result_names=(word,))
+
+
+def _dim(name: str) -> OpDefinition:
+    return op(
+        name,
+        "source;index index",
+        "result index",
+        "attrs %source , %index : type(source)",
+        traits="pure",
+        result_names=("dim",),
+    )
+
+
+TENSOR_ROWS = make_rows(
+    op(
+        "tensor.empty",
+        "sizes* index",
+        "result",
+        "( %sizes ) attrs : type(result)",
+        traits="pure",
+        check=check_dynamic_sizes,
+    ),
+    _dim("tensor.dim"),
+    _dim("memref.dim"),
+    op("tensor.rank", "tensor", "result index", "%tensor attrs : type(tensor)", traits="pure", result_names=("rank",)),
+    op(
+        "tensor.extract",
+        "tensor;indices* index",
+        "result element tensor",
+        "%tensor [ %indices ] attrs : type(tensor)",
+        traits="pure",
+        result_names=("extracted",),
+    ),
+    op(
+        "tensor.insert",
+        "scalar element result;dest =result;indices* index",
+        "result",
+        "%scalar into %dest [ %indices ] attrs : type(result)",
+        traits="pure",
+        result_names=("inserted",),
+    ),
+    *_slices("tensor", "extract_slice", "extracted_slice"),
+    *_slices("memref", "subview", "subview"),
+    op(
+        "tensor.insert_slice",
+        f"source;dest;{_SLICE}",
+        "result =dest",
+        f"%source into %dest {_SLICE_LISTS} attrs : type(source) into type(dest)",
+        traits="pure",
+        result_names=("inserted_slice",),
+        check=check_slice,
+    ),
+    op(
+        "tensor.parallel_insert_slice",
+        f"source;dest;{_SLICE}",
+        "",
+        f"%source into %dest {_SLICE_LISTS} attrs : type(source) into type(dest)",
+        check=check_slice,
+    ),
+    *_reshapes("tensor", ("expanded", "collapsed")),
+    *_reshapes("memref", ("expand_shape", "collapse_shape")),
+    _cast("tensor.cast", "cast"),
+    _cast("memref.cast", "cast"),
+    _cast("memref.memory_space_cast", "memspacecast"),
+    op(
+        "tensor.pad",
+        "source;low* index;high* index",
+        "result",
+        "%source { nofold(nofold) }?nofold low ~ indices(low, static_low) high ~ indices(high, static_high)"
+        " region attrs : type(source) to type(result)",
+        traits="recursive",
+        result_names=("padded",),
+    ),
+    op("tensor.yield", "value", "", "%value attrs : type(value)", traits="pure terminator"),
+    op(
+        "tensor.splat",
+        "input element aggregate",
+        "aggregate",
+        "%input attrs : type(aggregate)",
+        traits="pure",
+        result_names=("splat",),
+    ),
+    op(
+        "tensor.from_elements",
+        "elements* element result",
+        "result",
+        "%elements attrs : type(result)",
+        traits="pure",
+        result_names=("from_elements",),
+    ),
+    op(
+        "tensor.generate",
+        "sizes* index",
+        "result",
+        "%sizes region attrs : type(result)",
+        traits="recursive",
+        result_names=("generated",),
+    ),
+    op(
+        "tensor.reshape",
+        "source;shape",
+        "result",
+        "%source ( %shape ) attrs : functional",
+        traits="pure",
+        result_names=("reshape",),
+    ),
+    op(
+        "tensor.concat",
+        "inputs*",
+        "result",
+        "dim ( i64(dim) ) %inputs attrs : functional",
+        traits="pure",
+        result_names=("concat",),
+    ),
+    *(
+        op(
+            f"memref.{name}",
+            "dynamicSizes* index;symbolOperands* index",
+            "memref",
+            "( %dynamicSizes ) { [ %symbolOperands ] }?symbolOperands attrs : type(memref)",
+            traits="allocates",
+            result_names=(name,),
+            check=check_dynamic_sizes,
+        )
+        for name in ("alloc", "alloca")
+    ),
+    op("memref.dealloc", "memref", "", "%memref attrs : type(memref)"),
+    op("memref.load", "memref;indices* index", "result element memref", "%memref [ %indices ] attrs : type(memref)"),
+    op(
+        "memref.store",
+        "value element memref;memref;indices* index",
+        "",
+        "%value , %memref [ %indices ] attrs : type(memref)",
+    ),
+    op("memref.copy", "source;target", "", "%source , %target attrs : type(source) to type(target)"),
+    op("memref.get_global", "", "result", "symbol(name) attrs : type(result)", traits="pure"),
+    op(
+        "memref.reinterpret_cast",
+        f"source;{_SLICE}",
+        "result",
+        "%source to offset: indices(offsets, static_offsets) , sizes: indices(sizes, static_sizes) , strides:"
+        " indices(strides, static_strides) attrs : type(source) to type(result)",
+        traits="pure",
+        result_names=("reinterpret_cast",),
+    ),
+    op("bufferization.to_tensor", "memref", "result", "%memref attrs : type(memref) to type(result)"),
+    op("bufferization.to_memref", "tensor", "memref", "%tensor attrs : type(memref)"),
+)

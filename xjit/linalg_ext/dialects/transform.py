@@ -1,0 +1,426 @@
+"""The transform dialect: the syntax of scripts. What the operations do is in `xjit.linalg_ext.transform`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xjit.linalg_ext.dialects.assembly import op
+from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC
+from xjit.linalg_ext.dialects.definition import SEGMENTS, CustomAssembly, OpDefinition, make_rows
+from xjit.linalg_ext.dialects.func import parse_function, print_function
+from xjit.linalg_ext.dialects.scf import ensure_terminator
+from xjit.linalg_ext.ir.attributes import (
+    ArrayAttr,
+    Attribute,
+    DenseArrayAttr,
+    DictAttr,
+    EnumAttr,
+    IntegerAttr,
+    StringAttr,
+)
+from xjit.linalg_ext.ir.operation import Operation, Value
+from xjit.linalg_ext.ir.types import DialectType, FunctionType, Type
+
+if TYPE_CHECKING:
+    from xjit.linalg_ext.text.parser import Parser, ParseState
+    from xjit.linalg_ext.text.printer import Printer
+
+__all__ = ["HANDLE", "TRANSFORM_ROWS"]
+
+HANDLE = DialectType("!pdl.operation")
+"""The type of handles where a script does not give one."""
+
+
+def parse_sequence(p: Parser, state: ParseState) -> None:
+    if p.token.kind == "value":
+        names = [p.operand()]
+        p.expect(":")
+        state.operands = p.resolve_all(names, [p.type()])
+    state.result_types = p.arrow_types()
+    p.expect("failures")
+    p.expect("(")
+    mode = p.keyword("'propagate' or 'suppress'")
+    if mode not in ("propagate", "suppress"):
+        p.fail(f"expected 'propagate' or 'suppress', found '{mode}'", state.span)
+    p.expect(")")
+    state.attributes["failure_propagation_mode"] = EnumAttr("transform.failures", mode)
+    if p.accept("attributes"):
+        state.attributes.update(p.attribute_dictionary())
+    state.regions = [p.region()]
+    ensure_terminator(state.regions[0], "transform.yield")
+
+
+def print_sequence(p: Printer, op: Operation) -> None:
+    if op.operands:
+        p.write(f" {p.value(op.operands[0])} : {p.type(op.operands[0].type)}")
+    if op.results:
+        p.write(f" -> {', '.join(p.type(t) for t in op.result_types)}")
+    mode = op.attributes.get("failure_propagation_mode")
+    p.write(f"  failures({mode.value if isinstance(mode, EnumAttr) else 'propagate'})")
+    text = p.dictionary(op, frozenset({"failure_propagation_mode"}))
+    p.write(f" attributes {text} " if text else " ")
+    p.region(op.regions[0], terminator=bool(op.results))
+
+
+def parse_named_sequence(p: Parser, state: ParseState) -> None:
+    parse_function(p, state)
+    if state.regions[0].blocks:
+        ensure_terminator(state.regions[0], "transform.yield")
+
+
+def _handle_types(p: Parser, state: ParseState, operands: list[Value], count: int | None) -> list[Type]:
+    """Parses `: (types) -> (types)`, `: types of results`, or nothing: handles, as many as there are names."""
+    if not p.accept(":"):
+        return [HANDLE] * (state.num_results if count is None else count)
+    if p.at("("):
+        place = p.here()
+        inputs = p.comma_list("(", ")", p.type)
+        p.expect("->")
+        results = p.type_tuple()
+        if len(inputs) != len(operands):
+            p.fail(f"expected {len(operands)} types of handles, found {len(inputs)}", place)
+        return results
+    return p.type_list()
+
+
+def _print_types(p: Printer, op: Operation) -> None:
+    """Prints the types unless all of them are the default."""
+    types = [v.type for v in (*op.operands, *op.results)]
+    if any(t != HANDLE for t in types):
+        p.write(f" : {p.type(FunctionType(tuple(v.type for v in op.operands), op.result_types))}")
+
+
+def parse_match(p: Parser, state: ParseState) -> None:
+    while not p.at("in"):
+        word = p.keyword("'ops', 'interface', 'attributes', 'filter_result_type' or 'in'")
+        if word == "ops":
+            p.expect("{")
+            state.attributes["ops"] = p.attribute()
+            p.expect("}")
+        elif word == "interface":
+            p.expect("{")
+            state.attributes["interface"] = EnumAttr("transform.match_interface", p.keyword("an interface"))
+            p.expect("}")
+        elif word == "attributes":
+            state.attributes["op_attrs"] = DictAttr(tuple(sorted(p.attribute_dictionary().items())))
+        elif word == "filter_result_type":
+            p.expect("=")
+            state.attributes["filter_result_type"] = p.attribute()
+        else:
+            p.fail(f"unknown criterion '{word}' of a match", state.span)
+    p.expect("in")
+    names = [p.operand()]
+    state.attributes.update(p.optional_dictionary())
+    state.operands = p.resolve_all(names, None)
+    state.result_types = _handle_types(p, state, state.operands, 1)
+
+
+_MATCH_ATTRIBUTES = frozenset({"ops", "interface", "op_attrs", "filter_result_type"})
+
+
+def print_match(p: Printer, op: Operation) -> None:
+    ops, interface = op.attributes.get("ops"), op.attributes.get("interface")
+    if ops is not None:
+        p.write(f" ops{{{p.attribute(ops)}}}")
+    if isinstance(interface, EnumAttr):
+        p.write(f" interface{{{interface.value}}}")
+    if "op_attrs" in op.attributes:
+        p.write(f" attributes {p.attribute(op.attributes['op_attrs'])}")
+    if "filter_result_type" in op.attributes:
+        p.write(f" filter_result_type = {p.attribute(op.attributes['filter_result_type'])}")
+    p.write(f" in {p.value(op.operands[0])}")
+    p.optional_dictionary(op, _MATCH_ATTRIBUTES)
+    p.write(f" : {p.type(FunctionType((op.operands[0].type,), op.result_types))}")
+
+
+def _mixed_list(p: Parser, attributes: dict[str, Attribute], name: str) -> list[Value]:
+    """Parses `[4, %size, [8]]` into an attribute and values; brackets mark scalable sizes, which are refused."""
+    values: list[Value] = []
+    static: list[int] = []
+
+    def one() -> None:
+        if p.token.kind == "value":
+            values.append(p.resolve(p.operand(), None))
+            static.append(DYNAMIC)
+            if p.accept(":"):
+                p.type()
+        else:
+            static.append(p.integer())
+
+    p.comma_list("[", "]", one)
+    attributes[name] = DenseArrayAttr.i64(static)
+    return values
+
+
+def _mixed_text(p: Printer, attribute: Attribute | None, values: list[Value]) -> str:
+    ints = attribute.ints if isinstance(attribute, DenseArrayAttr) else ()
+    return f"[{', '.join(p.value(values.pop(0)) if v == DYNAMIC else str(v) for v in ints)}]"
+
+
+def _integers(attribute: Attribute) -> Attribute:
+    """Returns `array<i64: ...>` for `[1, 0]` in a dictionary."""
+    if isinstance(attribute, ArrayAttr) and all(isinstance(e, IntegerAttr) for e in attribute.elements):
+        return DenseArrayAttr.i64([e.value for e in attribute.elements if isinstance(e, IntegerAttr)])
+    return attribute
+
+
+def _count_loops(attribute: Attribute, none: tuple[int, ...] = (0,)) -> int:
+    """Returns how many of the sizes make a loop; those in `none` do not."""
+    attribute = _integers(attribute)
+    return sum(1 for v in attribute.ints if v not in none) if isinstance(attribute, DenseArrayAttr) else 0
+
+
+def parse_tile(p: Parser, state: ParseState) -> None:
+    """Parses `%0 [4, %s] {interchange = [1, 0]} : types`: a handle of the tiled op, and one per loop."""
+    target = p.resolve(p.operand(), None)
+    p.accept("tile_sizes")
+    sizes = _mixed_list(p, state.attributes, "static_sizes")
+    if p.accept("interchange"):
+        p.expect("=")
+        state.attributes["interchange"] = DenseArrayAttr.i64(p.comma_list("[", "]", p.integer))
+    for name, value in p.optional_dictionary().items():
+        state.attributes[name] = _integers(value)
+    state.operands = [target, *sizes]
+    state.result_types = _handle_types(p, state, state.operands, 1 + _count_loops(state.attributes["static_sizes"]))
+
+
+def print_tile(p: Printer, op: Operation) -> None:
+    target, *sizes = op.operands
+    p.write(f" {p.value(target)} {_mixed_text(p, op.attributes.get('static_sizes'), sizes)}")
+    interchange = op.attributes.get("interchange")
+    if isinstance(interchange, DenseArrayAttr) and interchange.values:
+        p.write(f" {{interchange = [{', '.join(map(str, interchange.ints))}]}}")
+    p.optional_dictionary(op, frozenset({"interchange", "static_sizes", SEGMENTS}))
+    _print_types(p, op)
+
+
+def _counted(name: str, sizes: str, none: tuple[int, ...] = (0,)) -> OpDefinition:
+    """The row of an op that takes handles and a dictionary, with a loop per number in `sizes` not in `none`."""
+
+    def parse(p: Parser, state: ParseState) -> None:
+        names = [p.operand()]
+        while p.accept(","):
+            names.append(p.operand())
+        state.operands = p.resolve_all(names, None)
+        state.attributes.update(p.optional_dictionary())
+        if sizes not in state.attributes:
+            p.fail(f"expected '{sizes}' attribute", state.span)
+        count = 1 + _count_loops(state.attributes[sizes], none)
+        state.result_types = _handle_types(p, state, state.operands, count)
+
+    def show(p: Printer, op: Operation) -> None:
+        p.write(f" {', '.join(map(p.value, op.operands))}")
+        p.optional_dictionary(op)
+        _print_types(p, op)
+
+    return op(
+        f"transform.structured.{name}", assembly=CustomAssembly(parse, show), result_names=("transformed", "loops")
+    )
+
+
+def parse_loops(p: Parser, state: ParseState) -> None:
+    """Parses `%0 [0, -1]`: a handle per listed loop."""
+    state.operands = [p.resolve(p.operand(), None)]
+    ids = p.comma_list("[", "]", p.integer) if p.at("[") else []
+    state.attributes["loop_ids"] = DenseArrayAttr.i64(ids)
+    state.attributes.update(p.optional_dictionary())
+    state.result_types = _handle_types(p, state, state.operands, len(ids))
+
+
+def print_loops(p: Printer, op: Operation) -> None:
+    ids = op.attributes["loop_ids"]
+    assert isinstance(ids, DenseArrayAttr)
+    p.write(f" {p.value(op.operands[0])} [{', '.join(map(str, ids.ints))}]")
+    p.optional_dictionary(op, frozenset({"loop_ids"}))
+    _print_types(p, op)
+
+
+def parse_handles(p: Parser, state: ParseState) -> None:
+    """Parses `%0, %1 into %2 [0] @name by k = [..] {..} : types`, the form that most operations have."""
+    values: list[Value] = []
+    words: list[str] = []
+    more = True
+    while True:
+        if more and p.token.kind == "value":
+            values.append(p.resolve(p.operand(), None))
+            more = False
+        elif p.at("["):
+            state.attributes[_POSITIONAL.get(state.name, "reassociation")] = p.attribute()
+        elif p.token.kind == "symbol":
+            state.attributes["target_name"] = p.symbol_reference()
+        elif p.token.kind == "string":
+            state.attributes["name"] = StringAttr(p.string())
+        elif p.token.kind == "id" and p.token.text in _WORDS:
+            words.append(p.next().text)
+            more = True
+            if p.accept("=") or (words[-1] in ("tile_sizes", "num_threads") and p.at("[")):
+                values.extend(_mixed_list(p, state.attributes, words.pop()))
+                more = False
+        elif p.accept(","):
+            more = True
+        else:
+            break
+    if p.at("("):
+        state.attributes["mapping"] = _mapping(p)
+    state.operands = values
+    if words:
+        state.attributes["words"] = ArrayAttr(tuple(map(StringAttr, words)))
+    for name, value in p.optional_dictionary().items():
+        state.attributes[name] = value
+    state.result_types = _handle_types(p, state, values, None)
+
+
+def _mapping(p: Parser) -> Attribute:
+    """Parses `( mapping = [...] )`."""
+    p.expect("(")
+    p.expect("mapping")
+    p.expect("=")
+    attribute = p.attribute()
+    p.expect(")")
+    return attribute
+
+
+_WORDS = ("into", "by", "num_threads", "tile_sizes", "interchange", "mapping", "in", "from", "to", "before", "after")
+_POSITIONAL = {"transform.get_producer_of_operand": "operand_number", "transform.get_result": "result_number"}
+
+
+def print_handles(p: Printer, op: Operation) -> None:
+    values = list(op.operands)
+    words = op.attributes.get("words")
+    texts = [e.value for e in words.elements if isinstance(e, StringAttr)] if isinstance(words, ArrayAttr) else []
+    hidden = {"words", SEGMENTS}
+    pieces: list[str] = []
+    lists = [n for n in ("num_threads", "tile_sizes") if isinstance(op.attributes.get(n), DenseArrayAttr)]
+    heads = [values.pop(0)] if values and (texts or lists) else values
+    pieces.append(", ".join(map(p.value, heads)))
+    pieces.extend(texts)
+    if texts and "into" in texts and not lists:
+        pieces.append(", ".join(map(p.value, values)))
+    entries: list[str] = []
+    for name in lists:
+        hidden.add(name)
+        entries.append(f"{name} = {_mixed_text(p, op.attributes[name], values)}")
+    positional = _POSITIONAL.get(op.name, "reassociation")
+    if positional in op.attributes:
+        hidden.add(positional)
+        pieces.append(p.attribute(op.attributes[positional]).replace(" : i64", ""))
+    if "target_name" in op.attributes:
+        hidden.add("target_name")
+        pieces.append(p.attribute(op.attributes["target_name"]))
+    p.write(" " + " ".join(piece for piece in (*pieces, ", ".join(entries)) if piece))
+    p.optional_dictionary(op, frozenset(hidden))
+    _print_types(p, op)
+
+
+def parse_with_region(p: Parser, state: ParseState) -> None:
+    """Parses `%0 : type -> type {region}`: `foreach`, `apply_patterns to %0 {..} : type`."""
+    to = p.accept("to")
+    if p.token.kind == "value":
+        state.operands = [p.resolve(p.operand(), None)]
+    if not to and p.accept(":"):
+        p.type()
+        state.result_types = p.arrow_types()
+    state.regions = [p.region()]
+    ensure_terminator(state.regions[0], "transform.yield")
+    state.attributes.update(p.optional_dictionary())
+    if to and p.accept(":"):
+        p.type()
+
+
+def print_with_region(p: Printer, op: Operation) -> None:
+    target = f" {p.value(op.operands[0])}" if op.operands else ""
+    to = op.name == "transform.apply_patterns"
+    p.write(f" to{target} " if to else f"{target} : {p.type(op.operands[0].type)}")
+    if not to:
+        results = ", ".join(p.type(t) for t in op.result_types)
+        p.write(f" -> {results} " if results else " ")
+    p.region(op.regions[0], terminator=bool(op.results))
+    p.optional_dictionary(op)
+    if to and op.operands:
+        p.write(f" : {p.type(op.operands[0].type)}")
+
+
+_TILED = ("tiled_linalg_op", "loops")
+_HANDLE_OPS = {
+    "transform.annotate_ext": ("transformed",),
+    "transform.annotate": (),
+    "transform.print": (),
+    "transform.get_producer_of_operand": (),
+    "transform.get_parent_op": (),
+    "transform.get_consumers_of_result": (),
+    "transform.get_result": (),
+    "transform.get_defining_op": (),
+    "transform.split_handle": (),
+    "transform.merge_handles": (),
+    "transform.cast": (),
+    "transform.select": (),
+    "transform.include": (),
+    "transform.apply_cse": (),
+    "transform.apply_dce": (),
+    "transform.apply_licm": (),
+    "transform.apply_registered_pass": (),
+    "transform.loop.get_parent_for": (),
+    "transform.loop.unroll": (),
+    "transform.loop.outline": ("function", "call"),
+    "transform.structured.fuse_into_containing_op": ("fused_op", "new_containing_op"),
+    "transform.structured.tile_loop_hint": (),
+    "transform.structured.collapse_dims": ("transformed",),
+    "transform.structured.fold_unit_extent_dims": ("transformed",),
+    "transform.structured.detensorize": (),
+    "transform.structured.inline": (),
+    "transform.structured.outline": ("functions", "calls"),
+    "transform.structured.shared_output_to_distributed_style": ("new_loop", "new_init"),
+    "transform.structured.tile_reduction_using_forall": (
+        "fill_op",
+        "split_linalg_op",
+        "combining_linalg_op",
+        "forall_op",
+    ),
+    "transform.structured.tile_reduction_using_for": ("fill_op", "split_linalg_op", "combining_linalg_op", "for_op"),
+    "transform.structured.tile_using_forall": ("tiled_op", "forall_op"),
+    "transform.structured.tile_to_forall_op": ("tiled_op", "forall_op"),
+    "transform.structured.generalize": (),
+    "transform.structured.interchange": (),
+    "transform.structured.decompose": (),
+    "transform.structured.pad": ("padded", "pad", "copy"),
+    "transform.structured.split_reduction": (),
+    "transform.structured.insert_slice_to_copy_ext": ("transformed",),
+    "transform.structured.convert_to_loops": (),
+}
+
+TRANSFORM_ROWS = make_rows(
+    op(
+        "transform.sequence",
+        assembly=CustomAssembly(parse_sequence, print_sequence),
+        default_dialect="transform",
+    ),
+    op(
+        "transform.named_sequence",
+        assembly=CustomAssembly(parse_named_sequence, print_function),
+        traits="symbol isolated",
+        default_dialect="transform",
+    ),
+    op("transform.yield", "operands*", "", "attrs { %operands : type(operands) }?operands", traits="terminator"),
+    op("transform.cleanup", format="attrs"),
+    op("transform.structured.match", assembly=CustomAssembly(parse_match, print_match)),
+    *(
+        op(f"transform.structured.{name}", assembly=CustomAssembly(parse_tile, print_tile), result_names=_TILED)
+        for name in ("tile_ext", "tile_using_for", "tile", "tile_to_scf_for")
+    ),
+    _counted("fuse", "tile_sizes"),
+    _counted("fuse_ext", "tile_sizes"),
+    _counted("fuse_operands", "tile_nums", (0, 1)),
+    op(
+        "transform.structured.lower_to_loops",
+        assembly=CustomAssembly(parse_loops, print_loops),
+        result_names=("loops",),
+    ),
+    *(
+        op(name, assembly=CustomAssembly(parse_handles, print_handles), result_names=names)
+        for name, names in _HANDLE_OPS.items()
+    ),
+    *(
+        op(name, assembly=CustomAssembly(parse_with_region, print_with_region), default_dialect="transform")
+        for name in ("transform.foreach", "transform.apply_patterns", "transform.with_pdl_patterns")
+    ),
+)

@@ -1,0 +1,3 @@
+"""MLIR's text: lexer, parser, printer."""
+
+from __future__ import annotations

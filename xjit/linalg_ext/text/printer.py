@@ -1,0 +1,198 @@
+"""Printer: MLIR's custom assembly where an operation has one, the generic form for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xjit.linalg_ext.dialects.definition import group_values
+from xjit.linalg_ext.dialects.registry import definition_of
+from xjit.linalg_ext.ir.attributes import (
+    AffineMapAttr,
+    AffineSetAttr,
+    ArrayAttr,
+    Attribute,
+    DictAttr,
+    TypeAttr,
+    dictionary_text,
+    quoted,
+)
+from xjit.linalg_ext.ir.operation import Block, Operation, Region, Value
+from xjit.linalg_ext.ir.types import FunctionType, MemRefType, TensorType, Type, VectorType
+from xjit.linalg_ext.text.names import ValueNames
+
+__all__ = ["Printer", "print_module", "print_operation"]
+
+
+class Printer:
+    """Writes one operation and all inside. Custom printers call the methods that have no underscore."""
+
+    def __init__(self, root: Operation, aliases: Mapping[Attribute, str], generic: bool = False) -> None:
+        self._names = ValueNames(root)
+        self._aliases = aliases
+        self._generic = generic
+        self._out: list[str] = []
+        self._indent = 0
+        self._default_dialects = ["builtin"]
+
+    def result(self) -> str:
+        return "".join(self._out)
+
+    def write(self, text: str) -> None:
+        self._out.append(text)
+
+    def alias(self, attribute: Attribute) -> str | None:
+        """Returns the name of an attribute that is defined at the top of the text."""
+        return self._aliases.get(attribute)
+
+    def value(self, value: Value) -> str:
+        """Returns `%name`."""
+        return f"%{self._names.values.get(value, '<<unknown>>')}"
+
+    def type(self, type: Type) -> str:
+        return type.text(self.alias)
+
+    def attribute(self, attribute: Attribute) -> str:
+        return attribute.text(self.alias)
+
+    def dictionary_of(self, attributes: Mapping[str, Attribute]) -> str:
+        """Returns `{a = 1, b}`, sorted by name."""
+        return dictionary_text(dict(sorted(attributes.items())), self.alias)
+
+    def dictionary(self, op: Operation, hidden: frozenset[str]) -> str:
+        """Returns the operation's attributes but for the hidden ones, "" if there are none."""
+        shown = {name: value for name, value in op.attributes.items() if name not in hidden}
+        return self.dictionary_of(shown) if shown else ""
+
+    def optional_dictionary(self, op: Operation, hidden: frozenset[str] = frozenset()) -> None:
+        """Writes ` {a = 1}`, or nothing."""
+        text = self.dictionary(op, hidden)
+        if text:
+            self.write(f" {text}")
+
+    def operand_group(self, op: Operation, name: str) -> tuple[Value, ...]:
+        """Returns the operands of a group of the operation's row."""
+        definition = definition_of(op.name)
+        assert definition is not None
+        return group_values(definition, op, name)
+
+    def indented_line(self, text: str) -> None:
+        """Begins a line that is indented once more, until `dedent`."""
+        self._indent += 1
+        self.write(f"\n{'  ' * self._indent}{text}")
+
+    def dedent(self) -> None:
+        self._indent -= 1
+
+    def region(self, region: Region, arguments: bool = True, terminator: bool = True) -> None:
+        """Writes `{ ... }`: with the entry block's arguments, and its last operation, or without."""
+        self.write("{\n")
+        self._indent += 1
+        for number, block in enumerate(region.blocks):
+            self._block(block, number, arguments, terminator)
+        self._indent -= 1
+        self.write(f"{'  ' * self._indent}}}")
+
+    def _block(self, block: Block, number: int, arguments: bool, terminator: bool) -> None:
+        if number or (arguments and block.arguments):
+            texts = ", ".join(f"{self.value(a)}: {self.type(a.type)}" for a in block.arguments)
+            self.write(f"{'  ' * (self._indent - 1)}{self._names.blocks[block]}{f'({texts})' if texts else ''}:\n")
+        for op in block.operations:
+            if not terminator and op is block.last and not op.operands and not op.attributes:
+                continue
+            self.write("  " * self._indent)
+            self.operation(op)
+            self.write("\n")
+
+    def operation(self, op: Operation) -> None:
+        """Writes an operation without a line's end."""
+        if op.results:
+            groups = self._names.groups[op]
+            ends = [*groups[1:], len(op.results)]
+            texts: list[str] = []
+            for first, end in zip(groups, ends):
+                name = self.value(op.results[first]).removesuffix("#0")
+                texts.append(f"{name}:{end - first}" if end - first > 1 else name)
+            self.write(f"{', '.join(texts)} = ")
+        definition = definition_of(op.name)
+        if self._generic or definition is None or definition.assembly is None:
+            self._generic_form(op)
+            return
+        name = op.name
+        prefix = self._default_dialects[-1] + "."
+        if name.startswith(prefix) and name.count(".") == 1:
+            name = name.removeprefix(prefix)
+        self.write(name)
+        self._default_dialects.append(definition.default_dialect)
+        definition.assembly.print(self, op)
+        self._default_dialects.pop()
+
+    def _generic_form(self, op: Operation) -> None:
+        self.write(f"{quoted(op.name)}({', '.join(map(self.value, op.operands))})")
+        if op.successors:
+            self.write(f"[{', '.join(self._names.blocks[b] for b in op.successors)}]")
+        if op.regions:
+            self.write(" (")
+            for number, region in enumerate(op.regions):
+                self.write(", " if number else "")
+                self.region(region)
+            self.write(")")
+        self.optional_dictionary(op)
+        self.write(f" : {self.type(FunctionType(tuple(v.type for v in op.operands), op.result_types))}")
+
+
+def _attributes_inside(thing: Attribute | Type) -> list[Attribute | Type]:
+    """Returns what an attribute or type is made of."""
+    if isinstance(thing, ArrayAttr):
+        return list(thing.elements)
+    if isinstance(thing, DictAttr):
+        return [value for _, value in thing.entries]
+    if isinstance(thing, TypeAttr):
+        return [thing.type]
+    if isinstance(thing, FunctionType):
+        return [*thing.inputs, *thing.results]
+    if isinstance(thing, MemRefType):
+        return [x for x in (thing.layout, thing.memory_space, thing.element) if x is not None]
+    if isinstance(thing, TensorType):
+        return [] if thing.encoding is None else [thing.encoding]
+    return [thing.element] if isinstance(thing, VectorType) else []
+
+
+def find_aliases(root: Operation) -> dict[Attribute, str]:
+    """Returns `#map`, `#map1`, `#set`... for the affine maps and sets below an operation, in order of appearance."""
+    found: dict[Attribute, str] = {}
+    counts = {"map": 0, "set": 0}
+    seen: set[Attribute | Type] = set()
+    for op in root.walk():
+        stack: list[Attribute | Type] = [v.type for v in reversed((*op.operands, *op.results))]
+        stack += [attribute for _, attribute in sorted(op.attributes.items(), reverse=True)]
+        stack += [a.type for region in op.regions for block in region.blocks for a in block.arguments]
+        while stack:
+            thing = stack.pop()
+            if thing in seen:
+                continue
+            seen.add(thing)
+            if isinstance(thing, AffineMapAttr | AffineSetAttr):
+                kind = "map" if isinstance(thing, AffineMapAttr) else "set"
+                found[thing] = f"#{kind}{counts[kind] or ''}"
+                counts[kind] += 1
+            else:
+                stack += reversed(_attributes_inside(thing))
+    return found
+
+
+def print_operation(op: Operation, generic: bool = False) -> str:
+    """Returns the text of an operation, with maps written out; of a module, with aliases and an end of line."""
+    if op.name == "builtin.module" and op.parent_op is None:
+        return print_module(op, generic)
+    printer = Printer(op, {}, generic)
+    printer.operation(op)
+    return printer.result()
+
+
+def print_module(module: Operation, generic: bool = False) -> str:
+    """Returns the text of a module: definitions of aliases, then the module."""
+    aliases = find_aliases(module)
+    lines = [f"{name} = {attribute}\n" for attribute, name in aliases.items()]
+    printer = Printer(module, aliases, generic)
+    printer.operation(module)
+    return "".join([*lines, printer.result(), "\n"])

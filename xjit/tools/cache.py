@@ -1,0 +1,75 @@
+"""Look into the cache of object code: ls, stat, verify, clear."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+from xjit.hlo.diagnostics import InvalidArgument
+from xjit.runtime.object_cache import DIRECTORY_VARIABLE, ObjectCache, object_cache
+
+_DAMAGED = "(damaged)"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `xjit cache`."""
+    parser.add_argument(
+        "action",
+        choices=list(_ACTIONS),
+        help="ls: every file; stat: number and size; verify: find damaged files, and remove them; clear: remove all",
+    )
+    parser.add_argument("--dir", metavar="DIR", help=f"the cache (default: what {DIRECTORY_VARIABLE} names)")
+    parser.add_argument("--json", action="store_true", help="ls and stat: one JSON object per line")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Runs one action; status 1 if `verify` found damage."""
+    cache = object_cache(options.dir)
+    if cache is None:
+        raise InvalidArgument(f"there is no cache: set {DIRECTORY_VARIABLE}, or give --dir")
+    return _ACTIONS[options.action](cache, options.json)
+
+
+def _ls(cache: ObjectCache, as_json: bool) -> int:
+    for entry in cache.entries():
+        if as_json:
+            row = {"key": entry.key, "label": entry.label, "bytes": entry.num_bytes, "last_used": entry.last_used}
+            print(json.dumps({**row, "intact": entry.is_intact}))
+        else:
+            day = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.last_used))
+            print(f"{entry.key[:16]} {entry.num_bytes:>10,} {day}  {entry.label if entry.is_intact else _DAMAGED}")
+    return 0
+
+
+def _stat(cache: ObjectCache, as_json: bool) -> int:
+    entries = cache.entries()
+    total = sum(entry.num_bytes for entry in entries)
+    damaged = sum(not entry.is_intact for entry in entries)
+    if as_json:
+        facts = {"files": len(entries), "bytes": total, "max_bytes": cache.max_bytes, "damaged": damaged}
+        print(json.dumps({"directory": str(cache.directory), **facts}))
+    else:
+        print(f"{cache.directory}: {len(entries)} files, {total:,} of {cache.max_bytes:,} bytes, {damaged} damaged")
+    return 0
+
+
+def _verify(cache: ObjectCache, as_json: bool) -> int:
+    del as_json
+    entries = cache.entries()
+    damaged = [entry.key for entry in entries if not entry.is_intact]
+    cache.remove(damaged)
+    for key in damaged:
+        print(f"{key[:16]} {_DAMAGED}, removed")
+    print(f"{len(entries) - len(damaged)} files are whole")
+    return 1 if damaged else 0
+
+
+def _clear(cache: ObjectCache, as_json: bool) -> int:
+    del as_json
+    print(f"{cache.clear()} files removed")
+    return 0
+
+
+_ACTIONS: dict[str, Callable[[ObjectCache, bool], int]] = {"ls": _ls, "stat": _stat, "verify": _verify, "clear": _clear}
