@@ -65,8 +65,9 @@ class LoadedProgram:
     def optimized_program(self) -> bytes:
         """The module as it runs (of code that was read back: as it came), and its config, serialized."""
         executable = self.executable
-        is_new = isinstance(executable, xjit.compiler.Executable) and not executable.is_from_cache
-        module = executable.optimized_module if is_new else self.module
+        module = self.module
+        if isinstance(executable, xjit.compiler.Executable) and not executable.is_from_cache:
+            module = executable.optimized_module
         return hlo_module_with_config(to_proto(module), self.placement.num_replicas, self.placement.num_partitions)
 
     @cached_property
