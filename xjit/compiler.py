@@ -96,13 +96,7 @@ def compile_for_cpu(module: HloModule, options: CompileOptions) -> Executable:
     else:
         phase("load")
         again = functools.partial(_intermediates_again, module, text, options)
-<<<<<<< HEAD
         executable = Executable(program, text, again, options, seconds, is_from_cache=True)
-    if module.instruction_count > LARGE_MODULE:
-        _freeze_at_exit()
-=======
-        executable = Executable(program, text, again, options, seconds)
->>>>>>> main
     phase("")
     return executable
 
