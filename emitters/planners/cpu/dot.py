@@ -48,6 +48,8 @@ EXACT_CONVERSIONS = {
     PrimitiveType.F32: (PrimitiveType.F64,),
 }
 """Element types that the GEMM may read instead of the converted ones."""
+_WIDENED = (PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16)
+"""Integers that s32 operands may be converted from: the multiplication reads them, and sums in s32."""
 TINY_FLOPS = 512  # of one of many multiplications: below this its loops, unrolled, beat a call of the GEMM
 TINY_K = 8
 
@@ -158,7 +160,9 @@ def gemm_types(dot: HloInstruction, sources: Sequence[HloInstruction] | None = N
         lhs, rhs = (_storage_type(*pair) for pair in pairs)
         return GemmTypes(lhs, rhs, GEMM_TYPES[kinds[2]]) if lhs is not None and rhs is not None else None
     if sources is not None and any(a is not b for a, b in zip(sources, dot.operands)):
-        return None
+        kinds[:2] = [source.shape.element_type for source in sources]
+        if kinds[2] is not PrimitiveType.S32 or not all(kind in _WIDENED for kind in kinds[:2]):
+            return None
     if all(kind in INTEGER_GEMM_TYPES for kind in kinds) and (
         len(set(kinds)) == 1 or all(kind.is_signed or kind is PrimitiveType.U8 for kind in kinds[:2])
     ):
