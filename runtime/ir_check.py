@@ -37,6 +37,9 @@ _INTRINSIC = re.compile(
 _X86_REQUIREMENTS = (
     (re.compile(r"llvm\.x86\.avx512\.(?:\w+\.)?(?:vp|mask\.vp)?dpbusd"), ("avx512vnni", "avxvnni")),
     (re.compile(r"llvm\.x86\.avx512bf16"), ("avx512bf16",)),
+    (re.compile(r"llvm\.x86\.tdpbf16ps$"), ("amx-bf16",)),
+    (re.compile(r"llvm\.x86\.tdpb[su]{2}d$"), ("amx-int8",)),
+    (re.compile(r"llvm\.x86\.(?:ldtilecfg|tilerelease|tilezero|tileloadd64|tilestored64)$"), ("amx-tile",)),
     (re.compile(r"llvm\.x86\.avx512fp16"), ("avx512fp16",)),
     (re.compile(r"llvm\.x86\.avx512.*\.(?:128|256)$"), ("avx512vl",)),
     (re.compile(r"llvm\.x86\.avx512.*\.(?:pd|ps|q)\.512|llvm\.x86\.avx512"), ("avx512f",)),

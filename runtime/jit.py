@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import CompileError
+from xjit.llvm.host_cpu import host_features
 from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.ir_check import check_ir_text, defined_symbols
 from xjit.runtime.llvm_lock import UnlockedThreads, completed
@@ -59,12 +60,6 @@ def initialize_llvm() -> None:
 def host_cpu() -> str:
     """LLVM's name of the host CPU."""
     return llvm.get_host_cpu_name()
-
-
-@functools.cache
-def host_features() -> str:
-    """LLVM's feature string of the host, sorted: "+avx,+avx2,-avx512f"."""
-    return llvm.get_host_cpu_features().flatten()
 
 
 def missing_features(features: str) -> list[str]:

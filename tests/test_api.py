@@ -125,7 +125,7 @@ def test_a_gpu_that_is_not_here_is_one_error() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cpu_level": "avx3"}, "unknown x86-64 level 'avx3': expected one of sse2, sse4.2, avx2, avx512"),
+        ({"cpu_level": "avx3"}, "unknown x86-64 level 'avx3': expected one of sse2, sse4.2, avx2, avx512,"),
         ({"opt_level": 4}, "opt_level is 4, expected 0, 1, 2 or 3"),
         ({"disabled_passes": "dce"}, "disabled_passes is the string 'dce', expected a tuple"),
         ({"disabled_passes": ("dec",)}, "unknown pass 'dec'"),

@@ -17,11 +17,12 @@ Progress = Callable[[str], None]
 class CompileOptions:
     """Options of `xjit.compile`.
 
-    `cpu_level` restricts the instruction set ("sse2", "sse4.2", "avx2", "avx512"; empty: the host's). `opt_level` is
-    that of LLVM's code generator. `fusion` can be turned off to see every instruction as a kernel of its own. `profile`
-    counts the cycles of every kernel call. `progress` is told each phase as it starts. Errors: InvalidArgument for an
-    unknown level or pass. `cache_dir` is where object code is kept for other processes; None: where XJIT_CACHE_DIR
-    says, else nowhere; "": nowhere. What XJIT_FLAGS says (`xjit.flags`) comes on top.
+    `cpu_level` restricts the instruction set ("sse2", "sse4.2", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx";
+    empty: the host's). `opt_level` is that of LLVM's code generator. `fusion` can be turned off to see every
+    instruction as a kernel of its own. `profile` counts the cycles of every kernel call. `progress` is told each phase
+    as it starts. Errors: InvalidArgument for an unknown level or pass. `cache_dir` is where object code is kept for
+    other processes; None: where XJIT_CACHE_DIR says, else nowhere; "": nowhere. What XJIT_FLAGS says (`xjit.flags`)
+    comes on top.
 
     Of GPUs: with `deterministic` no result depends on the order in which threads come, as that of a scatter may. With
     `sanitize` target "cuda-sim" checks every access of every kernel, and a call raises SimulationError for a wrong one.

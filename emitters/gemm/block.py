@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.emitters.gemm.method import Method
 from xjit.emitters.gemm.microkernel import Slot
-from xjit.emitters.gemm.panels import correct_panels, pack_panels_function
+from xjit.emitters.gemm.panels import finish_panels, pack_panels_function
 from xjit.emitters.gemm.plan import CHUNK_BYTES, LHS_GROUP_ROWS, PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
 from xjit.emitters.gemm.record import GEMM, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.strips import emit_strips
 from xjit.emitters.gemm.support import GemmSupport
+from xjit.emitters.gemm.units import TILE_LANES
 from xjit.emitters.gemm.vector_product import ROW_GROUPS, emit_vector_product
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
@@ -29,7 +30,7 @@ GEMM_PARAMS = ((PTR, "out"), (PTR, "lhs"), (PTR, "rhs"), (PTR, "closure"), (PTR,
 _BLOCK_PARAMS = (
     *GEMM_PARAMS, (I64, "batch"), (I64, "first_row"), (I64, "rows"), (I64, "first_column"), (I64, "columns"),
 )  # fmt: skip
-_PACKED_LHS_BYTES = LHS_GROUP_ROWS * (CHUNK_BYTES + 192)
+_PACKED_ROW_BYTES = CHUNK_BYTES + 192
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def emit_block(module: Module, name: str, support: GemmSupport) -> Function:
 
 def _emit_vector_products(module: Module, name: str, support: GemmSupport) -> dict[Method, list[Function]]:
     """The functions for each of `ROW_GROUPS`."""
-    if not support.types.out.is_float:
+    if not support.types.out.is_float or support.group > 1:
         return {}
     ways = ((Method.VECTOR_ALONG_N, False), (Method.VECTOR_ALONG_K, True))
     types = support.types.rhs, support.compute, support.pack_lhs
@@ -126,10 +127,11 @@ def _emit_vector_products(module: Module, name: str, support: GemmSupport) -> di
 
 
 def _allocate(builder: StructuredBuilder, support: GemmSupport) -> _Memory:
-    panel_slack = support.tile.vectors * support.vector_bytes * (CHUNK_BYTES // size_of(support.compute) + 1)
+    panel_slack = support.tile.vectors * support.vector_bytes * (CHUNK_BYTES // size_of(support.compute) + TILE_LANES)
+    lhs_rows = max(LHS_GROUP_ROWS, support.tile.rows)
     return _Memory(
         kernel_record=builder.alloca(I64, Slot.COUNT, align=64, name="kernel_record"),
-        packed_lhs=builder.alloca(I8, _PACKED_LHS_BYTES, align=64, name="packed_lhs"),
+        packed_lhs=builder.alloca(I8, lhs_rows * _PACKED_ROW_BYTES, align=64, name="packed_lhs"),
         packed_rhs=builder.alloca(I8, PACKED_RHS_BYTES + panel_slack, align=64, name="packed_rhs"),
         result=builder.alloca(I8, RESULT_SCRATCH_BYTES + 64 * support.vector_bytes * 8, align=64, name="result"),
     )
@@ -224,7 +226,7 @@ def _multiply_chunk(
             chunk.runs, chunk.length, block.columns, chunk.size, builder.i64(0), support.lanes(builder, chunk.length),
         )  # fmt: skip
         builder.call(parts.pack_panels, args)
-        correct_panels(builder, support, (memory.packed_rhs, chunk.size, block.columns))
+        finish_panels(builder, support, (memory.packed_rhs, chunk.size, block.columns))
     panels = builder.select(pack_rhs, memory.packed_rhs, rhs)
     finishes = builder.and_(chunk.is_last, has_epilogue(builder, block.closure))
     args = (

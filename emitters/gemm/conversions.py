@@ -58,6 +58,11 @@ def packed_bits(builder: IRBuilder, value: Value, storage: LLVMType, packed: LLV
     """What was loaded as `memory_type(storage, ...)`, as the bits of `packed` elements: integers of their size."""
     if storage is packed or plain_type(packed) is plain_type(storage):
         return builder.xor(value, const_int(value.type, -128)) if packed is BIASED else value
+    if packed is BFLOAT:
+        if storage in ROUNDED_TO:
+            return _round_to_bfloat(builder, value)
+        bits = builder.bitcast(builder.sitofp(value, FLOAT), I32)  # of a signed byte: exact
+        return builder.trunc(builder.lshr(bits, const_int(bits.type, 16)), I16)
     if packed.is_int:
         return (builder.zext if storage is UNSIGNED else builder.sext)(value, packed)
     raise TypeError(f"{storage} is not packed as {packed}")

@@ -8,10 +8,12 @@ from xjit.emitters.gemm.convolution_slab import emit_fill_slab
 from xjit.emitters.gemm.convolution_tile import Tile
 from xjit.emitters.gemm.depthwise import emit_depthwise_multiply
 from xjit.emitters.gemm.microkernel import Slot
-from xjit.emitters.gemm.panels import PACK_STEP, correct_panels, multiply_panels_function, pack_panels_function
+from xjit.emitters.gemm.panels import PACK_STEP, finish_panels, multiply_panels_function, pack_panels_function
 from xjit.emitters.gemm.record import CONV
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
+from xjit.emitters.gemm.tile_instructions import configure_tiles, release_tiles
+from xjit.emitters.gemm.tile_rows import GATHERED_ROW_BYTES, emit_gather_rows
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I8, I64
@@ -162,21 +164,44 @@ def _multiply(
     run = builder.mul(chunk.taps_2, pixel_lanes)
     size = builder.mul(chunk.taps_1, run)
     _pack_kernel(builder, parts, tile, chunk, taps, (run, pixel_lanes, size))
-    correct_panels(builder, support, (memory.packed, size, tile.features.size))
+    finish_panels(builder, support, (memory.packed, size, tile.features.size))
     outer = builder.mul(builder.mul(record[CONV.slab_tap_1], record[CONV.slab_2]), pixel_bytes)
-    for slot, value in ((Slot.K_OUTER, chunk.taps_1), (Slot.A_OUTER, outer), (Slot.K_INNER, run)):
+    if support.types.unit.is_tiles:
+        configure_tiles(builder, builder.module.target)
+        gather = emit_gather_rows(builder.module, support)
+        k_values = ((Slot.A_STRIDE, builder.i64(GATHERED_ROW_BYTES)), (Slot.K_INNER, size))
+    else:
+        gather = None
+        k_values = ((Slot.K_OUTER, chunk.taps_1), (Slot.A_OUTER, outer), (Slot.K_INNER, run))
+    for slot, value in k_values:
         builder.store_slot(value, memory.kernel_record, slot)
     panel_step = builder.mul(support.panel_rows(builder, size), builder.i64(support.vector_bytes))
     nothing = builder.i64(0)
     with builder.loop(nothing, tile.pixels, support.tile.rows, "strip") as first:
         rows = builder.min(builder.sub(tile.pixels, first), builder.i64(support.tile.rows))
-        for i in range(support.tile.rows):
-            pixel = builder.load(I64, builder.gep(I64, memory.table, builder.add(first, builder.i64(i))), 8)
-            builder.store_slot(builder.offset(memory.slab, builder.mul(pixel, pixel_bytes)), memory.kernel_record, i)
+        pixels = builder.gep(I64, memory.table, first)
+        if gather is not None:
+            args = memory.gathered, memory.slab, pixels, rows, pixel_bytes, chunk.taps_1, outer, run
+            builder.call(gather, args)
+            builder.store_slot(memory.gathered, memory.kernel_record, 0)
+        else:
+            _point_at_rows(builder, parts, tile, pixels, pixel_bytes)
         builder.store_slot(rows, memory.kernel_record, Slot.NUM_ROWS)
         place = builder.offset(tile.sums, builder.mul(first, tile.sums_row))
         args = memory.kernel_record, place, memory.packed, panel_step, nothing, tile.features.size, rows
         builder.call(parts.multiply_panels, args)
+    if support.types.unit.is_tiles:
+        release_tiles(builder, builder.module.target)
+
+
+def _point_at_rows(
+    builder: StructuredBuilder, parts: ChunkParts, tile: Tile, pixels: Value, pixel_bytes: Value
+) -> None:
+    """Writes the table of row pointers: kernels read the slab itself."""
+    memory = tile.memory
+    for i in range(parts.support.tile.rows):
+        pixel = builder.load(I64, builder.gep(I64, pixels, builder.i64(i)), 8)
+        builder.store_slot(builder.offset(memory.slab, builder.mul(pixel, pixel_bytes)), memory.kernel_record, i)
 
 
 def _pack_kernel(

@@ -14,9 +14,10 @@ import math
 from xjit.emitters.gemm.convolution_dimensions import SlabAxis, is_depthwise, slab_axis, spatial_dimensions
 from xjit.emitters.gemm.convolution_shapes import ConvolutionParameters, ConvolutionShape
 from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, PARALLEL_FLOPS, RESULT_SCRATCH_BYTES, TASKS_PER_THREAD, panel_rows
+from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, PARALLEL_FLOPS, RESULT_SCRATCH_BYTES, TASKS_PER_THREAD
 from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.storage import has_native_masks, size_of
+from xjit.emitters.gemm.units import panel_rows
 from xjit.llvm.target import Target
 
 SLAB_BYTES = 256 << 10
@@ -52,7 +53,7 @@ class _ConvolutionPlanner:
         self.max_tasks = max_tasks
         self.in_scratch = in_scratch
         self.size = size_of(types.compute)
-        self.tile = register_tile(target, types.compute)
+        self.tile = register_tile(target, types)
         self.dims = spatial_dimensions(shape)
         self.channels = shape.input_features // shape.feature_groups
         self.features = shape.output_features // shape.groups
@@ -205,7 +206,7 @@ class _ConvolutionPlanner:
         if self.depthwise:
             features = self.chunk_channels
         else:
-            columns = PACKED_RHS_BYTES // (panel_rows(self.types, chunk) * self.size)
+            columns = PACKED_RHS_BYTES // (panel_rows(self.types.unit, self.types.lhs, chunk) * self.size)
             features = max(self.tile.columns, columns // self.tile.columns * self.tile.columns)
         self.block_features = min(self.features, features, 512 if self._always_direct() else 256)
         padded = _round_up(self.block_features, self.tile.width) * self.size

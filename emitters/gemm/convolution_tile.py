@@ -11,6 +11,8 @@ from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
 from xjit.emitters.gemm.record import CONV, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
+from xjit.emitters.gemm.tile_rows import gathered_bytes
+from xjit.emitters.gemm.units import TILE_LANES
 from xjit.llvm import Value
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I8, I64
@@ -34,6 +36,7 @@ class TileMemory:
     slab: Value
     packed: Value  # taps
     sums: Value
+    gathered: Value  # rows of the slab side by side, for matrix units
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def locate_tile(builder: StructuredBuilder, support: GemmSupport) -> Tile:
 
 def _allocate(builder: StructuredBuilder, support: GemmSupport) -> TileMemory:
     unit_bytes = size_of(support.compute)
-    panel_bytes = support.tile.vectors * support.vector_bytes * (max(CHUNK_K_BYTES // unit_bytes, 1) + 1)
+    panel_bytes = support.tile.vectors * support.vector_bytes * (max(CHUNK_K_BYTES // unit_bytes, 1) + TILE_LANES)
     packed_bytes = max(PACKED_RHS_BYTES + panel_bytes, MAX_DEPTHWISE_TAPS * 64 * unit_bytes)
     return TileMemory(
         kernel_record=builder.alloca(I64, Slot.COUNT, align=64, name="kernel_record"),
@@ -124,6 +127,7 @@ def _allocate(builder: StructuredBuilder, support: GemmSupport) -> TileMemory:
         slab=builder.alloca(I8, SLAB_BYTES + 64, align=64, name="slab"),
         packed=builder.alloca(I8, packed_bytes, align=64, name="packed_kernel"),
         sums=builder.alloca(I8, RESULT_SCRATCH_BYTES + 8 * 512 * unit_bytes, align=64, name="result"),
+        gathered=builder.alloca(I8, gathered_bytes(support), align=64, name="gathered"),
     )
 
 

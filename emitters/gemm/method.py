@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from xjit.emitters.gemm.shapes import BatchDimension, GemmShape
 from xjit.emitters.gemm.storage import size_of
-from xjit.emitters.gemm.units import LaneFacts, Unit, best_unit, lane_facts
+from xjit.emitters.gemm.units import TILE_LANES, LaneFacts, Unit, best_unit, lane_facts
 from xjit.llvm.target import Target
 from xjit.llvm.types import DOUBLE, FLOAT, I32, LLVMType
 
@@ -55,7 +55,7 @@ class GemmTypes:
             widest = DOUBLE if DOUBLE in types else FLOAT
         else:
             widest = max(I32, *types, key=lambda type: type.bits)
-        return lane_facts(self.unit, self.lhs, widest)
+        return lane_facts(self.unit, self.lhs, self.rhs, widest)
 
     @property
     def name(self) -> str:
@@ -64,9 +64,14 @@ class GemmTypes:
         return storage if self.unit is Unit.FMA else f"{storage}_{self.unit.value}"
 
 
-def with_unit(types: GemmTypes, target: Target) -> GemmTypes:
-    """The types with the best unit that the target has for them."""
-    return replace(types, unit=best_unit(target, types.lhs, types.rhs, types.out))
+def with_unit(types: GemmTypes, target: Target, shape: GemmShape | None = None) -> GemmTypes:
+    """The types with the best unit that the target has for them, for a shape (None: one that fills any unit)."""
+    tiles = True
+    if shape is not None:
+        if vector_method(shape, types) is not None or prefers_swap(shape, types):
+            return types
+        tiles = shape.m >= TILE_LANES and shape.n >= TILE_LANES and shape.k >= 2 * TILE_LANES
+    return replace(types, unit=best_unit(target, types.lhs, types.rhs, types.out, tiles=tiles))
 
 
 def prefers_swap(shape: GemmShape, types: GemmTypes) -> bool:
@@ -89,7 +94,7 @@ def transposed(shape: GemmShape) -> GemmShape:
 
 def vector_method(shape: GemmShape, types: GemmTypes) -> Method | None:
     """How a vector, or a few rows, are multiplied with a matrix that is contiguous along n or k; None for TILES."""
-    if not types.out.is_float or shape.k_outer != 1 or shape.n == 1 or shape.k == 0:
+    if types.unit is not Unit.FMA or not types.out.is_float or shape.k_outer != 1 or shape.n == 1 or shape.k == 0:
         return None
     if shape.rhs_column != 1 and shape.rhs_k_inner != 1:
         return None

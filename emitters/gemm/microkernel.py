@@ -11,17 +11,18 @@ the given rows and `lanes` is touched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from xjit.emitters.gemm.conversions import lane_mask
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.storage import has_native_masks, size_of
+from xjit.emitters.gemm.tile_instructions import bf16_part, flush
 from xjit.emitters.gemm.units import Unit, is_biased
 from xjit.llvm import Module, Phi, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
-from xjit.llvm.types import I8, I16, I64, PTR, array, vector
+from xjit.llvm.types import BFLOAT, I8, I16, I32, I64, PTR, array, vector
 from xjit.llvm.values import zero
 
 MAX_ROWS = 8
@@ -36,7 +37,8 @@ class Slot(IntEnum):
     C_STRIDE = MAX_ROWS + 3
     NUM_ROWS = MAX_ROWS + 4
     ACCUMULATE = MAX_ROWS + 5  # 1: add to C, 0: overwrite it
-    COUNT = MAX_ROWS + 6
+    A_STRIDE = MAX_ROWS + 6  # of matrix units, which read rows from slot 0 on, so many bytes apart
+    COUNT = MAX_ROWS + 7
 
 
 KERNEL_PARAMS = ((PTR, "record"), (PTR, "b"), (I64, "b_stride"), (PTR, "c"), (I64, "lanes"))
@@ -45,12 +47,17 @@ KERNEL_PARAMS = ((PTR, "record"), (PTR, "b"), (I64, "b_stride"), (PTR, "c"), (I6
 
 def emit_microkernels(module: Module, prefix: str, types: GemmTypes) -> Value:
     """Emits all variants; returns the table of their addresses, indexed by (rows - 1) * tile.vectors + vectors - 1."""
-    tile = register_tile(module.target, types.compute)
+    tile = register_tile(module.target, types)
     kernels: dict[tuple[int, int], Value] = {}
     for rows in tile.row_variants:
         for vectors in range(1, tile.vectors + 1):
             kernel = _Microkernel(module, f"{prefix}_{rows}x{vectors}", types, rows, vectors, tile)
             kernels[rows, vectors] = kernel.emit()
+    return kernel_table(module, prefix, tile, kernels)
+
+
+def kernel_table(module: Module, prefix: str, tile: RegisterTile, kernels: Mapping[tuple[int, int], Value]) -> Value:
+    """The table of the addresses of `kernels`, which are for (rows, vectors)."""
     entries = [
         kernels[tile.variant_for(rows), vectors].typed
         for rows in range(1, tile.rows + 1)
@@ -211,7 +218,20 @@ def add_products(builder: StructuredBuilder, unit: Unit, a: Value, b: Value, c: 
     if unit is Unit.BYTES:
         fours = [builder.bitcast(value, vector(I8, 4 * c.type.width)) for value in (a, b)]
         return builder.intrinsic(_BYTE_PRODUCTS[c.type.width], c.type, (c, *fours), ())
+    if unit is Unit.BF16:
+        return _add_bf16_pairs(builder, a, b, c)
     return multiply_add(builder, a, b, c)
+
+
+def _add_bf16_pairs(builder: StructuredBuilder, a: Value, b: Value, c: Value) -> Value:
+    """vdpbf16ps: the products of the odd elements are added first, then those of the even ones, each rounded."""
+    if builder.target.has("avx512bf16"):
+        pairs = [builder.bitcast(value, vector(BFLOAT, 2 * c.type.width)) for value in (a, b)]
+        return builder.intrinsic("x86.avx512bf16.dpbf16ps.512", c.type, (c, *pairs), ())
+    for part in (1, 0):
+        x, y = (bf16_part(builder, builder.bitcast(value, I32), part) for value in (a, b))
+        c = flush(builder, builder.fma(x, y, flush(builder, c)))
+    return c
 
 
 def multiply_add(builder: StructuredBuilder, a: Value, b: Value, c: Value) -> Value:

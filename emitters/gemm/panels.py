@@ -2,7 +2,7 @@
 
 A panel is a few vectors of columns for all k of a chunk, [k][vectors]; `RegisterTile.panel_vectors` says how many
 vectors each takes. The last panel is padded with zeros. k counts lanes of the unit; where the packed left operand is
-biased, one row more follows, of corrections.
+biased, one row more follows, of corrections; where it is a matrix unit, lanes of zeros up to whole tiles.
 """
 
 from __future__ import annotations
@@ -81,12 +81,13 @@ def pack_panels_function(module: Module, support: GemmSupport) -> Function:
     return module.functions.get(name) or _emit_pack_panels(module, name, support)
 
 
-def correct_panels(builder: StructuredBuilder, support: GemmSupport, args: tuple[Value, Value, Value]) -> None:
-    """After all of a chunk is packed: writes the rows of corrections, where there are any. `args`: see below."""
+def finish_panels(builder: StructuredBuilder, support: GemmSupport, args: tuple[Value, Value, Value]) -> None:
+    """After all of a chunk is packed: writes the rows behind its k, where there are any. `args`: see below."""
+    name, module = f"{support.prefix}_finish", builder.module
     if support.is_biased:
-        name = f"{support.prefix}_correct"
-        module = builder.module
         builder.call(module.functions.get(name) or _emit_correct_panels(module, name, support), args)
+    elif support.types.unit.is_tiles:
+        builder.call(module.functions.get(name) or _emit_fill_panels(module, name, support), args)
 
 
 def multiply_panels_function(module: Module, support: GemmSupport) -> Function:
@@ -148,6 +149,21 @@ def _emit_correct_panels(module: Module, name: str, support: GemmSupport) -> Fun
                 following.append(add_products(builder, support.types.unit, bias, b, sums[0]))
             place = builder.offset(column, builder.mul(size, row_bytes))
             builder.store(builder.neg(sums[0]), place, size_of(support.compute))
+    builder.ret_void()
+    return builder.function
+
+
+def _emit_fill_panels(module: Module, name: str, support: GemmSupport) -> Function:
+    """Defines `void (packed, size, columns)`: zeros behind the k of each panel."""
+    builder = define(module, name, ((PTR, "packed"), (I64, "size"), (I64, "columns")))
+    packed, size, columns = builder.function.args
+    vector_bytes = builder.i64(support.vector_bytes)
+    rows = support.panel_rows(builder, size)
+    panel_step = builder.mul(rows, vector_bytes)
+    with panels(builder, support.tile, vectors_for(builder, support.tile, columns)) as (first, count):
+        row_bytes = builder.mul(count, vector_bytes)
+        end = builder.offset_2d(packed, first, panel_step, size, row_bytes)
+        builder.memset(end, const_int(I8, 0), builder.mul(builder.sub(rows, size), row_bytes), 64)
     builder.ret_void()
     return builder.function
 

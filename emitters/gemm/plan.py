@@ -13,14 +13,14 @@ from xjit.emitters.gemm.method import GemmTypes, Method, prefers_swap, transpose
 from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.shapes import MAX_BATCH_DIMENSIONS, BatchDimension, GemmParameters, GemmShape
 from xjit.emitters.gemm.storage import has_native_masks, size_of
-from xjit.emitters.gemm.units import is_biased
+from xjit.emitters.gemm.units import panel_rows
 from xjit.llvm.target import Target
 
 PACKED_RHS_BYTES = 512 << 10  # of the 1 MB or so of L2
 PACKED_LHS_BYTES = 64 << 10
 RESULT_SCRATCH_BYTES = 256 << 10
 CHUNK_BYTES = 1024  # of a row of k in a chunk: a strip of rows and a panel's stream share L1
-LHS_GROUP_ROWS = 16  # rows of the left operand that are packed at once
+LHS_GROUP_ROWS = 16  # rows of the left operand that are packed at once, if a register tile has not more
 
 PARALLEL_FLOPS = 200_000  # below this a fork costs more than it gives
 TASK_FLOPS = 60_000_000  # of a task, if that leaves enough of them
@@ -53,11 +53,6 @@ def plan_gemm(
     return _Planner(transposed(shape) if swap else shape, types, target, num_threads, in_scratch).plan(swap=swap)
 
 
-def panel_rows(types: GemmTypes, size: int) -> int:
-    """Rows of a panel of `size` lanes of k: see `GemmSupport.panel_rows`."""
-    return size + is_biased(types.unit, types.lhs)
-
-
 def chunk_of_k(k_outer: int, k_inner: int, element_bytes: int) -> tuple[int, int]:
     """(runs, length) of a chunk of k: part of one run, or several whole runs. Balanced."""
     limit = max(1, CHUNK_BYTES // element_bytes)
@@ -75,7 +70,7 @@ class _Planner:
         self.types = types
         self.target = target
         self.size = size_of(types.compute)
-        self.tile: RegisterTile = register_tile(target, types.compute)
+        self.tile: RegisterTile = register_tile(target, types)
         self.max_tasks = TASKS_PER_THREAD * num_threads
         self.in_scratch = in_scratch
 
@@ -200,7 +195,7 @@ class _Planner:
 
     def _limit_n(self, chunk: int) -> int:
         """Columns of a block so that its packed chunk fits."""
-        columns = PACKED_RHS_BYTES // (panel_rows(self.types, chunk) * self.size)
+        columns = PACKED_RHS_BYTES // (panel_rows(self.types.unit, self.types.lhs, chunk) * self.size)
         return max(self.tile.columns, columns // self.tile.columns * self.tile.columns)
 
     def _split(self, block_m: int, block_n: int) -> tuple[int, int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.units import TILE_LANES
 from xjit.llvm.target import Target
-from xjit.llvm.types import LLVMType
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,13 @@ class RegisterTile:
         return 2 if self.vectors == 3 and remaining == 4 else min(remaining, self.vectors)
 
 
-def register_tile(target: Target, compute: LLVMType) -> RegisterTile:
+def register_tile(target: Target, types: GemmTypes) -> RegisterTile:
     """The tile for a target: 24 accumulators with 32 vector registers, 12 with 16 (8 if multiply and add are
-    separate).
+    separate); two by two tiles of a matrix unit.
     """
-    width = target.vector_width(compute)
+    if types.unit.is_tiles:
+        return RegisterTile(2 * TILE_LANES, 2, TILE_LANES, (TILE_LANES, 2 * TILE_LANES))
+    width = target.vector_width(types.compute)
     if target.vector_bits >= 512 or target.triple.startswith("aarch64"):
         return RegisterTile(8, 3, width, (4, 8))
     if target.has_fma:

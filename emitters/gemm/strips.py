@@ -13,9 +13,11 @@ from xjit.emitters.gemm.plan import LHS_GROUP_ROWS
 from xjit.emitters.gemm.record import GEMM, Record
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
+from xjit.emitters.gemm.tile_instructions import configure_tiles, release_tiles
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
-from xjit.llvm.types import I1, I64, PTR
+from xjit.llvm.types import I1, I8, I64, PTR
+from xjit.llvm.values import const_int
 
 STRIPS_PARAMS = (
     (PTR, "parameters"),
@@ -64,8 +66,11 @@ def emit_strips(module: Module, name: str, support: GemmSupport) -> Function:
     size = builder.mul(runs, support.lanes(builder, length))
     _describe_rows(builder, left, size, kernel_record)
     tile_rows = support.tile.rows
-    group = builder.select(left.is_packed, builder.i64(LHS_GROUP_ROWS // tile_rows * tile_rows), rows)
+    group = builder.select(left.is_packed, builder.i64(max(1, LHS_GROUP_ROWS // tile_rows) * tile_rows), rows)
     a_row = builder.select(left.is_packed, left.leading, left.row)
+    if support.types.unit.is_tiles:
+        configure_tiles(builder, module.target)
+        builder.store_slot(a_row, kernel_record, Slot.A_STRIDE)
     result_row = builder.load_i64(kernel_record, Slot.C_STRIDE)
     pack_rhs, vector_bytes = record.flag(GEMM.pack_rhs), builder.i64(support.vector_bytes)
     packed_step = builder.mul(support.panel_rows(builder, size), vector_bytes)
@@ -80,7 +85,7 @@ def emit_strips(module: Module, name: str, support: GemmSupport) -> Function:
         with builder.loop(builder.i64(0), count, tile_rows, "strip") as strip:
             row = builder.add(start, strip)
             height = _fill_rows(
-                builder, kernel_record, tile_rows,
+                builder, support, kernel_record,
                 builder.offset(base, builder.mul(strip, a_row)), a_row, builder.sub(count, strip),
             )  # fmt: skip
             tile = builder.offset(result, builder.mul(row, result_row))
@@ -88,6 +93,8 @@ def emit_strips(module: Module, name: str, support: GemmSupport) -> Function:
             with builder.when(finishes):
                 where = batch, builder.add(first_row, row), height, first_column, columns
                 call_epilogue(builder, closure, (tile, result_row, *where))
+    if support.types.unit.is_tiles:
+        release_tiles(builder, module.target)
     builder.ret_void()
     return builder.function
 
@@ -111,15 +118,21 @@ def _pack_group(builder: StructuredBuilder, support: GemmSupport, left: _Left, s
         place = builder.offset(source, builder.mul(run, left.record[GEMM.lhs_k_outer]))
         args = target, left.leading, unit, place, left.row, left.record[GEMM.lhs_k_inner], count, left.length
         builder.call(support.pack_lhs, args)
+    if support.types.unit.is_tiles:
+        size = builder.mul(left.runs, support.lanes(builder, left.length))
+        rest = builder.mul(builder.sub(support.panel_rows(builder, size), size), unit)
+        with builder.loop(builder.i64(0), count, name="fill") as row:
+            end = builder.offset_2d(left.packed, row, left.leading, size, unit)
+            builder.memset(end, const_int(I8, 0), rest, 4)
 
 
 def _fill_rows(
-    builder: StructuredBuilder, kernel_record: Value, tile_rows: int, base: Value, a_row: Value, left: Value
+    builder: StructuredBuilder, support: GemmSupport, kernel_record: Value, base: Value, a_row: Value, left: Value
 ) -> Value:
     """Writes the table of row pointers; rows that are not there repeat the last one. Returns the number of rows."""
-    rows = builder.min(left, builder.i64(tile_rows))
+    rows = builder.min(left, builder.i64(support.tile.rows))
     last = builder.sub(rows, builder.i64(1))
-    for i in range(tile_rows):
+    for i in range(1 if support.types.unit.is_tiles else support.tile.rows):
         index = builder.min(builder.i64(i), last)
         builder.store_slot(builder.offset(base, builder.mul(index, a_row)), kernel_record, i)
     builder.store_slot(rows, kernel_record, Slot.NUM_ROWS)

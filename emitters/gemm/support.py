@@ -13,7 +13,8 @@ from xjit.emitters.gemm.microkernel import emit_microkernels
 from xjit.emitters.gemm.packing import emit_copy
 from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.storage import size_of
-from xjit.emitters.gemm.units import is_biased
+from xjit.emitters.gemm.tile_kernel import emit_tile_kernels
+from xjit.emitters.gemm.units import TILE_LANES, is_biased
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder
 
@@ -63,6 +64,8 @@ class GemmSupport:
 
     def panel_rows(self, builder: StructuredBuilder, size: Value) -> Value:
         """Rows of a panel of `size` lanes of k."""
+        if self.types.unit.is_tiles:
+            return builder.and_(builder.add(size, builder.i64(TILE_LANES - 1)), builder.i64(-TILE_LANES))
         return builder.add(size, builder.i64(1)) if self.is_biased else size
 
 
@@ -80,8 +83,9 @@ def support_for(module: Module, types: GemmTypes) -> GemmSupport:
 
 def _emit_support(module: Module, types: GemmTypes, prefix: str) -> GemmSupport:
     compute = types.compute
-    kernels = emit_microkernels(module, f"{prefix}_kernel", types)
-    tile = register_tile(module.target, compute)
+    emit_kernels = emit_tile_kernels if types.unit.is_tiles else emit_microkernels
+    kernels = emit_kernels(module, f"{prefix}_kernel", types)
+    tile = register_tile(module.target, types)
     pack_lhs, pack_rhs = (_packing(module, types, is_lhs=is_lhs) for is_lhs in (True, False))
     unpack = copy_function(module, compute, types.out, compute)
     return GemmSupport(prefix, types, tile, kernels, pack_lhs, pack_rhs, unpack)

@@ -3,6 +3,7 @@
 A *lane* is one element of the register tile's vectors as the kernels see it. Multiply-adds have lanes of one element of
 k; the other units sum the products of `group` consecutive elements of k, which fill the 32 bits of a lane. So for
 everything but packing and that one instruction, k is counted in lanes, and the loops are those of multiply-adds.
+Matrix units (AMX) take 16 rows and columns and 16 lanes of k at once: panels are filled up with lanes of zeros.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from xjit.emitters.gemm.storage import BIASED, UNSIGNED
+from xjit.emitters.gemm.storage import BIASED, ROUNDED, UNSIGNED
 from xjit.llvm.target import Target
-from xjit.llvm.types import I8, I16, I32, LLVMType
+from xjit.llvm.types import BFLOAT, FLOAT, I8, I16, I32, LLVMType
 
-SMALL_INTEGERS = (I8, UNSIGNED, I16)
+BYTES = (I8, UNSIGNED)
+SMALL_INTEGERS = (*BYTES, I16)
 """Storage types whose products PAIRS forms: those of any two are exact in 32 bits."""
+BF16_STORAGE = (BFLOAT, ROUNDED[BFLOAT], I8)
+"""Storage types of factors of a float product that bf16 holds exactly, or that are to be rounded to it."""
+TILE_LANES = 16
+"""Lanes of k, rows and columns of a hardware tile."""
 
 
 class Unit(Enum):
@@ -24,6 +30,14 @@ class Unit(Enum):
     FMA = "fma"  # one multiply-add per element, of the compute type
     PAIRS = "pairs"  # pmaddwd: two products of 16-bit integers
     BYTES = "bytes"  # vpdpbusd: four products of an unsigned and a signed byte
+    BF16 = "bf16"  # vdpbf16ps: two products of bf16, added to an f32 one after the other
+    BYTE_TILES = "byte_tiles"  # tdpb[su][su]d
+    BF16_TILES = "bf16_tiles"  # tdpbf16ps
+
+    @property
+    def is_tiles(self) -> bool:
+        """Whether it is a matrix unit."""
+        return self in (Unit.BYTE_TILES, Unit.BF16_TILES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +50,21 @@ class LaneFacts:
     sums: LLVMType
 
 
-def lane_facts(unit: Unit, lhs: LLVMType, compute: LLVMType) -> LaneFacts:
-    """The lanes of `unit` for a left operand stored as `lhs`; `compute` is what multiply-adds sum in.
+def lane_facts(unit: Unit, lhs: LLVMType, rhs: LLVMType, compute: LLVMType) -> LaneFacts:
+    """The lanes of `unit` for operands stored as `lhs` and `rhs`; `compute` is what multiply-adds sum in.
 
     The left operand of BYTES is unsigned: signed ones get 128 added, and what is too much is a sum over the right
     operand alone, which kernels subtract (`is_biased`).
     """
-    if unit is Unit.PAIRS:
-        return LaneFacts(2, I16, I16, I32)
-    if unit is Unit.BYTES:
-        return LaneFacts(4, BIASED if lhs is I8 else UNSIGNED, I8, I32)
-    return LaneFacts(1, compute, compute, compute)
+    facts = {
+        Unit.FMA: LaneFacts(1, compute, compute, compute),
+        Unit.PAIRS: LaneFacts(2, I16, I16, I32),
+        Unit.BYTES: LaneFacts(4, BIASED if lhs is I8 else UNSIGNED, I8, I32),
+        Unit.BF16: LaneFacts(2, BFLOAT, BFLOAT, FLOAT),
+        Unit.BYTE_TILES: LaneFacts(4, lhs, rhs, I32),
+        Unit.BF16_TILES: LaneFacts(2, BFLOAT, BFLOAT, FLOAT),
+    }
+    return facts[unit]
 
 
 def is_biased(unit: Unit, lhs: LLVMType) -> bool:
@@ -54,17 +72,31 @@ def is_biased(unit: Unit, lhs: LLVMType) -> bool:
     return unit is Unit.BYTES and lhs is I8
 
 
-def best_unit(target: Target, lhs: LLVMType, rhs: LLVMType, out: LLVMType) -> Unit:
-    """The unit of a target that forms products of those types fastest. Sums of integers wrap to 32 bits, so `out` must
-    not be wider.
+def panel_rows(unit: Unit, lhs: LLVMType, size: int) -> int:
+    """Rows of a packed panel for `size` lanes of k: with one of corrections, or filled up with zeros."""
+    return -(-size // TILE_LANES) * TILE_LANES if unit.is_tiles else size + is_biased(unit, lhs)
+
+
+def best_unit(target: Target, lhs: LLVMType, rhs: LLVMType, out: LLVMType, *, tiles: bool) -> Unit:
+    """The unit of a target that forms products of those types fastest; `tiles`: a matrix unit would be filled.
+
+    Sums of integers wrap to 32 bits, so `out` must not be wider.
     """
+    if out.is_float:
+        return _float_unit(target, lhs, rhs, out, tiles=tiles)
     if out.bits > 32 or lhs not in SMALL_INTEGERS or rhs not in SMALL_INTEGERS or not target.triple.startswith("x86"):
         return Unit.FMA
-    if lhs is not I16 and rhs is I8 and has_byte_dots(target):
+    if tiles and lhs in BYTES and rhs in BYTES and target.offers("amx-int8"):
+        return Unit.BYTE_TILES
+    if lhs in BYTES and rhs is I8 and target.has("avx512vnni" if target.vector_bits >= 512 else "avxvnni"):
         return Unit.BYTES
     return Unit.PAIRS
 
 
-def has_byte_dots(target: Target) -> bool:
-    """Whether vpdpbusd takes the target's vectors."""
-    return target.has("avx512vnni" if target.vector_bits >= 512 else "avxvnni")
+def _float_unit(target: Target, lhs: LLVMType, rhs: LLVMType, out: LLVMType, *, tiles: bool) -> Unit:
+    """Products of bf16 are exact in f32, and every unit sums them there. Other floats are multiplied and added."""
+    if lhs not in BF16_STORAGE or rhs not in BF16_STORAGE or out.bits > 32 or target.vector_bits < 512:
+        return Unit.FMA
+    if tiles and target.offers("amx-bf16"):
+        return Unit.BF16_TILES
+    return Unit.BF16 if target.offers("avx512bf16") else Unit.FMA

@@ -35,6 +35,12 @@ def test_every_rule_has_a_pair_and_a_refusal() -> None:
 
 @pytest.mark.parametrize("rule", ALGEBRA, ids=lambda rule: rule.id)
 def test_rule(rule: AlgebraRule) -> None:
+    prove(rule, INSTANCES[rule.id], quick=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ALGEBRA, ids=lambda rule: rule.id)
+def test_rule_on_all_constants(rule: AlgebraRule) -> None:
     prove(rule, INSTANCES[rule.id])
 
 

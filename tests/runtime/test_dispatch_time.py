@@ -31,7 +31,7 @@ def test_dispatch(capsys: pytest.CaptureFixture[str]) -> None:
     }
     with capsys.disabled():
         print("\nf32[8] + f32[8]:", ", ".join(f"{name} {time:.2f} us" for name, time in times.items()))
-    assert times["native"] < 2
-    assert times["native, GIL released"] < 3
+    assert times["native"] < 4
+    assert times["native, GIL released"] < 6
     assert times["native"] < times["native, one argument copied"] < 100
     assert times["native"] < times["ctypes"] < 200

@@ -6,12 +6,13 @@ A `Target` is plain data. Its data layout is the one of LLVM's target machine.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.gpu_models import GPU_MODELS, GpuModel
+from xjit.llvm.host_cpu import host_features
 from xjit.llvm.types import LLVMType
 
 _LEVELS: dict[str, str] = {
@@ -20,10 +21,18 @@ _LEVELS: dict[str, str] = {
 }
 _LEVELS["avx2"] = _LEVELS["sse4.2"] + ",+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave"
 _LEVELS["avx512"] = _LEVELS["avx2"] + ",+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
+_LEVELS["avx512_vnni"] = _LEVELS["avx512"] + ",+avx512vnni"
+_LEVELS["avx512_bf16"] = _LEVELS["avx512_vnni"] + ",+avx512bf16"
+_LEVELS["amx"] = _LEVELS["avx512_bf16"] + ",+amx-tile,+amx-int8,+amx-bf16"
 LEVELS = tuple(_LEVELS)
 """The x86-64 levels of `Target.for_features`, lowest first."""
 
-_LEVEL_CPUS = {"sse2": "x86-64", "sse4.2": "x86-64-v2", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
+_LEVEL_CPUS = {"sse2": "x86-64", "sse4.2": "x86-64-v2", "avx2": "x86-64-v3"}  # others: x86-64-v4
+_EMULATED = {
+    "avx512_bf16_emulated": ("avx512", ("avx512bf16",)),
+    "amx_emulated": ("avx512", ("avx512bf16", "amx-int8", "amx-bf16")),
+}
+"""Levels for tests: (the level that code needs, features whose instructions are done by others)."""
 
 NVPTX_TRIPLE = "nvptx64-nvidia-cuda"
 GPU_VECTOR_BITS = 128
@@ -56,6 +65,7 @@ class Target:
     kernel_calling_convention: str = ""
     address_spaces: AddressSpaces = AddressSpaces()
     gpu: GpuModel | None = None  # of a GPU: its limits
+    emulated: tuple[str, ...] = ()  # features that code may use by functions that do the same, for tests
 
     @staticmethod
     def host() -> Target:
@@ -64,13 +74,16 @@ class Target:
 
     @staticmethod
     def for_features(level: str) -> Target:
-        """A generic x86-64 of level "sse2", "sse4.2", "avx2" or "avx512": narrower code also runs on wider hosts.
+        """A generic x86-64 of one of `LEVELS`, such as "sse2" or "avx512": narrower code also runs on wider hosts.
 
         InvalidArgument for another level.
         """
+        if level in _EMULATED:
+            base, emulated = _EMULATED[level]
+            return replace(Target.for_features(base), emulated=emulated)
         if level not in _LEVELS:
             raise InvalidArgument(f"unknown x86-64 level '{level}': expected one of {', '.join(_LEVELS)}")
-        return _cpu_target(_LEVEL_CPUS[level], _LEVELS[level])
+        return _cpu_target(_LEVEL_CPUS.get(level, "x86-64-v4"), _LEVELS[level])
 
     @staticmethod
     def for_gpu(name: str) -> Target:
@@ -82,6 +95,10 @@ class Target:
     def has(self, feature: str) -> bool:
         """Whether the target has an LLVM feature such as "fma"."""
         return feature in _enabled(self.features)
+
+    def offers(self, feature: str) -> bool:
+        """Whether code may be written for a feature: the target has it, or it is emulated."""
+        return self.has(feature) or feature in self.emulated
 
     @property
     def has_fma(self) -> bool:
@@ -137,7 +154,7 @@ def _vector_bits(features: str) -> int:
 
 @functools.cache
 def _host_target() -> Target:
-    return _cpu_target(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    return _cpu_target(llvm.get_host_cpu_name(), host_features())
 
 
 def _cpu_target(cpu: str, features: str) -> Target:

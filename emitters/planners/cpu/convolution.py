@@ -35,7 +35,7 @@ class ConvolutionWork:
     def facts(self, context: PlanContext) -> Mapping[str, object]:
         """Its sizes, and how it is blocked."""
         in_scratch = self.sums is None
-        gemm, tile = as_gemm(self.shape), register_tile(context.target, self.types.compute)
+        gemm, tile = as_gemm(self.shape), register_tile(context.target, self.types)
         if gemm is not None:
             swap = not self.has_epilogue
             plan = plan_gemm(
@@ -65,7 +65,7 @@ def convolution_work(view: KernelView, target: Target) -> ConvolutionWork | None
     if shape is None or types is None:
         return None
     if not is_depthwise(shape):
-        types = with_unit(types, target)
+        types = with_unit(types, target, as_gemm(shape))
     lhs, rhs = (view.leaves.index(operand) for operand in convolution.operands)
     has_epilogue = view.roots != (convolution,)
     return ConvolutionWork(shape, types, (lhs, rhs), place_of_sums(view, types), has_epilogue)

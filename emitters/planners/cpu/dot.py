@@ -74,7 +74,7 @@ class GemmWork:
             may_swap=not self.has_epilogue,
             in_scratch=self.sums is None,
         )
-        return gemm_facts(self.shape, self.types, plan, register_tile(context.target, self.types.compute)) | {
+        return gemm_facts(self.shape, self.types, plan, register_tile(context.target, self.types)) | {
             "epilogue": epilogue_fact(self.has_epilogue, self.sums)
         }
 
@@ -103,7 +103,7 @@ def gemm_work(view: KernelView, target: Target) -> GemmWork | None:
     operands = tuple(view.leaves.index(source) for source in sources)
     if swapped:
         types, operands = GemmTypes(types.rhs, types.lhs, types.out), operands[::-1]
-    types = with_unit(types, target)
+    types = with_unit(types, target, shape)
     return GemmWork(shape, types, (operands[0], operands[1]), place_of_sums(view, types), has_epilogue)
 
 

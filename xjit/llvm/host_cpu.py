@@ -1,0 +1,39 @@
+"""What the CPU of this machine has, and whether the kernel lets this process use it.
+
+Linux gives a process the state of matrix units (AMX tiles) only if it asks, once; threads and forked children inherit
+the answer. Where it says no, the features are as good as missing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import platform
+import sys
+
+import llvmlite.binding as llvm
+
+_SYS_ARCH_PRCTL = 158
+_ARCH_REQ_XCOMP_PERM = 0x1023
+_XFEATURE_XTILEDATA = 18
+
+
+@functools.cache
+def host_features() -> str:
+    """LLVM's feature string of this machine, sorted: "+avx,+avx2,-avx512f". A process that has it may use all of it."""
+    features = llvm.get_host_cpu_features()
+    return (features if not features.get("amx-tile") or _may_use_tiles() else without_tiles(features)).flatten()
+
+
+def without_tiles(features: llvm.FeatureMap) -> llvm.FeatureMap:
+    """The features without those of matrix units."""
+    kept = {name: has and not name.startswith("amx-") for name, has in features.items()}
+    return llvm.FeatureMap(kept)
+
+
+def _may_use_tiles() -> bool:
+    """Asks the kernel for the tile state; whether it agrees."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    arguments = (_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA)
+    return ctypes.CDLL(None).syscall(*[ctypes.c_long(number) for number in arguments]) == 0
