@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from xjit.linalg_ext.evaluation import evaluate
 from xjit.linalg_ext.text.parser import parse_module as parse
 from xjit.linalg_ext.text.printer import print_module
 
-__all__ = ["parse", "print_module"]
+__all__ = ["evaluate", "parse", "print_module"]

@@ -69,7 +69,7 @@ class StructuredOp:
             return num_operands - self.row.num_inits
         if self.row.num_inputs is not None:
             return self.row.num_inputs
-        return num_operands - max(len(self.operation.results), 1)
+        return num_operands // 2  # `linalg.reduce`: as many outputs as inputs
 
     def error(self, message: str) -> LinalgVerifyError:
         """Returns an error at the place of the operation."""

@@ -1,0 +1,199 @@
+"""What the operations of `arith` and `math` compute, on numbers and on whole arrays of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy import special
+
+from xjit.linalg_ext.evaluation.values import dtype_of
+from xjit.linalg_ext.ir.attributes import Attribute, EnumAttr, IntegerAttr, StringAttr
+from xjit.linalg_ext.ir.operation import Operation
+from xjit.linalg_ext.ir.types import element_type
+
+__all__ = ["SCALAR_OPS", "ScalarFunction"]
+
+Elements: TypeAlias = Any
+ScalarFunction: TypeAlias = Callable[..., Elements]
+"""Takes the operation and the elements of its operands."""
+
+
+def _unsigned(x: Elements) -> Elements:
+    array = np.asarray(x)
+    return array if array.dtype.kind in "bu" else array.view(np.dtype(f"u{array.dtype.name}"))
+
+
+def _on_unsigned(function: Callable[..., Elements]) -> Callable[..., Elements]:
+    """The function on the same bits as unsigned integers."""
+
+    def call(*operands: Elements) -> Elements:
+        result = np.asarray(function(*map(_unsigned, operands)))
+        return result if result.dtype.kind == "b" else result.view(np.asarray(operands[0]).dtype)
+
+    return call
+
+
+def _divide_toward_zero(a: Elements, b: Elements) -> Elements:
+    quotient = np.floor_divide(a, b)
+    inexact = np.not_equal(np.multiply(quotient, b), a)
+    return np.where(np.logical_and(inexact, np.less(quotient, 0)), np.add(quotient, 1), quotient)
+
+
+def _divide_up(a: Elements, b: Elements) -> Elements:
+    return np.negative(np.floor_divide(np.negative(a), b))
+
+
+def _predicate_of(op: Operation, names: tuple[str, ...]) -> str:
+    predicate: Attribute | None = op.attributes.get("predicate")
+    if isinstance(predicate, IntegerAttr):
+        return names[predicate.value]
+    assert isinstance(predicate, EnumAttr | StringAttr), f"{op.name} without a predicate"
+    return predicate.value
+
+
+_COMPARE_INTEGERS: dict[str, Callable[..., Elements]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "slt": np.less,
+    "sle": np.less_equal,
+    "sgt": np.greater,
+    "sge": np.greater_equal,
+    "ult": _on_unsigned(np.less),
+    "ule": _on_unsigned(np.less_equal),
+    "ugt": _on_unsigned(np.greater),
+    "uge": _on_unsigned(np.greater_equal),
+}
+
+_COMPARE_FLOATS: dict[str, Callable[..., Elements]] = {
+    "eq": np.equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "ne": np.not_equal,
+}
+
+_FLOAT_PREDICATES = (
+    *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
+    *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
+)
+
+
+def _compare_integers(op: Operation, a: Elements, b: Elements) -> Elements:
+    return _COMPARE_INTEGERS[_predicate_of(op, tuple(_COMPARE_INTEGERS))](a, b)
+
+
+def _compare_floats(op: Operation, a: Elements, b: Elements) -> Elements:
+    name = _predicate_of(op, _FLOAT_PREDICATES)
+    unordered = np.logical_or(np.isnan(a), np.isnan(b))
+    if name in ("ord", "uno"):
+        return unordered if name == "uno" else np.logical_not(unordered)
+    if name in ("false", "true"):
+        return np.full_like(unordered, name == "true")
+    result = _COMPARE_FLOATS[name[1:]](a, b)
+    return np.logical_or(result, unordered) if name[0] == "u" else np.logical_and(result, np.logical_not(unordered))
+
+
+def _result_dtype(op: Operation) -> np.dtype[Any]:
+    return dtype_of(element_type(op.results[0].type))
+
+
+def _convert(op: Operation, x: Elements) -> Elements:
+    return np.asarray(x).astype(_result_dtype(op))
+
+
+def _extend_signed(op: Operation, x: Elements) -> Elements:
+    """One-bit integers are -1 and 0."""
+    array = np.asarray(x)
+    signed = -array.astype(np.int8) if array.dtype.kind == "b" else array
+    return signed.astype(_result_dtype(op))
+
+
+def _convert_unsigned(op: Operation, x: Elements) -> Elements:
+    return _unsigned(x).astype(_result_dtype(op))
+
+
+def _truncate(op: Operation, x: Elements) -> Elements:
+    """Integers lose their upper bits."""
+    target = _result_dtype(op)
+    array = np.asarray(x)
+    return (array & 1).astype(np.bool_) if target.kind == "b" else array.astype(target)
+
+
+def _bitcast(op: Operation, x: Elements) -> Elements:
+    return np.ascontiguousarray(x).view(_result_dtype(op)).reshape(np.shape(x))
+
+
+def _rounded(function: Callable[..., Elements]) -> ScalarFunction:
+    """A function of floats, computed in f64 for the narrow types and f32, rounded once."""
+
+    def call(op: Operation, *operands: Elements) -> Elements:
+        dtype = np.asarray(operands[0]).dtype
+        return np.asarray(function(*(np.asarray(x).astype(np.float64) for x in operands))).astype(dtype)
+
+    return call
+
+
+def _plain(function: Callable[..., Elements]) -> ScalarFunction:
+    return lambda op, *operands: function(*operands)
+
+
+def _arith(function: Callable[..., Elements]) -> ScalarFunction:
+    """Keeps the type of the operands: NumPy makes float32 of two bfloat16 scalars' ratio, say."""
+
+    def call(op: Operation, *operands: Elements) -> Elements:
+        result = function(*operands)
+        return result if isinstance(result, int) else np.asarray(result).astype(_result_dtype(op), copy=False)
+
+    return call
+
+
+def _select(op: Operation, condition: Elements, a: Elements, b: Elements) -> Elements:
+    return np.where(condition, a, b)
+
+
+def _round_half_away(x: Elements) -> Elements:
+    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+
+
+SCALAR_OPS: dict[str, ScalarFunction] = {
+    **{f"arith.{name}": _arith(f) for name, f in {
+        "addi": np.add, "subi": np.subtract, "muli": np.multiply,
+        "divsi": _divide_toward_zero, "remsi": np.fmod, "floordivsi": np.floor_divide, "ceildivsi": _divide_up,
+        "divui": _on_unsigned(np.floor_divide), "remui": _on_unsigned(np.remainder),
+        "ceildivui": _on_unsigned(lambda a, b: np.floor_divide(a, b) + (np.remainder(a, b) != 0)),
+        "andi": np.bitwise_and, "ori": np.bitwise_or, "xori": np.bitwise_xor,
+        "shli": np.left_shift, "shrsi": np.right_shift, "shrui": _on_unsigned(np.right_shift),
+        "maxsi": np.maximum, "minsi": np.minimum,
+        "maxui": _on_unsigned(np.maximum), "minui": _on_unsigned(np.minimum),
+        "addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide, "remf": np.fmod,
+        "negf": np.negative, "maximumf": np.maximum, "minimumf": np.minimum,
+        "maxnumf": np.fmax, "minnumf": np.fmin, "maxf": np.maximum, "minf": np.minimum,
+    }.items()},
+    **dict.fromkeys(("arith.extf", "arith.truncf", "arith.fptosi", "arith.fptoui", "arith.index_cast"), _convert),
+    "arith.cmpi": _compare_integers,
+    "arith.cmpf": _compare_floats,
+    "arith.select": _select,
+    "arith.extsi": _extend_signed,
+    "arith.sitofp": _extend_signed,
+    "arith.extui": _convert_unsigned,
+    "arith.uitofp": _convert_unsigned,
+    "arith.index_castui": _convert_unsigned,
+    "arith.trunci": _truncate,
+    "arith.bitcast": _bitcast,
+    "linalg_ext.alias": _plain(lambda x: x),
+    **{f"math.{name}": _rounded(f) for name, f in {
+        "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10,
+        "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "cbrt": np.cbrt, "tanh": np.tanh,
+        "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh, "asin": np.arcsin,
+        "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "erf": special.erf, "erfc": special.erfc,
+        "powf": np.power, "fpowi": np.power, "ceil": np.ceil, "floor": np.floor, "trunc": np.trunc,
+        "round": _round_half_away, "roundeven": np.rint, "copysign": np.copysign, "absf": np.abs,
+        "fma": lambda a, b, c: a * b + c,
+    }.items()},
+    **{f"math.{name}": _arith(f) for name, f in {"absi": np.abs, "ipowi": np.power}.items()},
+    "math.ctpop": _plain(np.bitwise_count),
+}  # fmt: skip
+"""Functions of (operation, elements of operands...) by name of the operation."""
