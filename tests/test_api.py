@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import xjit
-from xjit import CompileOptions, compiler
+from xjit import CompileOptions
+from xjit.hlo import collector_pause
 from xjit.runtime.cuda import cuda_driver
 from xjit.tools.opt import GPU_STAGES, STAGES
 
@@ -216,11 +217,21 @@ def test_keyword_arguments_are_refused(executable: xjit.Executable) -> None:
 
 
 def test_large_modules_spare_the_collections_at_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are only parsed, too."""
     registered: list[Any] = []
     monkeypatch.setattr("atexit.register", registered.append)
-    monkeypatch.setattr("xjit.compiler.LARGE_MODULE", 2)
-    compiler._freeze_at_exit.cache_clear()
-    xjit.compile(TEXT)
-    xjit.compile(TEXT)
-    assert registered.count(gc.freeze) == 1
-    compiler._freeze_at_exit.cache_clear()
+    collector_pause._freeze_at_exit.cache_clear()
+    xjit.parse_hlo(TEXT)
+    assert registered == []
+    monkeypatch.setattr(collector_pause, "LARGE_GRAPH", 5)
+    for read in (
+        xjit.parse_hlo,
+        xjit.compile,
+        lambda text: xjit.from_hlo_proto(xjit.to_hlo_proto(xjit.parse_hlo(text))),
+    ):
+        for _ in range(2):
+            gc.collect()
+            read(TEXT)
+        assert registered == [gc.freeze]
+        collector_pause._freeze_at_exit.cache_clear()
+        registered.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from xjit.affine import AffineExpr, dim, substitute
+from xjit.affine import AffineExpr, dim, substitute_all
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Bind,
@@ -68,7 +68,7 @@ class _Numbers:
         self._changes = {old: dim(new) for old, new in of.items() if old != new}
 
     def index(self, index: Sequence[AffineExpr]) -> tuple[AffineExpr, ...]:
-        return tuple(substitute(e, self._changes) for e in index)
+        return substitute_all(index, self._changes)
 
     def let(self, let: Let) -> Let:
         return replace(let, variable=self.of[let.variable], index=self.index(let.index))

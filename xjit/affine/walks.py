@@ -22,11 +22,16 @@ _FLOORDIV = AffineExprKind.FLOORDIV
 _MOD = AffineExprKind.MOD
 
 
-def _as_replacements(new: Substitution) -> dict[int, AffineExpr]:
+def _mask_of(new: Substitution) -> int:
+    """Returns the variables that are replaced, as a bit mask."""
     if not new:
-        return {}
-    pairs = new.items() if isinstance(new, Mapping) else enumerate(new)
-    return {i: e if isinstance(e, AffineExpr) else constant(e) for i, e in pairs}
+        return 0
+    if type(new) is tuple or isinstance(new, Sequence):  # the type of nearly all is found out without the ABC
+        return (1 << len(new)) - 1
+    mask = 0
+    for i in new:
+        mask |= 1 << i
+    return mask
 
 
 def substitute(expr: AffineExpr, dim_map: Substitution = None, symbol_map: Substitution = None) -> AffineExpr:
@@ -38,22 +43,17 @@ def substitute_all(
     exprs: Sequence[AffineExpr], dim_map: Substitution = None, symbol_map: Substitution = None
 ) -> tuple[AffineExpr, ...]:
     """Returns each of `exprs` substituted, sharing the work between them; see `substitute`."""
-    dims, symbols = _as_replacements(dim_map), _as_replacements(symbol_map)
-    dim_mask = symbol_mask = 0
-    for i in dims:
-        dim_mask |= 1 << i
-    for i in symbols:
-        symbol_mask |= 1 << i
+    dims, symbols = dim_map or (), symbol_map or ()
+    dim_mask, symbol_mask = _mask_of(dims), _mask_of(symbols)
     memo: dict[AffineExpr, AffineExpr] = {}
 
     def visit(e: AffineExpr) -> AffineExpr:
         if not (e.dim_mask & dim_mask or e.symbol_mask & symbol_mask):
             return e
         kind = e.kind
-        if kind is _DIM:
-            return dims[e.rhs]
-        if kind is _SYMBOL:
-            return symbols[e.rhs]
+        if kind is _DIM or kind is _SYMBOL:
+            new = (dims if kind is _DIM else symbols)[e.rhs]
+            return new if isinstance(new, AffineExpr) else constant(new)
         result = memo.get(e)
         if result is None:
             if kind is _FLOORDIV:

@@ -40,15 +40,16 @@ class _Program:
     flops: int
 
 
-def _programs(device: str, scale: float) -> list[_Program]:
+def _programs(device: str, scale: float, stream_bytes: int | None) -> list[_Program]:
     n = max(1024, int(STREAM_ELEMENTS[device] * scale))
+    copied, read = (n, n) if stream_bytes is None else (stream_bytes // 8, stream_bytes // 4)
     m = max(64, int(MATRIX_SIZE[device] * scale))
-    ones = [lambda: [np.ones(n, np.float32)]]
+    ones = [lambda: [np.ones(copied, np.float32)], lambda: [np.ones(read, np.float32)]]
     matrices = lambda: [np.full((m, m), 0.5, np.float32)] * 2  # noqa: E731
-    copy = f"HloModule copy\nENTRY e {{ x = f32[{n}] parameter(0)\n ROOT r = f32[{n}] negate(x) }}"
+    copy = f"HloModule copy\nENTRY e {{ x = f32[{copied}] parameter(0)\n ROOT r = f32[{copied}] negate(x) }}"
     total = (
         "HloModule read\nadd { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b) }\n"
-        f"ENTRY e {{ x = f32[{n}] parameter(0)\n z = f32[] constant(0)\n"
+        f"ENTRY e {{ x = f32[{read}] parameter(0)\n z = f32[] constant(0)\n"
         " ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add }"
     )
     multiply = (
@@ -56,18 +57,26 @@ def _programs(device: str, scale: float) -> list[_Program]:
         f" ROOT r = f32[{m},{m}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}"
     )
     return [
-        _Program("copy", copy, ones[0], 8 * n, 0),
-        _Program("sum", total, ones[0], 4 * n, 0),
+        _Program("copy", copy, ones[0], 8 * copied, 0),
+        _Program("sum", total, ones[1], 4 * read, 0),
         _Program("f32 multiplication", multiply, matrices, 0, 2 * m**3),
     ]
 
 
 def measure_ceilings(
-    device: str, targets: Sequence[str], seconds: float = SECONDS_PER_PROGRAM, scale: float = 1.0
+    device: str,
+    targets: Sequence[str],
+    seconds: float = SECONDS_PER_PROGRAM,
+    scale: float = 1.0,
+    *,
+    stream_bytes: int | None = None,
 ) -> Ceilings:
-    """Measures the ceilings of "cpu" or "cuda" with those targets of it that run here. `scale` shrinks the programs."""
+    """Measures the ceilings of "cpu" or "cuda" with those targets of it that run here. `scale` shrinks the programs.
+
+    `stream_bytes` is the size of all arrays of a stream, for the rate of the cache that they fit in; None: of memory.
+    """
     best: dict[str, tuple[float, str]] = {"bytes": (0.0, ""), "flops": (0.0, "")}
-    for program in _programs(device, scale):
+    for program in _programs(device, scale, stream_bytes):
         module, inputs = parse_hlo(program.text), program.inputs()
         runners = []
         for target in targets:

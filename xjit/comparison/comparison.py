@@ -25,6 +25,11 @@ EVALUATOR = "evaluator"
 DEFAULT_TARGETS = ("cpu", "cuda", "jax-cpu", "jax-cuda")
 
 
+def machine_name() -> str:
+    """Returns what a report calls this machine."""
+    return f"{platform.machine()}, {num_threads()} threads"
+
+
 @dataclass(frozen=True, slots=True)
 class TargetResult:
     """One target that ran. `agreement` is with the reference; of the simulator there are no `times`."""
@@ -56,7 +61,7 @@ class Comparison:
     results: tuple[TargetResult, ...]
     missing: tuple[tuple[str, str], ...]
     ceilings: tuple[Ceilings, ...]
-    machine: str = field(default_factory=lambda: f"{platform.machine()}, {num_threads()} threads")
+    machine: str = field(default_factory=machine_name)
 
     @property
     def ok(self) -> bool:
@@ -147,7 +152,7 @@ def compare(
     results = tuple(_result(runner, outputs[runner.target], expected, measured) for runner in runners)
     devices = dict.fromkeys(runner.device for runner in timed) if ceilings else {}
     found = tuple(measure_ceilings(d, [r.target for r in timed if r.device == d], scale=scale) for d in devices)
-    flops, moved = _work(loaded)
+    flops, moved = work_of(loaded)
     return Comparison(loaded.name, name, flops, moved, results, tuple(missing), found)
 
 
@@ -185,8 +190,8 @@ def _result(runner: Runner, actual: Sequence[Any], expected: Sequence[Any], meas
     return TargetResult(runner.target, runner.device, agreement(actual, expected), times, kernels)
 
 
-def _work(module: HloModule) -> tuple[float, int]:
-    """Operations of a module, and the bytes of its arguments and results."""
+def work_of(module: HloModule) -> tuple[float, int]:
+    """Returns the operations of a module, and the bytes of its arguments and results."""
     cost = HloCostAnalysis.of(module).computation(module.entry_computation)
     entry = module.entry_computation
     shapes = [*(p.shape for p in entry.parameter_instructions), entry.root_instruction.shape]

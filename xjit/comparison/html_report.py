@@ -46,6 +46,11 @@ def to_html(comparison: Comparison) -> str:
         _outputs(comparison),
         *(_kernels(comparison, result) for result in comparison.results if result.kernels),
     ]
+    return html_page(title, body)
+
+
+def html_page(title: str, body: Iterable[str]) -> str:
+    """Returns a page of parts that are HTML; empty ones are left out."""
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
     page = "\n".join(part for part in body if part)
     return (
@@ -57,8 +62,8 @@ def _colour(comparison: Comparison, result: TargetResult) -> str:
     return COLOURS[comparison.results.index(result) % len(COLOURS)]
 
 
-def _table(titles: Sequence[tuple[str, str]], rows: Iterable[Sequence[str]]) -> str:
-    """A table; each title comes with the class of its column, cells are HTML."""
+def html_table(titles: Sequence[tuple[str, str]], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table; each title comes with the class of its column, cells are HTML."""
     head = "".join(f'<th class="{kind}">{escape(title)}</th>' for title, kind in titles)
     lines = [f"<table><thead><tr>{head}</tr></thead><tbody>"]
     for row in rows:
@@ -85,7 +90,7 @@ def _targets(comparison: Comparison) -> str:
         worst = max((a.max_ulps for a in result.agreement), default=0)
         error = max((a.error for a in result.agreement), default=0.0)
         rows.append([name, *cells, ulps(worst), f"{error:.1e}", _verdict(comparison, result)])
-    return _table(titles, rows)
+    return html_table(titles, rows)
 
 
 def _verdict(comparison: Comparison, result: TargetResult) -> str:
@@ -145,7 +150,7 @@ def _outputs(comparison: Comparison) -> str:
         if result.target != comparison.reference
         for a in result.agreement
     ]
-    return f"<h2>Values</h2>{_table(titles, rows)}" if rows else ""
+    return f"<h2>Values</h2>{html_table(titles, rows)}" if rows else ""
 
 
 def _kernels(comparison: Comparison, result: TargetResult) -> str:
@@ -161,4 +166,4 @@ def _kernels(comparison: Comparison, result: TargetResult) -> str:
         rows.append([escape(k.instruction), escape(k.kind), *times, *rates, of_ceiling])
     rest = ordered[SHOWN_KERNELS:]
     note = f"<p>{len(rest)} more take {duration(sum(k.seconds for k in rest))}.</p>" if rest else ""
-    return f"<h2>Kernels of {escape(result.target)}</h2>{_table(titles, rows)}{note}"
+    return f"<h2>Kernels of {escape(result.target)}</h2>{html_table(titles, rows)}{note}"

@@ -1,4 +1,4 @@
-"""Plots of a comparison as SVG: times of targets, and kernels under the device's ceilings. Nothing is loaded."""
+"""Plots as SVG: times of targets, kernels under the device's ceilings, times of runs. Nothing is loaded."""
 
 from __future__ import annotations
 
@@ -34,6 +34,45 @@ class Point:
     seconds: float
     colour: str
     is_total: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Values over time: (seconds since the epoch, seconds) in order."""
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    colour: str
+
+
+def line_chart(lines: Sequence[Line], height: int = 300) -> str:
+    """Returns values over time, each relative to the first of its line, with the name at its end."""
+    shown = [line for line in lines if line.points]
+    times = [when for line in shown for when, _ in line.points]
+    relative = [[value / line.points[0][1] for _, value in line.points] for line in shown]
+    if not shown:
+        return ""
+    first, span = min(times), max(max(times) - min(times), 1.0)
+    largest = max(1.0, *(value for values in relative for value in values))
+    left, right, top, bottom = 60, WIDTH - 200, 16, height - 30
+    parts = [_open(WIDTH, height)]
+    for share in (0.0, 0.5, 1.0):
+        y = bottom - (bottom - top) * share
+        parts.append(f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
+        parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{largest * share:.2f}×</text>')
+    for line, values in zip(shown, relative, strict=True):
+        places = [
+            (left + (right - left) * (when - first) / span, bottom - (bottom - top) * value / largest)
+            for (when, _), value in zip(line.points, values, strict=True)
+        ]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{line.colour}" stroke-width="2"/>')
+        for (x, y), (_, seconds) in zip(places, line.points, strict=True):
+            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{line.colour}">')
+            parts.append(f"<title>{escape(line.label)}: {escape(duration(seconds))}</title></circle>")
+        x, y = places[-1]
+        parts.append(f'<text x="{x + 8:.1f}" y="{y + 4:.1f}">{escape(line.label[:28])}</text>')
+    return "\n".join([*parts, "</svg>"])
 
 
 def bar_chart(bars: Sequence[Bar]) -> str:

@@ -60,7 +60,7 @@ def _inputs_for(inputs: Sequence[Any], donated: Sequence[int]) -> list[Any]:
 
 
 def _cpu(module: HloModule, inputs: Sequence[Any]) -> Runner:
-    executable = compile_for_cpu(module, CompileOptions())
+    executable = compile_for_cpu(module, CompileOptions(cache_dir=""))
     donate = executable.required_donations
 
     def run() -> Any:

@@ -35,6 +35,22 @@ def rotate(b: IRBuilder, x: Pair) -> Pair:
     return x[1], b.fneg(x[0])
 
 
+def scaled(b: IRBuilder, value: Value, scale: float) -> Value:
+    """A part times a number; nothing is done for 1."""
+    return value if scale == 1.0 else b.fmul(value, const_float(value.type, scale))
+
+
+def interleave(b: IRBuilder, x: Sequence[Value], group: int) -> list[Value]:
+    """Groups of lanes of 1, 2 or 4 vectors in turn: of the first, of the second, ..., then the next group of each."""
+    if len(x) == 1:
+        return list(x)
+    first, second = interleave(b, x[::2], group), interleave(b, x[1::2], group)
+    width = x[0].type.width
+    order = [n * width + g + lane for g in range(0, width, group) for n in range(2) for lane in range(group)]
+    halves = order[:width], order[width:]
+    return [b.shuffle_vector(a, c, half) for a, c in zip(first, second, strict=True) for half in halves]
+
+
 def butterfly(b: IRBuilder, x: Sequence[Pair]) -> list[Pair]:
     """The forward transform of 2, 4 or an odd number of values."""
     if len(x) == 2:

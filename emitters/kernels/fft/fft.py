@@ -1,8 +1,10 @@
 """fft: FFT, IFFT, RFFT, IRFFT over the last one to three dimensions, of any length.
 
-The unit of work is one transform over all its dimensions, in scratch memory with real and imaginary parts apart. An
-inverse transform is the forward one with the parts exchanged, scaled on the way out. Real transforms run as complex
-ones.
+Several dimensions are several kernels: one transforms the rows, whose unit of work is a row, and then one per further
+dimension transforms columns in the result (`columns`). An IRFFT, which has complex intermediate values but a real
+result, is one kernel; its unit of work is one transform over all its dimensions. All work in scratch memory with real
+and imaginary parts apart. An inverse transform is the forward one with the parts exchanged, scaled on the way out. Real
+transforms run as complex ones.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from collections.abc import Callable, Sequence
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.elemental import ComplexValue, RegisterValue, register_type
 from xjit.emitters.iteration_space import unit_index
-from xjit.emitters.kernels.fft.butterflies import Pair
+from xjit.emitters.kernels.fft.butterflies import Pair, scaled
+from xjit.emitters.kernels.fft.columns import NS_PER_BUTTERFLY, ColumnPass, emit_columns, is_row_major
 from xjit.emitters.kernels.fft.transform import Transform, load_pair, spread, store_pair
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import Scratch
@@ -27,23 +30,35 @@ from xjit.hlo.types.shape import Shape
 from xjit.llvm.types import I8, I64
 from xjit.llvm.values import Value, const_float, const_int
 
-NS_PER_BUTTERFLY = 0.6
 Index = tuple[AffineExpr, ...]
 
 
 def emit_fft(context: KernelContext, view: KernelView) -> list[Kernel]:
-    """Emits the kernel of an fft."""
-    return [_Fft(context, view).emit()]
+    """Emits the kernels of an fft, in the order in which they run."""
+    attributes = view.hero.attributes_as(at.FftAttributes)
+    lengths = attributes.fft_length
+    scale = 1.0 / max(1, math.prod(lengths)) if attributes.fft_type in ("IFFT", "IRFFT") else 1.0
+    shape = view.result_shapes[0]
+    by_columns = len(lengths) > 1 and attributes.fft_type != "IRFFT" and is_row_major(shape)
+    if not by_columns:
+        return [_Fft(context, view, lengths, scale).emit()]
+    kernels = [_Fft(context, view, lengths[-1:], 1.0).emit()]
+    first = len(shape.dimensions) - len(lengths)
+    for axis in range(len(shape.dimensions) - 2, first - 1, -1):
+        inverse = attributes.fft_type == "IFFT"
+        kernels += emit_columns(context, view, ColumnPass(axis, inverse, scale if axis == first else 1.0))
+    return kernels
 
 
 class _Fft:
-    """State while the kernel is emitted."""
+    """State while the kernel over the last dimensions, of those lengths, is emitted."""
 
-    def __init__(self, context: KernelContext, view: KernelView) -> None:
+    def __init__(self, context: KernelContext, view: KernelView, lengths: tuple[int, ...], scale: float) -> None:
         self.view = view
         attributes = view.hero.attributes_as(at.FftAttributes)
         self.kind_of_fft = attributes.fft_type
-        self.lengths = attributes.fft_length
+        self.lengths = lengths
+        self.scale = scale
         self.inverse = attributes.fft_type in ("IFFT", "IRFFT")
         self.function, leaves, results = context.new_kernel(view)
         source = leaves.get(view.hero.operand(0))
@@ -122,11 +137,12 @@ class _Fft:
         self._loops(self.source.shape.dimensions[-len(self.lengths) :], body)
 
     def _store(self) -> None:
-        scale = 1.0 / math.prod(self.lengths) if self.inverse else 1.0
-
         def body(index: Index) -> None:
             place = self._far(index)
-            re, im = (self._scaled(part, scale) for part in load_pair(self.nest, self.memory, self.box, index))
+            re, im = (
+                scaled(self.nest.builder, part, self.scale)
+                for part in load_pair(self.nest, self.memory, self.box, index)
+            )
             varies = self.nest.uses_vector(physical_offset(self.nest.table, self.result.shape, place))
             if not varies:
                 re, im = (self.nest.builder.extract_element(part, 0) for part in (re, im))
@@ -134,9 +150,6 @@ class _Fft:
             self.memory.store(self.result, place, ComplexValue(re, im) if is_complex else re)
 
         self._loops(self.result.shape.dimensions[-len(self.lengths) :], body)
-
-    def _scaled(self, value: Value, scale: float) -> Value:
-        return value if scale == 1.0 else self.nest.builder.fmul(value, const_float(value.type, scale))
 
     # -- one axis
 

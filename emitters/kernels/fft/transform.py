@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.elemental import register_type
-from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, multiply
+from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, interleave, multiply
 from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.loops.hand_loops import here
@@ -78,7 +78,7 @@ def store_pair(memory: MemoryAccess, buffers: Sequence[Buffer], index: Sequence[
 class Transform:
     """A forward transform of one length. `prepare(work)` fills the tables, `apply(re, im, work)` works in place.
 
-    `work_bytes` of memory belong to one user at a time.
+    `apply` transforms the columns of arrays [length, columns]. `work_bytes` of memory belong to one user at a time.
     """
 
     length: int
@@ -88,10 +88,15 @@ class Transform:
     apply: Function
 
     @staticmethod
-    def of(context: KernelContext, length: int, kind: PrimitiveType) -> Transform:
-        """Returns the transform; its functions are emitted once per module."""
-        maker = _Stockham if radices_of(length) is not None else _Bluestein
-        return maker(context, length, kind).build()
+    def of(context: KernelContext, length: int, kind: PrimitiveType, columns: int = 1) -> Transform:
+        """Returns the transform; its functions are emitted once per module.
+
+        Several columns need a length whose prime factors are small (`radices_of`).
+        """
+        if radices_of(length) is not None:
+            return _Stockham(context, length, kind, columns).build()
+        assert columns == 1, f"{columns} columns of length {length}"
+        return _Bluestein(context, length, kind).build()
 
 
 class _Maker(abc.ABC):
@@ -158,34 +163,43 @@ class _Maker(abc.ABC):
 
 
 class _Stockham(_Maker):
-    """Mixed-radix stages between the array and a second one; work holds that and the twiddle factors."""
+    """Mixed-radix stages between the array and a second one; work holds that and the twiddle factors.
+
+    A transform of c columns is one of c times its length without the stages that would combine columns.
+    """
+
+    def __init__(self, context: KernelContext, length: int, kind: PrimitiveType, columns: int) -> None:
+        super().__init__(context, length, kind)
+        self.columns = columns
+        if columns > 1:
+            self.name = f"fft.{length}x{columns}.{kind.text}"
 
     def work_bytes(self) -> int:
         table = 0 if self.length <= MAX_CONSTANT_TABLE else self.length
-        return 2 * (self.array_bytes(self.length) + self.array_bytes(table))
+        return 2 * (self.array_bytes(self.length * self.columns) + self.array_bytes(table))
 
     def emit_prepare(self, nest: LoopNest) -> None:
-        n = self.length
+        n, size = self.length, self.length * self.columns
         if n <= MAX_CONSTANT_TABLE:
             return
-        pieces = self.pieces(nest.builder, nest.function.args[0], [n, n, n, n])
+        pieces = self.pieces(nest.builder, nest.function.args[0], [size, size, n, n])
         builder = StructuredBuilder(nest.builder.block)
         emit_root_table(builder, n, n, lambda k: k, self.kind, pieces[2:])
         nest.builder.position_at_end(builder.block)
 
     def emit_apply(self, nest: LoopNest) -> None:
-        n = self.length
+        n, size = self.length, self.length * self.columns
         re, im, work = nest.function.args
-        pieces = self.pieces(nest.builder, work, [n, n, n, n])
-        arrays = split_complex(self.kind, n, (re, im)), split_complex(self.kind, n, pieces[:2])
+        pieces = self.pieces(nest.builder, work, [size, size, n, n])
+        arrays = split_complex(self.kind, size, (re, im)), split_complex(self.kind, size, pieces[:2])
         memory = MemoryAccess(nest)
         twiddles = split_complex(self.kind, n, self._table(pieces[2:]))
-        remaining, stride, source = n, 1, 0
+        remaining, stride, source = n, self.columns, 0
         for radix in radices_of(n) or []:
             self._stage(nest, memory, (radix, remaining // radix, stride), arrays[source], arrays[1 - source], twiddles)
             remaining, stride, source = remaining // radix, stride * radix, 1 - source
         if source:
-            self.vector_loop(nest, n, lambda i: store_pair(
+            self.vector_loop(nest, size, lambda i: store_pair(
                 memory, arrays[0], (i,), load_pair(nest, memory, arrays[1], (i,))))  # fmt: skip
 
     def _table(self, pieces: Sequence[Value]) -> Sequence[Value]:
@@ -201,16 +215,32 @@ class _Stockham(_Maker):
         self, nest: LoopNest, memory: MemoryAccess, sizes: tuple[int, int, int],
         source: Sequence[Buffer], target: Sequence[Buffer], twiddles: Sequence[Buffer],
     ) -> None:  # fmt: skip
-        """y[q + s(rp + k)] = w^(pk) sum_j x[q + s(p + mj)] w_r^(jk), p < m, q < s: vectors along q, or both."""
+        """y[q + s(rp + k)] = w^(pk) sum_j x[q + s(p + mj)] w_r^(jk), p < m, q < s: vectors along q, or both.
+
+        Vectors along both that hold whole runs of q write the outputs of their butterflies in turn, without scatters.
+        """
         radix, m, stride = sizes
+        step = stride // self.columns
+
+        def outputs(p: AffineExpr, q: AffineExpr) -> list[Pair]:
+            inputs = [load_pair(nest, memory, source, (q + (p + m * j) * stride,)) for j in range(radix)]
+            first, *others = butterfly(nest.builder, inputs)
+            if m == 1:
+                return [first, *others]
+            roots = [load_pair(nest, memory, twiddles, (p * (k * step),)) for k in range(1, radix)]
+            return [first, *(multiply(nest.builder, x, root) for x, root in zip(others, roots, strict=True))]
 
         def element(p: AffineExpr, q: AffineExpr) -> Sequence[Value]:
-            inputs = [load_pair(nest, memory, source, (q + (p + m * j) * stride,)) for j in range(radix)]
-            outputs = butterfly(nest.builder, inputs)
-            for k, value in enumerate(outputs):
-                if k and m > 1:
-                    value = multiply(nest.builder, value, load_pair(nest, memory, twiddles, (p * (k * stride),)))
+            for k, value in enumerate(outputs(p, q)):
                 store_pair(memory, target, (q + (p * radix + k) * stride,), value)
+            return ()
+
+        def woven(both: AffineExpr) -> Sequence[Value]:
+            pairs = outputs(both.floordiv(stride), both.mod(stride))
+            parts = [interleave(nest.builder, part, stride) for part in zip(*pairs, strict=True)]
+            for n, value in enumerate(zip(*parts, strict=True)):
+                place = both.floordiv(self.width) * (radix * self.width) + both.mod(self.width) + n * self.width
+                store_pair(memory, target, (place,), value)
             return ()
 
         if stride >= self.width:
@@ -218,6 +248,10 @@ class _Stockham(_Maker):
             nest.scalar_loop(p, lambda _: nest.vector_loop(q, self.width, lambda _: element(dim(p), dim(q))))
             return
         both = nest.new_variable(m * stride)
+        is_whole = m * stride % self.width == 0 and self.width % stride == 0
+        if radix in (2, 4) and is_whole:
+            nest.vector_loop(both, self.width, lambda _: woven(dim(both)))
+            return
         p_of, q_of = dim(both).floordiv(stride), dim(both).mod(stride)
         nest.vector_loop(both, self.width, lambda _: element(p_of, q_of))
 

@@ -7,6 +7,7 @@ import pytest
 
 import xjit
 from tests.support.kernels import LAYOUTS, check, check_units
+from xjit.emitters.kernels.fft.columns import MAX_STRIP, strips_of
 from xjit.emitters.kernels.fft.tables import roots_of_unity
 from xjit.emitters.kernels.fft.transform import radices_of
 
@@ -59,11 +60,41 @@ def test_several_dimensions(fft_type: str, lengths: tuple[int, ...]) -> None:
     check_fft("f64", fft_type, (2, 2), lengths)
 
 
+@pytest.mark.parametrize("lengths", [(6, 67), (4, 90), (17, 33), (3, 4, 70), (2, 129)])
+def test_strips_of_columns(lengths: tuple[int, ...]) -> None:
+    for kind, fft_type in (("f32", "FFT"), ("f64", "IFFT"), ("f32", "RFFT")):
+        check_fft(kind, fft_type, (2,), lengths)
+
+
+@pytest.mark.parametrize("inner", [1, 2, 15, 16, 17, 64, 65, 67, 90, 128, 129, 257, 360, 1000, 1031])
+@pytest.mark.parametrize("length", [2, 96, 1024, 4096, 1001, 17])
+def test_strips_cover_all_columns_once(length: int, inner: int) -> None:
+    strips = strips_of(length, inner, 16, 4)
+    columns = [s.first + n * s.width + c for s in strips for n in range(s.count) for c in range(s.width)]
+    assert columns == list(range(inner))
+    assert all(s.width <= MAX_STRIP for s in strips)
+
+
+def test_columns_are_transformed_by_their_own_kernels() -> None:
+    executable = xjit.compile(text("f32", "FFT", (), (64, 128)))
+    assert len(executable.kernels) == 2
+    assert len(xjit.compile(text("f32", "FFT", (2,), (8, 8, 8))).kernels) == 3
+    assert len(xjit.compile(text("f32", "IRFFT", (2,), (8, 8))).kernels) == 1
+    assert check_units(text("f32", "FFT", (3,), (4, 128)), rtol=1e-4, atol=1e-4) > 3
+
+
+def test_first_stages_store_whole_vectors() -> None:
+    code = xjit.compile(text("f32", "FFT", (2,), (1024,))).as_text("llvm")
+    assert "masked.scatter" not in code.split("define internal void @fft.1024.f32.apply(", 1)[1].split("\n}\n", 1)[0]
+
+
 def test_layouts_units_and_empty() -> None:
     check_fft("f32", "FFT", (3,), (5, 8), "{0,1,2}", options=LAYOUTS)
     assert check_units(text("f32", "FFT", (6,), (24,)), rtol=1e-4, atol=1e-4) == 6
     check_fft("f32", "FFT", (0,), (8,))
     check_fft("f32", "FFT", (3,), (0,))
+    check_fft("f32", "FFT", (3,), (0, 4))
+    check_fft("f32", "IFFT", (0,), (3, 4))
 
 
 def test_accuracy() -> None:

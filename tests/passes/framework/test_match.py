@@ -94,3 +94,22 @@ def test_conditions_of_shapes_are_told_apart_from_the_others(named: dict[str, Hl
     assert pattern.match_besides(named["a"]) is not None and asked == ["shape", "name"]
     assert pattern.match(named["a"]) is not None and asked == ["shape", "name", "shape", "name"]
     assert pattern.match_besides(named["s"]) is None
+
+
+def test_operands_rule_patterns_out_by_their_kinds() -> None:
+    splat = m.op("add", m.any("x"), m.op(f"constant|{m.SPLAT}", name="c"))
+    assert splat.may_match_operands(("parameter", m.SPLAT), are_one=False)
+    assert splat.may_match_operands(("constant", "parameter"), are_one=False)  # in the other order
+    assert not splat.may_match_operands(("parameter", "broadcast"), are_one=False)
+    any_broadcast = m.op("add", m.any("x"), m.op("broadcast"))
+    assert any_broadcast.may_match_operands(("parameter", m.SPLAT), are_one=False)
+    twice = m.op("add", m.any("x"), m.any("x"))
+    assert twice.may_match_operands(("parameter", "parameter"), are_one=True)
+    assert not twice.may_match_operands(("parameter", "parameter"), are_one=False)
+    assert not m.op("select", m.any(), m.any(), m.any()).may_match_operands(("parameter",) * 2, are_one=False)
+
+
+def test_a_broadcast_of_a_constant_is_of_a_kind_of_its_own(named: dict[str, HloInstruction]) -> None:
+    assert m.kind_of(named["zeros"]) == m.SPLAT and m.kind_of(named["row"]) != m.SPLAT
+    assert m.op(m.SPLAT).match(named["zeros"]) is not None
+    assert m.op(m.SPLAT).match(named["a"]) is None

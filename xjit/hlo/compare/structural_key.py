@@ -54,7 +54,8 @@ def graph_key(
     for number, instruction in enumerate(order):
         numbers[instruction] = number
         called = tuple([callee(c) for c in instruction.called_computations]) if instruction.op.called else ()
-        waits = tuple([numbers[p] for p in instruction.control_predecessors if p in numbers])
+        before = instruction.control_predecessors
+        waits = tuple([numbers[p] for p in before if p in numbers]) if before else ()
         rows.append((content(instruction), tuple([numbers[o] for o in instruction.operands]), waits, called))
     return (tuple(rows), tuple([numbers[root] for root in roots]))
 

@@ -29,7 +29,8 @@ class FusionBody:
         What it reads is read inside if it was taken in before. What does not stay outside is moved. Of a fusion only
         the call is left then, without a body: whoever asked removes it. Nothing with control edges may be moved.
         """
-        operands = [self._inside(unit, operand) for operand in unit.operands]
+        values = self._values
+        operands = [values[o] if o in values else self._parameter(unit, o) for o in unit.operands]
         if unit.opcode == "fusion":
             value = self._inline(unit, operands, stays)
         elif stays:
@@ -39,10 +40,8 @@ class FusionBody:
         self._values[unit] = value
         return value
 
-    def _inside(self, reader: HloInstruction, operand: HloInstruction) -> HloInstruction:
-        value = self._values.get(operand)
-        if value is None:
-            value = self.parameters.get(operand)
+    def _parameter(self, reader: HloInstruction, operand: HloInstruction) -> HloInstruction:
+        value = self.parameters.get(operand)
         if value is None:
             number = len(self.parameters)
             parameter = reader.create_parameter(number, operand.shape, f"param_{number}")

@@ -262,6 +262,10 @@ class HloComputation:
         if self.parent is not None:
             self.parent.calls_changed()
 
+    def unread_instructions(self) -> list[HloInstruction]:
+        """The instructions without users, in order: the root may be one, what is dead, parameters, side effects."""
+        return [i for i in self._instructions if not i._users]
+
     # -- mutation
 
     def add_instruction(self, instruction: HloInstruction, name_hint: str | None = None) -> HloInstruction:

@@ -69,13 +69,15 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
 
     InvalidArgument if there is a cycle, or if an instruction reads one of another computation.
     """
-    order: list[HloInstruction] = []
+    listed = computation.instructions
     done: set[HloInstruction] = set()
-    for start in computation.instructions:
+    first = _first_out_of_order(listed, done)
+    order = list(listed[:first])
+    for start in listed[first:]:
         if start in done:
             continue
         if done.issuperset(start._operands) and done.issuperset(start.control_predecessors):
-            done.add(start)  # most computations are listed in such an order already
+            done.add(start)
             order.append(start)
         else:
             extend_post_order(order, done, start, needs_of, _refuse_cycle)
@@ -84,13 +86,26 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
     return order
 
 
+def _first_out_of_order(listed: Sequence[HloInstruction], done: set[HloInstruction]) -> int:
+    """Returns the position of the first instruction that needs one behind it; those before it are done.
+
+    Most computations are listed in post order already: then that is the end.
+    """
+    for i, instruction in enumerate(listed):
+        before = instruction.control_predecessors
+        if not done.issuperset(instruction._operands) or (before and not done.issuperset(before)):
+            return i
+        done.add(instruction)
+    return len(listed)
+
+
 def reading_order(computation: HloComputation) -> list[HloInstruction]:
     """Returns all instructions in the order in which XLA prints them: each is near to the first that reads it.
 
     It is the post order from the instructions that nothing uses, control predecessors before operands. InvalidArgument
     as in `instruction_post_order`.
     """
-    ends = [i for i in computation.instructions if not i.user_count]
+    ends = computation.unread_instructions()
     order = post_order(ends, _needs_in_reading_order, _refuse_cycle)
     return order if len(order) == computation.instruction_count else instruction_post_order(computation)
 

@@ -170,6 +170,8 @@ class Shape:
 
     def leaves(self) -> Iterator[tuple[ShapeIndex, Shape]]:
         """Yields (index, shape) of everything that is not a tuple, left to right."""
+        if not self.is_tuple:
+            return iter((((), self),))
         return ((index, shape) for index, shape in self.subshapes() if not shape.is_tuple)
 
     @cached_property

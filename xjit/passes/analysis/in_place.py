@@ -156,9 +156,10 @@ def _linear_identities(computation: HloComputation) -> set[HloInstruction]:
     """
     found: set[HloInstruction] = {computation.root_instruction}
     for instruction in reversed(computation.make_instruction_post_order()):
-        if instruction in found or not instruction.users or not instruction.shape.is_array:
+        users = instruction.users
+        if instruction in found or not users or not instruction.shape.is_array:
             continue
-        if all(u in found and _keeps_position(instruction, u) for u in instruction.users):
+        if found.issuperset(users) and all(_keeps_position(instruction, u) for u in users):
             found.add(instruction)
     return found
 

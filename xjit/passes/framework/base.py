@@ -8,7 +8,7 @@ methods of HloComputation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 
@@ -50,6 +50,11 @@ class HloModulePass(ABC):
 def has_control_dependencies(instruction: HloInstruction) -> bool:
     """Whether control edges touch the instruction."""
     return bool(instruction.control_predecessors or instruction.control_successors)
+
+
+def has_opcodes(computation: HloComputation, opcodes: Set[str]) -> bool:
+    """Whether an instruction of the computation has one of these opcodes."""
+    return not opcodes.isdisjoint([i.opcode for i in computation.instructions])
 
 
 def selected_computations(module: HloModule, execution_threads: Collection[str]) -> list[HloComputation]:

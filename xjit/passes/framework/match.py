@@ -2,7 +2,8 @@
 
 A pattern says what an instruction must be: its opcode, its operands, its one user, any condition. `match` returns what
 the names in it stand for. A name that occurs twice must stand for one instruction. The two operands of a commutative
-opcode are tried in both orders.
+opcode are tried in both orders. Where an operand's opcode is asked for, `broadcast(constant)` is a broadcast of a
+constant.
 """
 
 from __future__ import annotations
@@ -25,11 +26,20 @@ _OF_SHAPES: set[Condition] = set()
 
 
 def of_shapes(condition: Condition) -> Condition:
-    """Says that a condition looks at nothing but the opcode, attributes and shape of an instruction, and the opcodes
+    """Says that a condition looks at nothing but the opcode, attributes and shape of an instruction, and the kinds
     and shapes of its operands: at the root of a pattern it is asked once for all instructions that agree in these.
     """
     _OF_SHAPES.add(condition)
     return condition
+
+
+SPLAT = "broadcast(constant)"
+
+
+def kind_of(operand: HloInstruction) -> str:
+    """Returns the opcode of an operand, `SPLAT` for a broadcast of a constant."""
+    opcode = operand.opcode
+    return SPLAT if opcode == "broadcast" and operand.operand(0).opcode == "constant" else opcode
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +95,41 @@ class Pattern:
         bindings: Bindings = {}
         return Match(instruction, bindings) if self._matches_besides(instruction, bindings) else None
 
-    def may_match_operands(self, opcodes: Sequence[str]) -> bool:
-        """Whether operands of these opcodes can be what the pattern asks for, in this order or swapped."""
+    def may_match_operands(self, kinds: Sequence[str], are_one: bool) -> bool:
+        """Whether operands of these kinds (`kind_of`) can be what the pattern asks for, in this order or swapped.
+
+        `are_one`: whether all operands are one instruction, as patterns of one name ask for.
+        """
         patterns = self.operands
         if patterns is None:
             return True
+        if len(patterns) != len(kinds) or (_have_one_name(patterns) and not are_one):
+            return False
         orders = (patterns, patterns[::-1]) if len(patterns) == 2 else (patterns,)
-        return len(patterns) == len(opcodes) and builtins.any(
-            builtins.all(not p.opcodes or o in p.opcodes for p, o in zip(order, opcodes, strict=True))
-            for order in orders
+        return builtins.any(
+            builtins.all(p._may_be(kind) for p, kind in zip(order, kinds, strict=True)) for order in orders
         )
+
+    def _may_be(self, kind: str) -> bool:
+        opcodes = self.opcodes
+        return not opcodes or kind in opcodes or (kind == SPLAT and "broadcast" in opcodes)
+
+
+def _have_one_name(patterns: Sequence[Pattern]) -> bool:
+    return len(patterns) > 1 and bool(patterns[0].name) and len({p.name for p in patterns}) == 1
 
 
 def _matcher(pattern: Pattern, opcodes: frozenset[str], conditions: Sequence[Condition]) -> _Matcher:
     """Returns the function that asks for opcodes, conditions, and the pattern's operands; often that is little."""
     name = pattern.name
+    of_constants = SPLAT in opcodes
     operands_match = None if pattern.operands is None else _operands_matcher(pattern.operands)
 
     def binds(instruction: HloInstruction, bindings: Bindings) -> bool:
         return bindings.setdefault(name, instruction) is instruction
 
     def matches(instruction: HloInstruction, bindings: Bindings) -> bool:
-        if opcodes and instruction.opcode not in opcodes:
+        if opcodes and instruction.opcode not in opcodes and (not of_constants or kind_of(instruction) not in opcodes):
             return False
         for condition in conditions:
             if not condition(instruction):
@@ -168,7 +191,7 @@ def constant_scalar(value: float | None = None, name: str = "") -> Pattern:
 
 def splat(value: float | None = None, name: str = "") -> Pattern:
     """A broadcast of a scalar constant, which `name` is bound to."""
-    return op("broadcast", constant_scalar(value, name))
+    return op(SPLAT, constant_scalar(value, name))
 
 
 def _is_used_once(instruction: HloInstruction) -> bool:

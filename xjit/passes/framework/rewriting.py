@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction
-from xjit.passes.framework.base import PassWarning
+from xjit.passes.framework.base import PassWarning, has_opcodes
 from xjit.passes.framework.expansion import Expansion
-from xjit.passes.framework.match import Match, Pattern
+from xjit.passes.framework.match import Match, Pattern, kind_of
 
 Rewrite = Callable[[Match, Expansion], HloInstruction | None]
 
@@ -37,21 +37,21 @@ class Rules:
 
     def __init__(self, by_opcode: Mapping[str, tuple[Rule, ...]]) -> None:
         self.by_opcode = by_opcode
-        self._candidates: dict[tuple[str, ...], tuple[Rule, ...]] = {}
+        self._candidates: dict[tuple[object, ...], tuple[Rule, ...]] = {}
 
-    def candidates(self, instruction: HloInstruction) -> tuple[Rule, ...]:
-        """Returns the rules whose patterns ask for nothing but the opcodes of an instruction and of its operands.
+    def candidates(self, opcode: str, kinds: tuple[str, ...], are_one: bool) -> tuple[Rule, ...]:
+        """Returns the rules whose patterns ask for nothing but an opcode, and operands of these kinds.
 
-        What patterns ask for besides, they must be asked. Of an instruction with many operands only its own opcode is
-        looked at.
+        What patterns ask for besides, they must be asked. `are_one`: whether all operands are one instruction. Of an
+        instruction with many operands only its own opcode is looked at.
         """
-        opcode, operands = instruction.opcode, instruction.operands
-        key = (opcode, *[o.opcode for o in operands]) if len(operands) <= _FEW else (opcode,)
+        if len(kinds) > _FEW:
+            return self.by_opcode.get(opcode, ())
+        key = (opcode, kinds, are_one)
         found = self._candidates.get(key)
         if found is None:
             rules = self.by_opcode.get(opcode, ())
-            found = tuple(r for r in rules if len(operands) > _FEW or r.pattern.may_match_operands(key[1:]))
-            self._candidates[key] = found
+            found = self._candidates[key] = tuple(r for r in rules if r.pattern.may_match_operands(kinds, are_one))
         return found
 
 
@@ -85,6 +85,8 @@ def apply_rules(
     `may_rewrite` is asked of an instruction before any rule, `accept` of (instruction, replacement) before it is
     replaced. Rules that go on for ever are stopped by a budget, with a PassWarning that names the busiest of them.
     """
+    if not has_opcodes(computation, rules.by_opcode.keys()):
+        return False
     return _Rewriter(computation, rules, may_rewrite, accept).run()
 
 
@@ -111,9 +113,10 @@ class _Rewriter:
         while self.worklist:
             instruction = self.worklist.popleft()
             self.waiting.discard(instruction)
-            if instruction.parent is not self.computation or not self.may_rewrite(instruction):
+            if instruction.parent is not self.computation:
                 continue
-            if self._rewrite(instruction):
+            rules = self._candidates(instruction)
+            if rules and self.may_rewrite(instruction) and self._rewrite(instruction, rules):
                 budget -= 1
                 if budget <= 0:
                     self._warn()
@@ -126,8 +129,8 @@ class _Rewriter:
                 self.waiting.add(instruction)
                 self.worklist.append(instruction)
 
-    def _rewrite(self, instruction: HloInstruction) -> bool:
-        for rule in self._candidates(instruction):
+    def _rewrite(self, instruction: HloInstruction, rules: Iterable[Rule]) -> bool:
+        for rule in rules:
             match = rule.pattern.match_besides(instruction)
             if match is None:
                 continue
@@ -145,17 +148,20 @@ class _Rewriter:
         return False
 
     def _candidates(self, instruction: HloInstruction) -> tuple[Rule, ...]:
-        """Returns the rules whose patterns an instruction fits by opcodes and shapes, found once for all alike."""
-        opcode, attributes, shape = instruction.opcode, instruction.attributes, instruction.shape
-        parts: list[object] = [opcode, id(attributes), id(shape)]
-        for operand in instruction.operands:
-            parts += (operand.opcode, id(operand.shape))
-        key = tuple(parts)
+        """Returns the rules whose patterns an instruction fits by kinds and shapes, found once for all alike."""
+        operands = instruction.operands
+        kinds = tuple([kind_of(o) if o.opcode == "broadcast" else o.opcode for o in operands])
+        are_one = len(operands) == 2 and operands[0] is operands[1]
+        rules = self.rules.candidates(instruction.opcode, kinds, are_one)
+        if not rules:
+            return rules
+        shapes = [o.shape for o in operands]
+        key = (instruction.opcode, kinds, are_one, id(instruction.attributes), id(instruction.shape), *map(id, shapes))
         found = self.alike.get(key)
         if found is None:
-            rules = tuple(r for r in self.rules.candidates(instruction) if r.pattern.may_match_shapes(instruction))
-            kept = (attributes, shape, *[o.shape for o in instruction.operands])  # so that ids stay theirs
-            found = self.alike[key] = (rules, kept)
+            fitting = tuple(r for r in rules if r.pattern.may_match_shapes(instruction))
+            kept = (instruction.attributes, instruction.shape, shapes)  # so that ids stay theirs
+            found = self.alike[key] = (fitting, kept)
         return found[0]
 
     def _warn(self) -> None:

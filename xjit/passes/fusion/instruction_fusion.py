@@ -15,7 +15,7 @@ from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.attributes import FusionAttributes
 from xjit.hlo.edit.fusion_body import FusionBody
 from xjit.hlo.ir.use_def import replace_users_operand
-from xjit.indexing.operand_reads import OperandReads
+from xjit.indexing.operand_reads import OperandRead, OperandReads
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses
@@ -45,18 +45,16 @@ class _Group:
         """Returns where the members that read a producer would evaluate it."""
         found: Evaluations = {}
         for user in readers:
-            at = self.members[user]
-            for position, operand in enumerate(user.operands):
+            for position, (operand, read) in enumerate(zip(user.operands, self.reads.of(user), strict=True)):
                 if operand is producer:
-                    self._add_reads(user, position, at, found)
+                    if read.is_identity:
+                        found.update(self.members[user])
+                    else:
+                        self._add_reads(user, position, read, found)
         return found
 
-    def _add_reads(self, user: HloInstruction, position: int, at: Evaluations, found: Evaluations) -> None:
-        read = self.reads.of(user)[position]
-        if read.is_identity:
-            found.update(at)
-            return
-        for index, count in at.items():
+    def _add_reads(self, user: HloInstruction, position: int, read: OperandRead, found: Evaluations) -> None:
+        for index, count in self.members[user].items():
             key = (index, user, position)
             number = self.indices.get(key)
             if number is None:
@@ -68,8 +66,7 @@ class _Group:
     def add(self, producer: HloInstruction, evaluations: Evaluations) -> None:
         self.members[producer] = evaluations
         self.operands.pop(producer, None)
-        for operand in producer.operands:
-            self.operands[operand] = None
+        self.operands.update(dict.fromkeys(producer.operands))
 
 
 @dataclass
@@ -119,11 +116,12 @@ class InstructionFusion(HloModulePass):
 
     def _place(self, p: HloInstruction, homes: dict[HloInstruction, list[_Group]]) -> tuple[list[_Group], bool]:
         """Returns the groups that the instruction joined, and whether its value must (also) be stored."""
-        if not p.users or p.is_root() or not cost.may_be_producer(p):
+        users = p.users
+        if not users or p.is_root() or not cost.may_be_producer(p):
             return [], True
         candidates: dict[_Group, list[HloInstruction]] = {}
         outside = False
-        for user in p.users:
+        for user in users:
             user_groups = homes.get(user)
             for group in user_groups or ():
                 candidates.setdefault(group, []).append(user)

@@ -12,6 +12,7 @@ from xjit.passes.framework import analyses
 from xjit.passes.framework.base import (
     HloModulePass,
     has_control_dependencies,
+    has_opcodes,
     selected_computations,
 )
 from xjit.passes.simplify.dead_parameters import remove_dead_call_parameters, remove_dead_fusion_results
@@ -42,8 +43,9 @@ class HloDCE(HloModulePass):
         effects = analyses.get(SideEffects, module)
         changed = False
         for computation in selected_computations(module, execution_threads):
-            for fusion in [i for i in computation.instructions if i.opcode == "fusion" and i.shape.is_tuple]:
-                changed |= remove_dead_fusion_results(fusion)
+            if has_opcodes(computation, {"fusion"}):
+                for fusion in [i for i in computation.instructions if i.opcode == "fusion" and i.shape.is_tuple]:
+                    changed |= remove_dead_fusion_results(fusion)
             changed |= remove_dead_instructions(computation, effects)
         return changed
 
@@ -61,7 +63,7 @@ def remove_dead_instructions(computation: HloComputation, effects: SideEffects) 
         )
 
     root = computation.root_instruction
-    dead = [i for i in computation.instructions if not i.user_count and is_dead(i)]
+    dead = [i for i in computation.unread_instructions() if is_dead(i)]
     if not dead:
         return False
     while dead:

@@ -17,6 +17,7 @@ from xjit.hlo.annotations.metadata import FileLocation, StackFrame, StackFrameIn
 from xjit.hlo.attributes.codecs.annotations import format_frontend_attributes, parse_frontend_attributes
 from xjit.hlo.attributes.codecs.value_text import CodecError
 from xjit.hlo.attributes.opcodes import OPCODES, VARIADIC
+from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import HloError, HloParseError
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
@@ -35,6 +36,7 @@ from xjit.text.proto.structures import index_text
 _MODULE_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 
+@collector_pause
 def create_from_proto(data: bytes, config: HloModuleConfig | None = None) -> HloModule:
     """Returns the module of a serialized HloModuleProto; HloParseError if it is malformed."""
     proto = _decode(data)

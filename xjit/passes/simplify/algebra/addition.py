@@ -20,6 +20,7 @@ from xjit.passes.simplify.algebra.kinds import is_discrete, is_float, is_integer
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, bound, filled, make
 
 
+@m.of_shapes
 def constant_on_the_left(instruction: HloInstruction) -> bool:
     """Whether the first of two operands is constant, and the second is not."""
     lhs, rhs = instruction.operands

@@ -43,7 +43,7 @@ def constant(name: str = "c", test: Test | None = None) -> Pattern:
         value = value_of(instruction)
         return value is not None and (test is None or test(value, instruction.shape.element_type))
 
-    return m.op("constant|broadcast", name=name).where(condition)
+    return m.op(f"constant|{m.SPLAT}", name=name).where(condition)
 
 
 def is_number(number: float) -> Test:
@@ -135,9 +135,7 @@ def folded(opcode: str, *names: str) -> Term:
 
 def is_constant_like(instruction: HloInstruction) -> bool:
     """Whether an instruction is a constant, or the broadcast of one."""
-    if instruction.opcode == "broadcast":
-        instruction = instruction.operand(0)
-    return instruction.opcode == "constant"
+    return m.kind_of(instruction) in ("constant", m.SPLAT)
 
 
 __all__ = [

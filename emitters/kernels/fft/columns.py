@@ -1,0 +1,157 @@
+"""The columns of an fft's result, transformed in place: every dimension but the last.
+
+The result is an array [outer, length, inner]. The unit of work is a strip of columns that lie side by side: it is
+copied to scratch memory [length, strip], where the columns are the lanes of vectors, so nothing is transposed. A strip
+is as wide as the second-level cache allows, so that rows are read in pieces of several cache lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xjit.affine import AffineExpr, dim
+from xjit.emitters.elemental import ComplexValue, register_type
+from xjit.emitters.iteration_space import unit_index
+from xjit.emitters.kernels.fft.butterflies import scaled
+from xjit.emitters.kernels.fft.transform import Transform, load_pair, radices_of, spread, store_pair
+from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
+from xjit.emitters.kernels.loops.hand_loops import Scratch, here
+from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.memory import Buffer, MemoryAccess
+from xjit.emitters.physical_offsets import physical_offset
+from xjit.hlo.types.shape import Shape
+from xjit.llvm.values import Value
+
+NS_PER_BUTTERFLY = 0.6
+STRIP_BYTES = 256 << 10
+"""Of the two pairs of arrays that a strip is transformed in: a part of the second-level cache."""
+MAX_STRIP = 64
+"""Columns: eight cache lines of c64."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPass:
+    """Transforms along dimension `axis` of the result, and multiplies by `scale`."""
+
+    axis: int
+    inverse: bool
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Strips:
+    """`count` strips of `width` columns, from column `first` on."""
+
+    first: int
+    width: int
+    count: int
+
+
+def is_row_major(shape: Shape) -> bool:
+    """Whether elements lie in memory in the order of their indices."""
+    rank = len(shape.dimensions)
+    tiled = shape.layout is not None and shape.layout.tile_dimensions
+    return not tiled and tuple(shape.minor_to_major) == tuple(range(rank - 1, -1, -1))
+
+
+def strips_of(length: int, inner: int, lanes: int, element_bytes: int) -> list[Strips]:
+    """Returns how columns are shared out: strips of one width if there is a good one, else a narrower one at the end.
+
+    `element_bytes` is that of one part of a number. Lengths with large prime factors have strips of one column.
+    """
+    if radices_of(length) is None:
+        return [Strips(0, 1, inner)]
+    widest = max(lanes, min(MAX_STRIP, STRIP_BYTES // (4 * length * element_bytes)))
+    if inner <= widest:
+        return [Strips(0, inner, 1)]
+    dividing = next((w for w in range(widest, max(lanes, widest // 2) - 1, -1) if inner % w == 0), 0)
+    if dividing:
+        return [Strips(0, dividing, inner // dividing)]
+    width = widest // lanes * lanes
+    count, rest = divmod(inner, width)
+    return [Strips(0, width, count), *([Strips(count * width, rest, 1)] if rest else [])]
+
+
+def emit_columns(context: KernelContext, view: KernelView, task: ColumnPass) -> list[Kernel]:
+    """Emits the kernels of one dimension. They read and write the result."""
+    shape = view.result_shapes[0]
+    kind = shape.element_type.component
+    length, inner = shape.dimensions[task.axis], math.prod(shape.dimensions[task.axis + 1 :])
+    lanes = context.target.vector_width(register_type(kind))
+    if not math.prod(shape.dimensions):
+        return []
+    return [_Columns(context, view, task, s).emit() for s in strips_of(length, inner, lanes, kind.byte_width)]
+
+
+class _Columns:
+    """State while one kernel is emitted."""
+
+    def __init__(self, context: KernelContext, view: KernelView, task: ColumnPass, strips: Strips) -> None:
+        self.view, self.task, self.strips = view, task, strips
+        self.function, _, results = context.new_kernel(view, f".columns.{task.axis}")
+        shape = results[0].shape
+        self.kind = shape.element_type.component
+        dims = shape.dimensions
+        self.outer, self.length = math.prod(dims[: task.axis]), dims[task.axis]
+        box = Shape.array(shape.element_type, (self.outer, self.length, math.prod(dims[task.axis + 1 :])))
+        self.data = Buffer(box, results[0].pointer)
+        self.nest = LoopNest(context.module, self.function, context.target)
+        self.memory = MemoryAccess(self.nest)
+        self.lanes = context.target.vector_width(register_type(self.kind))
+        self.transform = Transform.of(context, self.length, self.kind, strips.width)
+        size = self.length * strips.width * self.kind.byte_width
+        self.scratch = Scratch(context.module, self.nest.builder, [size, size, self.transform.work_bytes])
+        strip = Shape.array(self.kind, (self.length, strips.width))
+        self.strip = [Buffer(strip, pointer) for pointer in self.scratch.pieces[:2]]
+
+    def emit(self) -> Kernel:
+        nest, work = self.nest, self.scratch.pieces[2]
+        nest.builder.call(self.transform.prepare, [work])
+        units = self.outer * self.strips.count
+        unit = nest.new_variable(units)
+        outer, number = unit_index(nest.table, unit, (self.outer, self.strips.count))
+
+        def body(_: Sequence[Value]) -> Sequence[Value]:
+            self._elements(outer, number, self._load)
+            parts = [buffer.pointer for buffer in self.strip]
+            ordered = parts[::-1] if self.task.inverse else parts
+            nest.builder.call(self.transform.apply, [*ordered, work])
+            self._elements(outer, number, self._store)
+            return ()
+
+        begin, end = range_arguments(self.function)
+        nest.loop(unit, body, begin=begin, end=end, name="strip")
+        self.scratch.free(nest.builder)
+        finish(nest)
+        size = units * self.length * self.strips.width
+        cost = size * max(1, self.length.bit_length())
+        traffic = 4 * size * self.kind.byte_width
+        return Kernel(self.function, units, cost * NS_PER_BUTTERFLY, "fft", traffic, 5 * cost)
+
+    def _elements(
+        self, outer: AffineExpr, number: AffineExpr, move: Callable[[Sequence[AffineExpr], Sequence[AffineExpr]], None]
+    ) -> None:
+        """Calls `move` with an index of the result and of the strip, for each element of a strip."""
+        row, column = self.nest.new_variable(self.length), self.nest.new_variable(self.strips.width)
+        place = number * self.strips.width + dim(column) + self.strips.first
+
+        def element(_: Sequence[Value]) -> Sequence[Value]:
+            move((outer, dim(row), place), (dim(row), dim(column)))
+            return ()
+
+        self.nest.loops([row, column], element, vector_width=self.lanes)
+
+    def _load(self, far: Sequence[AffineExpr], near: Sequence[AffineExpr]) -> None:
+        value = self.memory.load(self.data, far, here(self.nest))
+        assert isinstance(value, ComplexValue)
+        store_pair(self.memory, self.strip, near, (spread(self.nest, value.real), spread(self.nest, value.imag)))
+
+    def _store(self, far: Sequence[AffineExpr], near: Sequence[AffineExpr]) -> None:
+        parts = load_pair(self.nest, self.memory, self.strip, near)
+        re, im = (scaled(self.nest.builder, part, self.task.scale) for part in parts)
+        if not self.nest.uses_vector(physical_offset(self.nest.table, self.data.shape, far)):
+            re, im = (self.nest.builder.extract_element(part, 0) for part in (re, im))
+        self.memory.store(self.data, far, ComplexValue(re, im))

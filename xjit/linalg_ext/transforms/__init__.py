@@ -1,0 +1,34 @@
+"""Transformations of structured operations, each a function."""
+
+from __future__ import annotations
+
+from xjit.linalg_ext.transforms.distributed_style import shared_output_to_distributed_style
+from xjit.linalg_ext.transforms.forall import tile_to_forall
+from xjit.linalg_ext.transforms.fuse import fuse, fuse_ext
+from xjit.linalg_ext.transforms.fuse_into_containing_op import fuse_into_containing_op
+from xjit.linalg_ext.transforms.fuse_operands import fuse_operands
+from xjit.linalg_ext.transforms.fusing import FusionResult
+from xjit.linalg_ext.transforms.loop_hint import PARALLEL_LOOP, tile_loop_hint
+from xjit.linalg_ext.transforms.tile_reduction import (
+    ReductionTiling,
+    tile_reduction_using_for,
+    tile_reduction_using_forall,
+)
+from xjit.linalg_ext.transforms.tiling import TilingResult, tile
+
+__all__ = [
+    "PARALLEL_LOOP",
+    "FusionResult",
+    "ReductionTiling",
+    "TilingResult",
+    "fuse",
+    "fuse_ext",
+    "fuse_into_containing_op",
+    "fuse_operands",
+    "shared_output_to_distributed_style",
+    "tile",
+    "tile_loop_hint",
+    "tile_reduction_using_for",
+    "tile_reduction_using_forall",
+    "tile_to_forall",
+]
