@@ -354,6 +354,35 @@ func.func @f(%x: tensor<?xf16>) -> tensor<?xf16> {{
     assert "ins(%arg0 : tensor<?xf16>) outs" in print_module(after)
 
 
+def test_sizes_that_come_from_a_shape() -> None:
+    text = f"""
+func.func @f(%x: tensor<?x1xf32>) -> tensor<?x1xf32> {{
+  %half = arith.constant 5.0e-01 : f32
+  %c0 = arith.constant 0 : index
+  %shape = shape.shape_of %x : tensor<?x1xf32> -> tensor<?xindex>
+  %sizes = shape.to_extent_tensor %shape : tensor<?xindex> -> tensor<2xindex>
+  %n = tensor.extract %sizes[%c0] : tensor<2xindex>
+  %e = tensor.empty(%n) : tensor<?x1xf32>
+{elementwise("%h", TWO, "pp", "", "%e : tensor<?x1xf32>", "%o: f32", "    linalg.yield %half : f32", "tensor<?x1xf32>")}
+{
+        elementwise(
+            "%r",
+            f"{TWO}, {TWO}, {TWO}",
+            "pp",
+            "%x, %h : tensor<?x1xf32>, tensor<?x1xf32>",
+            "%e : tensor<?x1xf32>",
+            "%a: f32, %b: f32, %o: f32",
+            '''
+    %s = arith.mulf %a, %b : f32
+    linalg.yield %s : f32''',
+            "tensor<?x1xf32>",
+        )
+    }
+  return %r : tensor<?x1xf32>
+}}"""
+    assert generics(check_transformation(text, fuse_elementwise)) == 1
+
+
 def test_a_constant_that_says_how_long_a_reduction_is_stays() -> None:
     text = f"""
 func.func @f(%o: tensor<3xf32>) -> tensor<3xf32> {{
