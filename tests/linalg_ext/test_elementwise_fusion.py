@@ -507,6 +507,82 @@ func.func @f(%x: tensor<5xi64>, %y: tensor<5xi32>) -> tensor<5xi32> {{
     assert generics(after) == 1 and "linalg.yield" in print_module(after)
 
 
+def test_an_op_that_updates_its_producer_in_place_stays_apart() -> None:
+    t = "tensor<4xf32>"
+    text = f"""
+func.func @f(%x: {t}, %e: {t}) -> {t} {{
+{
+        elementwise(
+            "%a",
+            f"{ONE}, {ONE}",
+            "p",
+            f"%x : {t}",
+            f"%e : {t}",
+            "%i: f32, %o: f32",
+            '''
+    %s = arith.addf %i, %i : f32
+    linalg.yield %s : f32''',
+            t,
+        )
+    }
+{
+        elementwise(
+            "%b",
+            f"{ONE}, {ONE}",
+            "p",
+            f"%a : {t}",
+            f"%a : {t}",
+            "%i: f32, %o: f32",
+            '''
+    %s = arith.mulf %i, %o : f32
+    linalg.yield %s : f32''',
+            t,
+        )
+    }
+  return %b : {t}
+}}"""
+    assert generics(check_transformation(text, fuse_elementwise)) == 2
+
+
+def test_an_op_whose_body_looks_into_its_producer_stays_apart() -> None:
+    t = "tensor<4xf32>"
+    text = f"""
+func.func @f(%x: {t}, %e: {t}) -> {t} {{
+  %c2 = arith.constant 2 : index
+{
+        elementwise(
+            "%a",
+            f"{ONE}, {ONE}",
+            "p",
+            f"%x : {t}",
+            f"%e : {t}",
+            "%i: f32, %o: f32",
+            '''
+    %s = arith.addf %i, %i : f32
+    linalg.yield %s : f32''',
+            t,
+        )
+    }
+{
+        elementwise(
+            "%b",
+            f"{ONE}, {ONE}",
+            "p",
+            f"%a : {t}",
+            f"%e : {t}",
+            "%i: f32, %o: f32",
+            '''
+    %v = tensor.extract %a[%c2] : tensor<4xf32>
+    %s = arith.mulf %i, %v : f32
+    linalg.yield %s : f32''',
+            t,
+        )
+    }
+  return %b : {t}
+}}"""
+    assert generics(check_transformation(text, lambda m: fuse_elementwise(m, shared_input=True))) == 2
+
+
 def test_a_broadcast_that_says_how_long_a_reduction_is_stays_apart() -> None:
     text = f"""
 func.func @f(%x: tensor<f32>, %o: tensor<3xf32>) -> tensor<3xf32> {{

@@ -64,6 +64,8 @@ def _are_fusable(producer: StructuredOp, consumer: StructuredOp, use: OpOperand)
         return False
     if use.index >= len(consumer.inputs) or is_yield_only(consumer):
         return False
+    if any(_is_from(value, producer) for value in consumer.inits):  # updated in place: it must be there
+        return False
     written = producer.indexing_maps[len(producer.inputs) + _result_index(use.value)]
     return written.is_permutation
 
