@@ -1,4 +1,4 @@
-// RUN: byteir-opt %s --transform-dialect-interpreter --split-input-file --verify-diagnostics
+// RUN: byteir-opt %s --transform-dialect-interpreter --split-input-file --verify-diagnostics --allow-unregistered-dialect
 
 func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
   return %a : tensor<4xf32>
@@ -40,5 +40,5 @@ transform.sequence failures(suppress) {
 transform.sequence failures(propagate) {
 ^bb0(%arg0: !pdl.operation):
   // expected-error @below {{unknown transform operation 'transform.structured.pad'}}
-  %1:3 = transform.structured.pad %arg0
+  %1 = "transform.structured.pad"(%arg0) : (!pdl.operation) -> !pdl.operation
 }

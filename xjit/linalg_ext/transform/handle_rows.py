@@ -70,14 +70,11 @@ def match(script: Script, op: Operation) -> Handles:
     return [list(found)]
 
 
-_SYNTAX = frozenset({"words", "operandSegmentSizes"})
-
-
 def annotate_ext(script: Script, op: Operation) -> Handles:
     """Gives the payload the attributes of the script's operation."""
     targets = script.payload(op)
     for target in targets:
-        target.attributes.update({name: value for name, value in op.attributes.items() if name not in _SYNTAX})
+        target.attributes.update(op.attributes)
     return [targets] if op.results else []
 
 
@@ -220,7 +217,7 @@ def foreach(script: Script, op: Operation) -> Handles:
 
 def include(script: Script, op: Operation) -> Handles:
     """Runs a named sequence."""
-    name = op.attributes.get("target_name")
+    name = op.attributes.get("target")
     for each in script.root.body.operations:
         same = isinstance(name, SymbolRefAttr) and each.attributes.get("sym_name") == StringAttr(name.name)
         if each.name == "transform.named_sequence" and same:
