@@ -14,6 +14,7 @@ from xjit.emitters.kernels.linalg.cholesky import emit_cholesky
 from xjit.emitters.kernels.linalg.convolution import emit_convolution
 from xjit.emitters.kernels.linalg.dot import emit_dot
 from xjit.emitters.kernels.linalg.lapack import emit_lapack
+from xjit.emitters.kernels.linalg.scores import emit_scores
 from xjit.emitters.kernels.linalg.triangular_solve import emit_triangular_solve
 from xjit.emitters.kernels.linalg.tridiagonal_perturbed import emit_tridiagonal_perturbed
 from xjit.emitters.kernels.loops.scatter import emit_scatter
@@ -27,6 +28,7 @@ from xjit.emitters.kernels.windows.select_and_scatter import emit_select_and_sca
 from xjit.emitters.planners.cpu.convolution import ConvolutionWork
 from xjit.emitters.planners.cpu.dot import GemmWork
 from xjit.emitters.planners.cpu.kernels import plan_kernels
+from xjit.emitters.planners.cpu.scores import ScoreWork
 from xjit.emitters.planners.plan import HandWritten, KernelPlan
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule_emitter import emit_schedule
@@ -74,5 +76,7 @@ def emit_plan(context: KernelContext, view: KernelView, plan: KernelPlan) -> lis
             return emit_dot(context, view, work)
         case HandWritten(work=ConvolutionWork() as work):
             return emit_convolution(context, view, work)
+        case HandWritten(work=ScoreWork() as work):
+            return emit_scores(context, view, work)
         case HandWritten(kind=kind):
             return HAND_WRITTEN_EMITTERS[kind](context, view)

@@ -59,6 +59,7 @@ from xjit.passes.framework.driver import PassDriver, PassLog, PassSwitches
 from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.passes.framework.pass_text import find_pass, make_pass
 from xjit.passes.framework.pipeline import HloPassFix, HloPassPipeline
+from xjit.passes.fusion.attention_fusion import AttentionFusion
 from xjit.passes.fusion.defuser import Defuser
 from xjit.passes.fusion.despecializer import Despecializer
 from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
@@ -137,6 +138,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     AllReduceCombiner,
     AllReduceSimplifier,
     ArCrsCombiner,
+    AttentionFusion,
     BFloat16ConversionFolding,
     BFloat16MixedPrecisionRemoval,
     BFloat16Normalization,

@@ -24,6 +24,7 @@ from xjit.passes.expand.stable_sort_expander import StableSortExpander
 from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.pipeline import HloPassFix
+from xjit.passes.fusion.attention_fusion import AttentionFusion
 from xjit.passes.fusion.defuser import Defuser
 from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
@@ -177,6 +178,7 @@ def fusion(options: PipelineOptions, for_tiles: bool = False) -> list[HloModuleP
     return [
         HloCSE(),
         HloDCE(),
+        *([] if for_tiles else [AttentionFusion()]),  # first: of scores nothing is to be left for loops
         InstructionFusion(),
         *([RowFusion()] if options.fuse_rows else []),
         # of loop fusions as they are: what softmax or layer norm took in is not an epilogue

@@ -12,6 +12,7 @@ from xjit.emitters.planners.cpu.custom_calls import plan_custom_call
 from xjit.emitters.planners.cpu.dot import plan_dot_kernels
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.cpu.scatter import plan_scatter, plan_select_and_scatter
+from xjit.emitters.planners.cpu.scores import is_score_product, plan_scores
 from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
 from xjit.emitters.planners.cpu.windows import plan_reduce_window
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
@@ -54,6 +55,8 @@ def plan_kernels(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]
 
     Errors: Unsupported names an instruction that cannot be compiled.
     """
+    if is_score_product(view):
+        return plan_scores(context, view)
     hero = view.hero
     refuse_unsupported(hero)
     if view.roots != (hero,) and hero.opcode not in EPILOGUE_HEROES:

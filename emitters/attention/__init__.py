@@ -1,0 +1,1 @@
+"""Products with scores that are never in memory: attention and its gradients, by blocks."""

@@ -1,0 +1,30 @@
+"""The blocked products of a combination of types, as an LLVM module of their own, which programs share."""
+
+from __future__ import annotations
+
+import functools
+
+from xjit.emitters.attention.block import UNIT_PARAMS, emit_unit
+from xjit.emitters.attention.shapes import ScoreTypes
+from xjit.llvm import Declaration, Module, Target
+from xjit.llvm.types import VOID
+
+
+def link_score_library(module: Module, types: ScoreTypes) -> Declaration:
+    """Declares the function of those types in `module`, with `UNIT_PARAMS`."""
+    name = f"xjit_unit_{types.mangled}"
+    if name not in module.libraries:
+        module.libraries[name] = score_library_text(types, module.target)
+        return module.declare(name, VOID, [type for type, _ in UNIT_PARAMS])
+    return module.declarations[name]
+
+
+@functools.lru_cache(maxsize=64)
+def score_library_text(types: ScoreTypes, target: Target) -> str:
+    """The text of the library module."""
+    name = f"xjit_unit_{types.mangled}"
+    module = Module(f"{name}_library", target)
+    exported = emit_unit(module, name, types)
+    for function in module.functions.values():
+        function.linkage = "" if function is exported else "internal"
+    return module.to_text()

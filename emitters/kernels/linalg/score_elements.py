@@ -1,0 +1,145 @@
+"""The program's part of a product with scores: from a strip of tiles to what is multiplied, or taken the softmax of.
+
+The code is that of FusedIrEmitter. Elements of the products come from the tiles, rounded to their types as if they had
+been stored and loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xjit.affine import dim, substitute
+from xjit.emitters.access_analysis import Index
+from xjit.emitters.attention.block import STRIP_BYTES
+from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES
+from xjit.emitters.fused import Element, FusedIrEmitter
+from xjit.emitters.gemm.epilogue import EPILOGUE_PARAMS
+from xjit.emitters.kernels.kernel import KernelContext
+from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.memory import Buffer
+from xjit.emitters.planners.cpu.scores import ScoreWork
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.llvm.conversions import load_convert, store_convert
+from xjit.llvm.function import Function
+from xjit.llvm.types import I8, I64, PTR, VOID, vector
+from xjit.llvm.values import Value, const_int, zero
+from xjit.passes.analysis.attention.places import Place
+from xjit.passes.analysis.attention.products import Tile
+
+
+def emit_score_elements(
+    context: KernelContext, view: KernelView, work: ScoreWork, nest: LoopNest, leaves: Mapping[HloInstruction, Buffer]
+) -> Value:
+    """Emits the function and, where `nest` stands, a closure of it; null if the tile is what is wanted."""
+    product = work.product
+    if product.scores == product.tiles[0].place and product.scores.instruction.shape.element_type.bit_width == 32:
+        return zero(PTR)
+    name = context.module.unique_name(f"{nest.function.name}.scores")
+    function = context.module.add_function(name, VOID, EPILOGUE_PARAMS, linkage="internal")
+    _ScoreEmitter(context, view, work, function).emit(leaves)
+    builder = nest.builder
+    closure = builder.alloca(I64, 1 + len(view.leaves), align=8, name="closure")
+    for slot, pointer in enumerate((function.value, *(leaves[leaf].pointer for leaf in view.leaves))):
+        builder.store(pointer, builder.gep(I64, closure, const_int(I64, slot)), align=8)
+    return closure
+
+
+class _ScoreEmitter:
+    """State while one function is emitted: `void(closure, tile)`, see EPILOGUE_PARAMS; scores replace the tile."""
+
+    def __init__(self, context: KernelContext, view: KernelView, work: ScoreWork, function: Function) -> None:
+        self.view = view
+        self.product = work.product
+        self.maps = context.maps
+        args = dict(zip((n for _, n in EPILOGUE_PARAMS), function.args, strict=True))
+        self.args = args
+        self.nest = nest = LoopNest(context.module, function, context.target)
+        self.batch, self.row, self.column = (
+            nest.new_variable(size) for size in (work.shape.num_batches, work.shape.rows, work.shape.columns)
+        )
+        self.index = work.batch_index(dim(self.batch))
+        self.index[self.product.rows] = dim(self.row)
+        self.index[self.product.column.position] = dim(self.column)
+        self.width = context.target.vector_width(COMPUTE)
+        self.num_columns = work.shape.columns
+
+    def _place(self, place: Place) -> Index:
+        return tuple(self.nest.simplify(substitute(e, self.index)) for e in place.index)
+
+    def emit(self, leaves: Mapping[HloInstruction, Buffer]) -> None:
+        """Emits the function for buffers whose pointers are in the closure."""
+        nest, args = self.nest, self.args
+        nest.bind(self.batch, args["batch"], 0)
+        bound = dict(leaves)  # constants of the module are as they are
+        for slot, leaf in enumerate(self.view.leaves):
+            place = nest.builder.gep(I64, args["closure"], const_int(I64, 1 + slot))
+            bound[leaf] = Buffer(leaves[leaf].shape, nest.builder.load(PTR, place, align=8))
+        fused = FusedIrEmitter(nest, bound, self.maps)
+        end = nest.builder.add(args["first_row"], args["rows"])
+
+        def one_row(_: Sequence[Value]) -> Sequence[Value]:
+            self._emit_row(fused)
+            return ()
+
+        nest.loop(self.row, one_row, begin=args["first_row"], end=end, name="row")
+        nest.builder.ret_void()
+
+    def _emit_row(self, fused: FusedIrEmitter) -> None:
+        """Whole vectors, then the last columns if the tile has them."""
+        nest, args, width = self.nest, self.args, self.width
+        row = nest.builder.sub(nest.index_value(dim(self.row)), args["first_row"])
+        scores = nest.builder.gep(I8, args["tile"], nest.builder.mul(row, args["tile_row"]), inbounds=False)
+
+        def vector_of(_: Sequence[Value]) -> Sequence[Value]:
+            self._emit_elements(fused, scores)
+            return ()
+
+        whole = nest.builder.and_(args["columns"], const_int(I64, -width))
+        first = args["first_column"]
+
+        def whole_vectors(_: Sequence[Value]) -> Sequence[Value]:
+            end = nest.builder.add(first, whole)
+            nest.loop(self.column, vector_of, begin=first, end=end, step=width, vector_width=width, name="v")
+            return ()
+
+        def tail(_: Sequence[Value]) -> Sequence[Value]:
+            nest.vector_tail(self.column, width, vector_of, ())
+            return ()
+
+        if self.num_columns >= width:
+            nest.where(nest.builder.icmp_signed("!=", whole, const_int(I64, 0)), whole_vectors)
+        if self.num_columns % width:
+            nest.where(nest.builder.icmp_signed("!=", whole, args["columns"]), tail)
+
+    def _emit_elements(self, fused: FusedIrEmitter, scores: Value) -> None:
+        """Computes one vector of scores; the tiles' elements are read before it is stored."""
+        nest = self.nest
+        assert nest.vector is not None
+        builder = nest.builder
+        column = builder.sub(nest.index_value(dim(self.column)), self.args["first_column"])
+        place = builder.gep(COMPUTE, scores, column)
+        kind = vector(COMPUTE, self.width)
+        for number, tile in enumerate(self.product.tiles):
+            address = builder.gep(I8, place, const_int(I64, number * STRIP_BYTES))
+            self._give(fused, tile, builder.load(kind, address, align=COMPUTE_BYTES))
+        wanted = self.product.scores
+        element = fused.element(wanted.instruction, self._place(wanted))
+        value = fused.splat(element, self.width)
+        assert isinstance(value, Value)
+        nest.builder.store(value, place, align=COMPUTE_BYTES)
+
+    def _give(self, fused: FusedIrEmitter, tile: Tile, value: Value) -> None:
+        """Makes a vector of a tile the elements of its product, rounded to their type."""
+        nest = self.nest
+        element_type = tile.place.instruction.shape.element_type
+        rounded = load_convert(nest.builder, element_type, store_convert(nest.builder, element_type, value))
+        element: Element = rounded, nest.level.depth
+        expected = self._place(tile.place)
+
+        def given(index: Index) -> Element:
+            if index != expected:
+                raise AssertionError(f"scores of {tile.place.instruction.name} are read beside their own place")
+            return element
+
+        fused.foreign[tile.place.instruction] = given

@@ -1,0 +1,125 @@
+"""Products with scores that are computed in the kernel, by blocks: attention and its gradients.
+
+What the fusion computes is found again by the analysis that made it (`xjit.passes.analysis.attention`); its operands
+are then the kernel's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xjit.affine import AffineExpr, delinearize, dim
+from xjit.emitters.attention.shapes import (
+    PRODUCTS,
+    Blocking,
+    ScoreShape,
+    ScoreTypes,
+    TileStrides,
+    plan_blocks,
+)
+from xjit.emitters.gemm.register_tile import register_tile
+from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.planners.cpu.dot import GEMM_TYPES
+from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
+from xjit.hlo import attributes as at
+from xjit.llvm.types import LLVMType
+from xjit.passes.analysis.attention.places import Matrix
+from xjit.passes.analysis.attention.products import ScoreProduct, find_products
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreWork:
+    """The product, its sizes, and how it is blocked. `statistics` are where the maxima and sums of rows go."""
+
+    product: ScoreProduct
+    shape: ScoreShape
+    types: ScoreTypes
+    blocking: Blocking
+    statistics: tuple[Matrix, ...]
+
+    @property
+    def units(self) -> int:
+        """Blocks of rows, of all products."""
+        return self.shape.num_batches * self.blocking.units_per_batch
+
+    def batch_index(self, batch: AffineExpr) -> dict[int, AffineExpr]:
+        """Returns the dimensions of the root that say which product it is, by the product's number."""
+        sizes = self.product.root.shape.dimensions
+        dimensions = self.product.batch
+        return dict(zip(dimensions, delinearize(batch, [sizes[d] for d in dimensions]), strict=True))
+
+    def facts(self, context: PlanContext) -> Mapping[str, object]:
+        """Its sizes, and how it is blocked."""
+        shape, tile = self.shape, register_tile(context.target, PRODUCTS)
+        depths = " and ".join(str(t.depth) for t in shape.tiles)
+        softmax = ", a softmax along columns, block by block" if self.product.softmax else ""
+        return {
+            "product": f"{shape.num_batches} x [{shape.rows}, {shape.columns}] * [{shape.columns}, {shape.width}]",
+            "scores": f"from products over {depths}{softmax}",
+            "types": self.types.mangled,
+            "method": f"register tiles of {tile.rows}x{tile.columns}",
+            "blocks": f"{self.blocking.rows} rows, {self.blocking.columns} columns; scores stay in the cache",
+            "tasks": f"{self.units} units",
+        }
+
+
+def is_score_product(view: KernelView) -> bool:
+    """Whether a view is one of the fusions that this is for."""
+    fusion = view.instruction
+    return fusion.opcode == "fusion" and fusion.attributes_as(at.FusionAttributes).kind == "kCustom"
+
+
+def plan_scores(context: PlanContext, view: KernelView) -> list[KernelPlan]:
+    """Plans a product with scores."""
+    leaves = set(view.leaves)
+    products = find_products(view.roots[0], lambda i: i not in leaves)
+    if len(products) != 1:
+        raise AssertionError(f"{view.instruction.name} is no product with scores")
+    product = products[0]
+    shape = _shape(product)
+    blocking = plan_blocks(shape, context.target)
+    work = ScoreWork(product, shape, _types(product), blocking, _statistics(view, product))
+    reason = "scores stay in the cache, block by block"
+    return [HandWritten(view.instruction.name, "scores", reason, work)]
+
+
+def _shape(product: ScoreProduct) -> ScoreShape:
+    sizes = product.root.shape.dimensions
+    return ScoreShape(
+        num_batches=math.prod(sizes[d] for d in product.batch),
+        rows=sizes[product.rows],
+        columns=product.num_columns,
+        width=sizes[product.width],
+        tiles=tuple(
+            TileStrides(t.depth, t.left.row_stride, t.left.column_stride, t.right.row_stride, t.right.column_stride)
+            for t in product.tiles
+        ),
+        right_row=product.right.row_stride,
+        right_column=product.right.column_stride,
+        out_row=product.result.row_stride,
+        out_column=product.result.column_stride,
+    )
+
+
+def _types(product: ScoreProduct) -> ScoreTypes:
+    def storage(matrix: Matrix) -> LLVMType:
+        return GEMM_TYPES[matrix.leaf.shape.element_type]
+
+    tiles = tuple((storage(t.left), storage(t.right)) for t in product.tiles)
+    return ScoreTypes(tiles, storage(product.right), storage(product.result), product.softmax is not None)
+
+
+def _statistics(view: KernelView, product: ScoreProduct) -> tuple[Matrix, ...]:
+    """Returns where the rows' maxima and sums go, if the view has them as further results, in this order."""
+    if len(view.roots) == 1:
+        return ()
+    softmax = product.softmax
+    if softmax is None or view.roots[1:] != (softmax.maximum.instruction, softmax.total.instruction):
+        raise AssertionError(f"{view.instruction.name} has other results than a softmax's")
+    row: AffineExpr = dim(product.rows)
+    found = [product.space.matrix(p, row, product.column, dim(product.width)) for p in (softmax.maximum, softmax.total)]
+    kept = [m for m in found if m is not None]
+    assert len(kept) == len(found)
+    return tuple(kept)

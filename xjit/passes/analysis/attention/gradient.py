@@ -1,0 +1,297 @@
+"""The gradient of attention: all that reads the scores of one softmax, and what is needed to do without them.
+
+Besides products, the gradient of a softmax needs sums along the columns, of products of the exponentials, of a product
+g v^T of a result's gradient with the values, and of factors that rows have. Such a sum is that of g times the forward
+product, which is short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xjit.affine import AffineExpr, constant, dim, substitute, substitute_all
+from xjit.hlo import HloInstruction, PrimitiveType
+from xjit.hlo import attributes as at
+from xjit.passes.analysis.attention.places import MOVES, Index, Place, Space
+from xjit.passes.analysis.attention.products import ScoreProduct, find_products, is_elementwise
+from xjit.passes.analysis.attention.softmax import Softmax, find_softmax
+
+_PASSED = MOVES | {"convert"}
+MAX_READERS = 400
+"""Instructions that may be computed from the scores of one attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSum:
+    """A sum along columns of exponentials times (gradient * values^T) times factors of rows.
+
+    Indices are over the dimensions of the exponentials, and one more: the inner one of the product with the values.
+    `factors` divide where they say so; `negative` factors -1 are an odd number.
+    """
+
+    reduce: HloInstruction
+    gradient: Place
+    values: Place
+    factors: tuple[tuple[Place, bool], ...]
+    negative: bool
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """What reads the scores of a softmax. `weights` are its exponentials, `column` the dimension it is along.
+
+    `forward` is the forward product, whose result `result` is at an index over the dimensions of the weights, if the
+    program has it; `products` are the results of the others.
+    """
+
+    weights: HloInstruction
+    column: int
+    softmax: Softmax
+    forward: ScoreProduct | None
+    result: Place | None
+    sums: tuple[RowSum, ...]
+    products: tuple[HloInstruction, ...]
+
+    def all_products(self) -> list[ScoreProduct]:
+        """The forward product, if there is one, and the others."""
+        others = [product_without_softmax(root, self.weights) for root in self.products]
+        return [product for product in (self.forward, *others) if product is not None]
+
+
+def find_gradient(weights: HloInstruction) -> Gradient | None:
+    """Returns what reads the scores whose exponentials are `weights`; None if that is not a gradient and no more."""
+    space = Space(weights.shape.dimensions)
+    found = _softmax_of(space, weights)
+    if found is None:
+        return None
+    softmax, column = found
+    statistics = softmax.maximum.instruction, softmax.total.instruction, weights
+    readers = _readers(softmax, weights)
+    if readers is None or any(i.shape.element_type is not PrimitiveType.F32 for i in statistics):
+        return None
+    dots, reduces = readers
+    forward: ScoreProduct | None = None
+    products: list[HloInstruction] = []
+    for dot in dots:
+        product = _forward(dot, weights)
+        if product is not None and forward is None:
+            forward = product
+            continue
+        root = product_root(dot, weights)
+        if root is None:
+            return None
+        products.append(root)
+    sums = [_row_sum(reduce, weights, column) for reduce in reduces]
+    kept = tuple(s for s in sums if s is not None)
+    if not products or len(kept) < len(sums):
+        return None
+    result = None if forward is None else _result_of(forward, weights)
+    if forward is not None and (result is None or not all(_same_values(forward, s, weights) for s in kept)):
+        return None
+    return Gradient(weights, column, softmax, forward, result, kept, tuple(products))
+
+
+def product_root(dot: HloInstruction, weights: HloInstruction) -> HloInstruction | None:
+    """Returns what a product with scores amounts to, behind moves of its result that it may be stored with."""
+    for root in reversed(results_of(dot)):
+        if product_without_softmax(root, weights) is not None:
+            return root
+    return None
+
+
+def product_without_softmax(root: HloInstruction, weights: HloInstruction) -> ScoreProduct | None:
+    """Returns the product of scores that are computed from these weights that an array is; None if it is none."""
+    for product in find_products(root, lambda _: True):
+        if product.softmax is None and weights in product.between:
+            return product
+    return None
+
+
+def results_of(dot: HloInstruction, passed: frozenset[str] = _PASSED) -> list[HloInstruction]:
+    """Returns a dot and what is made of it alone by certain opcodes, one after the other."""
+    found = [dot]
+    while len(found[-1].users) == 1 and not found[-1].is_root():
+        user = found[-1].users[0]
+        if user.opcode not in passed or user.operand(0) is not found[-1]:
+            break
+        if user.control_predecessors or user.control_successors:
+            break
+        found.append(user)
+    return found
+
+
+def _softmax_of(space: Space, weights: HloInstruction) -> tuple[Softmax, int] | None:
+    """Returns the softmax with these exponentials, and the dimension along which it is."""
+    for user in (*weights.users, *(u for c in weights.users if c.opcode == "convert" for u in c.users)):
+        if user.opcode != "reduce" or not user.shape.is_array:
+            continue
+        dimensions = user.attributes_as(at.DimensionsAttributes).dimensions
+        if len(dimensions) != 1 or space.sizes[dimensions[0]] < 2:
+            continue
+        index = tuple(space.simplify(dim(d)) for d in range(weights.shape.rank) if d not in dimensions)
+        softmax = find_softmax(space, space.identity(weights), Place(user, index), dim(dimensions[0]))
+        if softmax is not None:
+            return softmax, dimensions[0]
+    return None
+
+
+def _readers(softmax: Softmax, weights: HloInstruction) -> tuple[list[HloInstruction], list[HloInstruction]] | None:
+    """Returns the dots and the further reduces that read what is computed from the weights; None if more does."""
+    own = {softmax.maximum.instruction, softmax.total.instruction}
+    dots: dict[HloInstruction, None] = {}
+    reduces: dict[HloInstruction, None] = {}
+    stack, seen = [weights], {weights}
+    while stack:
+        instruction = stack.pop()
+        if instruction.is_root() or len(seen) > MAX_READERS:
+            return None
+        for user in instruction.users:
+            if user.opcode == "dot":
+                dots[user] = None
+            elif user.opcode == "reduce" and user.operand_count == 2:
+                if user not in own:
+                    reduces[user] = None
+            elif not is_elementwise(user):
+                return None
+            elif user not in seen:
+                seen.add(user)
+                stack.append(user)
+    return list(dots), list(reduces)
+
+
+def _forward(dot: HloInstruction, weights: HloInstruction) -> ScoreProduct | None:
+    """Returns the product of the softmax of these weights that a dot is."""
+    for product in find_products(dot, lambda _: True):
+        if product.softmax is not None and product.softmax.exponential.instruction is weights:
+            return product
+    return None
+
+
+def in_terms_of(index: Index, variables: int) -> dict[int, AffineExpr] | None:
+    """Returns variables as the dimensions of an array that is read at `index`, if each of its results is one of them.
+
+    Of what is not read there are only zeros: those that have one value.
+    """
+    found: dict[int, AffineExpr] = dict.fromkeys(range(variables), constant(0))
+    read: set[int] = set()
+    for number, expr in enumerate(index):
+        if expr.is_constant:
+            continue
+        position = min(expr.dims)
+        if expr is not dim(position) or position in read:
+            return None
+        read.add(position)
+        found[position] = dim(number)
+    return found
+
+
+def _result_of(forward: ScoreProduct, weights: HloInstruction) -> Place | None:
+    """Returns the forward product's result over the dimensions of the weights and an inner one."""
+    assert forward.softmax is not None
+    known = in_terms_of(forward.softmax.exponential.index, len(forward.space.sizes))
+    if known is None:
+        return None
+    known[forward.width] = dim(weights.shape.rank)
+    return Place(forward.root, tuple(known[d] for d in range(forward.root.shape.rank)))
+
+
+def _same_values(forward: ScoreProduct, row_sum: RowSum, weights: HloInstruction) -> bool:
+    """Whether the forward product is with the values of a row sum."""
+    assert forward.softmax is not None
+    known = in_terms_of(forward.softmax.exponential.index, len(forward.space.sizes))
+    if known is None:
+        return False
+    rank = weights.shape.rank
+    known[forward.width] = dim(rank)
+    column = known[forward.column.position]
+    space = Space((*weights.shape.dimensions, row_sum.depth))
+    rows = known[forward.rows]
+    other = space.matrix(row_sum.values, column, dim(rank), rows)
+    own = forward.right
+    if other is None or other.leaf is not own.leaf:
+        return False
+    base = space.simplify(substitute(own.base, known))
+    return (other.base, other.row_stride, other.column_stride) == (base, own.row_stride, own.column_stride)
+
+
+def _row_sum(reduce: HloInstruction, weights: HloInstruction, column: int) -> RowSum | None:
+    """Returns what a reduce of something computed from the weights sums, if it is a row sum."""
+    dimensions = reduce.attributes_as(at.DimensionsAttributes).dimensions
+    summed = reduce.operand(0)
+    if reduce.to_apply.root_instruction.opcode != "add" or len(dimensions) != 1 or not _starts_at_zero(reduce):
+        return None
+    space = Space(summed.shape.dimensions)
+    decomposed = _factors(space, space.identity(summed), dim(dimensions[0]))
+    if decomposed is None:
+        return None
+    factors, negative = decomposed
+    own = [f for f, inverted in factors if f.instruction is weights and not inverted]
+    dots = [f for f, inverted in factors if f.opcode == "dot" and f.index and not inverted and _uses(f, dimensions[0])]
+    if len(own) != 1 or len(dots) != 1:
+        return None
+    known = in_terms_of(own[0].index, len(space.sizes))
+    if known is None or known[dimensions[0]] is not dim(column) or not _keeps_order(known, dimensions[0], space.sizes):
+        return None
+    rest = [(f, inverted) for f, inverted in factors if f not in (own[0], dots[0])]
+    if any(_uses(f, dimensions[0]) for f, _ in rest):
+        return None
+    ranges = space.ranges(dots[0])
+    if ranges is None or sum(size > 1 for size in ranges) != 1:
+        return None
+    inner = space.add(max(ranges))
+    symbols = tuple(inner if size > 1 else constant(0) for size in ranges)
+    sides = [space.operand(dots[0], number, symbols) for number in (0, 1)]
+    known[inner.position] = dim(weights.shape.rank)
+    moved = [_moved(side, known) for side in sides]
+    if moved[0] is None or moved[1] is None:
+        return None
+    gradient, values = moved if not _uses(moved[0], column) else moved[::-1]
+    if gradient is None or values is None or _uses(gradient, column) or not _uses(values, column):
+        return None
+    others = [(_moved(f, known), inverted) for f, inverted in rest]
+    factors_of_rows = tuple((f, inverted) for f, inverted in others if f is not None)
+    return RowSum(reduce, gradient, values, factors_of_rows, negative, max(ranges))
+
+
+def _moved(place: Place | None, known: Mapping[int, AffineExpr]) -> Place | None:
+    return None if place is None else Place(place.instruction, substitute_all(place.index, known))
+
+
+def _uses(place: Place, variable: int) -> bool:
+    return any(e.uses_dim(variable) for e in place.index)
+
+
+def _keeps_order(known: Mapping[int, AffineExpr], column: int, sizes: Sequence[int]) -> bool:
+    """Whether dimensions besides the column come in the same order in both arrays."""
+    order = [known[d].position for d, size in enumerate(sizes) if size > 1 and d != column and not known[d].is_constant]
+    missing = any(size > 1 and known[d].is_constant for d, size in enumerate(sizes))
+    return order == sorted(order) and not missing
+
+
+def _starts_at_zero(reduce: HloInstruction) -> bool:
+    initial = reduce.operand(1)
+    return initial.opcode == "constant" and float(initial.attributes_as(at.ConstantAttributes).literal.array[()]) == 0.0
+
+
+def _factors(space: Space, place: Place, column: AffineExpr) -> tuple[list[tuple[Place, bool]], bool] | None:
+    """Returns what a product is the product of, and which of it divides; whether its sign changes."""
+    found: list[tuple[Place, bool]] = []
+    negative = False
+    stack = [(place, False)]
+    while stack:
+        place, inverted = stack.pop()
+        place = space.behind(place, _PASSED)
+        varies = any(e.uses_dim(column.position) for e in place.index)
+        if not varies or place.opcode not in ("multiply", "divide", "negate"):
+            found.append((place, inverted))
+            continue
+        operands = [space.operand(place, number) for number in range(place.instruction.operand_count)]
+        if place.opcode == "negate":
+            negative = not negative
+        for number, operand in enumerate(operands):
+            if operand is None:
+                return None
+            stack.append((operand, inverted != (place.opcode == "divide" and number == 1)))
+    return found, negative

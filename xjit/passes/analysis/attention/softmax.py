@@ -1,0 +1,125 @@
+"""Softmax along the columns of scores, in the forms that programs write it.
+
+exp(x - max(x)) / sum(exp(x - max(x))), where the quotient may be taken of what is computed from the exponentials
+instead, the maximum be replaced where it is infinite, and anything be converted in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xjit.affine import AffineExpr
+from xjit.hlo import HloInstruction
+from xjit.hlo import attributes as at
+from xjit.ops.reducers import reduction_identity
+from xjit.passes.analysis.attention.places import MOVES, Place, Space
+
+_PASSED = MOVES | {"convert"}
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax:
+    """The parts of a softmax: what it is taken of, and its reductions."""
+
+    logits: Place
+    exponential: Place
+    maximum: Place
+    total: Place
+
+
+def find_softmax(space: Space, scores: Place, total: Place | None, column: AffineExpr) -> Softmax | None:
+    """Returns the softmax that scores are; with a `total`, they are its exponentials, to be divided by that."""
+    place = space.behind(scores, _PASSED)
+    if total is None:
+        quotient = _quotient(space, place)
+        if quotient is None:
+            return None
+        place, total = quotient
+    exponential = space.behind(place, _PASSED)
+    total = space.behind(total, _PASSED)
+    shifted = _operand(space, exponential, "exponential", 0)
+    shifted = None if shifted is None else space.behind(shifted, _PASSED)
+    if shifted is None or shifted.opcode != "subtract":
+        return None
+    logits, shift = space.operand(shifted, 0), space.operand(shifted, 1)
+    if logits is None or shift is None:
+        return None
+    maximum = _maximum(space, shift)
+    if not _reduces(space, maximum, "maximum", logits, column):
+        return None
+    if not _reduces(space, total, "add", exponential, column):
+        return None
+    return Softmax(logits, exponential, maximum, total)
+
+
+def _operand(space: Space, place: Place, opcode: str, number: int) -> Place | None:
+    return space.operand(place, number) if place.opcode == opcode else None
+
+
+def _quotient(space: Space, place: Place) -> tuple[Place, Place] | None:
+    """Returns numerator and denominator of a / b or a * (1 / b)."""
+    if place.opcode not in ("divide", "multiply"):
+        return None
+    a, b = space.operand(place, 0), space.operand(place, 1)
+    if a is None or b is None:
+        return None
+    if place.opcode == "divide":
+        return a, b
+    for factor, other in ((a, b), (b, a)):
+        factor = space.behind(factor, _PASSED)
+        one = _operand(space, factor, "divide", 0)
+        if one is not None and _is_constant(space, one, 1.0):
+            denominator = space.operand(factor, 1)
+            return None if denominator is None else (other, denominator)
+    return None
+
+
+def _maximum(space: Space, shift: Place) -> Place:
+    """Returns the maximum behind what replaces infinite ones and what bounds it by -inf."""
+    shift = space.behind(shift, _PASSED)
+    if shift.opcode == "select":
+        test, value = space.operand(shift, 0), space.operand(shift, 1)
+        if test is None or value is None:
+            return shift
+        tested = _operand(space, space.behind(test, _PASSED), "is-finite", 0)
+        if tested is None or space.behind(tested, _PASSED) != space.behind(value, _PASSED):
+            return shift
+        shift = space.behind(value, _PASSED)
+    if shift.opcode == "maximum":
+        a, b = space.operand(shift, 0), space.operand(shift, 1)
+        for bound, value in ((a, b), (b, a)):
+            if bound is not None and value is not None and _is_constant(space, bound, -np.inf):
+                return space.behind(value, _PASSED)
+    return shift
+
+
+def _reduces(space: Space, place: Place, opcode: str, wanted: Place, column: AffineExpr) -> bool:
+    """Whether an element is the reduction of what is wanted over all columns."""
+    reduce = place.instruction
+    if reduce.opcode != "reduce" or reduce.operand_count != 2:
+        return False
+    known = reduction_identity(reduce.to_apply)
+    ranges = space.ranges(place)
+    if known is None or known[0] != opcode or ranges != (space.sizes[column.position],):
+        return False
+    if not _is_identity(reduce.operand(1), opcode):
+        return False
+    reduced = space.operand(place, 0, (column,))
+    return reduced is not None and space.behind(reduced, _PASSED) == space.behind(wanted, _PASSED)
+
+
+def _is_identity(initial: HloInstruction, opcode: str) -> bool:
+    if initial.opcode != "constant":
+        return False
+    value = float(initial.attributes_as(at.ConstantAttributes).literal.array[()])
+    return value == (0.0 if opcode == "add" else -np.inf)
+
+
+def _is_constant(space: Space, place: Place, value: float) -> bool:
+    place = space.behind(place, _PASSED)
+    if place.opcode != "constant" or not place.instruction.shape.element_type.is_float:
+        return False
+    array = place.instruction.attributes_as(at.ConstantAttributes).literal.array
+    return place.instruction.shape.is_scalar and float(array[()]) == value

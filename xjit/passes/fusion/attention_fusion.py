@@ -1,0 +1,100 @@
+"""Attention becomes one fusion: products with a softmax of scores that are in no memory but the cache.
+
+A product of scores with values, as `passes/analysis/attention` finds it, takes in everything between its operands and
+its result. Nothing else may need the scores: then they would be in memory anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.passes.analysis.attention.gradient import find_gradient, results_of
+from xjit.passes.analysis.attention.places import MOVES
+from xjit.passes.analysis.attention.products import ScoreProduct, find_products
+from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.framework import analyses
+from xjit.passes.framework.base import NO_THREADS, HloModulePass
+from xjit.passes.fusion.attention_gradient import fuse_gradient
+from xjit.passes.fusion.attention_units import fused_instructions, scores_are_needed
+from xjit.passes.fusion.unit_merging import merge_units
+
+MAX_DEPTH = 512
+"""Of rows of queries, keys and values: what the kernel's blocks hold."""
+_FOLLOWING = MOVES | {"convert", "divide"}
+"""What a product's result may go through inside the fusion."""
+_WEIGHTS = _FOLLOWING | {"multiply"}
+
+
+@dataclass
+class AttentionFusion(HloModulePass):
+    """Fuses attention where scores are many beside the rows of queries, keys and values that they are computed from.
+
+    Each product of the batch must have `min_rows` queries, and `scores_per_element` scores for each element of such a
+    row: fewer stay in the cache as they are.
+    """
+
+    name = "attention-fusion"
+    min_rows: int = 16
+    scores_per_element: int = 512
+
+    def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+        """Fuses in every sequential computation; True if something was fused."""
+        changed = False
+        for computation in analyses.get(CallGraph, module).sequential:
+            if not execution_threads or computation.execution_thread in execution_threads:
+                changed |= self._run_on(computation)
+        return changed
+
+    def _run_on(self, computation: HloComputation) -> bool:
+        changed = False
+        exponentials = [i for i in computation.instructions if i.opcode == "exponential"]
+        for weights in exponentials:
+            changed |= self._fuse_gradient(computation, weights)
+        for dot in dict.fromkeys(dot for i in exponentials if i.parent is computation for dot in _products_of(i)):
+            if dot.parent is computation:
+                changed |= self._fuse(computation, dot)
+        return changed
+
+    def _fuse(self, computation: HloComputation, dot: HloInstruction) -> bool:
+        """Fuses what follows a dot as far as it is part of one product: as much as can be."""
+        for root in reversed(results_of(dot, _FOLLOWING)):
+            for product in find_products(root, lambda _: True):
+                if product.softmax is None or not self._pays(product):
+                    continue
+                units = fused_instructions(computation, product)
+                if not scores_are_needed(product, units):
+                    merge_units(computation, units, [root], dot, "kCustom", "attention")
+                    return True
+        return False
+
+    def _fuse_gradient(self, computation: HloComputation, weights: HloInstruction) -> bool:
+        """Fuses all products that read what is computed from the exponentials of a softmax, if that is a gradient."""
+        if weights.shape.rank < 3 or not weights.shape.is_static_array:
+            return False
+        gradient = find_gradient(weights)
+        if gradient is None or not all(map(self._pays, gradient.all_products())):
+            return False
+        return fuse_gradient(computation, gradient)
+
+    def _pays(self, product: ScoreProduct) -> bool:
+        sizes = product.root.shape.dimensions
+        rows, width = sizes[product.rows], sizes[product.width]
+        depths = [width, *(tile.depth for tile in product.tiles)]
+        enough = rows * product.num_columns >= self.scores_per_element * max(depths)
+        return rows >= self.min_rows and enough and max(depths) <= MAX_DEPTH
+
+
+def _products_of(exponential: HloInstruction) -> list[HloInstruction]:
+    """Returns the dots that take exponentials, or their quotients, moved or converted."""
+    found: list[HloInstruction] = []
+    stack, seen = [exponential], {exponential}
+    while stack:
+        for user in stack.pop().users:
+            if user.opcode == "dot":
+                found.append(user)
+            elif user not in seen and user.opcode in _WEIGHTS:
+                seen.add(user)
+                stack.append(user)
+    return found

@@ -1,0 +1,139 @@
+"""The gradient of attention without scores in memory: products that make the scores again, from what rows remember.
+
+A program that differentiates attention keeps the probabilities and reads them in the products of its gradient. Here the
+forward product becomes a fusion that also gives each row's maximum and sum. The sum along columns that the gradient of
+a softmax needs is taken of the result instead: the sum over c of p[r, c] * (g v^T)[r, c] is that over d of g[r, d] *
+o[r, d]. What is left of the scores is elementwise, and each product that reads it computes it for itself, by blocks.
+"""
+
+from __future__ import annotations
+
+from xjit.affine import dim
+from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
+from xjit.hlo import attributes as at
+from xjit.hlo.edit.replacing import replace
+from xjit.ops import build
+from xjit.passes.analysis.attention.gradient import Gradient, RowSum, product_without_softmax
+from xjit.passes.analysis.attention.places import Place
+from xjit.passes.analysis.attention.products import find_products
+from xjit.passes.fusion.attention_units import fused_instructions
+from xjit.passes.fusion.unit_merging import merge_units
+
+
+def fuse_gradient(computation: HloComputation, gradient: Gradient) -> bool:
+    """Fuses the products of a gradient; False, and nothing is changed, if it has no forward product and needs none."""
+    if gradient.forward is None and not gradient.sums:
+        return False
+    result = gradient.result or _forward_product(computation, gradient, gradient.sums[0])
+    for row_sum in gradient.sums:
+        value = _RowSumBuilder(computation, gradient, row_sum).build(result)
+        replace(row_sum.reduce, value)
+    softmax = gradient.softmax
+    for product in find_products(result.instruction, lambda _: True):
+        if product.softmax is not None:
+            outputs = [product.root, softmax.maximum.instruction, softmax.total.instruction]
+            merge_units(
+                computation, fused_instructions(computation, product), outputs, product.dot, "kCustom", "attention"
+            )
+            break
+    _multiply_by_reciprocals(computation, gradient)
+    for root in gradient.products:
+        product = product_without_softmax(root, gradient.weights)
+        assert product is not None
+        units = fused_instructions(computation, product)
+        merge_units(computation, units, [root], product.dot, "kCustom", "attention_gradient")
+    return True
+
+
+def _multiply_by_reciprocals(computation: HloComputation, gradient: Gradient) -> None:
+    """Quotients of scores by what rows have become products: one division for a row, not one for each of its scores."""
+    products = [product_without_softmax(root, gradient.weights) for root in gradient.products]
+    between = dict.fromkeys(i for product in products if product is not None for i in product.between)
+    for divide in [i for i in between if i.opcode == "divide" and i.operand(1).opcode == "broadcast"]:
+        repeated = divide.operand(1)
+        rows = repeated.operand(0)
+        if divide.shape.element_type is not PrimitiveType.F32 or rows.shape.num_elements == repeated.shape.num_elements:
+            continue
+        one = computation.add_instruction(build.make_constant(1.0, PrimitiveType.F32))
+        ones = computation.add_instruction(build.broadcast(one, rows.shape, ()))
+        reciprocal = computation.add_instruction(build.binary("divide", ones, rows))
+        dimensions = repeated.attributes_as(at.DimensionsAttributes).dimensions
+        repeated = computation.add_instruction(build.broadcast(reciprocal, repeated.shape, dimensions))
+        product = computation.add_instruction(build.binary("multiply", divide.operand(0), repeated))
+        replace(divide, product)
+
+
+def _forward_product(computation: HloComputation, gradient: Gradient, row_sum: RowSum) -> Place:
+    """Adds the forward product where the program has none; returns its result over the dimensions of the weights."""
+    weights, values = gradient.weights, row_sum.values
+    rows = [d for d in range(weights.shape.rank) if d != gradient.column]
+    totals = build.broadcast(gradient.softmax.total.instruction, weights.shape, rows)
+    quotient = build.binary("divide", weights, totals)
+    batch = {n: e.position for n, e in enumerate(values.index) if not e.is_constant and e.position in rows}
+    contracted = next(n for n, e in enumerate(values.index) if e is dim(gradient.column))
+    numbers = at.DotAttributes(tuple(batch.values()), (gradient.column,), tuple(batch), (contracted,))
+    dot = build.make_dot(quotient, values.instruction, numbers, PrimitiveType.F32)
+    for made in (totals, quotient, dot):
+        computation.add_instruction(made)
+    free = [d for d in rows if d not in batch.values()]
+    kept = [e for n, e in enumerate(values.index) if n not in batch and n != contracted]
+    return Place(dot, (*(dim(d) for d in (*batch.values(), *free)), *kept))
+
+
+class _RowSumBuilder:
+    """Builds what replaces a row sum: arrays over the rows of the weights, all but the dimension of their columns."""
+
+    def __init__(self, computation: HloComputation, gradient: Gradient, row_sum: RowSum) -> None:
+        self.computation = computation
+        self.gradient = gradient
+        self.row_sum = row_sum
+        sizes = gradient.weights.shape.dimensions
+        self.rows = {d: size for d, size in enumerate(sizes) if d != gradient.column}
+        self.inner = len(sizes)
+
+    def _add(self, instruction: HloInstruction) -> HloInstruction:
+        if instruction.parent is None:
+            self.computation.add_instruction(instruction)
+        return instruction
+
+    def build(self, result: Place) -> HloInstruction:
+        """Returns the replacement: what the gradient and the forward result amount to, times the factors of rows."""
+        row_sum = self.row_sum
+        module = self.computation.parent
+        assert module is not None
+        product = self._binary("multiply", *(self._aligned(p, True) for p in (row_sum.gradient, result)))
+        zero = self._add(build.make_constant(0.0, PrimitiveType.F32))
+        reducer = module.add_embedded_computation(build.make_binary_computation("add", PrimitiveType.F32))
+        value = self._add(build.make_reduce(product, zero, (product.shape.rank - 1,), reducer))
+        for place, divides in ((self.gradient.softmax.total, False), *row_sum.factors):
+            value = self._binary("divide" if divides else "multiply", value, self._aligned(place, False))
+        if row_sum.negative:
+            value = self._add(build.unary("negate", value))
+        shape = row_sum.reduce.shape
+        value = self._add(build.reshape(value, shape.dimensions))
+        return self._add(build.make("convert", value, shape=shape)) if _differs(value, shape.element_type) else value
+
+    def _binary(self, opcode: str, a: HloInstruction, b: HloInstruction) -> HloInstruction:
+        return self._add(build.binary(opcode, a, b))
+
+    def _aligned(self, place: Place, has_inner: bool) -> HloInstruction:
+        """Returns an array over the rows, and the inner dimension behind them, in f32; repeated where it has less."""
+        value, shape = place.instruction, place.instruction.shape
+        read = [(e.position, n) for n, e in enumerate(place.index) if not e.is_constant and shape.dimensions[n] > 1]
+        value = self._add(build.reshape(value, [shape.dimensions[n] for _, n in read]))
+        order = sorted(range(len(read)), key=lambda n: read[n][0])
+        if order != list(range(len(read))):
+            value = self._add(build.transpose(value, order))
+        if _differs(value, PrimitiveType.F32):
+            value = self._add(build.convert(value, PrimitiveType.F32))
+        wanted = {**self.rows, **({self.inner: self.row_sum.depth} if has_inner else {})}
+        numbers = list(wanted)
+        dimensions = [numbers.index(position) for position in sorted(position for position, _ in read)]
+        whole = Shape.array(PrimitiveType.F32, tuple(wanted.values()))
+        if value.shape.num_elements == whole.num_elements:
+            return self._add(build.reshape(value, whole.dimensions))
+        return self._add(build.broadcast(value, whole, dimensions))
+
+
+def _differs(value: HloInstruction, kind: PrimitiveType) -> bool:
+    return value.shape.element_type is not kind

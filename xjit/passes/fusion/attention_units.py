@@ -1,0 +1,67 @@
+"""What a product with scores takes into its fusion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+from xjit.hlo import HloComputation, HloInstruction
+from xjit.passes.analysis.attention.places import MOVES
+from xjit.passes.analysis.attention.products import ScoreProduct, is_elementwise
+from xjit.passes.framework.base import has_control_dependencies
+
+
+def fused_instructions(computation: HloComputation, product: ScoreProduct) -> list[HloInstruction]:
+    """Returns the instructions that a product's fusion takes in, operands first."""
+    leaves = {product.right.leaf, *(m.leaf for tile in product.tiles for m in (tile.left, tile.right))}
+    demanding = {product.dot, *(tile.place.instruction for tile in product.tiles)}
+    softmax = product.softmax
+    if softmax is not None:
+        demanding |= {softmax.maximum.instruction, softmax.total.instruction}
+    inside = _reached(product.root, leaves, demanding)
+    order = [i for i in computation.make_instruction_post_order() if i in inside]
+    varying = _computed_from({product.dot, *(tile.place.instruction for tile in product.tiles)}, order)
+    short = {i for i in order if i not in varying and _is_short(i, product)}
+    inside = _reached(product.root, leaves | short, demanding)
+    return [i for i in order if i in inside]
+
+
+def _reached(
+    root: HloInstruction, leaves: Collection[HloInstruction], demanding: Collection[HloInstruction]
+) -> set[HloInstruction]:
+    """Returns what the root is computed from, as far as that is elementwise or among the `demanding`."""
+    inside: set[HloInstruction] = set()
+    stack = [root]
+    while stack:
+        instruction = stack.pop()
+        if instruction in inside or instruction in leaves:
+            continue
+        if instruction in demanding or is_elementwise(instruction):
+            inside.add(instruction)
+            stack += instruction.operands
+    return inside
+
+
+def _computed_from(sources: set[HloInstruction], order: Sequence[HloInstruction]) -> set[HloInstruction]:
+    """Returns the sources and what in an order, operands first, is computed from them."""
+    found = set(sources)
+    for instruction in order:
+        if not found.isdisjoint(instruction.operands):
+            found.add(instruction)
+    return found
+
+
+def _is_short(instruction: HloInstruction, product: ScoreProduct) -> bool:
+    """Whether something is computed once for each row or column: better before the product than for each score."""
+    if instruction.opcode in MOVES or not instruction.operand_count:
+        return False
+    sizes = product.root.shape.dimensions
+    batch = math.prod(sizes[d] for d in product.batch)
+    return instruction.shape.num_elements <= batch * max(sizes[product.rows], product.num_columns)
+
+
+def scores_are_needed(product: ScoreProduct, units: list[HloInstruction]) -> bool:
+    """Whether something outside of a fusion of these instructions needs what is computed from the scores' products."""
+    inside = set(units)
+    from_scores = _computed_from({tile.place.instruction for tile in product.tiles}, units) - {product.root}
+    return any(has_control_dependencies(i) or i.is_root() or not inside.issuperset(i.users) for i in from_scores)
