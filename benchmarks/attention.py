@@ -68,7 +68,9 @@ def run(length: int, with_gradient: bool, is_causal: bool) -> None:
         unfused = xjit.compile(module, options=xjit.CompileOptions(disabled_passes=("attention-fusion",)))
         calls["unfused"] = lambda: unfused(*inputs)
     seconds = least_seconds(calls)
-    temporaries = fused.memory_analysis().temp_size_in_bytes, compiled.memory_analysis().temp_size_in_bytes
+    analysis = compiled.memory_analysis()
+    assert analysis is not None
+    temporaries = fused.memory_analysis().temp_size_in_bytes, analysis.temp_size_in_bytes
     without = f"{1e3 * seconds['unfused']:9.2f}" if "unfused" in seconds else " " * 9
     kind = "gradient" if with_gradient else "forward"
     print(
