@@ -7,6 +7,7 @@ splits, collapses and the vector variable before any code exists.
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,13 +61,19 @@ class MapCache:
         return range(bisect.bisect_right(limits, reach.lower), last + 1)
 
 
+@functools.cache
+def _dims(rank: int) -> tuple[AffineExpr, ...]:
+    return tuple(map(dim, range(rank)))
+
+
 def _classify(indexing: IndexingMap, sizes: Sequence[int]) -> OperandMap:
     if indexing.is_unknown:
         return OperandMap(indexing, False, False)
     indexing = ranges_from_zero(indexing)
     results = indexing.map.results
-    identity = len(results) == len(sizes) and all(e is dim(i) for i, e in enumerate(results))
-    narrowed = any(v.bounds != Interval(0, n - 1) for v, n in zip(indexing.dim_vars, sizes, strict=True))
+    identity = results == _dims(len(sizes))
+    bounds = [(v.bounds.lower, v.bounds.upper) for v in indexing.dim_vars]
+    narrowed = bounds != [(0, n - 1) for n in sizes]
     conditional = narrowed or indexing.is_known_empty or bool(indexing.constraints)
     return OperandMap(indexing, identity, conditional)
 

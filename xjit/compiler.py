@@ -96,7 +96,7 @@ def compile_for_cpu(module: HloModule, options: CompileOptions) -> Executable:
     else:
         phase("load")
         again = functools.partial(_intermediates_again, module, text, options)
-        executable = Executable(program, text, again, options, seconds)
+        executable = Executable(program, text, again, options, seconds, is_from_cache=True)
     phase("")
     return executable
 

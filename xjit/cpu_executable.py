@@ -66,20 +66,26 @@ class Executable(CpuExecutable):
     `intermediates` makes these, which may take a compilation: it is called when they are asked for, and once.
     """
 
-    __slots__ = ("__dict__", "_hlo", "_intermediates", "compile_seconds", "options")
+    __slots__ = ("__dict__", "_hlo", "_intermediates", "compile_seconds", "is_from_cache", "options")
 
     def __init__(self, program: CpuProgram, hlo: str, intermediates: Callable[[], Intermediates],
-                 options: CompileOptions, seconds: dict[str, float]) -> None:  # fmt: skip
+                 options: CompileOptions, seconds: dict[str, float], is_from_cache: bool = False) -> None:  # fmt: skip
         once = functools.cache(intermediates)
         super().__init__(program, find_place=lambda name: find_place(once().optimized, name))
         self._hlo = hlo
         self._intermediates = once
+        self.is_from_cache = is_from_cache
         self.options = options
         self.compile_seconds = seconds
 
     def intermediates(self) -> Intermediates:
         """Returns what the compilation made on its way."""
         return self._intermediates()
+
+    @property
+    def optimized_module(self) -> HloModule:
+        """The module that the kernels are of; not to be changed."""
+        return self._intermediates().optimized
 
     @property
     def _optimized_hlo(self) -> HloModule:

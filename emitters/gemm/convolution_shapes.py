@@ -5,11 +5,12 @@ Any order of dimensions and any layout is a matter of strides. The emitted code 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 
 import numpy as np
+
+from xjit.emitters.gemm.shapes import numbers_of
 
 MAX_SPATIAL_DIMENSIONS = 3
 
@@ -146,4 +147,4 @@ class ConvolutionParameters:
 
     def to_array(self) -> np.ndarray:
         """The record as int64."""
-        return np.array(dataclasses.astuple(self), np.int64)
+        return np.array(numbers_of(self), np.int64)

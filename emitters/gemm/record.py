@@ -7,7 +7,7 @@ from functools import cache
 from typing import TypeAlias, TypeVar
 
 from xjit.emitters.gemm.convolution_shapes import ConvolutionParameters
-from xjit.emitters.gemm.shapes import GemmParameters
+from xjit.emitters.gemm.shapes import GemmParameters, numbers_of
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64
@@ -39,7 +39,7 @@ class Record:
     def __init__(self, builder: StructuredBuilder, ptr: Value, fields: Parameters) -> None:
         self._builder = builder
         self._layout = _layout_of(type(fields))
-        self._names = dict(zip(dataclasses.astuple(fields), self._layout.offsets, strict=True))
+        self._names = dict(zip(numbers_of(fields), self._layout.offsets, strict=True))
         self.ptr = ptr
 
     def __getitem__(self, field: int) -> Value:

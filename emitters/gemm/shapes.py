@@ -7,12 +7,24 @@ serves all.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
 MAX_BATCH_DIMENSIONS = 3
+
+
+def numbers_of(record: Any) -> tuple[int, ...]:
+    """Returns the fields of a dataclass of numbers, in order. (`astuple` copies each: a tenth of the speed.)"""
+    return _getter(type(record))(record)
+
+
+@cache
+def _getter(kind: type[Any]) -> attrgetter[tuple[int, ...]]:
+    return attrgetter(*[field.name for field in fields(kind)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +133,4 @@ class GemmParameters:
 
     def to_array(self) -> np.ndarray:
         """The record as int64."""
-        return np.array(dataclasses.astuple(self), np.int64)
+        return np.array(numbers_of(self), np.int64)

@@ -48,8 +48,8 @@ def find_hero(roots: Sequence[HloInstruction], leaves: Collection[HloInstruction
     instructions and bitcasts of as many elements), or itself. The most demanding offer wins; of equals the one that
     reads most, then that of the first root.
     """
-    offers = [offer for root in roots for offer in _offers(root, leaves)]
-    return max(offers, key=_demand)
+    offers = [offer for root in roots for offer in (_offers(root, leaves) if _may_offer(root) else [root])]
+    return max(offers, key=_demand) if len(offers) > 1 else offers[0]
 
 
 def prologue_of(hero: HloInstruction, leaves: Collection[HloInstruction]) -> list[HloInstruction]:
@@ -57,6 +57,14 @@ def prologue_of(hero: HloInstruction, leaves: Collection[HloInstruction]) -> lis
     order = list[HloInstruction]()
     extend_post_order(order, set(leaves), hero, lambda i: () if i in leaves else i.operands)
     return [i for i in order if i is not hero]
+
+
+def _may_offer(root: HloInstruction) -> bool:
+    """Whether there may be a demanding instruction: most fused computations have none, and need no walk."""
+    body = root.parent
+    if body is None or not body.is_fusion_computation():
+        return True
+    return not _RANK.keys().isdisjoint([i.opcode for i in body.instructions])
 
 
 def _offers(root: HloInstruction, leaves: Collection[HloInstruction]) -> list[HloInstruction]:

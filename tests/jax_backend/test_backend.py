@@ -25,9 +25,9 @@ x = jnp.arange(12.0).reshape(3, 4)
 """
 
 
-def run(code: str, platforms: str | None = "xjit", devices: int = 1, expected_exit: int = 0) -> str:
+def run(code: str, platforms: str | None = "xjit", devices: int | str = 1, expected_exit: int = 0, **more: str) -> str:
     """Runs code after the prologue; returns what it printed."""
-    environment = {**os.environ, "XJIT_NUM_DEVICES": str(devices)}
+    environment = {**os.environ, "XJIT_NUM_DEVICES": str(devices), **more}
     environment.pop("JAX_PLATFORMS", None)
     if platforms is not None:
         environment["JAX_PLATFORMS"] = platforms
@@ -109,10 +109,23 @@ raises(jax.errors.JaxRuntimeError, "xla_cpu_enable_fast_math",
        lambda: jax.jit(lambda a: a + 1, compiler_options=options)(x))
 raises(jax.errors.JaxRuntimeError, "UNIMPLEMENTED", lambda: jax.jit(jax.ffi.ffi_call("nobody", jax.ShapeDtypeStruct((), np.float32)))())
 raises(jax.errors.JaxRuntimeError, "70,368,744,177,664", lambda: jnp.zeros((1 << 46,), np.uint8).block_until_ready())
-mesh = jax.make_mesh((2,), ("i",))
-sharded = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
-raises(jax.errors.JaxRuntimeError, "UNIMPLEMENTED", lambda: jax.jit(lambda a: a * 2)(jax.device_put(jnp.arange(4.0), sharded)))
-""", devices=2)  # fmt: skip
+P = jax.sharding.PartitionSpec
+mesh = jax.make_mesh((2, 2), ("i", "j"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+inner = jax.shard_map(lambda a: a * 2, in_specs=P("j"), out_specs=P("j"), axis_names={"j"})
+outer = jax.shard_map(inner, mesh=mesh, in_specs=P("i"), out_specs=P("i"), axis_names={"i"})
+raises(jax.errors.JaxRuntimeError, "UNIMPLEMENTED: a shard_map inside", lambda: jax.jit(outer)(jnp.arange(8.0)))
+""", devices=4)  # fmt: skip
+
+
+def test_the_number_of_devices() -> None:
+    run(
+        """
+assert len(jax.devices()) == 3, jax.devices()
+assert [d.id for d in jax.jit(lambda a: a + 1)(jax.device_put(x, jax.devices()[2])).devices()] == [2]
+""",
+        devices="",
+        JAX_NUM_CPU_DEVICES="3",
+    )
 
 
 def test_what_dies_while_an_exception_passes() -> None:

@@ -13,15 +13,26 @@ HERE = Path(__file__).parent
 PARTS = 8
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("part", [pytest.param(i, marks=[pytest.mark.slow] if i else []) for i in range(PARTS)])
-def test_programs_agree_with_xla(part: int) -> None:
-    command = [sys.executable, "-W", "ignore", str(HERE / "run_programs.py"), str(PARTS), str(part)]
+def check(script: str, parts: int, part: int, least: int) -> None:
+    """Runs a part of a script's programs in a process of its own."""
+    command = [sys.executable, "-W", "ignore", str(HERE / script), str(parts), str(part)]
     result = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent.parent)
     assert result.returncode == 0, result.stderr[-3000:]
     report = json.loads(result.stdout.splitlines()[-1])
-    assert report["count"] >= 60
+    assert report["count"] >= least
     assert report["wrong"] == {}, "\n".join(f"{name}: {text}" for name, text in report["wrong"].items())
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", [pytest.param(i, marks=[pytest.mark.slow] if i else []) for i in range(PARTS)])
+def test_programs_agree_with_xla(part: int) -> None:
+    check("run_programs.py", PARTS, part, 60)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_programs_on_four_devices_agree_with_xla(part: int) -> None:
+    check("sharded_programs.py", 2, part, 8)
 
 
 def test_there_are_400_programs() -> None:

@@ -275,7 +275,8 @@ def test_unknown_module_attributes() -> None:
 
 def test_buffers_are_read_and_not_run() -> None:
     module = entry(
-        '  ROOT x = b(f32[4]) custom-call(p), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}'
+        '  x = b(f32[4]) custom-call(p), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}\n'
+        '  ROOT y = f32[4] custom-call(x), custom_call_target="Unpin", output_to_operand_aliasing={{}: (0, {})}'
     )
     assert first_difference(xjit.from_hlo_proto(xjit.to_hlo_proto(module)), module) is None
     for run in (xjit.compile, xjit.evaluate):

@@ -7,7 +7,8 @@ Called computations are summarised once per result leaf, callees before callers,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
@@ -15,7 +16,7 @@ from xjit.affine import UNKNOWN, AffineExprKind, IndexingBudgetError, IndexingMa
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
-from xjit.indexing.loops import iterated, while_reads
+from xjit.indexing.loops import iterated, leaves_of_body, while_reads
 from xjit.indexing.map_sets import MAX_MAPS, MapSet, add, add_all, box_map, finished, reads_everything
 from xjit.indexing.structure import CALLS, COMPOSED, Read, argument_read, leaf_count, leaf_shape, reads, same
 from xjit.ops.indexing.maps import Maps, invert_relation, scalar_map
@@ -31,12 +32,11 @@ Summary: TypeAlias = "tuple[Read, ...]"  # operand: the parameter's number
 Key: TypeAlias = "tuple[HloComputation, int]"
 
 
-class _MissingSummaryError(Exception):
-    """A called computation has to be summarised first."""
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """In the place of reads: a leaf of a called computation has to be summarised first."""
 
-    def __init__(self, key: Key) -> None:
-        self.key = key
-        super().__init__()
+    key: Key
 
 
 class _Sources:
@@ -142,33 +142,44 @@ class Composer:
         """Returns what a leaf of the instruction reads, called computations included."""
         if instruction.opcode not in CALLS:
             return reads(instruction, leaf)
-        while True:
-            try:
-                return self._call_reads(instruction, leaf)
-            except _MissingSummaryError as missing:
-                self._summarize(missing.key)
+        while isinstance(found := self._call_reads(instruction, leaf), _Missing):
+            self._summarize(found.key)
+        return found
 
-    def _call_reads(self, instruction: HloInstruction, leaf: int) -> list[Read]:
+    def _call_reads(self, instruction: HloInstruction, leaf: int) -> list[Read] | _Missing:
+        for key in self._needed(instruction, leaf):
+            if key not in self._summaries:
+                return _Missing(key)
         opcode = instruction.opcode
         if opcode == "while":
             return self._while_reads(instruction, leaf)
         if opcode == "conditional":
             return self._conditional_reads(instruction, leaf)
-        if opcode == "async-start":
-            arguments = instruction.shape.tuple_shapes[0]
-            if leaf < leaf_count(arguments):
-                return argument_read(instruction, leaf, arguments)
-            leaf -= leaf_count(arguments)
-            if leaf >= leaf_count(instruction.shape.tuple_shapes[1]):
-                return []
-        return list(self._summary((instruction.called_computations[0], leaf)))
+        if opcode == "async-start" and leaf < leaf_count(arguments := instruction.shape.tuple_shapes[0]):
+            return argument_read(instruction, leaf, arguments)
+        return [read for key in self._needed(instruction, leaf) for read in self._summaries[key]]
+
+    def _needed(self, instruction: HloInstruction, leaf: int) -> Iterator[Key]:
+        """Yields the summaries that the reads of a call are made of. Those behind a missing one are not known yet."""
+        called = instruction.called_computations
+        if instruction.opcode == "while":
+            condition, body = (instruction.while_condition, 0), instruction.while_body
+            yield condition
+            reached = leaves_of_body(instruction, leaf, lambda n: self._iterated((body, n)), self._iterated(condition))
+            yield from ((body, n) for n in reached)
+        elif instruction.opcode == "async-start":
+            arguments, results = map(leaf_count, instruction.shape.tuple_shapes[:2])
+            if arguments <= leaf < arguments + results:
+                yield called[0], leaf - arguments
+        else:
+            yield from ((c, leaf) for c in (called if instruction.opcode == "conditional" else called[:1]))
 
     def _conditional_reads(self, instruction: HloInstruction, leaf: int) -> list[Read]:
         """Any branch may run; operand 0 chooses."""
         out = leaf_shape(instruction.shape, leaf)
         found = [Read(0, 0, (scalar_map(out.dimensions),))] if out.is_array else []
         for number, branch in enumerate(instruction.called_computations):
-            found += [Read(number + 1, r.leaf, r.maps, is_exact=False) for r in self._summary((branch, leaf))]
+            found += [Read(number + 1, r.leaf, r.maps, is_exact=False) for r in self._summaries[branch, leaf]]
         return found
 
     def _while_reads(self, instruction: HloInstruction, leaf: int) -> list[Read]:
@@ -179,13 +190,7 @@ class Composer:
     def _iterated(self, key: Key) -> Summary:
         found = self._of_loops.get(key)
         if found is None:
-            found = self._of_loops[key] = iterated(self._summary(key))
-        return found
-
-    def _summary(self, key: Key) -> Summary:
-        found = self._summaries.get(key)
-        if found is None:
-            raise _MissingSummaryError(key)
+            found = self._of_loops[key] = iterated(self._summaries[key])
         return found
 
     def _summarize(self, wanted: Key) -> None:
@@ -195,16 +200,18 @@ class Composer:
             if stack[-1] in self._summaries:
                 stack.pop()
                 continue
-            try:
-                self._summaries[stack[-1]] = self._summary_of(computation, leaf)
-                stack.pop()
-            except _MissingSummaryError as missing:
-                stack.append(missing.key)
+            found = self._summary_of(computation, leaf)
+            if isinstance(found, _Missing):
+                stack.append(found.key)
+            else:
+                self._summaries[stack.pop()] = found
 
-    def _summary_of(self, computation: HloComputation, leaf: int) -> Summary:
+    def _summary_of(self, computation: HloComputation, leaf: int) -> Summary | _Missing:
         unknown: list[Place] = []
         rough: set[Place] = set()
-        sets = self.walk(computation.root_instruction, leaf, self._nested_reads, unknown=unknown, rough=rough)
+        sets = self._walk(computation.root_instruction, leaf, self._nested_reads, frozenset(), unknown, rough)
+        if isinstance(sets, _Missing):
+            return sets
         for place in self._sources.of(unknown):
             sets[place] = {UNKNOWN: None}
         found: list[Read] = []
@@ -216,10 +223,12 @@ class Composer:
                     found.append(Read(number, place, known, (instruction, place) not in rough))
         return tuple(sorted(found, key=lambda r: (r.operand, r.leaf)))
 
-    def _nested_reads(self, instruction: HloInstruction, leaf: int) -> list[Read]:
-        found = self._reads.get((instruction, leaf))
-        if found is None:
-            found = self._call_reads(instruction, leaf) if instruction.opcode in CALLS else reads(instruction, leaf)
+    def _nested_reads(self, instruction: HloInstruction, leaf: int) -> list[Read] | _Missing:
+        known = self._reads.get((instruction, leaf))
+        if known is not None:
+            return known
+        found = self._call_reads(instruction, leaf) if instruction.opcode in CALLS else reads(instruction, leaf)
+        if not isinstance(found, _Missing):
             self._reads[instruction, leaf] = found
         return found
 
@@ -229,19 +238,29 @@ class Composer:
         self,
         root: HloInstruction,
         leaf: int,
-        reads_of: Callable[[HloInstruction, int], list[Read]] | None = None,
         stop: frozenset[HloInstruction] = frozenset(),
-        unknown: list[Place] | None = None,
         rough: set[Place] | None = None,
     ) -> dict[Place, MapSet]:
         """Returns, for everything that a leaf of `root` is computed from, the maps from the leaf's index to it.
 
-        Instructions in `stop` are not looked into. Nor, if the list `unknown` is given, are places that are reached
-        in unknown ways: they are put there, and all that they are computed from is UNKNOWN. Into `rough` go places of
-        which less may be read than the maps say.
+        Instructions in `stop` are not looked into. Into `rough` go places of which less may be read than the maps say.
         """
-        rough = rough if rough is not None else set()
-        reads_of = reads_of or self.reads
+        sets = self._walk(root, leaf, self.reads, stop, None, rough if rough is not None else set())
+        assert not isinstance(sets, _Missing)  # `reads` makes the summaries that it needs
+        return sets
+
+    def _walk(
+        self,
+        root: HloInstruction,
+        leaf: int,
+        reads_of: Callable[[HloInstruction, int], list[Read] | _Missing],
+        stop: frozenset[HloInstruction],
+        unknown: list[Place] | None,
+        rough: set[Place],
+    ) -> dict[Place, MapSet] | _Missing:
+        """As `walk`. If there is a list `unknown`, nor are places looked into that are reached in unknown ways: they
+        are put there, and all that they are computed from is UNKNOWN.
+        """
         sets: dict[Place, MapSet] = {(root, leaf): dict.fromkeys(same(leaf_shape(root.shape, leaf)))}
         everything: set[Place] = set()  # read whole: nothing can be added
         positions = self._positions_of(root)
@@ -258,7 +277,10 @@ class Composer:
             if unknown is not None and UNKNOWN in maps:
                 unknown.append((instruction, place))
                 continue
-            for read in reads_of(instruction, place):
+            found = reads_of(instruction, place)
+            if isinstance(found, _Missing):
+                return found
+            for read in found:
                 operand = instruction.operand(read.operand)
                 target = (operand, read.leaf)
                 if target in everything:

@@ -7,7 +7,7 @@ maps until nothing changes. A set that keeps growing is widened, result by resul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from xjit.affine import UNKNOWN, IndexingMap
@@ -36,7 +36,6 @@ def while_reads(
         return []
     if _hands_on(instruction, leaf):
         return [Read(0, leaf, same(start))]
-    _reach(leaf, body, condition)  # asks for every summary before the work is begun
     closure = _Closure(instruction, leaf, body, compose)
     for read in condition:
         for m in read.maps:
@@ -71,11 +70,18 @@ def _hands_on(instruction: HloInstruction, leaf: int) -> bool:
     return operand.attributes_as(at.GetTupleElementAttributes).index == element
 
 
-def _reach(leaf: int, body: LeafReads, condition: Sequence[Read]) -> None:
+def leaves_of_body(instruction: HloInstruction, leaf: int, body: LeafReads, condition: Sequence[Read]) -> Iterator[int]:
+    """Yields the leaves of the body's result that the reads of leaf `leaf` of a while ask for, each before its reads
+    are asked for here.
+    """
+    if not leaf_shape(instruction.shape, leaf).is_array or _hands_on(instruction, leaf):
+        return
     pending = [leaf, *[r.leaf for r in condition]]
     seen = set(pending)
     while pending:
-        for read in body(pending.pop()):
+        reached = pending.pop()
+        yield reached
+        for read in body(reached):
             if read.leaf not in seen:
                 seen.add(read.leaf)
                 pending.append(read.leaf)

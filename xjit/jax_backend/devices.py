@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.jax_backend.records import CLIENT, DEVICE, MEMORY
@@ -40,8 +40,11 @@ class Client:
 
 
 def num_devices() -> int:
-    """The number that the environment asks for, 1 by default. Errors: InvalidArgument."""
-    text = os.environ.get(NUM_DEVICES_VARIABLE) or "1"
+    """The number that the environment asks for, else JAX's `jax_num_cpu_devices`, else 1. Errors: InvalidArgument."""
+    import jax
+
+    settings: Any = jax.config
+    text = os.environ.get(NUM_DEVICES_VARIABLE) or str(max(settings.jax_num_cpu_devices, 1))
     if not text.isdecimal() or not 1 <= int(text) <= MAX_DEVICES:
         raise InvalidArgument(f"{NUM_DEVICES_VARIABLE} must be an integer from 1 to {MAX_DEVICES}, got {text!r}")
     return int(text)

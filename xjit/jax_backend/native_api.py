@@ -13,7 +13,7 @@ from typing import Final
 from xjit.jax_backend.c_api import API, FUNCTIONS, MAX_FUNCTIONS
 from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT, define_buffers
 from xjit.jax_backend.native_events import define_errors, define_events
-from xjit.jax_backend.native_execute import COUNT_ERROR, STATUS_ERROR, define_execute
+from xjit.jax_backend.native_execute import COUNT_ERROR, EXECUTE, STATUS_ERROR, define_execute
 from xjit.jax_backend.native_getters import define_getters
 from xjit.jax_backend.native_transfers import FROM_HOST, define_from_host
 from xjit.jax_backend.records import EXECUTABLE
@@ -90,13 +90,14 @@ def build_module(python_functions: Iterable[str]) -> Module:
     define_events(module)
     define_buffers(module)
     define_getters(module)
-    define_execute(module)
     _define_ends(module)
     for name in (SILENCE_ERROR, REFUSAL_ERROR):
         module.add_global(name, PTR, zero(PTR), align=8, linkage="")
     for name in python_functions:
         if name == FROM_HOST:
             define_from_host(module, _define_stub(module, name, f"xjit_ask_{name}"))
+        elif name == EXECUTE:
+            define_execute(module, _define_stub(module, name, f"xjit_ask_{name}"))
         else:
             _define_stub(module, name, name)
     builder = define(module, _REFUSE, [(PTR, "args")], linkage="", return_type=PTR)

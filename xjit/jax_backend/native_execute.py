@@ -13,6 +13,7 @@ from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT
 from xjit.jax_backend.records import ARRAY, BUFFER, DEVICE, DONATED_WITHOUT_RESULT, EVENT, EXECUTABLE, NOT_DONATED
 from xjit.llvm import Module, Value
 from xjit.llvm.execution_context import EXECUTION_CONTEXT, RuntimeStatus
+from xjit.llvm.function import Function
 from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I8, I32, I64, PTR, VOID
 from xjit.llvm.values import const_int, zero
@@ -24,13 +25,16 @@ STATUS_ERROR = "xjit_status_error"
 """The variable of `ptr (*)(executable, i64 status, i64 instruction, i64 detail)`: the error for a program's failure."""
 
 
-def define_execute(module: Module) -> None:
-    """Defines `LoadedExecutable_Execute`. The module must have buffers."""
+EXECUTE = "LoadedExecutable_Execute"
+
+
+def define_execute(module: Module, ask: Function) -> None:
+    """Defines `EXECUTE`. The module must have buffers. `ask` does it for programs on several devices."""
     for name in (COUNT_ERROR, STATUS_ERROR):
         module.add_global(name, PTR, zero(PTR), align=8, linkage="")
     _define_may_donate(module)
     _define_new_event(module)
-    _Execute(module).emit()
+    _Execute(module, ask).emit()
 
 
 def _define_may_donate(module: Module) -> None:
@@ -62,13 +66,13 @@ def _define_new_event(module: Module) -> None:
 class _Execute:
     """Emits `ptr LoadedExecutable_Execute(args)`."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, ask: Function) -> None:
         self._functions = module.functions
-        self._arguments = FUNCTIONS["LoadedExecutable_Execute"]
-        name = "LoadedExecutable_Execute"
-        self.builder = builder = define(module, name, [(PTR, "args")], linkage="", return_type=PTR)
+        self._arguments = FUNCTIONS[EXECUTE]
+        self.builder = builder = define(module, EXECUTE, [(PTR, "args")], linkage="", return_type=PTR)
         (self._request,) = builder.function.args
         self._executable = self._asked("executable")
+        self._ask_for_several(ask)
         self._options = self._asked("options")
         self._num_parameters = self._fixed("num_parameters")
         self._num_results = self._fixed("num_results")
@@ -78,6 +82,13 @@ class _Execute:
         self._donated = builder.alloca_many(I64, self._num_parameters, align=16, name="donated")
         self._context = builder.alloca(I8, EXECUTION_CONTEXT.size, align=16, name="context")
         self._event = builder.alloca(PTR, align=8, name="event")
+
+    def _ask_for_several(self, ask: Function) -> None:
+        """Python runs programs on several devices: it calls this function for each."""
+        builder = self.builder
+        several = builder.icmp_signed(">", self._fixed("num_devices"), builder.i64(1))
+        with builder.when(several):
+            builder.ret(builder.call(ask, [self._request], name="answer"))
 
     def emit(self) -> None:
         builder = self.builder

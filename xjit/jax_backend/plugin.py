@@ -18,7 +18,7 @@ from xjit.jax_backend.c_api import FUNCTIONS, NAMED_VALUE, PROGRAM, VERSION, Err
 from xjit.jax_backend.devices import Client, ClientBuilder, num_devices
 from xjit.jax_backend.native_api import REFUSAL_ERROR, SILENCE_ERROR, NativeApi
 from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT
-from xjit.jax_backend.native_execute import COUNT_ERROR, STATUS_ERROR
+from xjit.jax_backend.native_execute import COUNT_ERROR, EXECUTE, STATUS_ERROR
 from xjit.jax_backend.programs import LoadedProgram, load_program, read_program
 from xjit.jax_backend.records import EXECUTABLE
 from xjit.jax_backend.requests import (
@@ -30,6 +30,7 @@ from xjit.jax_backend.requests import (
     static_error,
     static_ready_event,
 )
+from xjit.jax_backend.sharded_execution import ShardedExecution
 from xjit.jax_backend.transfers import Transfers
 
 _STATIC_ERRORS: Final = {
@@ -44,6 +45,10 @@ _STATIC_ERRORS: Final = {
 
 _ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _STATUS = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+
+Answer = Callable[[Request], int | None]
+"""Does a request; returns the address of an error, if there is one, or raises."""
 
 
 class Plugin:
@@ -67,7 +72,7 @@ class Plugin:
         self.struct = self._api.api_struct(VERSION)
         atexit.register(self._end, tuple(answers))
 
-    def _answers(self) -> dict[str, Callable[[Request], None]]:
+    def _answers(self) -> dict[str, Answer]:
         return {
             "Plugin_Attributes": self._plugin_attributes,
             "Client_Create": self._create_client,
@@ -90,10 +95,11 @@ class Plugin:
             "Executable_GetCompileOptions": self._compile_options,
             "Executable_Serialize": self._serialize,
             "Executable_DeserializeAndLoad": self._deserialize,
+            EXECUTE: self._execute,
             "LoadedExecutable_GetDeviceAssignment": self._device_assignment,
         }
 
-    def _set_answers(self, answers: dict[str, Callable[[Request], None]]) -> None:
+    def _set_answers(self, answers: dict[str, Answer]) -> None:
         for name, answer in answers.items():
             function = _ANSWER(functools.partial(_answer, answer, FUNCTIONS[name]))
             self._kept.append(function)
@@ -201,21 +207,29 @@ class Plugin:
         try:
             self._program(executable).executable.raise_status(status, instruction, detail)
         except BaseException as error:
-            return error_of(error)
+            return error_of(self._sharded_execution.failure(status, error))
         return 0
 
-    def _optimized_program(self, request: Request) -> None:
-        """The program as it came: JAX takes shardings and layouts from it after every compilation."""
-        loaded = self._program(request["executable"])
-        program = Request(PROGRAM, request["program"])
-        program["format"], program["format_size"] = self._mlir.address, self._mlir.size
-        if program["code"]:
-            ctypes.memmove(program["code"], loaded.code, len(loaded.code))
-        program["code_size"] = len(loaded.code)
+    def _execute(self, request: Request) -> int:
+        """Of programs on several devices; native code does the others."""
+        return self._sharded_execution(self._program(request["executable"]), request)
 
     @functools.cached_property
-    def _mlir(self) -> Memory:
-        return Memory("mlir")
+    def _sharded_execution(self) -> ShardedExecution:
+        return ShardedExecution(self._api.functions[EXECUTE])
+
+    def _optimized_program(self, request: Request) -> None:
+        """The program as it runs: JAX takes shardings and layouts from it after every compilation."""
+        text = self._program(request["executable"]).optimized_program
+        program = Request(PROGRAM, request["program"])
+        program["format"], program["format_size"] = self._hlo_format.address, self._hlo_format.size
+        if program["code"]:
+            ctypes.memmove(program["code"], text, len(text))
+        program["code_size"] = len(text)
+
+    @functools.cached_property
+    def _hlo_format(self) -> Memory:
+        return Memory("hlo_with_config")
 
     def _cost_analysis(self, request: Request) -> None:
         values, count, _ = self._program(request["executable"]).costs
@@ -270,11 +284,11 @@ class Plugin:
         return memory
 
 
-def _answer(answer: Callable[[Request], None], layout: Any, request: int, cell: int) -> None:
+def _answer(answer: Answer, layout: Any, request: int, cell: int) -> None:
     """Runs an answer and puts its error, or null, into the cell."""
     error = 0
     try:
-        answer(Request(layout, request))
+        error = answer(Request(layout, request)) or 0
     except BaseException as raised:
         error = error_of(raised)
     ctypes.c_void_p.from_address(cell).value = error

@@ -3,53 +3,72 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
 import struct
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
-
 import xjit.compiler
 from xjit.compile_options import CompileOptions
+from xjit.frontends.shardy import import_shardy
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
 from xjit.jax_backend.c_api import BUFFER_TYPES, NAMED_VALUE, NamedValueType
 from xjit.jax_backend.callbacks import Callbacks, bind_callbacks
 from xjit.jax_backend.devices import MEMORY_KINDS, Client
+from xjit.jax_backend.module_with_config import hlo_module_with_config
+from xjit.jax_backend.placement import Placement, placement_of
 from xjit.jax_backend.records import ARRAY, DONATED_WITHOUT_RESULT, EXECUTABLE, NO_LEAF, NOT_DONATED
 from xjit.jax_backend.requests import Memory
 from xjit.ops.verifier import verify_executable
+from xjit.passes.sharding.sharding_propagation import ShardingPropagation
+from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
 from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.program import ArraySignature
 from xjit.runtime.program_file import program_from_bytes, program_to_bytes
-from xjit.text.proto import create_from_proto
+from xjit.text.proto import create_from_proto, to_proto
 
 _LENGTH: Final = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
 class LoadedProgram:
-    """A program, ready to run, and its struct. `code` is what was compiled."""
+    """A program, ready to run, and its struct. `code` is what was compiled, `module` that of one of its devices.
+
+    On several devices there is a struct per device, too (`parts`), which one execution at a time uses (`lock`).
+    """
 
     executable: CpuExecutable
+    module: HloModule
     code: bytes
     address: int
+    parts: tuple[int, ...]
     options: Memory
+    placement: Placement
     device_assignment: Memory
     callbacks: Callbacks
     keep_alive: tuple[Any, ...]
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
     def analyzed(self) -> xjit.compiler.Executable:
         """The executable with its module; one that was read back is compiled for it."""
         if isinstance(self.executable, xjit.compiler.Executable):
             return self.executable
-        return _compile(_read_program(self.code))
+        return _compile(self.module)
+
+    @cached_property
+    def optimized_program(self) -> bytes:
+        """The module as it runs (of code that was read back: as it came), and its config, serialized."""
+        executable = self.executable
+        module = self.module
+        if isinstance(executable, xjit.compiler.Executable) and not executable.is_from_cache:
+            module = executable.optimized_module
+        return hlo_module_with_config(to_proto(module), self.placement.num_replicas, self.placement.num_partitions)
 
     @cached_property
     def costs(self) -> tuple[Memory, int, Sequence[Memory]]:
@@ -67,7 +86,8 @@ class LoadedProgram:
         return Memory(b"".join(_LENGTH.pack(len(part)) + part for part in parts))
 
 
-def _read_program(code: bytes) -> HloModule:
+def _read_program(code: bytes, placement: Placement) -> HloModule:
+    """The program as each of its devices runs it. Errors: the HloError family."""
     from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
 
     computation = _jax.mlir.mlir_module_to_xla_computation(code)
@@ -75,7 +95,17 @@ def _read_program(code: bytes) -> HloModule:
     layout = module.mutable_entry_computation_layout()  # the converter gives a transpose at the end a layout to match
     layout.parameter_shapes = [_row_major(shape) for shape in layout.parameter_shapes]
     layout.result_shape = _row_major(layout.result_shape)
+    module.config.replica_count, module.config.num_partitions = placement.num_replicas, placement.num_partitions
+    import_shardy(module)
+    if placement.num_partitions > 1 and placement.is_partitioned:
+        _partition(module, placement)
     return module
+
+
+def _partition(module: HloModule, placement: Placement) -> None:
+    """Makes the program of one partition of one for all."""
+    ShardingPropagation(allow_spmd_sharding_propagation_to_output=placement.spreads_to_results).run(module)
+    SpmdPartitioner().run(module)
 
 
 def _row_major(shape: Shape) -> Shape:
@@ -86,12 +116,12 @@ def _row_major(shape: Shape) -> Shape:
 
 def load_program(client: Client, number: int, code: bytes, options: bytes) -> LoadedProgram:
     """Compiles a portable artifact and makes its struct, number `number`. Errors: the HloError family."""
-    device_id, assignment = _placement(client, options)
-    module = _read_program(code)
+    placement = placement_of(options, len(client.devices))
+    module = _read_program(code, placement)
     verify_executable(module)
     callbacks = bind_callbacks(module)
-    loader = _Loader(client, _compile(module), number, device_id)
-    return loader.load(module, code, options, assignment, callbacks)
+    loader = _Loader(client, _compile(module), number, placement)
+    return loader.load(module, code, options, callbacks)
 
 
 def read_program(client: Client, number: int, data: bytes, options: bytes) -> LoadedProgram:
@@ -100,9 +130,9 @@ def read_program(client: Client, number: int, data: bytes, options: bytes) -> Lo
     Errors: InvalidArgument for other bytes, and those of another version.
     """
     program, code, own_options = _cut(data)
-    device_id, assignment = _placement(client, options or own_options)
-    loader = _Loader(client, CpuExecutable(program_from_bytes(program)), number, device_id)
-    return loader.load(_read_program(code), code, options or own_options, assignment, Callbacks(()))
+    placement = placement_of(options or own_options, len(client.devices))
+    loader = _Loader(client, CpuExecutable(program_from_bytes(program)), number, placement)
+    return loader.load(_read_program(code, placement), code, options or own_options, Callbacks(()))
 
 
 def _cut(data: bytes) -> list[bytes]:
@@ -134,35 +164,6 @@ def _named_float(name: Memory, value: float) -> bytes:
     )
 
 
-def _placement(client: Client, options: bytes) -> tuple[int, bytes]:
-    """The number of the device that a program is for, and its serialized assignment, of serialized CompileOptions."""
-    from jaxlib import xla_client
-
-    parsed = xla_client.CompileOptions.ParseFromString(options)
-    if parsed.parameter_is_tupled_arguments:
-        raise Unsupported("compile option parameter_is_tupled_arguments")
-    if parsed.env_option_overrides:
-        names = ", ".join(name for name, _ in parsed.env_option_overrides)
-        raise Unsupported(f"compiler options of XLA: {names}")
-    if parsed.num_replicas * parsed.num_partitions != 1:
-        text = f"{parsed.num_replicas} replicas and {parsed.num_partitions} partitions"
-        raise Unsupported(f"{text}: programs run on one device")
-    numbers = {_assignment(i): i for i in range(len(client.devices))}
-    found = parsed.device_assignment
-    assignment = _assignment(0) if found is None else found.serialize()
-    if assignment not in numbers:
-        raise InvalidArgument(f"a device assignment outside of the {len(client.devices)} devices")
-    return numbers[assignment], assignment
-
-
-@functools.cache
-def _assignment(device: int) -> bytes:
-    """The serialized assignment of a program to one device."""
-    from jaxlib import xla_client
-
-    return xla_client.DeviceAssignment.create(np.array([[device]])).serialize()
-
-
 def _donors(module: HloModule) -> frozenset[int]:
     """The parameters that a call deletes, used or not."""
     donated = {alias.parameter_number for alias in module.config.input_output_alias}
@@ -172,42 +173,43 @@ def _donors(module: HloModule) -> frozenset[int]:
 class _Loader:
     """Makes the struct of an executable."""
 
-    def __init__(self, client: Client, executable: CpuExecutable, number: int, device_id: int) -> None:
+    def __init__(self, client: Client, executable: CpuExecutable, number: int, placement: Placement) -> None:
         self._client = client
         self._executable = executable
         self._number = number
-        self._device_id = device_id
+        self._placement = placement
         self._kept: list[Any] = []
 
-    def load(
-        self, module: HloModule, code: bytes, options: bytes, assignment: bytes, callbacks: Callbacks
-    ) -> LoadedProgram:
+    def load(self, module: HloModule, code: bytes, options: bytes, callbacks: Callbacks) -> LoadedProgram:
         """The loaded program."""
         program = self._executable.program
         for signature in (*program.parameters, *program.results):
             if not signature.is_row_major:
                 raise Unsupported(f"{signature.describe()} as a parameter or result: its layout must be row-major")
-        entry = self._executable.entry
-        fields = self._signature_fields(module)
-        fingerprint = hashlib.sha256(code).hexdigest()
+        entry, placement = self._executable.entry, self._placement
         objects = program.object_code
-        address = self._struct(
-            num_replicas=1,
-            num_partitions=1,
-            entry=entry.address,
-            constants=entry.constants_address,
-            arena_size=entry.arena_size,
-            initial_context=self._bytes(entry.initial_context),
-            devices=self._numbers([self._client.devices[self._device_id]]),
-            num_devices=1,
-            code_size=len(objects) if isinstance(objects, bytes) else sum(map(len, objects)),
-            number=self._number,
+        devices = [self._client.devices[number] for number in placement.devices]
+        common = {
+            "num_replicas": placement.num_replicas,
+            "num_partitions": placement.num_partitions,
+            "entry": entry.address,
+            "constants": entry.constants_address,
+            "arena_size": entry.arena_size,
+            "code_size": len(objects) if isinstance(objects, bytes) else sum(map(len, objects)),
+            "number": self._number,
             **self._text("name", program.name),
-            **self._text("fingerprint", fingerprint),
-            **fields,
-        )
-        texts = Memory(options), Memory(assignment)
-        return LoadedProgram(self._executable, code, address, *texts, callbacks, tuple(self._kept))
+            **self._text("fingerprint", hashlib.sha256(code).hexdigest()),
+            **self._signature_fields(module),
+        }
+        address = self._on_devices(common, devices)
+        parts = tuple(self._on_devices(common, [device]) for device in devices) if len(devices) > 1 else ()
+        texts = Memory(options), placement, Memory(placement.assignment)
+        return LoadedProgram(self._executable, module, code, address, parts, *texts, callbacks, tuple(self._kept))
+
+    def _on_devices(self, common: dict[str, int], devices: Sequence[int]) -> int:
+        """The struct of the program on some devices."""
+        context = self._bytes(self._executable.entry.initial_context)
+        return self._struct(**common, initial_context=context, devices=self._numbers(devices), num_devices=len(devices))
 
     def _signature_fields(self, module: HloModule) -> dict[str, int]:
         entry, program = module.entry_computation, self._executable.program

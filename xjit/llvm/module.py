@@ -17,6 +17,9 @@ from xjit.llvm.target import Target
 from xjit.llvm.types import I8, PTR, LLVMType, array
 from xjit.llvm.values import Value, const_int
 
+_ESCAPES = {b: f"\\{b:02X}" for b in range(256) if not 32 <= b < 127 or b in b'"\\'}
+"""Bytes as LLVM writes them in c"..."."""
+
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
@@ -129,7 +132,7 @@ class Module:
     def add_constant_bytes(self, data: bytes, align: int, hint: str = "constant", *, address_space: int = 0) -> Value:
         """A private constant of raw bytes."""
         type = array(I8, len(data))
-        text = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
+        text = data.decode("latin-1").translate(_ESCAPES)
         return self.add_constant(type, Value(type, f'c"{text}"'), align, hint, address_space=address_space)
 
     def add_constant_array(

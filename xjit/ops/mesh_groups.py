@@ -30,7 +30,8 @@ def mesh_groups(text: str) -> Groups | None:
     axes = [(name, int(pre or 1), int(size or 0)) for name, pre, size in _AXIS.findall(match["groups"])]
     if devices is None or not all(name in sizes for name, _, _ in axes):
         return None
-    return _grouped(devices, sizes, axes)
+    table = mesh_table(devices, sizes, axes)
+    return None if table is None else tuple(tuple(int(i) for i in row) for row in table)
 
 
 def _devices(ids: str | None, shape: tuple[int, ...]) -> np.ndarray[Any, Any] | None:
@@ -50,8 +51,14 @@ def _devices(ids: str | None, shape: tuple[int, ...]) -> np.ndarray[Any, Any] | 
     return numbers.reshape(shape) if numbers.size == count else None
 
 
-def _grouped(devices: np.ndarray[Any, Any], sizes: dict[str, int], axes: list[tuple[str, int, int]]) -> Groups | None:
-    """Cuts axes into the parts that are asked for, brings those to the end, and flattens."""
+def mesh_table(
+    devices: np.ndarray[Any, Any], sizes: dict[str, int], axes: list[tuple[str, int, int]]
+) -> np.ndarray[Any, Any] | None:
+    """Returns the groups of devices that differ in parts of axes only, a row each; None if the axes have no such parts.
+
+    `devices` is an array over the axes of `sizes`; a part is (axis, p, s): the factor s of p * s * rest; s = 0 is the
+    whole axis. Columns count the parts, the first the slowest.
+    """
     factors: list[int] = []
     chosen: dict[int, int] = {}  # the number of an entry of `axes` -> the dimension of its factor
     for name, size in sizes.items():
@@ -67,5 +74,4 @@ def _grouped(devices: np.ndarray[Any, Any], sizes: dict[str, int], axes: list[tu
     last = [chosen[number] for number in range(len(axes))]
     order = [d for d in range(len(factors)) if d not in last] + last
     group = int(np.prod([factors[d] for d in last], dtype=np.int64))
-    table = devices.reshape(factors).transpose(order).reshape(-1, group)
-    return tuple(tuple(int(i) for i in row) for row in table)
+    return devices.reshape(factors).transpose(order).reshape(-1, group)

@@ -27,6 +27,7 @@ from xjit.ops.verifier_module import (
     verify_entry_layout,
     verify_sharding,
 )
+from xjit.ops.verifier_pairs import verify_pairs
 from xjit.ops.verifier_structure import verify_structure
 
 # Opcodes whose result is exactly what they read: neither type nor layout may change.
@@ -39,7 +40,7 @@ _EXACT = frozenset({
 _ORDER_ONLY = frozenset(("constant", "copy-start", "infeed", "outfeed", "recv", "send"))
 # These have results whose layout the operands do not decide.
 _FREE_LAYOUT = frozenset(("broadcast", "reshape", "dynamic-reshape", "convert", "bitcast-convert", "iota", "bitcast"))
-_WITH_ALIASING = (at.CallAttributes, at.CustomCallAttributes, at.FusionAttributes)
+_WITH_ALIASING = (at.AsyncAttributes, at.CallAttributes, at.CustomCallAttributes, at.FusionAttributes)
 _CALLS_WITH_LAYOUT = frozenset(("call", "fusion", "while", "conditional"))
 
 # Opcodes that pass values through or have a precision of their own, so that operands may differ in precision.
@@ -68,6 +69,7 @@ def verify_module(module: HloModule, layout_sensitive: bool = False, allow_mixed
                 checker.check(instruction)
             except HloError as error:
                 raise _in_context(error, instruction, computation) from None
+    verify_pairs(module)
     verify_entry_layout(module, layout_sensitive)
     verify_aliasing(module)
     verify_sharding(module)
@@ -215,5 +217,5 @@ def _check_operand_aliasing(instruction: HloInstruction, text: str) -> None:
             raise HloVerifyError(f"{what}: there are only {instruction.operand_count} operands")
         source = subshape_at(instruction.operand(alias.parameter_number).shape, alias.parameter_index, what)
         target = subshape_at(instruction.shape, alias.output_index, what)
-        if not _content(source).compatible(_content(target)):
+        if instruction.opcode != "async-start" and not _content(source).compatible(_content(target)):
             raise HloVerifyError(f"{what}: the operand has shape {show(source)}, the output {show(target)}")

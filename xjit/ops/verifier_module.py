@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import re
 
+from xjit.hlo.annotations.device_sharding import read_sharding
 from xjit.hlo.annotations.input_output_alias import check_aliasing
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.diagnostics import HloError, HloVerifyError
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.layout import Layout
 from xjit.hlo.types.shape import UNBOUNDED_SIZE, Shape
@@ -105,19 +107,36 @@ def verify_aliasing(module: HloModule) -> None:
 
 
 _DEVICE = re.compile(r"maximal device=(\d+)")
+_NEGATIVE = re.compile(r"(?:device=|,|\])-\d")
 _TILES = re.compile(r"devices=\[([\d,]+)\](?:<=\[([\d,]+)\]|([\d,]+))")
 
 
 def verify_sharding(module: HloModule) -> None:
-    """Checks that shardings name devices of the module, where it says how many there are."""
+    """Checks that shardings fit their arrays, and name devices of the module, where it says how many there are."""
     partitions = module.config.num_partitions
-    if partitions <= 1:
-        return
     for computation in module.computations():
         for instruction in computation.instructions:
-            if instruction.sharding is not None and (device := _highest_device(instruction.sharding)) >= partitions:
+            if instruction.sharding is None:
+                continue
+            _check_tiles(instruction, instruction.sharding)
+            if partitions > 1 and (device := _highest_device(instruction.sharding)) >= partitions:
                 message = f"{instruction.opcode}: sharding names device {device}, but num_partitions={partitions}"
                 raise HloVerifyError(message, instruction.span, f"in computation {computation.name}")
+
+
+def _check_tiles(instruction: HloInstruction, sharding: HloSharding) -> None:
+    """An array is tiled along each of its dimensions, and no device has a negative number."""
+    if sharding.elements or not instruction.shape.is_array:
+        return
+    found = read_sharding(sharding)
+    dimensions = len(found.tiles) - len(found.subgroups)
+    if found.is_tiled and dimensions != instruction.shape.rank:
+        message = (
+            f"sharding {sharding} has {dimensions} dimensions, but {instruction.shape} has {instruction.shape.rank}"
+        )
+        raise HloVerifyError(f"{instruction.opcode}: {message}", instruction.span)
+    if _NEGATIVE.search(sharding.text):
+        raise HloVerifyError(f"{instruction.opcode}: sharding {sharding} names a negative device", instruction.span)
 
 
 def _highest_device(sharding: HloSharding) -> int:

@@ -77,17 +77,17 @@ class Shape:
     def __deepcopy__(self, memo: object) -> Shape:
         return self  # immutable
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """Number of dimensions."""
         return len(self.dimensions)
 
-    @property
+    @cached_property
     def is_tuple(self) -> bool:
         """Whether this is a tuple."""
         return self.element_type is PrimitiveType.TUPLE
 
-    @property
+    @cached_property
     def is_array(self) -> bool:
         """Whether this is an array (not a tuple, token or opaque)."""
         return self.element_type.is_array

@@ -115,10 +115,10 @@ def tile_to_forall(
     closed = loop_op.close({} if mapping is None else {"mapping": mapping})
     op.replace_all_uses_with(closed.results)
     op.erase()
-    return TilingResult(tiled, (closed,))
+    return TilingResult(tiled or closed, (closed,))
 
 
-def _emit(root: Tilable, loop: Forall, domain: Tile) -> Operation:
+def _emit(root: Tilable, loop: Forall, domain: Tile) -> Operation | None:
     """Emits the operation on its tiles, and what becomes of the results."""
     sources = list(root.op.operands)
     for result, out in zip(root.op.results, loop.outs):
@@ -131,7 +131,7 @@ def _emit(root: Tilable, loop: Forall, domain: Tile) -> Operation:
     values = root.emit(loop.index, domain, operands)
     for number, (value, tile) in enumerate(zip(values, where)):
         loop.insert(value, number, tile)
-    return values[0].defining_op or root.op
+    return values[0].defining_op
 
 
 def _size(outer: IndexBuilder, extent: Index, given: Index, is_count: bool) -> Index:

@@ -157,7 +157,13 @@ def _destination(plan: FusionPlan, nest: LoopNest, result: OpResult) -> Value:
     if init is not None and planned.accumulates_in(result):
         return planned.op.operands[init]
     found = plan.final_init(planned, result)
-    return found if found is not None else _empty(nest.outer, planned, result)
+    if found is None:
+        return _empty(nest.outer, planned, result)
+    kind, source = result.type, found.defining_op
+    is_made_in_nest = source is not None and source in plan.planned and source.name != "tensor.empty"
+    if is_made_in_nest and isinstance(kind, TensorType) and kind.has_static_shape:
+        return create_empty(nest.outer.builder, [n or 0 for n in kind.shape], kind)  # all of it will be written
+    return found
 
 
 def _empty(outer: IndexBuilder, planned: Planned, result: OpResult) -> Value:

@@ -16,7 +16,10 @@ __all__ = ["TilingResult", "destination_of", "tile"]
 
 @dataclass(frozen=True)
 class TilingResult:
-    """The operation on a tile, and the loops around it, outermost first; without loops nothing has changed."""
+    """The operation on a tile, and the loops around it, outermost first; without loops nothing has changed.
+
+    The innermost loop stands for an operation that had nothing to do on a tile.
+    """
 
     tiled_op: Operation
     loops: tuple[Operation, ...]
@@ -45,11 +48,10 @@ def tile(op: Operation, tile_sizes: Sequence[Index], interchange: Sequence[int] 
     operands = [v if t is None else extract_tile(nest.builder, v, t) for v, t in zip(sources, tiles)]
     values = root.emit(nest.index, domain, operands)
     tiled = values[0].defining_op if values else nest.builder.block.terminator
-    assert tiled is not None
     loops = nest.close([insert_tile(nest.builder, v, a, t) for v, a, t in zip(values, carried, results)])
     op.replace_all_uses_with(loops[0].results)
     op.erase()
-    return TilingResult(tiled, tuple(loops))
+    return TilingResult(tiled or loops[-1], tuple(loops))
 
 
 def destination_of(root: Tilable, result: OpResult, outer: IndexBuilder) -> Value:

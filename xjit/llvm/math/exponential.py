@@ -55,8 +55,9 @@ def expm1_quarter(x: Vec) -> Vec:
     tail = (r * r).fma(polynomial(r, co.EXP_F64 if x.is_double else co.EXP_F32), tail)
     scale = power_of_two(n_int - 2, x.type.elem)
     offset = scale - 0.25
+    lost = (scale - offset) - 0.25  # where s is so large that s - 1/4 is rounded
     rough = scale.fma(head, offset)
-    return rough + scale.fma(tail, scale.fma(head, offset - rough))
+    return rough + scale.fma(tail, scale.fma(head, offset - rough) + lost)
 
 
 def expm1(x: Vec) -> Vec:
@@ -75,7 +76,7 @@ def logistic(x: Vec) -> Vec:
 
 
 def tanh(x: Vec) -> Vec:
-    """Hyperbolic tangent: 1 - 2 / (e^2|x| + 1), and x + x^3 P(x^2) below 0.6.
+    """Hyperbolic tangent: 1 - 2 / (e^2|x| + 1), and x + x^3 P(x^2) below 0.9.
 
     For doubles e / (e + 2) with e = expm1(2|x|).
     """
@@ -86,10 +87,10 @@ def tanh(x: Vec) -> Vec:
     magnitude = x.const(10.0).minimum(x.abs())
     r, _, n = reduce_by_ln2(magnitude + magnitude)
     scale = power_of_two(n, x.type.elem)
-    large = 1.0 - 2.0 / (scale.fma(expm1_reduced(r), scale) + 1.0)
+    large = 1.0 - 2.0 / scale.fma(expm1_reduced(r), scale + 1.0)
     square = magnitude * magnitude
     small = (square * magnitude).fma(polynomial(square, co.TANH_F32), magnitude)
-    return small.where(magnitude < 0.6, large).copysign(x)
+    return small.where(magnitude < 0.9, large).copysign(x)
 
 
 def sinh(x: Vec) -> Vec:

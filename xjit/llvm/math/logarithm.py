@@ -27,12 +27,13 @@ def split_exponent(x: Vec) -> tuple[Vec, Vec]:
     return offset.sar(mantissa_bits), mantissa.as_float()
 
 
-def log_of_parts(k: Vec, f: Vec) -> Vec:
-    """k ln2 + log(1 + f)."""
+def log_of_parts(k: Vec, f: Vec, tail: Vec | None = None) -> Vec:
+    """k ln2 + log(1 + f); for floats plus a small `tail`."""
     k_float = k.sitofp(f.type.elem)
     if not f.is_double:
         f2 = f * f
-        y = (f2 * f).fma(polynomial(f, co.LOG_F32), k_float * LN2_LOW_F32)
+        rest = k_float * LN2_LOW_F32
+        y = (f2 * f).fma(polynomial(f, co.LOG_F32), rest if tail is None else rest + tail)
         return k_float.fma(LN2_HIGH_F32, f + f2.fma(-0.5, y))
     s = f / (f + 2.0)
     s2 = s * s
@@ -55,12 +56,14 @@ def log(x: Vec) -> Vec:
 
 
 def log1p(x: Vec) -> Vec:
-    """log(1 + x): the rounding error of 1 + x goes into f."""
+    """log(1 + x): the rounding error of 1 + x goes into f, and for floats what f loses of it into the sum."""
     u, error = two_sum(x.const(1.0), x)
     k, mantissa = split_exponent(u)
     small_k = k.where(k < 64, 64)  # beyond, the error does not matter
-    f = error.fma(power_of_two(-small_k, x.type.elem), mantissa - 1.0)
-    return _special_cases(x, u, log_of_parts(k, f).copysign(x))
+    scale, near = power_of_two(-small_k, x.type.elem), mantissa - 1.0
+    f = error.fma(scale, near)
+    lost = None if x.is_double else error.fma(scale, near - f)
+    return _special_cases(x, u, log_of_parts(k, f, lost).copysign(x))
 
 
 def _large(x: Vec) -> float:

@@ -31,8 +31,14 @@ def sqrt(x: Vec) -> Vec:
 
 
 def rsqrt(x: Vec) -> Vec:
-    """1 / sqrt(x)."""
-    return 1.0 / x.sqrt()
+    """1 / sqrt(x); with fused multiply-add both roundings are made good: half of what y (x y) lacks to 1 is added."""
+    y = 1.0 / x.sqrt()
+    if not x.has_fma:
+        return y
+    root, error = two_product(x, y)
+    missing = residual(root, y, x.const(1.0)) - error * y
+    ordinary = (x >= min_normal(x)) & (x < math.inf)
+    return (y * 0.5).fma(missing, y).where(ordinary, y)
 
 
 def cbrt(x: Vec) -> Vec:

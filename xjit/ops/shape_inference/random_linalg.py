@@ -33,7 +33,7 @@ def infer_rng(instruction: HloInstruction) -> Shape:
         fail(instruction, f"takes the 2 scalars of the distribution, got {instruction.operand_count} operands")
     for i in range(2):
         scalar = scalar_operand(instruction, i, f"operand {i}")
-        if not same_type(scalar.element_type, result.element_type):
+        if scalar.element_type is not result.element_type:
             fail(instruction, f"operand {i} {show(scalar)} and result {show(result)} have different element types")
     if distribution not in ("rng_uniform", "rng_normal"):
         fail(instruction, f"distribution={distribution} is neither rng_uniform nor rng_normal")

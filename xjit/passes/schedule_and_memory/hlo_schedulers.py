@@ -15,8 +15,10 @@ from xjit.hlo import attributes as at
 from xjit.hlo.ir.post_order import needs_of, post_order
 from xjit.hlo.ir.schedule import HloSchedule
 from xjit.hlo.types.physical import physical_byte_size
+from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.analysis.forwarding import forwards
 from xjit.passes.analysis.in_place import updates_in_place
+from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
 
 SizeFunction = Callable[[HloInstruction], int]
@@ -38,7 +40,10 @@ class HloTrivialScheduler(HloModulePass):
 
 @dataclass
 class HloMemoryScheduler(HloModulePass):
-    """Schedules for a small peak of live bytes: the best of three heuristics, by simulation, per computation."""
+    """Schedules for a small peak of live bytes: the best of three heuristics, by simulation, per computation.
+
+    Computations that are applied inside kernels take no memory: theirs is the post order.
+    """
 
     name = "hlo-memory-scheduler"
     is_required = True
@@ -49,7 +54,11 @@ class HloMemoryScheduler(HloModulePass):
         size = self.size_function or defined_bytes
         orders: dict[HloComputation, list[HloInstruction]] = {}
         peaks: dict[HloComputation, int] = {}
+        sequential = set(analyses.get(CallGraph, module).sequential)
         for computation in module.make_nonfusion_computations():
+            if computation not in sequential:
+                orders[computation] = _stable_post_order(computation)
+                continue
             graph = _Graph(computation, size, peaks)
             candidates = [graph.post_order(), graph.depth_first_order(), graph.list_order()]
             costs = [graph.peak(order) for order in candidates]
@@ -83,7 +92,9 @@ class _Graph:
         number = {instruction: i for i, instruction in enumerate(self.order)}
         self.root = number[computation.root_instruction]
         self.size = [size(i) for i in self.order]
-        self.inner_peak = [max((peaks.get(c, 0) for c in i.called_computations), default=0) for i in self.order]
+        self.inner_peak = [
+            max((peaks.get(c, 0) for c in i.called_computations), default=0) if i.op.called else 0 for i in self.order
+        ]
         self.needs: list[list[int]] = [
             list(dict.fromkeys(number[o] for o in (*i.operands, *i.control_predecessors))) for i in self.order
         ]
@@ -178,13 +189,15 @@ class _Graph:
         """Returns the post order that first computes the operand with the larger subtree of extra users and bytes."""
         weight: list[tuple[int, int]] = []
         for i, needed in enumerate(self.needs):
-            known = [weight[n] for n in needed if n < i]
-            users = len(self.order[i].users) - 1 + sum(w[0] for w in known)
-            total = self.size[i] + sum(w[1] for w in known)
+            users, total = self.order[i].user_count - 1, self.size[i]
+            for n in needed:
+                if n < i:
+                    users += weight[n][0]
+                    total += weight[n][1]
             weight.append((min(max(users, 0), 1 << 60), min(total, 1 << 60)))
-        ends = [i for i in range(len(self.order)) if not self.order[i].users]
+        ends = [i for i, instruction in enumerate(self.order) if not instruction.user_count]
         starts = [*sorted(ends, key=lambda i: i == self.root), *range(len(self.order))]
-        return post_order(starts, lambda i: sorted(self.needs[i], key=lambda n: weight[n], reverse=True))
+        return post_order(starts, lambda i: sorted(self.needs[i], key=weight.__getitem__, reverse=True))
 
     def list_order(self) -> list[int]:
         """Returns the order that always takes the ready instruction which frees most bytes net of what it defines."""
@@ -200,7 +213,10 @@ class _Graph:
                 last_reader_of[s].append(i)
 
         def priority(i: int) -> int:
-            freed = sum(self.size[s] for s in self.sources[i] if left[s] == 1)
+            freed = 0
+            for s in self.sources[i]:
+                if left[s] == 1:
+                    freed += self.size[s]
             return self.size[i] - freed
 
         heap = [(priority(i), i, i) for i, count in enumerate(waiting) if count == 0]
@@ -231,7 +247,8 @@ class _Graph:
         live = peak = 0
         for i in order:
             live += self.size[i]
-            peak = max(peak, live + self.inner_peak[i])
+            if live + self.inner_peak[i] > peak:
+                peak = live + self.inner_peak[i]
             for s in (*self.sources[i], i):
                 if s != i:
                     left[s] -= 1

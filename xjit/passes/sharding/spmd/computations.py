@@ -40,7 +40,9 @@ def boundaries_of(computations: Iterable[HloComputation], entry: Boundary) -> di
                 continue
             own = annotated_leaves(caller)
             if caller.opcode == "while":
-                found[caller.while_condition] = Boundary([own], [REPLICATED])
+                found[caller.while_condition] = Boundary(
+                    [own], [_choice(annotated_leaves(caller.while_condition.root_instruction)[0])]
+                )
                 found[caller.while_body] = Boundary([own], own)
                 continue
             for n, callee in enumerate(caller.called_computations):
@@ -69,6 +71,11 @@ def partition_computation(
         if instruction.opcode != "parameter":
             computation.force_remove_instruction(instruction)
     _remove_unused(computation, spmd)
+
+
+def _choice(sharding: DeviceSharding) -> DeviceSharding:
+    """Where what decides about branches is: all devices go the same way, but in manual regions."""
+    return sharding if sharding.kind == "manual" else REPLICATED
 
 
 def _stand_in(parameter: HloInstruction) -> None:
@@ -128,7 +135,7 @@ class _ComputationPartition:
         boundary = self._boundaries[callees[-1]]
         given: list[HloInstruction] = []
         for n, operand in enumerate(caller.operands):
-            wanted = [REPLICATED]
+            wanted = [_choice(part.sharding) for part in self.values[operand][:1]]
             if caller.opcode != "conditional":
                 wanted = boundary.parameters[n]
             elif n:

@@ -1,0 +1,213 @@
+"""Programs over four devices, on xjit's backend and on XLA:CPU, in a process of its own; prints what went wrong as JSON.
+
+Usage: python sharded_programs.py MODULUS REMAINDER: the programs whose number has that remainder. A program is a function
+of a mesh of two by two devices, with the axes x and y.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+os.environ["JAX_PLATFORMS"] = "cpu,xjit"
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+os.environ["XJIT_NUM_DEVICES"] = "4"
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import xjit_jax_plugin
+
+xjit_jax_plugin.initialize()
+
+RNG = np.random.default_rng(3)
+A, B = (RNG.standard_normal((8, 8)).astype(np.float32) for _ in range(2))
+PROGRAMS: dict[str, Callable[[Mesh], Any]] = {}
+
+
+def program(run: Callable[[Mesh], Any]) -> Callable[[Mesh], Any]:
+    PROGRAMS[run.__name__] = run
+    return run
+
+
+def put(mesh: Mesh, array: Any, *axes: Any) -> jax.Array:
+    return jax.device_put(array, NamedSharding(mesh, P(*axes)))
+
+
+def mapped(mesh: Mesh, f: Any, in_specs: Any, out_specs: Any, *arrays: Any, **more: Any) -> Any:
+    specs = in_specs if isinstance(in_specs, list) else [in_specs]
+    given = [put(mesh, a, *spec) for a, spec in zip(arrays, specs, strict=True)]
+    shard = jax.shard_map(f, mesh=mesh, in_specs=tuple(specs), out_specs=out_specs, check_vma=False, **more)
+    return jax.jit(shard)(*given)
+
+
+@program
+def matmul_with_a_constraint(mesh: Mesh) -> Any:
+    def f(a: Any, b: Any) -> Any:
+        inner = lax.with_sharding_constraint(jnp.tanh(a @ b), NamedSharding(mesh, P("y", None)))
+        return inner * 2, jnp.sum(a)
+
+    return jax.jit(f)(put(mesh, A, "x", "y"), put(mesh, B, "y", None))
+
+
+@program
+def result_sharding(mesh: Mesh) -> Any:
+    out = jax.jit(lambda a: a @ a.T, out_shardings=NamedSharding(mesh, P(None, "x")))(put(mesh, A, "x", "y"))
+    assert out.sharding.is_equivalent_to(NamedSharding(mesh, P(None, "x")), 2)
+    return out
+
+
+@program
+def gradient(mesh: Mesh) -> Any:
+    return jax.jit(jax.grad(lambda x: jnp.sum(jnp.tanh(x @ x.T) ** 2)))(put(mesh, A, "x", "y"))
+
+
+@program
+def reductions_sorts_and_gathers(mesh: Mesh) -> Any:
+    x = put(mesh, A, "x", "y")
+    return jax.jit(lambda v: (v.sum(0), v.max(), jnp.argsort(v, axis=0), v[np.array([1, 5, 3])]))(x)
+
+
+@program
+def control_flow(mesh: Mesh) -> Any:
+    def f(x: Any, i: Any) -> Any:
+        y = lax.cond(i > 0, lambda v: v @ v.T, lambda v: v * 2, x)
+        return lax.while_loop(lambda c: c[1] < 3, lambda c: (jnp.tanh(c[0] @ c[0]), c[1] + 1), (y, 0))[0]
+
+    return jax.jit(f)(put(mesh, A, "x", "y"), 1)
+
+
+@program
+def random_numbers(mesh: Mesh) -> Any:
+    key = jax.device_put(jax.random.key_data(jax.random.key(0)), NamedSharding(mesh, P()))
+    draw = jax.jit(lambda k: jax.random.normal(jax.random.wrap_key_data(k), (8, 8)))
+    return draw(key)
+
+
+@program
+def sums_and_indices_by_hand(mesh: Mesh) -> Any:
+    def f(a: Any, b: Any) -> Any:
+        return lax.psum(a, "x") + lax.axis_index("y"), b * 2
+
+    return mapped(mesh, f, [P("x", "y"), P("y")], (P(None, "y"), P("y")), A, B)
+
+
+@program
+def every_collective_by_hand(mesh: Mesh) -> Any:
+    def f(a: Any) -> Any:
+        both = ("x", "y")
+        return (
+            lax.ppermute(a, "x", [(0, 1), (1, 0)]),
+            lax.all_to_all(a, "x", 1, 0, tiled=True),
+            lax.all_gather(a, "y", tiled=True),
+            lax.psum_scatter(a, both, tiled=True),
+            lax.pmax(a, both),
+            lax.pmean(a, "y"),
+        )
+
+    return mapped(mesh, f, P("x", "y"), (P("x", "y"),) * 6, A)
+
+
+@program
+def one_axis_by_hand(mesh: Mesh) -> Any:
+    return mapped(mesh, lambda a: lax.psum(jnp.sin(a) @ a.T, "x"), P("x"), P(None), A, axis_names={"x"})
+
+
+@program
+def loops_and_branches_by_hand(mesh: Mesh) -> Any:
+    def f(a: Any) -> Any:
+        last, sums = lax.scan(lambda c, v: (lax.psum(c, "x") * 0.1 + v, c.sum()), a[0], a)
+        return lax.cond(lax.axis_index("x") == 0, lambda v: v * 2, lambda v: v - 1, last), sums
+
+    return mapped(mesh, f, P(None, "x"), (P("x"), P(None)), A)
+
+
+@program
+def gradient_by_hand(mesh: Mesh) -> Any:
+    def loss(a: Any) -> Any:
+        part = jax.shard_map(
+            lambda v: lax.pmean(jnp.sum(jnp.sin(v)), ("x", "y")), mesh=mesh, in_specs=P("x", "y"), out_specs=P()
+        )
+        return part(a)
+
+    return jax.jit(jax.grad(loss))(put(mesh, A, "x", "y"))
+
+
+@program
+def callbacks_by_hand(mesh: Mesh) -> Any:
+    def f(a: Any) -> Any:
+        return jax.pure_callback(lambda v: np.asarray(v) * 2, jax.ShapeDtypeStruct(a.shape, a.dtype), a)
+
+    return mapped(mesh, f, P("x", "y"), P("x", "y"), A)
+
+
+@program
+def pmap(mesh: Mesh) -> Any:
+    devices = list(mesh.devices.flat)
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    f = jax.pmap(lambda a: (lax.psum(a, "i") * a, lax.axis_index("i")), axis_name="i", devices=devices)
+    g = jax.pmap(lambda a, b: a @ b, in_axes=(0, None), devices=devices[1:3])
+    return f(x), g(np.ones((2, 3, 3), np.float32), np.ones((3, 3), np.float32))
+
+
+@program
+def arrays_move_between_devices(mesh: Mesh) -> Any:
+    x = put(mesh, A, "x", "y")
+    alone = jax.device_put(x, mesh.devices.flat[2])
+    made = jax.make_array_from_callback((8, 8), NamedSharding(mesh, P("y", "x")), lambda index: B[index])
+    rows = [jax.device_put(A[4 * (d // 2) : 4 * (d // 2) + 4], mesh.devices.flat[d]) for d in range(4)]
+    joined = jax.make_array_from_single_device_arrays((8, 8), NamedSharding(mesh, P("x", None)), rows)
+    return put(mesh, x, "y", None), alone + 1, made * 2, joined.sum(), (x + 1) @ x.T
+
+
+@program
+def donation(mesh: Mesh) -> Any:
+    x = put(mesh, A.copy(), "x", "y")
+    y = jax.jit(lambda v: v * 2 + 1, donate_argnums=0)(x)
+    assert x.is_deleted()
+    return y
+
+
+@program
+def a_failure_reaches_the_results(mesh: Mesh) -> Any:
+    def fail(v: Any) -> Any:
+        raise ZeroDivisionError("on purpose")
+
+    def f(a: Any) -> Any:
+        return lax.psum(jax.pure_callback(fail, jax.ShapeDtypeStruct(a.shape, a.dtype), a), "x")
+
+    try:
+        jax.block_until_ready(mapped(mesh, f, P("x", "y"), P(None, "y"), A))
+    except jax.errors.JaxRuntimeError as error:
+        return np.array("on purpose" in str(error))
+    return np.array(False)
+
+
+def mesh_of(backend: str) -> Mesh:
+    devices = np.array(jax.devices(backend)).reshape(2, 2)
+    return Mesh(devices, ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+
+
+def main() -> None:
+    modulus, remainder = (int(text) for text in sys.argv[1:])
+    chosen = [item for i, item in enumerate(PROGRAMS.items()) if i % modulus == remainder]
+    wrong: dict[str, str] = {}
+    for name, run in chosen:
+        try:
+            expected, found = (jax.tree.map(np.asarray, run(mesh_of(b))) for b in ("cpu", "xjit"))
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5), found, expected)
+        except Exception:
+            wrong[name] = traceback.format_exc()[-3000:]
+    print(json.dumps({"count": len(chosen), "wrong": wrong}))
+
+
+if __name__ == "__main__":
+    main()
