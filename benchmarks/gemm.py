@@ -1,4 +1,4 @@
-"""Matrix multiplications against XLA:CPU, float32.
+"""Matrix multiplications against XLA:CPU: float32, and narrower types through whole programs on both sides.
 
 Times are medians of alternating blocks; ours is called through ctypes, jax's through its jit. Environment for one
 thread on both sides: `XJIT_NUM_THREADS=1 taskset -c 0`.
@@ -13,10 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from side_by_side import Native, aligned, compare, compile_function, geometric_mean, report
 
+import xjit
 from xjit.emitters.gemm.gemm import emit_gemm
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.shapes import GemmShape, row_major
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import Target
 from xjit.runtime.thread_pool import num_threads
 
@@ -50,6 +52,21 @@ OTHERS = {
 }
 
 
+NARROW = [
+    ("s8", "s8", "s32"), ("u8", "s8", "s32"), ("u8", "u8", "s32"), ("s16", "s16", "s32"), ("bf16", "bf16", "f32"),
+    ("bf16", "bf16", "bf16"), ("f16", "f16", "f32"), ("f8e4m3fn", "f8e4m3fn", "f32"), ("f8e5m2", "bf16", "f32"),
+]  # fmt: skip
+NARROW_CUBES = (64, 256, 512, 1024)
+PRODUCT = """
+HloModule product
+ENTRY main {{
+  x = {lhs}[{n},{n}] parameter(0)
+  y = {rhs}[{n},{n}] parameter(1)
+  ROOT dot = {out}[{n},{n}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+"""
+
+
 def measure(label: str, shape: GemmShape, native: Native, repetitions: int) -> float:
     """One line of the table; also checks the result."""
     rng = np.random.default_rng(0)
@@ -70,6 +87,20 @@ def measure(label: str, shape: GemmShape, native: Native, repetitions: int) -> f
     return report(label, shape.flops, *times)
 
 
+def measure_types(n: int, names: tuple[str, str, str], repetitions: int) -> float:
+    """One line of the table for other types: small integers, whose products are exact; results are compared exactly."""
+    rng = np.random.default_rng(0)
+    lhs, rhs, out = (PrimitiveType[name.upper()].dtype for name in names)
+    x, y = (rng.integers(0 if dtype.kind == "u" else -7, 8, (n, n)).astype(dtype) for dtype in (lhs, rhs))
+    exe = xjit.compile(PRODUCT.format(lhs=names[0], rhs=names[1], out=names[2], n=n))
+    product = jax.jit(lambda a, b: jax.lax.dot(a, b, preferred_element_type=out))
+    a, b = jnp.asarray(x), jnp.asarray(y)
+    np.testing.assert_array_equal(np.asarray(exe(x, y)), np.asarray(product(a, b)))
+    inner = max(1, min(200, int(2e8 // n**3)))
+    times = compare(lambda: exe(x, y), lambda: product(a, b).block_until_ready(), repetitions, inner)
+    return report(f"{' * '.join(names[:2])} -> {names[2]} {n}", 2 * n**3, *times)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=9)
@@ -80,6 +111,12 @@ def main() -> None:
     cases = {f"cube {n}": row_major(n, n, n) for n in CUBES} | OTHERS
     chosen = {label: shape for label, shape in cases.items() if options.only in label}
     ratios = [measure(label, shape, native, options.repetitions) for label, shape in chosen.items()]
+    ratios += [
+        measure_types(n, names, options.repetitions)
+        for n in NARROW_CUBES
+        for names in NARROW
+        if options.only in f"{' * '.join(names[:2])} -> {names[2]} {n}"
+    ]
     print(f"geometric mean of ratios: {geometric_mean(ratios):.2f}")
 
 

@@ -15,11 +15,12 @@ from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import finish_panels, pack_panels_function
 from xjit.emitters.gemm.plan import CHUNK_BYTES, LHS_GROUP_ROWS, PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
 from xjit.emitters.gemm.record import GEMM, Record
+from xjit.emitters.gemm.routine import ROW_GROUPS, Routine
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.strips import emit_strips
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.emitters.gemm.units import TILE_LANES
-from xjit.emitters.gemm.vector_product import ROW_GROUPS, emit_vector_product
+from xjit.emitters.gemm.vector_product import emit_vector_product
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR, VOID
@@ -37,8 +38,8 @@ _PACKED_ROW_BYTES = CHUNK_BYTES + 192
 class _Parts:
     """The functions that a block calls."""
 
-    strips: Function
-    pack_panels: Function
+    strips: Function | None
+    pack_panels: Function | None
     vector_products: Mapping[Method, Sequence[Function]]
 
 
@@ -84,12 +85,12 @@ class _Chunk:
     is_last: Value
 
 
-def emit_block(module: Module, name: str, support: GemmSupport) -> Function:
+def emit_block(module: Module, name: str, support: GemmSupport, routine: Routine) -> Function:
     """Defines the function with `_BLOCK_PARAMS`."""
     parts = _Parts(
-        emit_strips(module, f"{name}_strip", support),
-        pack_panels_function(module, support),
-        _emit_vector_products(module, name, support),
+        emit_strips(module, f"{name}_strip", support) if routine.tiles else None,
+        pack_panels_function(module, support) if routine.tiles else None,
+        _emit_vector_products(module, name, support, routine),
     )
     builder = define(module, name, _BLOCK_PARAMS)
     block = _locate(builder, support)
@@ -101,7 +102,8 @@ def emit_block(module: Module, name: str, support: GemmSupport) -> Function:
     _multiply_vectors(builder, support, parts, block)
     builder.br(done)
     builder.position_at_end(tiles)
-    _multiply_tiles(builder, support, parts, block)
+    if routine.tiles:
+        _multiply_tiles(builder, support, parts, block)
     builder.br(done)
     builder.position_at_end(done)
     unpacks = builder.and_(block.record.flag(GEMM.use_scratch), builder.icmp_signed("==", block.closure, zero(PTR)))
@@ -111,18 +113,19 @@ def emit_block(module: Module, name: str, support: GemmSupport) -> Function:
     return builder.function
 
 
-def _emit_vector_products(module: Module, name: str, support: GemmSupport) -> dict[Method, list[Function]]:
-    """The functions for each of `ROW_GROUPS`."""
+def _emit_vector_products(
+    module: Module, name: str, support: GemmSupport, routine: Routine
+) -> dict[Method, list[Function]]:
+    """The functions for each group of rows."""
     if not support.types.out.is_float or support.group > 1:
         return {}
-    ways = ((Method.VECTOR_ALONG_N, False), (Method.VECTOR_ALONG_K, True))
     types = support.types.rhs, support.compute, support.pack_lhs
     return {
         method: [
-            emit_vector_product(module, f"{name}_{method.name.lower()}_{rows}", *types, rows=rows, along_k=along_k)
-            for rows in ROW_GROUPS
+            emit_vector_product(module, f"{name}_{method.name.lower()}_{rows}", *types, rows, method)
+            for rows in routine.row_groups
         ]
-        for method, along_k in ways
+        for method in routine.vectors
     }
 
 
@@ -175,7 +178,7 @@ def _multiply_vectors(builder: StructuredBuilder, support: GemmSupport, parts: _
                 block.rows, record[GEMM.k_inner], block.columns,
             )  # fmt: skip
             function = functions[-1].value
-            for rows, smaller in zip(ROW_GROUPS[-2::-1], functions[-2::-1]):
+            for rows, smaller in zip(ROW_GROUPS[len(functions) - 2 :: -1], functions[-2::-1]):
                 enough = builder.icmp_signed("<=", block.rows, builder.i64(rows))
                 function = builder.select(enough, smaller.value, function)
             builder.call_pointer(function, VOID, args)
@@ -220,6 +223,7 @@ def _multiply_chunk(
     rhs = builder.offset_2d(block.rhs, chunk.outer, record[GEMM.rhs_k_outer], chunk.inner, record[GEMM.rhs_k_inner])
     lhs = builder.offset_2d(block.lhs, chunk.outer, record[GEMM.lhs_k_outer], chunk.inner, record[GEMM.lhs_k_inner])
     pack_rhs = record.flag(GEMM.pack_rhs)
+    assert parts.strips is not None and parts.pack_panels is not None
     with builder.when(pack_rhs):
         args = (
             memory.packed_rhs, rhs, record[GEMM.rhs_k_outer], record[GEMM.rhs_k_inner], record[GEMM.rhs_column],

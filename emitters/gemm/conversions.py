@@ -7,8 +7,9 @@ where the target has them as instructions (`has_native_masks`).
 
 from __future__ import annotations
 
-from xjit.emitters.gemm.storage import BIASED, ROUNDED_TO, UNSIGNED, memory_type, plain_type, size_of
-from xjit.llvm import IRBuilder, LLVMType, Value
+from xjit.emitters.gemm.storage import BIASED, FLOAT8_KINDS, ROUNDED_TO, UNSIGNED, memory_type, plain_type, size_of
+from xjit.llvm import IRBuilder, LLVMType, Value, small_floats
+from xjit.llvm.math.vec import Vec
 from xjit.llvm.types import BFLOAT, FLOAT, I1, I16, I32, I64, vector
 from xjit.llvm.values import const_int, zero
 
@@ -39,6 +40,8 @@ def widen(builder: IRBuilder, value: Value, storage: LLVMType, compute: LLVMType
     if storage in ROUNDED_TO:
         narrow = ROUNDED_TO[storage]
         return widen(builder, convert(builder, value, narrow), narrow, compute)
+    if storage in FLOAT8_KINDS:
+        value, storage = small_floats.decode(FLOAT8_KINDS[storage], Vec(builder, value)).v, FLOAT
     if storage is BFLOAT:
         wide = builder.shl(builder.zext(value, I32), const_int(vector(I32, value.type.width), 16))
         value = builder.bitcast(wide, FLOAT)
@@ -56,12 +59,12 @@ def widen(builder: IRBuilder, value: Value, storage: LLVMType, compute: LLVMType
 
 def packed_bits(builder: IRBuilder, value: Value, storage: LLVMType, packed: LLVMType) -> Value:
     """What was loaded as `memory_type(storage, ...)`, as the bits of `packed` elements: integers of their size."""
-    if storage is packed or plain_type(packed) is plain_type(storage):
+    if storage is packed or (packed.is_int and plain_type(packed) is plain_type(storage)):
         return builder.xor(value, const_int(value.type, -128)) if packed is BIASED else value
     if packed is BFLOAT:
         if storage in ROUNDED_TO:
             return _round_to_bfloat(builder, value)
-        bits = builder.bitcast(builder.sitofp(value, FLOAT), I32)  # of a signed byte: exact
+        bits = builder.bitcast(widen(builder, value, storage, FLOAT), I32)  # of 8 bits: exact
         return builder.trunc(builder.lshr(bits, const_int(bits.type, 16)), I16)
     if packed.is_int:
         return (builder.zext if storage is UNSIGNED else builder.sext)(value, packed)
@@ -83,6 +86,8 @@ def convert(builder: IRBuilder, value: Value, storage: LLVMType) -> Value:
         return value
     if storage is BFLOAT:
         return _round_to_bfloat(builder, value)
+    if storage in FLOAT8_KINDS:
+        return small_floats.encode(FLOAT8_KINDS[storage], Vec(builder, value)).v
     if storage.is_int:
         return _wrap(builder, value if value.type.is_int else builder.fptosi(value, I32), storage)
     return builder.fptrunc(value, storage) if storage.bits < value.type.elem.bits else builder.fpext(value, storage)

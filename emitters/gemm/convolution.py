@@ -1,25 +1,21 @@
 """Convolutions: any number of spatial dimensions up to three, any strides, padding, dilations, groups and layouts, as
 IR.
 
-`emit_convolution` defines one function per combination of element types, `emit_convolution_call` calls it for one
-shape. What is blocked how is in `convolution_plan.py`.
+`emit_convolution` defines one function per combination of element types. What is blocked how is in
+`convolution_plan.py`.
 """
 
 from __future__ import annotations
 
 from xjit.emitters.gemm.control_flow import emit_parallel_entry
 from xjit.emitters.gemm.convolution_chunks import emit_chunk_parts, sum_chunks
-from xjit.emitters.gemm.convolution_dimensions import as_gemm
-from xjit.emitters.gemm.convolution_plan import plan_convolution
-from xjit.emitters.gemm.convolution_shapes import ConvolutionShape
 from xjit.emitters.gemm.convolution_tile import Tile, fill_row_table, locate_tile
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
-from xjit.emitters.gemm.gemm import emit_gemm_call, gemm_name
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.record import CONV
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport, support_for
-from xjit.llvm import Function, IRBuilder, Module, Target, Value
+from xjit.llvm import Function, Module, Target
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I64, PTR
 from xjit.llvm.values import zero
@@ -27,47 +23,24 @@ from xjit.llvm.values import zero
 CONVOLUTION_PARAMS = ((PTR, "out"), (PTR, "input"), (PTR, "kernel"), (PTR, "closure"), (PTR, "parameters"))
 
 
-def convolution_name(types: GemmTypes) -> str:
+def convolution_name(types: GemmTypes, *, transposes: bool = True) -> str:
     """The name of the convolution in its module."""
-    return gemm_name(types).replace("xjit_", "xjit_convolution_", 1)
+    return f"xjit_convolution_{types.name}{'_transposes' if transposes else ''}"
 
 
-def emit_convolution(module: Module, target: Target, types: GemmTypes) -> Function:
+def emit_convolution(module: Module, target: Target, types: GemmTypes, *, transposes: bool = True) -> Function:
     """Defines, once per module, `void (ptr out, ptr input, ptr kernel, ptr closure, ptr parameters)`.
 
     `parameters` points to the record of `plan_convolution`, `closure` is the epilogue or null. `types.lhs` is the type
-    of the input, `rhs` that of the kernel.
+    of the input, `rhs` that of the kernel. With `transposes` copies are fast that change the direction.
     """
     if target is not module.target and target != module.target:
         raise ValueError(f"the module is for {module.target.cpu}, not for {target.cpu}")
-    name = convolution_name(types)
+    name = convolution_name(types, transposes=transposes)
     if name in module.functions:
         return module.functions[name]
-    task = _emit_task(module, f"{name}_task", support_for(module, types))
+    task = _emit_task(module, f"{name}_task", support_for(module, types, transposes=transposes))
     return emit_parallel_entry(module, name, CONVOLUTION_PARAMS, task, CONV)
-
-
-def emit_convolution_call(
-    builder: IRBuilder,
-    types: GemmTypes,
-    shape: ConvolutionShape,
-    operands: tuple[Value, Value],
-    out: Value | None,
-    closure: Value | None = None,
-    num_threads: int = 1,
-) -> None:
-    """Calls the convolution for `shape`, or a multiplication where that is the same. Emits it if the module neither
-    has nor declares it yet. Raises ValueError for too many dimensions. Compare `emit_gemm_call`.
-    """
-    gemm = as_gemm(shape)
-    if gemm is not None:
-        emit_gemm_call(builder, types, gemm, operands, out, closure, num_threads)
-        return
-    module = builder.module
-    parameters = plan_convolution(shape, types, module.target, num_threads, in_scratch=out is None)
-    function = module.declarations.get(convolution_name(types)) or emit_convolution(module, module.target, types)
-    record = module.add_constant_array(parameters.to_array(), hint="convolution_parameters")
-    builder.call(function, (out or zero(PTR), *operands, closure or zero(PTR), record))
 
 
 def _emit_task(module: Module, name: str, support: GemmSupport) -> Function:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from xjit.emitters.gemm.block import GEMM_PARAMS, emit_block
 from xjit.emitters.gemm.control_flow import emit_parallel_entry
 from xjit.emitters.gemm.record import GEMM, Record
+from xjit.emitters.gemm.routine import Routine
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
@@ -18,9 +19,9 @@ _LHS_BATCH = (GEMM.batch_lhs_0, GEMM.batch_lhs_1, GEMM.batch_lhs_2)
 _RHS_BATCH = (GEMM.batch_rhs_0, GEMM.batch_rhs_1, GEMM.batch_rhs_2)
 
 
-def emit_driver(module: Module, name: str, support: GemmSupport) -> Function:
+def emit_driver(module: Module, name: str, support: GemmSupport, routine: Routine) -> Function:
     """Defines `void name(out, lhs, rhs, closure, parameters)` on top of `support`."""
-    block = emit_block(module, f"{name}_block", support)
+    block = emit_block(module, f"{name}_block", support, routine)
     task = _emit_task(module, f"{name}_task", block)
     return emit_parallel_entry(module, name, GEMM_PARAMS, task, GEMM)
 

@@ -25,18 +25,21 @@ _TILE_LANES = 8  # of a transposed tile
 @dataclass(frozen=True, slots=True)
 class LaneCopy:
     """What is packed: stored elements, as what, how many per lane; for a left operand lanes lie along a line, for a
-    right one lines lie side by side.
+    right one lines lie side by side. With `transposes` there are tiles for a source that lies the other way.
     """
 
     storage: LLVMType
     packed: LLVMType
     group: int
     along_lines: bool
+    transposes: bool
 
     @property
     def name(self) -> str:
         """The name of the function."""
-        return f"xjit_lanes_{'along' if self.along_lines else 'across'}_{self.storage.mangled}_{self.packed.mangled}"
+        direction = "along" if self.along_lines else "across"
+        types = f"{self.storage.mangled}_{self.packed.mangled}"
+        return f"xjit_lanes_{direction}_{types}{'_transposes' if self.transposes else ''}"
 
 
 def emit_lane_copy(module: Module, copy: LaneCopy) -> Function:
@@ -67,30 +70,32 @@ class _LaneCopyEmitter:
         """Picks the way by which direction is contiguous in the source, then does the last lane."""
         builder, unit = self.builder, self.builder.i64(size_of(self.copy.storage))
         self.lanes = builder.udiv(self.k, builder.i64(self.copy.group))
-        nothing = builder.i64(0)
-        done, fast, other = (builder.append_block(name) for name in ("packed", "along_k", "other"))
-        builder.cbranch(builder.icmp_signed("==", self.src_k, unit), fast, other)
-        builder.position_at_end(fast)
-        if self.copy.along_lines:
-            self._lines_of_lanes()
-        else:
-            self._tiles(contiguous_k=True)
-        builder.br(done)
-        builder.position_at_end(other)
-        across, single = builder.append_block("along_lines"), builder.append_block("elements")
-        builder.cbranch(builder.icmp_signed("==", self.src_line, unit), across, single)
-        builder.position_at_end(across)
-        if self.copy.along_lines:
-            self._tiles(contiguous_k=False)
-        else:
-            self._rows_of_lanes()
-        builder.br(done)
+        along = self.copy.along_lines
+        done, single = builder.append_block("packed"), builder.append_block("elements")
+        for contiguous_k, stride in ((True, self.src_k), (False, self.src_line)):
+            if contiguous_k is not along and not self.copy.transposes:
+                continue
+            way, other = (
+                builder.append_block("along_k" if contiguous_k else "along_lines"),
+                builder.append_block("other"),
+            )
+            builder.cbranch(builder.icmp_signed("==", stride, unit), way, other)
+            builder.position_at_end(way)
+            if contiguous_k is not along:
+                self._tiles(contiguous_k=contiguous_k)
+            elif along:
+                self._lines_of_lanes()
+            else:
+                self._rows_of_lanes()
+            builder.br(done)
+            builder.position_at_end(other)
+        builder.br(single)
         builder.position_at_end(single)
-        self._elements(nothing, nothing, self.lanes)
+        self._elements(builder.i64(0), builder.i64(0), self.lanes)
         builder.br(done)
         builder.position_at_end(done)
         with builder.when(builder.icmp_signed("!=", builder.mul(self.lanes, builder.i64(self.copy.group)), self.k)):
-            self._elements(nothing, self.lanes, builder.add(self.lanes, builder.i64(1)))
+            self._elements(builder.i64(0), self.lanes, builder.add(self.lanes, builder.i64(1)))
         builder.ret_void()
 
     def _source(self, line: Value, lane: Value) -> Value:

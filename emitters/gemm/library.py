@@ -1,7 +1,7 @@
-"""The multiplication and the convolution of a combination of types, as an LLVM module of their own.
+"""The code of multiplications and convolutions as LLVM modules of their own: one for types and methods.
 
-No shape and no epilogue is fixed in them, so programs share them: a module that calls them declares them and lists this
-module's text under `Module.libraries`. The text is made once per process; the runtime compiles equal texts once.
+No shape and no epilogue is fixed in them, so programs share them: a module that calls them declares them and lists the
+other module's text under `Module.libraries`. Texts are made once per process; the runtime compiles equal texts once.
 """
 
 from __future__ import annotations
@@ -10,26 +10,91 @@ import functools
 
 from xjit.emitters.gemm.block import GEMM_PARAMS
 from xjit.emitters.gemm.convolution import CONVOLUTION_PARAMS, convolution_name, emit_convolution
+from xjit.emitters.gemm.convolution_dimensions import as_gemm
+from xjit.emitters.gemm.convolution_plan import plan_convolution
+from xjit.emitters.gemm.convolution_shapes import ConvolutionShape
 from xjit.emitters.gemm.gemm import emit_gemm, gemm_name
 from xjit.emitters.gemm.method import GemmTypes
-from xjit.llvm import Module, Target
-from xjit.llvm.types import VOID
+from xjit.emitters.gemm.plan import plan_gemm
+from xjit.emitters.gemm.routine import Routine, convolution_transposes, routine_for
+from xjit.emitters.gemm.shapes import GemmShape
+from xjit.llvm import IRBuilder, Module, Target, Value
+from xjit.llvm.module import Declaration
+from xjit.llvm.types import PTR, VOID
+from xjit.llvm.values import zero
 
 
-def link_gemm_library(module: Module, types: GemmTypes) -> None:
-    """Declares the functions of those types in `module`."""
-    name = gemm_name(types)
-    if name not in module.libraries:
-        module.declare(name, VOID, [type for type, _ in GEMM_PARAMS])
-        module.declare(convolution_name(types), VOID, [type for type, _ in CONVOLUTION_PARAMS])
-        module.libraries[name] = gemm_library_text(types, module.target)
+def emit_gemm_call(
+    builder: IRBuilder,
+    types: GemmTypes,
+    shape: GemmShape,
+    operands: tuple[Value, Value],
+    out: Value | None,
+    closure: Value | None = None,
+    num_threads: int = 1,
+) -> None:
+    """Calls the multiplication for `shape`.
+
+    `out` is where sums are kept, rounded and stored; it is None if an epilogue takes them from scratch memory. With an
+    epilogue and `out`, the elements of `out` must be of the compute type.
+    """
+    module = builder.module
+    if shape.m == 0 or shape.n == 0 or shape.num_batches == 0:
+        return
+    parameters = plan_gemm(shape, types, module.target, num_threads, may_swap=closure is None, in_scratch=out is None)
+    function = link_gemm(module, types, routine_for(parameters, types))
+    record = module.add_constant_array(parameters.to_array(), hint="gemm_parameters")
+    builder.call(function, (out or zero(PTR), *operands, closure or zero(PTR), record))
+
+
+def emit_convolution_call(
+    builder: IRBuilder,
+    types: GemmTypes,
+    shape: ConvolutionShape,
+    operands: tuple[Value, Value],
+    out: Value | None,
+    closure: Value | None = None,
+    num_threads: int = 1,
+) -> None:
+    """Calls the convolution for `shape`, or a multiplication where that is the same. Raises ValueError for too many
+    dimensions. Compare `emit_gemm_call`.
+    """
+    gemm = as_gemm(shape)
+    if gemm is not None:
+        emit_gemm_call(builder, types, gemm, operands, out, closure, num_threads)
+        return
+    module = builder.module
+    parameters = plan_convolution(shape, types, module.target, num_threads, in_scratch=out is None)
+    function = link_convolution(module, types, transposes=convolution_transposes(parameters, types))
+    record = module.add_constant_array(parameters.to_array(), hint="convolution_parameters")
+    builder.call(function, (out or zero(PTR), *operands, closure or zero(PTR), record))
+
+
+def link_gemm(module: Module, types: GemmTypes, routine: Routine) -> Declaration:
+    """Declares a multiplication in `module`, and lists what defines it."""
+    name = gemm_name(types, routine)
+    module.libraries.setdefault(name, gemm_library_text(types, routine, module.target))
+    return module.declare(name, VOID, [type for type, _ in GEMM_PARAMS])
+
+
+def link_convolution(module: Module, types: GemmTypes, *, transposes: bool) -> Declaration:
+    """The same for a convolution."""
+    name = convolution_name(types, transposes=transposes)
+    module.libraries.setdefault(name, convolution_library_text(types, module.target, transposes))
+    return module.declare(name, VOID, [type for type, _ in CONVOLUTION_PARAMS])
+
+
+@functools.lru_cache(maxsize=128)
+def gemm_library_text(types: GemmTypes, routine: Routine, target: Target) -> str:
+    """The text of the module with a multiplication."""
+    module = Module(f"{gemm_name(types, routine)}_library", target)
+    emit_gemm(module, target, types, routine)
+    return module.to_text()
 
 
 @functools.lru_cache(maxsize=64)
-def gemm_library_text(types: GemmTypes, target: Target) -> str:
-    """The text of the library module."""
-    module = Module(f"{gemm_name(types)}_library", target)
-    exported = (emit_gemm(module, target, types), emit_convolution(module, target, types))
-    for function in module.functions.values():
-        function.linkage = "" if function in exported else "internal"
+def convolution_library_text(types: GemmTypes, target: Target, transposes: bool) -> str:
+    """The text of the module with a convolution."""
+    module = Module(f"{convolution_name(types, transposes=transposes)}_library", target)
+    emit_convolution(module, target, types, transposes=transposes)
     return module.to_text()

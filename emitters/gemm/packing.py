@@ -39,20 +39,30 @@ class _Strided:
         return builder.offset_2d(self.ptr, i, self.row, j, self.column)
 
 
-def emit_copy(module: Module, name: str, source: LLVMType, destination: LLVMType, compute: LLVMType) -> Function:
+def emit_copy(
+    module: Module, name: str, source: LLVMType, destination: LLVMType, compute: LLVMType, *, transposes: bool
+) -> Function:
     """Defines the copy from `source` to `destination` elements; `compute` is the type on the way (no narrower than
-    `source`).
+    `source`). With `transposes` there are tiles for what is contiguous along different dimensions.
     """
     builder = define(module, name, COPY_PARAMS)
-    _CopyEmitter(builder, source, destination, compute).emit()
+    _CopyEmitter(builder, source, destination, compute, transposes).emit()
     return builder.function
 
 
 class _CopyEmitter:
-    def __init__(self, builder: StructuredBuilder, source: LLVMType, destination: LLVMType, compute: LLVMType) -> None:
+    def __init__(
+        self,
+        builder: StructuredBuilder,
+        source: LLVMType,
+        destination: LLVMType,
+        compute: LLVMType,
+        transposes: bool,
+    ) -> None:
         dst, dst_row, dst_column, src, src_row, src_column, self.rows, self.columns = builder.function.args
         self.builder = builder
         self.compute = compute
+        self.transposes = transposes
         self.dst = _Strided(dst, dst_row, dst_column, destination)
         self.src = _Strided(src, src_row, src_column, source)
         self.width = builder.target.vector_width(compute)
@@ -76,9 +86,10 @@ class _CopyEmitter:
         with builder.when(builder.icmp_signed("==", src.column, src_unit)):
             self._copy_rows()
             builder.ret_void()
-        with builder.when(builder.icmp_signed("==", src.row, src_unit)):
-            self._transpose_tiles()
-            builder.ret_void()
+        if self.transposes:
+            with builder.when(builder.icmp_signed("==", src.row, src_unit)):
+                self._transpose_tiles()
+                builder.ret_void()
         self._copy_elements(builder.i64(0), builder.i64(0))
         builder.ret_void()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.target import Target
 from xjit.llvm.types import BFLOAT, FLOAT, HALF, I8, I16, LLVMType, vector
 
@@ -11,13 +12,21 @@ ROUNDED_TO = {storage: type for type, storage in ROUNDED.items()}
 """Of those, the narrower type."""
 UNSIGNED = LLVMType("i8", "u8", "int", 8, is_int=True)
 """The storage type of unsigned bytes; plain integer types are signed."""
+FLOAT8 = {
+    kind: LLVMType("i8", kind.name.lower(), "float", 8, is_float=True)
+    for kind in PrimitiveType
+    if kind.is_float and kind.bit_width == 8 and kind is not PrimitiveType.F8E8M0FNU
+}
+"""Storage types of 8-bit floats. bf16 holds all their numbers, as normal ones."""
+FLOAT8_KINDS = {storage: kind for kind, storage in FLOAT8.items()}
+"""Of those, the element type."""
 BIASED = LLVMType("i8", "u8_of_s8", "int", 8, is_int=True)
 """As what signed bytes are packed for instructions that take unsigned ones: with 128 added."""
 
 
 def plain_type(storage: LLVMType) -> LLVMType:
     """The type of a register that a stored element fills."""
-    return I8 if storage in (UNSIGNED, BIASED) else storage
+    return I8 if storage in (UNSIGNED, BIASED) or storage in FLOAT8_KINDS else storage
 
 
 def has_native_masks(target: Target, elem: LLVMType) -> bool:

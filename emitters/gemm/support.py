@@ -4,16 +4,13 @@ of types.
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.lane_packing import LaneCopy, emit_lane_copy
 from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.microkernel import emit_microkernels
 from xjit.emitters.gemm.packing import emit_copy
 from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.storage import size_of
-from xjit.emitters.gemm.tile_kernel import emit_tile_kernels
 from xjit.emitters.gemm.units import TILE_LANES, is_biased
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder
@@ -23,13 +20,26 @@ from xjit.llvm.structured_builder import StructuredBuilder
 class GemmSupport:
     """What the loops call. All of it may be shared by several multiplications and convolutions of a module."""
 
+    module: Module
     prefix: str  # of the names of functions that belong to this set
     types: GemmTypes
     tile: RegisterTile
-    kernels: Value  # the table of `microkernel.emit_microkernels`
-    pack_lhs: Function
-    pack_rhs: Function
-    unpack: Function
+    transposes: bool  # copies are fast that change the direction
+
+    @property
+    def pack_lhs(self) -> Function:
+        """The copy of left operands to what kernels read; like the others, emitted when it is first asked for."""
+        return self._packing(self.types.lhs, self.types.lanes.lhs, is_lhs=True)
+
+    @property
+    def pack_rhs(self) -> Function:
+        """The same for right operands."""
+        return self._packing(self.types.rhs, self.types.lanes.rhs, is_lhs=False)
+
+    @property
+    def unpack(self) -> Function:
+        """The copy of sums to results."""
+        return copy_function(self.module, self.compute, self.types.out, self.compute, transposes=self.transposes)
 
     @property
     def compute(self) -> LLVMType:
@@ -68,39 +78,22 @@ class GemmSupport:
             return builder.and_(builder.add(size, builder.i64(TILE_LANES - 1)), builder.i64(-TILE_LANES))
         return builder.add(size, builder.i64(1)) if self.is_biased else size
 
-
-_supports: weakref.WeakKeyDictionary[Module, dict[str, GemmSupport]] = weakref.WeakKeyDictionary()
-
-
-def support_for(module: Module, types: GemmTypes) -> GemmSupport:
-    """The parts for a combination of types, emitted once per module."""
-    prefix = f"xjit_tiles_{types.name}"
-    known = _supports.setdefault(module, {})
-    if prefix not in known:
-        known[prefix] = _emit_support(module, types, prefix)
-    return known[prefix]
+    def _packing(self, storage: LLVMType, packed: LLVMType, *, is_lhs: bool) -> Function:
+        if self.group == 1:
+            return copy_function(self.module, storage, packed, packed, transposes=self.transposes)
+        copy = LaneCopy(storage, packed, self.group, along_lines=is_lhs, transposes=self.transposes)
+        return emit_lane_copy(self.module, copy)
 
 
-def _emit_support(module: Module, types: GemmTypes, prefix: str) -> GemmSupport:
-    compute = types.compute
-    emit_kernels = emit_tile_kernels if types.unit.is_tiles else emit_microkernels
-    kernels = emit_kernels(module, f"{prefix}_kernel", types)
-    tile = register_tile(module.target, types)
-    pack_lhs, pack_rhs = (_packing(module, types, is_lhs=is_lhs) for is_lhs in (True, False))
-    unpack = copy_function(module, compute, types.out, compute)
-    return GemmSupport(prefix, types, tile, kernels, pack_lhs, pack_rhs, unpack)
+def support_for(module: Module, types: GemmTypes, *, transposes: bool) -> GemmSupport:
+    """The parts for a combination of types."""
+    prefix = f"xjit_tiles_{types.name}{'_transposes' if transposes else ''}"
+    return GemmSupport(module, prefix, types, register_tile(module.target, types), transposes)
 
 
-def _packing(module: Module, types: GemmTypes, *, is_lhs: bool) -> Function:
-    """The copy of an operand to the form that kernels read."""
-    lanes = types.lanes
-    storage, packed = (types.lhs, lanes.lhs) if is_lhs else (types.rhs, lanes.rhs)
-    if lanes.group == 1:
-        return copy_function(module, storage, packed, packed)
-    return emit_lane_copy(module, LaneCopy(storage, packed, lanes.group, along_lines=is_lhs))
-
-
-def copy_function(module: Module, source: LLVMType, destination: LLVMType, compute: LLVMType) -> Function:
+def copy_function(
+    module: Module, source: LLVMType, destination: LLVMType, compute: LLVMType, *, transposes: bool
+) -> Function:
     """The strided copy between two element types, emitted once per module."""
-    name = f"xjit_copy_{source.mangled}_{destination.mangled}_{compute.mangled}"
-    return module.functions.get(name) or emit_copy(module, name, source, destination, compute)
+    name = f"xjit_copy_{source.mangled}_{destination.mangled}_{compute.mangled}{'_transposes' if transposes else ''}"
+    return module.functions.get(name) or emit_copy(module, name, source, destination, compute, transposes=transposes)

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from xjit.emitters.gemm.storage import BIASED, ROUNDED, UNSIGNED
+from xjit.emitters.gemm.storage import BIASED, FLOAT8_KINDS, ROUNDED, UNSIGNED
 from xjit.llvm.target import Target
 from xjit.llvm.types import BFLOAT, FLOAT, I8, I16, I32, LLVMType
 
 BYTES = (I8, UNSIGNED)
 SMALL_INTEGERS = (*BYTES, I16)
 """Storage types whose products PAIRS forms: those of any two are exact in 32 bits."""
-BF16_STORAGE = (BFLOAT, ROUNDED[BFLOAT], I8)
+BF16_STORAGE = (BFLOAT, ROUNDED[BFLOAT], I8, *FLOAT8_KINDS)
 """Storage types of factors of a float product that bf16 holds exactly, or that are to be rounded to it."""
 TILE_LANES = 16
 """Lanes of k, rows and columns of a hardware tile."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.conversions import lane_mask, load_as
-from xjit.emitters.gemm.method import MAX_ROWS
+from xjit.emitters.gemm.method import MAX_ROWS, Method
 from xjit.emitters.gemm.microkernel import multiply_add
 from xjit.emitters.gemm.storage import has_native_masks, size_of
 from xjit.llvm import Function, LLVMType, Module, Target, Value
@@ -22,10 +22,6 @@ from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR, vector
 from xjit.llvm.values import const_int, zero
 
-ROW_GROUPS = (1, 4)
-"""Rows that are computed together, one function for each. Missing rows are computed from zeros, on memory that
-`result` must have: it has a multiple of the group of rows.
-"""
 _MATRIX_ROWS = 8
 _HOISTED_FACTORS = 8  # elements of x that stay in registers along the rows of the matrix
 
@@ -60,18 +56,20 @@ class VectorBlocking:
 
 
 def vector_blocking(target: Target, rows: int) -> VectorBlocking:
-    """The blocking for one of `ROW_GROUPS`: 16 sums of several rows with 32 vector registers, 8 with 16."""
+    """The blocking for one of the `ROW_GROUPS`: 16 sums of several rows with 32 vector registers, 8 with 16."""
     sums = 16 if target.vector_bits >= 512 else 8
     return VectorBlocking(1, 1, 2048, 4, 2) if rows == 1 else VectorBlocking(rows, MAX_ROWS, 1024, sums // rows, 1)
 
 
 def emit_vector_product(
-    module: Module, name: str, matrix: LLVMType, compute: LLVMType, pack_x: Function, *, rows: int, along_k: bool
+    module: Module, name: str, matrix: LLVMType, compute: LLVMType, pack_x: Function, rows: int, method: Method
 ) -> Function:
-    """Defines the product for groups of `rows` rows and one direction; `pack_x` is the copy that converts x."""
+    """Defines the product for groups of `rows` rows by one of the vector methods; `pack_x` is the copy that converts
+    x.
+    """
     builder = define(module, name, VECTOR_PARAMS)
     emitter = _VectorProduct(builder, matrix, compute, vector_blocking(builder.target, rows))
-    emitter.emit(pack_x, along_k)
+    emitter.emit(pack_x, method is Method.VECTOR_ALONG_K)
     return builder.function
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from xjit.emitters.gemm.convolution import emit_convolution_call
-from xjit.emitters.gemm.library import link_gemm_library
+from xjit.emitters.gemm.library import emit_convolution_call
 from xjit.emitters.gemm.result_space import convolution_result_space
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.linalg.dot import NS_PER_FLOP
@@ -23,7 +22,6 @@ def emit_convolution(context: KernelContext, view: KernelView, work: Convolution
         context, view, convolution_result_space(shape), hero_types, builder, leaves, results, work.sums
     )
     lhs, rhs = (leaves[view.leaves[number]].pointer for number in work.operands)
-    link_gemm_library(context.module, types)
     emit_convolution_call(builder, types, shape, (lhs, rhs), result.out, result.closure, context.num_threads)
     builder.ret_void()
     cost = shape.flops * NS_PER_FLOP + epilogue_cost(view)

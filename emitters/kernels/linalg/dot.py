@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from xjit.emitters.gemm.gemm import emit_gemm_call
-from xjit.emitters.gemm.library import link_gemm_library
+from xjit.emitters.gemm.library import emit_gemm_call
 from xjit.emitters.gemm.result_space import gemm_result_space
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.linalg.epilogue import HeroTypes, emit_result, epilogue_cost
@@ -22,7 +21,6 @@ def emit_dot(context: KernelContext, view: KernelView, work: GemmWork) -> list[K
     hero_types = HeroTypes(types.compute, types.out)
     result = emit_result(context, view, gemm_result_space(shape), hero_types, builder, leaves, results, work.sums)
     lhs, rhs = (leaves[view.leaves[number]].pointer for number in work.operands)
-    link_gemm_library(context.module, types)
     emit_gemm_call(builder, types, shape, (lhs, rhs), result.out, result.closure, context.num_threads)
     builder.ret_void()
     cost = shape.flops * NS_PER_FLOP + epilogue_cost(view)

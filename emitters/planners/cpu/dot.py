@@ -17,12 +17,14 @@ from xjit.emitters.gemm.method import MAX_ROWS, GemmTypes, prefers_swap, transpo
 from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.shapes import GemmShape
-from xjit.emitters.gemm.storage import ROUNDED, UNSIGNED
+from xjit.emitters.gemm.storage import FLOAT8, ROUNDED, UNSIGNED
+from xjit.emitters.gemm.units import Unit
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.epilogue import epilogue_fact, place_of_sums
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.hlo import attributes as at
+from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
@@ -34,7 +36,7 @@ GEMM_TYPES = {
     PrimitiveType.F64: DOUBLE,
     PrimitiveType.BF16: BFLOAT,
     PrimitiveType.F16: HALF,
-}
+} | FLOAT8
 INTEGER_GEMM_TYPES = {
     kind: int_type(kind.bit_width) for kind in PrimitiveType if kind.is_integer and kind.bit_width >= 8
 } | {PrimitiveType.U8: UNSIGNED}
@@ -46,6 +48,8 @@ EXACT_CONVERSIONS = {
     PrimitiveType.F32: (PrimitiveType.F64,),
 }
 """Element types that the GEMM may read instead of the converted ones."""
+_WIDENED = (PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16)
+"""Integers that s32 operands may be converted from: the multiplication reads them, and sums in s32."""
 TINY_FLOPS = 512  # of one of many multiplications: below this its loops, unrolled, beat a call of the GEMM
 TINY_K = 8
 
@@ -80,7 +84,11 @@ class GemmWork:
 
 
 def plan_dot_kernels(context: PlanContext, view: KernelView) -> list[KernelPlan]:
-    """Plans a dot with conversions of its operands and what is computed from it: one GEMM call, or loops."""
+    """Plans a dot with conversions of its operands and what is computed from it: one GEMM call, or loops.
+
+    Errors: Unsupported for an algorithm that is more exact than the multiplication would be.
+    """
+    _check_algorithm(view.hero)
     work = gemm_work(view, context.target)
     if work is None:
         return [*plan_loops(context, view)]
@@ -103,8 +111,28 @@ def gemm_work(view: KernelView, target: Target) -> GemmWork | None:
     operands = tuple(view.leaves.index(source) for source in sources)
     if swapped:
         types, operands = GemmTypes(types.rhs, types.lhs, types.out), operands[::-1]
-    types = with_unit(types, target, shape)
+    types = _rounded(dot, types, target, shape) or with_unit(types, target, shape)
     return GemmWork(shape, types, (operands[0], operands[1]), place_of_sums(view, types), has_epilogue)
+
+
+def _check_algorithm(dot: HloInstruction) -> None:
+    algorithm = dot.attributes_as(at.DotAttributes).algorithm
+    kinds = [i.shape.element_type for i in (*dot.operands, dot)]
+    if algorithm == "dot_f64_f64_f64" and PrimitiveType.F64 not in kinds:
+        message = f"dot '{dot.name}' cannot be compiled: algorithm {algorithm} without an operand or result of f64"
+        raise Unsupported(message, dot.span)
+
+
+def _rounded(dot: HloInstruction, types: GemmTypes, target: Target, shape: GemmShape) -> GemmTypes | None:
+    """The types with f32 operands rounded to bf16, where the dot's algorithm is that and a unit gains by it.
+
+    Other algorithms that split f32 in bf16 are no more exact than f32, in which they are computed.
+    """
+    if dot.attributes_as(at.DotAttributes).algorithm != "dot_bf16_bf16_f32":
+        return None
+    lhs, rhs = (ROUNDED[BFLOAT] if storage is FLOAT else storage for storage in (types.lhs, types.rhs))
+    rounded = with_unit(GemmTypes(lhs, rhs, types.out), target, shape)
+    return rounded if rounded.unit is not Unit.FMA else None
 
 
 def _sources(view: KernelView) -> list[HloInstruction] | None:
@@ -132,7 +160,9 @@ def gemm_types(dot: HloInstruction, sources: Sequence[HloInstruction] | None = N
         lhs, rhs = (_storage_type(*pair) for pair in pairs)
         return GemmTypes(lhs, rhs, GEMM_TYPES[kinds[2]]) if lhs is not None and rhs is not None else None
     if sources is not None and any(a is not b for a, b in zip(sources, dot.operands)):
-        return None
+        kinds[:2] = [source.shape.element_type for source in sources]
+        if kinds[2] is not PrimitiveType.S32 or not all(kind in _WIDENED for kind in kinds[:2]):
+            return None
     if all(kind in INTEGER_GEMM_TYPES for kind in kinds) and (
         len(set(kinds)) == 1 or all(kind.is_signed or kind is PrimitiveType.U8 for kind in kinds[:2])
     ):

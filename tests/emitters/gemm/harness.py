@@ -14,7 +14,7 @@ from xjit.emitters.gemm.gemm import emit_gemm
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.shapes import GemmShape
-from xjit.emitters.gemm.storage import UNSIGNED
+from xjit.emitters.gemm.storage import FLOAT8_KINDS, UNSIGNED
 from xjit.llvm import LLVMType, Module, Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF, I8, I16, I32, I64
 from xjit.runtime.elf import undefined_symbols
@@ -31,6 +31,7 @@ DTYPES = {
     I16: np.dtype(np.int16),
     I32: np.dtype(np.int32),
     I64: np.dtype(np.int64),
+    **{storage: kind.dtype for storage, kind in FLOAT8_KINDS.items()},
 }
 GUARD_BYTES = 4096
 FLOAT_TYPES = GemmTypes()
@@ -99,7 +100,9 @@ def span(sizes: Sequence[int], strides: Sequence[int]) -> int:
 
 def strided(buffer: np.ndarray, sizes: Sequence[int], strides: Sequence[int]) -> np.ndarray:
     """The operand as an array view."""
-    return np.lib.stride_tricks.as_strided(buffer, sizes, [stride * buffer.itemsize for stride in strides])
+    size = buffer.itemsize  # NumPy strides only types of its own
+    plain = np.lib.stride_tricks.as_strided(buffer.view(f"u{size}"), sizes, [stride * size for stride in strides])
+    return plain.view(buffer.dtype)
 
 
 def operand_layouts(shape: GemmShape) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:

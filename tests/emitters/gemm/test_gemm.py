@@ -9,6 +9,8 @@ from tests.emitters.gemm.harness import compiled_gemm, run_gemm
 from xjit.emitters.gemm.method import GemmTypes, Method
 from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.shapes import BatchDimension, GemmShape, row_major
+from xjit.emitters.gemm.storage import FLOAT8
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
 from xjit.runtime import thread_pool
@@ -16,7 +18,8 @@ from xjit.runtime.jit import missing_features
 
 LEVELS = ["host", *(level for level in ("avx2", "sse2") if not missing_features(Target.for_features(level).features))]
 TYPES = [GemmTypes(), GemmTypes(DOUBLE, DOUBLE, DOUBLE), GemmTypes(BFLOAT, BFLOAT, BFLOAT), GemmTypes(HALF, HALF, HALF),
-         GemmTypes(BFLOAT, BFLOAT, FLOAT), GemmTypes(FLOAT, BFLOAT, FLOAT)]  # fmt: skip
+         GemmTypes(BFLOAT, BFLOAT, FLOAT), GemmTypes(FLOAT, BFLOAT, FLOAT),
+         GemmTypes(FLOAT8[PrimitiveType.F8E4M3FN], FLOAT8[PrimitiveType.F8E5M2], BFLOAT)]  # fmt: skip
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -66,7 +69,7 @@ def test_few_rows_of_a_small_matrix() -> None:
         run_gemm(shape)
 
 
-@pytest.mark.parametrize("types", TYPES, ids=lambda t: f"{t.lhs}-{t.rhs}-{t.out}")
+@pytest.mark.parametrize("types", TYPES, ids=lambda t: t.name)
 @pytest.mark.parametrize("level", ["host", "avx2", "sse2"])
 def test_types(types: GemmTypes, level: str) -> None:
     if level not in LEVELS:

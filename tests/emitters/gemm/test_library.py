@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 import xjit
-from xjit.emitters.gemm.library import gemm_library_text, link_gemm_library
+from xjit.emitters.gemm.library import convolution_library_text, gemm_library_text, link_gemm
 from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.plan import plan_gemm
+from xjit.emitters.gemm.routine import routine_for
+from xjit.emitters.gemm.shapes import row_major
 from xjit.llvm import Module, Target
 from xjit.runtime import jit
 from xjit.runtime.ir_check import defined_symbols
@@ -21,16 +24,32 @@ ENTRY main {{
 """
 
 
-def test_two_functions_are_visible() -> None:
-    text = gemm_library_text(GemmTypes(), Target.host())
-    assert defined_symbols(text) == {"xjit_gemm_f32_f32_f32", "xjit_convolution_gemm_f32_f32_f32"}
-    assert gemm_library_text(GemmTypes(), Target.host()) is text
+TILES = routine_for(plan_gemm(row_major(64, 64, 64), GemmTypes(), Target.host()), GemmTypes())
+
+
+def test_one_function_is_visible() -> None:
+    text = gemm_library_text(GemmTypes(), TILES, Target.host())
+    assert defined_symbols(text) == {"xjit_gemm_f32_f32_f32"}
+    assert gemm_library_text(GemmTypes(), TILES, Target.host()) is text
+    assert defined_symbols(convolution_library_text(GemmTypes(), Target.host(), False)) == {
+        "xjit_convolution_f32_f32_f32"
+    }
+
+
+def test_a_program_has_the_methods_that_it_needs() -> None:
+    """A product of matrices has no code for vectors, and the other way round."""
+    vector = routine_for(plan_gemm(row_major(1, 700, 700), GemmTypes(), Target.host()), GemmTypes())
+    rows = routine_for(plan_gemm(row_major(4, 900, 900), GemmTypes(), Target.host()), GemmTypes())
+    texts = [gemm_library_text(GemmTypes(), routine, Target.host()) for routine in (TILES, vector, rows)]
+    assert ["_kernel_" in text for text in texts] == [True, False, False]
+    assert ["block_vector_along_n_1(" in text for text in texts] == [False, True, True]
+    assert ["block_vector_along_n_4(" in text for text in texts] == [False, False, True]
 
 
 def test_a_module_lists_a_library_once() -> None:
     module = Module("m")
     for _ in range(2):
-        link_gemm_library(module, GemmTypes())
+        link_gemm(module, GemmTypes(), TILES)
     assert len(module.libraries) == 1
     assert not module.functions
 
@@ -52,8 +71,8 @@ def test_stages_of_a_program_with_a_library() -> None:
 
 
 def test_a_library_of_another_target_is_another_object() -> None:
-    text = gemm_library_text(GemmTypes(), Target.for_features("avx2"))
-    assert text != gemm_library_text(GemmTypes(), Target.for_features("sse2"))
+    text = gemm_library_text(GemmTypes(), TILES, Target.for_features("avx2"))
+    assert text != gemm_library_text(GemmTypes(), TILES, Target.for_features("sse2"))
     first, again, other = (library_object(text, level) for level in (2, 2, 1))
     assert first is again and first is not other
 

@@ -20,16 +20,21 @@ from tests.emitters.gemm.test_convolution import CASES
 from xjit.emitters.gemm.library import gemm_library_text
 from xjit.emitters.gemm.method import GemmTypes, with_unit
 from xjit.emitters.gemm.plan import plan_gemm
+from xjit.emitters.gemm.routine import Routine
 from xjit.emitters.gemm.shapes import GemmShape, row_major
-from xjit.emitters.gemm.storage import ROUNDED, UNSIGNED
+from xjit.emitters.gemm.storage import FLOAT8, ROUNDED, UNSIGNED
 from xjit.emitters.gemm.units import Unit
+from xjit.hlo.diagnostics import Unsupported
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import Target, host_cpu
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, I8, I16, I32
 from xjit.runtime.jit import initialize_llvm, missing_features
 
+TILES = Routine(vectors=(), row_groups=(), transposes=False)
 BF16 = GemmTypes(BFLOAT, BFLOAT, FLOAT)
+EIGHT_BITS = GemmTypes(FLOAT8[PrimitiveType.F8E4M3FN], FLOAT8[PrimitiveType.F8E5M2], FLOAT)
 BYTES = [GemmTypes(lhs, rhs, I32) for lhs in (I8, UNSIGNED) for rhs in (I8, UNSIGNED)]
-EMULATED = [("avx512_bf16_emulated", BF16), *(("amx_emulated", types) for types in (BF16, *BYTES))]
+EMULATED = [("avx512_bf16_emulated", BF16), *(("amx_emulated", types) for types in (BF16, *BYTES, EIGHT_BITS))]
 SIZES = [(16, 16, 32), (17, 33, 65), (70, 50, 300), (5, 7, 3), (40, 100, 1100)]
 
 needs_avx512 = pytest.mark.skipif(
@@ -70,7 +75,7 @@ def test_instructions_are_selected(level: str, types: GemmTypes, instructions: t
     target = Target.for_features(level)
     initialize_llvm()
     with llvm.create_context() as context:
-        module = llvm.parse_assembly(gemm_library_text(with_unit(types, target), target), context)
+        module = llvm.parse_assembly(gemm_library_text(with_unit(types, target), TILES, target), context)
         machine = llvm.Target.from_triple(target.triple).create_target_machine(target.cpu, target.features, opt=1)
         text = machine.emit_assembly(module)
         module.close()
@@ -185,6 +190,35 @@ def test_programs_with_epilogues(level: str, kind: str, out: str, unit: str) -> 
     result = exe(x.astype(types[kind]), w.astype(types[kind]), b.astype(types[out]))
     product = (x @ w).astype(types[out])
     np.testing.assert_array_equal(result, np.maximum(product + b.astype(types[out]), 0).astype(types[out]))
+
+
+ALGORITHM = """HloModule m
+ENTRY e {{
+  x = f32[40,200] parameter(0)
+  w = f32[200,90] parameter(1)
+  ROOT d = f32[40,90] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{0}
+}}
+"""
+
+
+@needs_avx512
+@pytest.mark.parametrize("level", ["avx512", "amx_emulated"])
+def test_algorithms(level: str) -> None:
+    """f32 is rounded to bf16 only where the dot says so and a unit gains by it; other algorithms are as exact as f32."""
+    rng = np.random.default_rng(4)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((40, 200), (200, 90)))
+    rounded = [a.astype(ml_dtypes.bfloat16).astype(np.float64) for a in (x, w)]
+    for algorithm in ("", "dot_bf16_bf16_f32", "dot_bf16_bf16_f32_x3", "dot_bf16_bf16_f32_x9", "dot_f32_f32_f32"):
+        text = ALGORITHM.format(algorithm and f", algorithm={algorithm}")
+        result = xjit.compile(text, options=xjit.CompileOptions(cpu_level=level))(x, w)
+        rounds = algorithm == "dot_bf16_bf16_f32" and level == "amx_emulated"
+        expected = np.matmul(*rounded) if rounds else x.astype(np.float64) @ w
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=5e-5, err_msg=algorithm)
+
+
+def test_an_algorithm_in_f64_is_refused() -> None:
+    with pytest.raises(Unsupported, match="dot 'd' cannot be compiled: algorithm dot_f64_f64_f64"):
+        xjit.compile(ALGORITHM.format(", algorithm=dot_f64_f64_f64"))
 
 
 def test_a_kernel_that_refuses_leaves_vectors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,13 +134,13 @@ def test_any_convolution(seed: int) -> None:
     check_convolution(random_convolution(rng).text(rng, kind))
 
 
-@pytest.mark.parametrize("kind", ["c64", "f8e5m2"])
+@pytest.mark.parametrize(("kind", "has_function"), [("c64", False), ("f8e5m2", True)])
 @pytest.mark.parametrize("seed", range(2))
-def test_types_without_a_library_function(kind: str, seed: int) -> None:
-    """Complex numbers and small floats are emitted as loops."""
+def test_other_types(kind: str, has_function: bool, seed: int) -> None:
+    """Complex numbers are emitted as loops; 8-bit floats are converted where they are packed and stored."""
     rng = random.Random(seed)
     text = random_convolution(rng).text(rng, kind)
-    assert convolution_shape(parse_hlo(text).entry_computation.root_instruction) is None
+    assert (convolution_shape(parse_hlo(text).entry_computation.root_instruction) is not None) == has_function
     check_convolution(text)
 
 

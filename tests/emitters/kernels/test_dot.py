@@ -120,6 +120,27 @@ def test_integers_are_multiplied_by_the_gemm() -> None:
     assert kind_of(matrices("u16", 33, 35, 40, "u16", "u32")) == "loop", "of unsigned numbers, only bytes are widened"
 
 
+@pytest.mark.parametrize(("lhs", "rhs"), [("s8", "s8"), ("u8", "s8"), ("s16", "u8")])
+def test_small_integers_that_are_converted_to_s32(lhs: str, rhs: str) -> None:
+    """They are multiplied as they are."""
+    text = f"""ENTRY e {{
+  a = {lhs}[70,90] parameter(0)
+  b = {rhs}[90,80] parameter(1)
+  x = s32[70,90] convert(a)
+  y = s32[90,80] convert(b)
+  ROOT d = s32[70,80] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}"""
+    exe = xjit.compile(text)
+    assert [kernel.kind for kernel in exe.kernels] == ["gemm"]
+    rng = np.random.default_rng(0)
+    operands = [
+        rng.integers(-300, 300, p.shape.dimensions).astype(p.shape.dtype)
+        for p in parse_hlo(text).entry_computation.parameter_instructions
+    ]
+    expected = operands[0].astype(np.int32) @ operands[1].astype(np.int32)
+    np.testing.assert_array_equal(exe(*operands), expected)
+
+
 CONVERSIONS = [("f32", "bf16"), ("f32", "f16"), ("bf16", "f32"), ("f16", "f32"), ("s8", "f32"), ("s8", "bf16")]
 
 

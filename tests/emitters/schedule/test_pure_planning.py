@@ -15,6 +15,7 @@ from xjit.tools.main import main
 PLAIN_LLVM = {
     "xjit.llvm.element_types",
     "xjit.llvm.gpu_models",
+    "xjit.llvm.host_cpu",
     "xjit.llvm.matrix_units",
     "xjit.llvm.target",
     "xjit.llvm.types",

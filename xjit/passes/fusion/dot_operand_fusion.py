@@ -20,13 +20,15 @@ _CONVERSIONS = {
     PrimitiveType.F32: (PrimitiveType.BF16, PrimitiveType.F16),
     PrimitiveType.BF16: (PrimitiveType.F32,),
     PrimitiveType.F16: (PrimitiveType.F32,),
-    PrimitiveType.S8: (PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32),
+    PrimitiveType.S8: (PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.S32),
+    PrimitiveType.U8: (PrimitiveType.S32,),
+    PrimitiveType.S16: (PrimitiveType.S32,),
 }
 
 
 @dataclass
 class DotOperandFusion(HloModulePass):
-    """Fuses conversions between float types (and from bytes) with the dot that is their only user.
+    """Fuses conversions between float types, and from small integers, with the dot that is their only user.
 
     An operand of less than `min_elements` elements is left alone.
     """
@@ -42,7 +44,7 @@ class DotOperandFusion(HloModulePass):
                 continue
             for dot in [i for i in computation.instructions if i.opcode == "dot"]:
                 converts = [o for o in dot.unique_operands() if self._joins(o, dot)]
-                if converts and _has_float_types(dot) and not has_control_dependencies(dot):
+                if converts and _has_products(dot) and not has_control_dependencies(dot):
                     merge_units(computation, [*converts, dot], [dot], dot, "kInput", "dot")
                     changed = True
         return changed
@@ -56,6 +58,15 @@ class DotOperandFusion(HloModulePass):
         return possible and alone and source.layout == operand.shape.layout and not has_control_dependencies(operand)
 
 
-def _has_float_types(dot: HloInstruction) -> bool:
+def _has_products(dot: HloInstruction) -> bool:
+    """Whether the emitter multiplies those types: floats, or s32 that both operands are converted to."""
     kinds = {i.shape.element_type for i in (*dot.operands, dot)}
-    return dot.operand_count == 2 and kinds <= _FLOATS
+    if dot.operand_count != 2:
+        return False
+    if kinds == {PrimitiveType.S32}:
+        return all(operand.opcode == "convert" and _is_small(operand.operand(0)) for operand in dot.operands)
+    return kinds <= _FLOATS
+
+
+def _is_small(source: HloInstruction) -> bool:
+    return PrimitiveType.S32 in _CONVERSIONS.get(source.shape.element_type, ())
