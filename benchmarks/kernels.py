@@ -37,6 +37,26 @@ def normal(*dims: int) -> Callable[[np.random.Generator], tuple[Any, ...]]:
     return lambda rng: (rng.standard_normal(dims, dtype=np.float32),)
 
 
+def bfloat16(*dims: int) -> Callable[[np.random.Generator], tuple[Any, ...]]:
+    """One array of normal bfloat16 numbers."""
+    return lambda rng: (rng.standard_normal(dims, dtype=np.float32).astype(jnp.bfloat16),)
+
+
+def complex_normal(*dims: int) -> Callable[[np.random.Generator], tuple[Any, ...]]:
+    """One array of normal complex64 numbers."""
+    return lambda rng: ((rng.standard_normal(dims) + 1j * rng.standard_normal(dims)).astype(np.complex64),)
+
+
+def indices(count: int, below: int) -> Callable[[np.random.Generator], tuple[Any, ...]]:
+    """One array of indices, with duplicates."""
+    return lambda rng: (rng.integers(0, below, count, dtype=np.int32),)
+
+
+def several(*makers: Callable[[np.random.Generator], tuple[Any, ...]]) -> Callable[[np.random.Generator], Any]:
+    """What all of these make, together."""
+    return lambda rng: tuple(array for make in makers for array in make(rng))
+
+
 def layer_norm(x: Any, scale: Any, bias: Any) -> Any:
     """Normalises rows."""
     mean = x.mean(-1, keepdims=True)
@@ -167,6 +187,30 @@ CASES = {
     "dropout 1M": Case(dropout, lambda rng: (*random_key(rng), *normal(1024, 1024)(rng))),
     "fft 1M": Case(jnp.fft.fft, lambda rng: ((normal(1 << 20)(rng)[0] + 1j * normal(1 << 20)(rng)[0]),)),
     "fft 4096x256": Case(jnp.fft.fft, lambda rng: ((normal(4096, 256)(rng)[0] + 0j).astype(np.complex64),)),
+    "fft2 256x256": Case(jnp.fft.fft2, complex_normal(256, 256)),
+    "fft2 512x512": Case(jnp.fft.fft2, complex_normal(512, 512)),
+    "fft2 1024x1024": Case(jnp.fft.fft2, complex_normal(1024, 1024)),
+    "fft2 16x128x128": Case(jnp.fft.fft2, complex_normal(16, 128, 128)),
+    "rfft2 512x512": Case(jnp.fft.rfft2, normal(512, 512)),
+    "irfft2 512x512": Case(jnp.fft.irfft2, complex_normal(512, 257)),
+    "fftn 64^3": Case(jnp.fft.fftn, complex_normal(64, 64, 64)),
+    "complex multiply, abs": Case(
+        lambda x, y: jnp.abs(x * y), several(complex_normal(512, 1024), complex_normal(512, 1024))
+    ),
+    "gelu of tanh 1M": Case(lambda x: jax.nn.gelu(x, approximate=True), normal(1024, 1024)),
+    "gelu of erf 1M": Case(lambda x: jax.nn.gelu(x, approximate=False), normal(1024, 1024)),
+    "bf16 chain 1M": Case(lambda x: jnp.tanh(x * 2 + 1) * x - x, bfloat16(1024, 1024)),
+    "row sums 2048x1024": Case(lambda x: x.sum(-1), normal(2048, 1024)),
+    "concatenate": Case(lambda x, y: jnp.concatenate([x, y], 1), several(normal(1024, 512), normal(1024, 700))),
+    "histogram 256K": Case(lambda i: jnp.zeros(256, jnp.int32).at[i].add(1), indices(1 << 18, 256)),
+    "scatter-add duplicates": Case(
+        lambda rows, i: jnp.zeros((1000, 64), jnp.float32).at[i].add(rows),
+        several(normal(20000, 64), indices(20000, 1000)),
+    ),
+    "matvec 2048": Case(lambda a, x: a @ x, several(normal(2048, 2048), normal(2048))),
+    "scalar loop 10000": Case(
+        lambda x: jax.lax.fori_loop(0, 10000, lambda i, v: v * 0.999 + 1.0, x), lambda rng: (np.float32(1),)
+    ),
     "fori_loop 1000 x 1024": Case(logistic_map, lambda rng: (rng.random(1024, np.float32) * 0.1,)),
     "lstm 100 x 32x128": Case(lstm, lstm_arguments(100, 32, 128)),
     "lstm 500 x 1x64": Case(lstm, lstm_arguments(500, 1, 64)),
@@ -181,7 +225,7 @@ CASES = {
 
 def measure(case: Case, repetitions: int) -> dict[str, Any]:
     """Returns the values of one row. Errors: HloError if xjit does not compile the function."""
-    arguments = tuple(np.ascontiguousarray(a) for a in case.arguments(np.random.default_rng(0)))
+    arguments = tuple(np.asarray(a, order="C") for a in case.arguments(np.random.default_rng(0)))
     function = jax.jit(case.function)
     exe = xjit.compile(function.lower(*arguments).as_text("hlo"))
     device_arguments = [jax.device_put(a) for a in arguments]

@@ -150,6 +150,68 @@ def test_old_spellings() -> None:
     assert "%tiled_linalg_op, %loops:2 = transform.structured.tile_ext %0 [2, 0, 4] {interchange = [1, 0]}\n" in printed
 
 
+SCRIPTS = """
+transform.sequence failures(propagate) {
+^bb1(%arg1: !transform.any_op):
+  %0 = transform.structured.match ops{["linalg.generic"]} in %arg1 : (!transform.any_op) -> !transform.any_op
+  %a, %b = transform.structured.tile_using_forall %0 num_threads [10, 20] (mapping = [ #gpu.thread<y>, #gpu.thread<x> ] ) : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+  %c, %d = transform.structured.tile_using_forall %0 tile_sizes [10, 20] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+  %c1, %d1 = transform.structured.tile_using_forall %0 tile_sizes [%a : !transform.any_op, 20] : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+  %e, %f = transform.structured.fuse_into_containing_op %0 into %b : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+  %fill_op, %split, %combining, %for = transform.structured.tile_reduction_using_for %0 by tile_sizes = [0, 5] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+  %g:4 = transform.structured.tile_reduction_using_forall %0 by num_threads = [0, 5], tile_sizes = [0, 3], mapping = [#gpu.thread<x>] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+  transform.structured.tile_loop_hint %0 : !transform.any_op
+  %func, %call = transform.structured.outline %0 {func_name = "outlined", libcall} : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+  %h = transform.structured.collapse_dims %0 [[0, 1], [2]]
+  %i = transform.structured.fold_unit_extent_dims %0
+  transform.structured.inline %0
+  %t, %l:2 = transform.structured.fuse %0 {tile_sizes = [32, 32], tile_interchange = [0, 1]} : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+  %t1, %l1:2 = transform.structured.fuse %0 [5, 7] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+  %t2, %l2:2 = transform.structured.fuse_ext %0, %a {tile_sizes = [32, 32], tile_interchange = [0, 1], keep_intermediates = true}
+  %j = transform.get_producer_of_operand %0[0] : (!transform.any_op) -> !transform.any_op
+  %k = transform.get_parent_op %0 {isolated_from_above} : (!transform.any_op) -> !transform.any_op
+  %k2 = transform.get_parent_op %0 {op_name = "func.func"} : (!transform.any_op) -> !transform.any_op
+  transform.apply_patterns to %k {
+    transform.apply_patterns.canonicalization
+    transform.apply_patterns.linalg.tiling_canonicalization
+  } : !transform.any_op
+  transform.apply_patterns to %k {
+    transform.apply_patterns.canonicalization
+  } {apply_cse} : !transform.any_op
+  transform.apply_cse to %k : !transform.any_op
+  transform.apply_dce to %k : !transform.any_op
+  %m = transform.merge_handles %a, %b : !transform.any_op
+  %n = transform.merge_handles deduplicate %a, %b : !transform.any_op
+  %o:2 = transform.split_handle %0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+  transform.print %0 : !transform.any_op
+  transform.print %0 {name = "x"} : !transform.any_op
+  transform.print
+  %p = transform.cast %0 : !transform.any_op to !transform.op<"linalg.generic">
+  transform.annotate %0 "foo" : !transform.any_op
+  %r = transform.loop.get_parent_for %0 {num_loops = 2 : i64} : (!transform.any_op) -> !transform.any_op
+  %s = transform.structured.generalize %0 : (!transform.any_op) -> !transform.any_op
+  %1, %loops:3 = transform.structured.tile_using_for %0 tile_sizes [4, 4, 4] interchange = [1, 0, 2] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+  %v, %loopsv:2 = transform.structured.tile_using_for %0[4, 0, 4] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+  %w = transform.structured.match interface{TilingInterface} attributes{test.x = 1 : i64} in %arg1 : (!transform.any_op) -> !transform.any_op
+  transform.foreach %0 : !transform.any_op {
+  ^bb0(%x: !transform.any_op):
+    transform.print %x : !transform.any_op
+  }
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  sequence %arg0 : !pdl.operation failures(propagate) {
+  ^bb1(%arg1: !pdl.operation):
+  }
+}
+"""
+
+
+def test_forms_of_scripts() -> None:
+    """Forms of upstream's scripts, with types of handles and without, are read; what is printed says the same."""
+    check_round_trip(SCRIPTS)
+
+
 FUNC = "func.func @f(%a: f32, %i: index) {\n"
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from xjit.hlo.diagnostics import CompileError, HloError, PassError, Unsupported
-from xjit.tools import bench, bisect_pass, cache, compare, indexing, opt, run
+from xjit.tools import bench, bisect_pass, cache, compare, indexing, linalg, opt, run
 from xjit.version import __version__
 
 MISMATCH, COMPILE_ERROR, BAD_INPUT = 1, 2, 3
@@ -24,6 +24,7 @@ _COMMANDS = {
     "indexing": indexing,
     "bisect-pass": bisect_pass,
     "cache": cache,
+    "linalg": linalg,
 }
 
 

@@ -8,13 +8,14 @@ is as wide as the second-level cache allows, so that rows are read in pieces of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from xjit.affine import AffineExpr, dim
 from xjit.emitters.elemental import ComplexValue, register_type
 from xjit.emitters.iteration_space import unit_index
-from xjit.emitters.kernels.fft.butterflies import scaled
+from xjit.emitters.kernels.fft.butterflies import Pair, scaled
 from xjit.emitters.kernels.fft.transform import Transform, load_pair, radices_of, spread, store_pair
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import Scratch, here
@@ -22,10 +23,12 @@ from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import Buffer, MemoryAccess
 from xjit.emitters.physical_offsets import physical_offset
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.values import Value
 
 NS_PER_BUTTERFLY = 0.6
+Index = Sequence[AffineExpr]
 STRIP_BYTES = 256 << 10
 """Of the two pairs of arrays that a strip is transformed in: a part of the second-level cache."""
 MAX_STRIP = 64
@@ -43,11 +46,17 @@ class ColumnPass:
 
 @dataclass(frozen=True, slots=True)
 class Strips:
-    """`count` strips of `width` columns, from column `first` on."""
+    """`count` strips of `width` columns, from column `first` on; `distance` is that of their starts, 0: the width."""
 
     first: int
     width: int
     count: int
+    distance: int = 0
+
+    @property
+    def step(self) -> int:
+        """From the start of a strip to that of the next one."""
+        return self.distance or self.width
 
 
 def is_row_major(shape: Shape) -> bool:
@@ -75,31 +84,80 @@ def strips_of(length: int, inner: int, lanes: int, element_bytes: int) -> list[S
     return [Strips(0, width, count), *([Strips(count * width, rest, 1)] if rest else [])]
 
 
+class Places(Protocol):
+    """Where a pass finds its columns: in an array of complex numbers, or in half spectra (`half_spectra`).
+
+    A column is one of `outer`, a box of such sizes, and has a number in its row. Parts are vectors where lanes
+    are.
+    """
+
+    outer: tuple[int, ...]
+
+    def load(self, outer: Index, row: AffineExpr, column: AffineExpr) -> Pair:
+        """Emits the load of an element."""
+        ...
+
+    def store(self, outer: Index, row: AffineExpr, column: AffineExpr, value: Pair) -> None:
+        """Emits the store of an element."""
+        ...
+
+
+PlacesOf = Callable[[LoopNest, MemoryAccess, Mapping[HloInstruction, Buffer], Buffer], Places]
+"""Makes the places of a kernel from its leaves and its result."""
+
+
 def emit_columns(context: KernelContext, view: KernelView, task: ColumnPass) -> list[Kernel]:
-    """Emits the kernels of one dimension. They read and write the result."""
+    """Emits the kernels of one dimension of a complex result. They read and write the result."""
     shape = view.result_shapes[0]
-    kind = shape.element_type.component
-    length, inner = shape.dimensions[task.axis], math.prod(shape.dimensions[task.axis + 1 :])
-    lanes = context.target.vector_width(register_type(kind))
     if not math.prod(shape.dimensions):
         return []
-    return [_Columns(context, view, task, s).emit() for s in strips_of(length, inner, lanes, kind.byte_width)]
+    inner = math.prod(shape.dimensions[task.axis + 1 :])
+    lanes = context.target.vector_width(register_type(shape.element_type.component))
+    strips = strips_of(shape.dimensions[task.axis], inner, lanes, shape.element_type.component.byte_width)
+
+    def places(
+        nest: LoopNest, memory: MemoryAccess, _: Mapping[HloInstruction, Buffer], result: Buffer
+    ) -> _ComplexPlaces:
+        return _ComplexPlaces(nest, memory, result, task.axis)
+
+    return [ColumnKernel(context, view, task, s, places).emit() for s in strips]
 
 
-class _Columns:
-    """State while one kernel is emitted."""
+class _ComplexPlaces:
+    """The columns of an array of complex numbers."""
 
-    def __init__(self, context: KernelContext, view: KernelView, task: ColumnPass, strips: Strips) -> None:
-        self.view, self.task, self.strips = view, task, strips
-        self.function, _, results = context.new_kernel(view, f".columns.{task.axis}")
-        shape = results[0].shape
-        self.kind = shape.element_type.component
-        dims = shape.dimensions
-        self.outer, self.length = math.prod(dims[: task.axis]), dims[task.axis]
-        box = Shape.array(shape.element_type, (self.outer, self.length, math.prod(dims[task.axis + 1 :])))
-        self.data = Buffer(box, results[0].pointer)
+    def __init__(self, nest: LoopNest, memory: MemoryAccess, result: Buffer, axis: int) -> None:
+        dims = result.shape.dimensions
+        self.outer = (math.prod(dims[:axis]),)
+        box = Shape.array(result.shape.element_type, (*self.outer, dims[axis], math.prod(dims[axis + 1 :])))
+        self.data = Buffer(box, result.pointer)
+        self.nest, self.memory = nest, memory
+
+    def load(self, outer: Index, row: AffineExpr, column: AffineExpr) -> Pair:
+        value = self.memory.load(self.data, (*outer, row, column), here(self.nest))
+        assert isinstance(value, ComplexValue)
+        return spread(self.nest, value.real), spread(self.nest, value.imag)
+
+    def store(self, outer: Index, row: AffineExpr, column: AffineExpr, value: Pair) -> None:
+        index = (*outer, row, column)
+        if not self.nest.uses_vector(physical_offset(self.nest.table, self.data.shape, index)):
+            value = self.nest.builder.extract_element(value[0], 0), self.nest.builder.extract_element(value[1], 0)
+        self.memory.store(self.data, index, ComplexValue(*value))
+
+
+class ColumnKernel:
+    """State while the kernel of some strips is emitted."""
+
+    def __init__(
+        self, context: KernelContext, view: KernelView, task: ColumnPass, strips: Strips, places: PlacesOf
+    ) -> None:
+        self.task, self.strips = task, strips
+        self.function, leaves, results = context.new_kernel(view, f".columns.{task.axis}")
+        self.kind = results[0].shape.element_type.component
+        self.length = results[0].shape.dimensions[task.axis]
         self.nest = LoopNest(context.module, self.function, context.target)
         self.memory = MemoryAccess(self.nest)
+        self.places = places(self.nest, self.memory, leaves, results[0])
         self.lanes = context.target.vector_width(register_type(self.kind))
         self.transform = Transform.of(context, self.length, self.kind, strips.width)
         size = self.length * strips.width * self.kind.byte_width
@@ -108,11 +166,12 @@ class _Columns:
         self.strip = [Buffer(strip, pointer) for pointer in self.scratch.pieces[:2]]
 
     def emit(self) -> Kernel:
-        nest, work = self.nest, self.scratch.pieces[2]
+        """Emits the kernel."""
+        nest, work, outer_sizes = self.nest, self.scratch.pieces[2], self.places.outer
         nest.builder.call(self.transform.prepare, [work])
-        units = self.outer * self.strips.count
+        units = math.prod(outer_sizes) * self.strips.count
         unit = nest.new_variable(units)
-        outer, number = unit_index(nest.table, unit, (self.outer, self.strips.count))
+        *outer, number = unit_index(nest.table, unit, (*outer_sizes, self.strips.count))
 
         def body(_: Sequence[Value]) -> Sequence[Value]:
             self._elements(outer, number, self._load)
@@ -131,27 +190,25 @@ class _Columns:
         traffic = 4 * size * self.kind.byte_width
         return Kernel(self.function, units, cost * NS_PER_BUTTERFLY, "fft", traffic, 5 * cost)
 
-    def _elements(
-        self, outer: AffineExpr, number: AffineExpr, move: Callable[[Sequence[AffineExpr], Sequence[AffineExpr]], None]
-    ) -> None:
-        """Calls `move` with an index of the result and of the strip, for each element of a strip."""
+    def _elements(self, outer: Index, number: AffineExpr, move: Callable[[Index, Index], None]) -> None:
+        """Calls `move` with (*outer, row, column) and an index of the strip, for each element of a strip."""
         row, column = self.nest.new_variable(self.length), self.nest.new_variable(self.strips.width)
-        place = number * self.strips.width + dim(column) + self.strips.first
+        place = number * self.strips.step + dim(column) + self.strips.first
 
         def element(_: Sequence[Value]) -> Sequence[Value]:
-            move((outer, dim(row), place), (dim(row), dim(column)))
+            move((*outer, dim(row), place), (dim(row), dim(column)))
             return ()
 
         self.nest.loops([row, column], element, vector_width=self.lanes)
 
-    def _load(self, far: Sequence[AffineExpr], near: Sequence[AffineExpr]) -> None:
-        value = self.memory.load(self.data, far, here(self.nest))
-        assert isinstance(value, ComplexValue)
-        store_pair(self.memory, self.strip, near, (spread(self.nest, value.real), spread(self.nest, value.imag)))
+    def _load(self, far: Index, near: Index) -> None:
+        *outer, row, column = far
+        store_pair(self.memory, self.strip, near, self.places.load(outer, row, column))
 
-    def _store(self, far: Sequence[AffineExpr], near: Sequence[AffineExpr]) -> None:
-        parts = load_pair(self.nest, self.memory, self.strip, near)
-        re, im = (scaled(self.nest.builder, part, self.task.scale) for part in parts)
-        if not self.nest.uses_vector(physical_offset(self.nest.table, self.data.shape, far)):
-            re, im = (self.nest.builder.extract_element(part, 0) for part in (re, im))
-        self.memory.store(self.data, far, ComplexValue(re, im))
+    def _store(self, far: Index, near: Index) -> None:
+        *outer, row, column = far
+        re, im = (
+            scaled(self.nest.builder, part, self.task.scale)
+            for part in load_pair(self.nest, self.memory, self.strip, near)
+        )
+        self.places.store(outer, row, column, (re, im))

@@ -1,8 +1,9 @@
 """fft: FFT, IFFT, RFFT, IRFFT over the last one to three dimensions, of any length.
 
-Several dimensions are several kernels: one transforms the rows, whose unit of work is a row, and then one per further
-dimension transforms columns in the result (`columns`). An IRFFT, which has complex intermediate values but a real
-result, is one kernel; its unit of work is one transform over all its dimensions. All work in scratch memory with real
+Several dimensions are several kernels: one transforms the rows, whose unit of work is a row, and then one or two per
+further dimension transform columns in the result (`columns`). An IRFFT of two dimensions has its rows last, and keeps
+half spectra in the rows of its real result until then (`half_spectra`). One of three, and where layouts do not allow
+that, is one kernel, whose unit of work is one transform over all its dimensions. All work in scratch memory with real
 and imaginary parts apart. An inverse transform is the forward one with the parts exchanged, scaled on the way out. Real
 transforms run as complex ones.
 """
@@ -17,9 +18,10 @@ from xjit.emitters.elemental import ComplexValue, RegisterValue, register_type
 from xjit.emitters.iteration_space import unit_index
 from xjit.emitters.kernels.fft.butterflies import Pair, scaled
 from xjit.emitters.kernels.fft.columns import NS_PER_BUTTERFLY, ColumnPass, emit_columns, is_row_major
+from xjit.emitters.kernels.fft.half_spectra import emit_half_columns, load_half_row
 from xjit.emitters.kernels.fft.transform import Transform, load_pair, spread, store_pair
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
-from xjit.emitters.kernels.loops.hand_loops import Scratch
+from xjit.emitters.kernels.loops.hand_loops import Scratch, here
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loop_nest import LoopNest
 from xjit.emitters.memory import EVERYWHERE, Buffer, MemoryAccess
@@ -39,22 +41,37 @@ def emit_fft(context: KernelContext, view: KernelView) -> list[Kernel]:
     lengths = attributes.fft_length
     scale = 1.0 / max(1, math.prod(lengths)) if attributes.fft_type in ("IFFT", "IRFFT") else 1.0
     shape = view.result_shapes[0]
-    by_columns = len(lengths) > 1 and attributes.fft_type != "IRFFT" and is_row_major(shape)
-    if not by_columns:
+    first, last = len(shape.dimensions) - len(lengths), len(shape.dimensions) - 1
+    is_real_inverse = attributes.fft_type == "IRFFT"
+    is_whole = len(lengths) == 1 or (is_real_inverse and len(lengths) > 2)
+    if is_whole or not math.prod(shape.dimensions) or not all(map(is_row_major, (shape, view.hero.operand(0).shape))):
         return [_Fft(context, view, lengths, scale).emit()]
+    if is_real_inverse:
+        columns = emit_half_columns(context, view, ColumnPass(first, True, 1.0))
+        return [*columns, _Fft(context, view, lengths[-1:], scale, reads_result=True).emit()]
     kernels = [_Fft(context, view, lengths[-1:], 1.0).emit()]
-    first = len(shape.dimensions) - len(lengths)
-    for axis in range(len(shape.dimensions) - 2, first - 1, -1):
+    for axis in range(last - 1, first - 1, -1):
         inverse = attributes.fft_type == "IFFT"
         kernels += emit_columns(context, view, ColumnPass(axis, inverse, scale if axis == first else 1.0))
     return kernels
 
 
 class _Fft:
-    """State while the kernel over the last dimensions, of those lengths, is emitted."""
+    """State while the kernel over the last dimensions, of those lengths, is emitted.
 
-    def __init__(self, context: KernelContext, view: KernelView, lengths: tuple[int, ...], scale: float) -> None:
+    With `reads_result` the rows of the result hold the half spectra to transform (`half_spectra`).
+    """
+
+    def __init__(
+        self,
+        context: KernelContext,
+        view: KernelView,
+        lengths: tuple[int, ...],
+        scale: float,
+        reads_result: bool = False,
+    ) -> None:
         self.view = view
+        self.reads_result = reads_result
         attributes = view.hero.attributes_as(at.FftAttributes)
         self.kind_of_fft = attributes.fft_type
         self.lengths = lengths
@@ -128,6 +145,10 @@ class _Fft:
         return (*unit_index(self.nest.table, self._unit, self.batch), *index)
 
     def _load(self) -> None:
+        if self.reads_result:
+            load_half_row(self.nest, self.memory, self._load_result, self.box, self.width)
+            return
+
         def body(index: Index) -> None:
             value: RegisterValue = self.memory.load(self.source, self._far(index), EVERYWHERE)
             zero = const_float(register_type(self.kind), 0.0)
@@ -135,6 +156,11 @@ class _Fft:
             store_pair(self.memory, self.box, index, (spread(self.nest, pair[0]), spread(self.nest, pair[1])))
 
         self._loops(self.source.shape.dimensions[-len(self.lengths) :], body)
+
+    def _load_result(self, number: AffineExpr) -> Value:
+        value = self.memory.load(self.result, self._far((number,)), here(self.nest))
+        assert isinstance(value, Value)
+        return value
 
     def _store(self) -> None:
         def body(index: Index) -> None:

@@ -62,7 +62,7 @@ def test_several_dimensions(fft_type: str, lengths: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("lengths", [(6, 67), (4, 90), (17, 33), (3, 4, 70), (2, 129)])
 def test_strips_of_columns(lengths: tuple[int, ...]) -> None:
-    for kind, fft_type in (("f32", "FFT"), ("f64", "IFFT"), ("f32", "RFFT")):
+    for kind, fft_type in (("f32", "FFT"), ("f64", "IFFT"), ("f32", "RFFT"), ("f32", "IRFFT")):
         check_fft(kind, fft_type, (2,), lengths)
 
 
@@ -75,11 +75,17 @@ def test_strips_cover_all_columns_once(length: int, inner: int) -> None:
     assert all(s.width <= MAX_STRIP for s in strips)
 
 
+@pytest.mark.parametrize("lengths", [(3, 1), (3, 2), (4, 3), (1, 5), (2, 3, 4), (3, 2, 9), (5, 130), (2, 2, 2)])
+def test_half_spectra_in_rows(lengths: tuple[int, ...]) -> None:
+    check_fft("f64", "IRFFT", (2,), lengths)
+    assert check_units(text("f32", "IRFFT", (2,), lengths), rtol=1e-4, atol=1e-4) >= 1
+
+
 def test_columns_are_transformed_by_their_own_kernels() -> None:
     executable = xjit.compile(text("f32", "FFT", (), (64, 128)))
     assert len(executable.kernels) == 2
     assert len(xjit.compile(text("f32", "FFT", (2,), (8, 8, 8))).kernels) == 3
-    assert len(xjit.compile(text("f32", "IRFFT", (2,), (8, 8))).kernels) == 1
+    assert len(xjit.compile(text("f32", "IRFFT", (2,), (8, 8))).kernels) == 3  # edges, other columns, rows
     assert check_units(text("f32", "FFT", (3,), (4, 128)), rtol=1e-4, atol=1e-4) > 3
 
 
@@ -95,6 +101,8 @@ def test_layouts_units_and_empty() -> None:
     check_fft("f32", "FFT", (3,), (0,))
     check_fft("f32", "FFT", (3,), (0, 4))
     check_fft("f32", "IFFT", (0,), (3, 4))
+    check_fft("f32", "IRFFT", (0,), (3, 4))
+    check_fft("f64", "IRFFT", (3,), (5, 8), "{0,1,2}", options=LAYOUTS)
 
 
 def test_accuracy() -> None:

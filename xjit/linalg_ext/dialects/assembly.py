@@ -1,10 +1,10 @@
 """Formats: the syntax of an operation as a line of text that both the parser and the printer follow.
 
 `%x` is the operands of a group, `type(x)` the types of a group, `attrs` the dictionary of attributes that are shown
-nowhere else, `functional` the types of all operands and results as a function type, `kind(x)` an attribute (the kinds
-are rows of a table), `region` a region, `~` leaves out the space, `{ ... }?x` is a part that is there if x is: a group
-that is not empty, or an attribute. A part begins with a word, a mark, operands or an attribute that tells whether it is
-there. All else stands for itself.
+nowhere else, `functional` the types of all operands and results as a function type, `handles` the same for handles of
+a script, which may be left out, `kind(x)` an attribute (the kinds are rows of a table), `region` a region, `~` leaves
+out the space, `{ ... }?x` is a part that is there if x is: a group that is not empty, or an attribute. A part begins
+with a word, a mark, operands or an attribute that tells whether it is there. All else stands for itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from xjit.linalg_ext.dialects.attribute_kinds import ATTRIBUTE_KINDS, AttributeKind
-from xjit.linalg_ext.dialects.definition import SEGMENTS, Group, OpDefinition, group_values, result_groups
+from xjit.linalg_ext.dialects.definition import HANDLE, SEGMENTS, Group, OpDefinition, group_values, result_groups
 from xjit.linalg_ext.ir.attributes import DenseArrayAttr
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import FunctionType, Type
@@ -83,7 +83,7 @@ class Optional:
 
 Element = Literal | NoSpace | Operands | Types | AttributePart | Special | Optional
 
-_SPECIAL = ("attrs", "functional", "region")
+_SPECIAL = ("attrs", "functional", "handles", "region")
 _CALL = re.compile(r"([a-z_]\w*)\(([\w, ]*)\)\Z")
 _TOKENS = re.compile(r"[a-z_]\w*\([\w, ]+\)|\}\?\w+|%\w+|\w+:|[\w.]+|->|\S")
 
@@ -156,17 +156,20 @@ class FormatAssembly:
             elif isinstance(element, AttributePart):
                 element.kind.parse(p, state, element.names)
             elif isinstance(element, Optional):
-                if self._begins(p, element.elements[0]):
+                if self._begins(p, element.elements):
                     self._parse(p, state, element.elements)
             elif isinstance(element, Special):
                 self._parse_special(p, state, element.what)
 
-    def _begins(self, p: Parser, first: Element) -> bool:
+    def _begins(self, p: Parser, elements: Sequence[Element]) -> bool:
+        """Whether the text goes on with a part: its first literal, or two, or an operand on the same line."""
+        first = elements[0]
         if isinstance(first, Literal):
-            return p.at(first.text)
+            second = elements[1] if len(elements) > 1 else None
+            return p.at(first.text) and (not isinstance(second, Literal) or p.peek() == second.text)
         if isinstance(first, AttributePart):
             return first.kind.begins(p)
-        return p.token.kind == "value"
+        return p.token.kind == "value" and p.on_same_line()
 
     def _parse_operands(self, p: Parser, state: ParseState, name: str) -> None:
         group = self._group(name)
@@ -188,6 +191,11 @@ class FormatAssembly:
             state.attributes.update(p.optional_dictionary())
         elif what == "region":
             state.regions.append(p.region())
+        elif what == "handles" and not p.accept(":"):
+            state.result_types = [HANDLE] * state.num_results
+        elif what == "handles" and not p.at("("):
+            types = p.type_list()
+            state.result_types = types if self.definition.results else []
         else:
             place = p.here()
             function = p.function_type()
@@ -265,6 +273,14 @@ class FormatAssembly:
                 space = "" if text in _OPENING else " "
         return space
 
+    def _handles_text(self, p: Printer, op: Operation) -> str:
+        operands = tuple(v.type for v in op.operands)
+        if not self.definition.results:
+            return f": {', '.join(map(p.type, operands))}" if operands else ""
+        return (
+            "" if {*operands, *op.result_types} == {HANDLE} else f": {p.type(FunctionType(operands, op.result_types))}"
+        )
+
     def _present(self, op: Operation, anchor: str) -> bool:
         if any(group.name == anchor for group in (*self.definition.operands, *self.definition.results)):
             return bool(group_values(self.definition, op, anchor))
@@ -286,6 +302,8 @@ class FormatAssembly:
         if isinstance(element, AttributePart):
             return element.kind.text(p, op, element.names)
         assert isinstance(element, Special)
+        if element.what == "handles":
+            return self._handles_text(p, op)
         if element.what == "functional":
             return p.type(FunctionType(tuple(v.type for v in op.operands), op.result_types))
         if element.what == "attrs":

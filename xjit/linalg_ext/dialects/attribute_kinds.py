@@ -137,6 +137,8 @@ def _parse_indices(p: Parser, state: ParseState, names: tuple[str, ...]) -> None
         if p.token.kind == "value":
             group.append(p.operand())
             static.append(DYNAMIC)
+            if p.accept(":"):  # handles may tell their type
+                p.type()
         else:
             static.append(p.integer())
 
@@ -205,5 +207,9 @@ ATTRIBUTE_KINDS: dict[str, AttributeKind] = {
     "dense_integers": _simple(_dense_array, _dense_text),
     "indices": AttributeKind(_parse_indices, _indices_text, lambda p: p.at("[")),
     "nofold": _unit_kind("nofold"),
-    "libcall": _unit_kind("libcall"),
+    "deduplicate": _unit_kind("deduplicate"),
+    "mode": _simple(
+        lambda p: EnumAttr("transform.failures", p.keyword("'propagate' or 'suppress'")),
+        lambda value: value.value if isinstance(value, EnumAttr) else str(value),
+    ),
 }

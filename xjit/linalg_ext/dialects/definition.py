@@ -2,7 +2,7 @@
 
 A group is written `name`, `name?` (none or one) or `name*` (any number), and may be followed by the rule that gives its
 types where the text does not: `index`, `i1`, `=other` (those of another group), `element other`, `boolean other` (i1 in
-the shape of the other).
+the shape of the other), `handle`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xjit.linalg_ext.text.printer import Printer
 
 __all__ = [
+    "HANDLE",
     "SEGMENTS",
     "Assembly",
     "CustomAssembly",
@@ -96,10 +97,13 @@ class Group:
         return [_DERIVED_TYPES[kind](known[0])] * number
 
 
+HANDLE = DialectType("!pdl.operation")
+"""The type of a transform script's handles, where the script does not give one."""
+
 _FIXED_TYPES: dict[str, Type] = {
     "index": IndexType(),
     "i1": IntegerType(1),
-    "handle": DialectType("!pdl.operation"),
+    "handle": HANDLE,
 }
 
 

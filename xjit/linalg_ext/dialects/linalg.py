@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xjit.linalg_ext.text.parser import Parser, ParseState
     from xjit.linalg_ext.text.printer import Printer
 
-__all__ = ["LINALG_ROWS", "inputs_and_outputs", "parse_ins_outs", "print_ins_outs"]
+__all__ = ["LINALG_ROWS", "drop_body", "inputs_and_outputs", "parse_ins_outs", "print_ins_outs"]
 
 _SHOWN_BY_GENERIC = ("doc", "indexing_maps", "iterator_types", "library_call")
 
@@ -140,6 +140,15 @@ def print_named(p: Printer, op: Operation) -> None:
     p.optional_dictionary(op, frozenset({SEGMENTS, "indexing_maps"}))
     print_ins_outs(p, op)
     _print_results(p, op)
+
+
+def drop_body(op: Operation) -> None:
+    """Named ops have their bodies from their rows; the generic form tells them, too."""
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                inner.drop_all_references()
+    op.regions.clear()
 
 
 # map, reduce, transpose, broadcast
@@ -274,7 +283,9 @@ def _with_integers(name: str, attribute: str, result: str) -> OpDefinition:
         _print_integers(p, op, attribute)
         p.optional_dictionary(op, frozenset({SEGMENTS, attribute}))
 
-    return op(name, assembly=CustomAssembly(parse, show), traits="structured", result_names=(result,))
+    return op(
+        name, assembly=CustomAssembly(parse, show), traits="structured", result_names=(result,), normalize=drop_body
+    )
 
 
 LINALG_ROWS = make_rows(
@@ -303,7 +314,12 @@ LINALG_ROWS = make_rows(
     _with_integers("linalg.transpose", "permutation", "transposed"),
     _with_integers("linalg.broadcast", "dimensions", "broadcasted"),
     *(
-        op(f"linalg.{name}", assembly=CustomAssembly(parse_named, print_named), traits="structured")
+        op(
+            f"linalg.{name}",
+            assembly=CustomAssembly(parse_named, print_named),
+            traits="structured",
+            normalize=drop_body,
+        )
         for name in NAMED_OPS
     ),
     op("linalg.index", "", "result index", "i64(dim) attrs : type(result)", traits="pure"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xjit.linalg_ext.dialects.assembly import op
 from xjit.linalg_ext.dialects.definition import SEGMENTS, CustomAssembly, make_rows
-from xjit.linalg_ext.dialects.linalg import parse_ins_outs, print_ins_outs
+from xjit.linalg_ext.dialects.linalg import drop_body, parse_ins_outs, print_ins_outs
 from xjit.linalg_ext.ir.attributes import StringAttr
 from xjit.linalg_ext.ir.operation import Operation
 
@@ -91,6 +91,11 @@ LINALG_EXT_ROWS = make_rows(
         f"attrs axis ( integers(axis) ) epsilon ( f64(epsilon) ) {_INS} {_OUTS} {{ : type(results) }}?results",
         traits="structured",
     ),
-    op("linalg_ext.batch_matmul", assembly=CustomAssembly(parse_batch_matmul, print_batch_matmul), traits="structured"),
+    op(
+        "linalg_ext.batch_matmul",
+        assembly=CustomAssembly(parse_batch_matmul, print_batch_matmul),
+        traits="structured",
+        normalize=drop_body,
+    ),
     op("ccl.all_reduce", "src;dynamic_replica_groups?", "result =src", "%src attrs : type(src) -> type(result)"),
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xjit.linalg_ext.dialects.assembly import op
 from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC
-from xjit.linalg_ext.dialects.definition import SEGMENTS, CustomAssembly, OpDefinition, make_rows
+from xjit.linalg_ext.dialects.definition import HANDLE, SEGMENTS, CustomAssembly, OpDefinition, make_rows
 from xjit.linalg_ext.dialects.func import parse_function, print_function
 from xjit.linalg_ext.dialects.scf import ensure_terminator
 from xjit.linalg_ext.ir.attributes import (
@@ -16,19 +16,15 @@ from xjit.linalg_ext.ir.attributes import (
     DictAttr,
     EnumAttr,
     IntegerAttr,
-    StringAttr,
 )
 from xjit.linalg_ext.ir.operation import Operation, Value
-from xjit.linalg_ext.ir.types import DialectType, FunctionType, Type
+from xjit.linalg_ext.ir.types import FunctionType, Type
 
 if TYPE_CHECKING:
     from xjit.linalg_ext.text.parser import Parser, ParseState
     from xjit.linalg_ext.text.printer import Printer
 
-__all__ = ["HANDLE", "TRANSFORM_ROWS"]
-
-HANDLE = DialectType("!pdl.operation")
-"""The type of handles where a script does not give one."""
+__all__ = ["TRANSFORM_ROWS"]
 
 
 def parse_sequence(p: Parser, state: ParseState) -> None:
@@ -202,6 +198,8 @@ def _counted(name: str, sizes: str, none: tuple[int, ...] = (0,)) -> OpDefinitio
         while p.accept(","):
             names.append(p.operand())
         state.operands = p.resolve_all(names, None)
+        if p.at("["):
+            state.attributes[sizes] = DenseArrayAttr.i64(p.comma_list("[", "]", p.integer))
         state.attributes.update(p.optional_dictionary())
         if sizes not in state.attributes:
             p.fail(f"expected '{sizes}' attribute", state.span)
@@ -235,83 +233,6 @@ def print_loops(p: Printer, op: Operation) -> None:
     _print_types(p, op)
 
 
-def parse_handles(p: Parser, state: ParseState) -> None:
-    """Parses `%0, %1 into %2 [0] @name by k = [..] {..} : types`, the form that most operations have."""
-    values: list[Value] = []
-    words: list[str] = []
-    more = True
-    while True:
-        if more and p.token.kind == "value":
-            values.append(p.resolve(p.operand(), None))
-            more = False
-        elif p.at("["):
-            state.attributes[_POSITIONAL.get(state.name, "reassociation")] = p.attribute()
-        elif p.token.kind == "symbol":
-            state.attributes["target_name"] = p.symbol_reference()
-        elif p.token.kind == "string":
-            state.attributes["name"] = StringAttr(p.string())
-        elif p.token.kind == "id" and p.token.text in _WORDS:
-            words.append(p.next().text)
-            more = True
-            if p.accept("=") or (words[-1] in ("tile_sizes", "num_threads") and p.at("[")):
-                values.extend(_mixed_list(p, state.attributes, words.pop()))
-                more = False
-        elif p.accept(","):
-            more = True
-        else:
-            break
-    if p.at("("):
-        state.attributes["mapping"] = _mapping(p)
-    state.operands = values
-    if words:
-        state.attributes["words"] = ArrayAttr(tuple(map(StringAttr, words)))
-    for name, value in p.optional_dictionary().items():
-        state.attributes[name] = value
-    state.result_types = _handle_types(p, state, values, None)
-
-
-def _mapping(p: Parser) -> Attribute:
-    """Parses `( mapping = [...] )`."""
-    p.expect("(")
-    p.expect("mapping")
-    p.expect("=")
-    attribute = p.attribute()
-    p.expect(")")
-    return attribute
-
-
-_WORDS = ("into", "by", "num_threads", "tile_sizes", "interchange", "mapping", "in", "from", "to", "before", "after")
-_POSITIONAL = {"transform.get_producer_of_operand": "operand_number", "transform.get_result": "result_number"}
-
-
-def print_handles(p: Printer, op: Operation) -> None:
-    values = list(op.operands)
-    words = op.attributes.get("words")
-    texts = [e.value for e in words.elements if isinstance(e, StringAttr)] if isinstance(words, ArrayAttr) else []
-    hidden = {"words", SEGMENTS}
-    pieces: list[str] = []
-    lists = [n for n in ("num_threads", "tile_sizes") if isinstance(op.attributes.get(n), DenseArrayAttr)]
-    heads = [values.pop(0)] if values and (texts or lists) else values
-    pieces.append(", ".join(map(p.value, heads)))
-    pieces.extend(texts)
-    if texts and "into" in texts and not lists:
-        pieces.append(", ".join(map(p.value, values)))
-    entries: list[str] = []
-    for name in lists:
-        hidden.add(name)
-        entries.append(f"{name} = {_mixed_text(p, op.attributes[name], values)}")
-    positional = _POSITIONAL.get(op.name, "reassociation")
-    if positional in op.attributes:
-        hidden.add(positional)
-        pieces.append(p.attribute(op.attributes[positional]).replace(" : i64", ""))
-    if "target_name" in op.attributes:
-        hidden.add("target_name")
-        pieces.append(p.attribute(op.attributes["target_name"]))
-    p.write(" " + " ".join(piece for piece in (*pieces, ", ".join(entries)) if piece))
-    p.optional_dictionary(op, frozenset(hidden))
-    _print_types(p, op)
-
-
 def parse_with_region(p: Parser, state: ParseState) -> None:
     """Parses `%0 : type -> type {region}`: `foreach`, `apply_patterns to %0 {..} : type`."""
     to = p.accept("to")
@@ -341,52 +262,81 @@ def print_with_region(p: Printer, op: Operation) -> None:
 
 
 _TILED = ("tiled_linalg_op", "loops")
-_HANDLE_OPS = {
-    "transform.annotate_ext": ("transformed",),
-    "transform.annotate": (),
-    "transform.print": (),
-    "transform.get_producer_of_operand": (),
-    "transform.get_parent_op": (),
-    "transform.get_consumers_of_result": (),
-    "transform.get_result": (),
-    "transform.get_defining_op": (),
-    "transform.split_handle": (),
-    "transform.merge_handles": (),
-    "transform.cast": (),
-    "transform.select": (),
-    "transform.include": (),
-    "transform.apply_cse": (),
-    "transform.apply_dce": (),
-    "transform.apply_licm": (),
-    "transform.apply_registered_pass": (),
-    "transform.loop.get_parent_for": (),
-    "transform.loop.unroll": (),
-    "transform.loop.outline": ("function", "call"),
-    "transform.structured.fuse_into_containing_op": ("fused_op", "new_containing_op"),
-    "transform.structured.tile_loop_hint": (),
-    "transform.structured.collapse_dims": ("transformed",),
-    "transform.structured.fold_unit_extent_dims": ("transformed",),
-    "transform.structured.detensorize": (),
-    "transform.structured.inline": (),
-    "transform.structured.outline": ("functions", "calls"),
-    "transform.structured.shared_output_to_distributed_style": ("new_loop", "new_init"),
-    "transform.structured.tile_reduction_using_forall": (
-        "fill_op",
-        "split_linalg_op",
-        "combining_linalg_op",
-        "forall_op",
+
+
+def _handles(name: str, operands: str, results: str, format: str, names: tuple[str, ...] = ()) -> OpDefinition:
+    """The row of an operation on handles. Types of handles, where the text leaves them out, are `HANDLE`."""
+    return op(f"transform.{name}", operands, results, f"{format} attrs handles", result_names=names)
+
+
+_PARTS = ("fill_op", "split_linalg_op", "combining_linalg_op")
+
+_HANDLE_ROWS = (
+    _handles("annotate_ext", "target", "transformed", "%target", ("transformed",)),
+    _handles("annotate", "target", "", "%target string(name)"),
+    _handles("print", "target?", "", "{ %target }?target"),
+    _handles("get_producer_of_operand", "target", "producer", "%target [ i64(operand_number) ]"),
+    _handles("get_consumers_of_result", "target", "consumers", "%target [ i64(result_number) ]"),
+    _handles("get_parent_op", "target", "parent", "%target"),
+    _handles("split_handle", "handle", "results*", "%handle"),
+    _handles("apply_cse", "target", "", "to %target"),
+    _handles("apply_dce", "target", "", "to %target"),
+    _handles("loop.get_parent_for", "target", "parent", "%target"),
+    _handles(
+        "structured.fuse_into_containing_op",
+        "producer_op;containing_op",
+        "fused_op;new_containing_op",
+        "%producer_op into %containing_op",
+        ("fused_op", "new_containing_op"),
     ),
-    "transform.structured.tile_reduction_using_for": ("fill_op", "split_linalg_op", "combining_linalg_op", "for_op"),
-    "transform.structured.tile_using_forall": ("tiled_op", "forall_op"),
-    "transform.structured.tile_to_forall_op": ("tiled_op", "forall_op"),
-    "transform.structured.generalize": (),
-    "transform.structured.interchange": (),
-    "transform.structured.decompose": (),
-    "transform.structured.pad": ("padded", "pad", "copy"),
-    "transform.structured.split_reduction": (),
-    "transform.structured.insert_slice_to_copy_ext": ("transformed",),
-    "transform.structured.convert_to_loops": (),
-}
+    _handles("structured.tile_loop_hint", "target", "", "%target"),
+    _handles(
+        "structured.collapse_dims", "target", "transformed", "%target reassociation(reassociation)", ("transformed",)
+    ),
+    _handles("structured.fold_unit_extent_dims", "target", "transformed", "%target", ("transformed",)),
+    _handles("structured.generalize", "target", "transformed", "%target"),
+    _handles("structured.inline", "target", "", "%target"),
+    _handles("structured.outline", "target", "functions;calls", "%target", ("functions", "calls")),
+    _handles(
+        "structured.shared_output_to_distributed_style",
+        "loop;init;merge",
+        "new_loop;new_init",
+        "%loop , %init , %merge",
+        ("new_loop", "new_init"),
+    ),
+    _handles(
+        "structured.tile_reduction_using_forall",
+        "target",
+        "fill_op;split;combining;loop",
+        "%target by num_threads = dense_integers(num_threads) { , tile_sizes = dense_integers(tile_sizes) }?tile_sizes"
+        " { , mapping = attr(mapping) }?mapping",
+        (*_PARTS, "forall_op"),
+    ),
+    _handles(
+        "structured.tile_reduction_using_for",
+        "target",
+        "fill_op;split;combining;loop",
+        "%target by tile_sizes = dense_integers(tile_sizes)",
+        (*_PARTS, "for_op"),
+    ),
+    *(
+        _handles(
+            f"structured.{name}",
+            "target;threads*;sizes*",
+            "tiled_op;forall_op",
+            "%target { num_threads indices(threads, num_threads) }?num_threads"
+            " { tile_sizes indices(sizes, tile_sizes) }?tile_sizes { ( mapping = attr(mapping) ) }?mapping",
+            ("tiled_op", "forall_op"),
+        )
+        for name in ("tile_using_forall", "tile_to_forall_op")
+    ),
+)
+
+PATTERN_SETS = tuple(
+    f"transform.apply_patterns.{name}"
+    for name in ("canonicalization", "linalg.tiling_canonicalization", "scf.for_loop_canonicalization")
+)
+"""The sets of patterns that scripts may name: all of them are what canonicalization does."""
 
 TRANSFORM_ROWS = make_rows(
     op(
@@ -415,10 +365,21 @@ TRANSFORM_ROWS = make_rows(
         assembly=CustomAssembly(parse_loops, print_loops),
         result_names=("loops",),
     ),
-    *(
-        op(name, assembly=CustomAssembly(parse_handles, print_handles), result_names=names)
-        for name, names in _HANDLE_OPS.items()
+    *_HANDLE_ROWS,
+    op(
+        "transform.merge_handles",
+        "handles*",
+        "result handle",
+        "{ deduplicate(deduplicate) }?deduplicate %handles attrs { : type(result) }?result",
     ),
+    op("transform.cast", "input", "output", "%input attrs : type(input) to type(output)"),
+    op(
+        "transform.include",
+        "operands*",
+        "results*",
+        "symbol(target) failures ( mode(failure_propagation_mode) ) ( %operands ) attrs : functional",
+    ),
+    *(op(name, format="attrs") for name in PATTERN_SETS),
     *(
         op(name, assembly=CustomAssembly(parse_with_region, print_with_region), default_dialect="transform")
         for name in ("transform.foreach", "transform.apply_patterns", "transform.with_pdl_patterns")

@@ -48,6 +48,7 @@ class Lexer:
         self.text, self.file, self.first_line = text, file, first_line
         self._line_starts = [0, *(m.end() for m in re.finditer("\n", text))]
         self._nesting = 0
+        self._last_end = 0
         self.token = Token("end", "", 0)
         self.seek(0)
 
@@ -73,8 +74,21 @@ class Lexer:
         token = self.token
         if token.kind == "bad":
             self.fail(f"unexpected character {token.text!r}")
+        self._last_end = self.end
         self.seek(self.end)
         return token
+
+    def peek(self) -> str:
+        """Returns the text of the token behind the current one."""
+        here = self.token.start
+        self.seek(self.end)
+        text = self.token.text
+        self.seek(here)
+        return text
+
+    def on_same_line(self) -> bool:
+        """Whether the current token stands on the line where the one before ended."""
+        return "\n" not in self.text[self._last_end : self.token.start]
 
     def span(self, start: int, length: int = 1) -> Span:
         """Returns the place of a position."""

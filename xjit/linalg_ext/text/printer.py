@@ -18,6 +18,7 @@ from xjit.linalg_ext.ir.attributes import (
 )
 from xjit.linalg_ext.ir.operation import Block, Operation, Region, Value
 from xjit.linalg_ext.ir.types import FunctionType, MemRefType, TensorType, Type, VectorType
+from xjit.linalg_ext.structured import as_structured
 from xjit.linalg_ext.text.names import ValueNames
 
 __all__ = ["Printer", "print_module", "print_operation"]
@@ -180,6 +181,18 @@ def find_aliases(root: Operation) -> dict[Attribute, str]:
     return found
 
 
+def with_bodies(op: Operation) -> Operation:
+    """Returns a copy where named structured ops carry their bodies, as MLIR's generic form has them."""
+    copy = op.clone()
+    for each in copy.walk():
+        structured = None if each.regions else as_structured(each)
+        if structured is not None and structured.row.body is not None:
+            body = structured.body
+            assert body.region is not None
+            each.add_region(body.region.clone({}))
+    return copy
+
+
 def print_operation(op: Operation, generic: bool = False) -> str:
     """Returns the text of an operation, with maps written out; of a module, with aliases and an end of line."""
     if op.name == "builtin.module" and op.parent_op is None:
@@ -191,6 +204,7 @@ def print_operation(op: Operation, generic: bool = False) -> str:
 
 def print_module(module: Operation, generic: bool = False) -> str:
     """Returns the text of a module: definitions of aliases, then the module."""
+    module = with_bodies(module) if generic else module
     aliases = find_aliases(module)
     lines = [f"{name} = {attribute}\n" for attribute, name in aliases.items()]
     printer = Printer(module, aliases, generic)

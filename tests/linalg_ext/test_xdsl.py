@@ -1,0 +1,68 @@
+"""Another parser of MLIR reads what is printed; skipped where it is not installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("xdsl")
+
+from xdsl.context import Context
+from xdsl.parser import Parser
+from xdsl.universe import Universe
+
+from xjit.linalg_ext import parse, print_module, run_passes
+
+HERE = Path(__file__).resolve().parent / "filecheck"
+DIALECTS = ("builtin", "func", "arith", "math", "tensor", "linalg", "scf", "affine", "memref")
+
+
+def read_by_xdsl(text: str, verify: bool = True) -> None:
+    """Parses and verifies; operations of dialects that xdsl does not have pass in the generic form."""
+    context = Context(allow_unregistered=True)
+    for name, factory in Universe.get_multiverse().all_dialects.items():
+        if name in DIALECTS:
+            context.register_dialect(name, factory)
+    module = Parser(context, text).parse_module()
+    if verify:
+        module.verify()
+
+
+@pytest.mark.parametrize("path", sorted(HERE.glob("fuse*.mlir")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("transformed", [False, True])
+def test_generic_form(path: Path, transformed: bool) -> None:
+    for part in path.read_text().split("// -----"):
+        module = parse(part)
+        if transformed:
+            run_passes(module, ["transform-dialect-interpreter", "canonicalize-ext", "cse"])
+        for op in module.body.operations:
+            if op.dialect == "transform":
+                op.erase()
+        # xdsl wants an unknown size wherever padding is unknown; MLIR takes the known size that the source prints, too
+        padded = any(op.name == "tensor.pad" for op in module.walk())
+        read_by_xdsl(print_module(module, generic=True), verify=not padded)
+
+
+def test_custom_form() -> None:
+    module = parse(
+        """
+        #map = affine_map<(d0, d1) -> (d0, d1)>
+        func.func @f(%a: tensor<4x8xf32>, %n: index, %w: tensor<8x8xf32>) -> tensor<4x8xf32> {
+          %c0 = arith.constant 0 : index
+          %0 = scf.for %i = %c0 to %n step %n iter_args(%x = %a) -> (tensor<4x8xf32>) {
+            %s = tensor.extract_slice %x[0, %i] [4, 2] [1, 1] : tensor<4x8xf32> to tensor<4x2xf32>
+            %1 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]}
+                ins(%s : tensor<4x2xf32>) outs(%s : tensor<4x2xf32>) {
+            ^bb0(%in: f32, %out: f32):
+              %2 = arith.addf %in, %out : f32
+              linalg.yield %2 : f32
+            } -> tensor<4x2xf32>
+            %y = tensor.insert_slice %1 into %x[0, %i] [4, 2] [1, 1] : tensor<4x2xf32> into tensor<4x8xf32>
+            scf.yield %y : tensor<4x8xf32>
+          }
+          %m = linalg.matmul ins(%0, %w : tensor<4x8xf32>, tensor<8x8xf32>) outs(%0 : tensor<4x8xf32>) -> tensor<4x8xf32>
+          return %m : tensor<4x8xf32>
+        }"""
+    )
+    read_by_xdsl(str(module))

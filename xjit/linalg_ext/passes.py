@@ -1,0 +1,121 @@
+"""The passes, by ByteIR's and MLIR's flag names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from xjit.hlo.diagnostics import InvalidArgument, did_you_mean
+from xjit.linalg_ext.ir.attributes import StringAttr, SymbolRefAttr
+from xjit.linalg_ext.ir.operation import Operation
+from xjit.linalg_ext.rewrite.cse import eliminate_common_subexpressions
+from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead
+from xjit.linalg_ext.rewrite.rules import CANONICALIZE, CANONICALIZE_EXT
+from xjit.linalg_ext.transform.interpreter import interpret
+from xjit.linalg_ext.transforms.bufferize import bufferize
+from xjit.linalg_ext.transforms.collapse_dims import collapse_loops
+from xjit.linalg_ext.transforms.diag_products import rewrite_diag_products
+from xjit.linalg_ext.transforms.elementwise_fusion.driver import fuse_elementwise
+from xjit.linalg_ext.transforms.generalize import generalize_all
+from xjit.linalg_ext.transforms.lowering.to_loops import convert_linalg_ext_to_loops, convert_linalg_to_loops
+from xjit.linalg_ext.verify import verify
+
+__all__ = ["PASSES", "Pass", "parse_options", "run_passes"]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """`run(module, **options)` changes the module; `options` are the names of its flags, all of them booleans."""
+
+    summary: str
+    run: Callable[..., object]
+    options: tuple[str, ...] = ()
+
+
+def canonicalize(module: Operation) -> None:
+    apply_rules(module, CANONICALIZE)
+
+
+def canonicalize_ext(module: Operation) -> None:
+    apply_rules(module, CANONICALIZE_EXT)
+
+
+def symbol_dce(module: Operation) -> None:
+    """Erases private functions that nothing refers to."""
+    changed = True
+    while changed:
+        changed = False
+        used = {a.name for op in module.walk() for a in op.attributes.values() if isinstance(a, SymbolRefAttr)}
+        for op in module.body.operations:
+            private = op.attributes.get("sym_visibility") == StringAttr("private")
+            name = op.attributes.get("sym_name")
+            if private and isinstance(name, StringAttr) and name.value not in used:
+                op.erase()
+                changed = True
+
+
+def fuse_elementwise_ext(module: Operation, shared_input: bool = False, diff_shapes: bool = False) -> None:
+    fuse_elementwise(module, shared_input, diff_shapes)
+    apply_rules(module, CANONICALIZE)
+
+
+def collapse_linalg_loops(module: Operation) -> None:
+    collapse_loops(module)
+
+
+PASSES: dict[str, Pass] = {
+    "transform-dialect-interpreter": Pass("execute the module's transform scripts", interpret),
+    "transform-interpreter": Pass("the same, by MLIR's name", interpret),
+    "canonicalize": Pass("fold, simplify, erase what is dead", canonicalize),
+    "canonicalize-ext": Pass("canonicalize, and linalg ops that add to zero", canonicalize_ext),
+    "cse": Pass("share common subexpressions", eliminate_common_subexpressions),
+    "symbol-dce": Pass("erase private functions that are not used", symbol_dce),
+    "trivial-dce": Pass("erase operations that nobody needs", erase_dead),
+    "linalg-fuse-elementwise-ext": Pass(
+        "fuse elementwise generic and map ops", fuse_elementwise_ext, ("shared-input", "diff-shapes")
+    ),
+    "linalg-collapse-loops": Pass("make one loop of loops that are neighbours everywhere", collapse_linalg_loops),
+    "linalg-generalization-ext": Pass("make named ops generic", generalize_all),
+    "linalg-generalize-named-ops": Pass("the same, by MLIR's name", generalize_all),
+    "linalg-ext-bufferize": Pass("give structured ops on tensors buffers of their own", bufferize),
+    "linalg-bufferize": Pass("the same, by MLIR's name", bufferize),
+    "rewrite-diag-products": Pass("make products with linalg_ext.diag elementwise", rewrite_diag_products),
+    "convert-linalg-to-loops": Pass("lower linalg ops on memrefs to loops", convert_linalg_to_loops),
+    "convert-linalg-ext-to-loops": Pass("lower linalg_ext ops on memrefs to loops", convert_linalg_ext_to_loops),
+}
+
+
+def parse_options(name: str, text: str) -> dict[str, bool]:
+    """Returns the options in `shared-input diff-shapes=true`; InvalidArgument for unknown ones."""
+    found: dict[str, bool] = {}
+    for word in text.replace(",", " ").split():
+        key, _, value = word.partition("=")
+        if key not in PASSES[name].options:
+            known = ", ".join(PASSES[name].options) or "none"
+            raise InvalidArgument(f"pass '{name}' has no option '{key}': its options are {known}")
+        if value not in ("", "true", "false", "1", "0"):
+            raise InvalidArgument(f"option '{key}' of pass '{name}' is true or false, found '{value}'")
+        found[key.replace("-", "_")] = value not in ("false", "0")
+    return found
+
+
+def run_passes(
+    module: Operation, names: Sequence[str], options: Mapping[str, Mapping[str, bool]] | None = None
+) -> Operation:
+    """Runs passes on a module, in order, and verifies it before, after, and in between; returns it.
+
+    A name is one of `PASSES`, with options behind an equals sign (`linalg-fuse-elementwise-ext=shared-input`) or in
+    `options`. InvalidArgument for unknown names; LinalgError, with a place, where a transformation cannot be done.
+    """
+    steps: list[tuple[Pass, dict[str, bool]]] = []
+    for spelled in names:
+        name, _, text = spelled.partition("=")
+        if name not in PASSES:
+            raise InvalidArgument(f"unknown pass '{name}'{did_you_mean(name, PASSES)}")
+        given = {key.replace("-", "_"): value for key, value in dict((options or {}).get(name, {})).items()}
+        steps.append((PASSES[name], {**given, **parse_options(name, text)}))
+    verify(module)
+    for step, arguments in steps:
+        step.run(module, **arguments)
+        verify(module)
+    return module

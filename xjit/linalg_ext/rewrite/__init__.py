@@ -1,0 +1,3 @@
+"""Rewriting: effects, the greedy driver, rules per dialect, common subexpressions."""
+
+from __future__ import annotations

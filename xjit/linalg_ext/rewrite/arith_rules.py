@@ -1,0 +1,238 @@
+"""Rules of arith: constants are folded, neutral elements go, constants of commutative operations stand on the right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from operator import add, and_, mul, or_, sub, xor
+
+from xjit.linalg_ext.dialects.attribute_kinds import CMPI
+from xjit.linalg_ext.dialects.registry import has_trait
+from xjit.linalg_ext.ir.attributes import Attribute, DenseAttr, FloatAttr, IntegerAttr
+from xjit.linalg_ext.ir.builder import Builder
+from xjit.linalg_ext.ir.float_text import FLOAT_DTYPES, round_to
+from xjit.linalg_ext.ir.operation import Operation, Value
+from xjit.linalg_ext.ir.types import FloatType, IndexType, IntegerType, TensorType, Type, VectorType
+from xjit.linalg_ext.rewrite.rule import Rule, constant_attribute, replace, replace_with_constant
+
+__all__ = ["ARITH_RULES"]
+
+
+def _quotient(a: int, b: int) -> int:
+    """Division towards zero."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+_INTEGERS: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": add,
+    "arith.subi": sub,
+    "arith.muli": mul,
+    "arith.andi": and_,
+    "arith.ori": or_,
+    "arith.xori": xor,
+    "arith.minsi": min,
+    "arith.maxsi": max,
+    "arith.divsi": _quotient,
+    "arith.remsi": lambda a, b: a - b * _quotient(a, b),
+    "arith.floordivsi": lambda a, b: a // b,
+    "arith.ceildivsi": lambda a, b: -(-a // b),
+}
+"""Signed meanings; operands and results are wrapped to the width."""
+
+_DIVISIONS = ("arith.divsi", "arith.remsi", "arith.floordivsi", "arith.ceildivsi")
+
+_FLOATS: dict[str, Callable[[float, float], float]] = {
+    "arith.addf": add,
+    "arith.subf": sub,
+    "arith.mulf": mul,
+    "arith.divf": lambda a, b: a / b,
+}
+
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "slt": lambda a, b: a < b,
+    "sle": lambda a, b: a <= b,
+    "sgt": lambda a, b: a > b,
+    "sge": lambda a, b: a >= b,
+}
+
+_NEUTRAL: dict[str, float] = {
+    "arith.addi": 0,
+    "arith.subi": 0,
+    "arith.muli": 1,
+    "arith.divsi": 1,
+    "arith.floordivsi": 1,
+    "arith.ceildivsi": 1,
+    "arith.ori": 0,
+    "arith.xori": 0,
+    "arith.addf": -0.0,
+    "arith.subf": 0.0,
+    "arith.mulf": 1.0,
+    "arith.divf": 1.0,
+}
+"""What changes nothing on the right."""
+
+_IDEMPOTENT = (
+    "arith.minsi",
+    "arith.maxsi",
+    "arith.minui",
+    "arith.maxui",
+    "arith.andi",
+    "arith.ori",
+    "arith.maximumf",
+    "arith.minimumf",
+    "arith.maxnumf",
+    "arith.minnumf",
+)
+
+
+def wrapped(value: int, t: Type) -> int:
+    """Returns the value in the range of the type: signed, but for i1, which is 0 or 1."""
+    width = t.width if isinstance(t, IntegerType) else 64
+    value &= (1 << width) - 1
+    return value - (1 << width) if width > 1 and value >> (width - 1) else value
+
+
+def _integer(value: Value) -> int | None:
+    """Returns the number of a scalar integer constant."""
+    attribute = constant_attribute(value)
+    return attribute.value if isinstance(attribute, IntegerAttr) else None
+
+
+def _float(value: Value) -> float | None:
+    attribute = constant_attribute(value)
+    return attribute.value if isinstance(attribute, FloatAttr) else None
+
+
+def _splat(value: Value) -> Attribute | float | None:
+    """Returns the number that a constant is everywhere."""
+    attribute = constant_attribute(value)
+    if isinstance(attribute, IntegerAttr | FloatAttr):
+        return attribute.value
+    if isinstance(attribute, DenseAttr) and attribute.is_splat:
+        number = attribute.values[0]
+        return None if isinstance(number, complex) else number
+    return None
+
+
+def fold_integers(op: Operation) -> bool:
+    a, b = (_integer(v) for v in op.operands)
+    if a is None or b is None or (op.name in _DIVISIONS and b == 0):
+        return False
+    t = op.result.type
+    return replace_with_constant(op, IntegerAttr(wrapped(_INTEGERS[op.name](a, b), t), t), t)
+
+
+def fold_floats(op: Operation) -> bool:
+    a, b = (_float(v) for v in op.operands)
+    t = op.result.type
+    if a is None or b is None or not isinstance(t, FloatType) or t.name not in FLOAT_DTYPES:
+        return False
+    if (op.name == "arith.divf" and b == 0) or not (math.isfinite(a) and math.isfinite(b)):
+        return False
+    return replace_with_constant(op, FloatAttr(round_to(_FLOATS[op.name](a, b), t.name), t), t)
+
+
+def drop_neutral(op: Operation) -> bool:
+    number, neutral = _splat(op.operands[1]), _NEUTRAL[op.name]
+    if not isinstance(number, int | float) or number != neutral:
+        return False
+    if neutral == 0 and math.copysign(1, number) != math.copysign(1, neutral):
+        return False
+    return replace(op, [op.operands[0]])
+
+
+def constant_right(op: Operation) -> bool:
+    """Swaps the operands of a commutative operation if only the left one is a constant."""
+    left, right = op.operands
+    if constant_attribute(left) is None or constant_attribute(right) is not None:
+        return False
+    op.set_operands([right, left])
+    return True
+
+
+def same_operands(op: Operation) -> bool:
+    """min(x, x) is x."""
+    return op.operands[0] is op.operands[1] and replace(op, [op.operands[0]])
+
+
+def subtract_itself(op: Operation) -> bool:
+    t = op.result.type
+    scalar = isinstance(t, IntegerType | IndexType)
+    return scalar and op.operands[0] is op.operands[1] and replace_with_constant(op, IntegerAttr(0, t), t)
+
+
+def multiply_zero(op: Operation) -> bool:
+    return _integer(op.operands[1]) == 0 and replace(op, [op.operands[1]])
+
+
+def add_twice(op: Operation) -> bool:
+    """(x + a) + b is x + (a + b) for constants a and b."""
+    inner, b = op.operands[0].defining_op, _integer(op.operands[1])
+    if inner is None or inner.name != "arith.addi" or b is None:
+        return False
+    a = _integer(inner.operands[1])
+    if a is None:
+        return False
+    t = op.result.type
+    total = Builder.before(op).constant(IntegerAttr(wrapped(a + b, t), t), t)
+    op.set_operands([inner.operands[0], total])
+    op.attributes.pop("overflowFlags", None)
+    return True
+
+
+def fold_comparison(op: Operation) -> bool:
+    predicate = op.attributes.get("predicate")
+    name = CMPI[predicate.value] if isinstance(predicate, IntegerAttr) else ""
+    a, b = (_integer(v) for v in op.operands)
+    compare = _COMPARISONS.get(name)
+    if compare is None:
+        return False
+    i1 = IntegerType(1)
+    if a is not None and b is not None:
+        return replace_with_constant(op, IntegerAttr(int(compare(a, b)), i1), i1)
+    if op.operands[0] is op.operands[1] and op.result.type == i1:
+        return replace_with_constant(op, IntegerAttr(int(compare(0, 0)), i1), i1)
+    return False
+
+
+def fold_select(op: Operation) -> bool:
+    condition = _integer(op.operands[0])
+    if condition is not None:
+        return replace(op, [op.operands[1 if condition else 2]])
+    return op.operands[1] is op.operands[2] and replace(op, [op.operands[1]])
+
+
+def fold_cast(op: Operation) -> bool:
+    """Casts of integer constants, and a cast of a cast back to the first type."""
+    t = op.result.type
+    inner = op.operands[0].defining_op
+    if inner is not None and inner.name == op.name == "arith.index_cast" and inner.operands[0].type == t:
+        return isinstance(inner.result.type, IndexType) and replace(op, [inner.operands[0]])
+    number = _integer(op.operands[0])
+    source = op.operands[0].type
+    if number is None or isinstance(t, TensorType | VectorType):
+        return False
+    if op.name in ("arith.extui", "arith.index_castui") and isinstance(source, IntegerType):
+        number &= (1 << source.width) - 1
+    elif op.name == "arith.extsi" and source == IntegerType(1):
+        number = -number
+    return replace_with_constant(op, IntegerAttr(wrapped(number, t), t), t)
+
+
+_COMMUTATIVE = tuple(name for name in (*_INTEGERS, *_FLOATS, *_IDEMPOTENT) if has_trait(Operation(name), "commutative"))
+
+ARITH_RULES: tuple[Rule, ...] = (
+    Rule(tuple(_INTEGERS), fold_integers),
+    Rule(tuple(_FLOATS), fold_floats),
+    Rule(_COMMUTATIVE, constant_right),
+    Rule(tuple(_NEUTRAL), drop_neutral),
+    Rule(_IDEMPOTENT, same_operands),
+    Rule(("arith.subi",), subtract_itself),
+    Rule(("arith.muli",), multiply_zero),
+    Rule(("arith.addi",), add_twice),
+    Rule(("arith.cmpi",), fold_comparison),
+    Rule(("arith.select",), fold_select),
+    Rule(("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci"), fold_cast),
+)

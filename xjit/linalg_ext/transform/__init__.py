@@ -1,0 +1,3 @@
+"""The interpreter of transform scripts."""
+
+from __future__ import annotations

@@ -1,0 +1,71 @@
+"""Executes the transform scripts of a module on the module itself."""
+
+from __future__ import annotations
+
+from xjit.hlo.diagnostics import did_you_mean
+from xjit.linalg_ext.ir.attributes import EnumAttr, StringAttr
+from xjit.linalg_ext.ir.errors import LinalgError
+from xjit.linalg_ext.ir.operation import Operation
+from xjit.linalg_ext.transform.handle_rows import HANDLE_ROWS
+from xjit.linalg_ext.transform.state import Handles, Script, TransformRow
+from xjit.linalg_ext.transform.structured_rows import STRUCTURED_TRANSFORM_ROWS
+
+__all__ = ["TRANSFORM_OPS", "interpret"]
+
+TRANSFORM_OPS: dict[str, TransformRow] = {row.name: row for row in (*HANDLE_ROWS, *STRUCTURED_TRANSFORM_ROWS)}
+"""The operations that scripts may use."""
+
+_SEQUENCES = ("transform.sequence", "transform.with_pdl_patterns")
+_MAIN = StringAttr("__transform_main")
+
+
+def interpret(module: Operation) -> None:
+    """Executes each top-level `transform.sequence`, and `transform.named_sequence @__transform_main`, in order.
+
+    LinalgError, at the place of the script's operation, for what is unknown or cannot be done; `failures(suppress)`
+    ends the sequence there instead.
+    """
+    for op in module.body.operations:
+        if op.name in _SEQUENCES:
+            _run_sequence(Script(module, _run_region), op, [[module]])
+        elif op.name == "transform.named_sequence" and op.attributes.get("sym_name") == _MAIN:
+            _run_region(Script(module, _run_region), op, [[module]])
+
+
+def _run_sequence(script: Script, op: Operation, arguments: Handles) -> Handles:
+    """Runs a sequence, or the sequences inside of one."""
+    mode = op.attributes.get("failure_propagation_mode")
+    try:
+        return _run_region(script, op, arguments)
+    except LinalgError:
+        if isinstance(mode, EnumAttr) and mode.value == "suppress":
+            return [[] for _ in op.results]
+        raise
+
+
+def _run_region(script: Script, op: Operation, arguments: Handles) -> Handles:
+    """Executes the operations of a region; returns what its terminator passes on."""
+    block = op.body
+    script.bind(block.arguments, arguments)
+    for each in block.operations:
+        if each.name == "transform.yield":
+            return [script.payload(each, i) for i in range(len(each.operands))]
+        if each.name in _SEQUENCES:
+            inner = [script.payload(each)] if each.operands else list(arguments)
+            script.bind(each.results, _run_sequence(script, each, inner))
+            continue
+        _execute(script, each)
+    return []
+
+
+def _execute(script: Script, op: Operation) -> None:
+    row = TRANSFORM_OPS.get(op.name)
+    if row is None:
+        raise LinalgError(f"unknown transform operation '{op.name}'{did_you_mean(op.name, TRANSFORM_OPS)}", op.location)
+    handles = row.apply(script, op)
+    if len(handles) != len(op.results):
+        raise LinalgError(f"'{op.name}' op has {len(op.results)} results, expected {len(handles)}", op.location)
+    for index in row.consumes:
+        if index < len(op.operands):
+            script.consume(op, index)
+    script.bind(op.results, handles)

@@ -1,0 +1,64 @@
+"""The verifier: values are defined before they are used, operands fit their rows, structured ops their shapes."""
+
+from __future__ import annotations
+
+from xjit.linalg_ext.dialects.definition import OpDefinition
+from xjit.linalg_ext.dialects.registry import definition_of, has_trait
+from xjit.linalg_ext.ir.errors import LinalgVerifyError
+from xjit.linalg_ext.ir.operation import Block, Operation, Value
+from xjit.linalg_ext.structured import as_structured, verify_structured
+
+__all__ = ["verify"]
+
+
+def verify(module: Operation) -> None:
+    """Raises LinalgVerifyError, with the operation's place, for the first rule that does not hold."""
+    for region in module.regions:
+        visible: set[Value] = set()
+        for block in region.blocks:
+            _verify_block(block, visible, len(region.blocks) > 1)
+
+
+def _verify_block(block: Block, outside: set[Value], one_of_several: bool) -> None:
+    """`outside` holds the values that the block may use; of several blocks, any value of the region is let pass."""
+    added: list[Value] = [*block.arguments]
+    if one_of_several and block.region is not None:
+        added += [v for each in block.region.blocks for op in each.operations for v in op.results]
+        added += [a for each in block.region.blocks for a in each.arguments]
+    added = [value for value in added if value not in outside]
+    outside.update(added)
+    for op in block.operations:
+        _verify_operation(op, outside)
+        new = [result for result in op.results if result not in outside]
+        outside.update(new)
+        added += new
+    outside.difference_update(added)
+
+
+def _verify_operation(op: Operation, visible: set[Value]) -> None:
+    for value in op.operands:
+        if value not in visible:
+            raise LinalgVerifyError(f"operand of '{op.name}' op is not defined before it is used", op.location)
+    definition = definition_of(op.name)
+    if definition is not None:
+        _verify_row(definition, op)
+    structured = as_structured(op)
+    if structured is not None:
+        verify_structured(structured)
+    if definition is not None:
+        definition.check(op)
+    isolated = has_trait(op, "isolated")
+    for region in op.regions:
+        for block in region.blocks:
+            _verify_block(block, set() if isolated else visible, len(region.blocks) > 1)
+
+
+def _verify_row(definition: OpDefinition, op: Operation) -> None:
+    if definition.operands:
+        definition.split_operands(op)
+    if definition.results and not any(group.count for group in definition.results):
+        expected, found = len(definition.results), len(op.results)
+        if expected != found:
+            raise LinalgVerifyError(f"'{op.name}' op expected {expected} results, found {found}", op.location)
+    if "terminator" in definition.traits and op.block is not None and op.block.last is not op:
+        raise LinalgVerifyError(f"'{op.name}' op must be the last one of its block", op.location)
