@@ -12,7 +12,9 @@ from xjit.linalg_ext.rewrite.cse import eliminate_common_subexpressions
 from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead
 from xjit.linalg_ext.rewrite.rules import CANONICALIZE, CANONICALIZE_EXT
 from xjit.linalg_ext.transform.interpreter import interpret
+from xjit.linalg_ext.transforms.bufferize import bufferize
 from xjit.linalg_ext.transforms.collapse_dims import collapse_loops
+from xjit.linalg_ext.transforms.diag_products import rewrite_diag_products
 from xjit.linalg_ext.transforms.elementwise_fusion.driver import fuse_elementwise
 from xjit.linalg_ext.transforms.generalize import generalize_all
 from xjit.linalg_ext.transforms.lowering.to_loops import convert_linalg_ext_to_loops, convert_linalg_to_loops
@@ -75,6 +77,9 @@ PASSES: dict[str, Pass] = {
     "linalg-collapse-loops": Pass("make one loop of loops that are neighbours everywhere", collapse_linalg_loops),
     "linalg-generalization-ext": Pass("make named ops generic", generalize_all),
     "linalg-generalize-named-ops": Pass("the same, by MLIR's name", generalize_all),
+    "linalg-ext-bufferize": Pass("give structured ops on tensors buffers of their own", bufferize),
+    "linalg-bufferize": Pass("the same, by MLIR's name", bufferize),
+    "rewrite-diag-products": Pass("make products with linalg_ext.diag elementwise", rewrite_diag_products),
     "convert-linalg-to-loops": Pass("lower linalg ops on memrefs to loops", convert_linalg_to_loops),
     "convert-linalg-ext-to-loops": Pass("lower linalg_ext ops on memrefs to loops", convert_linalg_ext_to_loops),
 }

@@ -268,4 +268,6 @@ TENSOR_ROWS = make_rows(
     ),
     op("bufferization.to_tensor", "memref", "result", "%memref attrs : type(memref) to type(result)"),
     op("bufferization.to_memref", "tensor", "memref", "%tensor attrs : type(memref)"),
+    op("shape.shape_of", "arg", "result", "%arg attrs : type(arg) -> type(result)", traits="pure"),
+    op("shape.to_extent_tensor", "input", "result", "%input attrs : type(input) -> type(result)", traits="pure"),
 )

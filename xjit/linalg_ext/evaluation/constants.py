@@ -25,7 +25,7 @@ def constant_elements(value: Attribute, t: Type, resources: Resources | None) ->
     if isinstance(value, DenseAttr) and isinstance(t, TensorType):
         shape = tuple(0 if n is None else n for n in t.shape)
         numbers = _numbers(value.values, t.element)
-        return Array(np.broadcast_to(numbers, shape) if value.is_splat else numbers.reshape(shape))
+        return Array(np.broadcast_to(numbers[0], shape) if value.is_splat else numbers.reshape(shape))
     if isinstance(value, DenseResourceAttr) and isinstance(t, TensorType):
         if resources is None:
             raise LinalgError(f"the text has no elements for {value}: pass `resources`")

@@ -50,6 +50,10 @@ def _dim(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> li
     return [shape[axis]]
 
 
+def _shape_of(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
+    return [Array(np.array(operands[0].shape, np.int64))]
+
+
 def _rank(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
     return [len(operands[0].shape)]
 
@@ -217,6 +221,8 @@ TENSOR_OPS: dict[str, _Handler] = {
     "tensor.splat": _splat,
     "tensor.from_elements": _from_elements,
     "tensor.concat": _concat,
+    "shape.shape_of": _shape_of,
+    "shape.to_extent_tensor": _same,
     "bufferization.alloc_tensor": _empty,
     "bufferization.to_tensor": _copied,
     "bufferization.to_memref": _copied,

@@ -10,6 +10,7 @@ from xjit.linalg_ext.ir.operation import Operation, OpResult, Value
 from xjit.linalg_ext.ir.types import FloatType, TensorType
 from xjit.linalg_ext.structured import StructuredOp, structured
 from xjit.linalg_ext.structured.creation import empty_like
+from xjit.linalg_ext.structured.scalars import cast
 from xjit.linalg_ext.transforms.elementwise_fusion.draft import Draft, covers_loops
 from xjit.linalg_ext.transforms.elementwise_fusion.moving import is_pure
 
@@ -68,14 +69,20 @@ def _replace_identity(op: StructuredOp) -> bool:
 
 
 def _inline_scalars(op: StructuredOp) -> bool:
-    """Inputs that have the same element everywhere are used in the body as scalars."""
+    """Inputs that have the same element everywhere are used in the body as scalars.
+
+    Not if nothing else says how long a loop is: then the input stays anyway.
+    """
     changed = False
-    for value, argument in zip(op.inputs, op.body.arguments):
-        if argument.has_uses and isinstance(value.type, TensorType):
-            scalar = _scalar_of(op, value)
-            if scalar is not None and scalar.type == argument.type:
-                argument.replace_all_uses_with(scalar)
-                changed = True
+    operands = list(zip(op.operands, op.indexing_maps))
+    for number, argument in enumerate(op.body.arguments[: len(op.inputs)]):
+        if not argument.has_uses or not covers_loops([*operands[:number], *operands[number + 1 :]], op.num_loops):
+            continue
+        scalar = _scalar_of(op, op.inputs[number])
+        if scalar is None:
+            continue
+        argument.replace_all_uses_with(cast(Builder.before(op.operation), scalar, argument.type))
+        changed = True
     return changed
 
 
@@ -85,6 +92,8 @@ def _scalar_of(op: StructuredOp, value: Value) -> Value | None:
         return None
     if source.name == "linalg.fill":
         return source.operands[0]
+    if not isinstance(value.type, TensorType):
+        return value if source.name == "arith.constant" else None
     constant = source.attributes.get("value") if source.name == "arith.constant" else None
     if not isinstance(constant, DenseAttr) or not constant.is_splat:
         return None

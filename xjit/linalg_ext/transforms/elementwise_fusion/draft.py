@@ -49,27 +49,30 @@ class Draft:
 
 
 def copy_body(builder: Builder, source: StructuredOp, mapping: dict[Value, Value], loops: AffineMap) -> list[Value]:
-    """Copies scalar code; `loops` gives the loops of the source in those of the new op. Returns what it yields."""
+    """Copies scalar code; `loops` gives the loops of the source in those of the new op. Returns what it yields.
+
+    Variables of all new loops come first, if the code asks for any; those that are not needed are left unused.
+    """
+    variables = [_variable(builder, i) for i in range(loops.num_dims)] if source.has_index_semantics else []
     for op in source.body.operations[:-1]:
         if op.name == "linalg.index":
-            mapping[op.result] = _index(builder, op, loops)
+            mapping[op.result] = _index(builder, op, loops, variables)
         else:
             builder.clone(op, mapping)
     return [mapping.get(value, value) for value in source.yielded]
 
 
-def _index(builder: Builder, op: Operation, loops: AffineMap) -> Value:
+def _variable(builder: Builder, loop: int) -> Value:
+    return builder.create("linalg.index", (), (IndexType(),), {"dim": IntegerAttr(loop, IntegerType(64))}).result
+
+
+def _index(builder: Builder, op: Operation, loops: AffineMap, variables: Sequence[Value]) -> Value:
     """Returns the loop variable of the source that `op` asks for."""
     number = op.attributes["dim"]
     assert isinstance(number, IntegerAttr)
     e = loops.results[number.value]
-
-    def variable(loop: int) -> Value:
-        attribute = {"dim": IntegerAttr(loop, IntegerType(64))}
-        return builder.create("linalg.index", (), (IndexType(),), attribute).result
-
     if e.is_constant:
         return builder.constant_index(e.value)
     if e.kind is AffineExprKind.DIM:
-        return variable(e.position)
-    return builder.affine_apply(AffineMap(loops.num_dims, 0, (e,)), [variable(i) for i in range(loops.num_dims)])
+        return variables[e.position]
+    return builder.affine_apply(AffineMap(loops.num_dims, 0, (e,)), variables)

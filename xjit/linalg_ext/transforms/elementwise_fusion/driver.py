@@ -24,8 +24,12 @@ def fuse_elementwise(module: Operation, shared_input: bool = False, diff_shapes:
     changed = False
     for block in _blocks(module):
         changed |= _convert_maps(block)
+        sweeps = 10 + 4 * len(
+            block.operations
+        )  # each does away with an op, moves a reshape or simplifies: a bound far away
         while _sweep(block, diff_shapes) or (shared_input and _sweep_siblings(block)):
-            changed = True
+            changed, sweeps = True, sweeps - 1
+            assert sweeps, "elementwise fusion does not settle"
     changed |= remove_aliases(module)
     simplify_dims(module)
     return changed

@@ -92,9 +92,14 @@ def expand_consumer(operation: Operation, index: int) -> Operation | None:
 
 
 def expand_producer(reshape: Operation) -> Operation | None:
-    """Expands the generic whose result an `expand_shape` expands; returns the new generic, None if that cannot be."""
+    """Expands the generic whose result an `expand_shape` expands; returns the new generic, None if that cannot be.
+
+    Nothing else may use its results: they would be collapsed for others, which are expanded then, and so without end.
+    """
     value = reshape.operands[0]
     if not isinstance(value, OpResult) or value.owner.name != "linalg.generic":
+        return None
+    if [use.owner for result in value.owner.results for use in result.uses] != [reshape]:
         return None
     op = structured(value.owner)
     index = len(op.inputs) + value.index

@@ -22,7 +22,8 @@ def operation_in(block: Block, op: Operation) -> Operation | None:
 def dependents_before(values: Sequence[Value], anchor: Operation) -> list[Operation] | None:
     """Returns the operations before `anchor` that use the values, directly or not, in their order.
 
-    None if the anchor uses one of their results, or if one of them has effects and must stay where it is.
+    None if the anchor uses one of their results, or the values in its body, or if one of them has effects and must stay
+    where it is. That the anchor has the values as operands is the caller's to handle.
     """
     block = anchor.block
     assert block is not None
@@ -32,7 +33,7 @@ def dependents_before(values: Sequence[Value], anchor: Operation) -> list[Operat
         value = pending.pop()
         for user in value.users:
             op = operation_in(block, user)
-            if op is None or op in found or (op is anchor and value in values):
+            if op is None or op in found or (user is anchor and value in values):
                 continue
             if op is anchor:
                 return None

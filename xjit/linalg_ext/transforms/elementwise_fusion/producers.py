@@ -41,9 +41,14 @@ def fuse_producer(use: OpOperand, diff_shapes: bool = False) -> Operation | None
     loops = _producer_loops(producer, consumer, use)
     if loops is None:
         return None
-    kept = [i for i, r in enumerate(producer.operation.results) if any(u is not use.owner for u in r.users)]
+    results = producer.operation.results
+    kept = [i for i, r in enumerate(results) if any(u is not use.owner for u in r.users)]
     if kept and not diff_shapes and not (loops.is_permutation and _same_shapes(producer, consumer, kept)):
         return None
+    if loops.is_permutation:  # what is updated in place is written by the fused op, too
+        kept = [i for i in range(len(results)) if i in kept or producer.reads_init(i)]
+    elif not kept and not consumer.reduction_loops and not _covers(producer, consumer, loops, kept):
+        kept = list(range(len(results)))  # the results say how long the loops are
     moved = dependents_before([producer.operation.results[i] for i in kept], consumer.operation)
     if moved is None:
         return None
@@ -58,6 +63,8 @@ def _are_fusable(producer: StructuredOp, consumer: StructuredOp, use: OpOperand)
     if not (producer.has_tensor_semantics and consumer.has_tensor_semantics) or producer.reduction_loops:
         return False
     if use.index >= len(consumer.inputs) or is_yield_only(consumer):
+        return False
+    if any(_is_from(value, producer) for value in consumer.inits):  # updated in place: it must be there
         return False
     written = producer.indexing_maps[len(producer.inputs) + _result_index(use.value)]
     return written.is_permutation
@@ -89,20 +96,39 @@ def _same_shapes(producer: StructuredOp, consumer: StructuredOp, kept: list[int]
     return all(sorted(shape_of(producer.inits[i]), key=str) == shape for i in kept)
 
 
-def _build(producer: StructuredOp, consumer: StructuredOp, loops: AffineMap, kept: list[int]) -> Operation | None:
-    """Makes the fused op before the consumer, None if its operands do not say how long its loops are.
+def _operands(
+    producer: StructuredOp, consumer: StructuredOp, loops: AffineMap, kept: list[int]
+) -> tuple[list[Operand], list[Operand]]:
+    """Returns inputs and inits of the fused op: those of the producer, then those of the consumer.
 
-    Operands are those of the producer, then those of the consumer. An init that the producer reads is an input, if its
-    result is not kept.
+    An init that the producer reads is an input, if its result is not kept.
     """
     count = len(producer.inputs)
     maps = [m.compose(loops) for m in producer.indexing_maps]
-    read = [i for i in range(len(producer.inits)) if i not in kept and producer.reads_init(i)]
-    others = [i for i, v in enumerate(consumer.inputs) if not _is_from(v, producer)]
-    from_producer: list[Operand] = [*zip(producer.inputs, maps), *((producer.inits[i], maps[count + i]) for i in read)]
-    inputs = [*from_producer, *((consumer.inputs[i], consumer.indexing_maps[i]) for i in others)]
+    inputs: list[Operand] = list(zip(producer.inputs, maps))
+    inputs += [(producer.inits[i], maps[count + i]) for i in _read_inits(producer, kept)]
+    pairs = zip(consumer.inputs, consumer.indexing_maps)
+    inputs += [(value, m) for value, m in pairs if not _is_from(value, producer)]
     inits = [(producer.inits[i], maps[count + i]) for i in kept]
     inits += zip(consumer.inits, consumer.indexing_maps[len(consumer.inputs) :])
+    return inputs, inits
+
+
+def _read_inits(producer: StructuredOp, kept: list[int]) -> list[int]:
+    return [i for i in range(len(producer.inits)) if i not in kept and producer.reads_init(i)]
+
+
+def _covers(producer: StructuredOp, consumer: StructuredOp, loops: AffineMap, kept: list[int]) -> bool:
+    inputs, inits = _operands(producer, consumer, loops, kept)
+    return covers_loops([*inputs, *inits], consumer.num_loops)
+
+
+def _build(producer: StructuredOp, consumer: StructuredOp, loops: AffineMap, kept: list[int]) -> Operation | None:
+    """Makes the fused op before the consumer, None if its operands do not say how long its loops are."""
+    count = len(producer.inputs)
+    read = _read_inits(producer, kept)
+    others = [i for i, v in enumerate(consumer.inputs) if not _is_from(v, producer)]
+    inputs, inits = _operands(producer, consumer, loops, kept)
     if not covers_loops([*inputs, *inits], consumer.num_loops):
         return None
     fused, block = Draft(consumer.iterator_types, inputs, inits).build(Builder.before(consumer.operation))
