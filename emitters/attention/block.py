@@ -24,10 +24,10 @@ from xjit.emitters.attention.shapes import (
 from xjit.emitters.attention.softmax_rows import emit_softmax_rows
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.microkernel import Slot, emit_microkernels
+from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import multiply_panels_function, pack_panels_function
 from xjit.emitters.gemm.register_tile import register_tile
-from xjit.emitters.gemm.support import GemmSupport, copy_function
+from xjit.emitters.gemm.support import GemmSupport, copy_function, support_for
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import define
@@ -79,11 +79,10 @@ class _UnitEmitter:
         self.module = module
         self.types = types
         self.tile = register_tile(module.target, PRODUCTS)
-        self.kernels = emit_microkernels(module, f"{name}_kernel", PRODUCTS)
-        self.multiply = multiply_panels_function(module, self._support(f"{name}_tiles", COMPUTE))
+        self.multiply = multiply_panels_function(module, self._support(COMPUTE))
         self.softmax_rows = emit_softmax_rows(module, f"{name}_softmax") if types.softmax else None
-        self.right_support = self._support(f"{name}_right_{types.right.mangled}", types.right)
-        self.right_supports = [self._support(f"{name}_right_{r.mangled}", r) for _, r in types.tiles]
+        self.right_support = self._support(types.right)
+        self.right_supports = [self._support(right) for _, right in types.tiles]
         self.builder = define(module, name, UNIT_PARAMS, linkage="")
         args = dict(zip((n for _, n in UNIT_PARAMS), self.builder.function.args, strict=True))
         self.args = args
@@ -95,11 +94,9 @@ class _UnitEmitter:
         self.packed = self._scratch(RIGHT_BYTES + slack, "packed")
         self.tiles = [self._tile(number, slack) for number in range(len(types.tiles))]
 
-    def _support(self, prefix: str, right: LLVMType) -> GemmSupport:
-        """What packs a right operand of a type and multiplies it; all share the microkernels."""
-        pack = copy_function(self.module, right, COMPUTE, COMPUTE)
-        same = copy_function(self.module, COMPUTE, COMPUTE, COMPUTE)
-        return GemmSupport(prefix, GemmTypes(COMPUTE, right, COMPUTE), self.tile, self.kernels, same, pack, same)
+    def _support(self, right: LLVMType) -> GemmSupport:
+        """What packs a right operand of a type and multiplies it."""
+        return support_for(self.module, GemmTypes(COMPUTE, right, COMPUTE), transposes=True)
 
     def _scratch(self, size: int, name: str) -> Value:
         return self.builder.alloca(I8, size, align=64, name=name)
@@ -149,7 +146,7 @@ class _UnitEmitter:
             tile.packed_left, self._row_bytes(depth), builder.i64(COMPUTE_BYTES), tile.left,
             self._field(f"left_row_{n}"), self._field(f"left_k_{n}"), rows, depth,
         )  # fmt: skip
-        builder.call(copy_function(self.module, storage, COMPUTE, COMPUTE), args)
+        builder.call(copy_function(self.module, storage, COMPUTE, COMPUTE, transposes=True), args)
 
     def _pack_right(self, block: _Block) -> None:
         """Packs this block's columns of all right operands; what is summed over runs along the panels."""
@@ -234,7 +231,7 @@ class _UnitEmitter:
                     self._store_statistics(name, source, rows)
         unit = builder.i64(COMPUTE_BYTES)
         place = self.args["out"], self._field("out_row"), self._field("out_column")
-        unpack = copy_function(self.module, COMPUTE, self.types.out, COMPUTE)
+        unpack = copy_function(self.module, COMPUTE, self.types.out, COMPUTE, transposes=True)
         builder.call(unpack, (*place, self.sums, sums_row, unit, rows, width))
 
     def _divide(self, rows: Value, width: Value, sums_row: Value) -> None:

@@ -279,3 +279,15 @@ def test_loop_hint_marks_parallel_loops() -> None:
     result = tile(root_of(module), [4, 3, 5])
     tile_loop_hint(result.tiled_op)
     assert [PARALLEL_LOOP in loop.attributes for loop in result.loops] == [True, True, False]
+
+
+def test_loop_hint_sees_through_no_slice_that_drops_dimensions() -> None:
+    module = linalg_ext.parse("""
+func.func @main(%a: tensor<1x8xf32>, %b: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = tensor.extract_slice %a[0, 0] [1, 8] [1, 1] : tensor<1x8xf32> to tensor<8xf32>
+  %1 = linalg.elemwise_unary {__root__} ins(%0 : tensor<8xf32>) outs(%b : tensor<8xf32>) -> tensor<8xf32>
+  return %1 : tensor<8xf32>
+}""")
+    result = fuse_ext(root_of(module), [4])
+    tile_loop_hint(result.tiled_ops[0])
+    assert PARALLEL_LOOP in result.loops[0].attributes

@@ -59,9 +59,10 @@ def extend_post_order(
                     on_cycle(needed)
 
 
-def needs_of(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
+def needs_of(instruction: HloInstruction) -> Sequence[HloInstruction]:
     """Returns what must run before an instruction: its operands and control predecessors."""
-    return (*instruction.operands, *instruction.control_predecessors)
+    before = instruction.control_predecessors
+    return (*instruction._operands, *before) if before else instruction._operands
 
 
 def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
@@ -110,8 +111,9 @@ def reading_order(computation: HloComputation) -> list[HloInstruction]:
     return order if len(order) == computation.instruction_count else instruction_post_order(computation)
 
 
-def _needs_in_reading_order(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-    return (*reversed(instruction.control_predecessors), *instruction.operands)
+def _needs_in_reading_order(instruction: HloInstruction) -> Sequence[HloInstruction]:
+    before = instruction.control_predecessors
+    return (*reversed(before), *instruction._operands) if before else instruction._operands
 
 
 def _refuse_cycle(instruction: HloInstruction) -> None:

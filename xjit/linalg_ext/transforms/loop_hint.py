@@ -60,7 +60,10 @@ def loop_kinds(op: Operation) -> dict[Operation, str]:
         slice_op = value.defining_op
         if slice_op is None or slice_op.name not in _SLICES:
             continue
-        for axis, offset in enumerate(slice_lists(slice_op, 1)[0]):
+        offsets = slice_lists(slice_op, 1)[0]
+        if len(offsets) != len(view.accesses[number]):  # dimensions of size one are dropped
+            continue
+        for axis, offset in enumerate(offsets):
             for loop, dimension in _along(view, number, axis, offset):
                 kind = PARALLEL if local else view.iterator_types[dimension]
                 if kinds.get(loop) != REDUCTION:

@@ -45,6 +45,11 @@ class LoopNest:
         """The loop variables, outermost first."""
         return [block.arguments[0] for block in self._blocks]
 
+    def runs_once(self, iv: BlockArgument) -> bool:
+        """Whether the loop of a variable is known to have one iteration at most."""
+        upper, step = self.bounds[self.ivs.index(iv)]
+        return isinstance(upper, int) and isinstance(step, int) and upper <= step
+
     def guarded(self) -> AbstractContextManager[None]:
         """Takes back what has been emitted if the loops cannot be finished."""
         return taking_back(self.outer, self._blocks)

@@ -47,7 +47,7 @@ def _each_once(nest: LoopNest, rows: list[Index], along: Index) -> bool:
     """Whether the loops give each row each tile along the dimension once, and nothing else."""
     if any(not isinstance(row, int) and all(row is not iv for iv in nest.ivs) for row in rows):
         return False
-    return all(iv is along or any(iv is row for row in rows) for iv in nest.ivs)
+    return all(iv is along or any(iv is row for row in rows) for iv in nest.ivs if not nest.runs_once(iv))
 
 
 def _is_product_of_rows(consumer: Planned, operand: int) -> bool:
