@@ -87,6 +87,7 @@ from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.gpu.splitk_rewriter import SplitkRewriter
 from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
+from xjit.passes.layout.layout_normalization import LayoutNormalization
 from xjit.passes.layout.memory_space_propagation import MemorySpacePropagation
 from xjit.passes.layout.move_copy_to_users import MoveCopyToUsers
 from xjit.passes.layout.reshape_decomposer import ReshapeDecomposer
@@ -212,6 +213,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     IndexedArrayAnalysisPrinterPass,
     InstructionFusion,
     LayoutAssignment,
+    LayoutNormalization,
     LibraryCallExpander,
     LogisticExpander,
     MapInliner,
