@@ -27,7 +27,7 @@ from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import multiply_panels_function, pack_panels_function
 from xjit.emitters.gemm.register_tile import register_tile
-from xjit.emitters.gemm.support import GemmSupport, copy_function
+from xjit.emitters.gemm.support import GemmSupport, copy_function, support_for
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import define
@@ -79,10 +79,10 @@ class _UnitEmitter:
         self.module = module
         self.types = types
         self.tile = register_tile(module.target, PRODUCTS)
-        self.multiply = multiply_panels_function(module, self._support(f"{name}_tiles", COMPUTE))
+        self.multiply = multiply_panels_function(module, self._support(COMPUTE))
         self.softmax_rows = emit_softmax_rows(module, f"{name}_softmax") if types.softmax else None
-        self.right_support = self._support(f"{name}_right_{types.right.mangled}", types.right)
-        self.right_supports = [self._support(f"{name}_right_{r.mangled}", r) for _, r in types.tiles]
+        self.right_support = self._support(types.right)
+        self.right_supports = [self._support(right) for _, right in types.tiles]
         self.builder = define(module, name, UNIT_PARAMS, linkage="")
         args = dict(zip((n for _, n in UNIT_PARAMS), self.builder.function.args, strict=True))
         self.args = args
@@ -94,9 +94,9 @@ class _UnitEmitter:
         self.packed = self._scratch(RIGHT_BYTES + slack, "packed")
         self.tiles = [self._tile(number, slack) for number in range(len(types.tiles))]
 
-    def _support(self, prefix: str, right: LLVMType) -> GemmSupport:
+    def _support(self, right: LLVMType) -> GemmSupport:
         """What packs a right operand of a type and multiplies it."""
-        return GemmSupport(self.module, prefix, GemmTypes(COMPUTE, right, COMPUTE), self.tile, transposes=True)
+        return support_for(self.module, GemmTypes(COMPUTE, right, COMPUTE), transposes=True)
 
     def _scratch(self, size: int, name: str) -> Value:
         return self.builder.alloca(I8, size, align=64, name=name)

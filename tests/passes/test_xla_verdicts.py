@@ -18,6 +18,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "AllReduceSimplifier": (5, 0),
     "ArCrsCombiner": (12, 0),
     "BatchDotSimplification": (6, 0),
+    "BatchedGatherScatterNormalizer": (7, 7),
     "BatchNormExpander": (2, 0),
     "BroadcastCanonicalizer": (2, 2),
     "CallInliner": (6, 1),
@@ -31,6 +32,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "FlattenCallGraph": (4, 0),
     "GemmRewriter": (38, 15),  # of the 39th, a broadcast, XLA's whole pipeline makes a copy
     "GatherExpander": (6, 2),
+    "GatherSimplifier": (4, 3),
     "HloCSE": (10, 0),
     "HloConstantFolding": (13, 0),
     "HloDCE": (5, 0),
@@ -39,11 +41,14 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "HloVerifier": (4, 0),  # eleven are tests of WhileLoopAllReduceCodeMotion under the verifier's name
     "InstructionFusion": (3, 0),
     "LayoutAssignment": (0, 0),
+    "LayoutNormalization": (31, 28),  # bitcasts that cancel are not made
+    "MoveCopyToUsers": (7, 6),
     "MultiOutputFusion": (18, 4),  # the fifth expects XLA's names of clones
     "ReduceDecomposer": (6, 2),
     "ReshapeDecomposer": (2, 2),
     "RootInstructionSinker": (2, 0),
     "ScatterExpander": (3, 1),
+    "ScatterSimplifier": (6, 3),
     "ShardingPropagation": (125, 0),  # one is a test of metadata; one counts a change that it takes back
     "SliceSinker": (11, 0),
     "TransposeFolding": (7, 0),
@@ -83,6 +88,7 @@ DISAGREEMENTS: Mapping[str, str] = {
     "HloVerifier.ScalarAllReduceStaysInBodyWhenUsedAsScalingFactor": _OTHER_PASS,
     "HloVerifier.SelectReduceScatterAccumulate": _OTHER_PASS,
     "HloVerifier.TypeCastAllReduceAccumulate": _OTHER_PASS,
+    "LayoutNormalization.line850": "a bitcast and its inverse: nothing to change",
     "ReduceWindowRewriter.line116": "its products start with 0, which is no identity",
     "ReduceWindowRewriter.line58": "windows of one dimension stay as they are",
     "ShardingPropagation.DoNotPropagateToOutputIfNotDivisible_WithSharding": "XLA counts a change that it takes back",

@@ -126,6 +126,50 @@ class AttentionText:
         )
 
 
+def gradient_text(batch: int, queries: int, keys: int, depth: int, width: int) -> str:
+    """The gradients of q, k and v of causal attention over [batch, length, width], given that of the result."""
+    b, t, s, d, w = batch, queries, keys, depth, width
+    wide, rows, numbers = f"f32[{b},{t},{s}]", f"f32[{b},{t}]", "lhs_batch_dims={0}, rhs_batch_dims={0}"
+    return (
+        REDUCERS.replace("KIND", "f32")
+        + f"""ENTRY e {{
+  q = f32[{b},{t},{d}] parameter(0)
+  k = f32[{b},{s},{d}] parameter(1)
+  v = f32[{b},{s},{w}] parameter(2)
+  g = f32[{b},{t},{w}] parameter(3)
+  dot = {wide} dot(q, k), {numbers}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
+  i = s32[{b},{t},{s}] iota(), iota_dimension=1
+  j = s32[{b},{t},{s}] iota(), iota_dimension=2
+  c = pred[{b},{t},{s}] compare(i, j), direction=GE
+  low = f32[] constant(-1e9)
+  lows = {wide} broadcast(low), dimensions={{}}
+  x = {wide} select(c, dot, lows)
+  ninf = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  mx = {rows} reduce(x, ninf), dimensions={{2}}, to_apply=max
+  mb = {wide} broadcast(mx), dimensions={{0,1}}
+  y = {wide} subtract(x, mb)
+  e = {wide} exponential(y)
+  l = {rows} reduce(e, zero), dimensions={{2}}, to_apply=add
+  lb = {wide} broadcast(l), dimensions={{0,1}}
+  p = {wide} divide(e, lb)
+  dp = {wide} dot(g, v), {numbers}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
+  pd = {wide} multiply(p, dp)
+  rs = {rows} reduce(pd, zero), dimensions={{2}}, to_apply=add
+  rb = {wide} broadcast(rs), dimensions={{0,1}}
+  dc = {wide} subtract(dp, rb)
+  dy = {wide} multiply(p, dc)
+  none = {wide} broadcast(zero), dimensions={{}}
+  ds = {wide} select(c, dy, none)
+  dq = f32[{b},{t},{d}] dot(ds, k), {numbers}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}
+  dk = f32[{b},{s},{d}] dot(ds, q), {numbers}, lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  dv = f32[{b},{s},{w}] dot(p, g), {numbers}, lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  ROOT r = (f32[{b},{t},{d}], f32[{b},{s},{d}], f32[{b},{s},{w}]) tuple(dq, dk, dv)
+}}
+"""
+    )
+
+
 def fused(text: str) -> str:
     """The module after the pass, of any size. Its root is the fusion, whose operands are the parameters in order."""
     module = parse_hlo(text)

@@ -31,9 +31,9 @@ class ShardedExecution:
 
         What fails at run time is the error of the results, as for one device.
         """
-        executable = program.executable.program
+        placement = program.placement
         with program.lock:
-            number, communicator = open_communicator(executable.num_replicas, executable.num_partitions)
+            number, communicator = open_communicator(placement.num_replicas, placement.num_partitions)
             try:
                 return self._run(program, request, number, communicator)
             finally:
@@ -41,7 +41,7 @@ class ShardedExecution:
 
     def _run(self, program: LoadedProgram, request: Request, number: int, communicator: Communicator) -> int:
         initial = program.executable.entry.initial_context
-        partitions = program.executable.program.num_partitions
+        partitions = program.placement.num_partitions
         errors = [0] * len(program.parts)
         requests = [self._part_of(program, request, i) for i in range(len(program.parts))]
         for device, part in enumerate(program.parts):

@@ -30,6 +30,7 @@ from xjit.passes.domains.hlo_domain_verifier import HloDomainVerifier
 from xjit.passes.dynamic.dynamic_padder import DynamicPadder
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
+from xjit.passes.expand.batched_gather_scatter_normalizer import BatchedGatherScatterNormalizer
 from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.cholesky_expander import CholeskyExpander
 from xjit.passes.expand.conv_canonicalization import ConvCanonicalization
@@ -86,7 +87,9 @@ from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.gpu.splitk_rewriter import SplitkRewriter
 from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
+from xjit.passes.layout.layout_normalization import LayoutNormalization
 from xjit.passes.layout.memory_space_propagation import MemorySpacePropagation
+from xjit.passes.layout.move_copy_to_users import MoveCopyToUsers
 from xjit.passes.layout.reshape_decomposer import ReshapeDecomposer
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
@@ -117,12 +120,14 @@ from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.batch_dot_simplification import BatchDotSimplification
 from xjit.passes.simplify.broadcast_canonicalizer import BroadcastCanonicalizer
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
+from xjit.passes.simplify.gather_simplifier import GatherSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
 from xjit.passes.simplify.indexed_array_analysis import IndexedArrayAnalysisPrinterPass
 from xjit.passes.simplify.reshape_mover import ReshapeMover
+from xjit.passes.simplify.scatter_simplifier import ScatterSimplifier
 from xjit.passes.simplify.slice_sinker import SliceSinker
 from xjit.passes.simplify.sort_simplifier import SortSimplifier
 from xjit.passes.simplify.topk_rewriter import TopkDecomposer, TopkRewriter
@@ -145,6 +150,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     BFloat16Propagation,
     BatchDotSimplification,
     BatchNormExpander,
+    BatchedGatherScatterNormalizer,
     BitcastExpander,
     BroadcastCanonicalizer,
     CallInliner,
@@ -178,6 +184,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     FlattenCallGraph,
     FusionMerger,
     GatherExpander,
+    GatherSimplifier,
     GemmAlgorithmPicker,
     GemmRewriter,
     GpuConvAlgorithmPicker,
@@ -206,10 +213,12 @@ _ALL: tuple[type[HloModulePass], ...] = (
     IndexedArrayAnalysisPrinterPass,
     InstructionFusion,
     LayoutAssignment,
+    LayoutNormalization,
     LibraryCallExpander,
     LogisticExpander,
     MapInliner,
     MemorySpacePropagation,
+    MoveCopyToUsers,
     MultiOutputFusion,
     OpExpanderPass,
     OptimizeInputOutputBufferAlias,
@@ -231,6 +240,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     RowFusion,
     ScanExpander,
     ScatterExpander,
+    ScatterSimplifier,
     ShardingPropagation,
     SingleDeviceCanonicalizer,
     SliceSinker,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import numpy as np
 import pytest
 
 import xjit
-from tests.support.attention_text import MASKS, AttentionText, fused, inputs_of
+from tests.support.attention_text import MASKS, AttentionText, fused, gradient_text, inputs_of
 from tests.support.kernels import check_units
+from xjit.llvm import Target
+from xjit.passes import pipelines
+from xjit.passes.fusion.attention_fusion import AttentionFusion
+from xjit.runtime.jit import missing_features
 
 SIZES = (2, 3, 7, 8, 9, 16, 17, 31, 33, 64, 65, 100, 257)
 
@@ -51,6 +56,36 @@ def test_random_sizes(seed: int) -> None:
             divide_late=rng.random() < 0.3,
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("level", "sizes"),
+    [("sse2", (2, 13, 19, 8, 10)), ("avx2", (1, 70, 33, 9, 17)), ("avx512", (1, 100, 300, 20, 16))],
+)
+def test_gradient(level: str, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    check_gradient(level, sizes, 0, monkeypatch)
+
+
+def check_gradient(level: str, sizes: tuple[int, ...], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four kernels without scores in memory, against the evaluator on what the program says."""
+    if missing_features(Target.for_features(level).features):
+        pytest.skip(f"this CPU has no {level}")
+    always = functools.partial(AttentionFusion, min_rows=1, scores_per_element=0, gradient_bytes=0)
+    monkeypatch.setattr(pipelines, "AttentionFusion", always)
+    text = gradient_text(*sizes)
+    inputs = inputs_of(text, seed).values()
+    executable = xjit.compile(text, options=xjit.CompileOptions(cpu_level=level))
+    assert [kernel.kind for kernel in executable.kernels].count("attention") == 4
+    for got, want in zip(executable(*inputs), xjit.evaluate(text, *inputs), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_many_gradients(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    sizes = (rng.choice([1, 2, 3]), *(rng.choice(SIZES) for _ in range(4)))
+    check_gradient(rng.choice(["sse2", "avx2", "avx512"]), sizes, seed, monkeypatch)
 
 
 @pytest.mark.slow

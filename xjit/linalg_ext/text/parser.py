@@ -79,7 +79,6 @@ class Parser(AttributeParser):
         super().__init__(text, file, first_line)
         self._scope = Scope(None)
         self._blocks: list[dict[str, Block]] = []
-        self._defined_blocks: set[int] = set()
         self._default_dialects = ["builtin"]
         self._unregistered = unregistered
 
@@ -169,7 +168,7 @@ class Parser(AttributeParser):
             while self.token.kind == "label":
                 self._labelled_block(region)
             for name, block in self._blocks.pop().items():
-                if id(block) not in self._defined_blocks:
+                if block.region is None:
                     self.fail(f"block '{name}' is not defined")
             self.expect("}")
         return region
@@ -178,9 +177,8 @@ class Parser(AttributeParser):
         span = self.here()
         name = self.next().text
         block = self._blocks[-1].setdefault(name, Block())
-        if id(block) in self._defined_blocks:
+        if block.region is not None:
             self.fail(f"block '{name}' is defined twice", span)
-        self._defined_blocks.add(id(block))
         block.name = name
         region.add_block(block)
         if self.at("("):

@@ -56,8 +56,7 @@ class IndexRows:
         indices = _widened(writer, indices)
         if vector == rank:
             return writer.reshape(indices, [self.count])
-        last = writer.transpose(indices, [*(d for d in range(rank) if d != vector), vector])
-        return writer.reshape(last, [self.count, len(self.mapped)])
+        return index_matrix(writer, indices, vector)
 
     def only_start(self, writer: Writer, indices: HloInstruction) -> list[HloInstruction]:
         """Returns the start, a scalar per operand dimension, where there is one row."""
@@ -111,6 +110,18 @@ def _rows(
     sizes = tuple(n for d, n in enumerate(indices.shape.dimensions) if d != vector)
     places = tuple(d - (d > vector) for d in batch[1])
     return IndexRows(operand.shape.rank, mapped, batch[0], places, sizes, vector)
+
+
+def index_matrix(writer: Writer, indices: HloInstruction, index_vector_dim: int) -> HloInstruction:
+    """Returns an index array as [rows, entries]."""
+    rank = indices.shape.rank
+    if index_vector_dim == rank:
+        last = writer.reshape(indices, [*indices.shape.dimensions, 1])
+    else:
+        others = (d for d in range(rank) if d != index_vector_dim)
+        last = writer.transpose(indices, [*others, index_vector_dim])
+    *sizes, entries = last.shape.dimensions
+    return writer.reshape(last, [math.prod(sizes), entries])
 
 
 def _widened(writer: Writer, indices: HloInstruction) -> HloInstruction:

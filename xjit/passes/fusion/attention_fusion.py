@@ -32,12 +32,14 @@ class AttentionFusion(HloModulePass):
     """Fuses attention where scores are many beside the rows of queries, keys and values that they are computed from.
 
     Each product of the batch must have `min_rows` queries, and `scores_per_element` scores for each element of such a
-    row: fewer stay in the cache as they are.
+    row: fewer stay in the cache as they are. Gradients, which make the scores three times again, must have scores of
+    `gradient_bytes` in all.
     """
 
     name = "attention-fusion"
     min_rows: int = 16
     scores_per_element: int = 512
+    gradient_bytes: int = 256 << 20
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
         """Fuses in every sequential computation; True if something was fused."""
@@ -71,7 +73,7 @@ class AttentionFusion(HloModulePass):
 
     def _fuse_gradient(self, computation: HloComputation, weights: HloInstruction) -> bool:
         """Fuses all products that read what is computed from the exponentials of a softmax, if that is a gradient."""
-        if weights.shape.rank < 3 or not weights.shape.is_static_array:
+        if weights.shape.rank < 2 or not weights.shape.is_static_array or weights.shape.byte_size < self.gradient_bytes:
             return False
         gradient = find_gradient(weights)
         if gradient is None or not all(map(self._pays, gradient.all_products())):

@@ -21,7 +21,8 @@ def fused_instructions(computation: HloComputation, product: ScoreProduct) -> li
     inside = _reached(product.root, leaves, demanding)
     order = [i for i in computation.make_instruction_post_order() if i in inside]
     varying = _computed_from({product.dot, *(tile.place.instruction for tile in product.tiles)}, order)
-    short = {i for i in order if i not in varying and _is_short(i, product)}
+    read = {o for i in order for o in i.operands if o not in inside}
+    short = {i for i in _computed_from(read, order) & inside - varying if _is_short(i, product)}
     inside = _reached(product.root, leaves | short, demanding)
     return [i for i in order if i in inside]
 
@@ -52,7 +53,7 @@ def _computed_from(sources: set[HloInstruction], order: Sequence[HloInstruction]
 
 
 def _is_short(instruction: HloInstruction, product: ScoreProduct) -> bool:
-    """Whether something is computed once for each row or column: better before the product than for each score."""
+    """Whether something takes no more than a number for each row or column: better computed before the product."""
     if instruction.opcode in MOVES or not instruction.operand_count:
         return False
     sizes = product.root.shape.dimensions
