@@ -13,7 +13,7 @@ from xjit.linalg_ext.ir.attributes import Attribute, EnumAttr, IntegerAttr, Stri
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import element_type
 
-__all__ = ["SCALAR_OPS", "ScalarFunction"]
+__all__ = ["SCALAR_OPS", "ScalarFunction", "predicate_of"]
 
 Elements: TypeAlias = Any
 ScalarFunction: TypeAlias = Callable[..., Elements]
@@ -45,14 +45,6 @@ def _divide_up(a: Elements, b: Elements) -> Elements:
     return np.negative(np.floor_divide(np.negative(a), b))
 
 
-def _predicate_of(op: Operation, names: tuple[str, ...]) -> str:
-    predicate: Attribute | None = op.attributes.get("predicate")
-    if isinstance(predicate, IntegerAttr):
-        return names[predicate.value]
-    assert isinstance(predicate, EnumAttr | StringAttr), f"{op.name} without a predicate"
-    return predicate.value
-
-
 _COMPARE_INTEGERS: dict[str, Callable[..., Elements]] = {
     "eq": np.equal,
     "ne": np.not_equal,
@@ -81,12 +73,21 @@ _FLOAT_PREDICATES = (
 )
 
 
+def predicate_of(op: Operation) -> str:
+    """Returns the predicate of `cmpi` or `cmpf` by name."""
+    predicate: Attribute | None = op.attributes.get("predicate")
+    if isinstance(predicate, IntegerAttr):
+        return (_FLOAT_PREDICATES if op.name == "arith.cmpf" else tuple(_COMPARE_INTEGERS))[predicate.value]
+    assert isinstance(predicate, EnumAttr | StringAttr), f"{op.name} without a predicate"
+    return predicate.value
+
+
 def _compare_integers(op: Operation, a: Elements, b: Elements) -> Elements:
-    return _COMPARE_INTEGERS[_predicate_of(op, tuple(_COMPARE_INTEGERS))](a, b)
+    return _COMPARE_INTEGERS[predicate_of(op)](a, b)
 
 
 def _compare_floats(op: Operation, a: Elements, b: Elements) -> Elements:
-    name = _predicate_of(op, _FLOAT_PREDICATES)
+    name = predicate_of(op)
     unordered = np.logical_or(np.isnan(a), np.isnan(b))
     if name in ("ord", "uno"):
         return unordered if name == "uno" else np.logical_not(unordered)

@@ -1,0 +1,190 @@
+"""Operations of `arith` and `math` as HLO opcodes, on scalars and on whole arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from xjit.hlo import HloInstruction, PrimitiveType, Shape
+from xjit.linalg_ext.evaluation.constants import constant_elements
+from xjit.linalg_ext.evaluation.scalar_ops import SCALAR_OPS, predicate_of
+from xjit.linalg_ext.evaluation.values import plain
+from xjit.linalg_ext.ir.attributes import IntegerAttr
+from xjit.linalg_ext.ir.operation import Operation
+from xjit.linalg_ext.ir.types import IndexType, IntegerType
+from xjit.linalg_ext.to_hlo.scope import Handler, Lowered, Scope
+from xjit.linalg_ext.to_hlo.writer import FunctionWriter, primitive_type
+
+__all__ = ["OPCODES", "SCALAR_HANDLERS"]
+
+_Compose: TypeAlias = Callable[[FunctionWriter, Operation, list[HloInstruction]], HloInstruction]
+
+_SPELLINGS = """
+arith: addi addf=add, subi subf=subtract, muli mulf=multiply, divsi divf=divide, remsi remf=remainder, andi=and, ori=or,
+arith: xori=xor, shli=shift-left, shrsi=shift-right-arithmetic, shrui=shift-right-logical, negf=negate, select=select,
+arith: maxsi maximumf maxf=maximum, minsi minimumf minf=minimum,
+math: exp=exponential, expm1=exponential-minus-one, log=log, log1p=log-plus-one, sqrt=sqrt, rsqrt=rsqrt, cbrt=cbrt,
+math: tanh=tanh, sin=sine, cos=cosine, tan=tan, sinh=sinh, cosh=cosh, asin=asin, acos=acos, atan2=atan2, erf=erf,
+math: powf ipowi=power, ceil=ceil, floor=floor, round=round-nearest-afz, roundeven=round-nearest-even, absf absi=abs,
+math: ctpop=popcnt
+"""
+
+
+def _opcodes() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in _SPELLINGS.strip().splitlines():
+        dialect, entries = line.split(": ")
+        for entry in entries.strip(", ").split(","):
+            names, opcode = entry.split("=")
+            found.update((f"{dialect}.{name}", opcode) for name in names.split())
+    return found
+
+
+OPCODES: dict[str, str] = _opcodes()
+"""The opcode of each operation that is one."""
+
+_UNSIGNED_OPCODES = {
+    "arith.divui": "divide",
+    "arith.remui": "remainder",
+    "arith.maxui": "maximum",
+    "arith.minui": "minimum",
+}
+"""On the same bits as unsigned integers."""
+
+_UNSIGNED_TYPES = {
+    PrimitiveType.S8: PrimitiveType.U8,
+    PrimitiveType.S16: PrimitiveType.U16,
+    PrimitiveType.S32: PrimitiveType.U32,
+    PrimitiveType.S64: PrimitiveType.U64,
+}
+
+
+def _unsigned(writer: FunctionWriter, x: HloInstruction) -> HloInstruction:
+    kind = _UNSIGNED_TYPES.get(x.shape.element_type)
+    return x if kind is None else _bits(writer, x, kind)
+
+
+def _bits(writer: FunctionWriter, x: HloInstruction, kind: PrimitiveType) -> HloInstruction:
+    if x.shape.element_type is kind:
+        return x
+    return writer.make("bitcast-convert", x, shape=Shape.array(kind, x.shape.dimensions))
+
+
+def _one_opcode(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
+    return writer.elementwise(OPCODES[op.name], *operands)
+
+
+def _unsigned_opcode(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
+    result = writer.elementwise(_UNSIGNED_OPCODES[op.name], *(_unsigned(writer, x) for x in operands))
+    return _bits(writer, result, operands[0].shape.element_type)
+
+
+def _convert(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
+    return writer.convert(operands[0], primitive_type(op.result.type))
+
+
+def _convert_signed(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
+    """One-bit integers are -1 and 0."""
+    result = _convert(writer, op, operands)
+    return writer.make("negate", result) if operands[0].shape.element_type is PrimitiveType.PRED else result
+
+
+def _convert_unsigned(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
+    return writer.convert(_unsigned(writer, operands[0]), primitive_type(op.result.type))
+
+
+def _truncate(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
+    """Integers lose their upper bits."""
+    [x] = operands
+    if primitive_type(op.result.type) is not PrimitiveType.PRED:
+        return _convert(writer, op, operands)
+    return writer.compare("NE", writer.make("and", x, writer.like(x, 1)), writer.like(x, 0))
+
+
+def _bitcast(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
+    return _bits(writer, operands[0], primitive_type(op.result.type))
+
+
+_DIRECTIONS = {"eq": "EQ", "ne": "NE", "gt": "GT", "ge": "GE", "lt": "LT", "le": "LE"}
+_OPPOSITE = {"GT": "LE", "GE": "LT", "LT": "GE", "LE": "GT"}
+
+
+def _compare_integers(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
+    name = predicate_of(op)
+    if name[0] == "u":
+        operands = [_unsigned(writer, x) for x in operands]
+    return writer.comparison(_DIRECTIONS[name[-2:]], *operands)
+
+
+def _compare_floats(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
+    """HLO's comparisons are false for NaN, but NE is true: so `une` and the ordered ones; others from these."""
+    name = predicate_of(op)
+    a, b = operands
+    if name in ("false", "true"):
+        same = writer.comparison("EQ", a, b)
+        return writer.like(same, name == "true")
+    if name in ("ord", "uno"):
+        ordered = writer.elementwise("and", writer.compare("EQ", a, a), writer.compare("EQ", b, b))
+        return ordered if name == "ord" else writer.make("not", ordered)
+    direction = _DIRECTIONS[name[1:]]
+    if name in ("one", "ueq"):
+        differ = writer.make("or", writer.comparison("LT", a, b), writer.comparison("GT", a, b))
+        return differ if name == "one" else writer.make("not", differ)
+    if name[0] == "u" and direction in _OPPOSITE:
+        return writer.make("not", writer.comparison(_OPPOSITE[direction], a, b))
+    return writer.comparison(direction, a, b)
+
+
+def _fma(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
+    a, b, c = operands
+    return writer.elementwise("add", writer.elementwise("multiply", a, b), c)
+
+
+def _same(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
+    return operands[0]
+
+
+_COMPOSED: dict[str, _Compose] = {
+    **dict.fromkeys(OPCODES, _one_opcode),
+    **dict.fromkeys(_UNSIGNED_OPCODES, _unsigned_opcode),
+    **dict.fromkeys(("arith.extf", "arith.truncf", "arith.fptosi", "arith.fptoui", "arith.index_cast"), _convert),
+    **dict.fromkeys(("arith.extsi", "arith.sitofp"), _convert_signed),
+    **dict.fromkeys(("arith.extui", "arith.uitofp", "arith.index_castui"), _convert_unsigned),
+    "arith.trunci": _truncate,
+    "arith.bitcast": _bitcast,
+    "arith.cmpi": _compare_integers,
+    "arith.cmpf": _compare_floats,
+    "math.fma": _fma,
+    "linalg_ext.alias": _same,
+}
+
+
+def _scalar(scope: Scope, op: Operation) -> list[Lowered]:
+    """Indices that are known are computed now, as the evaluator does."""
+    lowered = [scope.values[v] for v in op.operands]
+    numbers = [x for x in lowered if isinstance(x, int)]
+    if len(numbers) == len(lowered) and op.result.type in (IndexType(), IntegerType(1)):
+        return [int(SCALAR_OPS[op.name](op, *numbers))]
+    operands = [scope.materialized(x, v) for x, v in zip(lowered, op.operands)]
+    return [_COMPOSED[op.name](scope.writer, op, operands)]
+
+
+def _constant(scope: Scope, op: Operation) -> list[Lowered]:
+    value, t = op.attributes["value"], op.result.type
+    if isinstance(value, IntegerAttr) and isinstance(t, IndexType):
+        return [value.value]
+    return [scope.writer.constant(plain(constant_elements(value, t, None)), primitive_type(t))]
+
+
+def _index(scope: Scope, op: Operation) -> list[Lowered]:
+    loop = op.attributes["dim"]
+    assert isinstance(loop, IntegerAttr)
+    return [scope.loop_indices[loop.value]]
+
+
+SCALAR_HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(_COMPOSED, _scalar),
+    "arith.constant": _constant,
+    "linalg.index": _index,
+}
+"""What the body of a structured op may consist of, with the operations of `affine`."""
