@@ -44,6 +44,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "LayoutNormalization": (31, 28),  # bitcasts that cancel are not made
     "MoveCopyToUsers": (7, 6),
     "MultiOutputFusion": (18, 4),  # the fifth expects XLA's names of clones
+    "RecognizeReduceWindow": (17, 9),  # the tenth asks for names
     "ReduceDecomposer": (6, 2),
     "ReshapeDecomposer": (2, 2),
     "RootInstructionSinker": (2, 0),

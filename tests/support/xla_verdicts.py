@@ -72,6 +72,14 @@ RUN: Mapping[str, str] = {
     "GemmRewriter.line377": (
         "gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304,fuse_bias=false}"
     ),
+    "RecognizeReduceWindow": "recognize-reduce-window{xla_compatible_fp=true}",
+    **{
+        f"RecognizeReduceWindow.line{line}": (
+            f"recognize-reduce-window{{xla_compatible_fp=true,optimization_level={level}}}"
+        )
+        for level, lines in ((2, (260, 318, 447, 497, 684, 933)), (3, (298, 429, 477)))
+        for line in lines
+    },
     "ScatterExpander.EliminateSimpleScattersSkipsNontrivialScatter": (
         "scatter-expander{mode=eliminate_simple_scatters}"
     ),

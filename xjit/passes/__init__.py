@@ -99,6 +99,7 @@ from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCount
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
 from xjit.passes.reductions.gpu_tree_reduction_rewriter import GpuTreeReductionRewriter
+from xjit.passes.reductions.recognize_reduce_window import RecognizeReduceWindow
 from xjit.passes.reductions.reduce_decomposer import ReduceDecomposer
 from xjit.passes.reductions.reduce_window_rewriter import ReduceWindowRewriter
 from xjit.passes.reductions.reduction_degenerate_dim_remover import ReductionDegenerateDimRemover
@@ -223,6 +224,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     OpExpanderPass,
     OptimizeInputOutputBufferAlias,
     ParallelTaskAssigner,
+    RecognizeReduceWindow,
     ReduceWindowRewriter,
     ReducingCollectiveExpander,
     ReduceDecomposer,
