@@ -194,6 +194,23 @@ func.func @main(%x: tensor<1x7x3xf32>, %k: tensor<3x3xf32>, %w: tensor<2xf32>, %
     check_compiled(module)
 
 
+@pytest.mark.parametrize("name,image,kernel,result", [
+    ("conv_2d_nhwc_fhwc", "2x10x8x3", "4x3x2x3", "2x4x6x4"),
+    ("conv_2d_nchw_fchw", "2x3x10x8", "4x3x3x2", "2x4x4x6"),
+])  # fmt: skip
+def test_convolutions(name: str, image: str, kernel: str, result: str) -> None:
+    """With steps, holes, and an image that is larger than what windows touch."""
+    image, kernel, result = (f"tensor<{shape}xf32>" for shape in (image, kernel, result))
+    attributes = "{strides = dense<[2, 1]> : tensor<2xi64>, dilations = dense<[1, 2]> : tensor<2xi64>}"
+    module = linalg_ext.parse(f"""
+func.func @main(%x: {image}, %k: {kernel}, %z: {result}) -> {result} {{
+  %0 = linalg.{name} {attributes} ins(%x, %k : {image}, {kernel}) outs(%z : {result}) -> {result}
+  return %0 : {result}
+}}""")
+    assert str(linalg_ext.to_hlo(module, "main")).count(" convolution(") == 1
+    check_compiled(module)
+
+
 def test_branches_calls_and_loops_of_unknown_length() -> None:
     module = linalg_ext.parse("""
 func.func @twice(%x: tensor<4xf32>) -> tensor<4xf32> {

@@ -1,7 +1,7 @@
 """Pointwise structured ops: `generic` and the named ops.
 
 The body is applied to whole arrays in the space of the loops. Loops that an output does not name are reduced: by
-`dot`, by `reduce`, or, for any other body, in a while loop.
+`dot` or `convolution`, by `reduce`, or, for any other body, in a while loop.
 """
 
 from __future__ import annotations

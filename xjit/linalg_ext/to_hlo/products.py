@@ -1,16 +1,17 @@
-"""Sums of products over loops as `dot`."""
+"""Sums of products over loops as `dot` or `convolution`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction, Shape
+from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import DotAttributes
 from xjit.linalg_ext.ir.operation import BlockArgument, OpResult, Value
 from xjit.linalg_ext.ir.types import IntegerType
 from xjit.linalg_ext.structured import Access, StructuredOp
 from xjit.linalg_ext.to_hlo.accesses import loop_of
+from xjit.linalg_ext.to_hlo.convolutions import convolution_over_loops
 from xjit.linalg_ext.to_hlo.writer import FunctionWriter, primitive_type
 
 __all__ = ["product_over_loops"]
@@ -43,7 +44,7 @@ def product_over_loops(
 ) -> HloInstruction | None:
     """Returns the sum of `term` over the loops that are not in `result`, whose order the dimensions have.
 
-    None if the term is no product of two inputs that are read at loops, or if a loop of the sum is not in both.
+    None if the term is no product of two inputs, or if their indices are neither those of a dot nor of a convolution.
     """
     if not isinstance(term, OpResult) or term.owner.name not in _PRODUCTS:
         return None
@@ -51,6 +52,24 @@ def product_over_loops(
     left, right = factors
     if left is None or right is None:
         return None
+    kind = primitive_type(term.type)
+    for image, kernel in ((left, right), (right, left)):
+        found = convolution_over_loops(
+            writer, (image.array, image.access), (kernel.array, kernel.access), sizes, result, kind
+        )
+        if found is not None:
+            return found
+    return _dot(writer, left, right, sizes, result, kind)
+
+
+def _dot(
+    writer: FunctionWriter,
+    left: _Factor,
+    right: _Factor,
+    sizes: Sequence[int],
+    result: Sequence[int],
+    kind: PrimitiveType,
+) -> HloInstruction | None:
     left_loops, right_loops = left.loops, right.loops
     if left_loops is None or right_loops is None:
         return None
@@ -71,7 +90,7 @@ def product_over_loops(
     )
     free = [[loop for loop in loops if loop not in both] for loops in (left_loops, right_loops)]
     order = [*batch, *free[0], *free[1]]
-    shape = Shape.array(primitive_type(term.type), tuple(sizes[loop] for loop in order))
+    shape = Shape.array(kind, tuple(sizes[loop] for loop in order))
     dot = writer.make("dot", left.array, right.array, attributes=attributes, shape=shape)
     return writer.transpose(dot, [order.index(loop) for loop in result])
 
