@@ -11,11 +11,12 @@ import pytest
 from tests.linalg_ext.equivalence import function_of, random_array
 from tests.linalg_ext.random_programs import random_program as random_elementwise_program
 from tests.linalg_ext.tiling_programs import random_program as random_tiling_program
+from tests.linalg_ext.tiling_sequences import random_transformations
 from tests.linalg_ext.tiling_support import ATTENTION, MATMUL, residual_blocks, resnet_block, root_of
 from xjit import linalg_ext
 from xjit.linalg_ext.evaluation import evaluate_with_undefined
 from xjit.linalg_ext.ir import LinalgError, Operation
-from xjit.linalg_ext.transforms import fuse_ext, tile
+from xjit.linalg_ext.transforms import fuse_ext, tile, tile_to_forall
 
 Transformation = Callable[[Operation], Any]
 
@@ -85,6 +86,41 @@ def test_random_programs(seed: int) -> None:
         random_elementwise_program(seed),
         lambda module: linalg_ext.run_passes(module, ["linalg-fuse-elementwise-ext", "canonicalize-ext", "cse"]),
     )
+
+
+@pytest.mark.parametrize("sizes", [[4, 3, 0], [5, 0, 0]], ids=str)
+def test_parallel_tiles(sizes: list[int]) -> None:
+    """As a loop, and unrolled."""
+    check_before_and_after(MATMUL, lambda module: tile_to_forall(root_of(module), sizes))
+
+
+def test_scalar_operations() -> None:
+    """On integers of both signs, and on NaN."""
+    names = ["floordivsi", "ceildivsi", "divsi", "remsi", "divui", "remui", "maxui", "minui", "shrui", "shrsi"]
+    floats = ["maxnumf", "minnumf", "maximumf", "remf"]
+    unary = ["exp2", "log2", "log10", "atan", "round", "roundeven"]
+    compared = ["ult", "uge", "one", "ueq", "ord", "uno", "une", "oge"]
+    lines = [f"%{name} = arith.{name} %a, %b : i32" for name in names]
+    lines += [f"%{name} = arith.{name} %x, %y : f32" for name in floats]
+    lines += [f"%{name} = math.{name} %y : f32" for name in unary]
+    lines += [f"%c{name} = arith.cmpf {name}, %x, %y : f32" for name in compared]
+    lines += ["%u = arith.cmpi ult, %a, %b : i32", "%e = arith.extui %u : i1 to i32", "%s = arith.extsi %u : i1 to i32"]
+    kinds = [("i32", n) for n in [*names, "e", "s"]] + [("f32", n) for n in (*floats, *unary)]
+    kinds += [("i1", f"c{n}") for n in compared]
+    results, types = ", ".join(f"%{n}" for _, n in kinds), ", ".join(t for t, _ in kinds)
+    operations = "\n".join(lines)
+    module = linalg_ext.parse(
+        f"func.func @main(%a: i32, %b: i32, %x: f32, %y: f32) -> ({types}) {{\n{operations}\n"
+        f"return {results} : {types}\n}}"
+    )
+    compiled = linalg_ext.compile(module, "main")
+    for a, b, x, y in [(7, -2, 1.5, 2.5), (-7, 2, np.nan, 0.5), (-6, -3, -3.0, np.nan), (0, 5, 2.0, 2.0)]:
+        arguments = np.int32(a), np.int32(b), np.float32(x), np.float32(y)
+        for (_, name), found, expected in zip(
+            kinds, compiled(*arguments), linalg_ext.evaluate(module, "main", *arguments)
+        ):
+            if not (name in ("shrui", "shrsi") and b < 0):  # by more than the bits there are: anything
+                np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=f"{name} of {arguments}")
 
 
 def test_extension_ops() -> None:
@@ -197,8 +233,12 @@ func.func @main(%x: tensor<4xf32>, %n: index, %c: i1) -> (tensor<4xf32>, index) 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(300))
 def test_many_random_programs(seed: int) -> None:
+    """Before and after random tiling and fusing."""
     check_compiled(linalg_ext.parse(random_elementwise_program(seed)), seed)
-    check_compiled(linalg_ext.parse(random_tiling_program(seed)), seed)
+    module = linalg_ext.parse(random_tiling_program(seed))
+    check_compiled(module, seed)
+    random_transformations(module, seed)
+    check_compiled(module, seed)
 
 
 def compile_error(text: str) -> LinalgError:

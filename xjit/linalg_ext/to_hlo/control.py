@@ -13,13 +13,12 @@ from xjit.hlo import HloInstruction
 from xjit.linalg_ext.ir.attributes import SymbolRefAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
-from xjit.linalg_ext.to_hlo.loops import bind_captured, while_loop
+from xjit.linalg_ext.to_hlo.loops import MAX_UNROLLED, bind_captured, while_loop
 from xjit.linalg_ext.to_hlo.scope import Handler, Lowered, Scope, UnknownSizeError, captured_values
 from xjit.linalg_ext.to_hlo.writer import primitive_type
 
 __all__ = ["CONTROL_HANDLERS", "call_function"]
 
-_MAX_UNROLLED = 128
 _MAX_CALLS = 64
 
 
@@ -39,7 +38,7 @@ def _for(scope: Scope, op: Operation) -> Sequence[Lowered]:
         try:
             carried = _while(scope, op, (first, end, step), carried)
         except UnknownSizeError as error:
-            if whole > _MAX_UNROLLED:
+            if whole > MAX_UNROLLED:
                 message = f"cannot compile '{op.name}': tiles differ, and there are {whole} of them"
                 raise LinalgError(message, op.location) from error
             rest = range(first, stop, step)

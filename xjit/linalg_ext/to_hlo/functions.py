@@ -10,6 +10,7 @@ from xjit.linalg_ext.ir.types import FloatType, IndexType, IntegerType, TensorTy
 from xjit.linalg_ext.to_hlo.affine_ops import AFFINE_HANDLERS
 from xjit.linalg_ext.to_hlo.control import CONTROL_HANDLERS, call_function
 from xjit.linalg_ext.to_hlo.extension import EXTENSION_HANDLERS
+from xjit.linalg_ext.to_hlo.forall import FORALL_HANDLERS
 from xjit.linalg_ext.to_hlo.pointwise import POINTWISE_HANDLERS
 from xjit.linalg_ext.to_hlo.scalars import SCALAR_HANDLERS
 from xjit.linalg_ext.to_hlo.scope import Lowered, Program, Scope
@@ -23,6 +24,7 @@ _HANDLERS = {
     **AFFINE_HANDLERS,
     **TENSOR_HANDLERS,
     **CONTROL_HANDLERS,
+    **FORALL_HANDLERS,
     **POINTWISE_HANDLERS,
     **EXTENSION_HANDLERS,
 }

@@ -9,7 +9,10 @@ from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.to_hlo.scope import Lowered, Scope, UnknownSizeError, captured_values
 
-__all__ = ["Step", "bind_captured", "while_loop"]
+__all__ = ["MAX_UNROLLED", "Step", "bind_captured", "while_loop"]
+
+MAX_UNROLLED = 128
+"""So many iterations of a loop are written one after the other, if their tiles differ in shape."""
 
 Step: TypeAlias = Callable[[Scope, HloInstruction, list[HloInstruction]], Sequence[HloInstruction]]
 """Writes an iteration: (scope of the body, counter, state) -> the state behind it."""

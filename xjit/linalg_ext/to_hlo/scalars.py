@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.linalg_ext.evaluation.constants import constant_elements
 from xjit.linalg_ext.evaluation.scalar_ops import SCALAR_OPS, predicate_of
@@ -12,12 +9,11 @@ from xjit.linalg_ext.evaluation.values import plain
 from xjit.linalg_ext.ir.attributes import IntegerAttr
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import IndexType, IntegerType
+from xjit.linalg_ext.to_hlo.composed import COMPOSED, Compose
 from xjit.linalg_ext.to_hlo.scope import Handler, Lowered, Scope
 from xjit.linalg_ext.to_hlo.writer import FunctionWriter, primitive_type
 
 __all__ = ["OPCODES", "SCALAR_HANDLERS"]
-
-_Compose: TypeAlias = Callable[[FunctionWriter, Operation, list[HloInstruction]], HloInstruction]
 
 _SPELLINGS = """
 arith: addi addf=add, subi subf=subtract, muli mulf=multiply, divsi divf=divide, remsi remf=remainder, andi=and, ori=or,
@@ -135,16 +131,7 @@ def _compare_floats(writer: FunctionWriter, op: Operation, operands: list[HloIns
     return writer.comparison(direction, a, b)
 
 
-def _fma(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
-    a, b, c = operands
-    return writer.elementwise("add", writer.elementwise("multiply", a, b), c)
-
-
-def _same(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
-    return operands[0]
-
-
-_COMPOSED: dict[str, _Compose] = {
+_WRITERS: dict[str, Compose] = {
     **dict.fromkeys(OPCODES, _one_opcode),
     **dict.fromkeys(_UNSIGNED_OPCODES, _unsigned_opcode),
     **dict.fromkeys(("arith.extf", "arith.truncf", "arith.fptosi", "arith.fptoui", "arith.index_cast"), _convert),
@@ -154,8 +141,7 @@ _COMPOSED: dict[str, _Compose] = {
     "arith.bitcast": _bitcast,
     "arith.cmpi": _compare_integers,
     "arith.cmpf": _compare_floats,
-    "math.fma": _fma,
-    "linalg_ext.alias": _same,
+    **COMPOSED,
 }
 
 
@@ -166,7 +152,7 @@ def _scalar(scope: Scope, op: Operation) -> list[Lowered]:
     if len(numbers) == len(lowered) and op.result.type in (IndexType(), IntegerType(1)):
         return [int(SCALAR_OPS[op.name](op, *numbers))]
     operands = [scope.materialized(x, v) for x, v in zip(lowered, op.operands)]
-    return [_COMPOSED[op.name](scope.writer, op, operands)]
+    return [_WRITERS[op.name](scope.writer, op, operands)]
 
 
 def _constant(scope: Scope, op: Operation) -> list[Lowered]:
@@ -183,7 +169,7 @@ def _index(scope: Scope, op: Operation) -> list[Lowered]:
 
 
 SCALAR_HANDLERS: dict[str, Handler] = {
-    **dict.fromkeys(_COMPOSED, _scalar),
+    **dict.fromkeys(_WRITERS, _scalar),
     "arith.constant": _constant,
     "linalg.index": _index,
 }

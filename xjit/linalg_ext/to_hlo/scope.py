@@ -106,7 +106,7 @@ class Scope:
 
 
 def is_terminator(op: Operation) -> bool:
-    return op.name.endswith((".yield", ".return"))
+    return op.name.endswith((".yield", ".return", ".in_parallel"))
 
 
 def captured_values(op: Operation, scope: Scope) -> list[Value]:

@@ -17,7 +17,7 @@ from xjit.linalg_ext.to_hlo.undefined import neutral_of_readers
 from xjit.linalg_ext.to_hlo.writer import FunctionWriter, primitive_type
 from xjit.ops import build
 
-__all__ = ["TENSOR_HANDLERS", "index_scalars"]
+__all__ = ["TENSOR_HANDLERS", "index_scalars", "inserted_slice"]
 
 
 def _tensor_type(value: Value) -> TensorType:
@@ -104,27 +104,31 @@ def _extract_slice(scope: Scope, op: Operation) -> list[Lowered]:
 
 
 def _insert_slice(scope: Scope, op: Operation) -> list[Lowered]:
+    return [inserted_slice(scope, op, scope.array(op.operands[0]), scope.array(op.operands[1]))]
+
+
+def inserted_slice(scope: Scope, op: Operation, source: HloInstruction, target: HloInstruction) -> HloInstruction:
+    """Returns `target` with `source` where the offsets, sizes and strides of `op` say, which follow two operands."""
     writer = scope.writer
-    source, target = scope.array(op.operands[0]), scope.array(op.operands[1])
     offsets, sizes, strides = _slice_lists(scope, op, op.operands[2:])
     extents = target.shape.dimensions
     _check_slice(op, offsets, sizes, strides, extents)
     if prod(sizes) != source.shape.num_elements:
         raise LinalgError(f"'{op.name}' inserts shape {source.shape.dimensions} as {sizes}", op.location)
     if 0 in sizes:
-        return [target]
+        return target
     source = writer.reshape(source, sizes)
     if tuple(sizes) == extents:
-        return [source]
+        return source
     if max(strides) == 1:
-        return [writer.make("dynamic-update-slice", target, source, *index_scalars(writer, offsets))]
+        return writer.make("dynamic-update-slice", target, source, *index_scalars(writer, offsets))
     known = [scope.number(o, op) for o in offsets]
     spans = [(n - 1) * s + 1 for n, s in zip(sizes, strides)]
     edges = [(o, e - o - n, s - 1) for o, e, n, s in zip(known, extents, spans, strides)]
     spread = writer.add(build.pad(source, writer.constant(0, source.shape.element_type), edges))
     inside = writer.full(Shape.array(PrimitiveType.PRED, tuple(sizes)), 1)
     mask = writer.add(build.pad(inside, writer.constant(0, PrimitiveType.PRED), edges))
-    return [writer.make("select", mask, spread, target)]
+    return writer.make("select", mask, spread, target)
 
 
 def _extract(scope: Scope, op: Operation) -> list[Lowered]:

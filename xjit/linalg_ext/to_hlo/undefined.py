@@ -56,6 +56,9 @@ def _still_undefined(use: OpOperand) -> list[Value]:
         return list(op.results)
     if op.name == "scf.for" and use.index >= 3:
         return [op.results[use.index - 3], op.body.arguments[use.index - 2]]
+    if op.name == "scf.forall":
+        number = len(op.results) - len(op.operands) + use.index
+        return [op.results[number], op.body.arguments[number - len(op.results)]] if number >= 0 else []
     parent = op.parent_op
     if op.name == "scf.yield" and parent is not None and parent.name in ("scf.for", "scf.if"):
         inside = [parent.body.arguments[use.index + 1]] if parent.name == "scf.for" else []
