@@ -17,6 +17,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "AllReduceCombiner": (4, 0),
     "AllReduceSimplifier": (5, 0),
     "ArCrsCombiner": (12, 0),
+    "AssociativeScanRewriter": (4, 0),  # XLA's tuple has the first carry for the last
     "BatchDotSimplification": (6, 0),
     "BatchedGatherScatterNormalizer": (7, 7),
     "BatchNormExpander": (2, 0),

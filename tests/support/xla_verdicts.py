@@ -50,6 +50,7 @@ RUN: Mapping[str, str] = {
         for option, tests in _ALGEBRA.items()
         for test in tests
     },
+    "AssociativeScanRewriter": "associative-scan-rewriter{base_length=128}",
     "HloRematerialization.RematTupleShapeDoubleUse": "hlo-rematerialization{memory_limit_bytes=11264}",
     "HloRematerialization.RematThroughTuple": "hlo-rematerialization{memory_limit_bytes=11264}",
     "HloRematerialization.RematTupleArgFusion": "hlo-rematerialization{memory_limit_bytes=11264}",

@@ -98,6 +98,7 @@ from xjit.passes.loops.while_loop_transpose_sinking import WhileLoopTransposeSin
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
+from xjit.passes.reductions.associative_scan_rewriter import AssociativeScanRewriter
 from xjit.passes.reductions.gpu_tree_reduction_rewriter import GpuTreeReductionRewriter
 from xjit.passes.reductions.recognize_reduce_window import RecognizeReduceWindow
 from xjit.passes.reductions.reduce_decomposer import ReduceDecomposer
@@ -144,6 +145,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     AllReduceCombiner,
     AllReduceSimplifier,
     ArCrsCombiner,
+    AssociativeScanRewriter,
     AttentionFusion,
     BFloat16ConversionFolding,
     BFloat16MixedPrecisionRemoval,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -91,3 +92,12 @@ def sum_in_two_steps(
     partial = Shape.array(array.shape.element_type, [array.shape.dimensions[d] for d in kept]).with_default_layouts()
     inner = reduce_again(into, [array], first, [partial])
     return reduce_again(into, [inner], [kept.index(d) for d in second], [into.source.shape])
+
+
+def value_everywhere(array: HloInstruction) -> Any:
+    """Returns the value of all elements of a constant, or of the broadcast of one, as a scalar; None for others."""
+    constant = array.operand(0) if array.opcode == "broadcast" else array
+    if constant.opcode != "constant":
+        return None
+    splat = constant.attributes_as(ConstantAttributes).literal.splat_value()
+    return None if splat is None else np.asarray(splat).reshape(-1)[0]

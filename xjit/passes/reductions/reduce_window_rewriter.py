@@ -48,12 +48,12 @@ class ReduceWindowRewriter(OpExpander):
         reducer = into.embed(build.make_binary_computation(known[0], kind))
         window = instruction.attributes_as(WindowAttributes).window.dimensions[axis]
         init = writer.convert(instruction.operand(1), kind)
-        scan = _Scan(writer, init, reducer, self.base_length, window.padding_high > 0)
+        scan = PrefixScan(writer, init, reducer, self.base_length, window.padding_high > 0)
         return writer.convert(scan.of(writer.convert(instruction.operand(0), kind), axis), shape.element_type)
 
 
 @dataclass(frozen=True)
-class _Scan:
+class PrefixScan:
     """A scan by an operation."""
 
     writer: Writer
@@ -77,7 +77,7 @@ class _Scan:
         )
         x = self._window(writer.reshape(x, [*outer, tiles, tile, *inner]), axis + 1)
         end = 0 if self.is_backwards else tile - 1
-        totals = writer.reshape(_part(writer, x, axis + 1, end, end + 1), [*outer, tiles, *inner])
+        totals = writer.reshape(part(writer, x, axis + 1, end, end + 1), [*outer, tiles, *inner])
         before = self.of(totals, axis)
         before = self._padded(before, axis, -1, 1) if self.is_backwards else self._padded(before, axis, 1, -1)
         kept = [d for d in range(len(sizes) + 1) if d != axis + 1]
@@ -85,7 +85,7 @@ class _Scan:
         x = writer.make(self.reducer.root_instruction.opcode, repeated, x)
         x = writer.reshape(x, [*outer, tiles * tile, *inner])
         start = tiles * tile - size if self.is_backwards else 0
-        return _part(writer, x, axis, start, start + size)
+        return part(writer, x, axis, start, start + size)
 
     def _padded(self, x: HloInstruction, axis: int, low: int, high: int) -> HloInstruction:
         """Adds initial values at the ends of a dimension, or takes elements away."""
@@ -105,7 +105,7 @@ class _Scan:
         )
 
 
-def _part(writer: Writer, x: HloInstruction, axis: int, start: int, limit: int) -> HloInstruction:
+def part(writer: Writer, x: HloInstruction, axis: int, start: int, limit: int) -> HloInstruction:
     """Returns some elements along a dimension, or all."""
     sizes = x.shape.dimensions
     if (start, limit) == (0, sizes[axis]):

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo import HloInstruction
-from xjit.hlo.attributes import ConstantAttributes, PadAttributes, ParameterAttributes, SliceAttributes
+from xjit.hlo.attributes import PadAttributes, ParameterAttributes, SliceAttributes
+from xjit.passes.reductions.reduce_parts import value_everywhere
 
 MAX_TERMS = 64
 """A sum of more terms is left alone: they are looked at again for each of its parts."""
@@ -54,7 +55,7 @@ def _parts(term: Term, with_factors: bool) -> list[Term] | None:
         return None
     left, right = array.operands
     for constant, other in ((left, right), (right, left)):
-        value = _value_everywhere(constant)
+        value = value_everywhere(constant)
         if value is not None:
             return [Term(other, term.weight * value, term.factors)]
     if not with_factors:
@@ -62,15 +63,6 @@ def _parts(term: Term, with_factors: bool) -> list[Term] | None:
     if right.opcode in ("add", "subtract", "multiply") and left.opcode not in ("add", "subtract", "multiply"):
         left, right = right, left
     return [Term(left, term.weight, (*term.factors, right))]
-
-
-def _value_everywhere(array: HloInstruction) -> Any:
-    """Returns the value of all elements of a constant, or of the broadcast of one; None for others."""
-    constant = array.operand(0) if array.opcode == "broadcast" else array
-    if constant.opcode != "constant" or (array is not constant and constant.shape.rank):
-        return None
-    splat = constant.attributes_as(ConstantAttributes).literal.splat_value()
-    return None if splat is None else np.asarray(splat).reshape(-1)[0]
 
 
 def _with_last_factor_first(term: Term) -> Term:
