@@ -26,9 +26,9 @@ class ScatterSimplifier(OpExpander):
     opcodes = frozenset({"scatter"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
-        """Returns the result; None for a scatter of that form, with batching dimensions or of unknown size."""
+        """Returns the result; None for one of that form, with batching dimensions, of no or unknown size."""
         a, count = instruction.attributes_as(ScatterAttributes), instruction.operand_count // 2
-        known = all(o.shape.is_static_array for o in instruction.operands)
+        known = all(o.shape.is_static_array for o in instruction.operands) and instruction.operand(0).shape.num_elements
         if not known or a.input_batching_dims or _is_simplified(instruction):
             return None
         if not instruction.operand(0).shape.rank:
