@@ -282,3 +282,18 @@ func.func @main(%n: index) -> tensor<?xf32> {
 }""")
     assert "'tensor.empty': a size is known at run time only" in error.message and error.span is not None
     assert error.span.line == 3
+
+
+def test_parts_of_empty_tensors_are_no_elements_of_topk() -> None:
+    error = compile_error("""
+func.func @main(%x: tensor<2x5xf32>, %i: tensor<2x3xi32>) -> tensor<2x3xf32> {
+  %e = tensor.empty() : tensor<4x3xf32>
+  %v = tensor.extract_slice %e[0, 0] [2, 3] [1, 1] : tensor<4x3xf32> to tensor<2x3xf32>
+  %t:2 = linalg_ext.topk dimension(1) ins(%x : tensor<2x5xf32>) outs(%v, %i : tensor<2x3xf32>, tensor<2x3xi32>) {
+  ^bb0(%a: f32, %b: f32):
+    %c = arith.cmpf ogt, %a, %b : f32
+    linalg_ext.yield %c : i1
+  } -> tensor<2x3xf32>, tensor<2x3xi32>
+  return %t#0 : tensor<2x3xf32>
+}""")
+    assert "parts of an empty tensor" in error.message and error.span is not None

@@ -110,7 +110,8 @@ def _topk(scope: Scope, operation: Operation) -> list[Lowered]:
     data = operands[0]
     kind = operands[-1].shape.element_type
     numbers = operands[1] if len(op.inputs) == 2 else writer.iota(kind, data.shape.dimensions, axis)
-    if not all(isinstance(v, OpResult) and v.owner.name == "tensor.empty" for v in op.inits):
+    values = op.inits[0]
+    if not (isinstance(values, OpResult) and values.owner.name == "tensor.empty"):
         data = writer.concatenate([operands[-2], data], axis)
         numbers = writer.concatenate([operands[-1], numbers], axis)
     order = _scalar_computation(scope, op, (0, 1), "is_before")

@@ -24,20 +24,23 @@ def neutral_of_readers(empty: Operation) -> float:
             continue
         seen.add(value)
         for use in value.uses:
-            wanted.update(_wanted(use))
+            wanted.update(_wanted(use, value is empty.result))
             values += _still_undefined(use)
     if len(wanted) > 1:
         raise LinalgError(f"cannot compile 'tensor.empty': inits of different ops, {sorted(wanted)}", empty.location)
     return wanted.pop() if wanted else 0.0
 
 
-def _wanted(use: OpOperand) -> list[float]:
+def _wanted(use: OpOperand, is_whole: bool) -> list[float]:
+    """`is_whole`: the operand is the empty tensor itself, which topk leaves out."""
     op = as_structured(use.owner)
     number = -1 if op is None else use.index - len(op.inputs)
     if op is None or number < 0:
         return []
     if op.operation.name == "linalg_ext.softmax" and number in _SOFTMAX_NEUTRAL:
         return [_SOFTMAX_NEUTRAL[number]]
+    if op.operation.name == "linalg_ext.topk" and number == 0 and not is_whole:
+        raise LinalgError("cannot compile 'linalg_ext.topk' with parts of an empty tensor", op.operation.location)
     if op.operation.name == "linalg_ext.scan" and number == 1:
         opcode = combiner_of(op.body)
         if opcode is None:
