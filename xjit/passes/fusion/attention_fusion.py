@@ -6,10 +6,13 @@ its result. Nothing else may need the scores: then they would be in memory anywa
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
+from xjit.hlo import attributes as at
+from xjit.ops.shape_inference.dot import free_dimensions
 from xjit.passes.analysis.attention.gradient import find_gradient, results_of
 from xjit.passes.analysis.attention.places import MOVES
 from xjit.passes.analysis.attention.products import ScoreProduct, find_products
@@ -61,6 +64,8 @@ class AttentionFusion(HloModulePass):
 
     def _fuse(self, computation: HloComputation, dot: HloInstruction) -> bool:
         """Fuses what follows a dot as far as it is part of one product: as much as can be."""
+        if not self._may_pay(dot):
+            return False
         for root in reversed(results_of(dot, _FOLLOWING)):
             for product in find_products(root, lambda _: True):
                 if product.softmax is None or not self._pays(product):
@@ -86,6 +91,21 @@ class AttentionFusion(HloModulePass):
         depths = [width, *(tile.depth for tile in product.tiles)]
         enough = rows * product.num_columns >= self.scores_per_element * max(depths)
         return rows >= self.min_rows and enough and max(depths) <= MAX_DEPTH
+
+    def _may_pay(self, dot: HloInstruction) -> bool:
+        """Whether a product of this dot could pay by its sizes: indexing maps of one that cannot are not computed."""
+        numbers = dot.attributes_as(at.DotAttributes)
+        lhs, rhs = (operand.shape for operand in dot.operands)
+        batch = math.prod(lhs.dimensions[d] for d in numbers.lhs_batch_dims)
+        rows = _least_free(lhs, numbers.lhs_batch_dims, numbers.lhs_contracting_dims)
+        columns = _least_free(rhs, numbers.rhs_batch_dims, numbers.rhs_contracting_dims)
+        sides = ((lhs, columns), (rhs, rows))
+        return any(scores.num_elements >= self.scores_per_element * batch * width for scores, width in sides)
+
+
+def _least_free(shape: Shape, *taken: Sequence[int]) -> int:
+    """Returns the least size above 1 of the dimensions of a dot's operand that are neither batch nor contracting."""
+    return min((shape.dimensions[d] for d in free_dimensions(shape.rank, *taken) if shape.dimensions[d] > 1), default=1)
 
 
 def _products_of(exponential: HloInstruction) -> list[HloInstruction]:
