@@ -164,6 +164,9 @@ class _EpilogueEmitter:
             self._emit_elements(fused, sums, targets)
             return ()
 
+        if self.space.num_columns == 1:  # the offset of an element has no column then: it is no vector
+            nest.loop(self.column, vector_of, name="column")
+            return
         whole = builder.and_(tile.columns, const_int(I64, -width))
         rest = self.space.num_columns % width
         if self.space.num_columns >= width:
@@ -193,12 +196,12 @@ class _EpilogueEmitter:
     def _hero_element(self, sums: Value) -> Element:
         nest, types = self.nest, self.types
         lanes = nest.vector
-        assert lanes is not None
         builder = nest.builder
         column = builder.sub(self._value(self.column), self.tile.first_column)
         place = builder.gep(types.compute, sums, column)
-        kind, align = vector(types.compute, lanes.width), size_of(types.compute)
-        if lanes.mask is None:
+        kind = types.compute if lanes is None else vector(types.compute, lanes.width)
+        align = size_of(types.compute)
+        if lanes is None or lanes.mask is None:
             value = builder.load(kind, place, align=align)
         else:
             value = builder.masked_load(kind, place, lanes.mask, align, zero(kind))

@@ -184,6 +184,8 @@ WINDOWS = [
      "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f"),
     ("f32[1,60,70,8]", "f32[3,3,8,300]", "f32[1,60,70,300]",
      "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f"),
+    ("f32[1,3,9,8]", "f32[1,3,3,2]", "f32[1,1,7,7]", "window={size=3x2}, dim_labels=bf01_oi01->bf01"),
+    ("f32[2,9,11,20]", "f32[3,3,20,1]", "f32[2,9,11,1]", "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f"),
 ]  # fmt: skip
 
 
