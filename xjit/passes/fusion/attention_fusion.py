@@ -42,7 +42,7 @@ class AttentionFusion(HloModulePass):
     name = "attention-fusion"
     min_rows: int = 16
     scores_per_element: int = 512
-    gradient_bytes: int = 256 << 20
+    gradient_bytes: int = 1 << 20
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
         """Fuses in every sequential computation; True if something was fused."""
