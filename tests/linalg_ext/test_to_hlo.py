@@ -247,6 +247,31 @@ func.func @main(%x: tensor<4xf32>, %n: index, %c: i1) -> (tensor<4xf32>, index) 
         assert int(found[1]) == int(expected[1])
 
 
+def test_empty_tensors_are_followed_into_calls() -> None:
+    """The inits of a softmax: a maximum of 0 would be greater than all of its elements."""
+    check_compiled(
+        linalg_ext.parse("""
+func.func @main(%x: tensor<2x5xf32>) -> (tensor<2x5xf32>, tensor<2xf32>) {
+  %c = arith.constant dense<-200.0> : tensor<2x5xf32>
+  %e = tensor.empty() : tensor<2x5xf32>
+  %y = linalg.add ins(%x, %c : tensor<2x5xf32>, tensor<2x5xf32>) outs(%e : tensor<2x5xf32>) -> tensor<2x5xf32>
+  %m = tensor.empty() : tensor<2xf32>
+  %s = tensor.empty() : tensor<2xf32>
+  %r:2 = func.call @rows(%y, %m, %s)
+    : (tensor<2x5xf32>, tensor<2xf32>, tensor<2xf32>) -> (tensor<2x5xf32>, tensor<2xf32>)
+  return %r#0, %r#1 : tensor<2x5xf32>, tensor<2xf32>
+}
+func.func @rows(%x: tensor<2x5xf32>, %m: tensor<2xf32>, %s: tensor<2xf32>) -> (tensor<2x5xf32>, tensor<2xf32>) {
+  %e = tensor.empty() : tensor<2x5xf32>
+  %f = tensor.empty() : tensor<2xf32>
+  %t:4 = linalg_ext.softmax dimension(1) ins(%x : tensor<2x5xf32>)
+    outs(%e, %m, %s, %f : tensor<2x5xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>)
+    : tensor<2x5xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
+  return %t#0, %t#1 : tensor<2x5xf32>, tensor<2xf32>
+}""")
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(300))
 def test_many_random_programs(seed: int) -> None:

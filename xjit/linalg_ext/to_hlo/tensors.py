@@ -32,7 +32,8 @@ def _static_shape(scope: Scope, op: Operation, sizes: Sequence[Value]) -> tuple[
 
 def _empty(scope: Scope, op: Operation) -> list[Lowered]:
     shape = _static_shape(scope, op, op.operands)
-    return [scope.writer.full(Shape.array(primitive_type(op.result.type), shape), neutral_of_readers(op))]
+    number = neutral_of_readers(op, scope.program.functions)
+    return [scope.writer.full(Shape.array(primitive_type(op.result.type), shape), number)]
 
 
 def _splat(scope: Scope, op: Operation) -> list[Lowered]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from xjit.linalg_ext.ir.attributes import SymbolRefAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation, OpOperand, Value
 from xjit.linalg_ext.structured import as_structured
@@ -13,8 +16,11 @@ _SOFTMAX_NEUTRAL = {1: float("-inf"), 2: 0.0}
 """By number of the init: the maximum and the sum of no elements."""
 
 
-def neutral_of_readers(empty: Operation) -> float:
-    """Returns the number that softmax and scan, which may read the inits of the first tile, do not notice; else 0."""
+def neutral_of_readers(empty: Operation, functions: Mapping[str, Operation]) -> float:
+    """Returns the number that softmax and scan, which may read the inits of the first tile, do not notice; else 0.
+
+    `functions` are those of the module, by name: tensors are followed into calls.
+    """
     wanted: set[float] = set()
     values: list[Value] = [empty.result]
     seen: set[Value] = set()
@@ -25,7 +31,7 @@ def neutral_of_readers(empty: Operation) -> float:
         seen.add(value)
         for use in value.uses:
             wanted.update(_wanted(use, value is empty.result))
-            values += _still_undefined(use)
+            values += _still_undefined(use, functions)
     if len(wanted) > 1:
         raise LinalgError(f"cannot compile 'tensor.empty': inits of different ops, {sorted(wanted)}", empty.location)
     return wanted.pop() if wanted else 0.0
@@ -52,9 +58,11 @@ def _wanted(use: OpOperand, is_whole: bool) -> list[float]:
 _VIEWS = frozenset({"tensor.extract_slice", "tensor.cast", "tensor.expand_shape", "tensor.collapse_shape"})
 
 
-def _still_undefined(use: OpOperand) -> list[Value]:
+def _still_undefined(use: OpOperand, functions: Mapping[str, Operation]) -> list[Value]:
     """Returns values that have elements of the used one."""
     op = use.owner
+    if op.name == "func.call":
+        return _behind_call(use, functions)
     if op.name in _VIEWS or (op.name == "tensor.insert_slice" and use.index == 1):
         return list(op.results)
     if op.name == "scf.for" and use.index >= 3:
@@ -67,3 +75,14 @@ def _still_undefined(use: OpOperand) -> list[Value]:
         inside = [parent.body.arguments[use.index + 1]] if parent.name == "scf.for" else []
         return [parent.results[use.index], *inside]
     return []
+
+
+def _behind_call(use: OpOperand, functions: Mapping[str, Operation]) -> list[Value]:
+    """Returns the argument of the function, and the results that it returns just as they came."""
+    callee = use.owner.attributes["callee"]
+    function = functions.get(callee.name) if isinstance(callee, SymbolRefAttr) else None
+    if function is None or not function.regions or len(function.regions[0].blocks) != 1:
+        return []
+    argument = function.body.arguments[use.index]
+    returned = [u.index for u in argument.uses if u.owner.name == "func.return"]
+    return [argument, *(use.owner.results[number] for number in returned)]
