@@ -32,14 +32,6 @@ class Builder:
         return Builder(op.block, op.block.next_of(op), op.location)
 
     @staticmethod
-    def after_value(value: Value) -> Builder:
-        """Inserts where the value is defined: behind the operation, or at the start of the block."""
-        if value.defining_op is not None:
-            return Builder.after(value.defining_op)
-        assert value.parent_block is not None
-        return Builder.at_start(value.parent_block)
-
-    @staticmethod
     def at_end(block: Block) -> Builder:
         return Builder(block)
 
@@ -85,14 +77,6 @@ class Builder:
     def affine_apply(self, map: AffineMap, operands: Sequence[Value]) -> Value:
         """Returns the one result of a map; operands are the dims and then the symbols."""
         return self._affine("affine.apply", map, operands)
-
-    def affine_min(self, map: AffineMap, operands: Sequence[Value]) -> Value:
-        """Returns the least result of a map."""
-        return self._affine("affine.min", map, operands)
-
-    def affine_max(self, map: AffineMap, operands: Sequence[Value]) -> Value:
-        """Returns the greatest result of a map."""
-        return self._affine("affine.max", map, operands)
 
     def _affine(self, name: str, map: AffineMap, operands: Sequence[Value]) -> Value:
         assert len(operands) == map.num_dims + map.num_symbols

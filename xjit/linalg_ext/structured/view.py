@@ -164,14 +164,6 @@ class StructuredOp:
         """Whether results depend on what init `number` holds."""
         return self.row.reads_init(self, number)
 
-    def reads_input(self, number: int) -> bool:
-        """Whether the body uses input `number`, not only its shape."""
-        return not self.row.pointwise or self.body.arguments[number].has_uses
-
-    def tied_result(self, number: int) -> Value:
-        """The result of init `number`, with tensor semantics."""
-        return self.operation.results[number]
-
 
 def shape_of(value: Value) -> Shape:
     """Returns the shape of a tensor or memref; () for scalars."""
