@@ -611,13 +611,12 @@ _VARIADIC: dict[str, tuple[str, ...]] = {
     },
     **{
         rule: tuple(
-            _reduce(opcode, "y = T[2,3] parameter(0) x = T[2,3] negate(y)", "T[2]", "1")
-            for opcode in ("add", "maximum")
-        )
-        + (
-            _reduce(
-                "add", "z = T[] constant(0) y = T[2,3] broadcast(z), dimensions={} x = T[2,3] negate(y)", "T[2]", "1"
-            ),
+            _reduce(opcode, f"{y} x = T[2,3] negate(y)", "T[2]", "1")
+            for opcode, y in (
+                ("add", "y = T[2,3] parameter(0)"),
+                ("maximum", "y = T[2,3] parameter(0)"),
+                ("add", "z = T[] constant(0) y = T[2,3] broadcast(z), dimensions={}"),
+            )
         )
         for rule in ("N29", "N29x")
     },
