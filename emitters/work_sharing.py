@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from xjit.emitters.access.memory import EVERYWHERE, Guard
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import FusedIrEmitter
-from xjit.emitters.loop_nest import LoopBody, LoopNest
-from xjit.emitters.memory import EVERYWHERE, Guard
+from xjit.emitters.loops.loop_nest import LoopBody, LoopNest
 from xjit.emitters.schedule.statements import Bind, Contract, Index, Loop, OperandTile, Role, StageOperand, Tile
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction

@@ -6,16 +6,16 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from xjit.affine import dim
+from xjit.emitters.access.memory import Guard
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import Element, FusedIrEmitter
 from xjit.emitters.gpu.block_lanes import emit_barrier, emit_warp_barrier
 from xjit.emitters.gpu.operand_tiles import OperandTiles
 from xjit.emitters.gpu.shared_memory import SharedArray, SharedMemory
 from xjit.emitters.gpu.threads import Threads, special_register
-from xjit.emitters.loop_levels import VectorVariable
-from xjit.emitters.loop_nest import LoopBody
-from xjit.emitters.memory import Guard
-from xjit.emitters.reduction_loops import flatten, unflatten
+from xjit.emitters.loops.loop_levels import VectorVariable
+from xjit.emitters.loops.loop_nest import LoopBody
+from xjit.emitters.reductions.reduction_loops import flatten, unflatten
 from xjit.emitters.schedule.statements import (
     Barrier,
     Bind,
