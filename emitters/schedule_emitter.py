@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
-from xjit.emitters.accumulators import AccumulatorTiles
+from xjit.emitters.access.memory import Buffer
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_levels import TransposeTile
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer
+from xjit.emitters.loops.loop_levels import TransposeTile
+from xjit.emitters.loops.loop_nest import LoopNest
+from xjit.emitters.loops.variables import VariableTable
+from xjit.emitters.reductions.accumulators import AccumulatorTiles
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Barrier,
@@ -44,7 +45,7 @@ from xjit.emitters.schedule.statements import (
     reductions_of,
     statements_of,
 )
-from xjit.emitters.softmax_accumulators import emit_normalize, emit_softmax_step
+from xjit.emitters.reductions.softmax_accumulators import emit_normalize, emit_softmax_step
 from xjit.emitters.variables import VariableTable
 from xjit.emitters.work_sharing import TaskSharing, WorkSharing
 from xjit.hlo.ir.computation import HloComputation

@@ -10,12 +10,13 @@ import math
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, Interval, constant, dim, substitute
-from xjit.emitters.access_analysis import apply_map, map_conditions
+from xjit.emitters.access.access_analysis import apply_map, map_conditions
+from xjit.emitters.access.memory import EVERYWHERE, restrict
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register, emit_elementwise
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.gpu.shared_memory import ALIGNMENT, SharedArray, SharedMemory
 from xjit.emitters.gpu.threads import Threads
-from xjit.emitters.memory import EVERYWHERE, restrict
+from xjit.emitters.loops.variables import VariableTable, factor_of, known_divisor
 from xjit.emitters.nested import splat_register
 from xjit.emitters.reduction_loops import convert_register, flatten
 from xjit.emitters.schedule.statements import Contract, OperandTile, StageOperand, StageSum

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from xjit.affine import AffineExpr, Interval
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loops.variables import VariableTable
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Bind,
@@ -28,7 +29,6 @@ from xjit.emitters.schedule.statements import (
     Store,
 )
 from xjit.emitters.schedule.verify import ScheduleError, verify_schedule
-from xjit.emitters.variables import VariableTable
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xjit.affine import dim, substitute
-from xjit.emitters.access_analysis import Index
+from xjit.emitters.access.access_analysis import Index
+from xjit.emitters.access.memory import Buffer
 from xjit.emitters.attention.block import STRIP_BYTES
 from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES
 from xjit.emitters.fused import Element, FusedIrEmitter
 from xjit.emitters.gemm.epilogue import EPILOGUE_PARAMS
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.planners.cpu.scores import ScoreWork
 from xjit.emitters.planners.score_product import batch_index
 from xjit.hlo.ir.instruction import HloInstruction

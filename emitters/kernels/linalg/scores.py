@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xjit.affine import dim, substitute
+from xjit.emitters.access.memory import Buffer
 from xjit.emitters.attention.library import link_score_library
 from xjit.emitters.attention.shapes import ScoreParameters
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.dot import NS_PER_FLOP
 from xjit.emitters.kernels.linalg.score_elements import emit_score_elements
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.planners.cpu.scores import ScoreWork
 from xjit.emitters.planners.score_product import batch_index
 from xjit.hlo.ir.instruction import HloInstruction

@@ -11,8 +11,9 @@ import math
 from dataclasses import replace
 
 from xjit.affine import AffineExpr, constant, dim, substitute
-from xjit.emitters.iteration_space import remove_divisions, sort_loops
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loops.iteration_space import remove_divisions, sort_loops
+from xjit.emitters.loops.variables import VariableTable
 from xjit.emitters.planners.cpu.loops import plan_loops, same_dimensions
 from xjit.emitters.planners.cpu.nests import drop_single_trips
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork
@@ -40,7 +41,6 @@ from xjit.emitters.schedule.statements import (
     Statement,
     Tile,
 )
-from xjit.emitters.variables import VariableTable
 from xjit.llvm.gpu_models import FIRST_WITH_COPIES, WARP_SIZE
 from xjit.llvm.matrix_units import MatrixUnit
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.coverage import refuse_unsupported
-from xjit.emitters.iteration_space import IterationSpace
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loops.iteration_space import IterationSpace
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
