@@ -17,6 +17,7 @@ from xjit.emitters.loops.loop_levels import TransposeTile
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.loops.variables import VariableTable
 from xjit.emitters.reductions.accumulators import AccumulatorTiles
+from xjit.emitters.reductions.softmax_accumulators import emit_normalize, emit_softmax_step
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Barrier,
@@ -45,8 +46,6 @@ from xjit.emitters.schedule.statements import (
     reductions_of,
     statements_of,
 )
-from xjit.emitters.reductions.softmax_accumulators import emit_normalize, emit_softmax_step
-from xjit.emitters.variables import VariableTable
 from xjit.emitters.work_sharing import TaskSharing, WorkSharing
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction

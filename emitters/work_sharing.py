@@ -11,9 +11,8 @@ from typing import Protocol
 from xjit.emitters.access.memory import EVERYWHERE, Guard
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import FusedIrEmitter
-from xjit.emitters.lane_combining import CombinePair, Values
-from xjit.emitters.loop_nest import LoopBody, LoopNest
-from xjit.emitters.memory import EVERYWHERE, Guard
+from xjit.emitters.loops.loop_nest import LoopBody, LoopNest
+from xjit.emitters.reductions.lane_combining import CombinePair, Values
 from xjit.emitters.schedule.statements import (
     Bind,
     Contract,

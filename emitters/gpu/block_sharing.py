@@ -14,11 +14,10 @@ from xjit.emitters.gpu.operand_tiles import OperandTiles
 from xjit.emitters.gpu.shared_memory import SharedArray, SharedMemory
 from xjit.emitters.gpu.shuffles import combine_across
 from xjit.emitters.gpu.threads import Threads, special_register
-from xjit.emitters.lane_combining import CombinePair, Values
-from xjit.emitters.loop_levels import VectorVariable
-from xjit.emitters.loop_nest import LoopBody
-from xjit.emitters.memory import Guard
-from xjit.emitters.reduction_loops import flatten, unflatten
+from xjit.emitters.loops.loop_levels import VectorVariable
+from xjit.emitters.loops.loop_nest import LoopBody
+from xjit.emitters.reductions.lane_combining import CombinePair, Values
+from xjit.emitters.reductions.reduction_loops import flatten, unflatten
 from xjit.emitters.schedule.statements import (
     Barrier,
     Bind,

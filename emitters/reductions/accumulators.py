@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim, evaluate
-from xjit.emitters.access_analysis import Index
+from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.elemental import RegisterValue, constant_register
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.nested import IrEmitterNested

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 
-from xjit.emitters.accumulators import AccumulatorTiles
 from xjit.emitters.elemental import RegisterValue, emit_elementwise
-from xjit.emitters.lane_combining import CombinePair, Values
-from xjit.emitters.reduction_loops import flatten
+from xjit.emitters.reductions.accumulators import AccumulatorTiles
+from xjit.emitters.reductions.lane_combining import CombinePair, Values
+from xjit.emitters.reductions.reduction_loops import flatten
 from xjit.emitters.schedule.statements import Normalize, SoftmaxStep
 from xjit.hlo import attributes as at
 from xjit.hlo.types.primitive_type import PrimitiveType

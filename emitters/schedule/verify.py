@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 
 from xjit.affine import AffineExpr
+from xjit.emitters.loops.variables import VariableTable
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Barrier,
@@ -37,7 +38,6 @@ from xjit.emitters.schedule.statements import (
     Store,
     Tile,
 )
-from xjit.emitters.variables import VariableTable
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.gpu_models import WARP_SIZE
 

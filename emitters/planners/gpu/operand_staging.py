@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, dim
-from xjit.emitters.access_analysis import Index
+from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.gpu.contraction_space import VECTOR_BYTES, contiguous_lanes, operand_accesses
 from xjit.emitters.schedule.statements import Bind, Loop, OperandTile, Role, StageOperand, Statement, Symbols
