@@ -13,7 +13,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from xjit.emitters.entry.context_calls import emit_return_on_cancel, emit_return_on_failure
+from xjit.emitters.entry.loop_registers import LoopRegisters, loop_numbers
 from xjit.emitters.entry.scalar_code import emit_scalar_code
+from xjit.emitters.entry.sequences_in_place import sequences_in_place
 from xjit.emitters.entry.slice_pointers import ENTRY_PARAMS, SlicePointers
 from xjit.emitters.entry.time_estimate import NS_PER_STEP
 from xjit.emitters.kernels.kernel import KernelContext
@@ -26,6 +28,7 @@ from xjit.llvm.partition import PartWriter
 from xjit.llvm.types import I8, I32, I64, PTR, VOID, array
 from xjit.llvm.values import Value, const_int
 from xjit.thunks import (
+    BufferSlice,
     CallThunk,
     ConditionalThunk,
     CopyThunk,
@@ -58,13 +61,16 @@ class NativeEntryEmitter:
     profile: bool = False
     functions: dict[str, Function] = field(default_factory=dict)
     _tasks: dict[str, Function] = field(default_factory=dict)
+    _in_place: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._in_place = sequences_in_place(self.unnested.program)
 
     def emit(self, symbol: str) -> None:
         """Emits `i32 @symbol(ptr context, ptr parameters, ptr results, ptr arena, ptr constants)` and all it calls."""
         program = self.unnested.program
-        in_place = self._conditions_in_place()
         for sequence in program.sequences.values():  # callees first
-            if sequence.name not in in_place:
+            if sequence.name not in self._in_place:
                 self._emit_sequence(sequence)
                 self.parts.advance()
         function = self.context.module.add_function(symbol, I32, ENTRY_PARAMS)
@@ -73,17 +79,13 @@ class NativeEntryEmitter:
         builder.call(self.functions[program.entry], list(function.args))
         builder.ret(EXECUTION_CONTEXT.load(builder, function.args[0], "status"))
 
-    def _conditions_in_place(self) -> set[str]:
-        """Names of the loops' conditions that run nothing else: they need no functions."""
-        sequences = self.unnested.program.sequences
-        conditions = (t.condition for s in sequences.values() for t in s if isinstance(t, WhileThunk))
-        return {name for name in conditions if sequences[name].is_straight}
-
     def _emit_sequence(self, sequence: ThunkSequence) -> None:
         module = self.context.module
         name = module.unique_name(f"computation.{sequence.name}")
         self.functions[sequence.name] = function = module.add_function(name, VOID, ENTRY_PARAMS, linkage="internal")
-        function.is_cold = sequence.name == self.unnested.program.entry  # it runs once; the bodies of loops run often
+        bodies = (thunk.body for thunk in sequence if isinstance(thunk, WhileThunk))
+        is_entry = sequence.name == self.unnested.program.entry  # it runs once; the bodies of loops run often
+        function.is_cold = is_entry and self._in_place.isdisjoint(bodies)
         emitter = _SequenceEmitter(self, function)
         emitter.emit_thunks(sequence.thunks)
         emitter.finish()
@@ -121,6 +123,7 @@ class _SequenceEmitter:
         self.builder = IRBuilder(function.append_block("entry"))
         self.context = function.args[0]
         self.pointers = SlicePointers(function)
+        self.registers: LoopRegisters | None = None  # of the innermost loop whose body is emitted in place
 
     def emit_thunks(self, thunks: Sequence[Thunk]) -> None:
         """Emits thunks in order."""
@@ -130,8 +133,7 @@ class _SequenceEmitter:
                 case KernelThunk():
                     self._kernel(thunk)
                 case InlineThunk():
-                    view = self.entry.unnested.inline_views[thunk.instruction]
-                    emit_scalar_code(self.entry.context, self.function, self.builder, view, self._arguments(thunk))
+                    self._inline(thunk)
                 case CopyThunk():
                     self._copy(thunk)
                 case CallThunk():
@@ -150,7 +152,19 @@ class _SequenceEmitter:
     def _arguments(self, thunk: KernelThunk | InlineThunk) -> list[Value]:
         return [self.pointers[place.slice] for place in (*thunk.operands, *thunk.results)]
 
+    def _inline(self, thunk: InlineThunk) -> None:
+        view = self.entry.unnested.inline_views[thunk.instruction]
+        where = self.entry.context, self.function, self.builder, view, self._arguments(thunk)
+        registers = self.registers
+        if registers is None:
+            emit_scalar_code(*where)
+            return
+        known = [registers.get(operand.slice) for operand in thunk.operands]
+        emit_scalar_code(*where, known, lambda number, value: registers.set(thunk.results[number].slice, value))
+
     def _copy(self, thunk: CopyThunk) -> None:
+        if self.registers is not None and self.registers.copy(thunk.source, thunk.destination):
+            return
         source, destination = self.pointers[thunk.source], self.pointers[thunk.destination]
         with self._unless_same(source, destination) if thunk.may_be_one else nullcontext():
             self.builder.memcpy(destination, source, const_int(I64, thunk.destination.size), align=1)
@@ -230,14 +244,16 @@ class _SequenceEmitter:
         """test: condition(); if it holds: body(); again, unless the call is to end."""
         builder = self.builder
         test, body, done = (builder.append_block(label) for label in ("while.test", "while.body", "while.end"))
-        before = builder.block
+        before, outer, registers = builder.block, self.registers, self._registers(thunk)
         builder.br(test)
         builder.position_at_end(test)
         interval = self._check_interval(thunk)
         rounds = builder.phi(I32, [(const_int(I32, 0), before)], "rounds") if interval > 1 else None
+        registers.start_round(before)
+        self.registers = registers
         self._run(thunk.condition)
-        holds = builder.load(I8, self.pointers[thunk.predicate], align=1)
-        builder.cbranch(builder.icmp_unsigned("!=", holds, const_int(I8, 0)), body, done)
+        at_end = registers.values()
+        builder.cbranch(self._holds(thunk.predicate), body, done)
         builder.position_at_end(body)
         self._run(thunk.body)
         if rounds is not None:
@@ -247,8 +263,25 @@ class _SequenceEmitter:
             rounds.add_incoming(following, builder.block)
         elif interval:
             emit_return_on_cancel(builder)
+        registers.end_round()
         builder.br(test)
         builder.position_at_end(done)
+        registers.after_loop(at_end)
+        self.registers = outer
+
+    def _registers(self, thunk: WhileThunk) -> LoopRegisters:
+        """The numbers that a loop keeps in registers: none if it calls a function."""
+        in_place = thunk.condition not in self.entry.functions and thunk.body not in self.entry.functions
+        numbers = loop_numbers(thunk, self.entry.unnested.program.sequences) if in_place else {}
+        return LoopRegisters(self.builder, numbers, self.pointers)
+
+    def _holds(self, predicate: BufferSlice) -> Value:
+        """Returns a condition's value as an i1."""
+        known = self.registers.get(predicate) if self.registers is not None else None
+        if isinstance(known, Value):
+            return known
+        stored = self.builder.load(I8, self.pointers[predicate], align=1)
+        return self.builder.icmp_unsigned("!=", stored, const_int(I8, 0))
 
     def _check_interval(self, loop: WhileThunk) -> int:
         """Returns after how many rounds a loop asks if it is to end: 1 if they are long, 0 (never) if it is short."""

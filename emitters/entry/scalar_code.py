@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from xjit.affine import constant
+from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.access.memory import Buffer
-from xjit.emitters.fused import FusedIrEmitter
+from xjit.emitters.elemental import RegisterValue
+from xjit.emitters.fused import Element, FusedIrEmitter
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loops.loop_nest import LoopNest
@@ -17,9 +20,19 @@ from xjit.llvm.values import Value
 
 
 def emit_scalar_code(
-    context: KernelContext, function: Function, builder: IRBuilder, view: KernelView, pointers: Sequence[Value]
+    context: KernelContext,
+    function: Function,
+    builder: IRBuilder,
+    view: KernelView,
+    pointers: Sequence[Value],
+    known: Sequence[RegisterValue | None] = (),
+    keep: Callable[[int, RegisterValue], bool] = lambda number, value: False,
 ) -> None:
-    """Emits the numbers of a view for which `is_scalar_code` holds; `pointers` are its operands, then its results."""
+    """Emits the numbers of a view for which `is_scalar_code` holds; `pointers` are its operands, then its results.
+
+    Operands that are `known` are not loaded. `keep` gets the number and value of each result that is a number; what it
+    returns True for is not stored.
+    """
     leaves = {
         leaf: Buffer(leaf.shape, pointer)
         for leaf, pointer in zip(view.leaves, pointers, strict=False)
@@ -27,6 +40,9 @@ def emit_scalar_code(
     }
     leaves.update(context.constant_leaves(view))
     fused = FusedIrEmitter(LoopNest(context.module, function, context.target, builder), leaves, context.maps)
+    for leaf, value in zip(view.leaves, known, strict=False):
+        if value is not None and leaf in leaves:
+            fused.foreign[leaf] = partial(_same_element, value)
     results = [Buffer(s, p) for s, p in zip(view.result_shapes, pointers[len(view.leaves) :], strict=True)]
     if view.hero.opcode == UPDATE:
         place = tuple(fused.runtime_values(view.hero, 1, ()))
@@ -35,5 +51,11 @@ def emit_scalar_code(
     else:
         places = [(constant(0),) * root.shape.rank for root in view.roots]
         values = [fused.element(root, place)[0] for root, place in zip(view.roots, places, strict=True)]
-    for buffer, place, value in zip(results, places, values, strict=True):  # all are read before one is written
-        fused.memory.store(buffer, place, value)
+    for number, (buffer, place, value) in enumerate(zip(results, places, values, strict=True)):
+        if not keep(number, value):  # all are read before one is written
+            fused.memory.store(buffer, place, value)
+
+
+def _same_element(value: RegisterValue, index: Index) -> Element:
+    """The element of what has only one, at any index."""
+    return value, 0

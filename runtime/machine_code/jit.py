@@ -16,6 +16,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import platform
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
@@ -242,6 +243,10 @@ _link_lock = threading.Lock()
 _library_numbers = itertools.count()  # library names cannot be reused
 _flags_state: list[bool] = []
 _RELOCATION, _CODE_MODEL = "pic", "small"
+
+_ALIGNED_LOOPS = ("-x86-experimental-pref-innermost-loop-alignment=6",)
+"""Innermost loops start at a line of 64 bytes: where a short one lies decides up to 12 % of its speed otherwise."""
+
 _library_objects: dict[tuple[str, CodegenOptions], bytes] = {}  # few: one per combination of element types
 
 
@@ -288,7 +293,8 @@ def _set_codegen_flags(strength_reduction: bool) -> None:
 
 def _codegen_flags(strength_reduction: bool) -> tuple[str, ...]:
     disabled = "false" if strength_reduction else "true"
-    return f"-disable-lsr={disabled}", f"-disable-cgp={disabled}", "-enable-misched=false"
+    flags = f"-disable-lsr={disabled}", f"-disable-cgp={disabled}", "-enable-misched=false"
+    return (*flags, *_ALIGNED_LOOPS) if platform.machine() == "x86_64" else flags
 
 
 def _emit_object(ir_text: str, options: CodegenOptions) -> bytes:
