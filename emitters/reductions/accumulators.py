@@ -129,8 +129,12 @@ class AccumulatorTiles:
     def numbers(self, name: str, expr: AffineExpr) -> list[int]:
         """Returns the value of an expression over the variables of a tile, for each of its accumulators."""
         over, table = self._of[name].tile.over, self._nest.table
-        steps = itertools.product(*(range(table.size(v)) for v in over))
-        return [int(evaluate(expr, dict(zip(over, values, strict=True)))) for values in steps]
+        values, found = [0] * len(table.intervals), list[int]()
+        for steps in itertools.product(*(range(table.size(v)) for v in over)):
+            for variable, step in zip(over, steps, strict=True):
+                values[variable] = step
+            found.append(int(evaluate(expr, values)))
+        return found
 
     def _registers_here(self, own: _Accumulators) -> tuple[int, int]:
         """Where in its list the current place begins, and how many accumulators it has."""
