@@ -1,4 +1,4 @@
-"""Rules about layouts, for modules whose layouts are final: what may change the order of dimensions or the memory space.
+"""Rules about layouts, for modules whose layouts are final: what may change an order of dimensions or a memory space.
 
 Tiles and memory spaces may differ more often than the order, as they belong to the place where an array lies.
 """
