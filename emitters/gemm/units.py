@@ -117,7 +117,7 @@ def best_unit(
 
 
 def _float_unit(target: Target, lhs: LLVMType, rhs: LLVMType, out: LLVMType, *, tiles: bool, planes: bool) -> Unit:
-    """Products of bf16 are exact in f32, and every unit sums them there. Others are multiplied and added, or taken apart."""
+    """Products of bf16 are exact in f32, and every unit sums them there. Others are multiplied whole or in planes."""
     if out.bits > 32 or target.vector_bits < 512:
         return Unit.FMA
     if lhs not in BF16_STORAGE or rhs not in BF16_STORAGE:
