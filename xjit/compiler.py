@@ -8,9 +8,9 @@ from dataclasses import replace
 from xjit.compile_options import CompileOptions
 from xjit.cpu_executable import Executable, Intermediates, codegen_options, schedule_text_of
 from xjit.emitters.cpu_module import EmittedModule, emit_cpu_module
+from xjit.emitters.entry.time_estimate import may_run_for_ever
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
 from xjit.emitters.kernels.collectives.collective import KIND as COLLECTIVE
-from xjit.emitters.time_estimate import may_run_for_ever
 from xjit.gpu_compiler import (
     GPU_TARGETS,
     SIMULATED,
@@ -29,8 +29,8 @@ from xjit.optimized_module import Phases, call_signature, optimize_module, physi
 from xjit.passes.pipelines import cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 from xjit.program_cache import cached_program, keep_program, program_key
-from xjit.runtime.elf import undefined_symbols
-from xjit.runtime.jit import (
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.jit import (
     ProgramCompiler,
 )
 from xjit.runtime.program import CpuProgram, KernelInfo
