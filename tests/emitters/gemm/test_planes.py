@@ -27,7 +27,7 @@ from xjit.emitters.gemm.storage import PLANES
 from xjit.emitters.gemm.units import Unit, plane_products
 from xjit.llvm import LLVMType, Module, Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
-from xjit.runtime.jit import initialize_llvm, missing_features
+from xjit.runtime.machine_code.jit import initialize_llvm, missing_features
 
 LEVEL = "amx_emulated"
 pytestmark = pytest.mark.skipif(
