@@ -138,7 +138,8 @@ def test_results_are_fresh_arrays():
         exe(np.zeros(2, np.float32), out=np.zeros(2, np.float32))
 
 
-def test_an_executable_out_of_the_cache_gives_true_sizes(tmp_path: Path):
+def test_an_executable_out_of_the_cache_gives_true_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("XJIT_FLAGS", raising=False)
     options = xjit.CompileOptions(cache_dir=str(tmp_path))
     for _ in range(2):
         exe = xjit.compile(PARAMETERS, options=options)
