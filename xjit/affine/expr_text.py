@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from xjit.affine import semi
 from xjit.affine.errors import IndexingError
 from xjit.affine.expr import AffineExpr
 from xjit.affine.pool import constant, dim, symbol
@@ -17,12 +18,16 @@ MAX_NESTING = 150
 
 
 class AffineParser:
-    """Recursive descent over one text; names resolve through `scope`, by default d<i> and s<i> of any position."""
+    """Recursive descent over one text; names resolve through `scope`, by default d<i> and s<i> of any position.
 
-    def __init__(self, text: str, scope: dict[str, AffineExpr] | None = None) -> None:
+    `semi_affine`: products and divisions without a constant side are terms; else they are errors.
+    """
+
+    def __init__(self, text: str, scope: dict[str, AffineExpr] | None = None, semi_affine: bool = False) -> None:
         self.text = text
         self.pos = 0
         self.scope = scope
+        self._operators = _SEMI_AFFINE if semi_affine else _AFFINE
         self._nesting = 0
 
     def error(self, message: str) -> IndexingError:
@@ -100,11 +105,11 @@ class AffineParser:
         if self.accept("-"):
             return -self._product()
         left = self._unary()
-        while (op := self.peek()) in _BINARY:
+        while (op := self.peek()) in self._operators:
             self.next()
             right = self._unary()
             try:
-                left = _BINARY[op](left, right)
+                left = self._operators[op](left, right)
             except ValueError as e:
                 raise self.error(str(e)) from e
         return left
@@ -140,12 +145,18 @@ class AffineParser:
         raise self.error(f"expected d<i>, s<i>, a number or '(', found {token!r}")
 
 
-_BINARY: dict[str, Callable[[AffineExpr, AffineExpr], AffineExpr]] = {
+_AFFINE: dict[str, Callable[[AffineExpr, AffineExpr], AffineExpr]] = {
     "*": lambda a, b: a * b,
     "floordiv": floordiv,
     "floorDiv": floordiv,
     "ceildiv": ceildiv,
     "mod": mod,
+}
+_SEMI_AFFINE = {
+    "*": semi.product,
+    "floordiv": semi.floordiv,
+    "ceildiv": semi.ceildiv,
+    "mod": semi.mod,
 }
 
 

@@ -307,7 +307,7 @@ class AttributeParser(Lexer):
 
     def affine_map(self) -> AffineMap:
         """Parses `(d0)[s0] -> (d0 + s0)`."""
-        parser = AffineParser(self.text)
+        parser = AffineParser(self.text, semi_affine=True)
         parser.pos = self.token.start
         return self._affine(parser, lambda: AffineMap.parse_from(parser))
 
@@ -330,7 +330,7 @@ class AttributeParser(Lexer):
     def affine_set_attribute(self, type: Type | None) -> Attribute:
         """Parses `<(d0)[s0] : (d0 - 1 >= 0, s0 == 0)>`."""
         self.expect("<")
-        parser = AffineParser(self.text)
+        parser = AffineParser(self.text, semi_affine=True)
         parser.pos = self.token.start
 
         def constraints() -> AffineSetAttr:
