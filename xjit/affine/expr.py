@@ -37,8 +37,9 @@ class AffineExpr(Node):
     """One canonical expression; make it with `dim`, `symbol`, `constant` and operators, compare it with `is`.
 
     Slots: `linear` and `constant_term` hold the sum (ADD, MUL; a CONSTANT's value is its constant_term), `lhs` and
-    `rhs` a floordiv's or mod's operands, `rhs` also a variable's position, `lhs` and `second` a semi-affine term's; `order` sorts terms; `dim_mask` and
-    `symbol_mask` are bit sets of the positions used; `depth` and `size` are for budgets.
+    `rhs` a floordiv's or mod's operands, `rhs` also a variable's position, `lhs` and `second` a semi-affine term's
+    operands; `order` sorts terms; `dim_mask` and `symbol_mask` are bit sets of the positions used; `depth` and
+    `size` are for budgets.
     """
 
     __slots__ = ()

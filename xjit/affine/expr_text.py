@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from xjit.affine import semi
 from xjit.affine.errors import IndexingError
@@ -145,18 +146,35 @@ class AffineParser:
         raise self.error(f"expected d<i>, s<i>, a number or '(', found {token!r}")
 
 
-_AFFINE: dict[str, Callable[[AffineExpr, AffineExpr], AffineExpr]] = {
+_Operator: TypeAlias = Callable[[AffineExpr, AffineExpr], AffineExpr]
+_AFFINE: dict[str, _Operator] = {
     "*": lambda a, b: a * b,
     "floordiv": floordiv,
     "floorDiv": floordiv,
     "ceildiv": ceildiv,
     "mod": mod,
 }
-_SEMI_AFFINE = {
-    "*": semi.product,
-    "floordiv": semi.floordiv,
-    "ceildiv": semi.ceildiv,
-    "mod": semi.mod,
+
+
+def _semi_affine(word: str, combine: Callable[[AffineExpr, AffineExpr], AffineExpr]) -> _Operator:
+    """The operator with MLIR's rule: of a product one side has no dims, of a division the right one."""
+
+    def checked(left: AffineExpr, right: AffineExpr) -> AffineExpr:
+        if right.dim_mask and (word != "*" or left.dim_mask):
+            raise ValueError(f"{word} needs a constant or symbols on one side: ({left}) {word} ({right})")
+        return combine(left, right)
+
+    return checked
+
+
+_SEMI_AFFINE: dict[str, _Operator] = {
+    word: _semi_affine(word, combine)
+    for word, combine in (
+        ("*", semi.product),
+        ("floordiv", semi.floordiv),
+        ("ceildiv", semi.ceildiv),
+        ("mod", semi.mod),
+    )
 }
 
 

@@ -26,7 +26,7 @@ def covers_all(loop: Operation, tile: Tile, tensor: Value) -> bool:
     In each dimension they are all of it, or shares of one size, one per step of a loop variable.
     """
     bounds = zip(*forall_bounds(loop))
-    domain = {variable: bound for variable, bound in zip(loop.body.arguments, bounds)}
+    domain: dict[Value, tuple[Index, Index, Index]] = dict(zip(loop.body.arguments, bounds))
     used: list[Value] = []
     for offset, size, extent in zip(tile.offsets, tile.sizes, shape_of(tensor)):
         if extent is None:

@@ -167,11 +167,12 @@ def share_of(index: IndexBuilder, i: Value, size: Index, extent: Index, count: I
     Where there may be none, the index builder knows, and the offset may lie behind the end.
     """
     start = product(dim(0), dim(1))
-    rest = size
-    is_static = isinstance(extent, int) and isinstance(count, int) and isinstance(size, int)
-    if not (is_static and size * count == extent):
+    rest, fits, some_in_each = size, False, False
+    if isinstance(extent, int) and isinstance(count, int) and isinstance(size, int):
+        fits, some_in_each = size * count == extent, size * (count - 1) < extent
+    if not fits:
         rest = index.minimum((dim(2) - start, dim(1)), (i, size, extent))
-    if not (is_static and size * (count - 1) < extent):
+    if not some_in_each:
         rest = index.maximum((constant(0), dim(0)), (rest,))
         index.note_zero(rest)
     offset = index.apply(start, (i, size))

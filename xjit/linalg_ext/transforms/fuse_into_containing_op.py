@@ -25,8 +25,8 @@ __all__ = ["fuse_into_containing_op"]
 def fuse_into_containing_op(producer: Operation, containing: Operation) -> tuple[Operation, ...]:
     """Replaces the slices that `containing`, a loop, takes of `producer` by the producer on tiles; returns these.
 
-    Where the loop uses all of it, a copy goes into the loop. Users behind a `scf.forall` get a result of the loop, if the
-    tiles are known to be all of the producer's; else the producer stays where it is for them.
+    Where the loop uses all of it, a copy goes into the loop. Users behind a `scf.forall` get a result of the loop, if
+    the tiles are known to be all of the producer's; else the producer stays where it is for them.
     LinalgError if the loop does not use it, or if none of its uses can be fused.
     """
     if not containing.regions or producer.block is not containing.block or not producer.is_before(containing):
@@ -66,8 +66,8 @@ class _Fusion:
         self.sources = list(tilable.op.operands)
 
     def start_from_inits(self) -> None:
-        """A producer that the loop writes into: the loop starts with the producer's own init, and slices of its argument
-        that it reads become slices of the producer, which reads its init from the argument.
+        """A producer that the loop writes into: the loop starts with the producer's own init, and slices of its
+        argument that it reads become slices of the producer, which reads its init from the argument.
         """
         loop, tilable = self.containing, self.tilable
         for use in [u for r in tilable.op.results for u in r.uses if u.owner is loop]:
