@@ -33,8 +33,9 @@ class WhileLoopSimplifier(HloModulePass):
     """A loop of no trip becomes its initial state, one of one trip its body.
 
     Of other loops the state is flattened to one level, and elements go that only compute themselves, that never
-    change, that are set to the constant they start as, that are equal to another element from the start on, and that count like another one. Loops with a sharding
-    or control edges stay, and the trips of those with side effects. What is left over is cleaned up.
+    change, that are set to the constant they start as, that are equal to another element from the start on, and that
+    count like another one. Loops with a sharding or control edges stay, and the trips of those with side effects. What
+    is left over is cleaned up.
     """
 
     name = "while-loop-simplifier"
