@@ -73,6 +73,7 @@ REFUSED: list[tuple[str, str, str, str]] = [
     ("offsets of another rank", "", _PERMUTE.format("f32[4]", "x, y, xy, oo", "{0,1}"), "the input offsets (f32[4], f32[4]) are not one index per dimension"),
     ("offsets of one buffer for two", "", _PERMUTE.format("(f32[4], f32[4])", "xy, xy, o, oo", "{0,1}"), "do not have one entry per buffer"),
     ("pieces of different layouts", "", "a = f32[2,3]{1,0} constant({{1,2,3},{4,5,6}}) b = f32[2,3]{0,1} constant({{1,2,3},{4,5,6}}) ROOT r = (f32[2,3]{1,0}, f32[2,3]{0,1}) all-to-all(a, b), replica_groups={{0,1}}", "operand 1 has the layout of f32[2,3]{0,1}"),
+    ("offsets of rank 3", "", "o = s32[1,1,1] constant({{{0}}}) ROOT r = f32[4] ragged-all-to-all(x, y, o, o, o, o), replica_groups={}", "equal integer arrays of rank 1 or 2"),
     # -- transfers in a schedule
     ("a send without its receive", ", is_scheduled=true", _send("s", "{{0,1}}") + "ROOT r = f32[4] negate(x)", "s has no recv of the same pairs"),
     ("two receives", ", is_scheduled=true", _recv("v", "{{3,0}}") + _recv("q", "{{0,1}}", 2) + "ROOT n = f32[4] negate(x)", "v has no send of the same pairs"),
@@ -88,6 +89,7 @@ REFUSED: list[tuple[str, str, str, str]] = [
     ("a negative device", "", "ROOT n = f32[4] negate(x), sharding={maximal device=-1}", "names a negative device"),
     ("shardings of more arrays", "", "ROOT n = (f32[4]) tuple(x), sharding={{replicated}, {replicated}}", "is for 2 arrays, but (f32[4]{0}) has 1"),
     ("a tuple sharding of an array", "", "ROOT n = f32[4] negate(x), sharding={{replicated}, {replicated}}", "is for a tuple, but the result is f32[4]{0}"),
+    ("an origin of another structure", "", 'ROOT n = (f32[4], f32[4]) tuple(x, y), origin={{"a"}}', 'does not have the leaves of (f32[4], f32[4])'),
     # -- memory
     ("memory that callers see in two spaces", ", input_output_alias={{}: (0, {}, must-alias)}, entry_computation_layout={(f32[4]{0:S(5)}, f32[4]{0}, s32[])->f32[4]{0}}", "ROOT n = f32[4] negate(x)", "for callers the parameter is f32[4]{0:S(5)}"),
     ("a pinned tuple", "", 'a = (f32[4]) tuple(x) p = b(f32[4]) custom-call(a), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {0})} ROOT r = f32[4] ' + _UNPIN.format("p"), "Pin takes one array, got (f32[4])"),
