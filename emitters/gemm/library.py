@@ -31,7 +31,6 @@ def emit_gemm_call(
     operands: tuple[Value, Value],
     out: Value | None,
     closure: Value | None = None,
-    num_threads: int = 1,
 ) -> None:
     """Calls the multiplication for `shape`.
 
@@ -41,7 +40,7 @@ def emit_gemm_call(
     module = builder.module
     if shape.m == 0 or shape.n == 0 or shape.num_batches == 0:
         return
-    parameters = plan_gemm(shape, types, module.target, num_threads, may_swap=closure is None, in_scratch=out is None)
+    parameters = plan_gemm(shape, types, module.target, may_swap=closure is None, in_scratch=out is None)
     function = link_gemm(module, types, routine_for(parameters, types))
     record = module.add_constant_array(parameters.to_array(), hint="gemm_parameters")
     builder.call(function, (out or zero(PTR), *operands, closure or zero(PTR), record))
@@ -54,17 +53,16 @@ def emit_convolution_call(
     operands: tuple[Value, Value],
     out: Value | None,
     closure: Value | None = None,
-    num_threads: int = 1,
 ) -> None:
     """Calls the convolution for `shape`, or a multiplication where that is the same. Raises ValueError for too many
     dimensions. Compare `emit_gemm_call`.
     """
     gemm = as_gemm(shape)
     if gemm is not None:
-        emit_gemm_call(builder, types, gemm, operands, out, closure, num_threads)
+        emit_gemm_call(builder, types, gemm, operands, out, closure)
         return
     module = builder.module
-    parameters = plan_convolution(shape, types, module.target, num_threads, in_scratch=out is None)
+    parameters = plan_convolution(shape, types, module.target, in_scratch=out is None)
     function = link_convolution(module, types, transposes=convolution_transposes(parameters, types))
     record = module.add_constant_array(parameters.to_array(), hint="convolution_parameters")
     builder.call(function, (out or zero(PTR), *operands, closure or zero(PTR), record))
