@@ -6,12 +6,13 @@ has several accumulators in registers, one for each value of the variables of un
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from xjit.affine import AffineExpr, constant, dim
+from xjit.affine import AffineExpr, constant, dim, evaluate
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.elemental import RegisterValue, constant_register
 from xjit.emitters.fused import FusedIrEmitter
@@ -24,6 +25,7 @@ from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.element_types import PROMOTED
 from xjit.llvm.values import Value
+from xjit.ops.reducers import reduction_identity
 
 
 @dataclass(slots=True)
@@ -90,11 +92,13 @@ class AccumulatorTiles:
     # -- contractions: a register for each value of the tile's variables
 
     def clear(self, tile: Tile, instruction: HloInstruction) -> None:
-        """Sets all accumulators of a contraction to zero."""
+        """Sets all accumulators of a contraction to zero, of a reduction to its identity."""
         kind = instruction.shape.element_type
-        zero = constant_register(PROMOTED.get(kind, kind), 0)
+        known = reduction_identity(instruction.to_apply) if instruction.opcode == "reduce" else ("add", 0)
+        assert known is not None, f"{instruction.name} has no identity"
+        start = constant_register(PROMOTED.get(kind, kind), known[1])
         count = math.prod(self._nest.table.size(v) for v in tile.over)
-        self._of[tile.instruction] = _Accumulators(tile, instruction, (), [zero] * count)
+        self._of[tile.instruction] = _Accumulators(tile, instruction, (), [start] * count)
 
     def registers(self, name: str) -> list[RegisterValue]:
         """Returns the accumulators of the current place: one, or all along the variables that are in no loop here."""
@@ -109,11 +113,28 @@ class AccumulatorTiles:
         assert len(values) == count, "not as many accumulators as there are here"
         own.values[first : first + count] = values
 
-    def give(self, name: str, index: Index) -> None:
-        """Lets the element at `index` be the accumulator of the current place, rounded."""
-        own = self._of[name]
-        (value,) = round_promoted(self._nest.builder, [own.instruction.shape.element_type], self.registers(name))
-        self._fused.give(own.instruction, index, [value])
+    def give(self, name: str, instruction: HloInstruction, index: Index) -> None:
+        """Lets an element be the accumulator of the current place, rounded to its type."""
+        (value,) = round_promoted(self._nest.builder, [instruction.shape.element_type], self.registers(name))
+        self._fused.give(instruction, index, [value])
+
+    def all_registers(self, name: str) -> list[Value]:
+        """Returns all accumulators of real numbers, in the order of their tile."""
+        return flatten(self._of[name].values)
+
+    def set_all_registers(self, name: str, values: Sequence[Value]) -> None:
+        """Replaces what `all_registers` returns."""
+        self._of[name].values = list(values)
+
+    def numbers(self, name: str, expr: AffineExpr) -> list[int]:
+        """Returns the value of an expression over the variables of a tile, for each of its accumulators."""
+        over, table = self._of[name].tile.over, self._nest.table
+        values, found = [0] * len(table.intervals), list[int]()
+        for steps in itertools.product(*(range(table.size(v)) for v in over)):
+            for variable, step in zip(over, steps, strict=True):
+                values[variable] = step
+            found.append(int(evaluate(expr, values)))
+        return found
 
     def _registers_here(self, own: _Accumulators) -> tuple[int, int]:
         """Where in its list the current place begins, and how many accumulators it has."""
