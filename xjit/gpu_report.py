@@ -47,7 +47,7 @@ class KernelReport:
         return (*((BY_HAND,) if self.traffic is None else self.traffic.reasons), *spilled)
 
 
-def kernel_reports(emitted: EmittedGpuModule, target: Target) -> tuple[KernelReport, ...]:
+def kernel_reports(emitted: EmittedGpuModule, target: Target, cache_dir: str | None = None) -> tuple[KernelReport, ...]:
     """Returns the report of every kernel, in the order of the first calls."""
     calls = Counter(thunk.kernel for thunk in emitted.program.thunks.kernel_thunks)
     maps = MapCache()
@@ -61,7 +61,8 @@ def kernel_reports(emitted: EmittedGpuModule, target: Target) -> tuple[KernelRep
             traffic = found_traffic if found_traffic.accesses else None  # contractions have statements of their own
         resources = occupancy = None
         if has_assembler():
-            resources = assemble_kernel(to_ptx(gpu_kernel.ir_text, target), target.cpu).resources
+            ptx = to_ptx(gpu_kernel.ir_text, target, cache_dir)
+            resources = assemble_kernel(ptx, target.cpu, cache_dir).resources
             occupancy = _occupancy(target, gpu_kernel.launch, resources)
         launch, instruction = gpu_kernel.launch, gpu_kernel.instruction
         found.append(KernelReport(name, kernel.kind, instruction, calls[name], launch, traffic, resources, occupancy))
