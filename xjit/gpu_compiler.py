@@ -39,6 +39,7 @@ from xjit.runtime.cuda import (
 from xjit.runtime.executable import ConvertingCall
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.machine_code.nvptx import optimize_nvptx, to_ptx
+from xjit.runtime.memory_limit import refused_call
 from xjit.runtime.program import KernelInfo
 from xjit.thunks import program_to_string
 
@@ -168,12 +169,12 @@ class SimulatedExecutable(CompiledGpuModule):
         Errors: SimulationError names the kernel and what is wrong.
         """
         call = SimulatedCall(self.program, sanitize=sanitize, reverse=reverse, cache_dir=self._cache_dir)
-        return ConvertingCall(self.program, call)(*arguments)
+        return (refused_call(self.program) or ConvertingCall(self.program, call))(*arguments)
 
     @cached_property
-    def _call(self) -> ConvertingCall:
+    def _call(self) -> Callable[..., Any]:
         call = SimulatedCall(self.program, sanitize=self._sanitize, cache_dir=self._cache_dir)
-        return ConvertingCall(self.program, call, call.run)
+        return refused_call(self.program) or ConvertingCall(self.program, call, call.run)
 
 
 class DeviceExecutable(CompiledGpuModule):

@@ -18,7 +18,7 @@ from xjit.runtime.cuda import KernelResources, assemble_kernel, has_assembler
 from xjit.runtime.machine_code.nvptx import to_ptx
 from xjit.thunks.gpu_kernel import LaunchDimensions
 
-BY_HAND = "traffic not known: written by hand, or a contraction in tiles, whose accesses are not followed"
+BY_HAND = "traffic not known: written by hand"
 NOT_ASSEMBLED = "registers, shared memory and occupancy: not known, as nvidia-nvjitlink is not installed"
 
 
@@ -57,8 +57,7 @@ def kernel_reports(emitted: EmittedGpuModule, target: Target, cache_dir: str | N
         gpu_kernel = emitted.program.kernels[name]
         traffic = None
         if kernel.schedule is not None:
-            found_traffic = kernel_traffic(kernel.schedule, emitted.views[name], maps)
-            traffic = found_traffic if found_traffic.accesses else None  # contractions have statements of their own
+            traffic = kernel_traffic(kernel.schedule, emitted.views[name], maps)
         resources = occupancy = None
         if has_assembler():
             ptx = to_ptx(gpu_kernel.ir_text, target, cache_dir)
