@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 from xjit.compile_options import CompileOptions
 from xjit.cpu_executable import Executable, Intermediates, codegen_options, schedule_text_of
@@ -140,7 +141,8 @@ def plan_text(module: HloModule, options: CompileOptions) -> str:
 
 
 def _cpu_target(options: CompileOptions) -> Target:
-    return Target.for_features(options.cpu_level) if options.cpu_level else Target.host()
+    target = Target.for_features(options.cpu_level) if options.cpu_level else Target.host()
+    return target if options.bf16_planes else replace(target, bf16_planes=False)
 
 
 def _compile_parts(compiler: ProgramCompiler) -> PartSink:
