@@ -19,12 +19,12 @@ from xjit.passes.reductions.weighted_terms import Term, terms_of
 
 @dataclass
 class RecognizeReduceWindow(HloModulePass):
-    """Sums of slices of one array, or of pads of one, at equal distances become one reduce-window; a sum over a window
-    that is there already counts as its parts, a dynamic slice at a constant place as a slice.
+    """Sums of slices of one array, or of pads of one, at equal distances become one reduce-window.
 
-    Sums are taken in another order; terms add up: x + x is 2 * x. With `optimization_level` 2 a weighted sum of other
-    arrays becomes a dot with the weights, with 3 a sum of products a dot of arrays; 0 does nothing. Floats cancel, as
-    x - x, only with `xla_compatible_fp`: it is wrong for infinities and NaN.
+    A sum over a window that is there already counts as its parts, a dynamic slice at a constant place as a slice. Sums
+    are taken in another order; terms add up: x + x is 2 * x. With `optimization_level` 2 a weighted sum of other arrays
+    becomes a dot with the weights, with 3 a sum of products a dot of arrays; 0 does nothing. Floats cancel, as x - x,
+    only with `xla_compatible_fp`: it is wrong for infinities and NaN.
     """
 
     optimization_level: int = 1
