@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 from xjit.compile_options import CompileOptions
 from xjit.cpu_executable import Executable, Intermediates, codegen_options, schedule_text_of
 from xjit.emitters.cpu_module import EmittedModule, emit_cpu_module
+from xjit.emitters.entry.time_estimate import may_run_for_ever
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
 from xjit.emitters.kernels.collectives.collective import KIND as COLLECTIVE
-from xjit.emitters.time_estimate import may_run_for_ever
 from xjit.gpu_compiler import (
     GPU_TARGETS,
     SIMULATED,
@@ -24,12 +25,15 @@ from xjit.hlo.ir.module import HloModule
 from xjit.llvm.partition import PartKind, PartSink
 from xjit.llvm.target import Target
 from xjit.ops.replica_groups import device_count
+from xjit.ops.verifier import verify_executable
 from xjit.optimized_module import Phases, call_signature, optimize_module, physical_constant, verified_text
+from xjit.passes.dynamic.static_interface import dynamic_leaves, is_dynamic, with_static_interface
 from xjit.passes.pipelines import cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 from xjit.program_cache import cached_program, keep_program, program_key
-from xjit.runtime.elf import undefined_symbols
-from xjit.runtime.jit import (
+from xjit.runtime.calls.dynamic_call import DynamicCall
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.jit import (
     ProgramCompiler,
 )
 from xjit.runtime.program import CpuProgram, KernelInfo
@@ -84,6 +88,19 @@ def _check(target: str, options: CompileOptions) -> None:
 @collector_pause
 def compile_for_cpu(module: HloModule, options: CompileOptions) -> Executable:
     """Compiles a module for this machine's CPU, or one of `options.cpu_level`."""
+    if not is_dynamic(module):
+        return _compile_static(module, options)
+    verify_executable(module)
+    executable = _compile_static(with_static_interface(module), options)
+    entry = module.entry_computation
+    parameters = dynamic_leaves([p.shape for p in entry.parameter_instructions])
+    results = dynamic_leaves([entry.root_instruction.shape])
+    if parameters or results:
+        executable.__call__ = DynamicCall(executable.__call__, executable.program, parameters, results)
+    return executable
+
+
+def _compile_static(module: HloModule, options: CompileOptions) -> Executable:
     seconds: dict[str, float] = {}
     phase = Phases(options.progress, seconds)
     phase("verify")
@@ -140,7 +157,8 @@ def plan_text(module: HloModule, options: CompileOptions) -> str:
 
 
 def _cpu_target(options: CompileOptions) -> Target:
-    return Target.for_features(options.cpu_level) if options.cpu_level else Target.host()
+    target = Target.for_features(options.cpu_level) if options.cpu_level else Target.host()
+    return target if options.bf16_planes else replace(target, bf16_planes=False)
 
 
 def _compile_parts(compiler: ProgramCompiler) -> PartSink:
