@@ -25,16 +25,18 @@ from xjit.hlo.ir.module import HloModule
 from xjit.llvm.partition import PartKind, PartSink
 from xjit.llvm.target import Target
 from xjit.ops.replica_groups import device_count
+from xjit.ops.verifier import verify_executable
 from xjit.optimized_module import Phases, call_signature, optimize_module, physical_constant, verified_text
+from xjit.passes.dynamic.static_interface import dynamic_leaves, is_dynamic, with_static_interface
 from xjit.passes.pipelines import cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 from xjit.program_cache import cached_program, keep_program, program_key
+from xjit.runtime.calls.dynamic_call import DynamicCall
 from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.jit import (
     ProgramCompiler,
 )
 from xjit.runtime.program import CpuProgram, KernelInfo
-from xjit.runtime.thread_pool import default_num_threads
 from xjit.text.parser import parse_hlo
 
 TARGETS = ("cpu", *GPU_TARGETS)
@@ -85,6 +87,19 @@ def _check(target: str, options: CompileOptions) -> None:
 @collector_pause
 def compile_for_cpu(module: HloModule, options: CompileOptions) -> Executable:
     """Compiles a module for this machine's CPU, or one of `options.cpu_level`."""
+    if not is_dynamic(module):
+        return _compile_static(module, options)
+    verify_executable(module)
+    executable = _compile_static(with_static_interface(module), options)
+    entry = module.entry_computation
+    parameters = dynamic_leaves([p.shape for p in entry.parameter_instructions])
+    results = dynamic_leaves([entry.root_instruction.shape])
+    if parameters or results:
+        executable.__call__ = DynamicCall(executable.__call__, executable.program, parameters, results)
+    return executable
+
+
+def _compile_static(module: HloModule, options: CompileOptions) -> Executable:
     seconds: dict[str, float] = {}
     phase = Phases(options.progress, seconds)
     phase("verify")
@@ -116,9 +131,8 @@ def _compile_anew(
     phase("emit")
     codegen = codegen_options(options, cpu_target.cpu, cpu_target.features)
     with ProgramCompiler(codegen) as compiler:
-        threads = default_num_threads()
         sink = _compile_parts(compiler)
-        emitted = emit_cpu_module(assignment, cpu_target, sink, options.profile, threads, prepared.verify)
+        emitted = emit_cpu_module(assignment, cpu_target, sink, options.profile, prepared.verify)
         phase("generate code")  # what is left of it
         object_code = compiler.objects()
     phase("load")
