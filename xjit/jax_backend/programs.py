@@ -151,7 +151,7 @@ def _cut(data: bytes) -> list[bytes]:
 
 
 def _compile(module: HloModule) -> xjit.compiler.Executable:
-    executable = xjit.compiler.compile_module(module, "cpu", CompileOptions())
+    executable = xjit.compiler.compile_module(module, "cpu", CompileOptions(), True)
     assert isinstance(executable, xjit.compiler.Executable)
     return executable
 
