@@ -37,12 +37,15 @@ class CompressedValue:
     def of(
         profile: MemoryProfile, value: HloInstruction, place: int, compact_shape: CompactShape, byte_size: ShapeSize
     ) -> CompressedValue | None:
-        """Returns how an array waits; None if it is read at the place, not read behind it, or compact as it is."""
+        """Returns how an array waits; None if nothing behind the place reads it, or it is compact as it is.
+
+        What runs at the place must not read it.
+        """
         if not value.shape.is_array or value.shape.layout is None:
             return None
         compact = compact_shape(value.shape)
         saved = byte_size(value.shape) - byte_size(compact)
-        later = profile.readers_behind(value, place) if saved > 0 else None
+        later = profile.readers_behind(value, place) if saved > 0 else []
         return CompressedValue(profile, value, compact, saved, place, later) if later else None
 
     def apply(self, limit: int) -> bool:

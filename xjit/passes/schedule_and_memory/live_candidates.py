@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
-from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -61,16 +59,19 @@ class Strategies:
             costs.append(self.packing_cost(value.shape) / size)
         return min(costs, default=None)
 
-    def steps(self, profile: MemoryProfile, value: HloInstruction, place: int) -> Iterator[tuple[float, Step]]:
-        """Yields what may be done with a value at a place, with its cost per byte saved; infinite if it saves none."""
+    def steps(self, profile: MemoryProfile, value: HloInstruction, place: int) -> list[tuple[float, Step]]:
+        """Returns what may be done with a value that is not read at a place, with its cost per byte saved there."""
+        found: list[tuple[float, Step]] = []
         if self.block_size_limit and self.may_repeat(profile, value):
             for block in self._blocks(profile, value, place):
                 saved = block.saved()
-                yield sum(map(self.cost, block.instructions)) / saved if saved > 0 else math.inf, block
+                if saved > 0:
+                    found.append((sum(map(self.cost, block.instructions)) / saved, block))
         if self.compact_shape is not None:
             compressed = CompressedValue.of(profile, value, place, self.compact_shape, self.byte_size)
             if compressed is not None:
-                yield self.packing_cost(value.shape) / compressed.saved, compressed
+                found.append((self.packing_cost(value.shape) / compressed.saved, compressed))
+        return sorted(found, key=lambda entry: entry[0])
 
     def _blocks(self, profile: MemoryProfile, value: HloInstruction, place: int) -> Iterator[RepeatedBlock]:
         """Yields blocks that compute a value, the next larger by what computes a missing operand."""
@@ -98,56 +99,59 @@ def _owns_its_buffers(profile: MemoryProfile, instruction: HloInstruction) -> bo
 
 
 class LiveCandidates:
-    """The live values of a sweep over a profile that may be done without, by the least that this can cost per byte.
+    """The live values of a sweep over a profile that may be done without, by what that costs per byte saved.
 
-    At most `looks` steps are looked at in all, so that a limit that cannot be kept ends in time.
+    Costs are the least that they can be, or what they were when a value was last looked at: the further a sweep comes,
+    the more of what a value is computed from is gone. So few are looked at for each step. A value that saves nothing
+    is not looked at again in this sweep. At most `looks` are taken in all, so that a limit that cannot be kept ends in
+    time.
     """
 
     def __init__(self, profile: MemoryProfile, strategies: Strategies, looks: int) -> None:
         self.profile = profile
         self.looks = looks
         self._strategies = strategies
-        self._entered = 0
         self._live: set[HloInstruction] = set()
-        self._sorted: list[tuple[float, int, HloInstruction]] = []  # with what has died since it was sorted
+        self._entered = 0
+        self._queue: list[tuple[float, int, HloInstruction]] = []  # with what has died since it was put there
 
     def enter(self, value: HloInstruction) -> None:
         """Takes in a value from its definition on, if it may be done without."""
         bound = self._strategies.bound(self.profile, value)
         if bound is not None:
             self._live.add(value)
-            insort(self._sorted, (bound, self._entered, value))
+            heapq.heappush(self._queue, (bound, self._entered, value))
             self._entered += 1
 
     def leave(self, value: HloInstruction) -> None:
         """Forgets a value: it is dead, or is done without."""
         self._live.discard(value)
-        if len(self._sorted) > 2 * len(self._live) + 64:
-            self._sorted = [entry for entry in self._sorted if entry[2] in self._live]
 
     def relieve(self, place: int, limit: int) -> bool:
         """Takes the step that costs least per byte that it frees at a place; False if there is none."""
-        for step in self._cheapest_first(place):
-            if step.apply(limit):
-                self.leave(step.value)
-                return True
-        return False
-
-    def _cheapest_first(self, place: int) -> Iterator[Step]:
-        """Yields the steps that free bytes at a place; looks at values no further than it has to."""
-        found: list[tuple[float, int, int, Step]] = []
         tries = self._strategies.factor * len(self._live)
-        for bound, number, value in self._sorted:
+        later: list[tuple[float, int, HloInstruction]] = []  # what cannot go at this place
+        taken = False
+        while self._queue and tries > 0 and self.looks > 0 and not taken:
+            known, number, value = heapq.heappop(self._queue)
             if value not in self._live:
                 continue
-            while found and found[0][0] < bound:
-                yield heapq.heappop(found)[-1]
-            if tries <= 0 or self.looks <= 0:
-                break
+            if self.profile.is_read_at(value, place):
+                later.append((known, number, value))
+                continue
+            steps = self._strategies.steps(self.profile, value, place)
             self.looks -= 1
-            for place_in_value, (cost, step) in enumerate(self._strategies.steps(self.profile, value, place)):
-                tries -= 1
-                if cost < math.inf:
-                    heapq.heappush(found, (cost, number, place_in_value, step))
-        while found:
-            yield heapq.heappop(found)[-1]
+            tries -= max(len(steps), 1)
+            if not steps:
+                continue
+            if self._queue and steps[0][0] > max(known, self._queue[0][0]):
+                heapq.heappush(self._queue, (steps[0][0], number, value))
+                continue
+            taken = any(step.apply(limit) for _, step in steps)
+            if taken:
+                self.leave(value)
+            else:
+                later.append((steps[0][0], number, value))
+        for entry in later:
+            heapq.heappush(self._queue, entry)
+        return taken

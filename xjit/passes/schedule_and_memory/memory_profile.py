@@ -111,10 +111,14 @@ class MemoryProfile:
         positions = (self.position(r) for r in buffer.readers)
         return max((p for p in positions if p < place), default=self.position(buffer.definition))
 
-    def readers_behind(self, value: HloInstruction, place: int) -> list[HloInstruction] | None:
-        """Returns what reads a value's buffers behind a place, in order; None if what runs at the place reads it."""
+    def is_read_at(self, value: HloInstruction, place: int) -> bool:
+        """Whether what runs at a place reads one of a value's buffers."""
+        return any(self.order[place] in b.readers for b in self.buffers(value))
+
+    def readers_behind(self, value: HloInstruction, place: int) -> list[HloInstruction]:
+        """Returns what reads a value's buffers behind a place, in order."""
         positions = {self.position(r): r for b in self.buffers(value) for r in b.readers}
-        return None if place in positions else [positions[p] for p in sorted(positions) if p > place]
+        return [positions[p] for p in sorted(positions) if p > place]
 
     def own_bytes(self, instruction: HloInstruction) -> int:
         """Returns what an instruction computes, and what the computations that it calls take."""

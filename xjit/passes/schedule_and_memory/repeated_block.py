@@ -25,7 +25,10 @@ class RepeatedBlock:
 
     @staticmethod
     def of(profile: MemoryProfile, value: HloInstruction, place: int) -> RepeatedBlock | None:
-        """Returns the block of a value alone; None if what runs at the place reads it, or nothing behind it does."""
+        """Returns the block of a value alone; None if nothing behind the place reads it.
+
+        What runs at the place must not read it.
+        """
         later = profile.readers_behind(value, place)
         return RepeatedBlock(profile, [value], place, later) if later else None
 
