@@ -20,8 +20,8 @@ from xjit.passes.simplify.hlo_dce import remove_dead_instructions
 MODES = {"recompute": (True, False), "compress": (False, True), "recompute-and-compress": (True, True)}
 """By name: whether values are computed again, whether they are packed."""
 
-_MIN_LOOKS = 200_000
-_LOOKS_PER_INSTRUCTION = 32
+_MIN_LOOKS = 50_000
+_LOOKS_PER_INSTRUCTION = 16
 """Values looked at in a computation, before it is left as it is: seconds, also where a limit cannot be kept."""
 
 

@@ -16,6 +16,9 @@ from xjit.passes.schedule_and_memory.repeated_block import RepeatedBlock
 
 Step = RepeatedBlock | CompressedValue
 
+_LOOKS_PER_FAILURE = 4
+"""What a step that turns out to take too much elsewhere counts as, of the looks that a sweep may take."""
+
 
 @dataclass(frozen=True, slots=True)
 class Strategies:
@@ -151,6 +154,7 @@ class LiveCandidates:
             if taken:
                 self.leave(value)
             else:
+                self.looks -= _LOOKS_PER_FAILURE
                 later.append((steps[0][0], number, value))
         for entry in later:
             heapq.heappush(self._queue, entry)
