@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from xjit.llvm import Function, Module
-from xjit.runtime.elf import undefined_symbols
-from xjit.runtime.jit import CodegenOptions, LoadedObject, compile_ir_to_object, load_object
-from xjit.runtime.symbols import resolve_symbols
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.jit import CodegenOptions, LoadedObject, compile_ir_to_object, load_object
+from xjit.runtime.machine_code.symbols import resolve_symbols
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from xjit.emitters.entry.native_entry import NativeEntryEmitter
+from xjit.emitters.entry.time_estimate import estimate_ns
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.table import emit_kernels
-from xjit.emitters.native_entry import NativeEntryEmitter
-from xjit.emitters.time_estimate import estimate_ns
 from xjit.emitters.unnested import IrEmitterUnnested, UnnestedModule
 from xjit.llvm.module import Module
 from xjit.llvm.partition import PartSink, PartWriter

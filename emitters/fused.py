@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from xjit.affine import AffineExpr, Interval, RTVar, dim, substitute
-from xjit.emitters.access_analysis import Accesses, Index, MapCache, apply_map, map_conditions
+from xjit.emitters.access.access_analysis import Accesses, Index, MapCache, apply_map, map_conditions
+from xjit.emitters.access.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register, emit_elementwise
-from xjit.emitters.lane_combining import LaneLoops, RegisterLanes
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register, width_of
-from xjit.emitters.reduction_loops import emit_contraction, emit_reduce
-from xjit.emitters.row_cache import RowCache
+from xjit.emitters.reductions.lane_combining import LaneLoops, RegisterLanes
+from xjit.emitters.reductions.reduction_loops import emit_contraction, emit_reduce
+from xjit.emitters.reductions.row_cache import RowCache
 from xjit.emitters.schedule.statements import Combination, Memory, Reduction, Tile
 from xjit.emitters.width_changes import emit_width_change
 from xjit.hlo import attributes as at

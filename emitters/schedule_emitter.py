@@ -9,38 +9,43 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
-from xjit.emitters.accumulators import AccumulatorTiles
+from xjit.emitters.access.memory import Buffer
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_levels import TransposeTile
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer
+from xjit.emitters.loops.loop_levels import TransposeTile
+from xjit.emitters.loops.loop_nest import LoopNest
+from xjit.emitters.loops.variables import VariableTable
+from xjit.emitters.reductions.accumulators import AccumulatorTiles
+from xjit.emitters.reductions.softmax_accumulators import emit_normalize, emit_softmax_step
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Barrier,
     Bind,
     Clear,
     Combine,
+    Complete,
     Contract,
     Give,
     Init,
     Let,
     Loop,
+    Normalize,
     OperandTile,
     Part,
     Reduce,
     Rescale,
     Role,
+    SoftmaxStep,
     Stage,
     StageOperand,
+    StageSum,
     Statement,
     Store,
     Tile,
     reductions_of,
     statements_of,
 )
-from xjit.emitters.variables import VariableTable
 from xjit.emitters.work_sharing import TaskSharing, WorkSharing
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
@@ -174,8 +179,20 @@ class _ScheduleEmitter:
                 tiles = [self._operands[name, operand] for operand, _ in statement.rows]
                 sums = self._sharing.contract(tiles, self._instructions[name], statement, sums)
                 self._accumulators.set_registers(name, sums)
-            case Give(name, index):
-                self._accumulators.give(name, index)
+            case Give(name, index, source):
+                self._accumulators.give(source or name, self._instructions[name], index)
+            case Complete(name, source, index, outside):
+                value, _ = self._fused.element(self._instructions[source], index)
+                assert isinstance(value, Value)
+                self._accumulators.set_registers(name, [self._sharing.where_inside(value, outside)])
+            case SoftmaxStep():
+                emit_softmax_step(self._nest.builder, self._accumulators, statement, self._sharing.combine_lanes)
+            case Normalize():
+                emit_normalize(self._nest.builder, self._accumulators, statement)
+            case StageSum(name, operand, source):
+                (value,) = self._accumulators.registers(source)
+                assert isinstance(value, Value)
+                self._sharing.stage_sum(self._operands[name, operand], statement, value)
 
     # -- loops
 

@@ -1,7 +1,8 @@
 """IrEmitterUnnested: the unnested computations of a module - entry, loops, branches, calls - as thunks.
 
 Kernels are emitted on the way, once per distinct view. Where a value lies is decided by buffer assignment; tuples are
-plumbing and cost nothing. Who runs the thunks is another matter: `xjit.emitters.native_entry` makes functions of them.
+plumbing and cost nothing. Who runs the thunks is another matter: `xjit.emitters.entry.native_entry` makes functions of
+them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xjit.emitters.kernel_calls import is_kernel, kernel_call, unnested_computations
+from xjit.emitters.entry.kernel_calls import is_kernel, kernel_call, unnested_computations
+from xjit.emitters.entry.thunk_classes import kernel_thunk
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.schedule.verify_view import verify_for_view
-from xjit.emitters.thunk_classes import kernel_thunk
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xjit.affine import constant
-from xjit.emitters.access_analysis import Index
+from xjit.emitters.access.access_analysis import Index
+from xjit.emitters.access.memory import Guard
 from xjit.emitters.elemental import RegisterValue, load_convert, storage_type, store_convert
-from xjit.emitters.memory import Guard
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType

@@ -8,11 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from xjit.emitters.access.memory import EVERYWHERE, Guard
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import FusedIrEmitter
-from xjit.emitters.loop_nest import LoopBody, LoopNest
-from xjit.emitters.memory import EVERYWHERE, Guard
-from xjit.emitters.schedule.statements import Bind, Contract, Index, Loop, OperandTile, Role, StageOperand, Tile
+from xjit.emitters.loops.loop_nest import LoopBody, LoopNest
+from xjit.emitters.reductions.lane_combining import CombinePair, Values
+from xjit.emitters.schedule.statements import (
+    Bind,
+    Contract,
+    Index,
+    Loop,
+    OperandTile,
+    Role,
+    StageOperand,
+    StageSum,
+    Tile,
+)
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.types import I64
@@ -64,6 +75,18 @@ class WorkSharing(Protocol):
         """Returns the sums with products of elements of the tiles. Errors: as of `bind`."""
         ...
 
+    def stage_sum(self, tile: OperandTile, stage: StageSum, value: Value) -> None:
+        """Writes an accumulator to an operand's tile. Errors: as of `bind`."""
+        ...
+
+    def where_inside(self, value: Value, outside: float) -> Value:
+        """Returns a value, or a number where a bound variable is beyond its bounds. Errors: as of `bind`."""
+        ...
+
+    def combine_lanes(self, values: Values, combine: CombinePair, lanes: int) -> list[RegisterValue]:
+        """Returns what so many neighbouring threads have, combined, for each of them. Errors: as of `bind`."""
+        ...
+
 
 class TaskSharing:
     """A CPU's kernel, whose last two arguments say which units to do."""
@@ -106,6 +129,18 @@ class TaskSharing:
     ) -> list[RegisterValue]:
         """See WorkSharing."""
         raise Unsupported("a contraction of operand tiles: this target has no shared memory")
+
+    def stage_sum(self, tile: OperandTile, stage: StageSum, value: Value) -> None:
+        """See WorkSharing."""
+        raise Unsupported("a staged sum: this target has no shared memory")
+
+    def where_inside(self, value: Value, outside: float) -> Value:
+        """See WorkSharing."""
+        raise Unsupported("a bound variable: this target has no threads")
+
+    def combine_lanes(self, values: Values, combine: CombinePair, lanes: int) -> list[RegisterValue]:
+        """See WorkSharing."""
+        raise Unsupported("values of neighbouring threads: this target has none")
 
     def loop(self, loop: Loop, units: Units, body: LoopBody) -> None:
         """See WorkSharing."""

@@ -17,17 +17,19 @@ import numpy as np
 
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.llvm.execution_context import initial_context
-from xjit.runtime.arguments import conforming, flatten_arguments, leaf_paths, to_buffer
+from xjit.runtime.arrays.arguments import conforming, flatten_arguments, leaf_paths, to_buffer
+from xjit.runtime.arrays.donation import Donations, required_donations, result_buffers
+from xjit.runtime.arrays.given_results import GivenResults
+from xjit.runtime.arrays.physical_layout import Array, from_physical
 from xjit.runtime.buffer_pool import pooled_library
+from xjit.runtime.calls.ctypes_call import CtypesCall, call_with_results
+from xjit.runtime.calls.fast_call import MAX_FAST_LEAVES, ArraySpec, NativeEntry, make_fast_call
+from xjit.runtime.calls.status_error import FindPlace, StatusError
 from xjit.runtime.collectives import ShardedCall
-from xjit.runtime.ctypes_call import CtypesCall, call_with_results
-from xjit.runtime.donation import Donations, required_donations, result_buffers
-from xjit.runtime.elf import undefined_symbols
-from xjit.runtime.fast_call import MAX_FAST_LEAVES, ArraySpec, NativeEntry, make_fast_call
-from xjit.runtime.given_results import GivenResults
-from xjit.runtime.jit import load_object, missing_features
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.jit import load_object, missing_features
+from xjit.runtime.machine_code.symbols import resolve_symbols
 from xjit.runtime.memory_limit import refused_call
-from xjit.runtime.physical_layout import Array, from_physical
 from xjit.runtime.program import (
     CONSTANT_ALIGNMENT,
     GIL_RELEASE_US,
@@ -39,8 +41,6 @@ from xjit.runtime.program import (
     is_flat,
     unflatten_tree,
 )
-from xjit.runtime.status_error import FindPlace, StatusError
-from xjit.runtime.symbols import resolve_symbols
 
 
 class CpuExecutable:

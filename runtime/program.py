@@ -15,7 +15,7 @@ The native contract of the object code:
   passed through - but may be the parameter that `CpuProgram.aliases` gives it, which it then overwrites. A buffer of
   zero bytes has a valid, but useless, pointer.
 * The entry runs with subnormals flushed (FTZ and DAZ on x86), may be called from several threads at once, and calls
-  nothing but `external_symbols`, all of which must be in `xjit.runtime.symbol_table`.
+  nothing but `external_symbols`, all of which must be in `xjit.runtime.machine_code.symbol_table`.
 * Leaves that have no data (tokens) are not leaves: they are ``()`` in the trees.
 """
 

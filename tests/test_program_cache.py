@@ -11,7 +11,7 @@ import pytest
 import xjit
 from xjit import compiler, program_cache
 from xjit.compile_options import CompileOptions
-from xjit.runtime.object_cache import ObjectCache
+from xjit.runtime.machine_code.object_cache import ObjectCache
 from xjit.runtime.program_file import program_to_bytes
 
 TEXT = """HloModule m, input_output_alias={{0}: (0, {}, may-alias)}

@@ -46,7 +46,7 @@ from xjit.hlo import (
 from xjit.hlo.custom_call_registry import custom_call_status_set_failure, register_custom_call_target
 from xjit.llvm.target import Target
 from xjit.passes import PASSES
-from xjit.runtime.host_arrays import DlpackArray
+from xjit.runtime.arrays.host_arrays import DlpackArray
 from xjit.text.parser import parse_hlo
 from xjit.version import __version__
 

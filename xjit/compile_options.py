@@ -22,7 +22,7 @@ class CompileOptions:
     instruction as a kernel of its own. `profile` counts the cycles of every kernel call. `progress` is told each phase
     as it starts. Errors: InvalidArgument for an unknown level or pass. `cache_dir` is where object code is kept for
     other processes; None: where XJIT_CACHE_DIR says, else nowhere; "": nowhere. What XJIT_FLAGS says (`xjit.flags`)
-    comes on top.
+    comes on top. `bf16_planes`: whether matrix units of CPUs may multiply large matrices of f32 and f16 (docs/dots.md).
 
     Of GPUs: with `deterministic` no result depends on the order in which threads come, as that of a scatter may. With
     `sanitize` target "cuda-sim" checks every access of every kernel, and a call raises SimulationError for a wrong one.
@@ -37,6 +37,7 @@ class CompileOptions:
     deterministic: bool = False
     sanitize: bool = False
     cache_dir: str | None = None
+    bf16_planes: bool = True
     progress: Progress | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

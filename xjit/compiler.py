@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 from xjit.compile_options import CompileOptions
 from xjit.cpu_executable import Executable, Intermediates, codegen_options, schedule_text_of
 from xjit.emitters.cpu_module import EmittedModule, emit_cpu_module
+from xjit.emitters.entry.time_estimate import may_run_for_ever
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
 from xjit.emitters.kernels.collectives.collective import KIND as COLLECTIVE
-from xjit.emitters.time_estimate import may_run_for_ever
 from xjit.gpu_compiler import (
     GPU_TARGETS,
     SIMULATED,
@@ -36,8 +37,8 @@ from xjit.optimized_module import (
 from xjit.passes.pipelines import cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 from xjit.program_cache import cached_program, keep_program, program_key
-from xjit.runtime.elf import undefined_symbols
-from xjit.runtime.jit import (
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.jit import (
     ProgramCompiler,
 )
 from xjit.runtime.program import CpuProgram, KernelInfo
@@ -153,7 +154,8 @@ def plan_text(module: HloModule, options: CompileOptions) -> str:
 
 
 def _cpu_target(options: CompileOptions) -> Target:
-    return Target.for_features(options.cpu_level) if options.cpu_level else Target.host()
+    target = Target.for_features(options.cpu_level) if options.cpu_level else Target.host()
+    return target if options.bf16_planes else replace(target, bf16_planes=False)
 
 
 def _compile_parts(compiler: ProgramCompiler) -> PartSink:

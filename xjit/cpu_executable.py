@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any
 
 from xjit.compile_options import CompileOptions
-from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.cpu_module import EmittedModule
+from xjit.emitters.entry.thunk_steps import emit_thunk_steps
 from xjit.emitters.planners.module import schedule_text
 from xjit.emitters.planners.plan import PlanContext
-from xjit.emitters.thunk_steps import emit_thunk_steps
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.ir.places import find_place, kernel_sources
@@ -23,20 +23,20 @@ from xjit.optimized_module import ModuleText
 from xjit.passes.analysis.cost_analysis import HloCostAnalysis
 from xjit.passes.framework import analyses
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
-from xjit.runtime.elf import undefined_symbols
+from xjit.runtime.calls.thunk_interpreter import OnThunk, ThunkInterpreter
 from xjit.runtime.executable import ConvertingCall, CpuExecutable
-from xjit.runtime.ir_check import defined_symbols
-from xjit.runtime.jit import (
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.ir_check import defined_symbols
+from xjit.runtime.machine_code.jit import (
     CodegenOptions,
     compile_modules_to_objects,
     emit_assembly,
     load_object,
     optimize_ir,
 )
+from xjit.runtime.machine_code.symbols import resolve_symbols
 from xjit.runtime.program import CpuProgram
-from xjit.runtime.symbols import resolve_symbols
 from xjit.runtime.thread_pool import default_num_threads
-from xjit.runtime.thunk_interpreter import OnThunk, ThunkInterpreter
 from xjit.thunks import program_to_string
 
 

@@ -3,8 +3,8 @@
     XJIT_FLAGS="--xjit_dump_to=/tmp/dumps --xjit_dump_hlo_pass_re=fusion|cse" python train.py
 
 One table: a flag is a field of `Flags`, `--xjit_<field>` is its name. An unknown flag is an error. Besides this, the
-size of the thread pool (`xjit.runtime.thread_pool`) and the cache of object code (`xjit.runtime.object_cache`) come
-from the environment.
+size of the thread pool (`xjit.runtime.thread_pool`) and the cache of object code
+(`xjit.runtime.machine_code.object_cache`) come from the environment.
 """
 
 from __future__ import annotations

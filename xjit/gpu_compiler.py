@@ -24,6 +24,8 @@ from xjit.optimized_module import (
     text_of,
 )
 from xjit.passes.pipelines import gpu_pipeline
+from xjit.runtime.arrays.donation import required_donations
+from xjit.runtime.calls.simulated_call import SimulatedCall
 from xjit.runtime.cuda import (
     CapturedCall,
     CudaDriver,
@@ -35,12 +37,10 @@ from xjit.runtime.cuda import (
     profile_kernels,
     to_sass,
 )
-from xjit.runtime.donation import required_donations
 from xjit.runtime.executable import ConvertingCall
 from xjit.runtime.gpu_program import GpuModule
-from xjit.runtime.nvptx import optimize_nvptx, to_ptx
+from xjit.runtime.machine_code.nvptx import optimize_nvptx, to_ptx
 from xjit.runtime.program import KernelInfo
-from xjit.runtime.simulated_call import SimulatedCall
 from xjit.thunks import program_to_string
 
 SIMULATED, REAL = "cuda-sim", "cuda"

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.gpu.gpu_module import EmittedGpuModule
 from xjit.emitters.gpu.traffic import KernelTraffic, kernel_traffic
 from xjit.llvm.target import Target
 from xjit.runtime.cuda import KernelResources, assemble_kernel, has_assembler
-from xjit.runtime.nvptx import to_ptx
+from xjit.runtime.machine_code.nvptx import to_ptx
 from xjit.thunks.gpu_kernel import LaunchDimensions
 
 BY_HAND = "traffic not known: written by hand, or a contraction in tiles, whose accesses are not followed"

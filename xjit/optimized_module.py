@@ -26,7 +26,7 @@ from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.passes.pipelines import PipelineOptions
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, assign_buffers, physical_byte_size
 from xjit.passes.schedule_and_memory.buffer_verifier import verify_buffer_assignment
-from xjit.runtime.physical_layout import array_signature
+from xjit.runtime.arrays.physical_layout import array_signature
 from xjit.runtime.program import ArraySignature, LeafTree
 
 Pipeline = Callable[[PipelineOptions], list[HloModulePass]]

@@ -20,11 +20,11 @@ from xjit.flags import Flags, flags_from_environment
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.target import Target
 from xjit.optimized_module import ModuleText
-from xjit.runtime.object_cache import ObjectCache, cache_key, object_cache
+from xjit.runtime.machine_code.object_cache import ObjectCache, cache_key, object_cache
+from xjit.runtime.machine_code.toolchain import toolchain_versions
 from xjit.runtime.program import CpuProgram
 from xjit.runtime.program_file import program_from_bytes, program_to_bytes
 from xjit.runtime.thread_pool import default_num_threads
-from xjit.runtime.toolchain import toolchain_versions
 
 _NOT_IN_KEYS = ("progress", "cache_dir")
 

@@ -119,7 +119,7 @@ def _emit_vector_products(
     """The functions for each group of rows."""
     if not support.types.out.is_float or support.group > 1:
         return {}
-    types = support.types.rhs, support.compute, support.pack_lhs
+    types = support.types.rhs, support.compute, support.pack_lhs[0]
     return {
         method: [
             emit_vector_product(module, f"{name}_{method.name.lower()}_{rows}", *types, rows, method)

@@ -7,7 +7,16 @@ where the target has them as instructions (`has_native_masks`).
 
 from __future__ import annotations
 
-from xjit.emitters.gemm.storage import BIASED, FLOAT8_KINDS, ROUNDED_TO, UNSIGNED, memory_type, plain_type, size_of
+from xjit.emitters.gemm.storage import (
+    BIASED,
+    FLOAT8_KINDS,
+    PLANES,
+    ROUNDED_TO,
+    UNSIGNED,
+    memory_type,
+    plain_type,
+    size_of,
+)
 from xjit.llvm import IRBuilder, LLVMType, Value, small_floats
 from xjit.llvm.math.vec import Vec
 from xjit.llvm.types import BFLOAT, FLOAT, I1, I16, I32, I64, vector
@@ -61,6 +70,8 @@ def packed_bits(builder: IRBuilder, value: Value, storage: LLVMType, packed: LLV
     """What was loaded as `memory_type(storage, ...)`, as the bits of `packed` elements: integers of their size."""
     if storage is packed or (packed.is_int and plain_type(packed) is plain_type(storage)):
         return builder.xor(value, const_int(value.type, -128)) if packed is BIASED else value
+    if packed in PLANES:
+        return _plane(builder, widen(builder, value, storage, FLOAT), PLANES.index(packed))
     if packed is BFLOAT:
         if storage in ROUNDED_TO:
             return _round_to_bfloat(builder, value)
@@ -69,6 +80,20 @@ def packed_bits(builder: IRBuilder, value: Value, storage: LLVMType, packed: LLV
     if packed.is_int:
         return (builder.zext if storage is UNSIGNED else builder.sext)(value, packed)
     raise TypeError(f"{storage} is not packed as {packed}")
+
+
+def _plane(builder: IRBuilder, value: Value, number: int) -> Value:
+    """The bits of a plane: to nearest, ties away from zero, of f32 that neither overflow nor have subnormal planes.
+
+    What a rounded number leaves has half of an ulp of 8 bits at most, so each subtraction is exact.
+    """
+    type = vector(I32, value.type.width)
+    half = const_int(type, 0x8000)
+    for _ in range(number):
+        rounded = builder.and_(builder.add(builder.bitcast(value, I32), half), const_int(type, -0x10000))
+        value = builder.fsub(value, builder.bitcast(rounded, FLOAT))
+    bits = builder.add(builder.bitcast(value, I32), half)
+    return builder.trunc(builder.lshr(bits, const_int(type, 16)), I16)
 
 
 def store_as(builder: IRBuilder, value: Value, storage: LLVMType, ptr: Value, mask: Value | None = None) -> None:

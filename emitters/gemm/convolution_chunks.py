@@ -121,12 +121,12 @@ def _sum_chunk(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk:
         padded = builder.and_(builder.add(chunk.channels, builder.i64(width - 1)), builder.i64(-width))
         lanes = builder.select(chunk.depthwise, padded, lanes)
     pixel_bytes = builder.mul(lanes, builder.i64(parts.unit_bytes))
-    _fill_slabs(builder, parts, tile, chunk, pixel_bytes)
+    plane_bytes = _fill_slabs(builder, parts, tile, chunk, pixel_bytes)
     taps = builder.offset_2d(tile.kernel, chunk.tap_0, record[CONV.tap_0], chunk.tap_1, record[CONV.tap_1])
     taps = builder.offset(taps, builder.mul(chunk.tap_2, record[CONV.tap_2]))
     channel_taps = builder.offset(taps, builder.mul(chunk.channel, record[CONV.tap_channel]))
     if parts.depthwise_multiply is None:
-        _multiply(builder, parts, tile, chunk, channel_taps, pixel_bytes)
+        _multiply(builder, parts, tile, chunk, channel_taps, (pixel_bytes, plane_bytes))
         return
     done, deep, full = (builder.append_block(label) for label in ("chunk_done", "depthwise", "full"))
     builder.cbranch(chunk.depthwise, deep, full)
@@ -134,12 +134,13 @@ def _sum_chunk(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk:
     _multiply_depthwise(builder, parts, parts.depthwise_multiply, tile, chunk, taps, pixel_bytes)
     builder.br(done)
     builder.position_at_end(full)
-    _multiply(builder, parts, tile, chunk, channel_taps, pixel_bytes)
+    _multiply(builder, parts, tile, chunk, channel_taps, (pixel_bytes, plane_bytes))
     builder.br(done)
     builder.position_at_end(done)
 
 
-def _fill_slabs(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk: _Chunk, pixel_bytes: Value) -> None:
+def _fill_slabs(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk: _Chunk, pixel_bytes: Value) -> Value:
+    """Returns the bytes of a plane of the slabs of all images."""
     record = tile.record
     positions: list[Value] = []
     for start, tap, axis in ((tile.rows.start, chunk.tap_1, _ROWS), (tile.columns.start, chunk.tap_2, _COLUMNS)):
@@ -149,17 +150,26 @@ def _fill_slabs(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk
     channel = builder.add(chunk.channel, builder.select(chunk.depthwise, tile.features.start, builder.i64(0)))
     source = builder.offset_2d(tile.input, chunk.depth, record[CONV.in_0], channel, record[CONV.in_channel])
     image_bytes = builder.mul(builder.mul(record[CONV.slab_1], record[CONV.slab_2]), pixel_bytes)
+    plane_bytes = builder.mul(tile.images.size, image_bytes)
     with builder.loop(builder.i64(0), tile.images.size, name="image") as n:
         place = builder.offset(tile.memory.slab, builder.mul(n, image_bytes))
         image = builder.offset(source, builder.mul(n, record[CONV.in_batch]))
-        builder.call(parts.fill_slab, (record.ptr, place, image, *positions, pixel_bytes, chunk.channels))
+        args = record.ptr, place, image, *positions, pixel_bytes, plane_bytes, chunk.channels
+        builder.call(parts.fill_slab, args)
+    return plane_bytes
 
 
 def _multiply(
-    builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk: _Chunk, taps: Value, pixel_bytes: Value
+    builder: StructuredBuilder,
+    parts: ChunkParts,
+    tile: Tile,
+    chunk: _Chunk,
+    taps: Value,
+    slab_bytes: tuple[Value, Value],
 ) -> None:
-    """Packs the taps and multiplies: strips of pixels, panels of features."""
+    """Packs the taps and multiplies: strips of pixels, panels of features. `slab_bytes`: of a pixel, of a plane."""
     record, memory, support = tile.record, tile.memory, parts.support
+    pixel_bytes, plane_bytes = slab_bytes
     pixel_lanes = support.lanes(builder, chunk.channels)
     run = builder.mul(chunk.taps_2, pixel_lanes)
     size = builder.mul(chunk.taps_1, run)
@@ -175,13 +185,13 @@ def _multiply(
         k_values = ((Slot.K_OUTER, chunk.taps_1), (Slot.A_OUTER, outer), (Slot.K_INNER, run))
     for slot, value in k_values:
         builder.store_slot(value, memory.kernel_record, slot)
-    panel_step = builder.mul(support.panel_rows(builder, size), builder.i64(support.vector_bytes))
+    panel_step = support.panel_step(builder, size)
     nothing = builder.i64(0)
     with builder.loop(nothing, tile.pixels, support.tile.rows, "strip") as first:
         rows = builder.min(builder.sub(tile.pixels, first), builder.i64(support.tile.rows))
         pixels = builder.gep(I64, memory.table, first)
         if gather is not None:
-            args = memory.gathered, memory.slab, pixels, rows, pixel_bytes, chunk.taps_1, outer, run
+            args = memory.gathered, memory.slab, pixels, rows, pixel_bytes, plane_bytes, chunk.taps_1, outer, run
             builder.call(gather, args)
             builder.store_slot(memory.gathered, memory.kernel_record, 0)
         else:
@@ -250,7 +260,7 @@ def _multiply_depthwise(
             target, pixel_bytes, unit, source, record[CONV.tap_2], record[CONV.tap_feature], chunk.taps_2,
             tile.features.size,
         )  # fmt: skip
-        builder.call(parts.support.pack_rhs, args)
+        builder.call(parts.support.pack_rhs[0], args)
     accumulate = builder.load_i64(memory.kernel_record, Slot.ACCUMULATE)
     args = (
         record.ptr, memory.sums, memory.slab, memory.packed, memory.table, tile.pixels, pixel_bytes,

@@ -2,8 +2,8 @@
 
 A task computes a tile of output pixels (images x rows x columns) for a block of output features. For each chunk of
 taps and input channels it copies the input that the tile sees to a *slab*: padded, spread out, contiguous, of the
-compute type. In the slab the pixels of the tile are rows of a matrix with a pointer each, and k runs along taps and
-channels, so no im2col is needed.
+compute type (a slab for each plane of numbers that are taken apart). In the slab the pixels of the tile are rows of a
+matrix with a pointer each, and k runs along taps and channels, so no im2col is needed.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class _ConvolutionPlanner:
     def _choose_chunk(self) -> None:
         """Taps and channels of a chunk. Depends on the window and the channels alone: it sets the order of the sums."""
         _, first, second = self.dims
-        limit = CHUNK_K_BYTES // self.size * self.group
+        limit = CHUNK_K_BYTES // (self.size * max(self.types.planes)) * self.group
         taps_1, taps_2 = first.kernel, second.kernel
         if self.depthwise:
             taps_1, taps_2 = min(taps_1, 16), min(taps_2, 32)
@@ -188,7 +188,8 @@ class _ConvolutionPlanner:
             channels = _round_up(self.chunk_channels, self.tile.width)
         else:
             channels = self._lanes(self.chunk_channels)
-        return tile_batch * first.pixels(tile_1) * second.pixels(tile_2) * channels * self.size
+        pixels = tile_batch * first.pixels(tile_1) * second.pixels(tile_2)
+        return self.types.planes[0] * pixels * channels * self.size
 
     def _padded(self, channels: int) -> int:
         """Channels of a pixel with those that fill its last lane."""
@@ -206,7 +207,8 @@ class _ConvolutionPlanner:
         if self.depthwise:
             features = self.chunk_channels
         else:
-            columns = PACKED_RHS_BYTES // (panel_rows(self.types.unit, self.types.lhs, chunk) * self.size)
+            rows = self.types.planes[1] * panel_rows(self.types.unit, self.types.lhs, chunk)
+            columns = PACKED_RHS_BYTES // (rows * self.size)
             features = max(self.tile.columns, columns // self.tile.columns * self.tile.columns)
         self.block_features = min(self.features, features, 512 if self._always_direct() else 256)
         padded = _round_up(self.block_features, self.tile.width) * self.size

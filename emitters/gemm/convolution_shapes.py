@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xjit.emitters.gemm.shapes import numbers_of
+from xjit.emitters.gemm.shapes import numbers_of, span
 
 MAX_SPATIAL_DIMENSIONS = 3
 
@@ -63,10 +63,30 @@ class ConvolutionShape:
         return self.feature_groups * self.batch_groups
 
     @property
+    def pixels(self) -> int:
+        """Pixels of the output."""
+        return math.prod(d.output for d in self.spatial) * self.batch // self.batch_groups
+
+    @property
+    def terms(self) -> int:
+        """Products that an element of the output is the sum of, those with padding included."""
+        return math.prod(d.kernel for d in self.spatial) * (self.input_features // self.feature_groups)
+
+    @property
     def flops(self) -> int:
         """Additions and multiplications, those with padding included."""
-        pixels = math.prod(d.output * d.kernel for d in self.spatial) * self.batch // self.batch_groups
-        return 2 * pixels * self.output_features * (self.input_features // self.feature_groups)
+        return 2 * self.pixels * self.terms * self.output_features
+
+
+def convolution_spans(shape: ConvolutionShape) -> tuple[int, int]:
+    """Elements from the first to the last of the input, and of the kernel."""
+    channels = shape.input_features // shape.feature_groups
+    source = [(d.input, d.input_stride) for d in shape.spatial]
+    kernel = [(d.kernel, d.kernel_stride) for d in shape.spatial]
+    return (
+        span([(shape.batch, shape.input_batch), (shape.input_features, shape.input_feature), *source]),
+        span([(channels, shape.kernel_input), (shape.output_features, shape.kernel_output), *kernel]),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from xjit.emitters.gemm.record import CONV, Record
 from xjit.emitters.gemm.storage import size_of
-from xjit.emitters.gemm.support import GemmSupport
+from xjit.emitters.gemm.support import GemmSupport, pack_planes
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR
@@ -23,10 +23,11 @@ SLAB_PARAMS = (
     (I64, "position_1"),
     (I64, "position_2"),
     (I64, "pixel_bytes"),
+    (I64, "plane_bytes"),
     (I64, "channels"),
 )
-"""`input` is at the first channel of the image (and depth); positions are those of the slab's first pixel in the
-spread-out input.
+"""Planes of the slab are `plane_bytes` apart. `input` is at the first channel of the image (and depth); positions are
+those of the slab's first pixel in the spread-out input.
 """
 
 _ROWS = (CONV.base_1, CONV.step_1, CONV.input_1)
@@ -45,19 +46,17 @@ class _Overlap:
 def emit_fill_slab(module: Module, name: str, support: GemmSupport) -> Function:
     """Defines the copy for one image and chunk."""
     builder = define(module, name, SLAB_PARAMS)
-    parameters, slab, source, position_1, position_2, pixel_bytes, channels = builder.function.args
+    parameters, slab, source, position_1, position_2, pixel_bytes, plane_bytes, channels = builder.function.args
     record = Record(builder, parameters, CONV)
     slab_1, slab_2 = record[CONV.slab_1], record[CONV.slab_2]
     rows = _overlap(builder, record, _ROWS, position_1, slab_1)
     pixels = _overlap(builder, record, _COLUMNS, position_2, slab_2)
     covered = builder.mul(rows.count, pixels.count)
     with builder.when(builder.icmp_signed("<", covered, builder.mul(slab_1, slab_2))):
-        builder.memset(
-            slab,
-            const_int(I8, support.zero_byte),
-            builder.mul(builder.mul(slab_1, slab_2), pixel_bytes),
-            size_of(support.compute),
-        )
+        num_bytes, byte = builder.mul(builder.mul(slab_1, slab_2), pixel_bytes), const_int(I8, support.zero_byte)
+        for number in range(support.types.planes[0]):
+            plane = builder.offset(slab, builder.mul(plane_bytes, builder.i64(number))) if number else slab
+            builder.memset(plane, byte, num_bytes, size_of(support.compute))
     with builder.when(builder.icmp_signed("==", covered, builder.i64(0))):
         builder.ret_void()
     target_pixel = builder.mul(record[CONV.base_2], pixel_bytes)
@@ -71,7 +70,8 @@ def emit_fill_slab(module: Module, name: str, support: GemmSupport) -> Function:
         input_row = builder.add(rows.source, builder.mul(row, record[CONV.step_1]))
         place = builder.offset_2d(source, input_row, record[CONV.in_1], pixels.source, record[CONV.in_2])
         target = builder.offset(slab, builder.mul(pixel, pixel_bytes))
-        builder.call(support.pack_lhs, (target, target_pixel, unit, place, source_pixel, channel, lines, columns))
+        args = target_pixel, unit, place, source_pixel, channel, lines, columns
+        pack_planes(builder, support.pack_lhs, target, plane_bytes, args)
     builder.ret_void()
     return builder.function
 

@@ -6,6 +6,7 @@ from xjit.emitters.gemm.convolution_shapes import ConvolutionParameters
 from xjit.emitters.gemm.method import GemmTypes, Method
 from xjit.emitters.gemm.register_tile import RegisterTile
 from xjit.emitters.gemm.shapes import GemmParameters, GemmShape
+from xjit.emitters.gemm.units import Unit
 
 _METHODS = {
     Method.ZERO: "zeros, as there are no terms",
@@ -44,7 +45,11 @@ def convolution_facts(types: GemmTypes, plan: ConvolutionParameters, tile: Regis
 
 
 def _types(types: GemmTypes) -> str:
-    return f"{types.lhs.mangled} * {types.rhs.mangled} -> {types.out.mangled}, summed in {types.compute.mangled}"
+    text = f"{types.lhs.mangled} * {types.rhs.mangled} -> {types.out.mangled}, summed in {types.compute.mangled}"
+    if types.unit is Unit.FMA:
+        return text
+    products = f", {len(types.plane_products)} products" if types.unit is Unit.BF16_PLANES else ""
+    return f"{text}, by {types.unit.value}{products}"
 
 
 def _tasks(count: int, parallel: int) -> str:

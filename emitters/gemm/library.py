@@ -7,21 +7,25 @@ other module's text under `Module.libraries`. Texts are made once per process; t
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from dataclasses import replace
 
 from xjit.emitters.gemm.block import GEMM_PARAMS
 from xjit.emitters.gemm.convolution import CONVOLUTION_PARAMS, convolution_name, emit_convolution
 from xjit.emitters.gemm.convolution_dimensions import as_gemm
 from xjit.emitters.gemm.convolution_plan import plan_convolution
-from xjit.emitters.gemm.convolution_shapes import ConvolutionShape
+from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, convolution_spans
 from xjit.emitters.gemm.gemm import emit_gemm, gemm_name
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.plan import plan_gemm
+from xjit.emitters.gemm.plane_range import FIT_PARAMS, emit_planes_fit, greatest_exponents, planes_fit_name
 from xjit.emitters.gemm.routine import Routine, convolution_transposes, routine_for
-from xjit.emitters.gemm.shapes import GemmShape
+from xjit.emitters.gemm.shapes import GemmShape, operand_spans
+from xjit.emitters.gemm.units import Unit
 from xjit.llvm import IRBuilder, Module, Target, Value
 from xjit.llvm.module import Declaration
-from xjit.llvm.types import PTR, VOID
-from xjit.llvm.values import zero
+from xjit.llvm.types import I1, I64, PTR, VOID
+from xjit.llvm.values import const_int, zero
 
 
 def emit_gemm_call(
@@ -41,10 +45,15 @@ def emit_gemm_call(
     module = builder.module
     if shape.m == 0 or shape.n == 0 or shape.num_batches == 0:
         return
-    parameters = plan_gemm(shape, types, module.target, num_threads, may_swap=closure is None, in_scratch=out is None)
-    function = link_gemm(module, types, routine_for(parameters, types))
-    record = module.add_constant_array(parameters.to_array(), hint="gemm_parameters")
-    builder.call(function, (out or zero(PTR), *operands, closure or zero(PTR), record))
+
+    def prepared(types: GemmTypes) -> tuple[Declaration, Value]:
+        target, may_swap, in_scratch = module.target, closure is None, out is None
+        parameters = plan_gemm(shape, types, target, num_threads, may_swap=may_swap, in_scratch=in_scratch)
+        function = link_gemm(module, types, routine_for(parameters, types))
+        return function, module.add_constant_array(parameters.to_array(), hint="gemm_parameters")
+
+    counts = operand_spans(shape)
+    _call_prepared(builder, prepared, types, (out or zero(PTR), *operands, closure or zero(PTR)), (*counts, shape.k))
 
 
 def emit_convolution_call(
@@ -64,10 +73,40 @@ def emit_convolution_call(
         emit_gemm_call(builder, types, gemm, operands, out, closure, num_threads)
         return
     module = builder.module
-    parameters = plan_convolution(shape, types, module.target, num_threads, in_scratch=out is None)
-    function = link_convolution(module, types, transposes=convolution_transposes(parameters, types))
-    record = module.add_constant_array(parameters.to_array(), hint="convolution_parameters")
-    builder.call(function, (out or zero(PTR), *operands, closure or zero(PTR), record))
+
+    def prepared(types: GemmTypes) -> tuple[Declaration, Value]:
+        parameters = plan_convolution(shape, types, module.target, num_threads, in_scratch=out is None)
+        function = link_convolution(module, types, transposes=convolution_transposes(parameters, types))
+        return function, module.add_constant_array(parameters.to_array(), hint="convolution_parameters")
+
+    counts = convolution_spans(shape)
+    args = out or zero(PTR), *operands, closure or zero(PTR)
+    _call_prepared(builder, prepared, types, args, (*counts, shape.terms))
+
+
+def _call_prepared(
+    builder: IRBuilder,
+    prepared: Callable[[GemmTypes], tuple[Declaration, Value]],
+    types: GemmTypes,
+    args: tuple[Value, ...],
+    counts: tuple[int, int, int],
+) -> None:
+    """Calls what `prepared` returns for the types, a function and its record. Of planes: if the operands fit, else what
+    it returns for multiply-adds.
+
+    `args`: the result, the operands, the closure; `counts`: elements from the first to the last of each operand, terms
+    of a sum.
+    """
+    function, record = prepared(types)
+    if types.unit is not Unit.BF16_PLANES:
+        builder.call(function, (*args, record))
+        return
+    exact, exact_record = prepared(replace(types, unit=Unit.FMA))
+    _, lhs, rhs, _ = args
+    lhs_count, rhs_count, most = (const_int(I64, n) for n in (*counts[:2], greatest_exponents(counts[2])))
+    fits = builder.call(link_planes_fit(builder.module, types), (lhs, lhs_count, rhs, rhs_count, most))
+    chosen = builder.select(fits, function.value, exact.value)
+    builder.call_pointer(chosen, VOID, (*args, builder.select(fits, record, exact_record)))
 
 
 def link_gemm(module: Module, types: GemmTypes, routine: Routine) -> Declaration:
@@ -82,6 +121,21 @@ def link_convolution(module: Module, types: GemmTypes, *, transposes: bool) -> D
     name = convolution_name(types, transposes=transposes)
     module.libraries.setdefault(name, convolution_library_text(types, module.target, transposes))
     return module.declare(name, VOID, [type for type, _ in CONVOLUTION_PARAMS])
+
+
+def link_planes_fit(module: Module, types: GemmTypes) -> Declaration:
+    """The same for the look at the operands of a product of planes."""
+    name = planes_fit_name(types)
+    module.libraries.setdefault(name, planes_fit_library_text(types, module.target))
+    return module.declare(name, I1, [type for type, _ in FIT_PARAMS])
+
+
+@functools.lru_cache(maxsize=16)
+def planes_fit_library_text(types: GemmTypes, target: Target) -> str:
+    """The text of the module with that."""
+    module = Module(f"{planes_fit_name(types)}_library", target)
+    emit_planes_fit(module, types)
+    return module.to_text()
 
 
 @functools.lru_cache(maxsize=128)

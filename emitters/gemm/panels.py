@@ -2,7 +2,8 @@
 
 A panel is a few vectors of columns for all k of a chunk, [k][vectors]; `RegisterTile.panel_vectors` says how many
 vectors each takes. The last panel is padded with zeros. k counts lanes of the unit; where the packed left operand is
-biased, one row more follows, of corrections; where it is a matrix unit, lanes of zeros up to whole tiles.
+biased, one row more follows, of corrections; where it is a matrix unit, lanes of zeros up to whole tiles. Of an operand
+that is taken apart in planes, a panel is one such matrix for each.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from xjit.emitters.gemm.microkernel import add_products, emit_microkernels
 from xjit.emitters.gemm.register_tile import RegisterTile
 from xjit.emitters.gemm.storage import size_of
-from xjit.emitters.gemm.support import GemmSupport
+from xjit.emitters.gemm.support import GemmSupport, pack_planes
 from xjit.emitters.gemm.tile_kernel import emit_tile_kernels
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
@@ -103,7 +104,7 @@ def _emit_pack_panels(module: Module, name: str, support: GemmSupport) -> Functi
         builder.function.args
     )
     tile, vector_bytes = support.tile, builder.i64(support.vector_bytes)
-    panel_step = builder.mul(support.panel_rows(builder, size), vector_bytes)
+    panel_step = support.panel_step(builder, size)
     num_vectors = vectors_for(builder, tile, columns)
     partial = builder.icmp_signed("!=", builder.mul(num_vectors, builder.i64(tile.width)), columns)
     with builder.when(builder.and_(partial, builder.icmp_signed("==", first_k, builder.i64(0)))):
@@ -128,7 +129,9 @@ def _emit_pack_panels(module: Module, name: str, support: GemmSupport) -> Functi
             with builder.when(by_rows):
                 _prefetch_rows(builder, support, builder.offset(place, builder.mul(step, k_stride)), k_stride, rows)
             unit = builder.i64(size_of(support.compute))
-            builder.call(support.pack_rhs, (target, row_bytes, unit, place, k_stride, column_stride, rows, width))
+            plane_bytes = builder.mul(support.panel_rows(builder, size), row_bytes)
+            args = row_bytes, unit, place, k_stride, column_stride, rows, width
+            pack_planes(builder, support.pack_rhs, target, plane_bytes, args)
     builder.ret_void()
     return builder.function
 
@@ -155,16 +158,19 @@ def _emit_correct_panels(module: Module, name: str, support: GemmSupport) -> Fun
 
 
 def _emit_fill_panels(module: Module, name: str, support: GemmSupport) -> Function:
-    """Defines `void (packed, size, columns)`: zeros behind the k of each panel."""
+    """Defines `void (packed, size, columns)`: zeros behind the k of each plane of each panel."""
     builder = define(module, name, ((PTR, "packed"), (I64, "size"), (I64, "columns")))
     packed, size, columns = builder.function.args
     vector_bytes = builder.i64(support.vector_bytes)
     rows = support.panel_rows(builder, size)
-    panel_step = builder.mul(rows, vector_bytes)
+    panel_step = support.panel_step(builder, size)
     with panels(builder, support.tile, vectors_for(builder, support.tile, columns)) as (first, count):
         row_bytes = builder.mul(count, vector_bytes)
         end = builder.offset_2d(packed, first, panel_step, size, row_bytes)
-        builder.memset(end, const_int(I8, 0), builder.mul(builder.sub(rows, size), row_bytes), 64)
+        for number in range(support.types.planes[1]):
+            plane = builder.mul(builder.mul(rows, row_bytes), builder.i64(number))
+            place = builder.offset(end, plane) if number else end
+            builder.memset(place, const_int(I8, 0), builder.mul(builder.sub(rows, size), row_bytes), 64)
     builder.ret_void()
     return builder.function
 

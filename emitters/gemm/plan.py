@@ -13,7 +13,7 @@ from xjit.emitters.gemm.method import GemmTypes, Method, prefers_swap, transpose
 from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.shapes import MAX_BATCH_DIMENSIONS, BatchDimension, GemmParameters, GemmShape
 from xjit.emitters.gemm.storage import has_native_masks, size_of
-from xjit.emitters.gemm.units import panel_rows
+from xjit.emitters.gemm.units import TILE_LANES, Unit, panel_rows
 from xjit.llvm.target import Target
 
 PACKED_RHS_BYTES = 512 << 10  # of the 1 MB or so of L2
@@ -160,7 +160,7 @@ class _Planner:
     def _blocks(self) -> dict[str, int]:
         shape = self.shape
         group = self.types.lanes.group
-        runs, lanes = chunk_of_k(shape.k_outer, -(-shape.k_inner // group), self.size)
+        runs, lanes = self._chunk()
         chunk, length = max(1, runs * lanes), min(lanes * group, shape.k_inner)
         use_scratch = self._needs_scratch()
         block_n = self._limit_n(chunk)
@@ -186,6 +186,14 @@ class _Planner:
             "use_scratch": int(use_scratch),
         }
 
+    def _chunk(self) -> tuple[int, int]:
+        """(runs, lanes of each) of a chunk of k. Matrix units take whole tiles of lanes."""
+        lanes = -(-self.shape.k_inner // self.types.lanes.group)
+        runs, length = chunk_of_k(self.shape.k_outer, lanes, self.size * max(self.types.planes))
+        if self.types.unit.is_tiles and length < lanes:
+            length = _round_up(length, TILE_LANES)
+        return runs, length
+
     def _needs_scratch(self) -> bool:
         """Whether kernels cannot write the result in place."""
         shape, types = self.shape, self.types
@@ -195,7 +203,8 @@ class _Planner:
 
     def _limit_n(self, chunk: int) -> int:
         """Columns of a block so that its packed chunk fits."""
-        columns = PACKED_RHS_BYTES // (panel_rows(self.types.unit, self.types.lhs, chunk) * self.size)
+        rows = self.types.planes[1] * panel_rows(self.types.unit, self.types.lhs, chunk)
+        columns = PACKED_RHS_BYTES // (rows * self.size)
         return max(self.tile.columns, columns // self.tile.columns * self.tile.columns)
 
     def _split(self, block_m: int, block_n: int) -> tuple[int, int]:
@@ -221,7 +230,11 @@ class _Planner:
 
     def _packs_lhs(self, block_n: int) -> bool:
         shape, types = self.shape, self.types
-        if types.lhs is not types.compute or (shape.lhs_k_inner != 1 and shape.k_inner > 1):
+        if (
+            types.unit is not Unit.FMA
+            or types.lhs is not types.compute
+            or (shape.lhs_k_inner != 1 and shape.k_inner > 1)
+        ):
             return True
         row_bytes = abs(shape.lhs_row) * self.size
         aliases = row_bytes % 2048 == 0
@@ -229,7 +242,9 @@ class _Planner:
 
     def _packs_rhs(self, block_m: int) -> bool:
         shape, types = self.shape, self.types
-        if types.rhs is not types.compute or (shape.rhs_column != 1 and shape.n > 1) or shape.k_outer > 1:
+        if types.unit is not Unit.FMA or types.rhs is not types.compute or shape.k_outer > 1:
+            return True
+        if shape.rhs_column != 1 and shape.n > 1:
             return True
         if not has_native_masks(self.target, types.compute) and shape.n % self.tile.width:
             return True
@@ -240,7 +255,8 @@ class _Planner:
 
     def _leading(self, chunk: int) -> int:
         """Bytes between packed rows: whole lines, an odd number of them, and room for a vector's overhang."""
-        lines = -(-chunk * self.size // 64)
+        rows = self.types.planes[0] * panel_rows(self.types.unit, self.types.lhs, chunk)
+        lines = -(-rows * self.size // 64)
         return 64 * (lines + 1 - lines % 2)
 
 

@@ -7,6 +7,7 @@ serves all.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache
 from operator import attrgetter
@@ -75,6 +76,19 @@ class GemmShape:
     def flops(self) -> int:
         """Additions and multiplications."""
         return 2 * self.num_batches * self.m * self.n * self.k
+
+
+def span(extents: Iterable[tuple[int, int]]) -> int:
+    """Elements from the first to the last of an array of some (size, stride >= 0)."""
+    return 1 + sum((size - 1) * stride for size, stride in extents)
+
+
+def operand_spans(shape: GemmShape) -> tuple[int, int]:
+    """The spans of the left and the right operand."""
+    k = (shape.k_outer, shape.lhs_k_outer), (shape.k_inner, shape.lhs_k_inner)
+    lhs = span([(shape.m, shape.lhs_row), *k, *((d.size, d.lhs_stride) for d in shape.batch)])
+    k = (shape.k_outer, shape.rhs_k_outer), (shape.k_inner, shape.rhs_k_inner)
+    return lhs, span([(shape.n, shape.rhs_column), *k, *((d.size, d.rhs_stride) for d in shape.batch)])
 
 
 def row_major(

@@ -12,7 +12,7 @@ from xjit.emitters.gemm.panels import multiply_panels_function
 from xjit.emitters.gemm.plan import LHS_GROUP_ROWS
 from xjit.emitters.gemm.record import GEMM, Record
 from xjit.emitters.gemm.storage import size_of
-from xjit.emitters.gemm.support import GemmSupport
+from xjit.emitters.gemm.support import GemmSupport, pack_planes
 from xjit.emitters.gemm.tile_instructions import configure_tiles, release_tiles
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
@@ -73,7 +73,7 @@ def emit_strips(module: Module, name: str, support: GemmSupport) -> Function:
         builder.store_slot(a_row, kernel_record, Slot.A_STRIDE)
     result_row = builder.load_i64(kernel_record, Slot.C_STRIDE)
     pack_rhs, vector_bytes = record.flag(GEMM.pack_rhs), builder.i64(support.vector_bytes)
-    packed_step = builder.mul(support.panel_rows(builder, size), vector_bytes)
+    packed_step = support.panel_step(builder, size)
     panel_step = builder.select(pack_rhs, packed_step, vector_bytes)
     b_stride = builder.select(pack_rhs, builder.i64(0), record[GEMM.rhs_k_inner])
     with builder.loop(builder.i64(0), rows, group, "group") as start:
@@ -110,20 +110,23 @@ def _describe_rows(builder: StructuredBuilder, left: _Left, size: Value, kernel_
 
 
 def _pack_group(builder: StructuredBuilder, support: GemmSupport, left: _Left, source: Value, count: Value) -> None:
-    """Packs `count` rows that start at `source`."""
+    """Packs `count` rows that start at `source`: in each, one plane behind the other."""
     unit = builder.i64(size_of(support.compute))
+    size = builder.mul(left.runs, support.lanes(builder, left.length))
+    plane_bytes = builder.mul(support.panel_rows(builder, size), unit)
     with builder.loop(builder.i64(0), left.runs, name="run") as run:
         lane = builder.mul(run, support.lanes(builder, left.length))
         target = builder.offset(left.packed, builder.mul(lane, unit))
         place = builder.offset(source, builder.mul(run, left.record[GEMM.lhs_k_outer]))
-        args = target, left.leading, unit, place, left.row, left.record[GEMM.lhs_k_inner], count, left.length
-        builder.call(support.pack_lhs, args)
+        args = left.leading, unit, place, left.row, left.record[GEMM.lhs_k_inner], count, left.length
+        pack_planes(builder, support.pack_lhs, target, plane_bytes, args)
     if support.types.unit.is_tiles:
-        size = builder.mul(left.runs, support.lanes(builder, left.length))
-        rest = builder.mul(builder.sub(support.panel_rows(builder, size), size), unit)
+        size_bytes = builder.mul(size, unit)
         with builder.loop(builder.i64(0), count, name="fill") as row:
             end = builder.offset_2d(left.packed, row, left.leading, size, unit)
-            builder.memset(end, const_int(I8, 0), rest, 4)
+            for number in range(support.types.planes[0]):
+                place = builder.offset(end, builder.mul(plane_bytes, builder.i64(number))) if number else end
+                builder.memset(place, const_int(I8, 0), builder.sub(plane_bytes, size_bytes), 4)
 
 
 def _fill_rows(

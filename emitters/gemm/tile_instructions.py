@@ -87,7 +87,7 @@ class Tiles:
 
 
 def _product_name(types: GemmTypes) -> str:
-    if types.unit is Unit.BF16_TILES:
+    if types.unit is not Unit.BYTE_TILES:
         return "tdpbf16ps"
     signs = ["u" if storage is UNSIGNED else "s" for storage in (types.lhs, types.rhs)]
     return f"tdpb{''.join(signs)}d"

@@ -2,10 +2,16 @@
 
 They are called as the vector kernels are (`microkernel`), with rows of A a fixed stride apart and k filled up with
 zeros to whole tiles. Sums of a chunk start at zero and are added to C afterwards, at any edge and in any variant, so a
-result does not depend on where blocks begin.
+result does not depend on where blocks begin. Where operands are planes, a chunk has a product for each two of them that
+count, one after the other.
 """
 
 from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import numpy as np
 
 from xjit.emitters.gemm.conversions import lane_mask
 from xjit.emitters.gemm.method import GemmTypes
@@ -19,6 +25,7 @@ from xjit.llvm.types import I8, vector
 from xjit.llvm.values import zero
 
 _A_TILES, _B_TILES = (4, 5), (6, 7)  # sums are in tiles 0 to 3
+_LANE_BYTES = ROW_BYTES // TILE_LANES
 
 
 def emit_tile_kernels(module: Module, prefix: str, types: GemmTypes) -> Value:
@@ -42,9 +49,12 @@ def _emit_kernel(module: Module, name: str, types: GemmTypes, row_tiles: int, ve
     for tile in sums.values():
         tiles.zero(tile)
     second = builder.mul(a_stride, builder.i64(TILE_LANES))
-    with builder.loop(builder.i64(0), builder.load_i64(record, Slot.K_INNER), TILE_LANES, "k") as k:
-        a_now = builder.offset(a, builder.mul(k, builder.i64(ROW_BYTES // TILE_LANES)))
-        b_now = builder.offset(b, builder.mul(k, b_stride))
+    with (
+        _products(builder, types, record, (a, b, b_stride)) as (a_plane, b_plane, size),
+        builder.loop(builder.i64(0), size, TILE_LANES, "k") as k,
+    ):
+        a_now = builder.offset(a_plane, builder.mul(k, builder.i64(_LANE_BYTES)))
+        b_now = builder.offset(b_plane, builder.mul(k, b_stride))
         for i in range(row_tiles):
             tiles.load(_A_TILES[i], builder.offset(a_now, second) if i else a_now, a_stride)
         for v in range(vectors):
@@ -59,6 +69,31 @@ def _emit_kernel(module: Module, name: str, types: GemmTypes, row_tiles: int, ve
     _add_to_result(builder, types, record, (c, lanes), buffer, vectors)
     builder.ret_void()
     return builder.function.value
+
+
+@contextmanager
+def _products(
+    builder: StructuredBuilder, types: GemmTypes, record: Value, operands: tuple[Value, Value, Value]
+) -> Generator[tuple[Value, Value, Value]]:
+    """A loop over the products of planes, if there are several: yields where those of A and B begin, and lanes of k.
+
+    `operands`: A, B, and the bytes between rows of B.
+    """
+    a, b, b_stride = operands
+    size, products = builder.load_i64(record, Slot.K_INNER), types.plane_products
+    if len(products) == 1:
+        yield a, b, size
+        return
+    numbers = builder.module.add_constant_array(np.array(products, np.int64), hint="plane_products")
+    rows = builder.and_(builder.add(size, builder.i64(TILE_LANES - 1)), builder.i64(-TILE_LANES))
+    steps = builder.mul(rows, builder.i64(_LANE_BYTES)), builder.mul(rows, b_stride)
+    with builder.loop(builder.i64(0), builder.i64(len(products)), name="product") as product:
+        pair = builder.offset(numbers, builder.mul(product, builder.i64(16)))
+        starts = [
+            builder.offset(start, builder.mul(builder.load_i64(pair, slot), step))
+            for slot, (start, step) in enumerate(zip((a, b), steps, strict=True))
+        ]
+        yield starts[0], starts[1], size
 
 
 def _add_to_result(

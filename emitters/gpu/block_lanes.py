@@ -12,9 +12,9 @@ from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.gpu.shared_memory import SharedArray, SharedMemory
 from xjit.emitters.gpu.shuffles import combine_across
 from xjit.emitters.gpu.threads import Threads
-from xjit.emitters.lane_combining import CombinePair, Values, combine_in_register, combine_sets
-from xjit.emitters.loop_nest import LoopBody, LoopNest
-from xjit.emitters.reduction_loops import flatten, unflatten
+from xjit.emitters.loops.loop_nest import LoopBody, LoopNest
+from xjit.emitters.reductions.lane_combining import CombinePair, Values, combine_in_register, combine_sets
+from xjit.emitters.reductions.reduction_loops import flatten, unflatten
 from xjit.emitters.schedule.statements import Lanes, Role
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.gpu_models import WARP_SIZE

@@ -6,16 +6,18 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from xjit.affine import dim
+from xjit.emitters.access.memory import Guard
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import Element, FusedIrEmitter
 from xjit.emitters.gpu.block_lanes import emit_barrier, emit_warp_barrier
 from xjit.emitters.gpu.operand_tiles import OperandTiles
 from xjit.emitters.gpu.shared_memory import SharedArray, SharedMemory
+from xjit.emitters.gpu.shuffles import combine_across
 from xjit.emitters.gpu.threads import Threads, special_register
-from xjit.emitters.loop_levels import VectorVariable
-from xjit.emitters.loop_nest import LoopBody
-from xjit.emitters.memory import Guard
-from xjit.emitters.reduction_loops import flatten, unflatten
+from xjit.emitters.loops.loop_levels import VectorVariable
+from xjit.emitters.loops.loop_nest import LoopBody
+from xjit.emitters.reductions.lane_combining import CombinePair, Values
+from xjit.emitters.reductions.reduction_loops import flatten, unflatten
 from xjit.emitters.schedule.statements import (
     Barrier,
     Bind,
@@ -27,6 +29,7 @@ from xjit.emitters.schedule.statements import (
     Reduce,
     Role,
     StageOperand,
+    StageSum,
     Statement,
     Tile,
     reductions_of,
@@ -36,7 +39,7 @@ from xjit.emitters.work_sharing import Units
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.types import I64
-from xjit.llvm.values import Value, const_int
+from xjit.llvm.values import Value, const_int, constant
 
 _THREAD_ROLES = frozenset([Role.THREAD, Role.WARP, Role.LANE])
 
@@ -182,6 +185,19 @@ class BlockSharing:
     ) -> list[RegisterValue]:
         """See WorkSharing."""
         return self._operands.contract(tiles, instruction, contract, sums)
+
+    def stage_sum(self, tile: OperandTile, stage: StageSum, value: Value) -> None:
+        """See WorkSharing. The element is read from the tile after the next barrier."""
+        self._operands.stage_sum(tile, stage, value)
+
+    def where_inside(self, value: Value, outside: float) -> Value:
+        """See WorkSharing."""
+        inside = self._all_conditions()
+        return value if inside is None else self._nest.builder.select(inside, value, constant(value.type, outside))
+
+    def combine_lanes(self, values: Values, combine: CombinePair, lanes: int) -> list[RegisterValue]:
+        """See WorkSharing."""
+        return combine_across(self._nest.builder, values, combine, lanes)
 
 
 class _SharedTile:

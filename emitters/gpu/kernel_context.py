@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from xjit.emitters.access.memory import Buffer
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.gpu.block_lanes import BlockLanes
 from xjit.emitters.gpu.block_sharing import BlockSharing
@@ -14,11 +15,10 @@ from xjit.emitters.gpu.shared_memory import SharedMemory
 from xjit.emitters.gpu.threads import Threads
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, buffer_params, finish
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer
+from xjit.emitters.loops.loop_nest import LoopNest
+from xjit.emitters.loops.variables import VariableTable
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule_emitter import emit_statements
-from xjit.emitters.variables import VariableTable
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.function import Function, identifier, string_attribute
 from xjit.llvm.module import Module

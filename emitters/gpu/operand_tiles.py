@@ -10,16 +10,16 @@ import math
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, Interval, constant, dim, substitute
-from xjit.emitters.access_analysis import apply_map, map_conditions
+from xjit.emitters.access.access_analysis import apply_map, map_conditions
+from xjit.emitters.access.memory import EVERYWHERE, restrict
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register, emit_elementwise
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.gpu.shared_memory import ALIGNMENT, SharedArray, SharedMemory
 from xjit.emitters.gpu.threads import Threads
-from xjit.emitters.memory import EVERYWHERE, restrict
+from xjit.emitters.loops.variables import VariableTable, factor_of, known_divisor
 from xjit.emitters.nested import splat_register
-from xjit.emitters.reduction_loops import convert_register, flatten
-from xjit.emitters.schedule.statements import Contract, OperandTile, StageOperand
-from xjit.emitters.variables import VariableTable, factor_of, known_divisor
+from xjit.emitters.reductions.reduction_loops import convert_register, flatten
+from xjit.emitters.schedule.statements import Contract, OperandTile, StageOperand, StageSum
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
@@ -120,12 +120,20 @@ class OperandTiles:
             lambda guard: (fused.stored_element if copied else fused.element)(operand, place, guard),
             lambda _: (zero(storage_type(kind)) if copied else constant_register(source, 0), 0),
         )
-        if copied or kind.is_complex:
-            return value
+        return value if copied or kind.is_complex else self._converted(value, source, kind)
+
+    def _converted(self, value: RegisterValue, source: PrimitiveType, kind: PrimitiveType) -> Value:
+        """A number in a register as one of another type in memory."""
         builder = self._nest.builder
         value = emit_elementwise(builder, "convert", kind, [source], [value], at.NO_ATTRIBUTES)
         assert isinstance(value, Value)
         return store_convert(builder, kind, value)
+
+    def stage_sum(self, tile: OperandTile, stage: StageSum, value: Value) -> None:
+        """Writes an accumulator of f32 to a tile."""
+        (array,) = self._of(tile)
+        stored = self._converted(value, PrimitiveType.F32, PrimitiveType.from_text(tile.kind))
+        array.store(self._nest.builder, self._nest.index_value(self._place(tile, stage.at)), stored)
 
     def contract(
         self,

@@ -17,9 +17,9 @@ from xjit.emitters.gpu.threads import Threads, special_register
 from xjit.emitters.kernels.kernel import Kernel, finish
 from xjit.emitters.kernels.loops.hand_loops import bind_index
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested
-from xjit.emitters.reduction_loops import flatten, round_promoted, unflatten
+from xjit.emitters.reductions.reduction_loops import flatten, round_promoted, unflatten
 from xjit.hlo import attributes as at
 from xjit.llvm.element_types import PROMOTED
 from xjit.llvm.gpu_models import WARP_SIZE

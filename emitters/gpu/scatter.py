@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xjit.affine import AffineExpr, constant, delinearize, dim
+from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import RegisterValue, load_convert, storage_type, store_convert
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, launch_dimensions
@@ -16,12 +17,11 @@ from xjit.emitters.gpu.threads import special_register
 from xjit.emitters.kernels.kernel import Kernel, finish
 from xjit.emitters.kernels.loops.hand_loops import bind_index, here, index_to_i64
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested
-from xjit.emitters.physical_offsets import physical_offset
 from xjit.emitters.planners.cpu.scatter import ScatterDimensions
 from xjit.emitters.planners.gpu.scatter import overwrites
-from xjit.emitters.reduction_loops import flatten
+from xjit.emitters.reductions.reduction_loops import flatten
 from xjit.hlo import attributes as at
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder

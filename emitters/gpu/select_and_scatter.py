@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, delinearize, dim
+from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, launch_dimensions
@@ -17,10 +18,9 @@ from xjit.emitters.kernels.kernel import Kernel, finish
 from xjit.emitters.kernels.loops.hand_loops import bind_index
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.kernels.windows.window_selection import WindowSelection
-from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested
-from xjit.emitters.physical_offsets import physical_offset
-from xjit.emitters.reduction_loops import flatten, unflatten
+from xjit.emitters.reductions.reduction_loops import flatten, unflatten
 from xjit.hlo import attributes as at
 from xjit.llvm.types import I1, I64
 from xjit.llvm.values import Value, const_int

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xjit.emitters.elemental import RegisterValue
-from xjit.emitters.lane_combining import CombinePair
-from xjit.emitters.reduction_loops import flatten, unflatten
+from xjit.emitters.reductions.lane_combining import CombinePair
+from xjit.emitters.reductions.reduction_loops import flatten, unflatten
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.gpu_models import WARP_SIZE
 from xjit.llvm.types import FLOAT, I32, I64, int_type, vector

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xjit.emitters.loop_levels import VectorVariable
-from xjit.emitters.loop_nest import LoopBody, LoopNest
+from xjit.emitters.loops.loop_levels import VectorVariable
+from xjit.emitters.loops.loop_nest import LoopBody, LoopNest
 from xjit.emitters.schedule.statements import Role
 from xjit.llvm.gpu_models import WARP_SIZE
 from xjit.llvm.types import I32, I64

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from xjit.affine import AffineExprKind, nodes_of
-from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.gpu.warp_requests import (
     SECTOR_BYTES,
     Array,
@@ -25,10 +25,10 @@ from xjit.emitters.gpu.warp_requests import (
     sectors_of,
 )
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loops.variables import factor_of
 from xjit.emitters.schedule.accesses import Access, ScheduleAccesses, schedule_accesses, variables_of
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import Role
-from xjit.emitters.variables import factor_of
 
 CACHED_BYTES = 16 << 20  # well within the second-level cache of a data-centre GPU since sm_80: 40 MiB and more
 GOOD_SHARE = 0.9

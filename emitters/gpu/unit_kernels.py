@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from xjit.emitters.access.memory import Buffer
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, launch_dimensions
 from xjit.emitters.gpu.threads import special_register
 from xjit.emitters.kernels.calls.allocate_buffer import emit_allocate_buffer
@@ -17,8 +18,7 @@ from xjit.emitters.kernels.loops.scatter import emit_scatter
 from xjit.emitters.kernels.random.rng_bit_generator import emit_rng_bit_generator
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.kernels.windows.select_and_scatter import emit_select_and_scatter
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.planners.gpu.scatter import IN_ORDER
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.function import Function, string_attribute

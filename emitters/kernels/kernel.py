@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.access.access_analysis import MapCache
+from xjit.emitters.access.memory import BUFFER_ALIGNMENT, Buffer
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import BUFFER_ALIGNMENT, Buffer
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.hlo import attributes as at

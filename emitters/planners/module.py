@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from xjit.emitters.kernel_calls import kernel_calls
+from xjit.emitters.entry.kernel_calls import kernel_calls
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.kernels import plan_kernels
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext

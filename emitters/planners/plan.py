@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import Part
 from xjit.llvm.target import Target

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from xjit.affine import AffineExpr, dim
-from xjit.emitters.access_analysis import AccessAnalysis, Accesses, Index
+from xjit.emitters.access.access_analysis import AccessAnalysis, Accesses, Index
 from xjit.emitters.schedule.statements import Combination, Lanes, Reduction
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction

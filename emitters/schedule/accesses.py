@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, Interval
-from xjit.emitters.access_analysis import AccessAnalysis, MapCache, RuntimeValue, apply_map
+from xjit.emitters.access.access_analysis import AccessAnalysis, MapCache, RuntimeValue, apply_map
+from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.loops.variables import VariableTable
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Combine,
@@ -28,7 +29,6 @@ from xjit.emitters.schedule.statements import (
     Store,
     Tile,
 )
-from xjit.emitters.variables import VariableTable
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 

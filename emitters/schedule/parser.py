@@ -15,6 +15,7 @@ from xjit.emitters.schedule.statements import (
     Clear,
     Combination,
     Combine,
+    Complete,
     Contract,
     Give,
     Index,
@@ -23,14 +24,17 @@ from xjit.emitters.schedule.statements import (
     Let,
     Loop,
     Memory,
+    Normalize,
     OperandTile,
     Part,
     Reduce,
     Reduction,
     Rescale,
     Role,
+    SoftmaxStep,
     Stage,
     StageOperand,
+    StageSum,
     Statement,
     Store,
     Tile,
@@ -151,15 +155,24 @@ class _ScheduleParser:
             return Combine(self._reduction())
         if word == "stage" and self._accept("operand"):
             return self._stage_operand()
-        if word in ("init", "stage", "give"):
+        if word in ("init", "stage"):
             instruction, index, _ = self._element()
-            return {"init": Init, "stage": Stage, "give": Give}[word](instruction, index)
+            return {"init": Init, "stage": Stage}[word](instruction, index)
+        if word == "give":
+            instruction, index, _ = self._element()
+            return Give(instruction, index, self._name() if self._accept("from") else "")
         if word == "bind":
             return self._bind()
         if word == "clear":
             return Clear(self._name())
         if word == "contract":
             return self._contract()
+        if word == "complete":
+            return self._complete()
+        if word == "softmax":
+            return self._softmax_step()
+        if word == "normalize":
+            return self._normalize()
         if word == "barrier":
             return Barrier()
         if word == "rescale":
@@ -183,10 +196,16 @@ class _ScheduleParser:
         self._expect("{")
         return Bind(variable, value, self._body(), lanes)
 
-    def _stage_operand(self) -> StageOperand:
+    def _stage_operand(self) -> StageOperand | StageSum:
         operand = self._integer()
         self._expect("of")
-        instruction, index, _ = self._element()
+        instruction = self._name()
+        if self._accept("from"):
+            source = self._name()
+            self._expect("at")
+            row, step = self._symbols()
+            return StageSum(instruction, operand, source, (row, step))
+        index = self._index()
         self._expect("of")
         symbols = self._symbols()
         self._expect("at")
@@ -201,6 +220,37 @@ class _ScheduleParser:
         self._expect("step")
         step = self._expression()
         return Contract(instruction, (first, second), step, self._next() if self._accept("by") else "")
+
+    def _complete(self) -> Complete:
+        instruction = self._name()
+        self._expect("with")
+        source, index, _ = self._element()
+        self._expect("or")
+        return Complete(instruction, source, index, self._number())
+
+    def _softmax_step(self) -> SoftmaxStep:
+        instruction = self._name()
+        self._expect("at")
+        row = self._expression()
+        self._expect("with")
+        maximum, total = self._list(self._name)
+        self._expect("and")
+        sums = self._name()
+        self._expect("at")
+        row_of_sum = self._expression()
+        self._expect("for")
+        variable = self._bound_variable()
+        self._expect("by")
+        lanes = self._integer()
+        self._expect("lanes")
+        return SoftmaxStep(instruction, maximum, total, sums, variable, (row, row_of_sum), lanes)
+
+    def _normalize(self) -> Normalize:
+        instruction = self._name()
+        self._expect("by")
+        total = self._name()
+        self._expect("at")
+        return Normalize(instruction, total, self._expression())
 
     def _operand_row(self) -> tuple[int, AffineExpr]:
         operand = self._integer()
@@ -324,6 +374,11 @@ class _ScheduleParser:
         if not token.removeprefix("-").isdigit():
             raise self.error(f"expected a number, found {token!r}")
         return int(token)
+
+    def _number(self) -> float:
+        """Reads a whole number, or an infinity."""
+        sign = -1.0 if self._accept("-") else 1.0
+        return sign * float("inf") if self._accept("inf") else sign * self._integer()
 
     def _one_of(self, words: list[str]) -> str:
         token = self._next()

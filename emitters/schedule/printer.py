@@ -10,19 +10,23 @@ from xjit.emitters.schedule.statements import (
     Bind,
     Clear,
     Combine,
+    Complete,
     Contract,
     Give,
     Init,
     Lanes,
     Let,
     Loop,
+    Normalize,
     Part,
     Reduce,
     Reduction,
     Rescale,
     Role,
+    SoftmaxStep,
     Stage,
     StageOperand,
+    StageSum,
     Statement,
     Store,
 )
@@ -104,8 +108,21 @@ class Printer:
             case Contract(instruction, rows, step, unit):
                 blocks = ", ".join(f"{operand}[{row}]" for operand, row in rows)
                 self._line(f"contract %{instruction} of {blocks} step {step}" + (f" by {unit}" if unit else ""))
-            case Give(instruction, index):
-                self._line(f"give {_element(instruction, index)}")
+            case Give(instruction, index, source):
+                self._line(f"give {_element(instruction, index)}" + (f" from %{source}" if source else ""))
+            case Complete(instruction, source, index, outside):
+                self._line(f"complete %{instruction} with {_element(source, index)} or {outside:g}")
+            case SoftmaxStep():
+                self._softmax_step(statement)
+            case Normalize(instruction, total, row):
+                self._line(f"normalize %{instruction} by %{total} at {row}")
+            case StageSum(instruction, operand, source, at):
+                self._line(f"stage operand {operand} of %{instruction} from %{source} at ({_list(at)})")
+
+    def _softmax_step(self, step: SoftmaxStep) -> None:
+        rows, sums = step.rows
+        scores, state = f"%{step.instruction} at {rows}", f"%{step.maximum}, %{step.total} and %{step.sums} at {sums}"
+        self._line(f"softmax {scores} with {state} for {self._bounds(step.variable)} by {step.lanes} lanes")
 
     def _stage_operand(self, stage: StageOperand) -> None:
         element = f"{_element(stage.instruction, stage.index)} of ({_list(stage.symbols)})"

@@ -10,17 +10,21 @@ from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Bind,
     Combine,
+    Complete,
     Contract,
     Give,
     Init,
     Lanes,
     Let,
     Loop,
+    Normalize,
     Part,
     Reduce,
     Reduction,
+    SoftmaxStep,
     Stage,
     StageOperand,
+    StageSum,
     Statement,
     Store,
     Tile,
@@ -34,7 +38,7 @@ def renumber(schedule: Schedule) -> Schedule:
     reductions: set[int] = set()
     for part in schedule.parts:
         for statement in statements_of(part.body):
-            if isinstance(statement, Loop | Let | Bind):
+            if isinstance(statement, Loop | Let | Bind | SoftmaxStep):
                 loops.add(statement.variable)
             elif isinstance(statement, Reduce | Combine):
                 _collect(statement.reduction, reductions)
@@ -99,7 +103,7 @@ class _Numbers:
                 return replace(statement, reduction=self._reduction(statement.reduction))
             case Store():
                 return replace(statement, place=self.index(statement.place), index=self.index(statement.index))
-            case Init() | Stage() | Give():
+            case Init() | Stage() | Give() | Complete():
                 return replace(statement, index=self.index(statement.index))
             case Bind():
                 (value,) = self.index([statement.value])
@@ -109,6 +113,14 @@ class _Numbers:
             case StageOperand(_, _, index, symbols, (row, step)):
                 row, step = self.index([row, step])
                 return replace(statement, index=self.index(index), symbols=self.index(symbols), at=(row, step))
+            case StageSum(at=(row, step)):
+                row, step = self.index([row, step])
+                return replace(statement, at=(row, step))
+            case SoftmaxStep(rows=(row, row_of_sum)):
+                row, row_of_sum = self.index([row, row_of_sum])
+                return replace(statement, variable=self.of[statement.variable], rows=(row, row_of_sum))
+            case Normalize():
+                return replace(statement, row=self.index([statement.row])[0])
             case Contract(_, ((first, row), (second, column)), step):
                 row, column, step = self.index([row, column, step])
                 return replace(statement, rows=((first, row), (second, column)), step=step)

@@ -228,7 +228,7 @@ class StageOperand:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """All accumulators of a contraction become zero."""
+    """All accumulators of a contraction become zero, those of a reduction what it starts with."""
 
     instruction: str
 
@@ -251,10 +251,61 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    """From here on, the element of a contraction at `index` is the accumulator of the variables in force."""
+    """From here on, the element at `index` is the accumulator in force: its own, or that of `source`."""
 
     instruction: str
     index: Index
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The accumulator of a contraction in force becomes an element of what is computed from it, `source` at `index`.
+
+    Beyond the bounds of a bound variable it becomes `outside`.
+    """
+
+    instruction: str
+    source: str
+    index: Index
+    outside: float
+
+
+@dataclass(frozen=True, slots=True)
+class SoftmaxStep:
+    """Accumulators, some more scores of each row, become exponentials of what they are below the row's maximum so far.
+
+    The accumulators of the reductions `maximum` and `total` take them in, and what was summed before, the accumulators
+    of `sums`, is scaled as the maximum grows. `rows` say to which row, a value of `variable`, those of the scores and
+    of the sums belong, by the variables of their tiles. So many neighbouring `lanes` have scores of the same rows.
+    """
+
+    instruction: str
+    maximum: str
+    total: str
+    sums: str
+    variable: int
+    rows: tuple[AffineExpr, AffineExpr]
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Normalize:
+    """Accumulators are divided by those of a reduction: `row` says by which, by the variables of their tile."""
+
+    instruction: str
+    total: str
+    row: AffineExpr
+
+
+@dataclass(frozen=True, slots=True)
+class StageSum:
+    """The accumulator of `source` in force goes into an operand's tile, at this row and step."""
+
+    instruction: str
+    operand: int
+    source: str
+    at: tuple[AffineExpr, AffineExpr]
 
 
 Statement = (
@@ -272,6 +323,10 @@ Statement = (
     | Clear
     | Contract
     | Give
+    | Complete
+    | SoftmaxStep
+    | Normalize
+    | StageSum
 )
 
 

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 
 from xjit.affine import AffineExpr
+from xjit.emitters.loops.variables import VariableTable
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Barrier,
@@ -15,24 +17,29 @@ from xjit.emitters.schedule.statements import (
     Clear,
     Combination,
     Combine,
+    Complete,
     Contract,
     Give,
     Init,
     Let,
     Loop,
     Memory,
+    Normalize,
     Part,
     Reduce,
     Reduction,
     Rescale,
     Role,
+    SoftmaxStep,
     Stage,
     StageOperand,
+    StageSum,
     Statement,
     Store,
     Tile,
 )
 from xjit.hlo.diagnostics import InvalidArgument
+from xjit.llvm.gpu_models import WARP_SIZE
 
 MAX_UNROLLED = 64
 MAY_STAND_IN: Mapping[Role, frozenset[Role]] = {
@@ -142,11 +149,43 @@ class _Verifier:
                 self._uses(where, (*(row for _, row in rows), step))
                 for operand, _ in rows:
                     self._has_operand(where, name, operand)
-            case Give(name, index):
-                self._needs(f"give %{name}", name)
+            case Give(name, index, source):
+                self._needs(f"give %{name}", source or name)
                 self._uses(f"give %{name}", index)
+            case Complete(name, _, index):
+                self._needs(f"complete %{name}", name)
+                self._uses(f"complete %{name}", index)
+            case StageSum(name, operand, source, at):
+                where = f"stage operand {operand} of %{name}"
+                self._needs(where, source)
+                self._uses(where, at)
+                self._has_operand(where, name, operand)
+            case SoftmaxStep():
+                self._softmax_step(statement)
+            case Normalize(name, total, row):
+                self._row_of(f"normalize %{name}", row, name, total)
             case _:
                 pass
+
+    def _softmax_step(self, step: SoftmaxStep) -> None:
+        where = f"softmax %{step.instruction}"
+        self._binds(where, step.variable)
+        for name, row in zip((step.instruction, step.sums), step.rows, strict=True):
+            for state in (step.maximum, step.total):
+                self._row_of(where, row, name, state)
+        if step.lanes < 1 or WARP_SIZE % step.lanes:
+            raise self._error(where, f"{step.lanes} lanes are no equal part of a warp")
+
+    def _row_of(self, where: str, row: AffineExpr, name: str, state: str) -> None:
+        """Checks that `row` says, for each accumulator of a tile, which one of another tile it goes with."""
+        for needed in (name, state):
+            self._needs(where, needed)
+        over = self._tiles[name].over
+        self._uses(where, [row], over)
+        rows = math.prod(self._schedule.size(v) for v in self._tiles[state].over)
+        reach = VariableTable(self._schedule.variables).interval(row)
+        if not 0 <= reach.lower <= reach.upper < rows:
+            raise self._error(where, f"row {row} of %{name}, in {reach}: %{state} has {rows}")
 
     def _is_done_by_all(self, loop: Loop) -> bool:
         """Whether every thread of the block does one step of a loop."""
@@ -269,6 +308,8 @@ def _bound_in(body: Iterable[Statement]) -> Iterable[int]:
             case Loop() | Bind():
                 yield statement.variable
                 yield from _bound_in(statement.body)
+            case SoftmaxStep():
+                yield statement.variable
             case Combine(reduction):
                 yield from reduction.loops
                 if reduction.lanes is not None:

@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from xjit.affine import AffineExpr, Interval
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loops.variables import VariableTable
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
     Bind,
     Combine,
+    Complete,
     Give,
     Init,
     Let,
@@ -22,11 +24,11 @@ from xjit.emitters.schedule.statements import (
     Reduction,
     Stage,
     StageOperand,
+    StageSum,
     Statement,
     Store,
 )
 from xjit.emitters.schedule.verify import ScheduleError, verify_schedule
-from xjit.emitters.variables import VariableTable
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
@@ -94,6 +96,10 @@ class _ViewVerifier:
                 self._stage_operand(statement)
             case Let(_, name, index) | Init(name, index) | Stage(name, index) | Give(name, index):
                 self._inside(f"%{name}", index, self._shape(name))
+            case Complete(_, source, index):
+                self._inside(f"%{source}", index, self._shape(source))
+            case StageSum(name, operand, _, at):
+                self._in_tile(f"stage operand {operand} of %{name}", name, operand, at)
             case Store():
                 self._store(statement, points)
             case _:
@@ -102,8 +108,10 @@ class _ViewVerifier:
     def _stage_operand(self, stage: StageOperand) -> None:
         where = f"stage operand {stage.operand} of %{stage.instruction}"
         self._inside(where, stage.index, self._shape(stage.instruction))
-        sizes = self._operand_tiles[stage.instruction, stage.operand].sizes
-        for expr, size in zip(stage.at, sizes, strict=True):
+        self._in_tile(where, stage.instruction, stage.operand, stage.at)
+
+    def _in_tile(self, where: str, name: str, operand: int, at: Sequence[AffineExpr]) -> None:
+        for expr, size in zip(at, self._operand_tiles[name, operand].sizes, strict=True):
             reach = self._table.interval(self._table.simplify(expr))
             if not 0 <= reach.lower <= reach.upper < size:
                 raise self._error(where, f"{expr}, in {reach}, is outside of its tile")

@@ -12,11 +12,11 @@ import numpy as np
 
 from xjit.hlo.diagnostics import ExecutionError, HloError, InvalidArgument, Unsupported
 from xjit.llvm.execution_context import EXECUTION_CONTEXT
-from xjit.runtime.arguments import conforming, flatten_arguments, leaf_paths, to_buffer
+from xjit.runtime.arrays.arguments import conforming, flatten_arguments, leaf_paths, to_buffer
+from xjit.runtime.arrays.physical_layout import Array, from_physical
+from xjit.runtime.calls.ctypes_call import call_with_context
+from xjit.runtime.calls.fast_call import NativeEntry
 from xjit.runtime.collectives.communicator import Communicator, close_communicator, open_communicator
-from xjit.runtime.ctypes_call import call_with_context
-from xjit.runtime.fast_call import NativeEntry
-from xjit.runtime.physical_layout import Array, from_physical
 from xjit.runtime.program import CpuProgram, unflatten_tree
 
 _run_ids = itertools.count(1)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
+from xjit.runtime.arrays.dlpack import CUDA, export_capsule, import_array
 from xjit.runtime.cuda.driver import CudaDriver
-from xjit.runtime.dlpack import CUDA, export_capsule, import_array
 from xjit.runtime.program import ArraySignature
 
 Strides = tuple[int, ...]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo.diagnostics import InvalidArgument
+from xjit.runtime.arrays.donation import Donations
 from xjit.runtime.cuda.device_array import DeviceArray, is_on_device
-from xjit.runtime.donation import Donations
 from xjit.runtime.program import ProgramInterface
 
 

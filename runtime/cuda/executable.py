@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
-from xjit.runtime.arguments import conforming, flatten_arguments, leaf_paths, place_of, to_buffer
+from xjit.runtime.arrays.arguments import conforming, flatten_arguments, leaf_paths, place_of, to_buffer
+from xjit.runtime.arrays.donation import Donations
+from xjit.runtime.arrays.physical_layout import Array
+from xjit.runtime.calls.thunk_interpreter import executed_thunks
 from xjit.runtime.cuda.captured_call import CapturedCall
 from xjit.runtime.cuda.device_array import (
     DeviceArray,
@@ -29,11 +32,8 @@ from xjit.runtime.cuda.device_array import (
 from xjit.runtime.cuda.donation import check_donations, copied_to
 from xjit.runtime.cuda.driver import CudaDriver
 from xjit.runtime.cuda.launch_tables import LaunchTables
-from xjit.runtime.donation import Donations
 from xjit.runtime.gpu_program import GpuModule
-from xjit.runtime.physical_layout import Array
 from xjit.runtime.program import ArraySignature, unflatten_tree
-from xjit.runtime.thunk_interpreter import executed_thunks
 from xjit.thunks import BufferSlice, Thunk
 
 

@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import CompileError
 from xjit.llvm.function import global_name
-from xjit.runtime.jit import host_target_machine, parse_and_verify
+from xjit.runtime.machine_code.jit import host_target_machine, parse_and_verify
 
 _GLOBAL = re.compile(
     r'(?P<name>@(?:"[^"]+"|[\w.$-]+)) = [a-z_ ]*?(?:addrspace\((?P<space>\d+)\) )?'

@@ -10,14 +10,14 @@ from xjit.llvm import Module
 from xjit.llvm.module import Declaration
 from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I32, PTR, VOID
-from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.gpu_sim.checker_ir import define_checker
 from xjit.runtime.gpu_sim.exchange_ir import define_exchange
 from xjit.runtime.gpu_sim.fields import equal, i32
 from xjit.runtime.gpu_sim.report_ir import define_report
 from xjit.runtime.gpu_sim.scheduler_ir import define_scheduler
-from xjit.runtime.jit import LoadedObject, compile_ir_to_object, load_object, optimize_ir
-from xjit.runtime.symbols import resolve_symbols
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.jit import LoadedObject, compile_ir_to_object, load_object, optimize_ir
+from xjit.runtime.machine_code.symbols import resolve_symbols
 
 RUN, CALL = "xjit_sim_run", "xjit_sim_call"
 _FLUSH_SUBNORMALS = 1 << 15 | 1 << 6  # of MXCSR: flush-to-zero, denormals-are-zero

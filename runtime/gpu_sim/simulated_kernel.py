@@ -7,18 +7,18 @@ import re
 import threading
 
 from xjit.hlo.diagnostics import CompileError
-from xjit.runtime.elf import undefined_symbols
 from xjit.runtime.gpu_sim.host_kernel import BODY, START, HostKernel, rewrite_for_host
 from xjit.runtime.gpu_sim.library import RUN, library_addresses
 from xjit.runtime.gpu_sim.plain_loops_ir import RUN_PLAIN, plain_loops_ir
-from xjit.runtime.ir_check import check_ir_text
-from xjit.runtime.jit import (
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.ir_check import check_ir_text
+from xjit.runtime.machine_code.jit import (
     compile_ir_to_object,
     host_features,
     load_object,
     optimize_ir,
 )
-from xjit.runtime.symbols import resolve_symbols
+from xjit.runtime.machine_code.symbols import resolve_symbols
 from xjit.thunks.gpu_kernel import GpuKernel
 
 _COROUTINE = re.compile(r"^.*@llvm\.coro\..*$", re.MULTILINE)

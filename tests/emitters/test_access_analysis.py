@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.kernels import view_of
 from xjit.affine import AffineExpr, Interval, constant, dim
-from xjit.emitters.access_analysis import AccessAnalysis, Accesses, MapCache, apply_map, map_conditions
+from xjit.emitters.access.access_analysis import AccessAnalysis, Accesses, MapCache, apply_map, map_conditions
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.variables import VariableTable
+from xjit.emitters.loops.variables import VariableTable
 from xjit.text.parser import parse_hlo
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from xjit.affine import AffineExpr, dim, evaluate, substitute
-from xjit.emitters.iteration_space import (
+from xjit.emitters.loops.iteration_space import (
     IterationSpace,
     collapse_loops,
     find_split,
@@ -18,7 +18,7 @@ from xjit.emitters.iteration_space import (
     sort_loops,
     unit_index,
 )
-from xjit.emitters.variables import VariableTable
+from xjit.emitters.loops.variables import VariableTable
 
 Expressions = Callable[[IterationSpace], list[AffineExpr]]
 Point = tuple[int, ...]

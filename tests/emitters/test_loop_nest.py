@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.loop_nests import EmittedNest, emit_nest
 from xjit.affine import AffineExpr, constant, dim, evaluate, parse_affine_expr
-from xjit.emitters.loop_nest import LoopNest, VectorVariable
+from xjit.emitters.loops.loop_nest import LoopNest, VectorVariable
 from xjit.llvm.reductions import vector_reduce_add
 from xjit.llvm.target import Target
 from xjit.llvm.types import I1, I64, vector

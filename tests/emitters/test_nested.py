@@ -11,7 +11,7 @@ import pytest
 import xjit
 from tests.support.loop_nests import Array, EmittedNest, emit_nest
 from xjit.emitters.elemental import ComplexValue, load_convert, register_type, storage_type, store_convert
-from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register, width_of
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.computation import HloComputation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ def loop(state: str, body: str, start: str, parameters: str = "", trips: int = 4
     elements = "\n".join(f"s{i} = {t} get-tuple-element(p), index={i}" for i, t in enumerate(types, 1))
     results = ", ".join(f"n{i}" for i in range(1, len(types) + 1))
     return f"""HloModule m
+    most {{ l = f32[] parameter(0)  r = f32[] parameter(1)  ROOT s = f32[] maximum(l, r) }}
     cond {{ p = {tuple_type} parameter(0)  i = s32[] get-tuple-element(p), index=0  n = s32[] constant({trips})
       ROOT c = pred[] compare(i, n), direction=LT }}
     body {{ p = {tuple_type} parameter(0)  i = s32[] get-tuple-element(p), index=0
@@ -54,6 +56,25 @@ BODIES = {
         "m = f32[1] negate(d) l = s32[] add(h, one) n2 = f32[7] dynamic-update-slice(s2, m, l) n1 = f32[] copy(s1)",
         "x, a",
     ),
+    "number that a kernel reads": (
+        "f32[];f32[7]",
+        "r = f32[] constant(0.75) n1 = f32[] multiply(s1, r) w = f32[7] broadcast(n1), dimensions={} "
+        "v = f32[7] broadcast(s1), dimensions={} u = f32[7] multiply(s2, w) n2 = f32[7] subtract(v, u)",
+        "x, a",
+    ),
+    "number that a kernel writes": (
+        "f32[];f32[7]",
+        "o = f32[] constant(0) q = f32[] reduce(s2, o), dimensions={0}, to_apply=most k = f32[] constant(0.01) "
+        "m = f32[] multiply(q, k) n1 = f32[] add(m, s1) w = f32[7] broadcast(m), dimensions={} "
+        "n2 = f32[7] subtract(s2, w)",
+        "x, a",
+    ),
+    "three in turn": (
+        "f32[];f32[];f32[]",
+        "n1 = f32[] copy(s2) n2 = f32[] copy(s3) r = f32[] constant(0.5) m = f32[] multiply(s1, r) "
+        "n3 = f32[] cosine(m)",
+        "x, y, x",
+    ),
     "narrow and complex": (
         "bf16[];c64[];pred[]",
         "r = bf16[] constant(0.75) n1 = bf16[] multiply(s1, r) n2 = c64[] multiply(s2, s2) n3 = pred[] not(s3)",
@@ -79,6 +100,35 @@ def test_no_kernel_is_called() -> None:
     assert not exe.kernels
     state, body, start = BODIES["update in place"]
     assert not xjit.compile(loop(state, body, start, PARAMETERS)).kernels
+
+
+def test_numbers_stay_in_registers() -> None:
+    text = xjit.compile(loop("f32[]", "n1 = f32[] multiply(s1, s1)", "x", PARAMETERS)).as_text("llvm")
+    _, rounds, _ = re.split(r"^while_(?:test|end)\.\d+:$", text, flags=re.MULTILINE)
+    assert " phi float " in rounds
+    assert " = load " not in rounds
+    assert " store " not in rounds
+
+
+def test_a_loop_in_a_loop_reads_and_changes_numbers_of_the_outer_one() -> None:
+    text = """HloModule m
+    inner_cond { p = (s32[], s32[], f32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+      n = s32[] get-tuple-element(p), index=1  ROOT c = pred[] compare(i, n), direction=LT }
+    inner_body { p = (s32[], s32[], f32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+      n = s32[] get-tuple-element(p), index=1  x = f32[] get-tuple-element(p), index=2  k = s32[] constant(1)
+      j = s32[] add(i, k)  f = f32[] convert(n)  h = f32[] constant(0.5)  y = f32[] multiply(x, h)
+      z = f32[] add(y, f)  ROOT t = (s32[], s32[], f32[]) tuple(j, n, z) }
+    cond { p = (s32[], f32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0  n = s32[] constant(9)
+      ROOT c = pred[] compare(i, n), direction=LT }
+    body { p = (s32[], f32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+      x = f32[] get-tuple-element(p), index=1  z = s32[] constant(0)  s = f32[] sine(x)
+      t = (s32[], s32[], f32[]) tuple(z, i, s)
+      w = (s32[], s32[], f32[]) while(t), condition=inner_cond, body=inner_body
+      y = f32[] get-tuple-element(w), index=2  q = f32[] subtract(y, x)  k = s32[] constant(1)  j = s32[] add(i, k)
+      ROOT r = (s32[], f32[]) tuple(j, q) }
+    ENTRY e { x = f32[] parameter(0)  z = s32[] constant(0)  t = (s32[], f32[]) tuple(z, x)
+      ROOT w = (s32[], f32[]) while(t), condition=cond, body=body }"""
+    check(text, np.asarray(0.7, np.float32), rtol=1e-5)
 
 
 def test_a_profile_counts_every_instruction() -> None:

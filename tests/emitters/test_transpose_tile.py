@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.kernels import check_units, kernel_text
 from tests.support.loop_nests import emit_nest
-from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.llvm.target import Target
 from xjit.llvm.transpose import transpose_blocks
 from xjit.llvm.types import I32, I64, vector

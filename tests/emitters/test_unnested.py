@@ -9,7 +9,7 @@ import pytest
 
 import xjit
 from tests.support.kernels import LAYOUTS, check
-from xjit.emitters.thunk_classes import MAX_TASKS
+from xjit.emitters.entry.thunk_classes import MAX_TASKS
 
 PLAIN = xjit.CompileOptions(fusion=False)
 

@@ -9,7 +9,7 @@ import pytest
 
 from xjit.affine import AffineExpr, Interval, constant, dim
 from xjit.affine.walks import evaluate
-from xjit.emitters.variables import VariableTable, known_divisor
+from xjit.emitters.loops.variables import VariableTable, known_divisor
 
 
 @pytest.mark.parametrize(

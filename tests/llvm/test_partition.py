@@ -10,10 +10,10 @@ from xjit.llvm import IRBuilder, Module, partition
 from xjit.llvm.partition import PartKind, PartWriter
 from xjit.llvm.types import I64, VOID
 from xjit.llvm.values import const_int, zero
-from xjit.runtime import jit
-from xjit.runtime.elf import undefined_symbols
-from xjit.runtime.ir_check import defined_symbols
-from xjit.runtime.symbols import resolve_symbols
+from xjit.runtime.machine_code import jit
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.ir_check import defined_symbols
+from xjit.runtime.machine_code.symbols import resolve_symbols
 
 
 def chain_module(count: int) -> Module:

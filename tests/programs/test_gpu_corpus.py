@@ -16,7 +16,7 @@ import xjit
 from tests.support import corpus
 from xjit import optimized_module
 from xjit.compile_options import CompileOptions
-from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.gpu.traffic import GOOD_SHARE, kernel_traffic
 from xjit.gpu_compiler import compile_for_gpu
 from xjit.text.parser import parse_hlo

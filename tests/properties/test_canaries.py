@@ -25,7 +25,7 @@ from xjit.llvm.target import LEVELS, Target
 from xjit.passes.schedule_and_memory import buffer_assignment
 from xjit.passes.schedule_and_memory.buffer_packing import Block
 from xjit.runtime.executable import CpuExecutable
-from xjit.runtime.jit import missing_features
+from xjit.runtime.machine_code.jit import missing_features
 
 SEEDS = range(2)
 GRAPHS = range(9000, 9006)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xjit.runtime.jit import compile_ir_to_object
+from xjit.runtime.machine_code.jit import compile_ir_to_object
 from xjit.runtime.program import ArraySignature, CpuProgram, LeafTree
 
 

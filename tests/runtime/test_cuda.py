@@ -17,11 +17,11 @@ from tests.support.fake_cuda import FakeDriver
 from tests.support.gpu_kernels import kernel, kernel_of
 from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition, InvalidArgument
 from xjit.hlo.types.shape import Shape
+from xjit.runtime.arrays.dlpack import CPU, export_capsule, import_array
+from xjit.runtime.arrays.physical_layout import array_signature
 from xjit.runtime.cuda import CudaExecutable, DeviceArray
 from xjit.runtime.cuda.bindings_driver import cuda_driver
-from xjit.runtime.dlpack import CPU, export_capsule, import_array
 from xjit.runtime.gpu_program import GpuModule
-from xjit.runtime.physical_layout import array_signature
 from xjit.thunks import (
     BufferSlice,
     CopyThunk,

@@ -11,7 +11,7 @@ from tests.support.gpu_kernels import KERNELS
 from xjit.hlo.diagnostics import CompileError, FailedPrecondition
 from xjit.llvm.target import Target
 from xjit.runtime.cuda import images
-from xjit.runtime.nvptx import to_ptx
+from xjit.runtime.machine_code.nvptx import to_ptx
 
 PTX = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
 ELF = b"\x7fELF"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import xjit
-from xjit.runtime.host_arrays import DlpackArray, from_dlpack, read_array
+from xjit.runtime.arrays.host_arrays import DlpackArray, from_dlpack, read_array
 
 SUM = xjit.compile("ENTRY e { x = f32[4,8] parameter(0) y = f32[4,8] parameter(1) ROOT r = f32[4,8] add(x, y) }")
 PAIR = xjit.compile(

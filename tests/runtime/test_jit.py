@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from xjit.hlo.diagnostics import CompileError
-from xjit.runtime import jit
-from xjit.runtime.elf import undefined_symbols
-from xjit.runtime.ir_check import check_ir_text, external_symbols
+from xjit.runtime.machine_code import jit
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.ir_check import check_ir_text, external_symbols
 
 _SQUARE = "define i64 @square{n}(i64 %x) {{\n  %y = mul i64 %x, %x\n  %z = add i64 %y, {n}\n  ret i64 %z\n}}\n"
 

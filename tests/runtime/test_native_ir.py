@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from xjit.runtime.ir_check import defined_symbols, external_symbols
-from xjit.runtime.jit import parse_and_verify
+from xjit.runtime.machine_code.ir_check import defined_symbols, external_symbols
+from xjit.runtime.machine_code.jit import parse_and_verify
 from xjit.runtime.native.loader import native_ir
 from xjit.runtime.native.object_layout import fast_call_obstacle
 

@@ -14,10 +14,10 @@ import pytest
 import xjit
 from xjit import compiler, program_cache
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.runtime import jit, object_cache, toolchain
+from xjit.runtime.machine_code import jit, object_cache, toolchain
+from xjit.runtime.machine_code.object_cache import ObjectCache, cache_key
 from xjit.runtime.native.loader import native_ir
 from xjit.runtime.native.object_layout import fast_call_obstacle
-from xjit.runtime.object_cache import ObjectCache, cache_key
 from xjit.tools.main import BAD_INPUT, MISMATCH, main
 
 SQUARE = "; ModuleID = 'square'\ndefine i64 @f(i64 %x) {{\n  %y = mul i64 %x, {n}\n  ret i64 %y\n}}\n"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.runtime.programs import array
 from xjit.affine.layout_maps import COMBINED
-from xjit.runtime.physical_layout import from_physical, to_physical
+from xjit.runtime.arrays.physical_layout import from_physical, to_physical
 from xjit.runtime.program import ArraySignature
 
 

@@ -14,10 +14,10 @@ import pytest
 from tests.runtime.conftest import Load
 from tests.runtime.programs import array, program
 from xjit.hlo.diagnostics import CompileError
-from xjit.runtime import symbol_table, symbols
 from xjit.runtime.executable import CpuExecutable
+from xjit.runtime.machine_code import symbol_table, symbols
+from xjit.runtime.machine_code.symbols import resolve_symbols, symbol_address
 from xjit.runtime.native import library
-from xjit.runtime.symbols import resolve_symbols, symbol_address
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="written for glibc")

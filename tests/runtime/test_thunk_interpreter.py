@@ -9,7 +9,7 @@ import pytest
 
 import xjit
 from tests.emitters.test_unnested import BRANCHES, COUNT, layers
-from xjit.runtime.thunk_interpreter import ThunkStep
+from xjit.runtime.calls.thunk_interpreter import ThunkStep
 from xjit.thunks import KernelThunk
 
 WHILE = f"""{COUNT}

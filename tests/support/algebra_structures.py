@@ -564,7 +564,91 @@ _CONTROL: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
+_DOT_ORDER: dict[str, tuple[str, ...]] = {
+    "N16": _moves(*(
+        f"x = s32[2,3,4,5] parameter(0) y = s32[2,3,6,4] parameter(1) t = s32[{x}] transpose(x), dimensions={{{p}}} "
+        f"u = s32[{y}] transpose(y), dimensions={{{p}}} ROOT d = s32[{r}] dot(t, u), lhs_batch_dims={{0,1}}, "
+        f"lhs_contracting_dims={{{a}}}, rhs_batch_dims={{0,1}}, rhs_contracting_dims={{{b}}}"
+        for x, y, p, r, a, b in (
+            ("3,2,5,4", "3,2,4,6", "1,0,3,2", "3,2,5,6", 3, 2), ("2,3,5,4", "2,3,4,6", "0,1,3,2", "2,3,5,6", 3, 2),
+            ("3,2,4,5", "3,2,6,4", "1,0,2,3", "3,2,5,6", 2, 3),
+        )
+    )),
+    "N17": _moves(*(
+        f"x = s32[{x}] parameter(0) t = s32[{t}] transpose(x), dimensions={{{p}}} r = s32[{r}] reshape(t) "
+        f"c = s32[6,2] constant({{{{1,2}},{{3,4}},{{5,6}},{{7,8}},{{9,1}},{{2,3}}}}) "
+        f"ROOT d = s32[{r.replace('6', '').strip(',')},2] dot(r, c), lhs_contracting_dims={{{k}}}, "
+        "rhs_contracting_dims={0}"
+        for x, t, p, r, k in (
+            ("5,2,3", "5,3,2", "0,2,1", "5,6", 1), ("2,3,5", "3,2,5", "1,0,2", "6,5", 0),
+            ("5,2,1,3", "5,3,1,2", "0,3,2,1", "5,6", 1), ("2,5,3", "5,3,2", "1,2,0", "5,6", 1),
+        )
+    )),
+    "N17b": _moves(
+        "x = s32[2,3,5] parameter(0) t = s32[3,2,5] transpose(x), dimensions={1,0,2} r = s32[6,5] reshape(t) "
+        "c = s32[1,6] constant({{1,2,3,4,5,6}}) ROOT d = s32[1,5] dot(c, r), lhs_contracting_dims={1}, "
+        "rhs_contracting_dims={0}",
+    ),
+    "N18": tuple(
+        _reduce("add", "y = T[4,3,2,5] parameter(0) z = T[4,3,6,5] parameter(1) x = T[4,3,2,6] dot(y, z), "
+                "lhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_batch_dims={0,1}, rhs_contracting_dims={3}",
+                f"T[{shape}]", dims, f"constant({init})")
+        for shape, dims, init in (("3,2,6", "0", 0), ("2,6", "0,1", 0), ("4,3,2", "3", 0), ("4,2,6", "1", 1))
+    ),
+}  # fmt: skip
+
+_SEVERAL = ("f { a = T[] parameter(0) b = s32[] parameter(1) c = T[] parameter(2) d = s32[] parameter(3) "
+            "x = T[] add(a, c) y = s32[] add(b, d) ROOT t = (T[], s32[]) tuple(x, y) } ")  # fmt: skip
+
+_VARIADIC: dict[str, tuple[str, ...]] = {
+    **{
+        rule: tuple(
+            f"{_SEVERAL} ENTRY e {{ x = T[{shape}] parameter(0) y = s32[{shape}] parameter(1) i = T[] constant({init}) "
+            f"j = s32[] constant(0) ROOT r = (T[2], s32[2]) reduce(x, y, i, j), dimensions={{0}}, to_apply=f }}"
+            for shape, init in shapes
+        )
+        for rule, shapes in {"N27": (("0,2", 1), ("3,2", 1)), "N28": (("1,2", 3), ("3,2", 0))}.items()
+    },
+    **{
+        rule: tuple(
+            _reduce(opcode, f"{y} x = T[2,3] negate(y)", "T[2]", "1")
+            for opcode, y in (
+                ("add", "y = T[2,3] parameter(0)"),
+                ("maximum", "y = T[2,3] parameter(0)"),
+                ("add", "z = T[] constant(0) y = T[2,3] broadcast(z), dimensions={}"),
+            )
+        )
+        for rule in ("N29", "N29x")
+    },
+}
+
+_JOINED: dict[str, tuple[str, ...]] = {
+    "N14c": _moves(*(
+        f"x = T[2,3,4] parameter(0) v = T[] parameter(1) i = s32[2,5] parameter(2) c = s32[] constant(0) "
+        f"p = T[4,3,4] pad(x, v), padding={p}x0_0x0_0 q = s32[4,5] pad(i, c), padding={q}x0_0 "
+        "ROOT g = T[4,4,5] gather(p, q), offset_dims={1}, collapsed_slice_dims={1}, start_index_map={1}, "
+        "index_vector_dim=2, slice_sizes={1,1,4}, operand_batching_dims={0}, start_indices_batching_dims={0}"
+        for p, q in (("2_0", "2_0"), ("1_1", "1_1"), ("2_0", "1_1"))
+    )),
+    "N23": _moves("x = s32[2] parameter(0) y = s32[3] parameter(1) u = f32[2] bitcast-convert(x) "
+                  "v = f32[3] bitcast-convert(y) c = f32[5] concatenate(u, v), dimensions={0} "
+                  "ROOT r = s32[5] bitcast-convert(c)"),
+    "N24": _moves("x = T[2] parameter(0) y = T[3] parameter(1) t = (T[2], T[3], T[2]) tuple(x, y, x) "
+                  "b = (T[2], T[3], T[2]) opt-barrier(t) ROOT g = T[3] get-tuple-element(b), index=1"),
+    "N25": _moves(*(
+        f"x = T[{x}] parameter(0) s = T[{s}] reshape(x) t = T[{t}] transpose(s), dimensions={{{p}}} "
+        f"ROOT r = T[{r}] reshape(t)"
+        for x, s, t, p, r in (
+            ("6,4", "2,3,4", "4,2,3", "2,0,1", "4,6"), ("6,4", "2,3,4", "2,4,3", "0,2,1", "8,3"),
+            ("6,1,4", "2,3,2,2", "2,2,2,3", "2,3,0,1", "24"), ("2,3,4", "6,4", "4,6", "1,0", "2,2,6"),
+            ("2,3,4", "2,1,3,4", "3,1,2,4", "2,1,0,3", "6,4"),
+        )
+    )),
+    "N26": _moves("x = T[2,1,3] parameter(0) ROOT r = T[2,4,3] concatenate(x, x, x, x), dimensions={1}",
+                  "x = T[2,1,3] parameter(0) ROOT r = T[6,1,3] concatenate(x, x, x), dimensions={0}"),
+}  # fmt: skip
+
 STRUCTURES: Mapping[str, tuple[str, ...]] = {
     **_MOVEMENT, **_SLICES, **_UPDATES, **_PADS, **_GATHERS, **_REDUCTIONS, **_DOTS, **_CONVOLUTIONS, **_CONTROL,
-    **_GATHERED, **_WINDOWS_OF_NOTHING, **_REORDERED, **_LAYOUTS,
+    **_GATHERED, **_WINDOWS_OF_NOTHING, **_REORDERED, **_LAYOUTS, **_DOT_ORDER, **_VARIADIC, **_JOINED,
 }  # fmt: skip

@@ -14,7 +14,7 @@ from xjit.emitters.schedule.verify import verify_schedule
 from xjit.emitters.schedule.verify_view import verify_for_view
 from xjit.llvm.module import Module
 from xjit.llvm.target import Target
-from xjit.runtime.nvptx import to_ptx
+from xjit.runtime.machine_code.nvptx import to_ptx
 from xjit.text.parser import parse_hlo
 
 SM = "sm_80"

@@ -20,10 +20,10 @@ import numpy as np
 
 from xjit.passes.schedule_and_memory.buffer_packing import Block
 from xjit.runtime import executable
+from xjit.runtime.arrays.physical_layout import Array
 from xjit.runtime.buffer_pool import pooled_library
-from xjit.runtime.ctypes_call import address_of
-from xjit.runtime.fast_call import ArraySpec, NativeEntry
-from xjit.runtime.physical_layout import Array
+from xjit.runtime.calls.ctypes_call import address_of
+from xjit.runtime.calls.fast_call import ArraySpec, NativeEntry
 from xjit.runtime.program import ARENA_ALIGNMENT, PARAMETER_ALIGNMENT
 
 GUARD_BYTES = 1024

@@ -31,11 +31,11 @@ from xjit.hlo.types.shape import Shape
 from xjit.llvm.execution_context import initial_context
 from xjit.llvm.module import Module
 from xjit.llvm.target import LEVELS, Target
-from xjit.runtime import jit
-from xjit.runtime.elf import undefined_symbols
-from xjit.runtime.jit import missing_features
+from xjit.runtime.machine_code import jit
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.jit import missing_features
+from xjit.runtime.machine_code.symbols import resolve_symbols
 from xjit.runtime.program import PARAMETER_ALIGNMENT
-from xjit.runtime.symbols import resolve_symbols
 from xjit.text.parser import parse_hlo
 
 Array = np.ndarray[Any, Any]

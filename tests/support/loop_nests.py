@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.llvm.module import Module
 from xjit.llvm.target import Target
 from xjit.llvm.types import PTR, VOID
 from xjit.llvm.values import Value
-from xjit.runtime import jit
-from xjit.runtime.ir_check import external_symbols
-from xjit.runtime.symbols import resolve_symbols
+from xjit.runtime.machine_code import jit
+from xjit.runtime.machine_code.ir_check import external_symbols
+from xjit.runtime.machine_code.symbols import resolve_symbols
 
 Array = np.ndarray[Any, Any]
 Emit = Callable[[LoopNest, Sequence[Value]], None]

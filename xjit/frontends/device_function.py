@@ -13,7 +13,7 @@ from xjit.hlo.diagnostics import FailedPrecondition
 from xjit.llvm.gpu_models import DEFAULT_GPU
 from xjit.llvm.target import Target
 from xjit.ops.verifier import verify_module
-from xjit.runtime.nvptx import to_ptx
+from xjit.runtime.machine_code.nvptx import to_ptx
 
 _NUMBA_CUDA = "numba.cuda"
 

@@ -66,6 +66,7 @@ class Target:
     address_spaces: AddressSpaces = AddressSpaces()
     gpu: GpuModel | None = None  # of a GPU: its limits
     emulated: tuple[str, ...] = ()  # features that code may use by functions that do the same, for tests
+    bf16_planes: bool = True  # whether matrix units may multiply f32 and f16 as sums of bf16 numbers
 
     @staticmethod
     def host() -> Target:

@@ -178,7 +178,7 @@ def fusion(options: PipelineOptions, for_tiles: bool = False) -> list[HloModuleP
     return [
         HloCSE(),
         HloDCE(),
-        *([] if for_tiles else [AttentionFusion()]),  # first: of scores nothing is to be left for loops
+        attention_on_gpus() if for_tiles else AttentionFusion(),  # first: of scores nothing is to be left for loops
         InstructionFusion(),
         *([RowFusion()] if options.fuse_rows else []),
         # of loop fusions as they are: what softmax or layer norm took in is not an epilogue
@@ -187,6 +187,17 @@ def fusion(options: PipelineOptions, for_tiles: bool = False) -> list[HloModuleP
         HloCSE(),
         HloDCE(),
     ]
+
+
+def attention_on_gpus() -> AttentionFusion:
+    """Returns the pass with a GPU's limits, which are by bytes, not by measured times.
+
+    Unfused, a score goes through memory four times: written and read, as a score and as a weight. Fused, keys and
+    values are read again for every 16 to 64 rows, from the second-level cache. So it pays as soon as scores are no
+    longer few beside the operands, and there are the rows of one tile. Longer rows than these leave no room in shared
+    memory for the operands of a gradient in f32.
+    """
+    return AttentionFusion(min_rows=16, scores_per_element=16, max_depth=128)
 
 
 def memory() -> list[HloModulePass]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.runtime.object_cache import DIRECTORY_VARIABLE, ObjectCache, object_cache
+from xjit.runtime.machine_code.object_cache import DIRECTORY_VARIABLE, ObjectCache, object_cache
 
 _DAMAGED = "(damaged)"
 

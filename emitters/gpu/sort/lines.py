@@ -13,7 +13,7 @@ from xjit.emitters.gpu.threads import special_register
 from xjit.emitters.kernels.kernel import Kernel, finish
 from xjit.emitters.kernels.loops.hand_loops import here
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.values import Value, poison

@@ -13,7 +13,7 @@ from xjit.emitters.gpu.sort.network import SortNetwork, register_parts
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.loops.hand_loops import bind_index, scope, structured
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.reduction_loops import flatten, unflatten
+from xjit.emitters.reductions.reduction_loops import flatten, unflatten
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.emitters.context_calls import emit_fail
+from xjit.emitters.entry.context_calls import emit_fail
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.view import KernelView
 from xjit.hlo.attributes import CustomCallAttributes

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from xjit.affine import AffineExpr, dim
+from xjit.emitters.access.memory import Buffer, MemoryAccess
+from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import ComplexValue, register_type
-from xjit.emitters.iteration_space import unit_index
 from xjit.emitters.kernels.fft.butterflies import Pair, scaled
 from xjit.emitters.kernels.fft.transform import Transform, load_pair, radices_of, spread, store_pair
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import Scratch, here
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer, MemoryAccess
-from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.loops.iteration_space import unit_index
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.values import Value

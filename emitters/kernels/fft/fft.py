@@ -14,8 +14,9 @@ import math
 from collections.abc import Callable, Sequence
 
 from xjit.affine import AffineExpr, constant, dim
+from xjit.emitters.access.memory import EVERYWHERE, Buffer, MemoryAccess
+from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import ComplexValue, RegisterValue, register_type
-from xjit.emitters.iteration_space import unit_index
 from xjit.emitters.kernels.fft.butterflies import Pair, scaled
 from xjit.emitters.kernels.fft.columns import NS_PER_BUTTERFLY, ColumnPass, emit_columns, is_row_major
 from xjit.emitters.kernels.fft.half_spectra import emit_half_columns, load_half_row
@@ -23,9 +24,8 @@ from xjit.emitters.kernels.fft.transform import Transform, load_pair, spread, st
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import Scratch, here
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import EVERYWHERE, Buffer, MemoryAccess
-from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.loops.iteration_space import unit_index
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.types.shape import Shape

@@ -14,6 +14,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from xjit.affine import AffineExpr, constant, dim
+from xjit.emitters.access.memory import Buffer, MemoryAccess
+from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import ComplexValue, register_type
 from xjit.emitters.kernels.fft.butterflies import Pair
 from xjit.emitters.kernels.fft.columns import ColumnKernel, ColumnPass, Index, Strips, strips_of
@@ -21,9 +23,7 @@ from xjit.emitters.kernels.fft.transform import spread
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.loops.hand_loops import here
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer, MemoryAccess
-from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.values import Value

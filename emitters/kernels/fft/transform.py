@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
+from xjit.emitters.access.memory import EVERYWHERE, Buffer, MemoryAccess
+from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import register_type
 from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, interleave, multiply
 from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.loops.hand_loops import here
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import EVERYWHERE, Buffer, MemoryAccess
-from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 
 from xjit.affine import AffineExpr, Interval, constant
+from xjit.emitters.access.memory import EVERYWHERE, restrict
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register
 from xjit.emitters.fused import select_register
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.linalg.matrices import MatrixKernel
 from xjit.emitters.kernels.loops.hand_loops import here
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.memory import EVERYWHERE, restrict
 from xjit.emitters.nested import splat_register, width_of
 from xjit.hlo import attributes as at
 from xjit.llvm.types import I32

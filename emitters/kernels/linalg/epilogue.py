@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, dim
 from xjit.affine.reshape import delinearize
-from xjit.emitters.access_analysis import Index
+from xjit.emitters.access.access_analysis import Index
+from xjit.emitters.access.memory import Buffer
+from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.fused import Element, FusedIrEmitter
 from xjit.emitters.gemm.conversions import convert
 from xjit.emitters.gemm.epilogue import EPILOGUE_PARAMS
@@ -22,9 +24,7 @@ from xjit.emitters.gemm.result_space import ResultSpace
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.view import KernelView, lanes_for
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer
-from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.schedule.schedule import NS_PER_OPERATION
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape

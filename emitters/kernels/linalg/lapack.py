@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xjit.emitters.context_calls import emit_fail, emit_scratch_alloc
+from xjit.emitters.entry.context_calls import emit_fail, emit_scratch_alloc
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.lapack_geev import emit_eigenvectors, emit_is_finite
 from xjit.emitters.kernels.loops.hand_loops import Scratch

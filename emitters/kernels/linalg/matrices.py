@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xjit.affine import AffineExpr, dim
+from xjit.emitters.access.memory import EVERYWHERE, Buffer, MemoryAccess
 from xjit.emitters.elemental import RegisterValue, register_type
-from xjit.emitters.iteration_space import unit_index
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import Scratch, here
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import EVERYWHERE, Buffer, MemoryAccess
+from xjit.emitters.loops.iteration_space import unit_index
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType

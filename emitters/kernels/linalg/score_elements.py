@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xjit.affine import dim, substitute
-from xjit.emitters.access_analysis import Index
+from xjit.emitters.access.access_analysis import Index
+from xjit.emitters.access.memory import Buffer
 from xjit.emitters.attention.block import STRIP_BYTES
 from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES
 from xjit.emitters.fused import Element, FusedIrEmitter
 from xjit.emitters.gemm.epilogue import EPILOGUE_PARAMS
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.planners.cpu.scores import ScoreWork
+from xjit.emitters.planners.score_product import batch_index
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.conversions import load_convert, store_convert
 from xjit.llvm.function import Function
@@ -58,7 +59,7 @@ class _ScoreEmitter:
         self.batch, self.row, self.column = (
             nest.new_variable(size) for size in (work.shape.num_batches, work.shape.rows, work.shape.columns)
         )
-        self.index = work.batch_index(dim(self.batch))
+        self.index = batch_index(work.product, dim(self.batch))
         self.index[self.product.rows] = dim(self.row)
         self.index[self.product.column.position] = dim(self.column)
         self.width = context.target.vector_width(COMPUTE)

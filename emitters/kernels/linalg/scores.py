@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xjit.affine import dim, substitute
+from xjit.emitters.access.memory import Buffer
 from xjit.emitters.attention.library import link_score_library
 from xjit.emitters.attention.shapes import ScoreParameters
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.dot import NS_PER_FLOP
 from xjit.emitters.kernels.linalg.score_elements import emit_score_elements
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.planners.cpu.scores import ScoreWork
+from xjit.emitters.planners.score_product import batch_index
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I8, I64, PTR
@@ -61,7 +62,7 @@ class _Unit:
         units = work.blocking.units_per_batch
         self.batch = nest.simplify(dim(unit).floordiv(units))
         self.first_row = nest.simplify((dim(unit) % units) * work.blocking.rows)
-        self.index = work.batch_index(self.batch)
+        self.index = batch_index(work.product, self.batch)
 
     def place(self) -> tuple[Value, Value, Value]:
         """The number of the product, the first row and the number of rows."""

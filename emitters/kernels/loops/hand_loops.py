@@ -10,10 +10,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from xjit.affine import AffineExpr, dim
-from xjit.emitters.context_calls import emit_scratch_alloc
-from xjit.emitters.loop_levels import LoopLevel
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Guard
+from xjit.emitters.access.memory import Guard
+from xjit.emitters.entry.context_calls import emit_scratch_alloc
+from xjit.emitters.loops.loop_levels import LoopLevel
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.module import Module

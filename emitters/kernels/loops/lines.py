@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
+from xjit.emitters.access.memory import Buffer
+from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import storage_type
-from xjit.emitters.iteration_space import unit_index
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import structured
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer
-from xjit.emitters.physical_offsets import physical_offset
-from xjit.emitters.variables import factor_of
+from xjit.emitters.loops.iteration_space import unit_index
+from xjit.emitters.loops.loop_nest import LoopNest
+from xjit.emitters.loops.variables import factor_of
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType

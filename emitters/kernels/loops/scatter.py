@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, constant, dim
+from xjit.emitters.access.memory import EVERYWHERE
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish
 from xjit.emitters.kernels.loops.hand_loops import bind_index, here, index_to_i64, scope, structured
 from xjit.emitters.kernels.view import KernelView, lanes_for
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import EVERYWHERE
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested, same_width
 from xjit.emitters.planners.cpu.scatter import ScatterDimensions
 from xjit.llvm.structured_builder import StructuredBuilder

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 
 from xjit.affine import AffineExpr, Interval, constant, dim
 from xjit.affine.reshape import delinearize, linearize
-from xjit.emitters.access_analysis import Index
+from xjit.emitters.access.access_analysis import Index
+from xjit.emitters.access.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.types.primitive_type import PrimitiveType

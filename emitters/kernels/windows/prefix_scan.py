@@ -10,15 +10,15 @@ import math
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, constant, dim
+from xjit.emitters.access.memory import EVERYWHERE
 from xjit.emitters.elemental import RegisterValue, constant_register, register_type
 from xjit.emitters.fused import FusedIrEmitter
-from xjit.emitters.iteration_space import unit_index
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import EVERYWHERE
+from xjit.emitters.loops.iteration_space import unit_index
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register
-from xjit.emitters.reduction_loops import flatten, unflatten
+from xjit.emitters.reductions.reduction_loops import flatten, unflatten
 from xjit.hlo import attributes as at
 from xjit.llvm.values import Value
 from xjit.ops.prefix_scan import prefix_dimension

@@ -10,15 +10,15 @@ import math
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, constant, dim
-from xjit.emitters.access_analysis import Index
+from xjit.emitters.access.access_analysis import Index
+from xjit.emitters.access.memory import Buffer, Guard
 from xjit.emitters.fused import FusedIrEmitter
-from xjit.emitters.iteration_space import unit_index
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish
 from xjit.emitters.kernels.loops.hand_loops import here
 from xjit.emitters.kernels.view import KernelView, lanes_for
 from xjit.emitters.kernels.windows.window_selection import WindowSelection
-from xjit.emitters.loop_nest import LoopNest
-from xjit.emitters.memory import Buffer, Guard
+from xjit.emitters.loops.iteration_space import unit_index
+from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested, same_width
 from xjit.hlo import attributes as at
 from xjit.hlo.types.shape import Shape

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from xjit.affine import AffineExpr, Interval, dim
-from xjit.emitters.access_analysis import Index
+from xjit.emitters.access.access_analysis import Index
+from xjit.emitters.access.memory import EVERYWHERE, restrict
+from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import RegisterValue, constant_register
 from xjit.emitters.fused import FusedIrEmitter, select_register
-from xjit.emitters.memory import EVERYWHERE, restrict
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register
-from xjit.emitters.physical_offsets import physical_offset
-from xjit.emitters.reduction_loops import flatten, unflatten
+from xjit.emitters.reductions.reduction_loops import flatten, unflatten
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.types import I64

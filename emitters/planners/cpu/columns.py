@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 
 from xjit.affine import AffineExpr, constant, dim
-from xjit.emitters.iteration_space import IterationSpace
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loops.iteration_space import IterationSpace
+from xjit.emitters.loops.variables import VariableTable, factor_of
 from xjit.emitters.planners.cpu.loops import plain_parts, plan_loops, plan_parts, same_dimensions, vector_width
 from xjit.emitters.planners.cpu.nests import drop_single_trips, merge_outer
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanContext
@@ -29,7 +30,6 @@ from xjit.emitters.schedule.statements import (
     Symbols,
     Tile,
 )
-from xjit.emitters.variables import VariableTable, factor_of
 from xjit.hlo.attributes import DimensionsAttributes
 from xjit.llvm.types import FLOAT
 

@@ -9,7 +9,7 @@ from xjit.emitters.gemm.convolution_dimensions import as_gemm, is_depthwise
 from xjit.emitters.gemm.convolution_plan import plan_convolution
 from xjit.emitters.gemm.convolution_shapes import MAX_SPATIAL_DIMENSIONS, ConvolutionShape, SpatialDimension
 from xjit.emitters.gemm.facts import convolution_facts, gemm_facts
-from xjit.emitters.gemm.method import GemmTypes, with_unit
+from xjit.emitters.gemm.method import GemmTypes, gains_by_planes, with_unit
 from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.kernels.view import KernelView
@@ -65,7 +65,9 @@ def convolution_work(view: KernelView, target: Target) -> ConvolutionWork | None
     if shape is None or types is None:
         return None
     if not is_depthwise(shape):
-        types = with_unit(types, target, as_gemm(shape))
+        planes = "highest" not in convolution.attributes_as(at.ConvolutionAttributes).operand_precision
+        gains = gains_by_planes(shape.pixels, shape.output_features // shape.groups, shape.terms)
+        types = with_unit(types, target, as_gemm(shape), planes=planes and gains)
     lhs, rhs = (view.leaves.index(operand) for operand in convolution.operands)
     has_epilogue = view.roots != (convolution,)
     return ConvolutionWork(shape, types, (lhs, rhs), place_of_sums(view, types), has_epilogue)

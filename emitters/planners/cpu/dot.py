@@ -48,6 +48,8 @@ EXACT_CONVERSIONS = {
     PrimitiveType.F32: (PrimitiveType.F64,),
 }
 """Element types that the GEMM may read instead of the converted ones."""
+_SPLIT_ALGORITHMS = ("", "dot_bf16_bf16_f32_x3", "dot_bf16_bf16_f32_x6")
+"""Algorithms that six products of bf16 planes are exact enough for."""
 _WIDENED = (PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16)
 """Integers that s32 operands may be converted from: the multiplication reads them, and sums in s32."""
 TINY_FLOPS = 512  # of one of many multiplications: below this its loops, unrolled, beat a call of the GEMM
@@ -111,7 +113,7 @@ def gemm_work(view: KernelView, target: Target) -> GemmWork | None:
     operands = tuple(view.leaves.index(source) for source in sources)
     if swapped:
         types, operands = GemmTypes(types.rhs, types.lhs, types.out), operands[::-1]
-    types = _rounded(dot, types, target, shape) or with_unit(types, target, shape)
+    types = _rounded(dot, types, target, shape) or with_unit(types, target, shape, planes=_may_split(dot))
     return GemmWork(shape, types, (operands[0], operands[1]), place_of_sums(view, types), has_epilogue)
 
 
@@ -126,13 +128,19 @@ def _check_algorithm(dot: HloInstruction) -> None:
 def _rounded(dot: HloInstruction, types: GemmTypes, target: Target, shape: GemmShape) -> GemmTypes | None:
     """The types with f32 operands rounded to bf16, where the dot's algorithm is that and a unit gains by it.
 
-    Other algorithms that split f32 in bf16 are no more exact than f32, in which they are computed.
+    Other algorithms that split f32 in bf16 are no more exact than what is used for f32.
     """
     if dot.attributes_as(at.DotAttributes).algorithm != "dot_bf16_bf16_f32":
         return None
     lhs, rhs = (ROUNDED[BFLOAT] if storage is FLOAT else storage for storage in (types.lhs, types.rhs))
     rounded = with_unit(GemmTypes(lhs, rhs, types.out), target, shape)
     return rounded if rounded.unit is not Unit.FMA else None
+
+
+def _may_split(dot: HloInstruction) -> bool:
+    """Whether a dot's algorithm and precision allow sums of bf16 products for f32."""
+    attrs = dot.attributes_as(at.DotAttributes)
+    return attrs.algorithm in _SPLIT_ALGORITHMS and "highest" not in attrs.operand_precision
 
 
 def _sources(view: KernelView) -> list[HloInstruction] | None:

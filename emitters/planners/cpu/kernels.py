@@ -12,10 +12,11 @@ from xjit.emitters.planners.cpu.custom_calls import plan_custom_call
 from xjit.emitters.planners.cpu.dot import plan_dot_kernels
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.cpu.scatter import plan_scatter, plan_select_and_scatter
-from xjit.emitters.planners.cpu.scores import is_score_product, plan_scores
+from xjit.emitters.planners.cpu.scores import plan_scores
 from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
 from xjit.emitters.planners.cpu.windows import plan_reduce_window
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
+from xjit.emitters.planners.score_product import is_score_product
 
 Planner = Callable[[PlanContext, KernelView], Sequence[KernelPlan]]
 

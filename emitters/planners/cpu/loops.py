@@ -11,21 +11,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from xjit.emitters.iteration_space import (
+from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loops.iteration_space import (
     IterationSpace,
     collapse_loops,
     merge_short_innermost,
     remove_divisions,
     sort_loops,
 )
-from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loops.variables import VariableTable, factor_of
 from xjit.emitters.planners.cpu.nests import drop_single_trips, element_nest, merge_outer
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanContext
 from xjit.emitters.planners.cpu.regions import regions
 from xjit.emitters.planners.cpu.transpose import tiled_spaces, transposed_loop
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import Part
-from xjit.emitters.variables import VariableTable, factor_of
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from xjit.affine import AffineExprKind, dim
-from xjit.emitters.access_analysis import Index
-from xjit.emitters.iteration_space import IterationSpace
+from xjit.emitters.access.access_analysis import Index
+from xjit.emitters.loops.iteration_space import IterationSpace
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.reduction import plan_reduction
 from xjit.emitters.schedule.statements import Combination, Let, Loop, Reduce, Reduction, Role, Statement

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr
-from xjit.emitters.access_analysis import AccessAnalysis, Accesses, Index, RuntimeValue
-from xjit.emitters.iteration_space import IterationSpace
+from xjit.emitters.access.access_analysis import AccessAnalysis, Accesses, Index, RuntimeValue
+from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.kernels.view import KernelView, lanes_for
-from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.loops.iteration_space import IterationSpace
+from xjit.emitters.loops.variables import VariableTable
 from xjit.emitters.planners.cpu.work_count import WorkCount, part_of
 from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.schedule.renumber import renumber
 from xjit.emitters.schedule.schedule import Cost, Schedule
 from xjit.emitters.schedule.statements import Let, Part, Store
-from xjit.emitters.variables import VariableTable
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 

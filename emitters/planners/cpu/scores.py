@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xjit.affine import AffineExpr, delinearize, dim
+from xjit.affine import AffineExpr, dim
 from xjit.emitters.attention.shapes import (
     PRODUCTS,
     Blocking,
@@ -23,10 +23,10 @@ from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.dot import GEMM_TYPES
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
-from xjit.hlo import attributes as at
+from xjit.emitters.planners.score_product import score_product
 from xjit.llvm.types import LLVMType
 from xjit.passes.analysis.attention.places import Matrix
-from xjit.passes.analysis.attention.products import ScoreProduct, find_products
+from xjit.passes.analysis.attention.products import ScoreProduct
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,6 @@ class ScoreWork:
         """Blocks of rows, of all products."""
         return self.shape.num_batches * self.blocking.units_per_batch
 
-    def batch_index(self, batch: AffineExpr) -> dict[int, AffineExpr]:
-        """Returns the dimensions of the root that say which product it is, by the product's number."""
-        sizes = self.product.root.shape.dimensions
-        dimensions = self.product.batch
-        return dict(zip(dimensions, delinearize(batch, [sizes[d] for d in dimensions]), strict=True))
-
     def facts(self, context: PlanContext) -> Mapping[str, object]:
         """Its sizes, and how it is blocked."""
         shape, tile = self.shape, register_tile(context.target, PRODUCTS)
@@ -65,19 +59,9 @@ class ScoreWork:
         }
 
 
-def is_score_product(view: KernelView) -> bool:
-    """Whether a view is one of the fusions that this is for."""
-    fusion = view.instruction
-    return fusion.opcode == "fusion" and fusion.attributes_as(at.FusionAttributes).kind == "kCustom"
-
-
 def plan_scores(context: PlanContext, view: KernelView) -> list[KernelPlan]:
     """Plans a product with scores."""
-    leaves = set(view.leaves)
-    products = find_products(view.roots[0], lambda i: i not in leaves)
-    if len(products) != 1:
-        raise AssertionError(f"{view.instruction.name} is no product with scores")
-    product = products[0]
+    product = score_product(view)
     shape = _shape(product)
     blocking = plan_blocks(shape, context.target)
     work = ScoreWork(product, shape, _types(product), blocking, _statistics(view, product))
@@ -116,8 +100,7 @@ def _statistics(view: KernelView, product: ScoreProduct) -> tuple[Matrix, ...]:
     if len(view.roots) == 1:
         return ()
     softmax = product.softmax
-    if softmax is None or view.roots[1:] != (softmax.maximum.instruction, softmax.total.instruction):
-        raise AssertionError(f"{view.instruction.name} has other results than a softmax's")
+    assert softmax is not None
     row: AffineExpr = dim(product.rows)
     found = [product.space.matrix(p, row, product.column, dim(product.width)) for p in (softmax.maximum, softmax.total)]
     kept = [m for m in found if m is not None]

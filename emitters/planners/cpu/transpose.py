@@ -1,16 +1,16 @@
 """Transpose tiles: loops for operands that are contiguous along another loop than the result is.
 
 The innermost loop v walks across rows of such an operand, another loop u along them. Whole W x W tiles become a part
-whose loops end in (v, W steps of u): see xjit.emitters.transpose_tile for what is done in one.
+whose loops end in (v, W steps of u): see xjit.emitters.access.transpose_tile for what is done in one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xjit.emitters.iteration_space import IterationSpace
+from xjit.emitters.loops.iteration_space import IterationSpace
+from xjit.emitters.loops.variables import factor_of
 from xjit.emitters.planners.cpu.planning import LoopPlanning
-from xjit.emitters.variables import factor_of
 
 MAX_TILED_OPERATIONS = 12
 

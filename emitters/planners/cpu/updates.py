@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, dim
-from xjit.emitters.access_analysis import RuntimeValue
+from xjit.emitters.access.access_analysis import RuntimeValue
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loops.variables import VariableTable
 from xjit.emitters.planners.cpu.loops import plan_parts, plan_work
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanContext
 from xjit.emitters.schedule.schedule import Schedule
-from xjit.emitters.variables import VariableTable
 from xjit.hlo.ir.instruction import HloInstruction
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from xjit.emitters.access_analysis import AccessAnalysis, Accesses
-from xjit.emitters.iteration_space import IterationSpace
+from xjit.emitters.access.access_analysis import AccessAnalysis, Accesses
+from xjit.emitters.loops.iteration_space import IterationSpace
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xjit.affine import AffineExpr, dim, substitute
-from xjit.emitters.access_analysis import Accesses
+from xjit.emitters.access.access_analysis import Accesses
+from xjit.emitters.loops.variables import VariableTable, known_divisor
 from xjit.emitters.planners.cpu.planning import LoopPlanning
-from xjit.emitters.variables import VariableTable, known_divisor
 
 MAX_LANES = 16
 

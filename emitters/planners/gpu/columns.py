@@ -5,15 +5,15 @@ The warps of a block share the rows of its columns out, and combine what they ha
 
 from __future__ import annotations
 
-from xjit.emitters.access_analysis import Index
-from xjit.emitters.iteration_space import IterationSpace
+from xjit.emitters.access.access_analysis import Index
+from xjit.emitters.loops.iteration_space import IterationSpace
+from xjit.emitters.loops.variables import factor_of
 from xjit.emitters.planners.cpu.nests import PlanReduction
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.gpu.loops import THREADS, one_by_one, part_of, vector_of
 from xjit.emitters.planners.gpu.shared_reductions import can_be_shared, reduced_count, shared_reduction
 from xjit.emitters.planners.gpu.spaces import merge_loops, tiles_of
 from xjit.emitters.schedule.statements import Loop, Part, Reduction, Role
-from xjit.emitters.variables import factor_of
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.gpu_models import WARP_SIZE
 

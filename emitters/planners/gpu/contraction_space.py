@@ -11,13 +11,13 @@ import math
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, delinearize, dim, substitute
-from xjit.emitters.access_analysis import Accesses, Index, apply_map
-from xjit.emitters.iteration_space import IterationSpace
+from xjit.emitters.access.access_analysis import Accesses, Index, apply_map
+from xjit.emitters.loops.iteration_space import IterationSpace
+from xjit.emitters.loops.variables import factor_of
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.gpu.coalescing import are_vectors, lane_steps
 from xjit.emitters.planners.gpu.spaces import merge_loops
 from xjit.emitters.planners.reduction import range_symbols
-from xjit.emitters.variables import factor_of
 from xjit.hlo.ir.instruction import HloInstruction
 
 VECTOR_BYTES = 16

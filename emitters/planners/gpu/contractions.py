@@ -8,12 +8,12 @@ padded: variables are bound within their bounds, what is beyond is zero and not 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 from xjit.affine import AffineExpr, constant, dim, substitute
-from xjit.emitters.iteration_space import remove_divisions, sort_loops
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loops.iteration_space import remove_divisions, sort_loops
+from xjit.emitters.loops.variables import VariableTable
 from xjit.emitters.planners.cpu.loops import plan_loops, same_dimensions
 from xjit.emitters.planners.cpu.nests import drop_single_trips
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork
@@ -21,11 +21,10 @@ from xjit.emitters.planners.cpu.regions import regions
 from xjit.emitters.planners.gpu.contraction_space import (
     VECTOR_BYTES,
     ContractionSpace,
-    contiguous_lanes,
     contraction_space,
-    operand_accesses,
 )
 from xjit.emitters.planners.gpu.contraction_units import staged_kinds, unit_of
+from xjit.emitters.planners.gpu.operand_staging import StagedOperand
 from xjit.emitters.planners.gpu.tilings import THREAD_TILINGS, Tiling, choose_tiling, warp_tilings
 from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.schedule.schedule import Schedule
@@ -37,14 +36,11 @@ from xjit.emitters.schedule.statements import (
     Give,
     Loop,
     Memory,
-    OperandTile,
     Part,
     Role,
-    StageOperand,
     Statement,
     Tile,
 )
-from xjit.emitters.variables import VariableTable
 from xjit.llvm.gpu_models import FIRST_WITH_COPIES, WARP_SIZE
 from xjit.llvm.matrix_units import MatrixUnit
 
@@ -117,7 +113,6 @@ class _ContractionPart:
         self._tiling = tiling
         self._unit = unit
         self._name = space.instruction.name
-        self._kinds = staged_kinds(space.instruction, space.operands, unit)
         self._across = -(-table.size(space.columns) // tiling.columns)
         self._down = -(-table.size(space.rows) // tiling.rows)
         self._block = table.new_variable(self._across * self._down * table.size(space.batch))
@@ -126,6 +121,7 @@ class _ContractionPart:
         self._steps = min(tiling.steps, whole)
         chunks = -(-table.size(space.steps) // self._steps)
         self._chunk = table.new_variable(chunks)
+        self._operands = [self._staged(operand) for operand in space.operands]
         self._buffers = 2 if chunks > 1 and self._can_copy_ahead() else 1
         height, width = (size // count for size, count in zip((tiling.rows, tiling.columns), tiling.workers))
         worker = dim(self._thread).floordiv(tiling.worker_threads)
@@ -136,24 +132,47 @@ class _ContractionPart:
         self._row_of_sum, self._column_of_sum = dim(self._row) * block[0], dim(self._column) * block[1]
         self._sum = table.new_variable(unit.num_sums) if unit is not None else None
 
+    def _staged(self, operand: int) -> StagedOperand:
+        """What the block stages of an operand at a time."""
+        space, tiling = self._space, self._tiling
+        kind = staged_kinds(space.instruction, space.operands, self._unit)[operand]
+        rows = tiling.rows if operand == space.operands[0] else tiling.columns
+        return StagedOperand(
+            space.instruction,
+            operand,
+            kind,
+            space.operand_index(operand),
+            space.symbols,
+            (space.row_of(operand), space.steps),
+            (rows, self._steps),
+            tiling.threads,
+            self._unit is not None,
+        )
+
     def part(self) -> Part:
         """Returns the part. Blocks are numbered along rows of blocks, matrix after matrix."""
         space = self._space
-        operands = [self._operand(operand) for operand in space.operands]
-        sums = (Clear(self._name), *self._chunks(operands), self._stores())
+        operands = tuple(operand.tile(self._planning, self._buffers) for operand in self._operands)
+        sums = (Clear(self._name), *self._chunks(), self._stores())
         batch = self._simple(dim(self._block).floordiv(self._across * self._down))
         body = (Loop(self._thread, Role.THREAD, (Bind(space.batch, batch, sums),)),)
         registers = (self._row, self._column, *([] if self._sum is None else [self._sum]))
-        return Part(
-            (Loop(self._block, Role.BLOCK, body),), (Tile(self._name, registers, Memory.REGISTER),), tuple(operands)
-        )
+        return Part((Loop(self._block, Role.BLOCK, body),), (Tile(self._name, registers, Memory.REGISTER),), operands)
 
-    def _chunks(self, operands: Sequence[OperandTile]) -> tuple[Statement, ...]:
+    def _chunks(self) -> tuple[Statement, ...]:
         """Returns the loop over chunks of steps: stage and multiply; or multiply while the next one is copied."""
         chunk = dim(self._chunk)
 
         def staged(number: AffineExpr) -> list[Statement]:
-            return [self._stage(tile, number) for tile in operands]
+            return [
+                operand.stage(
+                    self._planning,
+                    self._thread,
+                    (self._first(operand.operand), self._simple(number * self._steps)),
+                    self._buffer(number),
+                )
+                for operand in self._operands
+            ]
 
         if self._buffers == 1:
             body = (*staged(chunk), Barrier(), self._products(), Barrier())
@@ -163,20 +182,20 @@ class _ContractionPart:
 
     def _can_copy_ahead(self) -> bool:
         """Whether both operands are copied as they are in memory, asynchronously, and there is room for two chunks."""
-        gpu, space = self._planning.context.target.gpu, self._space
+        gpu = self._planning.context.target.gpu
         if gpu is None or gpu.compute_capability < FIRST_WITH_COPIES:
             return False
         taken = 0
-        for operand in space.operands:
-            source = space.instruction.operand(operand)
-            along, lanes = self._staged_lanes(operand)
-            width = self._kinds[operand].byte_width
+        for operand in self._operands:
+            along, lanes = operand.lanes(self._planning)
+            width = operand.kind.byte_width
             in_order = self._unit is not None or along == 0
-            if source not in self._planning.view.leaves or source.shape.element_type is not self._kinds[operand]:
+            source = operand.source
+            if source not in self._planning.view.leaves or source.shape.element_type is not operand.kind:
                 return False
             if lanes * width != VECTOR_BYTES or not in_order:
                 return False
-            sizes = (self._rows_of(operand), 2 * self._steps)
+            sizes = (operand.sizes[0], 2 * self._steps)
             taken += sizes[1 - along] * (sizes[along] * width + VECTOR_BYTES)
         return taken <= gpu.static_shared_bytes
 
@@ -188,66 +207,6 @@ class _ContractionPart:
 
     def _simple(self, expr: AffineExpr) -> AffineExpr:
         return self._table.simplify(expr)
-
-    # -- staging
-
-    def _operand(self, operand: int) -> OperandTile:
-        """Returns where an operand's elements lie: as threads read them, padded so that banks differ.
-
-        Threads read rows next to each other; matrix instructions read steps so, if these come from memory so.
-        """
-        kind = self._kinds[operand]
-        pad = max(1, VECTOR_BYTES // kind.byte_width)
-        rows, steps = self._rows_of(operand), self._steps * self._buffers
-        if self._unit is not None and self._along(operand)[0] == 1:
-            place = dim(0) * (steps + pad) + dim(1)
-        else:
-            place = dim(1) * (rows + pad) + dim(0)
-        return OperandTile(self._name, operand, kind.text, (rows, steps), place)
-
-    def _rows_of(self, operand: int) -> int:
-        """How many rows of an operand a block has."""
-        return self._tiling.rows if operand == self._space.operands[0] else self._tiling.columns
-
-    def _along(self, operand: int) -> tuple[int, int]:
-        """Returns what threads that stage an operand go along, 0: rows, 1: steps, and how many of it are neighbours."""
-        space, planning = self._space, self._planning
-        index = space.operand_index(operand)
-        accesses = operand_accesses(planning, space.instruction, operand, index, space.symbols)
-        kinds = (space.instruction.operand(operand).shape.element_type, self._kinds[operand])
-        width = max(kind.byte_width for kind in kinds)
-        lanes = [contiguous_lanes(planning, accesses, v, width) for v in (space.row_of(operand), space.steps)]
-        along = 0 if lanes[0] > lanes[1] else 1
-        return along, 1 if kinds[0].is_complex else max(1, lanes[along])
-
-    def _staged_lanes(self, operand: int) -> tuple[int, int]:
-        """Returns what `_along` does, with as few lanes as give each thread equally many units."""
-        along, lanes = self._along(operand)
-        count, threads = self._rows_of(operand) * self._steps, self._tiling.threads
-        size = (self._rows_of(operand), self._steps)[along]
-        while lanes > 1 and (count % (threads * lanes) or size % lanes):
-            lanes //= 2
-        return along, lanes
-
-    def _stage(self, tile: OperandTile, chunk: AffineExpr) -> Loop:
-        """Returns the loop in which each thread stages its share of a chunk: units of a few lanes in turn."""
-        space, threads = self._space, self._tiling.threads
-        along, lanes = self._staged_lanes(tile.operand)
-        rows = tile.sizes[0]
-        turn = self._table.new_variable(rows * self._steps // (threads * lanes))
-        unit = dim(turn) * threads + dim(self._thread)
-        units = (rows, self._steps)[along] // lanes
-        inner, outer = unit.mod(units) * lanes, unit.floordiv(units)
-        at = (self._simple(inner), self._simple(outer))[:: 1 if along == 0 else -1]
-        index = space.operand_index(tile.operand)
-        place = self._simple(at[1] + self._buffer(chunk))
-        stage = StageOperand(self._name, tile.operand, index, space.symbols, (at[0], place), along)
-        row = self._simple(self._first(tile.operand) + at[0])
-        step = self._simple(chunk * self._steps + at[1])
-        width = lanes if lanes > 1 else 0
-        inside: Statement = Bind(space.steps, step, (stage,), width if along == 1 else 0)
-        inside = Bind(space.row_of(tile.operand), row, (inside,), width if along == 0 else 0)
-        return Loop(turn, Role.UNROLL, (inside,))
 
     def _buffer(self, chunk: AffineExpr) -> AffineExpr:
         """The first step, in the tiles, of the buffer that a chunk goes to."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from xjit.emitters.access_analysis import Index
-from xjit.emitters.iteration_space import IterationSpace
+from xjit.emitters.access.access_analysis import Index
+from xjit.emitters.loops.iteration_space import IterationSpace
 from xjit.emitters.planners.cpu.nests import PlanReduction, reductions_by_level
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.gpu.coalescing import are_vectors, walks_in_vectors, widest_vector

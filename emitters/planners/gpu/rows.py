@@ -6,8 +6,8 @@ rows are for warps, which need no barrier; a block then has as many rows as warp
 
 from __future__ import annotations
 
-from xjit.emitters.access_analysis import Index
-from xjit.emitters.iteration_space import IterationSpace
+from xjit.emitters.access.access_analysis import Index
+from xjit.emitters.loops.iteration_space import IterationSpace
 from xjit.emitters.planners.cpu.nests import PlanReduction
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.gpu.loops import THREADS, one_by_one, part_of, vector_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from xjit.affine import AffineExpr, delinearize, dim
-from xjit.emitters.access_analysis import Index
+from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.gpu.coalescing import walks_in_vectors, widest_vector
 from xjit.emitters.planners.reduction import range_symbols, selects_index

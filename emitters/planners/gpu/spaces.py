@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xjit.affine import dim
-from xjit.emitters.iteration_space import IterationSpace
+from xjit.emitters.loops.iteration_space import IterationSpace
 
 
 def merge_loops(space: IterationSpace, first: int, last: int) -> IterationSpace:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.coverage import refuse_unsupported
-from xjit.emitters.iteration_space import IterationSpace
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.loops.iteration_space import IterationSpace
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
@@ -17,9 +17,11 @@ from xjit.emitters.planners.gpu.custom_calls import plan_gpu_custom_call
 from xjit.emitters.planners.gpu.loops import THREADS, linear_parts
 from xjit.emitters.planners.gpu.rows import row_depth, row_parts
 from xjit.emitters.planners.gpu.scatter import plan_gpu_scatter
+from xjit.emitters.planners.gpu.scores import plan_gpu_scores
 from xjit.emitters.planners.gpu.transpose import transposed_loop, transposed_parts
 from xjit.emitters.planners.gpu.windows import plan_gpu_reduce_window, plan_gpu_select_and_scatter
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
+from xjit.emitters.planners.score_product import is_score_product
 from xjit.emitters.schedule.statements import Part
 from xjit.hlo.diagnostics import Unsupported
 from xjit.llvm.target import Target
@@ -66,6 +68,8 @@ def plan_gpu_kernels(context: PlanContext, view: KernelView) -> Sequence[KernelP
 
     Errors: Unsupported names the opcode that GPUs have no kernel for.
     """
+    if is_score_product(view):
+        return plan_gpu_scores(context, view)
     hero = view.hero
     refuse_unsupported(hero)
     if hero.opcode in REWRITTEN:

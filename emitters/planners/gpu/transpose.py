@@ -7,13 +7,13 @@ columns of a tile in different banks.
 from __future__ import annotations
 
 from xjit.affine import AffineExpr, dim
-from xjit.emitters.access_analysis import Index
-from xjit.emitters.iteration_space import IterationSpace
-from xjit.emitters.physical_offsets import physical_offset
+from xjit.emitters.access.access_analysis import Index
+from xjit.emitters.access.physical_offsets import physical_offset
+from xjit.emitters.loops.iteration_space import IterationSpace
+from xjit.emitters.loops.variables import factor_of
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.gpu.spaces import merge_loops, tiles_of
 from xjit.emitters.schedule.statements import Barrier, Loop, Memory, Part, Role, Stage, Statement, Tile
-from xjit.emitters.variables import factor_of
 from xjit.hlo.ir.instruction import HloInstruction
 
 TILE = 32  # rows and columns: one row for each warp, one element for each lane

@@ -17,9 +17,9 @@ from xjit.emitters.gemm.shapes import GemmShape
 from xjit.emitters.gemm.storage import FLOAT8_KINDS, UNSIGNED
 from xjit.llvm import LLVMType, Module, Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF, I8, I16, I32, I64
-from xjit.runtime.elf import undefined_symbols
-from xjit.runtime.jit import CodegenOptions, LoadedObject, compile_ir_to_object, load_object
-from xjit.runtime.symbols import resolve_symbols
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.jit import CodegenOptions, LoadedObject, compile_ir_to_object, load_object
+from xjit.runtime.machine_code.symbols import resolve_symbols
 
 DTYPES = {
     FLOAT: np.dtype(np.float32),

@@ -14,7 +14,7 @@ from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
 from xjit.runtime import thread_pool
-from xjit.runtime.jit import missing_features
+from xjit.runtime.machine_code.jit import missing_features
 
 LEVELS = ["host", *(level for level in ("avx2", "sse2") if not missing_features(Target.for_features(level).features))]
 TYPES = [GemmTypes(), GemmTypes(DOUBLE, DOUBLE, DOUBLE), GemmTypes(BFLOAT, BFLOAT, BFLOAT), GemmTypes(HALF, HALF, HALF),

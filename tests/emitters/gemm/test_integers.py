@@ -13,7 +13,7 @@ from xjit.emitters.gemm.storage import UNSIGNED
 from xjit.emitters.gemm.units import Unit
 from xjit.llvm import LLVMType, Target
 from xjit.llvm.types import I8, I16, I32, I64
-from xjit.runtime.jit import missing_features
+from xjit.runtime.machine_code.jit import missing_features
 
 TYPES = [
     (I8, I8, I32), (I8, I8, I8), (I8, I8, I64), (I16, I16, I16), (I16, I16, I32), (I8, I16, I32), (I8, I32, I32),

@@ -11,8 +11,8 @@ from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.routine import routine_for
 from xjit.emitters.gemm.shapes import row_major
 from xjit.llvm import Module, Target
-from xjit.runtime import jit
-from xjit.runtime.ir_check import defined_symbols
+from xjit.runtime.machine_code import jit
+from xjit.runtime.machine_code.ir_check import defined_symbols
 
 DOT = """
 HloModule dot

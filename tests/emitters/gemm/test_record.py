@@ -15,7 +15,7 @@ from xjit.llvm import Module
 from xjit.llvm.structured_builder import define
 from xjit.llvm.target import Target
 from xjit.llvm.types import I64, PTR
-from xjit.runtime import jit
+from xjit.runtime.machine_code import jit
 
 
 @pytest.mark.parametrize(("kind", "fields"), [(GemmParameters, GEMM), (ConvolutionParameters, CONV)])

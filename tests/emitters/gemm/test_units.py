@@ -28,7 +28,7 @@ from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import Target, host_cpu
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, I8, I16, I32
-from xjit.runtime.jit import initialize_llvm, missing_features
+from xjit.runtime.machine_code.jit import initialize_llvm, missing_features
 
 TILES = Routine(vectors=(), row_groups=(), transposes=False)
 BF16 = GemmTypes(BFLOAT, BFLOAT, FLOAT)

@@ -10,7 +10,7 @@ from xjit.hlo.diagnostics import CompileError, InvalidArgument
 from xjit.llvm.gpu_models import GPU_MODELS
 from xjit.llvm.nvptx_intrinsics import NVVM_INTRINSICS, check_nvptx_ir
 from xjit.llvm.target import Target
-from xjit.runtime.nvptx import to_ptx
+from xjit.runtime.machine_code.nvptx import to_ptx
 
 PROGRAMS = {
     "exponential": unary("f32[64,512]", "exponential"),

@@ -9,7 +9,7 @@ import pytest
 from tests.emitters.gpu.test_schedules import reduced, softmax, transposed, unary
 from tests.support.kernels import view_of
 from xjit.affine import dim
-from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.gpu.traffic import KernelTraffic, kernel_traffic
 from xjit.emitters.planners.gpu.table import gpu_plan_context, plan_gpu_kernels
 from xjit.emitters.schedule.accesses import schedule_accesses

@@ -14,7 +14,7 @@ from tests.support.kernels import check_units
 from xjit.llvm import Target
 from xjit.passes import pipelines
 from xjit.passes.fusion.attention_fusion import AttentionFusion
-from xjit.runtime.jit import missing_features
+from xjit.runtime.machine_code.jit import missing_features
 
 SIZES = (2, 3, 7, 8, 9, 16, 17, 31, 33, 64, 65, 100, 257)
 

@@ -8,7 +8,7 @@ import pytest
 import xjit
 from tests.support.kernels import LAYOUTS, check, check_units, view_of
 from tests.support.reductions import reduce_text, special_floats
-from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.planners.cpu.columns import plan_reduce
 from xjit.emitters.planners.cpu.planning import PlanContext
 from xjit.llvm.target import Target

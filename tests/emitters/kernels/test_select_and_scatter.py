@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.kernels import LAYOUTS, check, check_units
 from xjit.llvm.target import LEVELS, Target
-from xjit.runtime.jit import missing_features
+from xjit.runtime.machine_code.jit import missing_features
 
 
 def text(kind: str, operand: str, source: str, window: str, layout: str = "", select: str = "GE") -> str:

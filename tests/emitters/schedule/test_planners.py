@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.kernels import view_of
-from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.planners.cpu.kernels import plan_kernels
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.emitters.schedule.parser import parse_schedule

@@ -56,7 +56,7 @@ class NoCode(importlib.abc.MetaPathFinder):
         assert name not in CODE, f"{name} is imported"
 
 sys.meta_path.insert(0, NoCode())
-from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.planners.module import schedule_text
 from xjit.emitters.planners.plan import PlanContext
 from xjit.llvm.target import Target

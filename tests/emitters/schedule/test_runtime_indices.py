@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.kernels import check_units, emit_view, view_of
-from xjit.emitters import reduction_loops
+from xjit.emitters.reductions import reduction_loops
 from xjit.emitters.schedule.statements import Let, Reduce, statements_of
 from xjit.text.parser import parse_hlo
 

@@ -10,7 +10,7 @@ import pytest
 import xjit
 from tests.support.hlo_samples import sample_modules
 from tests.support.schedules import parse_schedules
-from xjit.emitters.access_analysis import MapCache
+from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.planners.module import plan_module
 from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.schedule.parser import parse_schedule

@@ -13,7 +13,7 @@ from xjit.llvm.gpu_models import WARP_SIZE
 from xjit.llvm.matrix_units import MATRIX_UNITS, MatrixUnit, Place
 from xjit.llvm.target import Target
 from xjit.runtime.gpu_sim import SimulationError
-from xjit.runtime.nvptx import to_ptx
+from xjit.runtime.machine_code.nvptx import to_ptx
 
 REGISTERS = {P.F16: "<2 x half>", P.F64: "double"}
 SUMS = {P.F32: "float", P.S32: "i32", P.F64: "double"}

@@ -23,8 +23,6 @@ from xjit.passes.fusion.attention_gradient import fuse_gradient
 from xjit.passes.fusion.attention_units import fused_instructions, scores_are_needed
 from xjit.passes.fusion.unit_merging import merge_units
 
-MAX_DEPTH = 512
-"""Of rows of queries, keys and values: what the kernel's blocks hold."""
 _FOLLOWING = MOVES | {"convert", "divide"}
 """What a product's result may go through inside the fusion."""
 _WEIGHTS = _FOLLOWING | {"multiply"}
@@ -36,13 +34,14 @@ class AttentionFusion(HloModulePass):
 
     Each product of the batch must have `min_rows` queries, and `scores_per_element` scores for each element of such a
     row: fewer stay in the cache as they are. Gradients, which make the scores three times again, must have scores of
-    `gradient_bytes` in all.
+    `gradient_bytes` in all. Rows of queries, keys and values have `max_depth` elements at most: what blocks hold.
     """
 
     name = "attention-fusion"
     min_rows: int = 16
     scores_per_element: int = 512
     gradient_bytes: int = 1 << 20
+    max_depth: int = 512
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
         """Fuses in every sequential computation; True if something was fused."""
@@ -90,7 +89,7 @@ class AttentionFusion(HloModulePass):
         rows, width = sizes[product.rows], sizes[product.width]
         depths = [width, *(tile.depth for tile in product.tiles)]
         enough = rows * product.num_columns >= self.scores_per_element * max(depths)
-        return rows >= self.min_rows and enough and max(depths) <= MAX_DEPTH
+        return rows >= self.min_rows and enough and max(depths) <= self.max_depth
 
     def _may_pay(self, dot: HloInstruction) -> bool:
         """Whether a product of this dot could pay by its sizes: indexing maps of one that cannot are not computed."""

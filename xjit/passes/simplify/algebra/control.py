@@ -57,6 +57,19 @@ def _call(match: Match, into: Expansion) -> HloInstruction:
     return into.make("call", root.operand(1), called=[root.branch_computations[0]])
 
 
+def _unread(match: Match, into: Expansion) -> HloInstruction | None:
+    """A barrier of those elements only that something reads."""
+    barrier, elements = match.root, match["elements"]
+    if barrier.is_root() or any(user.opcode != "get-tuple-element" for user in barrier.users):
+        return None
+    read = sorted({user.attributes_as(at.GetTupleElementAttributes).index for user in barrier.users})
+    if not read or len(read) == elements.operand_count:
+        return None
+    small = into.make("opt-barrier", into.tuple_of(*[elements.operand(i) for i in read]))
+    kept = {index: into.element(small, place) for place, index in enumerate(read)}
+    return into.tuple_of(*[kept.get(i, operand) for i, operand in enumerate(elements.operands)])
+
+
 _X = m.any("x")
 
 CONTROL = (
@@ -67,6 +80,8 @@ CONTROL = (
                 m.op("get-tuple-element", m.op("tuple", name="tuple")), _element),
     AlgebraRule("R167", "add-dependency(x, after-all()) = x",
                 m.op("add-dependency", _X, m.op("after-all", name="token")), _is_unordered),
+    AlgebraRule("N24", "opt-barrier(tuple(x, y)) = tuple(opt-barrier(x), y) where nothing reads y",
+                m.op("opt-barrier", m.op("tuple", name="elements")), _unread),
     AlgebraRule("R168", "conditional(p, f, f) = call(f)", m.op("conditional").where(_same_branches), _call,
                 option="enable_conditional_simplification"),
 )  # fmt: skip

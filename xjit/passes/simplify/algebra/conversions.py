@@ -40,6 +40,16 @@ def _cast_once(match: Match, into: Expansion) -> HloInstruction | None:
     return into.like_source("bitcast-convert", [x])
 
 
+def _cast_parts(match: Match, into: Expansion) -> HloInstruction | None:
+    whole, root = match["whole"], match.root
+    kinds = {o.operand(0).shape.element_type for o in whole.operands if o.opcode == "bitcast-convert"}
+    parts = [o.operand(0) for o in whole.operands if o.opcode == "bitcast-convert"]
+    same_width = _bits(root) == _bits(whole) and all(_bits(p) == _bits(whole) for p in parts)
+    if len(parts) != whole.operand_count or kinds != {root.shape.element_type} or not same_width:
+        return None
+    return into.like_source("concatenate", parts, whole.attributes)
+
+
 def _converted_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
     x, old = match["x"], match["broadcast"]
     if x.shape.num_elements >= old.shape.num_elements:
@@ -73,6 +83,8 @@ CONVERSIONS = (
     AlgebraRule("R81b", "bitcast-convert(x) = x when the type stays",
                 m.op("bitcast-convert", _X)
                 .where(lambda i: i.shape.element_type is i.operand(0).shape.element_type), bound("x")),
+    AlgebraRule("N23", "bitcast-convert(concatenate(bitcast-convert(x), ..)) = concatenate(x, ..)",
+                m.op("bitcast-convert", m.op("concatenate", name="whole")), _cast_parts),
     AlgebraRule("R82", "reduce-precision(x) = x when the type has no more precision",
                 m.op("reduce-precision", _X).where(_keeps_precision), bound("x"),
                 option="enable_remove_no_op_reduce_precision"),

@@ -130,6 +130,27 @@ def _as_update(match: Match, into: Expansion) -> HloInstruction | None:
     return into.make("dynamic-update-slice", x, part, *[into.full(scalar, b) for b in starts])
 
 
+def _of_padded_batch(match: Match, into: Expansion) -> HloInstruction | None:
+    """gather(pad(x, v), pad(i, c)), both padded alike along batch dimensions they share: pad(gather(x, i), v)."""
+    root, pad, indices = match.root, match["pad"], match["padded"]
+    g = root.attributes_as(at.GatherAttributes)
+    mine, theirs = padding_of(pad), padding_of(indices)
+    pairs = dict(zip(g.operand_batching_dims, g.start_indices_batching_dims, strict=True))
+    nothing = at.PaddingDimension()
+    touched = [d for d, p in enumerate(mine) if p != nothing]
+    if [d for d, p in enumerate(theirs) if p != nothing] != sorted(pairs[d] for d in touched if d in pairs):
+        return None
+    if any(d not in pairs or mine[d] != theirs[pairs[d]] for d in touched):
+        return None
+    batch = [d for d in range(root.shape.rank) if d not in g.offset_dims]
+    along = [d for d in range(indices.shape.rank) if d != g.index_vector_dim]
+    outside = [nothing] * root.shape.rank
+    for d in touched:
+        outside[batch[along.index(pairs[d])]] = mine[d]
+    part = into.make("gather", pad.operand(0), indices.operand(0), attributes=g)
+    return into.like_source("pad", [part, pad.operand(1)], at.PadAttributes(tuple(outside)))
+
+
 def _of_pad(match: Match, into: Expansion) -> HloInstruction | None:
     """gather(pad(x, v)), perhaps through a reshape, whose padded dimensions are taken as a whole: pad(gather(x), v)."""
     root, pad, operand = match.root, match["pad"], match.root.operand(0)
@@ -170,6 +191,8 @@ GATHERS = (
                 m.op("gather", _PAD, _INDICES), _of_pad),
     AlgebraRule("N14b", "gather(reshape(pad(x, v))) = pad(gather(reshape(x)), v) of dimensions taken as a whole",
                 m.op("gather", m.op("reshape", _PAD).one_use(), _INDICES), _of_pad),
+    AlgebraRule("N14c", "gather(pad(x, v), pad(i, c)) = pad(gather(x, i), v) along shared batch dimensions",
+                m.op("gather", _PAD, m.op("pad", name="padded")), _of_padded_batch),
     AlgebraRule("R142", "scatter(x, nothing) = x", m.op("scatter").where(_scatters_nothing),
                 lambda match, _: match.root.operand(0)),
     AlgebraRule("R142b", "scatter(x, constant, u) of one window = dynamic-update-slice(x, u)",

@@ -8,7 +8,7 @@ from xjit.hlo.attributes import DimensionsAttributes
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
-from xjit.passes.simplify.algebra.dimensions import dimensions_of
+from xjit.passes.simplify.algebra.dimensions import dimensions_of, reshape_groups
 from xjit.passes.simplify.algebra.rule import AlgebraRule, bound
 
 
@@ -71,6 +71,25 @@ def _around_reshape(match: Match, into: Expansion) -> HloInstruction | None:
     return into.like_source("reshape", [into.make("transpose", x, attributes=moved)])
 
 
+def _hoisted(match: Match, into: Expansion) -> HloInstruction | None:
+    """reshape(transpose(reshape(x))) where what the first reshape split stays together: no first reshape."""
+    x, split, moved = match["x"], match["split"], match["moved"]
+    if not x.shape.num_elements:
+        return None
+    order = [d for d in dimensions_of(moved) if split.shape.dimensions[d] != 1]
+    ones = [d for d, n in enumerate(x.shape.dimensions) if n == 1]
+    turned: list[int] = []
+    sources = {new[0]: (old, new) for old, new in reshape_groups(x.shape.dimensions, split.shape.dimensions)}
+    while order:
+        old, new = sources.get(order[0], ((), ()))
+        if not new or tuple(order[: len(new)]) != new:
+            return None
+        turned += old
+        del order[: len(new)]
+    transpose = into.make("transpose", x, attributes=DimensionsAttributes((*ones, *turned)))
+    return into.like_source("reshape", [transpose])
+
+
 def _is_same_bitcast(bitcast: HloInstruction) -> bool:
     return bitcast.shape == bitcast.operand(0).shape
 
@@ -87,6 +106,8 @@ MOVEMENT = (
     AlgebraRule("N6", "transpose(reshape(transpose(x))) = reshape(transpose(x)) around dimensions of size 1",
                 m.op("transpose", m.op("reshape", m.op("transpose", m.any("x"), name="inner"), name="between")),
                 _around_reshape),
+    AlgebraRule("N25", "reshape(transpose(reshape(x))) = reshape(transpose(x)) where what was split stays together",
+                m.op("reshape", m.op("transpose", m.op("reshape", _X, name="split"), name="moved")), _hoisted),
     AlgebraRule("R116", "bitcast(x) = x when shape and layout stay",
                 m.op("bitcast", m.any("x")).where(_is_same_bitcast), bound("x")),
     AlgebraRule("R116b", "bitcast(bitcast(x)) = bitcast(x)", m.op("bitcast", m.op("bitcast", m.any("x"))),

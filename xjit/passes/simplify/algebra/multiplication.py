@@ -91,5 +91,5 @@ MULTIPLICATION = (
     AlgebraRule("R28", "multiply(convert(p), x) = select(p, x, 0)",
                 m.op("multiply", _P, _X).where(is_integer), make("select", "p", "x", filled(0))),
     AlgebraRule("R28r", "multiply(convert(p), x) = select(p, x, 0) of floats",
-                m.op("multiply", _P, _X).where(is_float), make("select", "p", "x", filled(0)), _REAL),
+                m.op("multiply", _P, _X).where(is_float), make("select", "p", "x", filled(0)), _XLA),
 )  # fmt: skip

@@ -126,6 +126,17 @@ def _joined(match: Match, into: Expansion) -> HloInstruction | None:
     return _concatenate(match, into, merged) if len(merged) < root.operand_count else None
 
 
+def _repeated(match: Match, into: Expansion) -> HloInstruction | None:
+    """concatenate(x, x, ..) along a dimension of size 1."""
+    root, d = match.root, along(match.root)
+    x = root.operand(0)
+    if root.operand_count < 2 or any(o is not x for o in root.operands) or x.shape.dimensions[d] != 1:
+        return None
+    kept = [i for i in range(root.shape.rank) if i != d]
+    flat = into.make("reshape", x, shape=x.shape.with_dimensions([x.shape.dimensions[i] for i in kept]))
+    return into.like_source("broadcast", [flat], at.DimensionsAttributes(tuple(kept)))
+
+
 def _is_filler(operand: HloInstruction) -> bool:
     return operand.opcode == "broadcast" and operand.operand(0).shape.is_scalar
 
@@ -161,5 +172,7 @@ CONCATENATION = (
     AlgebraRule("R137b", "concatenate(a, nothing) = a", _CONCATENATE, _without_empty),
     AlgebraRule("R138", "concatenate(concatenate(a, b), c) = concatenate(a, b, c)", _CONCATENATE, _flattened),
     AlgebraRule("R139", "concatenate(adjacent slices of x) = slice(x)", _CONCATENATE, _joined),
+    AlgebraRule("N26", "concatenate(x, x) = broadcast(reshape(x)) along a dimension of size 1", _CONCATENATE,
+                _repeated),
     AlgebraRule("R140", "concatenate(broadcast(c), x) = pad(x, c)", _CONCATENATE, _edge_as_pad),
 )  # fmt: skip

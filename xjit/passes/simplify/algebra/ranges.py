@@ -80,3 +80,26 @@ def is_not_negative(x: HloInstruction) -> bool:
     if x.opcode == "multiply":
         return x.operand(0) is x.operand(1)
     return x.opcode in ("abs", "exponential", "iota", "logistic")
+
+
+def is_not_below_zero(x: HloInstruction, depth: int = _DEPTH) -> bool:
+    """As `is_not_negative`, but for -0.0 and rounding: of extrema, choices, even powers and variances, too."""
+    if is_not_negative(x):
+        return True
+    if not depth or not x.shape.element_type.is_float:
+        return False
+    value = value_of(x)
+    if value is not None:
+        return float(value) >= 0
+    operands = [lambda o=o: is_not_below_zero(o, depth - 1) for o in x.operands]
+    if x.opcode == "maximum":
+        return any(holds() for holds in operands)
+    if x.opcode in _KEEPS_VALUES or x.opcode == "sqrt":
+        return x.opcode == "sqrt" or operands[0]()
+    if x.opcode in ("select", "minimum"):
+        return all(holds() for holds in operands[-2:])
+    if x.opcode == "power":
+        exponent = value_of(x.operand(1))
+        return operands[0]() or (exponent is not None and float(exponent) % 2 == 0)
+    variance = x.opcode == "get-tuple-element" and x.operand(0).opcode == "batch-norm-training"
+    return variance and x.attributes_as(at.GetTupleElementAttributes).index == 2

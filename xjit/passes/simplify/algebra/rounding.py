@@ -8,9 +8,9 @@ from xjit.hlo import HloInstruction
 from xjit.ops.reducers import integer_limits
 from xjit.passes.framework import match as m
 from xjit.passes.simplify.algebra.constants import is_finite
-from xjit.passes.simplify.algebra.kinds import is_discrete, is_pred, is_real
-from xjit.passes.simplify.algebra.ranges import is_not_negative
-from xjit.passes.simplify.algebra.rule import AlgebraRule, bound, filled, make
+from xjit.passes.simplify.algebra.kinds import is_discrete, is_float, is_pred, is_real
+from xjit.passes.simplify.algebra.ranges import is_not_below_zero, is_not_negative
+from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, bound, filled, make
 
 _X = m.any("x")
 _WHOLE = "floor|ceil|round-nearest-afz|round-nearest-even"
@@ -28,6 +28,8 @@ def _stays_finite(convert: HloInstruction) -> bool:
 
 ROUNDING = (
     AlgebraRule("R65", "abs(x) = x for 0 <= x", m.op("abs", _X.where(is_not_negative)), bound("x")),
+    AlgebraRule("R65x", "abs(x) = x for 0 <= x of floats, but for -0.0 and rounding",
+                m.op("abs", _X.where(is_not_below_zero)).where(is_float), bound("x"), Exactness.XLA),
     AlgebraRule("R66", "abs(negate(x)) = abs(x)", m.op("abs", m.op("negate", _X)), make("abs", "x")),
     AlgebraRule("R67", "floor(convert(integer)) = convert(integer)",
                 m.op(_WHOLE, m.op("convert", _X.where(is_discrete), name="whole")), bound("whole")),

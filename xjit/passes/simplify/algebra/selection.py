@@ -33,6 +33,14 @@ def _of_equality(match: Match, _into: Expansion) -> HloInstruction | None:
     return {"EQ": match["b"], "NE": match["a"]}.get(direction(match["compare"]))
 
 
+def _of_truths(match: Match, into: Expansion) -> HloInstruction | None:
+    """Of booleans, the greater is a or b, the lesser a and b."""
+    found = direction(match["compare"])
+    if found in ("EQ", "NE"):
+        return None
+    return into.make("or" if found in ("GT", "GE") else "and", match["a"], match["b"])
+
+
 _COMPARED = m.op("select", m.op("compare", _A, _B, name="compare"), _A, _B).where(_is_as_large)
 
 SELECTION = (
@@ -54,6 +62,7 @@ SELECTION = (
     AlgebraRule("R97", "select(compare(a, b, EQ), a, b) = b", _COMPARED.where(is_discrete), _of_equality),
     AlgebraRule("R97r", "select(compare(a, b, EQ), a, b) = b of floats",
                 _COMPARED.where(is_float), _of_equality, _REAL),
+    AlgebraRule("N30", "select(compare(a, b, GT), a, b) = or(a, b) of booleans", _COMPARED.where(is_pred), _of_truths),
     AlgebraRule("R98", "select(compare(a, b, GT), a, b) = maximum(a, b)", _COMPARED.where(is_integer), _of_order),
     AlgebraRule("R98r", "select(compare(a, b, GT), a, b) = maximum(a, b) of floats",
                 _COMPARED.where(is_float), _of_order, _REAL),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from xjit.passes.simplify.algebra.addition import ADDITION, SUBTRACTION
 from xjit.passes.simplify.algebra.broadcasts import BROADCASTS
+from xjit.passes.simplify.algebra.compare_bounds import COMPARE_BOUNDS
 from xjit.passes.simplify.algebra.comparisons import COMPARISONS
 from xjit.passes.simplify.algebra.control import CONTROL
 from xjit.passes.simplify.algebra.conversions import COMPLEX_PARTS, CONVERSIONS
 from xjit.passes.simplify.algebra.convolutions import CONVOLUTIONS
 from xjit.passes.simplify.algebra.division import DIVISION, REMAINDER
+from xjit.passes.simplify.algebra.dot_order import DOT_ORDER
 from xjit.passes.simplify.algebra.dots import DOTS
 from xjit.passes.simplify.algebra.extrema import EXTREMA
 from xjit.passes.simplify.algebra.gathers import GATHERS
@@ -26,11 +28,12 @@ from xjit.passes.simplify.algebra.rule import AlgebraRule
 from xjit.passes.simplify.algebra.selection import SELECTION
 from xjit.passes.simplify.algebra.slices import REVERSES, SLICES
 from xjit.passes.simplify.algebra.updates import UPDATES
+from xjit.passes.simplify.algebra.variadic_reductions import VARIADIC_REDUCTIONS
 from xjit.passes.simplify.algebra.windows import WINDOWS
 
 ALGEBRA: tuple[AlgebraRule, ...] = (
     *IDENTITIES, *MOVEMENT, *ADDITION, *SUBTRACTION, *MULTIPLICATION, *DIVISION, *REMAINDER, *POWERS, *EXPONENTIALS,
-    *ROOTS, *EXTREMA, *ROUNDING, *CONVERSIONS, *COMPLEX_PARTS, *COMPARISONS, *SELECTION, *LOGIC, *SHIFTS, *SLICES,
-    *REVERSES, *UPDATES, *PADDING, *CONCATENATION, *GATHERS, *REDUCTIONS, *WINDOWS, *DOTS, *CONVOLUTIONS, *CONTROL,
-    *BROADCASTS, *REORDERING, *LAYOUTS,
+    *ROOTS, *EXTREMA, *ROUNDING, *CONVERSIONS, *COMPLEX_PARTS, *COMPARISONS, *COMPARE_BOUNDS, *SELECTION, *LOGIC,
+    *SHIFTS, *SLICES, *REVERSES, *UPDATES, *PADDING, *CONCATENATION, *GATHERS, *REDUCTIONS, *VARIADIC_REDUCTIONS,
+    *WINDOWS, *DOTS, *DOT_ORDER, *CONVOLUTIONS, *CONTROL, *BROADCASTS, *REORDERING, *LAYOUTS,
 )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Where elements lie and how they are read and written: offsets, vectors, transposed reads."""

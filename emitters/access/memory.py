@@ -1,0 +1,383 @@
+"""Element access: from a logical index to a load or store that fits the stride of the vector variable.
+
+The physical offset of an element is the buffer's layout map applied to the index. How it moves with the vector variable
+decides the instruction: not at all - one scalar load; by 1 - a vector load; by a pattern that stays within a few
+vectors (reversed, strided, repeated) - vector loads and a shuffle; otherwise a gather. Guards say where an access is
+allowed: a scalar condition, a condition per lane, or both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xjit.affine import AffineExpr, Interval, linear_combination
+from xjit.emitters.access.physical_offsets import physical_offset
+from xjit.emitters.access.transpose_tile import load_from_tile
+from xjit.emitters.elemental import ComplexValue, RegisterValue, load_convert, storage_type, store_convert
+from xjit.emitters.loops.loop_levels import VectorVariable
+from xjit.emitters.loops.loop_nest import LoopNest
+from xjit.emitters.loops.variables import known_divisor
+from xjit.hlo.types.shape import Shape
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.types import I64, LLVMType, vector
+from xjit.llvm.values import Value, const_int
+
+BUFFER_ALIGNMENT = 16  # bytes: that of every operand and result of a kernel
+MAX_WINDOW = 2  # vectors that a load of unevenly spaced elements may span
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """An array in memory: its shape (with layout) and a pointer parameter of the kernel."""
+
+    shape: Shape
+    pointer: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Where a value is needed. `scalar` is an i1, `lanes` a vector of i1; None means everywhere."""
+
+    scalar: Value | None = None
+    lanes: Value | None = None
+    depth: int = 0
+
+    @property
+    def key(self) -> object:
+        """What distinguishes guards in caches."""
+        return (self.scalar.text if self.scalar else None, self.lanes.text if self.lanes else None)
+
+
+EVERYWHERE = Guard()
+
+
+def restrict(nest: LoopNest, guard: Guard, conditions: Sequence[tuple[AffineExpr, Interval]]) -> Guard | None:
+    """Returns the guard that also demands the conditions; None if they can never hold."""
+    for expr, interval in conditions:
+        if interval.is_empty:
+            return None
+        expr = nest.simplify(expr)
+        bounds = nest.interval(expr)
+        if interval.lower <= bounds.lower and bounds.upper <= interval.upper:
+            continue
+        if bounds.upper < interval.lower or interval.upper < bounds.lower:
+            return None
+        guard = _restrict_one(nest, guard, expr, interval)
+    return guard
+
+
+def _restrict_one(nest: LoopNest, guard: Guard, expr: AffineExpr, interval: Interval) -> Guard:
+    key = ("guard", guard.key, expr, interval)
+    found = nest.lookup(key)
+    if found is not None:
+        return found
+    depth = max(nest.depth_of(expr), guard.depth)
+    builder = nest.levels[depth].builder
+    if nest.uses_vector(expr) and not _is_one_for_all(nest, expr):
+        values = nest.lane_values(expr)
+        inside = _in_interval(builder, values, interval, nest.interval(expr))
+        lanes = inside if guard.lanes is None else builder.and_(guard.lanes, inside)
+        result = Guard(guard.scalar, lanes, depth)
+    else:
+        inside = _in_interval(builder, nest.index_value(expr), interval, nest.interval(expr))
+        scalar = inside if guard.scalar is None else builder.and_(guard.scalar, inside)
+        result = Guard(scalar, guard.lanes, depth)
+    nest.levels[depth].cache[key] = result
+    return result
+
+
+def _is_one_for_all(nest: LoopNest, expr: AffineExpr) -> bool:
+    """Whether all lanes have one value of an expression, where vectors are whole: a condition is then a single one."""
+    pattern = nest.lane_pattern(expr) if nest.target.has_aligned_vectors else None
+    return pattern is not None and not any(pattern)
+
+
+def _in_interval(builder: IRBuilder, value: Value, interval: Interval, bounds: Interval) -> Value:
+    if interval.lower <= bounds.lower:
+        return builder.icmp_signed("<=", value, const_int(value.type, interval.upper))
+    if bounds.upper <= interval.upper:
+        return builder.icmp_signed(">=", value, const_int(value.type, interval.lower))
+    if interval.lower == interval.upper:
+        return builder.icmp_signed("==", value, const_int(value.type, interval.lower))
+    shifted = builder.sub(value, const_int(value.type, interval.lower)) if interval.lower else value
+    return builder.icmp_unsigned("<=", shifted, const_int(value.type, interval.upper - interval.lower))
+
+
+def _first_lane(guard: Guard, builder: IRBuilder) -> Guard:
+    """The guard of lane 0 alone."""
+    if guard.lanes is None:
+        return guard
+    wanted = builder.extract_element(guard.lanes, 0)
+    return Guard(wanted if guard.scalar is None else builder.and_(guard.scalar, wanted), None, guard.depth)
+
+
+class MemoryAccess:
+    """Loads and stores elements of buffers inside a loop nest."""
+
+    def __init__(self, nest: LoopNest) -> None:
+        self.nest = nest
+
+    def load(
+        self, buffer: Buffer, index: Sequence[AffineExpr], guard: Guard = EVERYWHERE, as_stored: bool = False
+    ) -> RegisterValue:
+        """Emits the read of one element (or one vector of them) at a logical index, as a register value.
+
+        Lanes outside the guard hold anything. The access is placed at the outermost level that knows the index. A real
+        value `as_stored` is that of memory: the bits of a narrow type.
+        """
+        nest = self.nest
+        offset = physical_offset(nest.table, buffer.shape, index)
+        varies = nest.uses_vector(offset) and (guard.lanes is not None or any(nest.lane_pattern(offset) or (1,)))
+        lanes = guard.lanes if varies else None
+        key = ("load", buffer.pointer.text, offset, guard.scalar and guard.scalar.text, lanes and lanes.text, as_stored)
+        found = nest.lookup(key)
+        if found is not None:
+            return found
+        depth = nest.depth_of(offset)
+        if guard.scalar is not None or lanes is not None:
+            depth = max(depth, guard.depth)
+        level = nest.levels[depth]
+        element = buffer.shape.element_type
+        if element.is_complex:
+            value = self._load_complex(buffer, offset, guard, level.builder, varies)
+        else:
+            kind = storage_type(element)
+            if varies and self._is_whole_or_none(buffer, offset, guard):
+                raw = self._load_whole(buffer.pointer, kind, offset, guard, level.builder)
+            elif varies:
+                raw = self._load_vector(buffer.pointer, kind, offset, guard, level.builder)
+            else:
+                raw = self._load_scalar(buffer.pointer, kind, offset, guard, level.builder)
+            value = raw if as_stored else load_convert(level.builder, element, raw)
+        level.cache[key] = value
+        return value
+
+    def _load_scalar(
+        self, pointer: Value, kind: LLVMType, offset: AffineExpr, guard: Guard, builder: IRBuilder
+    ) -> Value:
+        position = self.nest.index_value(offset)
+        if guard.scalar is not None:  # element 0 exists, so the load is safe either way
+            position = builder.select(guard.scalar, position, const_int(I64, 0))
+        address = builder.gep(kind, pointer, position)
+        return builder.load(kind, address, align=kind.bits // 8)
+
+    def vector_address(self, buffer: Buffer, index: Sequence[AffineExpr], guard: Guard, size: int) -> Value | None:
+        """Returns where a vector of `size` bytes lies, aligned to as many; None if it is none in one piece.
+
+        Where a scalar guard fails, the array's first one takes its place.
+        """
+        nest, lanes = self.nest, self._lanes()
+        offset = physical_offset(nest.table, buffer.shape, index)
+        wide = vector(storage_type(buffer.shape.element_type), lanes.width)
+        whole = guard.lanes is None and lanes.mask is None and buffer.shape.num_elements >= lanes.width
+        if not whole or wide.bits != 8 * size or not nest.uses_vector(offset):
+            return None
+        if nest.lane_pattern(offset) != tuple(range(lanes.width)) or self._alignment(wide, offset) % size:
+            return None
+        position = nest.index_value(offset)
+        if guard.scalar is not None:
+            position = nest.builder.select(guard.scalar, position, const_int(I64, 0))
+        return nest.builder.gep(wide.elem, buffer.pointer, position)
+
+    def _is_whole_or_none(self, buffer: Buffer, offset: AffineExpr, guard: Guard) -> bool:
+        """Whether a vector lies in one piece and is wanted as a whole or not at all, where masks are no instruction."""
+        lanes = self._lanes()
+        wanted = guard.scalar is not None and guard.lanes is None and lanes.mask is None
+        if not wanted or not self.nest.target.has_aligned_vectors or buffer.shape.num_elements < lanes.width:
+            return False
+        return self.nest.lane_pattern(offset) == tuple(range(lanes.width))
+
+    def _load_whole(
+        self, pointer: Value, kind: LLVMType, offset: AffineExpr, guard: Guard, builder: IRBuilder
+    ) -> Value:
+        """Loads a vector, or the first one of the array in place of one that is not wanted."""
+        assert guard.scalar is not None
+        wide = vector(kind, self._lanes().width)
+        position = builder.select(guard.scalar, self.nest.index_value(offset), const_int(I64, 0))
+        return builder.load(wide, builder.gep(kind, pointer, position), align=self._alignment(wide, offset))
+
+    def _load_vector(
+        self, pointer: Value, kind: LLVMType, offset: AffineExpr, guard: Guard, builder: IRBuilder
+    ) -> Value:
+        lanes = self._lanes()
+        pattern = self.nest.lane_pattern(offset)
+        mask = self._mask(lanes, guard, builder)
+        wide = vector(kind, lanes.width)
+        if pattern == tuple(range(lanes.present)):
+            address = self._address(pointer, kind, offset, builder)
+            if mask is None:
+                return builder.load(wide, address, align=self._alignment(wide, offset))
+            return builder.masked_load(wide, address, mask, kind.bits // 8)
+        unguarded = guard.scalar is None and guard.lanes is None
+        if pattern is not None and unguarded:
+            if self.nest.tile is not None and len(pattern) > 1:
+                column = load_from_tile(self.nest, self.nest.tile, pointer, kind, offset, pattern[1])
+                if column is not None:
+                    return column
+            if max(pattern) - min(pattern) < MAX_WINDOW * lanes.width:
+                return self._load_window(pointer, kind, offset, pattern, lanes, builder)
+        return self._gather(pointer, kind, offset, mask, lanes, builder)
+
+    def _load_window(
+        self, pointer: Value, kind: LLVMType, offset: AffineExpr, pattern: Sequence[int], lanes: VectorVariable,
+        builder: IRBuilder,
+    ) -> Value:  # fmt: skip
+        """Loads what lies between the first and the last element wanted, in one or two vectors, and picks the lanes."""
+        low, high = min(pattern), max(pattern)
+        width = 1 << ((high - low + 1).bit_length() - 1)
+        last = high - width + 1  # where the second vector starts
+        address = self._address(pointer, kind, offset, builder)
+        part = vector(kind, width)
+
+        def load(place: int) -> Value:
+            return builder.load(part, builder.gep(kind, address, const_int(I64, place)), align=kind.bits // 8)
+
+        first = load(low)
+        second = first if last == low else load(last)
+        if width == 1:
+            pair = builder.concatenate(first, second)
+            order = [0 if p == low else 1 for p in pattern]
+            return builder.shuffle_vector(pair, None, order + [0] * (lanes.width - len(order)))
+        order = [p - low if p - low < width else width + p - last for p in pattern]
+        order += [0] * (lanes.width - len(order))
+        return builder.shuffle_vector(first, None if last == low else second, order)
+
+    def _gather(
+        self,
+        pointer: Value,
+        kind: LLVMType,
+        offset: AffineExpr,
+        mask: Value | None,
+        lanes: VectorVariable,
+        builder: IRBuilder,
+    ) -> Value:
+        addresses = self._lane_addresses(pointer, kind, offset, builder)
+        wide = vector(kind, lanes.width)
+        return builder.masked_gather(wide, addresses, kind.bits // 8, mask)
+
+    def _load_complex(
+        self, buffer: Buffer, offset: AffineExpr, guard: Guard, builder: IRBuilder, varies: bool
+    ) -> ComplexValue:
+        part = storage_type(buffer.shape.element_type.component)
+        if varies:
+            real = self._load_vector(buffer.pointer, part, offset * 2, guard, builder)
+            imag = self._load_vector(buffer.pointer, part, offset * 2 + 1, guard, builder)
+        else:
+            real = self._load_scalar(buffer.pointer, part, offset * 2, guard, builder)
+            imag = self._load_scalar(buffer.pointer, part, offset * 2 + 1, guard, builder)
+        return ComplexValue(real, imag)
+
+    def store(
+        self, buffer: Buffer, index: Sequence[AffineExpr], value: RegisterValue, guard: Guard = EVERYWHERE
+    ) -> None:
+        """Emits the write of one element (or vector) at a logical index, at the innermost level."""
+        nest = self.nest
+        offset = physical_offset(nest.table, buffer.shape, index)
+        element = buffer.shape.element_type
+        builder = nest.builder
+        parts: list[tuple[AffineExpr, Value]]
+        if isinstance(value, ComplexValue):
+            kind = storage_type(element.component)
+            parts = [(offset * 2, value.real), (offset * 2 + 1, value.imag)]
+        else:
+            kind = storage_type(element)
+            parts = [(offset, store_convert(builder, element, value))]
+        for place, raw in parts:
+            assert raw.type.elem is kind, f"{raw.type} stored into {buffer.shape}"
+            if nest.uses_vector(place):
+                self._store_vector(buffer.pointer, kind, place, raw, guard, builder)
+            else:
+                self._store_scalar(buffer.pointer, kind, place, raw, guard, builder)
+
+    def _store_scalar(
+        self, pointer: Value, kind: LLVMType, offset: AffineExpr, raw: Value, guard: Guard, builder: IRBuilder
+    ) -> None:
+        assert not raw.type.is_vector, "a vector of values for one element"
+        self._store_at(builder.gep(kind, pointer, self.nest.index_value(offset)), kind, raw, guard, builder)
+
+    def _store_at(self, address: Value, kind: LLVMType, raw: Value, guard: Guard, builder: IRBuilder) -> None:
+        if guard.scalar is None:
+            builder.store(raw, address, align=kind.bits // 8)
+            return
+        wanted = builder.append_block("store")
+        after = builder.append_block("stored")
+        builder.cbranch(guard.scalar, wanted, after)
+        builder.position_at_end(wanted)
+        builder.store(raw, address, align=kind.bits // 8)
+        builder.br(after)
+        builder.position_at_end(after)
+
+    def _store_vector(
+        self, pointer: Value, kind: LLVMType, offset: AffineExpr, raw: Value, guard: Guard, builder: IRBuilder
+    ) -> None:
+        lanes = self._lanes()
+        if lanes.present == 1:  # LLVM's scalar form of a truncating masked store writes as many bytes as before it
+            only, value = _first_lane(guard, builder), builder.extract_element(raw, 0)
+            if self.nest.has_lane_values(offset):
+                addresses = self._lane_addresses(pointer, kind, offset, builder)
+                self._store_at(builder.extract_element(addresses, 0), kind, value, only, builder)
+            else:
+                self._store_scalar(pointer, kind, offset, value, only, builder)
+            return
+        raw = raw if raw.type.is_vector else builder.splat(raw, lanes.width)
+        mask = self._mask(lanes, guard, builder)
+        if self.nest.lane_pattern(offset) == tuple(range(lanes.present)):
+            address = self._address(pointer, kind, offset, builder)
+            if mask is None:
+                builder.store(raw, address, align=self._alignment(raw.type, offset))
+            else:
+                builder.masked_store(raw, address, mask, align=kind.bits // 8)
+            return
+        addresses = self._lane_addresses(pointer, kind, offset, builder)
+        builder.masked_scatter(raw, addresses, kind.bits // 8, mask)
+
+    def _alignment(self, wide: LLVMType, offset: AffineExpr) -> int:
+        """The alignment of a vector in bytes. Where vectors may lie anywhere, the least will do."""
+        least = wide.elem.bits // 8
+        if not self.nest.target.has_aligned_vectors:
+            return least
+        lanes = self._lanes()
+        step = least * known_divisor(self.nest.table, offset, {lanes.position: lanes.width})
+        return math.gcd(step, BUFFER_ALIGNMENT)
+
+    def _lanes(self) -> VectorVariable:
+        lanes = self.nest.vector
+        assert lanes is not None
+        return lanes
+
+    def _mask(self, lanes: VectorVariable, guard: Guard, builder: IRBuilder) -> Value | None:
+        """The lanes that exist and are wanted, or None for all."""
+        mask = guard.lanes
+        if lanes.mask is not None:
+            mask = lanes.mask if mask is None else builder.and_(mask, lanes.mask)
+        if guard.scalar is not None:
+            wanted = builder.splat(guard.scalar, lanes.width)
+            mask = wanted if mask is None else builder.and_(mask, wanted)
+        return mask
+
+    def _address(self, pointer: Value, kind: LLVMType, offset: AffineExpr, builder: IRBuilder) -> Value:
+        """The address of an element; the part of the offset known further out is added there."""
+        nest = self.nest
+        deepest = nest.depth_of(offset)
+        outer = [t for t in offset.terms if nest.depth_of(t[0]) < deepest]
+        inner = [t for t in offset.terms if nest.depth_of(t[0]) == deepest]
+        if not outer and not offset.constant_term:
+            return builder.gep(kind, pointer, nest.index_value(offset))
+        base = linear_combination(outer, offset.constant_term)
+        key = ("address", pointer.text, kind, base)
+        start = nest.lookup(key)
+        if start is None:
+            level = nest.levels[nest.depth_of(base)]
+            start = level.builder.gep(kind, pointer, nest.index_value(base))
+            level.cache[key] = start
+        return builder.gep(kind, start, nest.index_value(linear_combination(inner, 0))) if inner else start
+
+    def _lane_addresses(self, pointer: Value, kind: LLVMType, offset: AffineExpr, builder: IRBuilder) -> Value:
+        """The address of each lane's element; what all lanes share of the offset is added once."""
+        nest = self.nest
+        uniform = [t for t in offset.terms if not nest.uses_vector(t[0])]
+        varying = [t for t in offset.terms if nest.uses_vector(t[0])]
+        start = builder.gep(kind, pointer, nest.index_value(linear_combination(uniform, offset.constant_term)))
+        return builder.gep(kind, start, nest.lane_values(linear_combination(varying)))

@@ -1,0 +1,1 @@
+"""Loop nests: variables, iteration spaces, and the levels where index expressions are emitted."""

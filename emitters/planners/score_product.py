@@ -1,0 +1,35 @@
+"""Kernels that are products with scores: what the pass that made the fusion found is found again in the view."""
+
+from __future__ import annotations
+
+from xjit.affine import AffineExpr, delinearize
+from xjit.emitters.kernels.view import KernelView
+from xjit.hlo import attributes as at
+from xjit.passes.analysis.attention.products import ScoreProduct, find_products
+
+
+def is_score_product(view: KernelView) -> bool:
+    """Whether a view is one of the fusions that this is for."""
+    fusion = view.instruction
+    return fusion.opcode == "fusion" and fusion.attributes_as(at.FusionAttributes).kind == "kCustom"
+
+
+def score_product(view: KernelView) -> ScoreProduct:
+    """Returns the product that such a view's first result is. With a softmax, its maximum and total may be others."""
+    leaves = set(view.leaves)
+    products = find_products(view.roots[0], lambda i: i not in leaves)
+    if len(products) != 1:
+        raise AssertionError(f"{view.instruction.name} is no product with scores")
+    (product,) = products
+    softmax = product.softmax
+    if len(view.roots) > 1 and (
+        softmax is None or view.roots[1:] != (softmax.maximum.instruction, softmax.total.instruction)
+    ):
+        raise AssertionError(f"{view.instruction.name} has other results than a softmax's")
+    return product
+
+
+def batch_index(product: ScoreProduct, batch: AffineExpr) -> dict[int, AffineExpr]:
+    """Returns the dimensions of the root that say which product it is, by the product's number."""
+    sizes, dimensions = product.root.shape.dimensions, product.batch
+    return dict(zip(dimensions, delinearize(batch, [sizes[d] for d in dimensions]), strict=True))

@@ -1,0 +1,1 @@
+"""Loops that accumulate, and where their partial results are kept."""

@@ -1,0 +1,326 @@
+"""Loops that accumulate: reduce, reduce-window, and the plain form of dot and convolution, as elements of a fusion.
+
+How it is done is a `Reduction` of a schedule, or planned when the element is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from xjit.affine import AffineExpr, dim
+from xjit.emitters.access.access_analysis import AccessAnalysis, Index, apply_map, map_conditions
+from xjit.emitters.access.memory import EVERYWHERE, Guard, restrict
+from xjit.emitters.elemental import (
+    ComplexValue,
+    RegisterValue,
+    constant_register,
+    emit_elementwise,
+    round_to_type,
+)
+from xjit.emitters.loops.loop_levels import VectorVariable
+from xjit.emitters.nested import IrEmitterNested, splat_register, width_of
+from xjit.emitters.planners.reduction import plan_reduction
+from xjit.emitters.schedule.statements import Combination, Lanes, Reduction
+from xjit.hlo import attributes as at
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.element_types import PROMOTED
+from xjit.llvm.values import Value
+from xjit.ops.reducers import independent_identities, reduction_identity
+
+if TYPE_CHECKING:
+    from xjit.emitters.fused import Element, FusedIrEmitter
+
+Values = Sequence[RegisterValue]
+
+
+def flatten(values: Sequence[RegisterValue]) -> list[Value]:
+    """Returns register values as plain LLVM values (complex ones as two)."""
+    return [part for v in values for part in ((v.real, v.imag) if isinstance(v, ComplexValue) else (v,))]
+
+
+def unflatten(parts: Sequence[Value], like: Sequence[RegisterValue]) -> list[RegisterValue]:
+    """Inverse of flatten, given values of the same kinds."""
+    rest = iter(parts)
+    return [ComplexValue(next(rest), next(rest)) if isinstance(v, ComplexValue) else next(rest) for v in like]
+
+
+def emit_reduce(
+    fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard, planned: Reduction | None = None
+) -> list[Element]:
+    """Emits one element (or vector of elements) of every result of a reduce or reduce-window.
+
+    With `planned`, whoever planned it has seen to what its elements need in front of its loops.
+    """
+    key = ("reduce", instruction, index, guard.key)
+    found = fused.nest.lookup(key) or fused.given.get((instruction, index))
+    if found is not None:
+        return found
+    nest = fused.nest
+    depth = max([nest.depth_of(e) for e in index] + [guard.depth])
+    inputs = instruction.operand_count // 2
+    with nest.at_depth(depth):
+        inits = [fused.element(instruction.operand(inputs + i), (), guard) for i in range(inputs)]
+        start = [fused.splat(e, 0) for e in inits]
+        plan = planned or _plan(fused, instruction, index, guard)
+        values = _Accumulation(fused, instruction, plan, guard).emit(start)
+        results = round_promoted(nest.builder, [o.shape.element_type for o in instruction.operands[:inputs]], values)
+    elements = [(v, depth) for v in results]
+    nest.levels[depth].cache[key] = elements
+    return elements
+
+
+def accumulate(
+    fused: FusedIrEmitter, instruction: HloInstruction, plan: Reduction, values: Sequence[RegisterValue]
+) -> list[RegisterValue]:
+    """Takes the elements of a plan into accumulators, which are not rounded; returns the new ones."""
+    return _Accumulation(fused, instruction, plan, EVERYWHERE).emit(list(values))
+
+
+def _plan(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard) -> Reduction:
+    """How to do a reduction that was reached on the way to an element: as planned before, or now.
+
+    Emits the reductions that its elements need in front of the loops.
+    """
+    nest = fused.nest
+    analysis = AccessAnalysis(nest.table, {i: b.shape for i, b in fused.leaves.items()}, fused.maps)
+    vectorised = nest.vector is not None or any(nest.uses_vector(e) for e in index)
+    plan = fused.planned.get((instruction, index))
+    if plan is None:
+        plan = plan_reduction(analysis, instruction, index, vectorised, nest.target)
+    if plan.combination is Combination.SELECT and not _lets_all_pass(guard):
+        indexing = fused.maps.of(instruction)[0][0].indexing
+        ranges = tuple(nest.new_variable(v.bounds.upper - v.bounds.lower + 1) for v in indexing.range_vars)
+        plan = Reduction(plan.instruction, index, ranges, (tuple(dim(p) for p in ranges),))
+    if plan.combination is Combination.TREE:
+        fused.reductions_first(analysis.reduced_accesses(instruction, index))
+    return plan
+
+
+class _Accumulation:
+    """The elements of one plan on their way into accumulators."""
+
+    def __init__(self, fused: FusedIrEmitter, instruction: HloInstruction, plan: Reduction, guard: Guard) -> None:
+        self.fused = fused
+        self.nest = fused.nest
+        self.instruction = instruction
+        self.plan = plan
+        self.index = plan.index
+        self.guard = guard
+        self.inputs = instruction.operand_count // 2
+        # XLA adds 16-bit floats up in f32; what other combiners compute is rounded at every step
+        simple = instruction.opcode == "reduce" and reduction_identity(instruction.to_apply) is not None
+        self.combiner = IrEmitterNested(promote=simple)
+        self.operand = fused.maps.of(instruction)[0][0]
+        shape = instruction.shape
+        self.sizes = (shape.tuple_shapes[0] if shape.is_tuple else shape).dimensions
+        self.types = [o.shape.element_type for o in instruction.operands[: self.inputs]]
+
+    def emit(self, values: list[RegisterValue]) -> list[RegisterValue]:
+        """Returns the accumulators with all elements of the plan in them."""
+        nest = self.nest
+        if nest.vector is not None and any(nest.uses_vector(e) for e in self.index):
+            values = [splat_register(nest.builder, v, nest.vector.width) for v in values]
+        if self.plan.combination is Combination.TREE:
+            return self._by_lanes(values)
+        if self.plan.combination is Combination.SELECT:
+            return self._select_by_lanes(values)
+        return unflatten(self._loops(flatten(values), values), values)
+
+    def _lanes(self) -> Lanes:
+        assert self.plan.lanes is not None
+        return self.plan.lanes
+
+    def _by_lanes(self, values: list[RegisterValue]) -> list[RegisterValue]:
+        nest, lanes = self.nest, self._lanes()
+        identities = independent_identities(self.instruction.to_apply)
+        assert identities is not None
+        kinds = [PROMOTED.get(kind, kind) if self.combiner.promote else kind for kind in self.types]
+        neutral = [
+            splat_register(nest.builder, constant_register(kind, identity), self._width(lanes))
+            for kind, identity in zip(kinds, identities, strict=True)
+        ]
+        start = neutral * lanes.chains
+        recording = self.fused.rows.recording(self.plan.keeps, lanes.variable) if self.plan.keeps else nullcontext()
+        with recording:
+            parts = unflatten(self._loops(flatten(start), neutral), start)
+        sets = [parts[i : i + self.inputs] for i in range(0, len(parts), self.inputs)]
+        total = self.fused.lanes.combine(lanes, sets, self._combined)
+        return self._combined(values, total)
+
+    def _width(self, lanes: Lanes) -> int:
+        """Lanes of an accumulator's register: of the loop, or else of the vector variable that the index uses."""
+        vector = self.nest.vector
+        if lanes.width > 1 or vector is None or not any(self.nest.uses_vector(e) for e in self.index):
+            return lanes.width if lanes.width > 1 else 0
+        return vector.width
+
+    def _select_by_lanes(self, values: list[RegisterValue]) -> list[RegisterValue]:
+        """Each lane starts with an element of its own. What lanes found is combined in the order of the indices."""
+        nest, fused, lanes = self.nest, self.fused, self._lanes()
+        first, width = lanes.first, self._width(lanes)
+        assert first is not None
+        operands = self.instruction.operands[: self.inputs]
+
+        def elements(_: Sequence[Value]) -> Sequence[Value]:
+            place = apply_map(nest.table, self.operand, self.index, [dim(first)])
+            return flatten([fused.splat(fused.element(o, place), width) for o in operands])
+
+        start: list[Value] = []
+        variable = VectorVariable(first, lanes.width) if lanes.width > 1 else None
+        for chain in range(lanes.chains):
+            start += nest.once(first, fused.lanes.first(lanes, chain), elements, (), variable)
+        parts = self._loops(start, start[: self.inputs])
+        found = [list[RegisterValue](parts[i : i + self.inputs]) for i in range(0, len(parts), self.inputs)]
+        best = fused.lanes.combine(lanes, found, self._earlier_first)
+        return self._combined(values, best)
+
+    def _earlier_first(self, a: Values, b: Values) -> list[RegisterValue]:
+        """Combines two (value, index) pairs, the lower index as the first operand."""
+        builder = self.nest.builder
+        i, j = flatten([a[1]])[0], flatten([b[1]])[0]
+        ordered = builder.icmp_signed("<", i, j) if self.types[1].is_signed else builder.icmp_unsigned("<", i, j)
+        parts_a, parts_b = flatten(a), flatten(b)
+        first = [builder.select(ordered, x, y) for x, y in zip(parts_a, parts_b, strict=True)]
+        second = [builder.select(ordered, y, x) for x, y in zip(parts_a, parts_b, strict=True)]
+        return self._combined(first, second)
+
+    def _combined(self, a: Values, b: Values) -> list[RegisterValue]:
+        return list(self.combiner.inline(self.nest.builder, self.instruction.to_apply, [*a, *b]))
+
+    def _loops(self, start: list[Value], like: Values) -> list[Value]:
+        """Nests the plan's loops and returns the accumulators after them."""
+        nest, lanes = self.nest, self.plan.lanes
+
+        def steps(accumulators: Sequence[Value]) -> Sequence[Value]:
+            for symbols in self.plan.steps:
+                accumulators = self._step(symbols, accumulators, like, self._width(lanes) if lanes is not None else 0)
+            return accumulators
+
+        def innermost(accumulators: Sequence[Value]) -> Sequence[Value]:
+            if lanes is None:
+                return steps(accumulators)
+            return self.fused.lanes.loop(lanes, steps, accumulators)
+
+        return nest.loops(self.plan.loops, innermost, start)
+
+    def _step(
+        self, symbols: Sequence[AffineExpr], accumulators: Sequence[Value], like: Values, width: int
+    ) -> Sequence[Value]:
+        """Combines one element (or vector) into the accumulators; where the guard fails they stay as they are."""
+        nest, fused = self.nest, self.fused
+        conditions = map_conditions(self.operand, self.sizes, self.index, symbols)
+        guard = restrict(nest, self.guard, conditions)
+        if guard is None:
+            return accumulators
+        test = restrict(nest, Guard(), conditions)
+        assert test is not None
+        place = apply_map(nest.table, self.operand, self.index, symbols)
+        elements = [fused.element(o, place, guard) for o in self.instruction.operands[: self.inputs]]
+        builder = nest.builder
+        old = unflatten(accumulators, like)
+        width = max([width] + [width_of(v) for v in old])
+        new = [fused.splat(e, width) for e in elements]
+        combined = flatten(self.combiner.inline(builder, self.instruction.to_apply, [*old, *new]))
+        masks = [test.scalar, test.lanes]
+        if width and nest.vector is not None and self._lanes_are_ranges(symbols):
+            masks.append(nest.vector.mask)
+        for mask in masks:
+            if mask is not None:
+                combined = [builder.select(mask, c, a) for c, a in zip(combined, accumulators, strict=True)]
+        return combined
+
+    def _lanes_are_ranges(self, symbols: Sequence[AffineExpr]) -> bool:
+        lanes = self.nest.vector
+        return lanes is not None and any(s.uses_dim(lanes.position) for s in symbols)
+
+
+def round_promoted(
+    builder: IRBuilder, types: Sequence[PrimitiveType], values: Sequence[RegisterValue]
+) -> list[RegisterValue]:
+    """Rounds promoted accumulators to the types of the results."""
+    return [round_to_type(builder, t, v) if t in PROMOTED else v for t, v in zip(types, values, strict=True)]
+
+
+def _lets_all_pass(guard: Guard) -> bool:
+    """Whether a guard lets everything pass."""
+    return guard.scalar is None and guard.lanes is None
+
+
+def emit_contraction(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard) -> Element:
+    """Emits one element of a dot or convolution as a sum over its range variables: any type, any dimension numbers."""
+    nest = fused.nest
+    given = fused.given.get((instruction, index))
+    if given is not None:
+        return given[0]
+    depth = max([nest.depth_of(e) for e in index] + [guard.depth])
+    declared = instruction.shape.element_type
+    kind = PROMOTED.get(declared, declared)
+    with nest.at_depth(depth):
+        width = nest.vector.width if nest.vector is not None and any(nest.uses_vector(e) for e in index) else 0
+        zero = splat_register(nest.builder, constant_register(kind, 0), width)
+        planned = fused.planned.get((instruction, index))
+        ranges: Sequence[int]
+        if planned is not None:
+            ranges = planned.loops
+        else:
+            indexing = fused.maps.of(instruction)[0][0].indexing
+            ranges = [nest.new_variable(v.bounds.upper - v.bounds.lower + 1) for v in indexing.range_vars]
+
+        def step(accumulators: Sequence[Value]) -> Sequence[Value]:
+            total = unflatten(accumulators, [zero])[0]
+            return flatten([_multiply_add(fused, instruction, index, guard, ranges, total, kind)])
+
+        values = nest.loops(ranges, step, flatten([zero]))
+        result = unflatten(values, [zero])[0]
+        if declared in PROMOTED:
+            result = round_to_type(nest.builder, declared, result)
+    return result, depth
+
+
+def _multiply_add(
+    fused: FusedIrEmitter,
+    instruction: HloInstruction,
+    index: Index,
+    guard: Guard,
+    ranges: Sequence[int],
+    total: RegisterValue,
+    kind: PrimitiveType,
+) -> RegisterValue:
+    nest = fused.nest
+    symbols = [dim(p) for p in ranges]
+    maps = [fused.maps.of(instruction)[i][0] for i in range(2)]
+    conditions = map_conditions(maps[0], instruction.shape.dimensions, index, symbols)
+    inner = restrict(nest, guard, conditions)
+    if inner is None:
+        return total
+    test = restrict(nest, Guard(), conditions)
+    assert test is not None
+    elements = [
+        fused.element(instruction.operand(i), apply_map(nest.table, maps[i], index, symbols), inner) for i in range(2)
+    ]
+    builder = nest.builder
+    width = max([width_of(total)] + [width_of(v) for v, _ in elements])
+    factors = [
+        convert_register(builder, instruction.operand(i).shape.element_type, kind, fused.splat(e, width))
+        for i, e in enumerate(elements)
+    ]
+    product = emit_elementwise(builder, "multiply", kind, [kind, kind], factors, at.NO_ATTRIBUTES)
+    added = emit_elementwise(builder, "add", kind, [kind, kind], [total, product], at.NO_ATTRIBUTES)
+    parts = flatten([added])
+    for mask in (test.scalar, test.lanes):
+        if mask is not None:
+            parts = [builder.select(mask, p, t) for p, t in zip(parts, flatten([total]), strict=True)]
+    return unflatten(parts, [total])[0]
+
+
+def convert_register(
+    builder: IRBuilder, source: PrimitiveType, kind: PrimitiveType, value: RegisterValue
+) -> RegisterValue:
+    """Emits a value of one type as one of another; as it is where both are kept in the same registers."""
+    if PROMOTED.get(source, source) is kind:
+        return value
+    return emit_elementwise(builder, "convert", kind, [source], [value], at.NO_ATTRIBUTES)

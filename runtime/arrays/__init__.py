@@ -1,0 +1,1 @@
+"""Arrays of callers, to buffers and back: types, layouts, DLPack, donation, results that are given."""

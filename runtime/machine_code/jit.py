@@ -1,0 +1,352 @@
+"""LLVM, as used by xjit: IR text in, object code or assembly out, and objects linked into the process.
+
+Role: the only module that talks to llvmlite. No IR pass pipeline runs by default: emitters write the vectors they want.
+Invariants: every module is checked (intrinsics, externals, LLVM's verifier) before LLVM sees it in code generation,
+because LLVM aborts the process on what it cannot select. CPU and features are properties of the target machine, never
+of functions.
+
+LLVM's code generator switches (`_set_codegen_flags`) are global to the process; Numba and others that share llvmlite
+see them, too. They trade nothing that was measurable in the speed of explicit-vector code for half the compile time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import os
+import platform
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+
+from xjit.hlo.diagnostics import CompileError
+from xjit.llvm.host_cpu import host_features
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.ir_check import check_ir_text, defined_symbols
+from xjit.runtime.machine_code.llvm_lock import UnlockedThreads, completed
+from xjit.runtime.machine_code.object_cache import cache_key, object_cache
+from xjit.runtime.machine_code.toolchain import toolchain_versions
+
+
+@dataclass(frozen=True, slots=True)
+class CodegenOptions:
+    """How to generate code.
+
+    `opt_level` is that of the code generator (0 for code that runs once). `strength_reduction` runs LLVM's loop
+    strength reduction and CodeGenPrepare: slow, but address-heavy scalar loops need it. `cpu` and `features` default
+    to the host.
+    """
+
+    opt_level: int = 2
+    strength_reduction: bool = False
+    cpu: str = ""
+    features: str = ""
+    cache_dir: str | None = None
+
+
+@functools.cache
+def initialize_llvm() -> None:
+    """Initialises the native target. Idempotent."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
+
+
+@functools.cache
+def host_cpu() -> str:
+    """LLVM's name of the host CPU."""
+    return llvm.get_host_cpu_name()
+
+
+def missing_features(features: str) -> list[str]:
+    """The features among `features` (LLVM's spelling) that this host lacks; code that needs them must not run here."""
+    available = set(host_features().split(","))
+    return [flag[1:] for flag in features.split(",") if flag.startswith("+") and flag not in available]
+
+
+def host_target_machine(options: CodegenOptions = CodegenOptions()) -> llvm.TargetMachine:
+    """The target machine for `options`, one per thread and options: LLVM's machines are not for concurrent use."""
+    machines: dict[CodegenOptions, llvm.TargetMachine] = _per_thread.__dict__.setdefault("machines", {})
+    if options not in machines:
+        machines[options] = _create_target_machine(options)
+    return machines[options]
+
+
+def compile_ir_to_object(ir_text: str, options: CodegenOptions = CodegenOptions(), *, trusted: bool = False) -> bytes:
+    """Compiles one module to an ELF object. Raises CompileError with LLVM's message, never aborts on bad IR.
+
+    `trusted` skips the checks of `ir_check`: for the runtime's own code, which calls what generated code may not.
+    """
+    if not trusted:
+        check_ir_text(ir_text, options.features or host_features())
+    with _codegen_lock:
+        _set_codegen_flags(options.strength_reduction)
+        return _emit_object(ir_text, options)
+
+
+class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
+    """Compiles the modules of one program on other threads, as they come. The result does not depend on the threads.
+
+    Between `with` and its end, no other thread generates code: the switches of LLVM are global.
+    """
+
+    def __init__(self, options: CodegenOptions = CodegenOptions(), num_threads: int | None = None) -> None:
+        self._options = options
+        self._features = options.features or host_features()
+        self._threads = UnlockedThreads(num_threads or os.cpu_count() or 1)
+        self._objects: list[Future[bytes]] = []
+        self._defined: set[str] = set()
+        self._lock = _codegen_lock
+
+    def __enter__(self) -> ProgramCompiler:
+        self._lock = _codegen_lock  # a fork changes it
+        self._lock.acquire()
+        _set_codegen_flags(self._options.strength_reduction)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            self._threads.__exit__(*exception)
+        finally:
+            self._lock.release()
+
+    def add(
+        self, ir_text: str, *, is_library: bool = False, opt_level: int | None = None, is_last: bool = False
+    ) -> None:
+        """Compiles a module, which may call the runtime and what modules before it define.
+
+        Objects of libraries are kept for the next program. `opt_level` replaces that of the options. A last module that
+        is the only one needs no thread. Raises CompileError if the module must not be compiled (`ir_check`); LLVM's own
+        errors come from `objects`.
+        """
+        check_ir_text(ir_text, self._features, self._defined)
+        self._defined |= defined_symbols(ir_text)
+        options = self._options if opt_level is None else dataclasses.replace(self._options, opt_level=opt_level)
+        compile_text = _library_object if is_library else _emit_object
+        job = functools.partial(compile_text, ir_text, options)
+        alone = is_last and not self._objects
+        self._objects.append(completed(job) if alone else self._threads.submit(job))
+
+    def objects(self) -> tuple[bytes, ...]:
+        """Waits for the objects, in the order of the modules. Raises CompileError if LLVM rejects one."""
+        return tuple(future.result() for future in self._objects)
+
+
+def compile_modules_to_objects(
+    ir_texts: Sequence[str], options: CodegenOptions = CodegenOptions(), num_threads: int = 1
+) -> list[bytes]:
+    """Compiles modules, in parallel where llvmlite allows it; later ones may call what earlier ones define."""
+    with ProgramCompiler(options, num_threads) as compiler:
+        for text in ir_texts:
+            compiler.add(text)
+        return list(compiler.objects())
+
+
+def emit_assembly(
+    ir_text: str, options: CodegenOptions = CodegenOptions(), linked_symbols: Collection[str] = ()
+) -> str:
+    """The assembly of what `compile_ir_to_object` would produce."""
+    check_ir_text(ir_text, options.features or host_features(), linked_symbols)
+    with _codegen_lock:
+        _set_codegen_flags(options.strength_reduction)
+        return host_target_machine(options).emit_assembly(parse_and_verify(ir_text))
+
+
+def optimize_ir(
+    ir_text: str,
+    options: CodegenOptions = CodegenOptions(),
+    speed_level: int = 2,
+    linked_symbols: Collection[str] = (),
+    *,
+    trusted: bool = False,
+) -> str:
+    """The module after LLVM's default pipeline at `speed_level` (-O2): what the emitters are compared with.
+
+    `trusted`: see `compile_ir_to_object`.
+    """
+    if not trusted:
+        check_ir_text(ir_text, options.features or host_features(), linked_symbols)
+    with _codegen_lock:
+        module = parse_and_verify(ir_text)
+        tuning = llvm.create_pipeline_tuning_options(speed_level=speed_level)
+        pass_builder = llvm.create_pass_builder(host_target_machine(options), tuning)
+        pass_builder.getModulePassManager().run(module, pass_builder)
+        return str(module)
+
+
+def parse_and_verify(ir_text: str, context: llvm.ContextRef | None = None) -> llvm.ModuleRef:
+    """Parses and verifies IR text in `context` (default: llvmlite's global one). Raises CompileError."""
+    initialize_llvm()
+    module = None
+    try:
+        module = llvm.parse_assembly(ir_text, context)
+        module.verify()
+    except RuntimeError as error:
+        if module is not None:
+            module.close()  # now: the traceback would keep it longer than its context
+        raise CompileError(
+            f"LLVM rejected the generated code: {_with_source_line(str(error).strip(), ir_text)}"
+        ) from error
+    return module
+
+
+class LoadedObject:
+    """Object code linked into the process. The addresses are valid for as long as this object lives."""
+
+    __slots__ = ("_addresses", "_tracker")
+
+    def __init__(self, tracker: llvm.ResourceTracker, addresses: dict[str, int]) -> None:
+        self._tracker = tracker
+        self._addresses = addresses
+
+    def address(self, symbol: str) -> int:
+        """The address of an exported symbol; KeyError if it was not asked for when loading."""
+        return self._addresses[symbol]
+
+
+def load_object(
+    object_code: bytes | Sequence[bytes], exports: Sequence[str], symbols: Mapping[str, int]
+) -> LoadedObject:
+    """Links object code and returns the addresses of `exports`.
+
+    `symbols` maps every external symbol to its address: nothing else of the process is visible to the code. Raises
+    CompileError if a symbol is missing.
+    """
+    initialize_llvm()
+    objects = (object_code,) if isinstance(object_code, bytes) else tuple(object_code)
+    missing = sorted(undefined_symbols(objects) - symbols.keys())
+    if missing:
+        raise CompileError(f"the object code needs symbols that the runtime does not offer: {', '.join(missing)}")
+    builder = llvm.JITLibraryBuilder()
+    for code in objects:
+        builder.add_object_img(code)
+    for name, address in symbols.items():
+        builder.import_symbol(name, address)
+    for name in exports:
+        builder.export_symbol(name)
+    with _link_lock:
+        try:
+            tracker = builder.link(_lljit(), f"xjit.{next(_library_numbers)}")
+        except RuntimeError as error:
+            raise CompileError(f"cannot link the object code: {error}") from error
+    return LoadedObject(tracker, {name: tracker[name] for name in exports})
+
+
+_per_thread = threading.local()
+_codegen_lock = threading.RLock()  # the flags are global: nobody may change them while code is generated
+_link_lock = threading.Lock()
+_library_numbers = itertools.count()  # library names cannot be reused
+_flags_state: list[bool] = []
+_RELOCATION, _CODE_MODEL = "pic", "small"
+
+_ALIGNED_LOOPS = ("-x86-experimental-pref-innermost-loop-alignment=6",)
+"""Innermost loops start at a line of 64 bytes: where a short one lies decides up to 12 % of its speed otherwise."""
+
+_library_objects: dict[tuple[str, CodegenOptions], bytes] = {}  # few: one per combination of element types
+
+
+def _after_fork_in_child() -> None:
+    """Other threads, which may have held these locks, or were changing the flags, do not exist in the child."""
+    global _codegen_lock, _link_lock
+    _codegen_lock = threading.RLock()
+    _link_lock = threading.Lock()
+    _flags_state.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+@functools.cache
+def _lljit() -> llvm.LLJIT:
+    """The one JIT session. It is never disposed: worker threads may run its code until the process ends."""
+    lljit = llvm.create_lljit_compiler(
+        _create_target_machine(CodegenOptions()), use_jit_link=True, suppress_errors=True
+    )
+    lljit._owned = True  # pyright: ignore[reportPrivateUsage]  # no dispose at interpreter exit
+    return lljit
+
+
+def _create_target_machine(options: CodegenOptions) -> llvm.TargetMachine:
+    initialize_llvm()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=options.cpu or host_cpu(),
+        features=options.features or host_features(),
+        opt=options.opt_level,
+        reloc=_RELOCATION,
+        codemodel=_CODE_MODEL,
+    )
+
+
+def _set_codegen_flags(strength_reduction: bool) -> None:
+    if _flags_state == [strength_reduction]:
+        return
+    for flag in _codegen_flags(strength_reduction):
+        llvm.set_option("xjit", flag)
+    _flags_state[:] = [strength_reduction]
+
+
+def _codegen_flags(strength_reduction: bool) -> tuple[str, ...]:
+    disabled = "false" if strength_reduction else "true"
+    flags = f"-disable-lsr={disabled}", f"-disable-cgp={disabled}", "-enable-misched=false"
+    return (*flags, *_ALIGNED_LOOPS) if platform.machine() == "x86_64" else flags
+
+
+def _emit_object(ir_text: str, options: CodegenOptions) -> bytes:
+    """As `_generate_object`, if the code is not in the cache."""
+    cache = object_cache(options.cache_dir)
+    if cache is None:
+        return _generate_object(ir_text, options)
+    key = _cache_key(ir_text, options)
+    code = cache.get(key)
+    if code is None:
+        code = _generate_object(ir_text, options)
+        cache.put(key, code, _label(ir_text))
+    return code
+
+
+def _cache_key(ir_text: str, options: CodegenOptions) -> str:
+    """A digest of all that decides the code: the text, LLVM, its switches, the CPU; and the version of xjit."""
+    cpu, features = options.cpu or host_cpu(), options.features or host_features()
+    switches = str(options.opt_level), *_codegen_flags(options.strength_reduction), _RELOCATION, _CODE_MODEL
+    return cache_key("object", *toolchain_versions(), llvm.get_default_triple(), cpu, features, *switches, ir_text)
+
+
+def _label(ir_text: str) -> str:
+    """What a text calls itself: "; ModuleID = 'name'"."""
+    first = ir_text[: ir_text.find("\n")]
+    return first.partition("'")[2].rpartition("'")[0][:200]
+
+
+def _generate_object(ir_text: str, options: CodegenOptions) -> bytes:
+    machine = host_target_machine(options)
+    with llvm.create_context() as context:
+        module = parse_and_verify(ir_text, context)
+        try:
+            return machine.emit_object(module)
+        finally:
+            module.close()
+
+
+def _library_object(ir_text: str, options: CodegenOptions) -> bytes:
+    """As `_emit_object`, once per process. Two threads may both compile a library at first; the objects are equal."""
+    key = (ir_text, options)
+    code = _library_objects.get(key)
+    if code is None:
+        code = _library_objects[key] = _emit_object(ir_text, options)
+    return code
+
+
+def _with_source_line(message: str, ir_text: str) -> str:
+    """Adds the offending IR line, which llvmlite's message only gives a number of."""
+    parts = message.split(":")
+    number = next((int(part) for part in parts if part.strip().isdigit()), 0)
+    lines = ir_text.splitlines()
+    if not 0 < number <= len(lines) or lines[number - 1].strip() in message:
+        return message
+    return f"{message}\n    {number} | {lines[number - 1]}"

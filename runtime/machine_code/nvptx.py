@@ -1,0 +1,62 @@
+"""LLVM IR of GPU kernels to PTX: LLVM's NVPTX back end, with its optimizations. Needs no GPU and no CUDA.
+
+The pass pipeline runs with the target machine: that is what turns generic pointers into those of an address space and
+merges neighbouring accesses.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import llvmlite.binding as llvm
+
+from xjit.hlo.diagnostics import CompileError
+from xjit.llvm.nvptx_intrinsics import check_nvptx_ir, ptx_version
+from xjit.llvm.target import Target, ptx_feature
+from xjit.runtime.machine_code.ir_check import external_symbols
+
+OPT_LEVEL = 3
+
+_DYNAMIC_SHARED_MEMORY = re.compile(r"^@([\w.$-]+) = external addrspace\(3\) global", re.MULTILINE)
+"""What a launch gives the size of: declared, as nothing defines it."""
+
+
+@functools.cache
+def _initialize() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+def optimize_nvptx(ir_text: str, target: Target) -> str:
+    """Returns the IR as code is generated from it. Errors: as of `to_ptx`."""
+    return str(_optimized(ir_text, target)[0])
+
+
+def to_ptx(ir_text: str, target: Target) -> str:
+    """Compiles a module of kernels for a GPU target and returns the PTX text.
+
+    Errors: CompileError for IR that LLVM rejects, for an intrinsic that the architecture has not, and for a function
+    that is declared but not defined.
+    """
+    module, machine = _optimized(ir_text, target)
+    return machine.emit_assembly(module)
+
+
+def _optimized(ir_text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+    assert target.gpu is not None, f"{target.name} is no GPU"
+    check_nvptx_ir(ir_text, target.gpu)
+    if unknown := sorted({*external_symbols(ir_text)} - {*_DYNAMIC_SHARED_MEMORY.findall(ir_text)}):
+        raise CompileError(f"a GPU kernel uses symbols that nothing defines: {', '.join(unknown)}")
+    _initialize()
+    found = llvm.Target.from_triple(target.triple)
+    features = ptx_feature(ptx_version(ir_text, target.gpu))
+    machine = found.create_target_machine(cpu=target.cpu, features=features, opt=OPT_LEVEL, codemodel="default")
+    try:
+        module = llvm.parse_assembly(ir_text)
+        module.verify()
+    except RuntimeError as error:
+        raise CompileError(f"LLVM rejects the IR of a GPU kernel: {error}") from error
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=OPT_LEVEL))
+    builder.getModulePassManager().run(module, builder)
+    return module, machine
