@@ -622,6 +622,13 @@ _VARIADIC: dict[str, tuple[str, ...]] = {
     },
 }
 
+_VARIADIC["N31"] = tuple(
+    f"f {{ a = T[] parameter(0) b = T[] parameter(1) c = T[] add(a, b) ROOT t = (T[]) {result} }} "
+    f"ENTRY e {{ x = T[3,2] parameter(0) i = T[] constant(0) ROOT r = (T[{shape}]) {call}, to_apply=f }}"
+    for result in ("tuple(c)", 'custom-call(c), custom_call_target="no"')
+    for shape, call in (("2", "reduce(x, i), dimensions={0}"), ("2,2", "reduce-window(x, i), window={size=2x1}"))
+)
+
 _JOINED: dict[str, tuple[str, ...]] = {
     "N14c": _moves(*(
         f"x = T[2,3,4] parameter(0) v = T[] parameter(1) i = s32[2,5] parameter(2) c = s32[] constant(0) "

@@ -80,6 +80,11 @@ def _reducer_types(
     )
 
 
+def _results(instruction: HloInstruction, shapes: Sequence[Shape]) -> Shape:
+    """The result is a tuple exactly if the reducer's is, even one of a single element."""
+    return Shape.tuple_of(shapes) if instruction.to_apply.root_instruction.shape.is_tuple else shapes[0]
+
+
 def infer_reduce(instruction: HloInstruction) -> Shape:
     """The kept dimensions, one result per input, with the types of the reducer's result."""
     dims = instruction.attributes_as(at.DimensionsAttributes).dimensions
@@ -89,7 +94,7 @@ def infer_reduce(instruction: HloInstruction) -> Shape:
     kept = [i for i in range(inputs[0].rank) if i not in dims]
     kept_dims, kept_marks = [inputs[0].dimensions[i] for i in kept], [marks[i] for i in kept]
     types = _reducer_types(instruction, inputs, inits)
-    return tuple_or_single([make_shape(kind, kept_dims, kept_marks) for kind in types])
+    return _results(instruction, [make_shape(kind, kept_dims, kept_marks) for kind in types])
 
 
 def infer_reduce_window(instruction: HloInstruction) -> Shape:
@@ -98,7 +103,7 @@ def infer_reduce_window(instruction: HloInstruction) -> Shape:
     window = instruction.attributes_as(at.WindowAttributes).window
     dims = window_output_dimensions(instruction, window, inputs[0].dimensions)
     types = _reducer_types(instruction, inputs, inits)
-    return tuple_or_single([make_shape(kind, dims, dynamic_marks(inputs[0])) for kind in types])
+    return _results(instruction, [make_shape(kind, dims, dynamic_marks(inputs[0])) for kind in types])
 
 
 def infer_select_and_scatter(instruction: HloInstruction) -> Shape:

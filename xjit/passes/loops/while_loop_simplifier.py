@@ -32,8 +32,9 @@ class WhileLoopSimplifier(HloModulePass):
     """A loop of no trip becomes its initial state, one of one trip its body.
 
     Of other loops the state is flattened to one level, and elements go that only compute themselves, that never
-    change, that are equal to another element from the start on, and that count like another one. Loops with a sharding
-    or control edges stay, and the trips of those with side effects. What is left over is cleaned up.
+    change, that are set to the constant they start as, that are equal to another element from the start on, and that
+    count like another one. Loops with a sharding or control edges stay, and the trips of those with side effects. What
+    is left over is cleaned up.
     """
 
     name = "while-loop-simplifier"
@@ -70,7 +71,7 @@ def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool
     flat = flatten_state(loop)
     if flat is not None:
         loop, changed = flat, True
-    for step in (_remove_copies, _remove_invariants, _remove_dead):
+    for step in (_sink_constants, _remove_copies, _remove_invariants, _remove_dead):
         if not has_elements(loop):
             break
         smaller = step(loop)
@@ -79,6 +80,33 @@ def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool
         if smaller is not None:
             loop, changed = smaller, True
     return changed
+
+
+def _sink_constants(loop: HloInstruction) -> HloInstruction | None:
+    """Makes an element that starts as a constant, and that the body sets to the same, one that passes through: what
+    reads it in the loop reads a constant there.
+    """
+    indices = [i for i in range(len(loop.shape.tuple_shapes)) if _is_constant(loop, i)]
+    if not indices:
+        return None
+    own_computations(loop)
+    body = loop.while_body
+    for index in indices:
+        constant = body.root_instruction.operand(index)
+        for callee in (loop.while_condition, body):
+            for read in element_reads(callee.parameter_instructions[0], index):
+                replace(read, constant if callee is body else callee.add_instruction(constant.clone()))
+        state = body.parameter_instructions[0]
+        read = body.add_instruction(HloInstruction.create_get_tuple_element(state, index))
+        body.root_instruction.replace_operand_with(index, read)
+    return loop
+
+
+def _is_constant(loop: HloInstruction, index: int) -> bool:
+    first, following = initial_value(loop, index), loop.while_body.root_instruction.operand(index)
+    if first is None or not first.opcode == following.opcode == "constant":
+        return False
+    return first.attributes == following.attributes and first.shape == following.shape
 
 
 def _remove_dead(loop: HloInstruction) -> HloInstruction | None:

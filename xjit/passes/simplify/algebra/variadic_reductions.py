@@ -1,4 +1,4 @@
-"""Reductions of several arrays at once that reduce nothing, and of negated numbers."""
+"""Reductions to tuples that reduce nothing or one array, and reductions of negated numbers."""
 
 from __future__ import annotations
 
@@ -41,6 +41,24 @@ def _elements(match: Match, into: Expansion) -> HloInstruction:
     return into.tuple_of(*[into.make("reshape", a, shape=s) for a, s in zip(arrays, shapes, strict=True)])
 
 
+@m.of_shapes
+def _is_tuple_of_one(reduction: HloInstruction) -> bool:
+    return reduction.shape.is_tuple and reduction.operand_count == 2
+
+
+def _only_element(match: Match, into: Expansion) -> HloInstruction | None:
+    """A reducer that returns a tuple of one element: one that returns the element."""
+    root = match.root
+    if root.to_apply.root_instruction.opcode != "tuple":
+        return None
+    reducer = root.to_apply.clone()
+    elements = reducer.root_instruction
+    reducer.set_root_instruction(elements.operand(0), accept_different_shape=True)
+    reducer.remove_instruction(elements)
+    called = [into.embed(reducer)]
+    return into.tuple_of(into.make(root.opcode, *root.operands, attributes=root.attributes, called=called))
+
+
 def _of_negated(match: Match, into: Expansion) -> HloInstruction | None:
     start = value_of(match["init"])
     if operation(match.root) != "add" or start is None or start != 0:
@@ -57,6 +75,8 @@ VARIADIC_REDUCTIONS = (
                 _inits_everywhere),
     AlgebraRule("N28", "reduce(several, neutral inits) over dimensions of size 1 = tuple(reshape(several))",
                 m.op("reduce").where(_is_over_ones), _elements, Exactness.XLA),
+    AlgebraRule("N31", "reduce(x) to a tuple of one = tuple(reduce(x))",
+                m.op("reduce|reduce-window").where(_is_tuple_of_one), _only_element, Exactness.ORDER),
     AlgebraRule("N29", "sum(negate(x)) = negate(sum(x))", _NEGATED.where(is_integer), _of_negated),
     AlgebraRule("N29x", "sum(negate(x)) = negate(sum(x)) of floats", _NEGATED.where(is_float), _of_negated,
                 Exactness.XLA),
