@@ -17,6 +17,7 @@ from xjit.passes.framework.base import HloModulePass, has_control_dependencies, 
 from xjit.passes.loops.equal_elements import equal_elements
 from xjit.passes.loops.flat_state import flatten_state
 from xjit.passes.loops.loop_state import (
+    element_reads,
     has_elements,
     initial_value,
     passes_through,
