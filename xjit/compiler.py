@@ -25,6 +25,7 @@ from xjit.hlo.ir.module import HloModule
 from xjit.llvm.partition import PartKind, PartSink
 from xjit.llvm.target import Target
 from xjit.ops.replica_groups import device_count
+from xjit.ops.verifier import verify_executable
 from xjit.optimized_module import (
     ModuleText,
     Phases,
@@ -34,9 +35,11 @@ from xjit.optimized_module import (
     physical_constant,
     text_of,
 )
+from xjit.passes.dynamic.static_interface import dynamic_leaves, is_dynamic, with_static_interface
 from xjit.passes.pipelines import cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 from xjit.program_cache import cached_program, keep_program, program_key
+from xjit.runtime.calls.dynamic_call import DynamicCall
 from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.jit import (
     ProgramCompiler,
@@ -98,6 +101,19 @@ def _check(target: str, options: CompileOptions) -> None:
 @collector_pause
 def compile_for_cpu(module: HloModule, options: CompileOptions, is_private: bool = False) -> Executable:
     """Compiles a module for this machine's CPU, or one of `options.cpu_level`; `is_private`: see compile_module."""
+    if not is_dynamic(module):
+        return _compile_static(module, options, is_private)
+    verify_executable(module)
+    executable = _compile_static(with_static_interface(module), options, is_private=True)
+    entry = module.entry_computation
+    parameters = dynamic_leaves([p.shape for p in entry.parameter_instructions])
+    results = dynamic_leaves([entry.root_instruction.shape])
+    if parameters or results:
+        executable.__call__ = DynamicCall(executable.__call__, executable.program, parameters, results)
+    return executable
+
+
+def _compile_static(module: HloModule, options: CompileOptions, is_private: bool) -> Executable:
     seconds: dict[str, float] = {}
     phase = Phases(options.progress, seconds)
     phase("verify")

@@ -80,7 +80,7 @@ def leaf_paths(tree: Sequence[LeafTree]) -> list[LeafPath]:
 
 def to_buffer(value: Any, signature: ArraySignature, path: LeafPath) -> Array:
     """The physical buffer of one leaf: 1-D, contiguous, of the right dtype; not always aligned (see `conforming`)."""
-    array = value if type(value) is np.ndarray else _as_array(value, signature, path)
+    array = value if type(value) is np.ndarray else to_array(value, signature, path)
     if array.shape != signature.shape or array.dtype != signature.dtype:
         raise InvalidArgument(
             f"{place_of(path, signature.name)}: expected {signature.describe()}, got {_describe(value)}"
@@ -114,7 +114,8 @@ def _numpy_name(dtype: np.dtype[Any]) -> str:
     return f"np.{dtype.name}" if dtype.kind in "biufc" else f"ml_dtypes.{dtype.name}"
 
 
-def _as_array(value: Any, signature: ArraySignature, path: LeafPath) -> Array:
+def to_array(value: Any, signature: ArraySignature, path: LeafPath) -> Array:
+    """What NumPy makes of an argument, of whatever shape; InvalidArgument if it makes nothing of it."""
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidArgument(f"{place_of(path, signature.name)}: a masked array would lose its mask; fill it first")
     if isinstance(value, np.ndarray):

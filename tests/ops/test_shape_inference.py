@@ -25,7 +25,8 @@ def test_infers_the_shape(instruction: str, shape: str):
     inferred = infer_shape(root)
     assert inferred.compatible(root.shape)
     assert inferred.to_string(layout=False) == root.shape.to_string(layout=False)
-    verify_module(root.module)
+    if not root.op.has(Trait.ASYNC):  # a start is no result
+        verify_module(root.module)
 
 
 @pytest.mark.parametrize(("instruction", "shape", "message"), INVALID)

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.ops.refused_modules import PRELUDE, REFUSED
 from xjit.hlo import HloComputation, HloInstruction, HloModule, HloParseError, HloVerifyError, Layout, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.alias_config import Alias, BufferDonor, parse_aliases, parse_buffer_donors
@@ -298,7 +299,7 @@ def test_layouts_at_calls():
     text = """HloModule m
 f {{
   a = f32[2,3]{{{0}}} parameter(0)
-  ROOT n = f32[2,3]{{{1}}} negate(a)
+  ROOT n = f32[2,3]{{{1}}} copy(a)
 }}
 ENTRY main {{
   x = f32[2,3]{{1,0}} parameter(0)
@@ -343,7 +344,7 @@ ENTRY main {{
   ROOT n = f32[4,4] negate(x)
 }}"""
     verify_module(parse_hlo(text))
-    outside = text.replace("device=1", "device=2").replace("0,1}", "0,2}").replace("<=[2]", "<=[3]")
+    outside = text.replace("device=1", "device=2").replace("0,1}", "0,2}").replace("[1,2]<=[2]", "[1,3]<=[3]")
     if outside != text:
         _rejects(parse_hlo(outside), "parameter: sharding names device 2, but num_partitions=2")
 
@@ -564,6 +565,12 @@ BROKEN_PAIRS = {
         "ROOT d = f32[4] async-done(s)", "there are only 1 operands",
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "header", "body", "message"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_refuses(what: str, header: str, body: str, message: str):
+    error = _rejects(parse_hlo(PRELUDE.replace(" HEADER", header) + body + "\n}"), message)
+    assert error.span is None or error.line > 1, what
 
 
 @pytest.mark.parametrize("name", BROKEN_PAIRS)

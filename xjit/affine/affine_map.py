@@ -10,6 +10,7 @@ from xjit.affine.errors import IndexingError
 from xjit.affine.expr import AffineExpr
 from xjit.affine.expr_text import AffineParser, variable_scope
 from xjit.affine.pool import constant, dim, symbol
+from xjit.affine.printer import expr_to_string
 from xjit.affine.walks import Substitution, evaluate, substitute_all
 
 __all__ = ["AffineMap"]
@@ -102,8 +103,12 @@ class AffineMap:
             )
         return tuple(evaluate(e, dims, symbols) for e in self.results)
 
-    def __str__(self) -> str:
+    def text(self, ceiled: bool) -> str:
+        """Returns MLIR's text; `ceiled`: with ceildiv where a quotient is one, see `expr_to_string`."""
         dims = ", ".join(f"d{i}" for i in range(self.num_dims))
         symbols = ", ".join(f"s{i}" for i in range(self.num_symbols))
-        results = ", ".join(str(e) for e in self.results)
+        results = ", ".join(expr_to_string(e, ceiled=ceiled) for e in self.results)
         return f"({dims}){f'[{symbols}]' if symbols else ''} -> ({results})"
+
+    def __str__(self) -> str:
+        return self.text(ceiled=False)

@@ -6,6 +6,7 @@ Invariants:
   dimensions, symbols, floordivs and mods, all different, with non-zero coefficients. Mul is one scaled term.
 - floordiv and mod have a positive constant on the right, round towards minus infinity, and hold no addend that their
   divisor divides. All rules used here are exact on all integers; rules that need bounds live in `simplify`.
+- Terms may also be semi-affine (see `semi`): products and divisions without a constant side, which no rule looks into.
 - Nesting depth and size are bounded (`IndexingBudgetError`), so that recursion over *nesting* is safe; sums are flat.
 
 Order of terms, which is also the order of printing: dims by position, symbols by position, floordivs, mods.
@@ -36,8 +37,9 @@ class AffineExpr(Node):
     """One canonical expression; make it with `dim`, `symbol`, `constant` and operators, compare it with `is`.
 
     Slots: `linear` and `constant_term` hold the sum (ADD, MUL; a CONSTANT's value is its constant_term), `lhs` and
-    `rhs` a floordiv's or mod's operands, `rhs` also a variable's position; `order` sorts terms; `dim_mask` and
-    `symbol_mask` are bit sets of the positions used; `depth` and `size` are for budgets.
+    `rhs` a floordiv's or mod's operands, `rhs` also a variable's position, `lhs` and `second` a semi-affine term's
+    operands; `order` sorts terms; `dim_mask` and `symbol_mask` are bit sets of the positions used; `depth` and
+    `size` are for budgets.
     """
 
     __slots__ = ()
@@ -89,7 +91,7 @@ class AffineExpr(Node):
             return (term, _pool.constant(factor))
         if kind is _FLOORDIV or kind is _MOD:
             return (self.lhs, _pool.constant(self.rhs))
-        return ()
+        return (self.lhs, self.second) if kind > _MOD else ()
 
     @property
     def dims(self) -> frozenset[int]:
@@ -159,6 +161,8 @@ class AffineExpr(Node):
             return (_pool.sum_node, (self.linear, self.constant_term))
         if kind is _FLOORDIV or kind is _MOD:
             return (_pool.division_node, (kind, self.lhs, self.rhs))
+        if kind > _MOD:
+            return (_pool.semi_node, (kind, self.lhs, self.second))
         if kind is _CONSTANT:
             return (_pool.constant, (self.constant_term,))
         return (_pool.dim if kind is _DIM else _pool.symbol, (self.rhs,))

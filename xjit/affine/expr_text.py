@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
+from xjit.affine import semi
 from xjit.affine.errors import IndexingError
 from xjit.affine.expr import AffineExpr
 from xjit.affine.pool import constant, dim, symbol
@@ -17,12 +19,16 @@ MAX_NESTING = 150
 
 
 class AffineParser:
-    """Recursive descent over one text; names resolve through `scope`, by default d<i> and s<i> of any position."""
+    """Recursive descent over one text; names resolve through `scope`, by default d<i> and s<i> of any position.
 
-    def __init__(self, text: str, scope: dict[str, AffineExpr] | None = None) -> None:
+    `semi_affine`: products and divisions without a constant side are terms; else they are errors.
+    """
+
+    def __init__(self, text: str, scope: dict[str, AffineExpr] | None = None, semi_affine: bool = False) -> None:
         self.text = text
         self.pos = 0
         self.scope = scope
+        self._operators = _SEMI_AFFINE if semi_affine else _AFFINE
         self._nesting = 0
 
     def error(self, message: str) -> IndexingError:
@@ -100,11 +106,11 @@ class AffineParser:
         if self.accept("-"):
             return -self._product()
         left = self._unary()
-        while (op := self.peek()) in _BINARY:
+        while (op := self.peek()) in self._operators:
             self.next()
             right = self._unary()
             try:
-                left = _BINARY[op](left, right)
+                left = self._operators[op](left, right)
             except ValueError as e:
                 raise self.error(str(e)) from e
         return left
@@ -140,12 +146,35 @@ class AffineParser:
         raise self.error(f"expected d<i>, s<i>, a number or '(', found {token!r}")
 
 
-_BINARY: dict[str, Callable[[AffineExpr, AffineExpr], AffineExpr]] = {
+_Operator: TypeAlias = Callable[[AffineExpr, AffineExpr], AffineExpr]
+_AFFINE: dict[str, _Operator] = {
     "*": lambda a, b: a * b,
     "floordiv": floordiv,
     "floorDiv": floordiv,
     "ceildiv": ceildiv,
     "mod": mod,
+}
+
+
+def _semi_affine(word: str, combine: Callable[[AffineExpr, AffineExpr], AffineExpr]) -> _Operator:
+    """The operator with MLIR's rule: of a product one side has no dims, of a division the right one."""
+
+    def checked(left: AffineExpr, right: AffineExpr) -> AffineExpr:
+        if right.dim_mask and (word != "*" or left.dim_mask):
+            raise ValueError(f"{word} needs a constant or symbols on one side: ({left}) {word} ({right})")
+        return combine(left, right)
+
+    return checked
+
+
+_SEMI_AFFINE: dict[str, _Operator] = {
+    word: _semi_affine(word, combine)
+    for word, combine in (
+        ("*", semi.product),
+        ("floordiv", semi.floordiv),
+        ("ceildiv", semi.ceildiv),
+        ("mod", semi.mod),
+    )
 }
 
 

@@ -24,6 +24,11 @@ class AffineExprKind(IntEnum):
     MUL = 4
     FLOORDIV = 5
     MOD = 6
+    # with no constant operand; see `semi`
+    PRODUCT = 7
+    QUOTIENT = 8
+    CEILED_QUOTIENT = 9
+    REMAINDER = 10
 
 
 Terms: TypeAlias = "tuple[tuple[AffineExpr, int], ...]"
@@ -44,6 +49,7 @@ class Node:
         "linear",
         "order",
         "rhs",
+        "second",
         "size",
         "symbol_mask",
     )
@@ -53,6 +59,7 @@ class Node:
     constant_term: int
     lhs: AffineExpr
     rhs: int
+    second: AffineExpr
     order: tuple[Any, ...]
     dim_mask: int
     symbol_mask: int

@@ -21,10 +21,21 @@ from xjit.affine.node import AffineExprKind, Node, Terms
 if TYPE_CHECKING:
     from xjit.affine.expr import AffineExpr
 
-__all__ = ["MAX_DEPTH", "MAX_SIZE", "constant", "dim", "division_node", "extended_sum_node", "sum_node", "symbol"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_SIZE",
+    "constant",
+    "dim",
+    "division_node",
+    "extended_sum_node",
+    "semi_node",
+    "sum_node",
+    "symbol",
+]
 
 MAX_DEPTH: Final = 100  # nested floordiv/mod levels
 MAX_SIZE: Final = 1 << 17  # nodes of the expression written out as a tree
+MAX_SEMI_SIZE: Final = 200  # nodes below a semi-affine term, which counts as no nesting level
 MAX_POSITION: Final = 1 << 16
 
 _CONSTANT: Final = AffineExprKind.CONSTANT
@@ -123,18 +134,37 @@ def _fill_division(node: Node, kind: AffineExprKind, lhs: AffineExpr, divisor: i
         raise _overflow(divisor)
     if depth > MAX_DEPTH or size > MAX_SIZE:
         raise _over_budget(depth, size)
-    if lhs.linear:
-        lhs_order = (int(_ADD), tuple([(t.order, k) for t, k in lhs.linear]), lhs.constant_term)
-    else:
-        lhs_order = lhs.order
     node.linear = ()
     node.constant_term = 0
     node.lhs = lhs
     node.rhs = divisor
-    node.order = (int(kind), lhs_order, divisor)
+    node.order = (int(kind), _order_of(lhs), divisor)
     node.dim_mask = lhs.dim_mask
     node.symbol_mask = lhs.symbol_mask
     node.depth = depth
+    node.size = size
+
+
+def _order_of(expr: AffineExpr) -> tuple[Any, ...]:
+    """Where an operand of a division stands in the order of terms."""
+    if expr.linear:
+        return (int(_ADD), tuple([(t.order, k) for t, k in expr.linear]), expr.constant_term)
+    return expr.order
+
+
+def _fill_semi(node: Node, kind: AffineExprKind, left: AffineExpr, right: AffineExpr) -> None:
+    """A semi-affine term stands in sums where its left operand would stand, as MLIR prints it."""
+    size = left.size + right.size + 1
+    if size > MAX_SEMI_SIZE:
+        raise IndexingBudgetError(f"semi-affine expression of {size} nodes is over the budget of {MAX_SEMI_SIZE}")
+    node.linear = ()
+    node.constant_term = 0
+    node.lhs = left
+    node.second = right
+    node.order = (*_order_of(left), int(kind), _order_of(right))
+    node.dim_mask = left.dim_mask | right.dim_mask
+    node.symbol_mask = left.symbol_mask | right.symbol_mask
+    node.depth = 0
     node.size = size
 
 
@@ -164,6 +194,8 @@ def _miss(
         _fill_sum(node, left, right)
     elif kind is _FLOORDIV or kind is _MOD:
         _fill_division(node, kind, left, right)
+    elif kind > _MOD:
+        _fill_semi(node, kind, *left)
     else:
         _fill_leaf(node, kind, right)
     node.__class__ = _node_class
@@ -210,6 +242,14 @@ def division_node(kind: AffineExprKind, lhs: AffineExpr, divisor: int) -> Affine
     ref = _pool.get(key)
     expr = ref() if ref is not None else None
     return expr if expr is not None else _miss(key, kind, lhs, divisor)
+
+
+def semi_node(kind: AffineExprKind, left: AffineExpr, right: AffineExpr) -> AffineExpr:
+    """Interns a semi-affine term; see `semi`."""
+    key = (kind, left, right)
+    ref = _pool.get(key)
+    expr = ref() if ref is not None else None
+    return expr if expr is not None else _miss(key, kind, (left, right), 0)
 
 
 _leaves: dict[tuple[AffineExprKind, int], AffineExpr] = {}  # variables and small constants live for ever

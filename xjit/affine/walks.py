@@ -9,6 +9,7 @@ from xjit.affine.expr import AffineExpr, AffineExprKind
 from xjit.affine.interval import EMPTY_INTERVAL, Interval, saturate
 from xjit.affine.pool import constant
 from xjit.affine.rules import floordiv, from_terms, mod
+from xjit.affine.semi import SEMI_AFFINE, SEMI_VALUES
 
 __all__ = ["Substitution", "evaluate", "interval_of", "nodes_of", "substitute", "substitute_all"]
 
@@ -60,6 +61,8 @@ def substitute_all(
                 result = floordiv(visit(e.lhs), e.rhs)
             elif kind is _MOD:
                 result = mod(visit(e.lhs), e.rhs)
+            elif kind > _MOD:
+                result = SEMI_AFFINE[kind](visit(e.lhs), visit(e.second))
             else:
                 result = _substitute_sum(e, visit)
             memo[e] = result
@@ -106,6 +109,8 @@ def evaluate(expr: AffineExpr, dims: Sequence[Any] = (), symbols: Sequence[Any] 
             result = visit(e.lhs) // e.rhs
         elif kind is _MOD:
             result = visit(e.lhs) % e.rhs
+        elif kind > _MOD:
+            result = SEMI_VALUES[kind](visit(e.lhs), visit(e.second))
         else:
             result = e.constant_term
             for term, k in e.linear:
@@ -134,6 +139,8 @@ def interval_of(
         if kind is _FLOORDIV or kind is _MOD:
             low, high = visit(e.lhs)
             low, high = division_range(kind is _MOD, low, high, e.rhs)
+        elif kind > _MOD:
+            low, high = _semi_range(kind, visit(e.lhs), visit(e.second))
         else:
             low = high = e.constant_term
             for term, k in e.linear:
@@ -162,6 +169,16 @@ def division_range(is_mod: bool, low: int, high: int, divisor: int) -> tuple[int
     return (low - first * divisor, high - first * divisor) if first == last else (0, divisor - 1)
 
 
+def _semi_range(kind: AffineExprKind, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    """Bounds of a semi-affine term: products and quotients are extreme at corners; divisors are positive."""
+    if kind is AffineExprKind.REMAINDER:
+        return 0, max(right[1] - 1, 0)
+    if kind is not AffineExprKind.PRODUCT:
+        right = (max(right[0], 1), max(right[1], 1))
+    corners = [SEMI_VALUES[kind](a, b) for a in left for b in right]
+    return min(corners), max(corners)
+
+
 def nodes_of(exprs: Sequence[AffineExpr]) -> list[AffineExpr]:
     """Returns every node below `exprs` (terms, not addends with their factors), once, users before operands."""
     seen: dict[AffineExpr, None] = {}
@@ -175,4 +192,6 @@ def nodes_of(exprs: Sequence[AffineExpr]) -> list[AffineExpr]:
             stack.extend([t for t, _ in e.linear])
         elif e.depth:
             stack.append(e.lhs)
+        elif e.kind > _MOD:
+            stack += (e.second, e.lhs)
     return list(seen)

@@ -20,28 +20,21 @@ from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
 from xjit.ops.shape_inference import infer_shape
 from xjit.ops.shape_inference.common import compatible_up_to_precision, show
-from xjit.ops.verifier_module import (
-    check_same_layouts,
-    check_shape,
-    verify_aliasing,
-    verify_entry_layout,
-    verify_sharding,
-)
+from xjit.ops.verifier_buffers import verify_buffers
+from xjit.ops.verifier_deadlocks import verify_no_deadlocks
+from xjit.ops.verifier_layouts import check_layouts
+from xjit.ops.verifier_module import check_shape, verify_aliasing, verify_entry_layout
 from xjit.ops.verifier_pairs import verify_pairs
+from xjit.ops.verifier_sharding import verify_sharding
 from xjit.ops.verifier_structure import verify_structure
 
-# Opcodes whose result is exactly what they read: neither type nor layout may change.
+# Opcodes whose result has exactly the type that they read.
 _EXACT = frozenset({
     "bitcast", "call", "conditional", "constant", "copy-done", "copy-start", "custom-call", "get-tuple-element",
     "infeed", "outfeed", "opt-barrier", "parameter", "recv", "recv-done", "send", "send-done", "tuple", "while",
-    "broadcast", "reshape", "dynamic-reshape", "fusion", "convert", "bitcast-convert", "iota",
+    "broadcast", "reshape", "dynamic-reshape", "dynamic-update-slice", "fusion", "convert", "bitcast-convert", "iota",
 })  # fmt: skip
-# Among them, these take tiles and memory spaces from the transfer, not from the operand.
-_ORDER_ONLY = frozenset(("constant", "copy-start", "infeed", "outfeed", "recv", "send"))
-# These have results whose layout the operands do not decide.
-_FREE_LAYOUT = frozenset(("broadcast", "reshape", "dynamic-reshape", "convert", "bitcast-convert", "iota", "bitcast"))
 _WITH_ALIASING = (at.AsyncAttributes, at.CallAttributes, at.CustomCallAttributes, at.FusionAttributes)
-_CALLS_WITH_LAYOUT = frozenset(("call", "fusion", "while", "conditional"))
 
 # Opcodes that pass values through or have a precision of their own, so that operands may differ in precision.
 _MIXED_PRECISION_ALLOWED = frozenset({
@@ -49,7 +42,8 @@ _MIXED_PRECISION_ALLOWED = frozenset({
     "all-reduce", "all-reduce-start", "all-reduce-done", "all-gather", "all-gather-start", "all-gather-done",
     "async-start", "async-update", "async-done", "copy-start", "copy-done", "fusion", "get-tuple-element",
     "opt-barrier", "infeed", "outfeed", "parameter", "recv", "recv-done", "reduce-precision", "reduce-window", "send",
-    "send-done", "sort", "tuple", "while", "reduce-scatter", "collective-permute", "add-dependency",
+    "send-done", "sort", "tuple", "while", "reduce-scatter", "collective-permute", "collective-permute-start",
+    "collective-permute-done", "add-dependency",
 })  # fmt: skip
 # These pass elements of their operands to their computation as they are.
 _APPLIES_TO_OPERANDS = frozenset(("map", "reduce", "scatter", "select-and-scatter"))
@@ -70,6 +64,8 @@ def verify_module(module: HloModule, layout_sensitive: bool = False, allow_mixed
             except HloError as error:
                 raise _in_context(error, instruction, computation) from None
     verify_pairs(module)
+    verify_buffers(module)
+    verify_no_deadlocks(module)
     verify_entry_layout(module, layout_sensitive)
     verify_aliasing(module)
     verify_sharding(module)
@@ -118,7 +114,7 @@ class _ShapeChecker:
                 f"{instruction.opcode}: the declared shape is {show(declared)}, but the operands give {show(inferred)}"
             )
         if self._layout_sensitive:
-            _check_layouts(instruction, inferred)
+            check_layouts(instruction, inferred)
         attributes = instruction.attributes
         if isinstance(attributes, at.CallAttributes) and attributes.is_composite:
             _check_composite(instruction)
@@ -178,27 +174,6 @@ def _check_window_precision(instruction: HloInstruction) -> None:
                     f"reduce-window: operand {i} has type {operand.shape.element_type.text}, "
                     f"but parameter {parameter.name} of {instruction.to_apply.name} is {show(parameter.shape)}"
                 )
-
-
-# -- layouts
-
-
-def _check_layouts(instruction: HloInstruction, inferred: Shape) -> None:
-    opcode = instruction.opcode
-    if opcode in _EXACT and opcode not in _FREE_LAYOUT:
-        what = f"{opcode}: result and what the operands give"
-        check_same_layouts(instruction.shape, inferred, opcode in _ORDER_ONLY, what)
-    if opcode not in _CALLS_WITH_LAYOUT:
-        return
-    for i, computation in enumerate(instruction.called_computations):
-        operands = [instruction.operand(i + 1)] if opcode == "conditional" else instruction.operands
-        for parameter, operand in zip(computation.parameter_instructions, operands, strict=True):
-            what = f"{opcode}: operand {operand.name} and parameter of {computation.name}"
-            check_same_layouts(operand.shape, parameter.shape, False, what)
-        if opcode == "while" and i == 0:
-            continue  # the condition's result is a predicate
-        what = f"{opcode}: result and root of {computation.name}"
-        check_same_layouts(instruction.shape, computation.root_instruction.shape, False, what)
 
 
 # -- aliasing of operands

@@ -1,19 +1,14 @@
-"""Rules of the verifier about shapes by themselves and the module as a whole: entry layout, aliasing, sharding."""
+"""Rules of the verifier about shapes by themselves and the module as a whole: entry layout, aliasing."""
 
 from __future__ import annotations
 
-import math
-import re
-
-from xjit.hlo.annotations.device_sharding import read_sharding
 from xjit.hlo.annotations.input_output_alias import check_aliasing
-from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.diagnostics import HloError, HloVerifyError
-from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.layout import Layout
 from xjit.hlo.types.shape import UNBOUNDED_SIZE, Shape
 from xjit.ops.shape_inference.common import ARRAY_TYPES, show
+from xjit.ops.verifier_layouts import check_same_layouts
 
 MAX_ARRAY_BYTES = 2**48
 
@@ -55,19 +50,6 @@ def _magnitude(count: int) -> str:
     return digits if len(digits) <= 15 else f"about 10^{len(digits) - 1}"
 
 
-def check_same_layouts(a: Shape, b: Shape, order_only: bool, what: str) -> None:
-    """Raises HloVerifyError that names the first array whose layout differs; absent layouts are row-major."""
-    if a is b:
-        return
-    for (index, x), (_, y) in zip(a.leaves(), b.leaves(), strict=True):
-        same = x.minor_to_major == y.minor_to_major
-        if same and not order_only and x.layout is not None and y.layout is not None:
-            same = x.layout == y.layout
-        if not same:
-            place = f" at index {{{','.join(map(str, index))}}}" if index else ""
-            raise HloVerifyError(f"{what}: layouts differ{place}, {x} and {y}")
-
-
 def verify_entry_layout(module: HloModule, layout_sensitive: bool) -> None:
     """Checks that the layout which callers see has the entry's shapes."""
     layout = module.config.entry_computation_layout
@@ -102,54 +84,19 @@ def verify_entry_layout(module: HloModule, layout_sensitive: bool) -> None:
 
 
 def verify_aliasing(module: HloModule) -> None:
-    """Checks input_output_alias and buffer_donor: indices exist, shapes agree, no buffer is given away twice."""
-    check_aliasing(module, module.config.input_output_alias, module.config.buffer_donors)
+    """Checks input_output_alias and buffer_donor: indices exist, shapes agree, no buffer is given away twice.
 
-
-_DEVICE = re.compile(r"maximal device=(\d+)")
-_NEGATIVE = re.compile(r"(?:device=|,|\])-\d")
-_TILES = re.compile(r"devices=\[([\d,]+)\](?:<=\[([\d,]+)\]|([\d,]+))")
-
-
-def verify_sharding(module: HloModule) -> None:
-    """Checks that shardings fit their arrays, and name devices of the module, where it says how many there are."""
-    partitions = module.config.num_partitions
-    for computation in module.computations():
-        for instruction in computation.instructions:
-            if instruction.sharding is None:
-                continue
-            _check_tiles(instruction, instruction.sharding)
-            if partitions > 1 and (device := _highest_device(instruction.sharding)) >= partitions:
-                message = f"{instruction.opcode}: sharding names device {device}, but num_partitions={partitions}"
-                raise HloVerifyError(message, instruction.span, f"in computation {computation.name}")
-
-
-def _check_tiles(instruction: HloInstruction, sharding: HloSharding) -> None:
-    """An array is tiled along each of its dimensions, and no device has a negative number."""
-    if sharding.elements or not instruction.shape.is_array:
+    What must share its memory has the same layout and memory space for callers, too.
+    """
+    config = module.config
+    check_aliasing(module, config.input_output_alias, config.buffer_donors)
+    layout = config.entry_computation_layout
+    if layout is None:
         return
-    found = read_sharding(sharding)
-    dimensions = len(found.tiles) - len(found.subgroups)
-    if found.is_tiled and dimensions != instruction.shape.rank:
-        message = (
-            f"sharding {sharding} has {dimensions} dimensions, but {instruction.shape} has {instruction.shape.rank}"
-        )
-        raise HloVerifyError(f"{instruction.opcode}: {message}", instruction.span)
-    if _NEGATIVE.search(sharding.text):
-        raise HloVerifyError(f"{instruction.opcode}: sharding {sharding} names a negative device", instruction.span)
-
-
-def _highest_device(sharding: HloSharding) -> int:
-    """Returns the highest device number that a sharding names, -1 if it names none."""
-    highest = -1
-    stack = [sharding]
-    while stack:
-        item = stack.pop()
-        stack.extend(item.elements)
-        if match := _DEVICE.search(item.text):
-            highest = max(highest, int(match.group(1)))
-        elif match := _TILES.search(item.text):
-            listed = match.group(3)
-            numbers = [int(n) for n in (listed or match.group(2)).split(",") if n]
-            highest = max(highest, max(numbers) if listed else math.prod(numbers) - 1)
-    return highest
+    for alias in config.input_output_alias:
+        source = layout.parameter_shapes[alias.parameter_number].subshape(alias.parameter_index)
+        target = layout.result_shape.subshape(alias.output_index)
+        if alias.kind == "must-alias" and source != target:
+            raise HloVerifyError(
+                f"input_output_alias {alias}: for callers the parameter is {source}, the result {target}"
+            )

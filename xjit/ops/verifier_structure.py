@@ -171,11 +171,24 @@ def _check_calls(computations: list[HloComputation], members: set[HloComputation
                     message = f"computation {called.name} does not know its caller {instruction.name}"
                     _fail(message, instruction, computation)
                 edges += 1
-                if instruction.opcode == "fusion" and len(callers[called]) != 1:
-                    message = f"fused computation {called.name} must have one caller, but has {len(callers[called])}"
-                    _fail(message, instruction, computation)
+                if instruction.opcode == "fusion":
+                    _check_fused(called, instruction, len(callers[called]))
     if edges != sum(map(len, callers.values())):
         _find_stale_caller(callers)
+
+
+def _check_fused(fused: HloComputation, fusion: HloInstruction, callers: int) -> None:
+    """A fused computation has one caller, and everything in it is there for its root."""
+    if callers != 1:
+        message = f"fused computation {fused.name} must have one caller, but has {callers}"
+        _fail(message, fusion, fusion.parent)
+    root = fused.root_instruction
+    if root.user_count:
+        _fail(f"the root {root.name} of the fused computation {fused.name} has users", fusion, fusion.parent)
+    for instruction in fused.unread_instructions():
+        if instruction is not root and not instruction.op.may_have_side_effect:
+            message = f"{instruction.name} in the fused computation {fused.name} has no users"
+            _fail(message, fusion, fusion.parent)
 
 
 def _find_stale_caller(callers: dict[HloComputation, set[HloInstruction]]) -> NoReturn:

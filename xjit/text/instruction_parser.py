@@ -261,6 +261,8 @@ class InstructionParser:
             if key in syntax.fields or (is_async and key.startswith("async_")):
                 pending.own.append((key, text, start))
             elif key in _COMMON:
+                if any(given == key for given, _, _ in pending.common):
+                    cursor.fail(f"attribute '{key}' is given twice", start - 2)
                 pending.common.append((key, text, start))
             else:
                 hint = did_you_mean(key, syntax.keys())
@@ -326,6 +328,8 @@ class InstructionParser:
             found = called[0].root_instruction.opcode
             self.cursor.fail(f"the operand of this {wrapped} runs a {found}", pending.index)
         attributes = self._attributes_of(pending, opcode_syntax(op.name))
+        if isinstance(attributes, at.AsyncAttributes) and attributes.async_execution_thread and called:
+            _run_on_thread(called[0], attributes.async_execution_thread)
         if op.name == "compare":
             attributes = without_default_comparison_type(attributes, pending.operands[0].shape.element_type)
         if op.name == "broadcast" and not pending.own and not pending.operands[0].shape.is_scalar:
@@ -371,8 +375,6 @@ class InstructionParser:
         computation.add_instruction(root)
         self._annotate(root, _Pending(pending.name, pending.index, shapes[1], [], common=pending.common), control=False)
         computation.set_root_instruction(root)
-        thread = next((text for key, text, _ in pending.own if key == "async_execution_thread"), "")
-        computation.execution_thread = thread.strip('"') or "main"
         return self.computations.add_anonymous(computation)
 
     # -- annotations
@@ -400,6 +402,15 @@ class InstructionParser:
                 self.cursor.fail(f"control predecessor '{name}' is not defined before its use", index)
             predecessor.control_successors.append(instruction)
             instruction.control_predecessors.append(predecessor)
+
+
+def _run_on_thread(computation: HloComputation, thread: str) -> None:
+    """Gives a computation, and all that it calls, to a thread: what starts it asynchronously says which."""
+    stack = [computation]
+    while stack:
+        current = stack.pop()
+        current.execution_thread = thread
+        stack.extend(called for i in current.instructions for called in i.called_computations)
 
 
 _COMMON: dict[str, tuple[str, Any]] = {

@@ -17,8 +17,8 @@ func.func @constants() -> index {
 
 // CHECK-LABEL: func.func @maps
 // CHECK-SAME: %[[X:.*]]: index
-// CHECK: %[[R:.*]] = affine.apply #map(%[[X]])
-// CHECK: %[[M:.*]] = affine.min #map1(%[[X]])
+// CHECK: %[[R:.*]] = affine.apply #map()[%[[X]]]
+// CHECK: %[[M:.*]] = affine.min #map1()[%[[X]]]
 // CHECK: return %[[R]], %[[M]]
 func.func @maps(%x: index) -> (index, index) {
   %c3 = arith.constant 3 : index

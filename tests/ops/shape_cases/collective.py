@@ -40,6 +40,14 @@ INVALID: list[Broken] = [
     ("ragged-all-to-all(x, w, sz, sz, sz, sz), replica_groups={}", "f32[3,4]", "differ in more than dimension 0"),
     ("ragged-all-to-all(x, x, sz, sz, sz, g), replica_groups={}", "f32[8,3]", "operand 5 has shape s32[2]"),
     ("collective-broadcast(x), replica_groups={{1,1}}", "f32[8,3]", "must be disjoint"),
-    ("collective-permute(x), source_target_pairs={{0,1},{0,2}}", "f32[8,3]", "source_target_pairs name a source twice"),
-    ("collective-permute(x), source_target_pairs={{0,1},{2,1}}", "f32[8,3]", "source_target_pairs name a target twice"),
+    (
+        "collective-permute(x), source_target_pairs={{0,1},{0,2}}",
+        "f32[8,3]",
+        "source_target_pairs name the source 0 twice",
+    ),
+    (
+        "collective-permute(x), source_target_pairs={{0,1},{2,1}}",
+        "f32[8,3]",
+        "source_target_pairs name the target 1 twice",
+    ),
 ]

@@ -21,7 +21,10 @@ Grid = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class DeviceSharding:
-    """One array's sharding. `kind` is replicated, maximal, manual, unknown, tiled or opaque (nothing is known of it).
+    """One array's sharding.
+
+    `kind` is replicated, maximal, manual, unknown, tiled, malformed (not as many devices as tiles), or opaque (nothing
+    is known of it).
 
     `tiles` are the sizes of the grid with its subgroups, `devices` its numbers in row-major order (one for maximal).
     `group` is `shard_as N` or `shard_like N`, `metadata` the text of the annotation's origin.
@@ -77,15 +80,15 @@ MANUAL = DeviceSharding("manual")
 
 _METADATA = re.compile(r"metadata=.*$", re.DOTALL)
 _GROUP = re.compile(r"shard_(?:as|like) \d+")
-_MAXIMAL = re.compile(r"maximal device=(\d+)$")
+_MAXIMAL = re.compile(r"maximal device=(-?\d+)$")
 _GRID = re.compile(
-    r"devices=\[([\d,]+)\]\s*(?:<=\[([\d,]+)\]\s*(?:T\(([\d,]+)\))?|([\d,]+))\s*"
+    r"devices=\[([\d,]+)\]\s*(?:<=\[([\d,]+)\]\s*(?:T\(([\d,]+)\))?|([-\d,]+))\s*"
     r"(last_tile_dim_replicate|last_tile_dims=\{([\w, ]+)\})?$"
 )
 
 
 def read_sharding(sharding: HloSharding) -> DeviceSharding:
-    """Returns what an array's sharding says; `opaque` if its text is of none of the kinds."""
+    """Returns what an array's sharding says; `opaque` if its text is of none of the other kinds."""
     metadata = _METADATA.search(sharding.text)
     text = _METADATA.sub("", sharding.text)
     group = _GROUP.search(text)
@@ -96,9 +99,11 @@ def read_sharding(sharding: HloSharding) -> DeviceSharding:
     if maximal := _MAXIMAL.match(text):
         return DeviceSharding("maximal", (), (int(maximal[1]),), (), *origin)
     found = _GRID.match(text)
-    grid = _read_grid(found) if found else None
-    if found is None or grid is None:
+    if found is None:
         return DeviceSharding("opaque", (), (), (), *origin)
+    grid = _read_grid(found)
+    if grid is None:
+        return DeviceSharding("malformed", (), (), (), *origin)
     subgroups = ("replicated",) if found[5] == "last_tile_dim_replicate" else ()
     if found[6]:
         subgroups = tuple(name.strip() for name in found[6].split(","))

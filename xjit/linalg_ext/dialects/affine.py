@@ -9,14 +9,14 @@ from xjit.linalg_ext.dialects.assembly import op
 from xjit.linalg_ext.dialects.definition import CustomAssembly, make_rows
 from xjit.linalg_ext.ir.attributes import AffineMapAttr
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
-from xjit.linalg_ext.ir.operation import Operation
+from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.ir.types import IndexType
 
 if TYPE_CHECKING:
     from xjit.linalg_ext.text.parser import Parser, ParseState
     from xjit.linalg_ext.text.printer import Printer
 
-__all__ = ["AFFINE_ROWS", "map_of"]
+__all__ = ["AFFINE_ROWS", "is_symbol", "map_of"]
 
 INDEX = IndexType()
 
@@ -27,6 +27,18 @@ def map_of(op: Operation) -> AffineMap:
     if not isinstance(attribute, AffineMapAttr):
         raise LinalgVerifyError(f"'{op.name}' op needs a map, found {attribute}", op.location)
     return attribute.map
+
+
+def is_symbol(value: Value) -> bool:
+    """Whether maps take a value as a symbol: it is the same in all loops of its function, or computed from such."""
+    op, block = value.defining_op, value.parent_block
+    around = None if block is None else block.parent_op
+    if around is not None and around.name == "func.func":
+        return True
+    if op is None:
+        return False
+    computed = op.name in ("affine.apply", "tensor.dim", "memref.dim") and all(is_symbol(v) for v in op.operands)
+    return computed or op.name == "arith.constant"
 
 
 def parse_mapped(p: Parser, state: ParseState) -> None:

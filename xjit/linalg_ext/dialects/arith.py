@@ -129,7 +129,7 @@ _COMMUTATIVE = frozenset(
 )
 _CASTS = words(
     """
-    extsi extui trunci sitofp uitofp fptosi fptoui index_cast index_castui bitcast extf truncf
+    extsi extui trunci sitofp uitofp fptosi fptoui index_cast index_castui bitcast extf
     """
 )
 _MATH_UNARY = words(
@@ -141,6 +141,11 @@ _MATH_UNARY = words(
 _MATH_INTEGER = words(
     """
     absi ctlz cttz ctpop
+    """
+)
+_MATH_CLASSES = words(
+    """
+    isfinite isinf isnan isnormal
     """
 )
 _MATH_BINARY = words(
@@ -181,6 +186,30 @@ ARITH_ROWS = make_rows(
     *(_binary(f"arith.{name}", OVERFLOW) for name in _WRAPPING),
     *(_binary(f"arith.{name}") for name in _INTEGER_BINARY),
     *(_cast(f"arith.{name}") for name in _CASTS),
+    op(
+        "arith.truncf",
+        "in",
+        "out",
+        f"%in {{ rounding(roundingmode) }}?roundingmode {FASTMATH} attrs : type(in) to type(out)",
+        traits="pure",
+    ),
+    op(
+        "arith.addui_extended",
+        "lhs =sum;rhs =sum",
+        "sum;overflow",
+        "%lhs , %rhs attrs : type(sum) , type(overflow)",
+        traits="pure commutative",
+    ),
+    *(
+        op(
+            f"arith.{name}",
+            "lhs;rhs =lhs",
+            "low =lhs;high =lhs",
+            "%lhs , %rhs attrs : type(lhs)",
+            traits="pure commutative",
+        )
+        for name in ("mulsi_extended", "mului_extended")
+    ),
     _unary("arith.negf", FASTMATH),
     _comparison("arith.cmpi", "cmpi", ""),
     _comparison("arith.cmpf", "cmpf", FASTMATH),
@@ -194,6 +223,24 @@ ARITH_ROWS = make_rows(
     *(_unary(f"math.{name}", FASTMATH) for name in _MATH_UNARY),
     *(_unary(f"math.{name}") for name in _MATH_INTEGER),
     *(_binary(f"math.{name}", FASTMATH) for name in _MATH_BINARY),
+    _binary("math.ipowi"),
+    *(
+        op(
+            f"math.{name}",
+            "operand",
+            "result boolean operand",
+            f"%operand {FASTMATH} attrs : type(operand)",
+            traits="pure",
+        )
+        for name in _MATH_CLASSES
+    ),
+    op(
+        "math.clampf",
+        "value =result;min =result;max =result",
+        "result",
+        f"%value to [ %min , %max ] {FASTMATH} attrs : type(result)",
+        traits="pure",
+    ),
     op(
         "math.fma",
         "a =result;b =result;c =result",

@@ -161,6 +161,20 @@ def _unit_kind(word: str) -> AttributeKind:
     return _simple(parse, lambda value: word, word)
 
 
+def _word_kind(dialect: str, words: tuple[str, ...]) -> AttributeKind:
+    """One of some words, as an enumeration."""
+
+    def parse(p: Parser, state: ParseState, names: tuple[str, ...]) -> None:
+        state.attributes[names[0]] = EnumAttr(dialect, p.keyword(" or ".join(words)))
+
+    def text(p: Printer, op: Operation, names: tuple[str, ...]) -> str:
+        value = op.attributes.get(names[0])
+        return value.value if isinstance(value, EnumAttr) else ""
+
+    return AttributeKind(parse, text, lambda p: p.at(*words))
+
+
+ROUNDING_MODES = ("to_nearest_even", "downward", "upward", "toward_zero", "to_nearest_away")
 CMPF = (
     "false",
     "oeq",
@@ -208,6 +222,8 @@ ATTRIBUTE_KINDS: dict[str, AttributeKind] = {
     "indices": AttributeKind(_parse_indices, _indices_text, lambda p: p.at("[")),
     "nofold": _unit_kind("nofold"),
     "deduplicate": _unit_kind("deduplicate"),
+    "unique": _unit_kind("unique"),
+    "rounding": _word_kind("arith.roundingmode", ROUNDING_MODES),
     "mode": _simple(
         lambda p: EnumAttr("transform.failures", p.keyword("'propagate' or 'suppress'")),
         lambda value: value.value if isinstance(value, EnumAttr) else str(value),

@@ -322,6 +322,14 @@ LINALG_ROWS = make_rows(
         )
         for name in NAMED_OPS
     ),
+    op(
+        "linalg.softmax",
+        "input;output",
+        "result*",
+        "attrs dimension ( i64(dimension) ) ins ( %input : type(input) ) outs ( %output : type(output) )"
+        " { -> type(result) }?result",
+        traits="structured",
+    ),
     op("linalg.index", "", "result index", "i64(dim) attrs : type(result)", traits="pure"),
     op("linalg.yield", "values*", "", "attrs { %values : type(values) }?values", traits="pure terminator"),
 )

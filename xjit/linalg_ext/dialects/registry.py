@@ -5,11 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 
 from xjit.linalg_ext.dialects.affine import AFFINE_ROWS
+from xjit.linalg_ext.dialects.affine_loops import AFFINE_LOOP_ROWS
 from xjit.linalg_ext.dialects.arith import ARITH_ROWS
+from xjit.linalg_ext.dialects.cf import CF_ROWS
 from xjit.linalg_ext.dialects.definition import OpDefinition, group_values
 from xjit.linalg_ext.dialects.func import FUNC_ROWS
 from xjit.linalg_ext.dialects.linalg import LINALG_ROWS
 from xjit.linalg_ext.dialects.linalg_ext import LINALG_EXT_ROWS
+from xjit.linalg_ext.dialects.memref import MEMREF_ROWS
 from xjit.linalg_ext.dialects.scf import SCF_ROWS
 from xjit.linalg_ext.dialects.tensor import TENSOR_ROWS
 from xjit.linalg_ext.dialects.transform import TRANSFORM_ROWS
@@ -21,8 +24,11 @@ _ROWS: dict[str, OpDefinition] = {
     **FUNC_ROWS,
     **ARITH_ROWS,
     **TENSOR_ROWS,
+    **MEMREF_ROWS,
     **SCF_ROWS,
+    **CF_ROWS,
     **AFFINE_ROWS,
+    **AFFINE_LOOP_ROWS,
     **LINALG_ROWS,
     **LINALG_EXT_ROWS,
     **TRANSFORM_ROWS,

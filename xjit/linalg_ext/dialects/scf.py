@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xjit.linalg_ext.text.parser import Parser, ParseState, Unresolved
     from xjit.linalg_ext.text.printer import Printer
 
-__all__ = ["SCF_ROWS", "ensure_terminator", "forall_bounds"]
+__all__ = ["SCF_ROWS", "ensure_terminator", "forall_bounds", "parse_assignments"]
 
 INDEX = IndexType()
 
@@ -31,7 +31,7 @@ def ensure_terminator(region: Region, name: str) -> None:
         block.append(Operation(name))
 
 
-def _assignments(p: Parser) -> tuple[list[tuple[str, Span]], list[Unresolved]]:
+def parse_assignments(p: Parser) -> tuple[list[tuple[str, Span]], list[Unresolved]]:
     """Parses `(%a = %b, ...)`: the names of arguments with their places, and the values they begin with."""
     names: list[tuple[str, Span]] = []
     values: list[Unresolved] = []
@@ -58,7 +58,7 @@ def parse_for(p: Parser, state: ParseState) -> None:
     inits: list[Unresolved] = []
     types: list[Type] = []
     if p.accept("iter_args"):
-        names, inits = _assignments(p)
+        names, inits = parse_assignments(p)
         p.expect("->")
         types = p.type_tuple()
     index: Type = p.type() if p.accept(":") else INDEX
@@ -125,7 +125,7 @@ def parse_forall(p: Parser, state: ParseState) -> None:
     outs: list[Unresolved] = []
     types: list[Type] = []
     if p.accept("shared_outs"):
-        names, outs = _assignments(p)
+        names, outs = parse_assignments(p)
         p.expect("->")
         types = p.type_tuple()
     dynamic = [values for values, _ in lists]
@@ -226,7 +226,7 @@ def print_if(p: Printer, op: Operation) -> None:
 
 
 def parse_while(p: Parser, state: ParseState) -> None:
-    names, inits = _assignments(p) if p.at("(") else ([], [])
+    names, inits = parse_assignments(p) if p.at("(") else ([], [])
     p.expect(":")
     function = p.function_type()
     state.operands = p.resolve_all(inits, function.inputs)
@@ -293,6 +293,75 @@ def print_parallel(p: Printer, op: Operation) -> None:
     p.optional_dictionary(op, frozenset({SEGMENTS}))
 
 
+def parse_reduce(p: Parser, state: ParseState) -> None:
+    """Parses `(%a, %b : f32, f32) {..}, {..}`; the older spelling has the type behind the parenthesis."""
+    if p.accept("("):
+        names = [p.operand()]
+        while p.accept(","):
+            names.append(p.operand())
+        types = p.type_list() if p.accept(":") else []
+        p.expect(")")
+        if not types:
+            p.expect(":")
+            types = p.type_list()
+        state.operands = p.resolve_all(names, types)
+        for number in range(len(names)):
+            if number:
+                p.expect(",")
+            state.regions.append(p.region())
+    state.attributes.update(p.optional_dictionary())
+
+
+def print_reduce(p: Printer, op: Operation) -> None:
+    if op.operands:
+        p.write(f"({', '.join(map(p.value, op.operands))} : {', '.join(p.type(v.type) for v in op.operands)}) ")
+    for number, region in enumerate(op.regions):
+        p.write(", " if number else "")
+        p.region(region)
+    p.optional_dictionary(op)
+
+
+def parse_execute_region(p: Parser, state: ParseState) -> None:
+    state.result_types = p.arrow_types()
+    state.regions = [p.region()]
+    state.attributes.update(p.optional_dictionary())
+
+
+def print_execute_region(p: Printer, op: Operation) -> None:
+    types = ", ".join(p.type(t) for t in op.result_types)
+    p.write(f" -> {types if len(op.results) == 1 else f'({types})'} " if types else " ")
+    p.region(op.regions[0])
+    p.optional_dictionary(op)
+
+
+def parse_index_switch(p: Parser, state: ParseState) -> None:
+    """Parses `%x -> f32 case 2 {..} default {..}`: the region of the default is the first."""
+    state.operands = [p.resolve(p.operand(), INDEX)]
+    state.attributes.update(p.optional_dictionary())
+    state.result_types = p.arrow_types()
+    cases: list[int] = []
+    while p.accept("case"):
+        cases.append(p.integer())
+        state.regions.append(p.region())
+    p.expect("default")
+    state.regions.insert(0, p.region())
+    for region in state.regions:
+        ensure_terminator(region, "scf.yield")
+    state.attributes["cases"] = DenseArrayAttr.i64(cases)
+
+
+def print_index_switch(p: Printer, op: Operation) -> None:
+    cases = op.attributes.get("cases")
+    p.write(f" {p.value(op.operands[0])}")
+    p.optional_dictionary(op, frozenset({"cases"}))
+    types = ", ".join(p.type(t) for t in op.result_types)
+    p.write(f" -> {types if len(op.results) == 1 else f'({types})'}" if types else "")
+    labels = [f"case {n} " for n in (cases.ints if isinstance(cases, DenseArrayAttr) else ())]
+    for label, region in zip([*labels, "default "], [*op.regions[1:], op.regions[0]]):
+        p.line(label)
+        p.region(region, terminator=bool(op.results))
+
+
 SCF_ROWS = make_rows(
     op("scf.for", assembly=CustomAssembly(parse_for, print_for), traits="recursive", check=check_for),
     op("scf.forall", assembly=CustomAssembly(parse_forall, print_forall), traits="recursive"),
@@ -312,5 +381,8 @@ SCF_ROWS = make_rows(
         "( %condition ) attrs { %args : type(args) }?args",
         traits="pure terminator",
     ),
-    op("scf.reduce", traits="terminator", format="attrs"),
+    op("scf.reduce", assembly=CustomAssembly(parse_reduce, print_reduce), traits="terminator"),
+    op("scf.reduce.return", "result", "", "%result attrs : type(result)", traits="pure terminator"),
+    op("scf.execute_region", assembly=CustomAssembly(parse_execute_region, print_execute_region), traits="recursive"),
+    op("scf.index_switch", assembly=CustomAssembly(parse_index_switch, print_index_switch), traits="recursive"),
 )

@@ -1,20 +1,34 @@
-"""The tensor and memref dialects: shapes, slices, elements."""
+"""The tensor dialect, and the bufferization and shape operations that tensors come with."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from xjit.linalg_ext.dialects.assembly import op
 from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC
-from xjit.linalg_ext.dialects.definition import OpDefinition, make_rows
-from xjit.linalg_ext.ir.attributes import DenseArrayAttr, IntegerAttr
+from xjit.linalg_ext.dialects.definition import CustomAssembly, OpDefinition, make_rows
+from xjit.linalg_ext.ir.attributes import DenseArrayAttr, IntegerAttr, UnitAttr
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import MemRefType, TensorType
 
-__all__ = ["TENSOR_ROWS"]
+if TYPE_CHECKING:
+    from xjit.linalg_ext.text.parser import Parser, ParseState
+    from xjit.linalg_ext.text.printer import Printer
 
-_SLICE = "offsets* index;sizes* index;strides* index"
-_SLICE_LISTS = "~ indices(offsets, static_offsets) indices(sizes, static_sizes) indices(strides, static_strides)"
-_OUTPUT_SHAPE = "{ output_shape indices(output_shape, static_output_shape) }?static_output_shape"
+__all__ = [
+    "SLICE",
+    "TENSOR_ROWS",
+    "cast_row",
+    "check_dynamic_sizes",
+    "dim_row",
+    "reshape_rows",
+    "slice_row",
+]
+
+SLICE = "offsets* index;sizes* index;strides* index"
+SLICE_LISTS = "~ indices(offsets, static_offsets) indices(sizes, static_sizes) indices(strides, static_strides)"
+OUTPUT_SHAPE = "{ output_shape indices(output_shape, static_output_shape) }?static_output_shape"
 
 
 def check_dynamic_sizes(op: Operation) -> None:
@@ -79,29 +93,27 @@ def reassociation(op: Operation) -> list[list[int]]:
     return groups
 
 
-def _slices(dialect: str, extract: str, word: str) -> list[OpDefinition]:
-    """The rows of extract and insert."""
-    name = f"{dialect}.{extract}"
-    return [
-        op(
-            name,
-            f"source;{_SLICE}",
-            "result",
-            f"%source {_SLICE_LISTS} attrs : type(source) to type(result)",
-            traits="pure",
-            result_names=(word,),
-            check=check_slice,
-        )
-    ]
+def slice_row(name: str, word: str) -> OpDefinition:
+    """The row of what takes a slice."""
+    return op(
+        name,
+        f"source;{SLICE}",
+        "result",
+        f"%source {SLICE_LISTS} attrs : type(source) to type(result)",
+        traits="pure",
+        result_names=(word,),
+        check=check_slice,
+    )
 
 
-def _reshapes(dialect: str, names: tuple[str, str]) -> list[OpDefinition]:
+def reshape_rows(dialect: str, names: tuple[str, str]) -> list[OpDefinition]:
+    """The rows of expand_shape and collapse_shape."""
     return [
         op(
             f"{dialect}.expand_shape",
             "src;output_shape* index",
             "result",
-            f"%src reassociation(reassociation) {_OUTPUT_SHAPE} attrs : type(src) into type(result)",
+            f"%src reassociation(reassociation) {OUTPUT_SHAPE} attrs : type(src) into type(result)",
             traits="pure",
             result_names=names[:1],
             normalize=complete_output_shape,
@@ -119,11 +131,20 @@ def _reshapes(dialect: str, names: tuple[str, str]) -> list[OpDefinition]:
     ]
 
 
-def _cast(name: str, word: str) -> OpDefinition:
-    return op(name, "source", "dest", "%source attrs : type(source) to type(dest)", traits="pure", result_names=(word,))
+def cast_row(name: str, word: str = "") -> OpDefinition:
+    """The row of a change of type."""
+    return op(
+        name,
+        "source",
+        "dest",
+        "%source attrs : type(source) to type(dest)",
+        traits="pure",
+        result_names=(word,) * bool(word),
+    )
 
 
-def _dim(name: str) -> OpDefinition:
+def dim_row(name: str) -> OpDefinition:
+    """The row of the size of a dimension."""
     return op(
         name,
         "source;index index",
@@ -132,6 +153,31 @@ def _dim(name: str) -> OpDefinition:
         traits="pure",
         result_names=("dim",),
     )
+
+
+def parse_to_tensor(p: Parser, state: ParseState) -> None:
+    """Parses `%m restrict writable : memref to tensor`; the older spelling leaves the type of the result out."""
+    source = p.operand()
+    for word in ("restrict", "writable"):
+        if p.accept(word):
+            state.attributes[word] = UnitAttr()
+    state.attributes.update(p.optional_dictionary())
+    p.expect(":")
+    type = p.type()
+    state.operands = [p.resolve(source, type)]
+    if p.accept("to"):
+        state.result_types = [p.type()]
+    elif isinstance(type, MemRefType):
+        state.result_types = [TensorType(type.shape, type.element)]
+    else:
+        p.fail("expected 'to' and the type of the tensor")
+
+
+def print_to_tensor(p: Printer, op: Operation) -> None:
+    words = ("restrict", "writable")
+    p.write(f" {p.value(op.operands[0])}{''.join(f' {word}' for word in words if word in op.attributes)}")
+    p.optional_dictionary(op, frozenset(words))
+    p.write(f" : {p.type(op.operands[0].type)} to {p.type(op.result.type)}")
 
 
 TENSOR_ROWS = make_rows(
@@ -143,8 +189,7 @@ TENSOR_ROWS = make_rows(
         traits="pure",
         check=check_dynamic_sizes,
     ),
-    _dim("tensor.dim"),
-    _dim("memref.dim"),
+    dim_row("tensor.dim"),
     op("tensor.rank", "tensor", "result index", "%tensor attrs : type(tensor)", traits="pure", result_names=("rank",)),
     op(
         "tensor.extract",
@@ -162,29 +207,26 @@ TENSOR_ROWS = make_rows(
         traits="pure",
         result_names=("inserted",),
     ),
-    *_slices("tensor", "extract_slice", "extracted_slice"),
-    *_slices("memref", "subview", "subview"),
+    slice_row("tensor.extract_slice", "extracted_slice"),
     op(
         "tensor.insert_slice",
-        f"source;dest;{_SLICE}",
+        f"source;dest;{SLICE}",
         "result =dest",
-        f"%source into %dest {_SLICE_LISTS} attrs : type(source) into type(dest)",
+        f"%source into %dest {SLICE_LISTS} attrs : type(source) into type(dest)",
         traits="pure",
         result_names=("inserted_slice",),
         check=check_slice,
     ),
     op(
         "tensor.parallel_insert_slice",
-        f"source;dest;{_SLICE}",
+        f"source;dest;{SLICE}",
         "",
-        f"%source into %dest {_SLICE_LISTS} attrs : type(source) into type(dest)",
+        f"%source into %dest {SLICE_LISTS} attrs : type(source) into type(dest)",
         check=check_slice,
     ),
-    *_reshapes("tensor", ("expanded", "collapsed")),
-    *_reshapes("memref", ("expand_shape", "collapse_shape")),
-    _cast("tensor.cast", "cast"),
-    _cast("memref.cast", "cast"),
-    _cast("memref.memory_space_cast", "memspacecast"),
+    *reshape_rows("tensor", ("expanded", "collapsed")),
+    cast_row("tensor.cast", "cast"),
+    cast_row("tensor.bitcast"),
     op(
         "tensor.pad",
         "source;low* index;high* index",
@@ -197,9 +239,9 @@ TENSOR_ROWS = make_rows(
     op("tensor.yield", "value", "", "%value attrs : type(value)", traits="pure terminator"),
     op(
         "tensor.splat",
-        "input element aggregate",
+        "input element aggregate;dynamicSizes* index",
         "aggregate",
-        "%input attrs : type(aggregate)",
+        "%input { [ %dynamicSizes ] }?dynamicSizes attrs : type(aggregate)",
         traits="pure",
         result_names=("splat",),
     ),
@@ -235,38 +277,24 @@ TENSOR_ROWS = make_rows(
         traits="pure",
         result_names=("concat",),
     ),
-    *(
-        op(
-            f"memref.{name}",
-            "dynamicSizes* index;symbolOperands* index",
-            "memref",
-            "( %dynamicSizes ) { [ %symbolOperands ] }?symbolOperands attrs : type(memref)",
-            traits="allocates",
-            result_names=(name,),
-            check=check_dynamic_sizes,
-        )
-        for name in ("alloc", "alloca")
-    ),
-    op("memref.dealloc", "memref", "", "%memref attrs : type(memref)"),
-    op("memref.load", "memref;indices* index", "result element memref", "%memref [ %indices ] attrs : type(memref)"),
     op(
-        "memref.store",
-        "value element memref;memref;indices* index",
-        "",
-        "%value , %memref [ %indices ] attrs : type(memref)",
-    ),
-    op("memref.copy", "source;target", "", "%source , %target attrs : type(source) to type(target)"),
-    op("memref.get_global", "", "result", "symbol(name) attrs : type(result)", traits="pure"),
-    op(
-        "memref.reinterpret_cast",
-        f"source;{_SLICE}",
+        "tensor.gather",
+        "source;indices",
         "result",
-        "%source to offset: indices(offsets, static_offsets) , sizes: indices(sizes, static_sizes) , strides:"
-        " indices(strides, static_strides) attrs : type(source) to type(result)",
+        "%source [ %indices ] gather_dims ( dense_integers(gather_dims) ) { unique(unique) }?unique attrs : functional",
         traits="pure",
-        result_names=("reinterpret_cast",),
+        result_names=("gather",),
     ),
-    op("bufferization.to_tensor", "memref", "result", "%memref attrs : type(memref) to type(result)"),
+    op(
+        "bufferization.alloc_tensor",
+        "dynamic_sizes* index;copy?",
+        "result",
+        "( %dynamic_sizes ) { copy ( %copy ) }?copy attrs : type(result)",
+        traits="pure",
+    ),
+    op("bufferization.dealloc_tensor", "tensor", "", "%tensor attrs : type(tensor)"),
+    op("bufferization.clone", "input", "output", "%input attrs : type(input) to type(output)"),
+    op("bufferization.to_tensor", assembly=CustomAssembly(parse_to_tensor, print_to_tensor)),
     op("bufferization.to_memref", "tensor", "memref", "%tensor attrs : type(memref)"),
     op("shape.shape_of", "arg", "result", "%arg attrs : type(arg) -> type(result)", traits="pure"),
     op("shape.to_extent_tensor", "input", "result", "%input attrs : type(input) -> type(result)", traits="pure"),

@@ -59,7 +59,7 @@ def _run(
 ) -> list[Runtime]:
     interpreter = Interpreter(module, step_limit, resources)
     op = interpreter.function(function)
-    types = [argument.type for argument in op.body.arguments]
+    types = [argument.type for argument in op.regions[0].blocks[0].arguments]
     if len(arrays) != len(types):
         raise InvalidArgument(f"@{function} takes {len(types)} arguments, found {len(arrays)}")
     arguments = [_argument(function, i, t, given) for i, (t, given) in enumerate(zip(types, arrays))]

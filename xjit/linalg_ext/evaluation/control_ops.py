@@ -11,7 +11,14 @@ from xjit.linalg_ext.evaluation.memref_ops import MEMREF_OPS
 from xjit.linalg_ext.evaluation.slicing import integer, mixed_values, slice_of
 from xjit.linalg_ext.evaluation.tensor_ops import reshaped
 from xjit.linalg_ext.evaluation.values import Array, Runtime, plain
-from xjit.linalg_ext.ir.attributes import AffineMapAttr, AffineSetAttr, IntegerAttr, SymbolRefAttr
+from xjit.linalg_ext.ir.attributes import (
+    AffineMapAttr,
+    AffineSetAttr,
+    DenseAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolRefAttr,
+)
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.structured.view import attribute_integers
@@ -19,7 +26,7 @@ from xjit.linalg_ext.structured.view import attribute_integers
 if TYPE_CHECKING:
     from xjit.linalg_ext.evaluation.interpreter import Interpreter
 
-__all__ = ["CONTROL_OPS"]
+__all__ = ["CONTROL_OPS", "taken_target"]
 
 _Handler: TypeAlias = "Callable[[Interpreter, Operation, list[Runtime]], Sequence[Runtime]]"
 
@@ -163,6 +170,30 @@ def _affine_store(interpreter: Interpreter, op: Operation, operands: list[Runtim
     return MEMREF_OPS["memref.store"](interpreter, op, [value, target, *_map_results(op, "map", indices)])
 
 
+def taken_target(branch: Operation, operands: Sequence[Runtime]) -> int:
+    """Returns the number of the target that a branch of `cf` takes."""
+    if branch.name == "cf.br":
+        return 0
+    flag = integer(operands[0])
+    if branch.name == "cf.cond_br":
+        return 0 if flag else 1
+    cases = branch.attributes.get("case_values")
+    values = list(cases.values) if isinstance(cases, DenseAttr) else []
+    return values.index(flag) + 1 if flag in values else 0
+
+
+def _assert(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
+    if not integer(operands[0]):
+        message = op.attributes.get("msg")
+        raise LinalgError(f"assertion failed: {message.value if isinstance(message, StringAttr) else ''}", op.location)
+    return []
+
+
+def _index_switch(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
+    cases, value = attribute_integers(op, "cases"), integer(operands[0])
+    return interpreter.run_block(op.regions[cases.index(value) + 1 if value in cases else 0].block, [])
+
+
 def _call(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
     callee = op.attributes["callee"]
     assert isinstance(callee, SymbolRefAttr)
@@ -177,6 +208,8 @@ CONTROL_OPS: dict[str, _Handler] = {
     "scf.reduce": _reduce,
     "scf.forall": _forall,
     "scf.execute_region": _execute_region,
+    "scf.index_switch": _index_switch,
+    "cf.assert": _assert,
     "affine.apply": _apply,
     "affine.min": _min,
     "affine.max": _max,

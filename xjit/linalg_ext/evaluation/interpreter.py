@@ -8,15 +8,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from xjit.linalg_ext.dialects.cf import branch_targets
+from xjit.linalg_ext.dialects.registry import has_trait
 from xjit.linalg_ext.evaluation.constants import Resources, constant_elements
-from xjit.linalg_ext.evaluation.control_ops import CONTROL_OPS
+from xjit.linalg_ext.evaluation.control_ops import CONTROL_OPS, taken_target
 from xjit.linalg_ext.evaluation.extension_ops import EXTENSION_OPS, evaluate_extension
 from xjit.linalg_ext.evaluation.memref_ops import MEMREF_OPS
 from xjit.linalg_ext.evaluation.scalar_ops import SCALAR_OPS
 from xjit.linalg_ext.evaluation.structured_ops import evaluate_pointwise
 from xjit.linalg_ext.evaluation.tensor_ops import TENSOR_OPS
 from xjit.linalg_ext.evaluation.values import Runtime, apply
-from xjit.linalg_ext.ir.attributes import IntegerAttr, StringAttr
+from xjit.linalg_ext.ir.attributes import DenseAttr, IntegerAttr, StringAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Block, Operation, Value
 from xjit.linalg_ext.structured import STRUCTURED_ROWS
@@ -38,6 +40,7 @@ class Interpreter:
         self._step_limit = step_limit
         self._steps = 0
         self._values: dict[Value, Runtime] = {}
+        self._globals: dict[str, Runtime] = {}
         self._loop_indices: list[Sequence[Any]] = []
         self._calls = 0
 
@@ -63,6 +66,19 @@ class Interpreter:
                 return op
         raise LinalgError(f"the module has no function @{name}")
 
+    def global_memref(self, name: str, user: Operation) -> Runtime:
+        """Returns the buffer of a `memref.global`, one for the whole run; LinalgError if it has no elements."""
+        for op in self.module.body.operations if name not in self._globals else ():
+            value = op.attributes.get("initial_value")
+            if op.name == "memref.global" and op.attributes.get("sym_name") == StringAttr(name):
+                if not isinstance(value, DenseAttr):
+                    raise LinalgError(f"global @{name} has no elements", op.location)
+                constant = constant_elements(value, value.type, self.resources)
+                self._globals[name] = constant.copy()
+        if name not in self._globals:
+            raise LinalgError(f"the module has no global @{name}", user.location)
+        return self._globals[name]
+
     def call(self, function: Operation, arguments: Sequence[Runtime]) -> list[Runtime]:
         """Runs a function; its values are its own."""
         if self._calls >= _MAX_CALLS:
@@ -70,12 +86,21 @@ class Interpreter:
         outer, self._values = self._values, {}
         self._calls += 1
         try:
-            if len(function.regions[0].blocks) != 1:
-                raise LinalgError("cannot evaluate a function of several blocks", function.location)
-            return self.run_block(function.body, arguments)
+            return self._run_blocks(function.regions[0].blocks[0], arguments)
         finally:
             self._calls -= 1
             self._values = outer
+
+    def _run_blocks(self, block: Block, arguments: Sequence[Runtime]) -> list[Runtime]:
+        """Runs blocks from the first one on, as their branches say; returns the operands of the last one's end."""
+        while True:
+            given = self.run_block(block, arguments)
+            branch = block.last
+            if branch is None or branch.dialect != "cf":
+                return given
+            self.count_step(branch)
+            block, values = branch_targets(branch)[taken_target(branch, given)]
+            arguments = [self.value(v) for v in values]
 
     def run_block(self, block: Block, arguments: Sequence[Runtime]) -> list[Runtime]:
         """Runs a block and returns the operands of its terminator."""
@@ -114,7 +139,7 @@ class Interpreter:
 
 
 def _is_terminator(op: Operation) -> bool:
-    return op.name.endswith((".yield", ".return", ".condition", ".in_parallel", ".reduce.return"))
+    return has_trait(op, "terminator") and op.name != "scf.reduce"
 
 
 def _scalar(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:

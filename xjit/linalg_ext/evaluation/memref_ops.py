@@ -11,6 +11,7 @@ import numpy as np
 from xjit.linalg_ext.evaluation.slicing import reassociation_of, slice_of
 from xjit.linalg_ext.evaluation.tensor_ops import TENSOR_OPS, element_at, expanded_shape, new_array, rank_reduced
 from xjit.linalg_ext.evaluation.values import Array, Runtime
+from xjit.linalg_ext.ir.attributes import SymbolRefAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 
@@ -24,6 +25,12 @@ _Handler: TypeAlias = "Callable[[Interpreter, Operation, list[Runtime]], Sequenc
 
 def _alloc(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
     return [new_array(op, operands)]
+
+
+def _get_global(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
+    name = op.attributes["name"]
+    assert isinstance(name, SymbolRefAttr)
+    return [interpreter.global_memref(name.name, op)]
 
 
 def _nothing(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
@@ -78,6 +85,8 @@ MEMREF_OPS: dict[str, _Handler] = {
     "memref.alloc": _alloc,
     "memref.alloca": _alloc,
     "memref.dealloc": _nothing,
+    "memref.assume_alignment": _nothing,
+    "memref.get_global": _get_global,
     "memref.load": TENSOR_OPS["tensor.extract"],
     "memref.store": _store,
     "memref.copy": _copy,

@@ -196,5 +196,9 @@ SCALAR_OPS: dict[str, ScalarFunction] = {
     }.items()},
     **{f"math.{name}": _arith(f) for name, f in {"absi": np.abs, "ipowi": np.power}.items()},
     "math.ctpop": _plain(np.bitwise_count),
+    "math.isnan": _plain(np.isnan),
+    "math.isinf": _plain(np.isinf),
+    "math.isfinite": _plain(np.isfinite),
+    "math.clampf": _arith(lambda x, low, high: np.minimum(np.maximum(x, low), high)),
 }  # fmt: skip
 """Functions of (operation, elements of operands...) by name of the operation."""

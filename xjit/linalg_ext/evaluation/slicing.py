@@ -37,11 +37,14 @@ def slices_of(op: Operation, operands: Sequence[Runtime]) -> tuple[list[int], li
 
 
 def slice_of(op: Operation, operands: Sequence[Runtime], shape: Sequence[int]) -> tuple[slice, ...]:
-    """Returns the slice as an index for NumPy; LinalgError if it leaves an array of this shape."""
+    """Returns the slice as an index for NumPy; LinalgError if it leaves an array of this shape.
+
+    Slices without elements may begin behind the end, as the tiles of threads without work do.
+    """
     offsets, sizes, strides = slices_of(op, operands)
     for axis, (offset, size, stride, extent) in enumerate(zip(offsets, sizes, strides, shape)):
         last = offset + (size - 1) * stride
-        if size < 0 or stride < 1 or offset < 0 or offset > extent or (size > 0 and last >= extent):
+        if size < 0 or stride < 1 or offset < 0 or (size > 0 and last >= extent):
             raise LinalgError(
                 f"'{op.name}' takes {size} elements from {offset} in steps of {stride} "
                 f"in dimension {axis}, which has {extent}",

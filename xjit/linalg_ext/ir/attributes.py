@@ -195,7 +195,7 @@ class AffineMapAttr(Attribute):
     map: AffineMap
 
     def text(self, alias: Alias) -> str:
-        return alias(self) or f"affine_map<{self.map}>"
+        return alias(self) or f"affine_map<{self.map.text(ceiled=True)}>"
 
 
 @dataclass(frozen=True, slots=True)

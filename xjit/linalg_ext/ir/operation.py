@@ -173,6 +173,12 @@ class Operation:
     def result_types(self) -> tuple[Type, ...]:
         return tuple(result.type for result in self.results)
 
+    def add_result(self, type: Type) -> OpResult:
+        """Appends a result."""
+        new = OpResult(self, len(self.results), type)
+        self.results = (*self.results, new)
+        return new
+
     def add_region(self, region: Region) -> None:
         assert region.op is None
         region.op = self

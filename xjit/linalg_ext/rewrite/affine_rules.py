@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.affine import AffineExpr, AffineMap, IndexingBudgetError, constant, dim, symbol
-from xjit.linalg_ext.dialects.affine import map_of
+from xjit.affine import AffineExpr, AffineExprKind, AffineMap, IndexingBudgetError, constant, dim, symbol
+from xjit.linalg_ext.dialects.affine import is_symbol, map_of
 from xjit.linalg_ext.ir.attributes import AffineMapAttr
 from xjit.linalg_ext.ir.builder import Builder, constant_value
 from xjit.linalg_ext.ir.operation import Operation, Value
@@ -38,7 +38,7 @@ def _expression(value: Value, as_dim: bool, dims: list[Value], symbols: list[Val
     for table, variable in ((dims, dim), (symbols, symbol)):
         if value in table:
             return variable(table.index(value))
-    table, variable = (dims, dim) if as_dim else (symbols, symbol)
+    table, variable = (dims, dim) if as_dim and not is_symbol(value) else (symbols, symbol)
     table.append(value)
     return variable(len(table) - 1)
 
@@ -102,8 +102,27 @@ def _never_above(a: AffineExpr, b: AffineExpr, sign: int) -> bool:
     return difference.is_constant and difference.value * sign >= 0
 
 
+def order_bounds(op: Operation) -> bool:
+    """Sorts the results of a min or max by their coefficients, as MLIR does, where all of them are linear."""
+    map = map_of(op)
+    if any(t.kind > AffineExprKind.SYMBOL for e in map.results for t, _ in e.terms):
+        return False
+    variables = [*(dim(i) for i in range(map.num_dims)), *(symbol(i) for i in range(map.num_symbols))]
+
+    def coefficients(e: AffineExpr) -> list[int]:
+        factors = dict(e.terms)
+        return [*(factors.get(v, 0) for v in variables), e.constant_term]
+
+    ordered = tuple(sorted(map.results, key=coefficients))
+    if ordered == map.results:
+        return False
+    op.attributes["map"] = AffineMapAttr(AffineMap(map.num_dims, map.num_symbols, ordered))
+    return True
+
+
 AFFINE_RULES: tuple[Rule, ...] = (
     Rule(("affine.apply", "affine.min", "affine.max"), compose),
     Rule(("affine.apply",), fold_apply),
     Rule(("affine.min", "affine.max"), reduce_bounds),
+    Rule(("affine.min", "affine.max"), order_bounds),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import prod
 
 from xjit.affine import AffineMap
 from xjit.affine.expr import AffineExpr, AffineExprKind
@@ -27,9 +28,8 @@ def integers_of(attribute: Attribute) -> tuple[int, ...] | None:
         return attribute.ints
     if isinstance(attribute, DenseAttr):
         values = tuple(int(v) for v in attribute.values if isinstance(v, int))
-        return values * (
-            attribute.type.num_elements if attribute.is_splat and isinstance(attribute.type, TensorType) else 1
-        )
+        sizes = [size for size in attribute.type.shape if size is not None]
+        return values * (prod(sizes) if attribute.is_splat else 1)
     if isinstance(attribute, ArrayAttr):
         elements = [e.value for e in attribute.elements if isinstance(e, IntegerAttr)]
         return tuple(elements) if len(elements) == len(attribute.elements) else None

@@ -307,17 +307,23 @@ class AttributeParser(Lexer):
 
     def affine_map(self) -> AffineMap:
         """Parses `(d0)[s0] -> (d0 + s0)`."""
-        parser = AffineParser(self.text)
+        parser = AffineParser(self.text, semi_affine=True)
         parser.pos = self.token.start
         return self._affine(parser, lambda: AffineMap.parse_from(parser))
+
+    def affine_map_of(self, text: str, start: int) -> AffineMap:
+        """Parses a map that stands otherwise in the text, from `start` on."""
+        try:
+            return AffineMap.parse_from(AffineParser(text, semi_affine=True))
+        except (IndexingError, ValueError) as error:
+            self.fail(f"invalid subscripts: {_reason(error)}", self.span(start))
 
     def _affine(self, parser: AffineParser, parse: Callable[[], T]) -> T:
         """Runs a parser of affine text at the current position and goes on behind it."""
         try:
             result = parse()
         except (IndexingError, ValueError) as error:
-            reason = str(error).split(", in '")[0].split(": ", 1)[-1]
-            self.fail(f"invalid affine text: {reason}", self.span(min(parser.pos, len(self.text))))
+            self.fail(f"invalid affine text: {_reason(error)}", self.span(min(parser.pos, len(self.text))))
         self.seek(parser.pos)
         return result
 
@@ -330,7 +336,7 @@ class AttributeParser(Lexer):
     def affine_set_attribute(self, type: Type | None) -> Attribute:
         """Parses `<(d0)[s0] : (d0 - 1 >= 0, s0 == 0)>`."""
         self.expect("<")
-        parser = AffineParser(self.text)
+        parser = AffineParser(self.text, semi_affine=True)
         parser.pos = self.token.start
 
         def constraints() -> AffineSetAttr:
@@ -412,6 +418,11 @@ class AttributeParser(Lexer):
 
     def location(self, type: Type | None) -> Attribute:
         return OpaqueAttr("loc" + self.balanced())
+
+
+def _reason(error: Exception) -> str:
+    """What an error of affine text says, without its own place."""
+    return str(error).split(", in '")[0].split(": ", 1)[-1]
 
 
 _TYPE_RULES: dict[str, Callable[[AttributeParser], Type]] = {

@@ -93,6 +93,11 @@ class Parser(AttributeParser):
             number = int(self.next().text[1:])
         return Unresolved(name, number, span)
 
+    def operand_at(self, written: str, span: Span) -> Unresolved:
+        """Returns the operand of a text that has been read otherwise."""
+        name, _, number = written.partition("#")
+        return Unresolved(name, int(number or 0), span)
+
     def operand_list(self, opening: str = "(", closing: str = ")") -> list[Unresolved]:
         return self.comma_list(opening, closing, self.operand)
 

@@ -81,6 +81,14 @@ class Printer:
         self._indent += 1
         self.write(f"\n{'  ' * self._indent}{text}")
 
+    def line(self, text: str) -> None:
+        """Begins a line as far in as the operation."""
+        self.write(f"\n{'  ' * self._indent}{text}")
+
+    def block(self, block: Block) -> str:
+        """Returns `^bb1`."""
+        return self._names.blocks[block]
+
     def dedent(self) -> None:
         self._indent -= 1
 

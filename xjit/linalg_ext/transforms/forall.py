@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from xjit.affine import dim
+from xjit.affine import constant, dim
+from xjit.affine.semi import product
 from xjit.linalg_ext.ir import (
     Attribute,
     Block,
@@ -14,6 +15,7 @@ from xjit.linalg_ext.ir import (
     DenseArrayAttr,
     IndexType,
     Operation,
+    OpResult,
     Region,
     Value,
 )
@@ -26,7 +28,7 @@ from xjit.linalg_ext.transforms.tilable import Tilable, as_tilable
 from xjit.linalg_ext.transforms.tiles import Tile
 from xjit.linalg_ext.transforms.tiling import TilingResult, destination_of
 
-__all__ = ["Forall", "share_of", "tile_to_forall"]
+__all__ = ["Forall", "add_shared_output", "share_of", "tile_to_forall"]
 
 
 class Forall:
@@ -77,6 +79,17 @@ class Forall:
             {**bounds, **(attributes or {})},
             [Region([self._block])],
         )
+
+
+def add_shared_output(loop: Operation, init: Value, tile_value: Value, tile: Tile) -> OpResult:
+    """Gives a `scf.forall` one more result, which begins as `init`: each iteration writes one tile into it."""
+    loop.set_operands([*loop.operands, init])
+    segments = loop.attributes["operandSegmentSizes"]
+    assert isinstance(segments, DenseArrayAttr)
+    loop.attributes["operandSegmentSizes"] = DenseArrayAttr.i32((*segments.ints[:3], segments.ints[3] + 1))
+    argument = loop.body.add_argument(init.type)
+    insert_tile_in_parallel(Builder(loop.body.terminator.body), tile_value, argument, tile)
+    return loop.add_result(init.type)
 
 
 def tile_to_forall(
@@ -151,19 +164,18 @@ def _count(outer: IndexBuilder, extent: Index, size: Index) -> Index:
 def share_of(index: IndexBuilder, i: Value, size: Index, extent: Index, count: Index) -> tuple[Index, Index]:
     """Returns offset and size of share `i` of `count`: `size` elements, but less or none for the last ones.
 
-    Where there may be none, the index builder knows.
+    Where there may be none, the index builder knows, and the offset may lie behind the end.
     """
+    start = product(dim(0), dim(1))
+    rest, fits, some_in_each = size, False, False
     if isinstance(extent, int) and isinstance(count, int) and isinstance(size, int):
-        offset = index.apply(dim(0) * size, (i,))
-        if size * count == extent:
-            index.set_divisor(offset, size)
-            return offset, size
-        is_inside = size * (count - 1) < extent
-    else:  # a product of two values is not affine
-        offset, is_inside = index.multiply(i, size), False
-    if not is_inside:
-        offset = index.minimum((dim(0), dim(1)), (offset, extent))
-    rest = index.minimum((dim(0) - dim(1), dim(2)), (extent, offset, size))
-    if not is_inside:
+        fits, some_in_each = size * count == extent, size * (count - 1) < extent
+    if not fits:
+        rest = index.minimum((dim(2) - start, dim(1)), (i, size, extent))
+    if not some_in_each:
+        rest = index.maximum((constant(0), dim(0)), (rest,))
         index.note_zero(rest)
+    offset = index.apply(start, (i, size))
+    if rest is size and isinstance(size, int):
+        index.set_divisor(offset, size)
     return offset, rest

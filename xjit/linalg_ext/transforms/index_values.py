@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from xjit.affine import AffineExpr, AffineExprKind, AffineMap, constant, dim, substitute, substitute_all, symbol
+from xjit.linalg_ext.dialects.affine import is_symbol
 from xjit.linalg_ext.ir import AffineMapAttr, Builder, IndexType, MemRefType, OpResult, Value, constant_value
 from xjit.linalg_ext.structured import as_structured, shape_of
 
-__all__ = ["Index", "IndexBuilder", "same_index"]
+__all__ = ["Index", "IndexBuilder", "Operands", "same_index"]
 
 Index: TypeAlias = int | Value
 
@@ -19,14 +20,14 @@ def same_index(left: Index, right: Index) -> bool:
     return left is right or (isinstance(left, int) and isinstance(right, int) and left == right)
 
 
-class _Operands:
+class Operands:
     """Collects the dims and symbols of one affine operation, each value once."""
 
     def __init__(self) -> None:
         self.dims: dict[Value, AffineExpr] = {}
         self.symbols: dict[Value, AffineExpr] = {}
 
-    def expr(self, index: Index, is_symbol: bool) -> AffineExpr:
+    def expr(self, index: Index, as_symbol: bool) -> AffineExpr:
         """Returns the index as an expression; what `affine.apply` computed is composed into it."""
         if isinstance(index, int):
             return constant(index)
@@ -35,13 +36,13 @@ class _Operands:
             attribute = op.attributes["map"]
             assert isinstance(attribute, AffineMapAttr)
             inner, values = attribute.map, op.operands
-            dims = [self.expr(v, is_symbol) for v in values[: inner.num_dims]]
+            dims = [self.expr(v, as_symbol) for v in values[: inner.num_dims]]
             symbols = [self.expr(v, True) for v in values[inner.num_dims :]]
             return substitute_all(inner.results, dims, symbols)[0]
         known = constant_value(index)
         if known is not None:
             return constant(known)
-        if is_symbol and index not in self.dims:
+        if (as_symbol or is_symbol(index)) and index not in self.dims:
             return self.symbols.setdefault(index, symbol(len(self.symbols)))
         return self.dims.setdefault(index, dim(len(self.dims)))
 
@@ -85,7 +86,7 @@ class IndexBuilder:
         plain = [substitute(e, *_numbers(dims, symbols)) for e in exprs]
         if len(plain) == 1 and plain[0].kind is AffineExprKind.DIM:
             return dims[plain[0].position]
-        operands = _Operands()
+        operands = Operands()
         of_symbols = [operands.expr(s, True) for s in symbols]
         of_dims = [operands.expr(d, False) for d in dims]
         results = tuple(dict.fromkeys(substitute_all(list(exprs), of_dims, of_symbols)))
@@ -215,7 +216,7 @@ def _numbers(
 
 
 def _compressed(
-    results: Sequence[AffineExpr], operands: _Operands
+    results: Sequence[AffineExpr], operands: Operands
 ) -> tuple[tuple[AffineExpr, ...], list[Value], list[Value]]:
     """Renumbers dims and symbols without those that no result uses."""
     dim_mask = symbol_mask = 0

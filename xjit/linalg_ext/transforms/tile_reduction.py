@@ -213,9 +213,10 @@ def tile_reduction_using_forall(
 
 
 def _split_same(r: _Reduction, index: IndexBuilder, total: Value, domain: Tile) -> Operation:
-    """The same operation on a part of its input."""
+    """The same operation on a part of its input, put into the total."""
     inputs = _input_tiles(r, index, domain)
-    result = r.tilable.emit(index, domain, [*inputs, total])[0].defining_op
+    where = r.tilable.result_tile(index, 0, domain)
+    result = r.tilable.emit(index, domain, [*inputs, extract_tile(index.builder, total, where)])[0].defining_op
     assert result is not None
     return result
 

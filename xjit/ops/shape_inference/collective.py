@@ -6,6 +6,7 @@ or the counts come later), so counts are compared only where they are set, as XL
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -180,6 +181,8 @@ def infer_all_to_all(instruction: HloInstruction) -> Shape:
     for i, shape in enumerate(shapes):
         if not shape.compatible(shapes[0]):
             fail(instruction, f"operand {i} has shape {show(shape)}, operand 0 has {show(shapes[0])}")
+        if shape.minor_to_major != shapes[0].minor_to_major:
+            fail(instruction, f"operand {i} has the layout of {shape}, operand 0 that of {shapes[0]}")
     return Shape.tuple_of(shapes)
 
 
@@ -213,20 +216,51 @@ def _permuted(instruction: HloInstruction) -> tuple[Shape, Shape]:
     """Returns (input, output) of a permute after checking its pairs."""
     a, config = instruction.attributes_as(at.CollectivePermuteAttributes), _config(instruction)
     limit = config.replica_count if a.channel_id is None else config.num_partitions
-    inplace = bool(a.slice_sizes)
-    if inplace and instruction.operand_count != 4:
-        fail(instruction, f"in place it takes input, output and their offsets, got {instruction.operand_count}")
     for pair in a.source_target_pairs:
         if len(pair) != 2 or any(i < 0 or (limit > 1 and i >= limit) for i in pair):
             fail(instruction, f"source_target_pairs contain {show_dims(pair)}, expected two ids below {limit}")
-    if not inplace:
-        for position, what in enumerate(("source", "target")):
-            ids = [pair[position] for pair in a.source_target_pairs]
-            if len(set(ids)) != len(ids):
-                fail(instruction, f"source_target_pairs name a {what} twice")
+    if a.slice_sizes:
+        count, shapes = _in_place_buffers(instruction)
+    else:
         shape = tuple_or_single(_nonempty(instruction))
-        return shape, shape
-    return instruction.operand(0).shape, instruction.operand(1).shape
+        count, shapes = 1, (shape, shape)
+    for position, what in enumerate(("source", "target")):
+        counts = Counter(pair[position] for pair in a.source_target_pairs)
+        named, times = max(counts.items(), key=lambda item: item[1], default=(0, 0))
+        if times > count:
+            often = "twice" if count == 1 else f"{times} times, but slices are {count}"
+            fail(instruction, f"source_target_pairs name the {what} {named} {often}")
+    return shapes
+
+
+def _in_place_buffers(instruction: HloInstruction) -> tuple[int, tuple[Shape, Shape]]:
+    """Checks (input, output, input offsets, output offsets); returns how many slices each buffer has, and the buffers.
+
+    Input and output are arrays, or tuples of as many. The offsets of an array are indices into it, or a tuple of such.
+    """
+    if instruction.operand_count != 4:
+        fail(
+            instruction, f"in place it takes input, output and their offsets, got {instruction.operand_count} operands"
+        )
+    source, target, *offsets = [operand.shape for operand in instruction.operands]
+    if source.is_tuple != target.is_tuple or len(source.tuple_shapes) != len(target.tuple_shapes):
+        fail(instruction, f"input {show(source)} and output {show(target)} are not as many buffers")
+    for buffer, offset, what in ((source, offsets[0], "input"), (target, offsets[1], "output")):
+        if not buffer.is_tuple:
+            _check_offsets(instruction, buffer, offset, what)
+            continue
+        if len(buffer.tuple_shapes) != len(offset.tuple_shapes):
+            fail(instruction, f"the {what} offsets {show(offset)} do not have one entry per buffer of {show(buffer)}")
+        for part, places in zip(buffer.tuple_shapes, offset.tuple_shapes, strict=True):
+            _check_offsets(instruction, part, places, what)
+    slices = offsets[0].tuple_shapes[0] if source.is_tuple else offsets[0]
+    return len(slices.tuple_shapes), (source, target)
+
+
+def _check_offsets(instruction: HloInstruction, buffer: Shape, offset: Shape, what: str) -> None:
+    places = offset.tuple_shapes if all(s.is_tuple for s in offset.tuple_shapes) else (offset,)
+    if not offset.is_tuple or any(len(p.tuple_shapes) != buffer.rank for p in places):
+        fail(instruction, f"the {what} offsets {show(offset)} are not one index per dimension of {show(buffer)}")
 
 
 def infer_collective_permute(instruction: HloInstruction) -> Shape:

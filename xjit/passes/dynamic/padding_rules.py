@@ -11,7 +11,7 @@ from xjit.hlo import attributes as at
 from xjit.hlo.annotations.sharding_algebra import NO_FACTOR
 from xjit.ops.reducers import integer_limits, reduction_identity
 from xjit.passes.dynamic.padded_values import SIZE, PaddedArray, PaddingWriter, static
-from xjit.passes.dynamic.repacking import concatenate, flatten, sort_valid_first
+from xjit.passes.dynamic.repacking import concatenate, dynamic_reshape, flatten, sort_valid_first
 from xjit.passes.sharding.spmd.local_rows import LocalRow, local_row
 
 Arrays = Sequence[PaddedArray]
@@ -199,6 +199,26 @@ def _clamped(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) ->
     return run_padded(instruction, [array, *operands[1:first], *map(PaddedArray, starts)], b, sizes)
 
 
+def _gather(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    """Starts of slices of a dynamic dimension are clamped to the size, as gather clamps them to the bound."""
+    a = instruction.attributes_as(at.GatherAttributes)
+    array, indices = operands
+    bounds = array.data.shape.dimensions
+    parts = [d for d in array.sizes if a.slice_sizes[d] < bounds[d]]
+    if parts:
+        limits = [b.arithmetic("subtract", b.size_of(array, d), a.slice_sizes[d]) for d in a.start_index_map]
+        kind, shape = indices.data.shape.element_type, indices.data.shape.dimensions
+        vector = b.convert(b.concatenate([b.reshape(limit, (1,)) for limit in limits], 0), kind)
+        if a.index_vector_dim == len(shape):
+            limit = b.broadcast(b.reshape(vector, ()), shape)
+        else:
+            limit = b.broadcast(vector, shape, (a.index_vector_dim,))
+        indices = PaddedArray(b.make("minimum", indices.data, limit), indices.sizes)
+    for d in parts:
+        array = array.without(d)
+    return run_padded(instruction, [array, indices], b)
+
+
 def _scatter(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
     """Indices that do not count lie outside of every array: their updates are skipped."""
     count = len(operands) // 2
@@ -251,8 +271,10 @@ def _slice(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> l
 PADDING_RULES: Mapping[str, PaddingRule] = {
     "concatenate": concatenate,
     "convolution": _convolution,
+    "dynamic-reshape": dynamic_reshape,
     "dynamic-slice": _clamped,
     "dynamic-update-slice": _clamped,
+    "gather": _gather,
     "get-dimension-size": _get_size,
     "pad": _pad,
     "reduce": _reduce,

@@ -1,4 +1,4 @@
-"""Rules that bring what counts together: concatenations, sorts, and reshapes that merge a dynamic dimension."""
+"""Rules that bring what counts together: concatenations, sorts, reshapes that merge or make a dynamic dimension."""
 
 from __future__ import annotations
 
@@ -80,7 +80,48 @@ def flatten(instruction: HloInstruction, array: PaddedArray, b: PaddingWriter) -
         raise Unsupported(
             f"dynamic-padder: reshape '{instruction.name}' of a dynamic dimension inside of others", instruction.span
         )
-    count = instruction.shape.dimensions[0]
+    data, size = _packed(array, b)
+    return [PaddedArray(data, {0: size})]
+
+
+def dynamic_reshape(
+    instruction: HloInstruction, operands: Sequence[PaddedArray], b: PaddingWriter
+) -> list[PaddedArray]:
+    """What counts, one after the other, is dealt out to an array of the sizes that are given."""
+    shape = instruction.shape
+    data, _ = _packed(operands[0], b)
+    given = [b.convert(size.data, SIZE) for size in operands[1:]]
+    sizes = {d: given[d] for d in range(shape.rank) if shape.is_dynamic_dimension(d)}
+    if any(d > 0 for d in sizes):
+        data = _taken(data, _positions(shape.dimensions, given, b), b)
+    return [PaddedArray(b.reshape(data, shape.dimensions), sizes)]
+
+
+def _positions(bounds: Sequence[int], sizes: Sequence[HloInstruction], b: PaddingWriter) -> HloInstruction:
+    """Returns s32[bounds]: the place of each element in the row-major order of an array of the true sizes."""
+    place = b.iota(SIZE, bounds, 0)
+    for d in range(1, len(bounds)):
+        scaled = b.make("multiply", place, b.broadcast(sizes[d], bounds))
+        place = b.make("add", scaled, b.iota(SIZE, bounds, d))
+    return place
+
+
+def _taken(data: HloInstruction, positions: HloInstruction, b: PaddingWriter) -> HloInstruction:
+    """The elements of a vector at some positions."""
+    shape = Shape.array(data.shape.element_type, positions.shape.dimensions)
+    attributes = at.GatherAttributes(
+        offset_dims=(),
+        collapsed_slice_dims=(0,),
+        start_index_map=(0,),
+        index_vector_dim=positions.shape.rank,
+        slice_sizes=(1,),
+    )
+    return b.add(HloInstruction.create("gather", shape, [data, positions], attributes))
+
+
+def _packed(array: PaddedArray, b: PaddingWriter) -> tuple[HloInstruction, HloInstruction]:
+    """Returns the elements as a vector with those that count in front, in their order, and how many count."""
+    count = array.data.shape.num_elements
     valid: HloInstruction | None = None
     size = b.constant(1, SIZE)
     for d in range(array.data.shape.rank):
@@ -88,9 +129,10 @@ def flatten(instruction: HloInstruction, array: PaddedArray, b: PaddingWriter) -
         if d in array.sizes:
             pred = b.valid(array, d)
             valid = pred if valid is None else b.make("and", valid, pred)
-    assert valid is not None
-    key = b.convert(b.make("not", b.reshape(valid, (count,))), KEY)
     data = b.reshape(array.data, (count,))
+    if valid is None or set(array.sizes) == {0}:
+        return data, size
+    key = b.convert(b.make("not", b.reshape(valid, (count,))), KEY)
     builder = HloComputation.Builder("valid_first")
     shapes = [Shape.array(KEY)] * 2 + [Shape.array(data.shape.element_type)] * 2
     keys = [builder.add_instruction(HloInstruction.create_parameter(n, s, f"p{n}")) for n, s in enumerate(shapes)]
@@ -98,4 +140,4 @@ def flatten(instruction: HloInstruction, array: PaddedArray, b: PaddingWriter) -
     shape = Shape.tuple_of([key.shape, data.shape])
     attributes = at.SortAttributes((0,), is_stable=True)
     packed = b.add(HloInstruction.create("sort", shape, [key, data], attributes, [comparator]))
-    return [PaddedArray(b.element(packed, 1), {0: size})]
+    return b.element(packed, 1), size
