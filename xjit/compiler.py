@@ -45,7 +45,6 @@ from xjit.runtime.machine_code.jit import (
     ProgramCompiler,
 )
 from xjit.runtime.program import CpuProgram, KernelInfo
-from xjit.runtime.thread_pool import default_num_threads
 from xjit.text.parser import parse_hlo
 
 TARGETS = ("cpu", *GPU_TARGETS)
@@ -146,9 +145,8 @@ def _compile_anew(
     phase("emit")
     codegen = codegen_options(options, cpu_target.cpu, cpu_target.features)
     with ProgramCompiler(codegen) as compiler:
-        threads = default_num_threads()
         sink = _compile_parts(compiler)
-        emitted = emit_cpu_module(assignment, cpu_target, sink, options.profile, threads, prepared.verify)
+        emitted = emit_cpu_module(assignment, cpu_target, sink, options.profile, prepared.verify)
         phase("generate code")  # what is left of it
         object_code = compiler.objects()
     phase("load")

@@ -36,7 +36,6 @@ from xjit.runtime.machine_code.jit import (
 )
 from xjit.runtime.machine_code.symbols import resolve_symbols
 from xjit.runtime.program import CpuProgram
-from xjit.runtime.thread_pool import default_num_threads
 from xjit.thunks import program_to_string
 
 
@@ -176,7 +175,7 @@ class Executable(CpuExecutable):
 
 def schedule_text_of(assignment: BufferAssignment, target: Target, options: CompileOptions) -> str:
     """Returns what the kernels of a module do: the stage "schedule"."""
-    context = PlanContext(target, MapCache(), default_num_threads())
+    context = PlanContext(target, MapCache())
     return schedule_text(assignment, context, inline=not options.profile)
 
 

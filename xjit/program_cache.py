@@ -24,7 +24,6 @@ from xjit.runtime.machine_code.object_cache import ObjectCache, cache_key, objec
 from xjit.runtime.machine_code.toolchain import toolchain_versions
 from xjit.runtime.program import CpuProgram
 from xjit.runtime.program_file import program_from_bytes, program_to_bytes
-from xjit.runtime.thread_pool import default_num_threads
 
 _NOT_IN_KEYS = ("progress", "cache_dir")
 
@@ -36,7 +35,7 @@ def program_key(text: ModuleText, options: CompileOptions, target: Target) -> st
     chosen = [
         f"{f.name}={getattr(options, f.name)!r}" for f in dataclasses.fields(options) if f.name not in _NOT_IN_KEYS
     ]
-    machine = target.triple, target.cpu, target.features, str(default_num_threads())
+    machine = target.triple, target.cpu, target.features
     return cache_key("program", *toolchain_versions(), _source_fingerprint(), *machine, *chosen, text())
 
 

@@ -165,12 +165,12 @@ def test_sizes_and_storage_orders(pair: tuple[LLVMType, LLVMType]) -> None:
         run_gemm(GemmShape(21, 50, inner, k_outer=5, rhs_column=1, out_row=50, **strides), types, LEVEL)
 
 
-def multiply(a: np.ndarray, b: np.ndarray, types: GemmTypes, num_threads: int = 1) -> np.ndarray:
+def multiply(a: np.ndarray, b: np.ndarray, types: GemmTypes, max_tasks: int = 8) -> np.ndarray:
     """The f32 product, without a look at the range."""
     level = LEVEL if types.unit is Unit.BF16_PLANES else "avx512"
     target, compiled = compiled_gemm(level, types)
     out = np.full((a.shape[0], b.shape[1]), np.nan, np.float32)
-    record = plan_gemm(row_major(*out.shape, a.shape[1]), types, target, num_threads).to_array()
+    record = plan_gemm(row_major(*out.shape, a.shape[1]), types, target, max_tasks).to_array()
     compiled.call(out.ctypes.data, a.ctypes.data, b.ctypes.data, 0, record.ctypes.data)
     return out
 
@@ -188,7 +188,7 @@ def test_all_bits_count(pair: tuple[LLVMType, LLVMType]) -> None:
         full_bits(shape, seed, DTYPES[type]) for seed, (type, shape) in enumerate(zip(pair, ((70, 610), (610, 85))))
     )
     planes, exact = planes_of(*pair), GemmTypes(*pair, FLOAT)
-    results = [multiply(a, b, planes, threads) for threads in (1, 2, 7)]
+    results = [multiply(a, b, planes, tasks) for tasks in (1, 8, 28)]
     for other in results[1:]:
         np.testing.assert_array_equal(results[0], other)
     found, known = errors(results[0], a, b), errors(multiply(a, b, exact), a, b)
