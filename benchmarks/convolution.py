@@ -18,7 +18,6 @@ from xjit.emitters.gemm.gemm import emit_gemm
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.plan import plan_gemm
 from xjit.llvm import Target
-from xjit.runtime.thread_pool import num_threads
 
 BATCH = 8
 
@@ -99,9 +98,9 @@ def measure(layer: Layer, features_last: bool, gemm: Native, convolution: Native
     rng, shape = np.random.default_rng(0), convolution_shape(layer, features_last)
     as_product = as_gemm(shape)
     if as_product is not None:
-        native, parameters = gemm, plan_gemm(as_product, GemmTypes(), Target.host(), num_threads()).to_array()
+        native, parameters = gemm, plan_gemm(as_product, GemmTypes(), Target.host()).to_array()
     else:
-        native, parameters = convolution, plan_convolution(shape, GemmTypes(), Target.host(), num_threads()).to_array()
+        native, parameters = convolution, plan_convolution(shape, GemmTypes(), Target.host()).to_array()
     n, c, f, s, k, o = BATCH, layer.channels, layer.features, layer.size, layer.kernel, layer.output
     per_group = c // layer.groups
     shapes = (

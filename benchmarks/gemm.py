@@ -20,7 +20,6 @@ from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.shapes import GemmShape, row_major
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import Target
-from xjit.runtime.thread_pool import num_threads
 
 CUBES = (64, 128, 256, 512, 1000, 1024, 2048)
 OTHERS = {
@@ -72,7 +71,7 @@ def measure(label: str, shape: GemmShape, native: Native, repetitions: int) -> f
     rng = np.random.default_rng(0)
     b, m, n, k = shape.num_batches, shape.m, shape.n, shape.k
     lhs, rhs, out = aligned(b * m * k, rng), aligned(b * k * n, rng), aligned(b * m * n, rng)
-    parameters = plan_gemm(shape, GemmTypes(), Target.host(), num_threads()).to_array()
+    parameters = plan_gemm(shape, GemmTypes(), Target.host()).to_array()
     lhs_rows, rhs_rows = shape.lhs_k_inner == 1, shape.rhs_column == 1
     lhs_stored = lhs.reshape((b, m, k) if lhs_rows else (b, k, m))
     rhs_stored = rhs.reshape((b, k, n) if rhs_rows else (b, n, k))

@@ -54,20 +54,19 @@ def emit_cpu_module(
     target: Target,
     sink: PartSink,
     profile: bool = False,
-    num_threads: int = 1,
     verify: bool = False,
 ) -> EmittedModule:
     """Emits every kernel of a scheduled, buffer-assigned module, and the native entry that runs its thunks.
 
     `sink` gets the texts to compile, which together define what `ir_text` does, and the libraries. With `profile`,
     every kernel call adds its cycles to its counter among the context's `profile_counters`; nothing is code in line.
-    `num_threads`: see KernelContext; `verify`: see IrEmitterUnnested.
+    `verify`: see IrEmitterUnnested.
 
     Errors: Unsupported names the instruction that has no emitter.
     """
     llvm_module = Module(assignment.module.name, target)
     parts = PartWriter(llvm_module, sink)
-    context = KernelContext(llvm_module, target, num_threads)
+    context = KernelContext(llvm_module, target)
     emit = partial(emit_kernels, context)
     unnested = IrEmitterUnnested(emit, assignment, parts.advance, inline=not profile, verify=verify).emit()
     NativeEntryEmitter(context, unnested, parts, profile).emit(ENTRY_SYMBOL)

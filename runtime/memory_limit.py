@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from xjit.hlo.diagnostics import ResourceExhausted
+from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.program import CpuProgram
 
 
@@ -21,8 +22,11 @@ def _physical_memory() -> int:
 PHYSICAL_MEMORY = _physical_memory()
 
 
-def refused_call(program: CpuProgram) -> Callable[..., Any] | None:
-    """Returns what stands for a call of a program that needs too much: it raises ResourceExhausted. None for others."""
+def refused_call(program: CpuProgram | GpuModule) -> Callable[..., Any] | None:
+    """Returns what stands for a call, on this machine, of a program that needs too much: it raises ResourceExhausted.
+
+    None for others.
+    """
     sizes = {
         "arguments": sum(signature.byte_size for signature in program.parameters),
         "results": sum(signature.byte_size for signature in program.results),

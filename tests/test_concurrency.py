@@ -52,6 +52,18 @@ def test_bits_do_not_depend_on_threads_or_runs(model: tuple[xjit.Executable, Inp
             assert bits(executable(*inputs)) == expected, f"{count} threads"
 
 
+def test_plans_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """ENTRY e { x = f32[300,200] parameter(0)  y = f32[200,500] parameter(1)  n = f32[4,30,30,32] parameter(2)
+      k = f32[3,3,32,48] parameter(3)  d = f32[300,500] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      c = f32[4,28,28,48] convolution(n, k), window={size=3x3}, dim_labels=b01f_01io->b01f
+      ROOT t = (f32[300,500], f32[4,28,28,48]) tuple(d, c) }"""
+    code: set[str] = set()
+    for threads in ("1", "2", "64"):
+        monkeypatch.setenv("XJIT_NUM_THREADS", threads)
+        code.add(xjit.compile(text).as_text("llvm"))
+    assert len(code) == 1
+
+
 @pytest.mark.parametrize("pool", [1, 2, 4])
 def test_concurrent_calls(model: tuple[xjit.Executable, Inputs, Inputs], pool: int) -> None:
     executable, *both = model

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
+import numpy as np
 import pytest
 
 from tests.emitters.gpu.test_schedules import softmax, transposed
 from xjit.compile_options import CompileOptions
 from xjit.gpu_compiler import SimulatedExecutable, compile_for_gpu
 from xjit.gpu_report import NOT_ASSEMBLED
-from xjit.hlo.diagnostics import FailedPrecondition
+from xjit.hlo.diagnostics import FailedPrecondition, ResourceExhausted
 from xjit.runtime.cuda import disassembly, has_assembler, images
 from xjit.text.parser import parse_hlo
 
@@ -90,3 +92,15 @@ ENTRY e { x = f32[64,64] parameter(0)
     for report in compiled(text).kernel_reports():
         assert report.traffic is None or report.traffic.needed > 0
         assert report.traffic is not None or "traffic not known" in report.remarks[0]
+
+
+def test_a_module_that_is_too_large_for_this_machine_is_printed_and_not_run() -> None:
+    """Only what runs it needs the memory, and says so."""
+    text = (
+        "HloModule m\nENTRY e {\n  x = f32[] parameter(0)\n  ROOT r = f32[900000,900000] broadcast(x), dimensions={}\n}"
+    )
+    executable = compile_for_gpu(parse_hlo(text), "sm_90", CompileOptions())
+    assert "vector(4)" in executable.as_text("schedule") and ".entry" in executable.as_text("ptx")
+    for call in (executable, functools.partial(executable.run, sanitize=True)):
+        with pytest.raises(ResourceExhausted, match="a call needs 3,240,000,000,004 bytes"):
+            call(np.float32(1))

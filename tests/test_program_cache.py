@@ -89,9 +89,7 @@ def test_what_decides_a_program_is_in_its_key(options: CompileOptions, monkeypat
     assert len(programs(options)) == 8
     monkeypatch.setattr(program_cache, "_source_fingerprint", lambda: "other files")
     xjit.compile(TEXT, options=options)
-    monkeypatch.setattr(program_cache, "default_num_threads", lambda: 77)
-    xjit.compile(TEXT, options=options)
-    assert len(programs(options)) == 10
+    assert len(programs(options)) == 9
 
 
 def test_who_looks_into_a_compilation_gets_one(

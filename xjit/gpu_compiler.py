@@ -18,9 +18,10 @@ from xjit.optimized_module import (
     OptimizedModule,
     Phases,
     call_signature,
+    check_compilable,
     optimize_module,
     physical_constant,
-    verified_text,
+    text_of,
 )
 from xjit.passes.pipelines import gpu_pipeline
 from xjit.runtime.arrays.donation import required_donations
@@ -39,6 +40,7 @@ from xjit.runtime.cuda import (
 from xjit.runtime.executable import ConvertingCall
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.machine_code.nvptx import optimize_nvptx, to_ptx
+from xjit.runtime.memory_limit import refused_call
 from xjit.runtime.program import KernelInfo
 from xjit.thunks import program_to_string
 
@@ -59,11 +61,17 @@ class CompiledGpuModule:
     """A module compiled for a GPU: its kernels in every form, but nothing that runs them."""
 
     def __init__(
-        self, optimized: OptimizedModule, emitted: EmittedGpuModule, target: Target, seconds: dict[str, float]
+        self,
+        optimized: OptimizedModule,
+        emitted: EmittedGpuModule,
+        target: Target,
+        seconds: dict[str, float],
+        cache_dir: str | None = None,
     ) -> None:
         self._optimized = optimized
         self._emitted = emitted
         self._target = target
+        self._cache_dir = cache_dir
         self.compile_seconds = seconds
 
     @cached_property
@@ -99,14 +107,14 @@ class CompiledGpuModule:
     def as_text(self, stage: str = "optimized-hlo") -> str:
         """Returns the module at a stage of compilation; InvalidArgument names the stages if there is no such one."""
         stages: dict[str, Callable[[], str]] = {
-            "hlo": lambda: self._optimized.text,
+            "hlo": self._optimized.text,
             "optimized-hlo": lambda: str(self._optimized.module),
             "buffer-assignment": self._optimized.assignment.to_text,
             "thunks": self._thunks,
             "schedule": lambda: self._emitted.schedule_text,
             "llvm": lambda: self._emitted.ir_text,
             "llvm-opt": lambda: self._of_kernels(optimize_nvptx),
-            "ptx": lambda: self._of_kernels(to_ptx),
+            "ptx": lambda: self._of_kernels(self._ptx),
             "sass": lambda: self._of_kernels(self._sass),
             "report": lambda: report_text(self.kernel_reports()),
         }
@@ -116,10 +124,13 @@ class CompiledGpuModule:
 
     def kernel_reports(self) -> tuple[KernelReport, ...]:
         """What each kernel takes of an SM, and how it uses memory. Registers are known where nvJitLink is installed."""
-        return kernel_reports(self._emitted, self._target)
+        return kernel_reports(self._emitted, self._target, self._cache_dir)
+
+    def _ptx(self, ir_text: str, target: Target) -> str:
+        return to_ptx(ir_text, target, self._cache_dir)
 
     def _sass(self, ir_text: str, target: Target) -> str:
-        return to_sass(assemble_kernel(to_ptx(ir_text, target), target.cpu).cubin)
+        return to_sass(assemble_kernel(self._ptx(ir_text, target), target.cpu, self._cache_dir).cubin)
 
     def _thunks(self) -> str:
         kernels = self._emitted.program.kernels.values()
@@ -143,9 +154,10 @@ class SimulatedExecutable(CompiledGpuModule):
         emitted: EmittedGpuModule,
         target: Target,
         seconds: dict[str, float],
+        cache_dir: str | None = None,
         sanitize: bool = False,
     ) -> None:
-        super().__init__(optimized, emitted, target, seconds)
+        super().__init__(optimized, emitted, target, seconds, cache_dir)
         self._sanitize = sanitize
 
     def __call__(self, *arguments: Any, donate: int | Iterable[int] = (), out: Any = None) -> Any:
@@ -157,21 +169,24 @@ class SimulatedExecutable(CompiledGpuModule):
 
         Errors: SimulationError names the kernel and what is wrong.
         """
-        return ConvertingCall(self.program, SimulatedCall(self.program, sanitize=sanitize, reverse=reverse))(*arguments)
+        call = SimulatedCall(self.program, sanitize=sanitize, reverse=reverse, cache_dir=self._cache_dir)
+        return (refused_call(self.program) or ConvertingCall(self.program, call))(*arguments)
 
     @cached_property
-    def _call(self) -> ConvertingCall:
-        call = SimulatedCall(self.program, sanitize=self._sanitize)
-        return ConvertingCall(self.program, call, call.run)
+    def _call(self) -> Callable[..., Any]:
+        call = SimulatedCall(self.program, sanitize=self._sanitize, cache_dir=self._cache_dir)
+        return refused_call(self.program) or ConvertingCall(self.program, call, call.run)
 
 
 class DeviceExecutable(CompiledGpuModule):
     """A module on a GPU. `CudaExecutable` says what calls take and return."""
 
     def __init__(self, compiled: CompiledGpuModule, driver: CudaDriver) -> None:
-        super().__init__(compiled._optimized, compiled._emitted, compiled._target, compiled.compile_seconds)
-        texts = {name: to_ptx(k.ir_text, self._target) for name, k in self._emitted.program.kernels.items()}
-        images = {name: kernel_image(ptx, driver.architecture) for name, ptx in texts.items()}
+        super().__init__(
+            compiled._optimized, compiled._emitted, compiled._target, compiled.compile_seconds, compiled._cache_dir
+        )
+        texts = {name: self._ptx(k.ir_text, self._target) for name, k in self._emitted.program.kernels.items()}
+        images = {name: kernel_image(ptx, driver.architecture, self._cache_dir) for name, ptx in texts.items()}
         self._executable = CudaExecutable(self.program, images, driver)
 
     def __call__(self, *arguments: Any, stream: Any = None, donate: int | Iterable[int] = ()) -> Any:
@@ -195,33 +210,44 @@ GpuExecutable = SimulatedExecutable | DeviceExecutable
 
 
 @collector_pause
-def compile_for_gpu(module: HloModule, architecture: str, options: CompileOptions) -> SimulatedExecutable:
-    """Compiles a module, which is left as it is, for a GPU such as "sm_90". Errors: InvalidArgument for another one."""
+def compile_for_gpu(
+    module: HloModule, architecture: str, options: CompileOptions, is_private: bool = False
+) -> SimulatedExecutable:
+    """Compiles a module, which is left as it is, for a GPU such as "sm_90"; `is_private`: see `compile_module`.
+
+    Errors: InvalidArgument for another one.
+    """
     target = Target.for_gpu(architecture or DEFAULT_GPU)
     seconds: dict[str, float] = {}
     phase = Phases(options.progress, seconds)
     phase("verify")
-    optimized = optimize_module(module, verified_text(module), options, gpu_pipeline, phase)
+    check_compilable(module)
+    optimized = optimize_module(module, text_of(module, is_private), options, gpu_pipeline, phase)
     phase("emit")
     emitted = emit_gpu_module(optimized.assignment, target, options.deterministic, optimized.verify)
     phase("")
-    compiled = SimulatedExecutable(optimized, emitted, target, seconds, options.sanitize)
+    compiled = SimulatedExecutable(optimized, emitted, target, seconds, options.cache_dir, options.sanitize)
     if optimized.dump is not None:
         for suffix, stage in _DUMPED_STAGES.items():
             optimized.dump.write(suffix, compiled.as_text(stage))
     return compiled
 
 
-def load_for_gpu(module: HloModule, kind: str, architecture: str, options: CompileOptions) -> GpuExecutable:
-    """Compiles a module for what is to run it. Errors: FailedPrecondition if that takes a GPU, and there is none."""
+def load_for_gpu(
+    module: HloModule, kind: str, architecture: str, options: CompileOptions, is_private: bool = False
+) -> GpuExecutable:
+    """Compiles a module for what is to run it; `is_private`: see `compile_module`.
+
+    Errors: FailedPrecondition if that takes a GPU, and there is none."""
     if kind == SIMULATED:
-        return compile_for_gpu(module, architecture, options)
+        return compile_for_gpu(module, architecture, options, is_private)
     try:
         driver = cuda_driver()
     except FailedPrecondition as error:
         hint = "`xjit opt --target cuda --stage ptx` prints the code; target 'cuda-sim' runs it on the host"
         raise FailedPrecondition(error.message, None, hint) from error
-    return DeviceExecutable(compile_for_gpu(module, architecture or driver.architecture, options), driver)
+    compiled = compile_for_gpu(module, architecture or driver.architecture, options, is_private)
+    return DeviceExecutable(compiled, driver)
 
 
 _DUMPED_STAGES = {

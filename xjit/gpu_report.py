@@ -18,7 +18,7 @@ from xjit.runtime.cuda import KernelResources, assemble_kernel, has_assembler
 from xjit.runtime.machine_code.nvptx import to_ptx
 from xjit.thunks.gpu_kernel import LaunchDimensions
 
-BY_HAND = "traffic not known: written by hand, or a contraction in tiles, whose accesses are not followed"
+BY_HAND = "traffic not known: written by hand"
 NOT_ASSEMBLED = "registers, shared memory and occupancy: not known, as nvidia-nvjitlink is not installed"
 
 
@@ -47,7 +47,7 @@ class KernelReport:
         return (*((BY_HAND,) if self.traffic is None else self.traffic.reasons), *spilled)
 
 
-def kernel_reports(emitted: EmittedGpuModule, target: Target) -> tuple[KernelReport, ...]:
+def kernel_reports(emitted: EmittedGpuModule, target: Target, cache_dir: str | None = None) -> tuple[KernelReport, ...]:
     """Returns the report of every kernel, in the order of the first calls."""
     calls = Counter(thunk.kernel for thunk in emitted.program.thunks.kernel_thunks)
     maps = MapCache()
@@ -57,11 +57,11 @@ def kernel_reports(emitted: EmittedGpuModule, target: Target) -> tuple[KernelRep
         gpu_kernel = emitted.program.kernels[name]
         traffic = None
         if kernel.schedule is not None:
-            found_traffic = kernel_traffic(kernel.schedule, emitted.views[name], maps)
-            traffic = found_traffic if found_traffic.accesses else None  # contractions have statements of their own
+            traffic = kernel_traffic(kernel.schedule, emitted.views[name], maps)
         resources = occupancy = None
         if has_assembler():
-            resources = assemble_kernel(to_ptx(gpu_kernel.ir_text, target), target.cpu).resources
+            ptx = to_ptx(gpu_kernel.ir_text, target, cache_dir)
+            resources = assemble_kernel(ptx, target.cpu, cache_dir).resources
             occupancy = _occupancy(target, gpu_kernel.launch, resources)
         launch, instruction = gpu_kernel.launch, gpu_kernel.instruction
         found.append(KernelReport(name, kernel.kind, instruction, calls[name], launch, traffic, resources, occupancy))

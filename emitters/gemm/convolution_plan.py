@@ -14,7 +14,7 @@ import math
 from xjit.emitters.gemm.convolution_dimensions import SlabAxis, is_depthwise, slab_axis, spatial_dimensions
 from xjit.emitters.gemm.convolution_shapes import ConvolutionParameters, ConvolutionShape
 from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, PARALLEL_FLOPS, RESULT_SCRATCH_BYTES, TASKS_PER_THREAD
+from xjit.emitters.gemm.plan import MAX_TASKS, PACKED_RHS_BYTES, PARALLEL_FLOPS, RESULT_SCRATCH_BYTES
 from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.storage import has_native_masks, size_of
 from xjit.emitters.gemm.units import panel_rows
@@ -33,14 +33,14 @@ def plan_convolution(
     shape: ConvolutionShape,
     types: GemmTypes,
     target: Target,
-    num_threads: int = 1,
+    max_tasks: int = MAX_TASKS,
     *,
     in_scratch: bool = False,
 ) -> ConvolutionParameters:
     """The record for a convolution with at most three spatial dimensions that are not trivial. Raises ValueError for
-    more. `num_threads` only sets how many tasks there are; with `in_scratch` all sums go through scratch memory.
+    more. `max_tasks` changes no bit of the result; with `in_scratch` all sums go through scratch memory.
     """
-    return _ConvolutionPlanner(shape, types, target, TASKS_PER_THREAD * num_threads, in_scratch).plan()
+    return _ConvolutionPlanner(shape, types, target, max_tasks, in_scratch).plan()
 
 
 class _ConvolutionPlanner:

@@ -35,7 +35,6 @@ def emit_gemm_call(
     operands: tuple[Value, Value],
     out: Value | None,
     closure: Value | None = None,
-    num_threads: int = 1,
 ) -> None:
     """Calls the multiplication for `shape`.
 
@@ -48,7 +47,7 @@ def emit_gemm_call(
 
     def prepared(types: GemmTypes) -> tuple[Declaration, Value]:
         target, may_swap, in_scratch = module.target, closure is None, out is None
-        parameters = plan_gemm(shape, types, target, num_threads, may_swap=may_swap, in_scratch=in_scratch)
+        parameters = plan_gemm(shape, types, target, may_swap=may_swap, in_scratch=in_scratch)
         function = link_gemm(module, types, routine_for(parameters, types))
         return function, module.add_constant_array(parameters.to_array(), hint="gemm_parameters")
 
@@ -63,19 +62,18 @@ def emit_convolution_call(
     operands: tuple[Value, Value],
     out: Value | None,
     closure: Value | None = None,
-    num_threads: int = 1,
 ) -> None:
     """Calls the convolution for `shape`, or a multiplication where that is the same. Raises ValueError for too many
     dimensions. Compare `emit_gemm_call`.
     """
     gemm = as_gemm(shape)
     if gemm is not None:
-        emit_gemm_call(builder, types, gemm, operands, out, closure, num_threads)
+        emit_gemm_call(builder, types, gemm, operands, out, closure)
         return
     module = builder.module
 
     def prepared(types: GemmTypes) -> tuple[Declaration, Value]:
-        parameters = plan_convolution(shape, types, module.target, num_threads, in_scratch=out is None)
+        parameters = plan_convolution(shape, types, module.target, in_scratch=out is None)
         function = link_convolution(module, types, transposes=convolution_transposes(parameters, types))
         return function, module.add_constant_array(parameters.to_array(), hint="convolution_parameters")
 

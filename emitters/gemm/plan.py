@@ -25,7 +25,11 @@ LHS_GROUP_ROWS = 16  # rows of the left operand that are packed at once, if a re
 PARALLEL_FLOPS = 200_000  # below this a fork costs more than it gives
 TASK_FLOPS = 60_000_000  # of a task, if that leaves enough of them
 SMALL_TASK_FLOPS = 500_000  # of a task that does many small multiplications
-TASKS_PER_THREAD = 4
+MAX_TASKS = 8
+"""Tasks of a multiplication that is not large, whatever the number of threads: with more, packing is repeated too often
+for a few threads. Of these, the smallest that are shared out have a fourth.
+"""
+LARGE_TASK_FLOPS = 2 << 30  # of a task where that makes more of them, for machines with many threads
 PARALLEL_BYTES = 256 << 10  # of the matrix of a matrix-vector product
 VECTOR_COLUMNS = 2048  # of a task of a matrix-vector product: its results stay in L1
 SKINNY_COLUMNS = 1024  # the same for a few rows
@@ -36,12 +40,12 @@ def plan_gemm(
     shape: GemmShape,
     types: GemmTypes,
     target: Target,
-    num_threads: int = 1,
+    max_tasks: int = MAX_TASKS,
     *,
     may_swap: bool = True,
     in_scratch: bool = False,
 ) -> GemmParameters:
-    """The parameters for one multiplication. `num_threads` only sets how many tasks there are.
+    """The parameters for one multiplication. `max_tasks` changes no bit of the result.
 
     With `in_scratch` all sums go through scratch memory. Raises ValueError for too many batch dimensions.
     """
@@ -50,7 +54,7 @@ def plan_gemm(
             f"a multiplication has at most {MAX_BATCH_DIMENSIONS} batch dimensions, not {len(shape.batch)}"
         )
     swap = may_swap and prefers_swap(shape, types)
-    return _Planner(transposed(shape) if swap else shape, types, target, num_threads, in_scratch).plan(swap=swap)
+    return _Planner(transposed(shape) if swap else shape, types, target, max_tasks, in_scratch).plan(swap=swap)
 
 
 def chunk_of_k(k_outer: int, k_inner: int, element_bytes: int) -> tuple[int, int]:
@@ -65,13 +69,14 @@ def chunk_of_k(k_outer: int, k_inner: int, element_bytes: int) -> tuple[int, int
 
 
 class _Planner:
-    def __init__(self, shape: GemmShape, types: GemmTypes, target: Target, num_threads: int, in_scratch: bool) -> None:
+    def __init__(self, shape: GemmShape, types: GemmTypes, target: Target, max_tasks: int, in_scratch: bool) -> None:
         self.shape = shape
         self.types = types
         self.target = target
         self.size = size_of(types.compute)
         self.tile: RegisterTile = register_tile(target, types)
-        self.max_tasks = TASKS_PER_THREAD * num_threads
+        self.max_tasks = max(max_tasks, shape.flops // LARGE_TASK_FLOPS)
+        self.min_tasks = max(1, max_tasks // 4)
         self.in_scratch = in_scratch
 
     def plan(self, *, swap: bool) -> GemmParameters:
@@ -210,7 +215,7 @@ class _Planner:
     def _split(self, block_m: int, block_n: int) -> tuple[int, int]:
         """Blocks for enough tasks; packing is repeated per task, so blocks stay wide."""
         shape, tile = self.shape, self.tile
-        wanted = min(self.max_tasks, max(self.max_tasks // TASKS_PER_THREAD, shape.flops // TASK_FLOPS))
+        wanted = min(self.max_tasks, max(self.min_tasks, shape.flops // TASK_FLOPS))
         blocks_n = -(-shape.n // block_n)
         while shape.num_batches * blocks_n * -(-shape.m // block_m) < wanted:
             columns, rows = -(-shape.n // blocks_n), min(block_m, shape.m)

@@ -25,11 +25,12 @@ from xjit.emitters.gpu.warp_requests import (
     sectors_of,
 )
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.loops.variables import factor_of
+from xjit.emitters.loops.variables import VariableTable, factor_of
 from xjit.emitters.schedule.accesses import Access, ScheduleAccesses, schedule_accesses, variables_of
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import Role
 
+SHARED_PLACES = 1 << 12  # of an access to shared memory: what follows is the same pattern again
 CACHED_BYTES = 16 << 20  # well within the second-level cache of a data-centre GPU since sm_80: 40 MiB and more
 GOOD_SHARE = 0.9
 MAX_EXTRA_SECTORS = 1.25  # f32 that starts anywhere: five sectors for four
@@ -95,7 +96,7 @@ def kernel_traffic(schedule: Schedule, view: KernelView, maps: MapCache) -> Kern
     """Returns what a schedule of the view moves through memory."""
     accesses = schedule_accesses(schedule, view, maps)
     shared = [
-        bank_conflicts(block_places(accesses, a, schedule.threads, 0).places, a.element_bytes)
+        bank_conflicts(block_places(accesses, a, schedule.threads, 0, SHARED_PLACES).places, a.element_bytes)
         for part in accesses.parts
         for a in part
         if a.is_shared
@@ -140,7 +141,7 @@ def _add_part(
     by_array: dict[str, list[Access]] = {}
     for access in found:
         by_array.setdefault(access.array, []).append(access)
-    blocks = sorted({units // 2, units - 1})
+    blocks = sorted({min(units // 3 + 1, units - 1), 2 * units // 3})  # neither at edges nor the first ones of rows
     for block in blocks:
         touched = {array: _BlockTouch.of(accesses, own, threads, block) for array, own in by_array.items()}
         footprint = sum(touch.sectors.size * touch.left_out for touch in touched.values()) * SECTOR_BYTES
@@ -157,12 +158,24 @@ def _add_part(
                 sectors = np.setdiff1d(sectors, earlier.sectors, assume_unique=True)
                 elements = np.setdiff1d(elements, earlier.elements, assume_unique=True)
             weight = units / len(blocks) * touch.left_out
-            total.needed += max(weight * elements.size, touch.elements.size / len(blocks)) * width
+            needed = max(weight * elements.size, touch.elements.size / len(blocks))
+            if elements.size < touch.elements.size:  # of what several blocks touch, others may have been the first
+                needed = max(needed, min(weight * touch.elements.size, _reach(own, accesses) / len(blocks)))
+            total.needed += needed * width
             total.moved += max(weight * sectors.size, touch.sectors.size / len(blocks)) * SECTOR_BYTES
             total.touched += weight * touch.elements.size * width
             if block == blocks[0]:
                 total.accesses += own
                 total.coalesced += sum(_is_coalesced(p, width) for p in touch.places)
+
+
+def _reach(own: Sequence[Access], accesses: ScheduleAccesses) -> int:
+    """From the first to the last element of an array that the grid may touch."""
+    table = VariableTable(accesses.intervals)
+    intervals = [table.interval(access.place) for access in own]
+    last = accesses.array_bytes[own[0].array] // own[0].element_bytes - 1
+    lower, upper = min(i.lower for i in intervals), max(i.upper for i in intervals)
+    return max(0, min(upper, last) - max(lower, 0) + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,11 @@ class BlockPlaces:
     left_out: float
 
 
-def block_places(accesses: ScheduleAccesses, access: Access, threads: int, block: int) -> BlockPlaces:
-    """Returns what a block of so many threads touches, by its number within the part."""
-    return _Block(accesses, access, threads, block).places()
+def block_places(
+    accesses: ScheduleAccesses, access: Access, threads: int, block: int, max_places: int = MAX_PLACES
+) -> BlockPlaces:
+    """Returns what a block of so many threads touches, by its number within the part; about so many places of it."""
+    return _Block(accesses, access, threads, block).places(max_places)
 
 
 class _Block:
@@ -49,7 +51,7 @@ class _Block:
         self._access = access
         self._threads = threads
         self._block = block
-        used = variables_of(access.place, accesses.runtime)
+        used = variables_of(access.place, accesses.runtime).union(*(e.dims for e, _ in access.conditions))
         self._loops = [steps for steps in access.within if steps.variable in used or steps.role in _THREAD_ROLES]
         self._values: dict[int, Array] = {}
         self._valid: Array | np.bool_ = np.True_
@@ -66,12 +68,12 @@ class _Block:
             self._values[variable] = value.bounds.lower + mixed % (value.bounds.upper - value.bounds.lower + 1)
         return self._values[variable]
 
-    def places(self) -> BlockPlaces:
+    def places(self, max_places: int) -> BlockPlaces:
         threads, loops = self._threads, self._loops
         rounds = [self._rounds(steps) for steps in loops]
         vector = max((n for n, steps in enumerate(loops) if steps.lanes > 1), default=-1)
         lanes = loops[vector].lanes if vector >= 0 else 1
-        budget, taken = max(1, MAX_PLACES // (threads * lanes)), list[int]()
+        budget, taken = max(1, max_places // (threads * lanes)), list[int]()
         for count in reversed(rounds):
             taken.insert(0, min(count, budget))
             budget = max(1, budget // taken[0])
@@ -83,6 +85,9 @@ class _Block:
         inside = found >= 0
         if size is not None:
             inside &= found < max(1, size // self._access.element_bytes)
+        for expr, bounds in self._access.conditions:
+            value = np.asarray(evaluate(expr, self), np.int64)  # type: ignore[arg-type]
+            inside = inside & (bounds.lower <= value) & (value <= bounds.upper)
         found = np.where(np.broadcast_to(self._valid, shape) & inside, found, -1)
         left_out = float(np.prod([n / t for n, t in zip(rounds, taken, strict=True)], initial=1.0))
         by_warp = found.reshape(threads // WARP_SIZE, WARP_SIZE, -1, lanes)

@@ -75,21 +75,16 @@ class Kernel:
 
 @dataclass(slots=True)
 class KernelContext:
-    """What all kernels of a module share while they are emitted.
-
-    `num_threads` is how many the program will probably run with: it decides into how many tasks multiplications and
-    convolutions are cut, never what they compute.
-    """
+    """What all kernels of a module share while they are emitted."""
 
     module: Module
     target: Target
-    num_threads: int = 1
     maps: MapCache = field(default_factory=MapCache)
 
     @property
     def plan_context(self) -> PlanContext:
         """What planners may know of it."""
-        return PlanContext(self.target, self.maps, self.num_threads)
+        return PlanContext(self.target, self.maps)
 
     def new_kernel(
         self, view: KernelView, suffix: str = ""

@@ -20,7 +20,7 @@ from xjit.llvm.target import Target
 class PlanContext:
     """What planners know besides the view: facts about the target, and the maps of instructions.
 
-    `num_threads` is how many the program will probably run with; it decides about tasks, never about values. On GPUs,
+    On GPUs,
     blocks have so many `block_threads`, and `parts_of` makes parts of a space without needless loops and divisions: of
     a `LoopPlanning` and an `IterationSpace`. Without it, loops are a CPU's. With `deterministic`, no
     kernel may take elements in the order in which threads come.
@@ -28,7 +28,6 @@ class PlanContext:
 
     target: Target
     maps: MapCache
-    num_threads: int = 1
     block_threads: int = 0
     parts_of: Callable[..., list[Part]] | None = None
     deterministic: bool = False

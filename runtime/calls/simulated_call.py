@@ -19,10 +19,13 @@ from xjit.thunks import CopyThunk, KernelThunk, ShapedSlice
 class SimulatedCall:
     """Runs a module on physical buffers. With `sanitize`, every access of every kernel is checked.
 
-    `reverse` runs threads and blocks from the last to the first.
+    `reverse` runs threads and blocks from the last to the first. `cache_dir`: see `simulate`.
     """
 
-    def __init__(self, module: GpuModule, *, sanitize: bool = False, reverse: bool = False) -> None:
+    def __init__(
+        self, module: GpuModule, *, sanitize: bool = False, reverse: bool = False, cache_dir: str | None = None
+    ) -> None:
+        self._cache_dir = cache_dir
         self._module = module
         self._sanitize = sanitize
         self._reverse = reverse
@@ -50,7 +53,7 @@ class SimulatedCall:
     def _launch(self, thunk: KernelThunk, memory: ThunkMemory) -> None:
         arguments = [_range(memory, place) for place in (*thunk.operands, *thunk.results)]
         kernel = self._module.program.kernels[thunk.kernel]
-        simulate(kernel, arguments, reverse=self._reverse, sanitize=self._sanitize)
+        simulate(kernel, arguments, reverse=self._reverse, sanitize=self._sanitize, cache_dir=self._cache_dir)
 
 
 def _is_needless(thunk: KernelThunk, memory: ThunkMemory) -> bool:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import re
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from xjit.hlo.diagnostics import CompileError, FailedPrecondition
+from xjit.runtime.machine_code.object_cache import cached_code
+from xjit.version import __version__
 
 _LINKER = "cuda.bindings.nvjitlink"
 _INPUT_PTX = "PTX"
+_RESOURCES = struct.Struct("<5q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,38 +37,56 @@ class AssembledKernel:
     cubin: bytes
     resources: KernelResources
 
+    def to_bytes(self) -> bytes:
+        """What `from_bytes` reads."""
+        return _RESOURCES.pack(*dataclasses.astuple(self.resources)) + self.cubin
 
-def kernel_image(ptx: str, architecture: str) -> bytes:
+    @staticmethod
+    def from_bytes(data: bytes) -> AssembledKernel:
+        """Returns the kernel that `to_bytes` wrote."""
+        return AssembledKernel(data[_RESOURCES.size :], KernelResources(*_RESOURCES.unpack_from(data)))
+
+
+def kernel_image(ptx: str, architecture: str, cache_dir: str | None = None) -> bytes:
     """Returns the cubin of a module for an architecture such as "sm_90", or its PTX for the driver to assemble.
 
     Errors: CompileError with nvJitLink's message if it rejects the text.
     """
-    assemble = _assembler()
-    return ptx.encode() + b"\0" if assemble is None else assemble(ptx, architecture).cubin
+    return assemble_kernel(ptx, architecture, cache_dir).cubin if has_assembler() else ptx.encode() + b"\0"
 
 
-def assemble_kernel(ptx: str, architecture: str) -> AssembledKernel:
-    """Returns the assembled kernel. Errors: as of `kernel_image`; FailedPrecondition without nvJitLink."""
-    assemble = _assembler()
-    if assemble is None:
+def assemble_kernel(ptx: str, architecture: str, cache_dir: str | None = None) -> AssembledKernel:
+    """Returns the assembled kernel, or that of the cache, if there is one (see `object_cache`).
+
+    Errors: as of `kernel_image`; FailedPrecondition without nvJitLink.
+    """
+    linker = _linker()
+    if linker is None:
         hint = "pip install cuda-bindings nvidia-nvjitlink; no GPU is needed"
         raise FailedPrecondition("assembling PTX needs NVIDIA's package nvidia-nvjitlink", None, hint)
-    return assemble(ptx, architecture)
+
+    def parts() -> tuple[str, ...]:
+        return "cubin", __version__, str(linker.version()), architecture, ptx
+
+    def make() -> bytes:
+        return _assembled(linker, ptx, architecture).to_bytes()
+
+    return AssembledKernel.from_bytes(cached_code(cache_dir, parts, make, f"cubin for {architecture}"))
 
 
 def has_assembler() -> bool:
     """Whether nvJitLink is installed."""
-    return _assembler() is not None
+    return _linker() is not None
 
 
-def _assembler() -> Callable[[str, str], AssembledKernel] | None:
-    """Returns a function of nvJitLink; None without its package or library."""
+def _linker() -> Any:
+    """Returns nvJitLink; None without its package or library."""
     try:
         linker = importlib.import_module(_LINKER)
         linker.version()
     except Exception:  # its library is looked for at the first call, and each release has its own error
         return None
-    return lambda ptx, architecture: _assembled(linker, ptx, architecture)
+    return linker
 
 
 def _assembled(linker: Any, ptx: str, architecture: str) -> AssembledKernel:

@@ -51,6 +51,7 @@ def simulate(
     launch: LaunchDimensions | None = None,
     reverse: bool = False,
     sanitize: bool = False,
+    cache_dir: str | None = None,
 ) -> None:
     """Runs a kernel on the host, in this thread, as a GPU would: all blocks, one after the other.
 
@@ -60,6 +61,7 @@ def simulate(
         launch: how many blocks and threads, if not `kernel.launch`.
         reverse: run blocks, warps and lanes from the last to the first. A right kernel gives the same.
         sanitize: check every access; wrong ones are left out, and the launch goes on.
+        cache_dir: where its machine code is kept; by default where the environment says.
 
     Errors: SimulationError for what a GPU does not define; InvalidArgument for arguments or a launch that do not fit;
     CompileError if the kernel needs what the host has not. Not found: threads that wait for each other by spinning, as
@@ -68,7 +70,7 @@ def simulate(
     if launch is not None:
         kernel = dataclasses.replace(kernel, launch=launch)
     _check_launch(kernel)
-    code = simulated_kernel(kernel, sanitize)
+    code = simulated_kernel(kernel, sanitize, cache_dir)
     _check_arguments(kernel, code, arguments)
     with code.lock:
         _Launch(kernel, code, arguments, reverse, sanitize).run()

@@ -16,7 +16,7 @@ from xjit.runtime.gpu_sim.fields import equal, i32
 from xjit.runtime.gpu_sim.report_ir import define_report
 from xjit.runtime.gpu_sim.scheduler_ir import define_scheduler
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import LoadedObject, compile_ir_to_object, load_object, optimize_ir
+from xjit.runtime.machine_code.jit import LoadedObject, compile_optimized, load_object
 from xjit.runtime.machine_code.symbols import resolve_symbols
 
 RUN, CALL = "xjit_sim_run", "xjit_sim_call"
@@ -26,7 +26,7 @@ _FLUSH_SUBNORMALS = 1 << 15 | 1 << 6  # of MXCSR: flush-to-zero, denormals-are-z
 @functools.cache
 def library_addresses() -> Mapping[str, int]:
     """The addresses of what kernels call and of `RUN`, by name. Never unloaded."""
-    objects = compile_ir_to_object(optimize_ir(_module().to_text(), trusted=True), trusted=True)
+    objects = compile_optimized(_module().to_text(), trusted=True)
     loaded = load_object(objects, _exports(), resolve_symbols(undefined_symbols([objects])))
     _kept.append(loaded)
     return {name: loaded.address(name) for name in _exports()}

@@ -29,7 +29,7 @@ from xjit.llvm.host_cpu import host_features
 from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.ir_check import check_ir_text, defined_symbols
 from xjit.runtime.machine_code.llvm_lock import UnlockedThreads, completed
-from xjit.runtime.machine_code.object_cache import cache_key, object_cache
+from xjit.runtime.machine_code.object_cache import cached_code
 from xjit.runtime.machine_code.toolchain import toolchain_versions
 
 
@@ -179,6 +179,16 @@ def optimize_ir(
         return str(module)
 
 
+def compile_optimized(ir_text: str, options: CodegenOptions = CodegenOptions(), *, trusted: bool = False) -> bytes:
+    """As `compile_ir_to_object` of what `optimize_ir` makes: the cache has it under the text before."""
+
+    def make() -> bytes:
+        without_cache = dataclasses.replace(options, cache_dir="")
+        return compile_ir_to_object(optimize_ir(ir_text, options, trusted=trusted), without_cache, trusted=trusted)
+
+    return cached_code(options.cache_dir, lambda: _key_parts("optimized", ir_text, options), make, _label(ir_text))
+
+
 def parse_and_verify(ir_text: str, context: llvm.ContextRef | None = None) -> llvm.ModuleRef:
     """Parses and verifies IR text in `context` (default: llvmlite's global one). Raises CompileError."""
     initialize_llvm()
@@ -299,22 +309,19 @@ def _codegen_flags(strength_reduction: bool) -> tuple[str, ...]:
 
 def _emit_object(ir_text: str, options: CodegenOptions) -> bytes:
     """As `_generate_object`, if the code is not in the cache."""
-    cache = object_cache(options.cache_dir)
-    if cache is None:
-        return _generate_object(ir_text, options)
-    key = _cache_key(ir_text, options)
-    code = cache.get(key)
-    if code is None:
-        code = _generate_object(ir_text, options)
-        cache.put(key, code, _label(ir_text))
-    return code
+    return cached_code(
+        options.cache_dir,
+        lambda: _key_parts("object", ir_text, options),
+        lambda: _generate_object(ir_text, options),
+        _label(ir_text),
+    )
 
 
-def _cache_key(ir_text: str, options: CodegenOptions) -> str:
-    """A digest of all that decides the code: the text, LLVM, its switches, the CPU; and the version of xjit."""
+def _key_parts(kind: str, ir_text: str, options: CodegenOptions) -> tuple[str, ...]:
+    """All that decides the code: the text, LLVM, its switches, the CPU; and the version of xjit."""
     cpu, features = options.cpu or host_cpu(), options.features or host_features()
     switches = str(options.opt_level), *_codegen_flags(options.strength_reduction), _RELOCATION, _CODE_MODEL
-    return cache_key("object", *toolchain_versions(), llvm.get_default_triple(), cpu, features, *switches, ir_text)
+    return kind, *toolchain_versions(), llvm.get_default_triple(), cpu, features, *switches, ir_text
 
 
 def _label(ir_text: str) -> str:

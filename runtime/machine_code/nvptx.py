@@ -15,6 +15,8 @@ from xjit.hlo.diagnostics import CompileError
 from xjit.llvm.nvptx_intrinsics import check_nvptx_ir, ptx_version
 from xjit.llvm.target import Target, ptx_feature
 from xjit.runtime.machine_code.ir_check import external_symbols
+from xjit.runtime.machine_code.object_cache import cached_code
+from xjit.runtime.machine_code.toolchain import toolchain_versions
 
 OPT_LEVEL = 3
 
@@ -33,14 +35,21 @@ def optimize_nvptx(ir_text: str, target: Target) -> str:
     return str(_optimized(ir_text, target)[0])
 
 
-def to_ptx(ir_text: str, target: Target) -> str:
-    """Compiles a module of kernels for a GPU target and returns the PTX text.
+def to_ptx(ir_text: str, target: Target, cache_dir: str | None = None) -> str:
+    """Compiles a module of kernels for a GPU target and returns the PTX text, or that of the cache, if there is one.
 
     Errors: CompileError for IR that LLVM rejects, for an intrinsic that the architecture has not, and for a function
     that is declared but not defined.
     """
-    module, machine = _optimized(ir_text, target)
-    return machine.emit_assembly(module)
+
+    def make() -> bytes:
+        module, machine = _optimized(ir_text, target)
+        return machine.emit_assembly(module).encode()
+
+    def parts() -> tuple[str, ...]:
+        return "ptx", *toolchain_versions(), target.cpu, str(OPT_LEVEL), ir_text
+
+    return cached_code(cache_dir, parts, make, f"PTX for {target.cpu}").decode()
 
 
 def _optimized(ir_text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:

@@ -22,7 +22,7 @@ import struct
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -172,6 +172,24 @@ def object_cache(directory: str | None = None) -> ObjectCache | None:
     """
     name = os.environ.get(DIRECTORY_VARIABLE, "") if directory is None else directory
     return _cache(name, os.environ.get(SIZE_VARIABLE, "")) if name else None
+
+
+def cached_code(
+    directory: str | None, parts: Callable[[], Iterable[str]], make: Callable[[], bytes], label: str
+) -> bytes:
+    """Returns code from the cache of a directory (see `object_cache`), or makes it, and keeps it if there is a cache.
+
+    `parts` are all that decides the code: they are asked for only where there is a cache.
+    """
+    cache = object_cache(directory)
+    if cache is None:
+        return make()
+    key = cache_key(*parts())
+    code = cache.get(key)
+    if code is None:
+        code = make()
+        cache.put(key, code, label)
+    return code
 
 
 @functools.cache

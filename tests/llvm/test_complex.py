@@ -104,6 +104,20 @@ def test_special_values(opcode):
         )
 
 
+@pytest.mark.parametrize("kind", [P.C64, P.C128])
+def test_absolute_values_are_as_good_at_all_magnitudes(kind):
+    part = kind.component.dtype
+    rng, info = np.random.default_rng(3), np.finfo(part)
+    exponents = rng.uniform(np.log2(info.tiny) + 1, np.log2(info.max) - 1, (2, 5000))
+    near = exponents[0] + rng.uniform(-3, 0, 5000)  # both parts count
+    for other in (exponents[1], near):
+        x, y = (np.exp2(e).astype(part) for e in (exponents[0], np.maximum(other, np.log2(info.tiny) + 1)))
+        got = run("abs", kind.component, [(x + 1j * y).astype(kind.dtype)])
+        want = np.hypot(x.astype(np.longdouble), y.astype(np.longdouble))
+        assert np.max(np.abs(got - want) / np.spacing(want.astype(part))) < 1.5
+        np.testing.assert_array_equal(run("abs", kind.component, [(x + 0j).astype(kind.dtype)]), x)
+
+
 def test_extreme_magnitudes_do_not_overflow():
     z = np.array([complex(1e300, 1e300), complex(1e-200, 1e-200), complex(1e308, -1e-308), complex(3e-200, 0)] * 2)
     for opcode, function in {"sqrt": np.sqrt, "log": np.log, "abs": np.abs}.items():

@@ -19,7 +19,7 @@ REMARKS = b"""ptxas info    : Function properties for k
 ptxas         .     16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
 ptxas info    : Used 64 registers, used 1 barriers, 16 bytes cumulative stack size, 4224 bytes smem
 """
-needs_linker = pytest.mark.skipif(images._assembler() is None, reason="needs the package nvidia-nvjitlink")
+needs_linker = pytest.mark.skipif(not images.has_assembler(), reason="needs the package nvidia-nvjitlink")
 
 
 class FakeLinker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -12,14 +13,20 @@ import numpy as np
 import pytest
 
 import xjit
+from tests.runtime.test_cuda_images import FakeLinker
 from xjit import compiler, program_cache
+from xjit.compile_options import CompileOptions
+from xjit.gpu_compiler import compile_for_gpu
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.runtime.machine_code import jit, object_cache, toolchain
+from xjit.runtime.cuda import images
+from xjit.runtime.machine_code import jit, nvptx, object_cache, toolchain
 from xjit.runtime.machine_code.object_cache import ObjectCache, cache_key
 from xjit.runtime.native.loader import native_ir
 from xjit.runtime.native.object_layout import fast_call_obstacle
+from xjit.text.parser import parse_hlo
 from xjit.tools.main import BAD_INPUT, MISMATCH, main
 
+kernels = importlib.import_module("xjit.runtime.gpu_sim.simulated_kernel")  # the package has a function of that name
 SQUARE = "; ModuleID = 'square'\ndefine i64 @f(i64 %x) {{\n  %y = mul i64 %x, {n}\n  ret i64 %y\n}}\n"
 KEY, OTHER = cache_key("a"), cache_key("b")
 
@@ -231,6 +238,7 @@ def test_a_second_process_generates_no_code(tmp_path: Path, monkeypatch: pytest.
     assert printed == [f"{float(np.sin(np.float32(30)))}\n"] * 2
     cache = ObjectCache(tmp_path / "cache")
     assert all(entry.is_intact for entry in cache.entries())
+    xjit.compile(_TEXT)  # this process has the runtime now, whichever test was first
     monkeypatch.setattr(jit, "_generate_object", None)
     monkeypatch.setattr(jit, "_library_objects", {})
     for text in native_ir(not fast_call_obstacle()):
@@ -262,3 +270,48 @@ def test_the_command_needs_a_cache(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.delenv("XJIT_CACHE_DIR", raising=False)
     assert main(["cache", "ls"]) == BAD_INPUT
     assert "set XJIT_CACHE_DIR" in capsys.readouterr().err
+
+
+GPU_MODULE = """HloModule doubled
+ENTRY main {
+  x = f32[300] parameter(0)
+  ROOT r = f32[300] add(x, x)
+}
+"""
+
+
+def test_code_of_gpus_comes_back(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PTX, and the machine code that simulates a kernel: made once, with a sanitizer and without."""
+    chosen = CompileOptions(cache_dir=str(cache.directory))
+    x = np.arange(300, dtype=np.float32)
+
+    def compiled() -> tuple[str, np.ndarray, np.ndarray]:
+        kernels._compiled.cache_clear()
+        executable = compile_for_gpu(parse_hlo(GPU_MODULE), "sm_90", chosen)
+        return executable.as_text("ptx"), executable(x), executable.run(x, sanitize=True)
+
+    first = compiled()
+    kept = len(cache.entries())
+    assert kept >= 3 and {"PTX for sm_90"} < {entry.label for entry in cache.entries()}
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(nvptx, "_optimized", never)
+    monkeypatch.setattr(jit, "optimize_ir", never)
+    second = compiled()
+    assert second[0] == first[0] and ".entry " in first[0]
+    assert all((y == 2 * x).all() for y in (*first[1:], *second[1:]))
+    assert len(cache.entries()) == kept
+
+
+def test_cubins_come_back(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what the assembler said of them; another version of the assembler makes its own."""
+    linker = FakeLinker()
+    monkeypatch.setattr(images.importlib, "import_module", lambda name: linker)
+    found = [images.assemble_kernel("text", "sm_90", str(cache.directory)) for _ in range(2)]
+    assert found[0] == found[1] and found[0].resources.registers == 64
+    assert len(linker.log) == 3  # create, add, destroy
+    monkeypatch.setattr(FakeLinker, "version", lambda self: (13, 1))
+    assert images.kernel_image("text", "sm_90", str(cache.directory)) == found[0].cubin
+    assert len(linker.log) == 6

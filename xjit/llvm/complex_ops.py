@@ -1,7 +1,7 @@
 """Complex arithmetic on pairs, with XLA's branch cuts.
 
-Sums and products are computed in the type of the parts. Everything else on c64 is computed in f64, where neither
-overflow nor cancellation matter; the formulas are those that also hold for c128.
+Sums, products and absolute values are computed in the type of the parts. Everything else on c64 is computed in f64,
+where neither overflow nor cancellation matter; the formulas are those that also hold for c128.
 """
 
 from __future__ import annotations
@@ -114,22 +114,35 @@ def _ordered_parts(z: Complex) -> tuple[Vec, Vec]:
 
 
 def absolute(z: Complex) -> Vec:
-    """|z| without overflow; inf if either part is, even if the other is NaN."""
-    if not z.real.is_double:
-        x, y = z.real.to_double(), z.imag.to_double()
-        size = (x * x + y * y).sqrt().to_float()
-    else:
-        size = _size_f64(z)
-    infinite = z.real.abs().eq(math.inf) | z.imag.abs().eq(math.inf)
+    """|z| without overflow and underflow on the way; inf if either part is, even if the other is NaN.
+
+    Large and small numbers are scaled by powers of two, so that their squares are ordinary numbers.
+    """
+    x, y = z.real.abs(), z.imag.abs()
+    larger = x.where(x > y, y)
+    limits = _F64_SQUARES if z.real.is_double else _F32_SQUARES
+    is_large, is_small = larger > limits.large, larger < limits.small
+    one = larger.const(1.0)
+    scale = one.const(limits.shrink).where(is_large, one.const(limits.grow).where(is_small, one))
+    unscale = one.const(1 / limits.shrink).where(is_large, one.const(1 / limits.grow).where(is_small, one))
+    a, b = x * scale, y * scale
+    size = a.fma(a, b * b).sqrt() * unscale
+    infinite = x.eq(math.inf) | y.eq(math.inf)
     return size.const(math.inf).where(infinite, size)
 
 
-def _size_f64(z: Complex) -> Vec:
-    larger, smaller = _ordered_parts(z)
-    scale = larger.const(2.0**-600).where(larger > 2.0**500, larger.const(2.0**600).where(larger < 2.0**-400, 1.0))
-    unscale = larger.const(2.0**600).where(larger > 2.0**500, larger.const(2.0**-600).where(larger < 2.0**-400, 1.0))
-    a, b = larger * scale, smaller * scale
-    return (a * a + b * b).sqrt() * unscale
+@dataclass(frozen=True, slots=True)
+class _SquareLimits:
+    """Which numbers are scaled before they are squared, and by what."""
+
+    large: float
+    shrink: float
+    small: float
+    grow: float
+
+
+_F32_SQUARES = _SquareLimits(2.0**60, 2.0**-70, 2.0**-40, 2.0**100)
+_F64_SQUARES = _SquareLimits(2.0**500, 2.0**-600, 2.0**-400, 2.0**600)
 
 
 def sign(z: Complex) -> Complex:

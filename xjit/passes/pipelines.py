@@ -179,7 +179,7 @@ def fusion(options: PipelineOptions, for_tiles: bool = False) -> list[HloModuleP
         HloCSE(),
         HloDCE(),
         attention_on_gpus() if for_tiles else AttentionFusion(),  # first: of scores nothing is to be left for loops
-        InstructionFusion(),
+        InstructionFusion(into_updates=not for_tiles),
         *([RowFusion()] if options.fuse_rows else []),
         # of loop fusions as they are: what softmax or layer norm took in is not an epilogue
         *([DotOperandFusion(), DotEpilogueFusion(like_dimensions=for_tiles)] if options.fuse_dots else []),

@@ -22,7 +22,7 @@ def emit_convolution(context: KernelContext, view: KernelView, work: Convolution
         context, view, convolution_result_space(shape), hero_types, builder, leaves, results, work.sums
     )
     lhs, rhs = (leaves[view.leaves[number]].pointer for number in work.operands)
-    emit_convolution_call(builder, types, shape, (lhs, rhs), result.out, result.closure, context.num_threads)
+    emit_convolution_call(builder, types, shape, (lhs, rhs), result.out, result.closure)
     builder.ret_void()
     cost = shape.flops * NS_PER_FLOP + epilogue_cost(view)
     return [Kernel(function, 1, cost, "convolution", view.byte_size, shape.flops)]

@@ -21,7 +21,7 @@ def emit_dot(context: KernelContext, view: KernelView, work: GemmWork) -> list[K
     hero_types = HeroTypes(types.compute, types.out)
     result = emit_result(context, view, gemm_result_space(shape), hero_types, builder, leaves, results, work.sums)
     lhs, rhs = (leaves[view.leaves[number]].pointer for number in work.operands)
-    emit_gemm_call(builder, types, shape, (lhs, rhs), result.out, result.closure, context.num_threads)
+    emit_gemm_call(builder, types, shape, (lhs, rhs), result.out, result.closure)
     builder.ret_void()
     cost = shape.flops * NS_PER_FLOP + epilogue_cost(view)
     return [Kernel(function, 1, cost, "gemm", view.byte_size, shape.flops)]

@@ -25,7 +25,7 @@ from xjit.llvm.values import Value, const_int
 
 NS_PER_ELEMENT = 0.5
 CHUNKS = (64, 32, 16)
-"""Sizes into which the only dimension that can be split is cut: whole vectors each."""
+"""Sizes into which the only dimension that can be split is cut, into two pieces or more: whole vectors each."""
 
 Index = tuple[AffineExpr, ...]
 
@@ -82,7 +82,7 @@ class _ScatterKernel:
         if outer:
             return max(outer, key=lambda u: self.update_sizes[u]), 1
         for chunk in CHUNKS:
-            if innermost in candidates and self.update_sizes[innermost] % chunk == 0:
+            if innermost in candidates and _is_cut_by(self.update_sizes[innermost], chunk):
                 return innermost, chunk
         return None, 1
 
@@ -180,3 +180,7 @@ class _ScatterKernel:
             moving = window if window is not None else batch
             place.append(start + (index[moving] if moving is not None else 0))
         return tuple(self.nest.simplify(e) for e in place)
+
+
+def _is_cut_by(size: int, chunk: int) -> bool:
+    return size >= 2 * chunk and size % chunk == 0

@@ -38,12 +38,10 @@ class ConvolutionWork:
         gemm, tile = as_gemm(self.shape), register_tile(context.target, self.types)
         if gemm is not None:
             swap = not self.has_epilogue
-            plan = plan_gemm(
-                gemm, self.types, context.target, context.num_threads, may_swap=swap, in_scratch=in_scratch
-            )
+            plan = plan_gemm(gemm, self.types, context.target, may_swap=swap, in_scratch=in_scratch)
             facts = gemm_facts(gemm, self.types, plan, tile)
         else:
-            plan = plan_convolution(self.shape, self.types, context.target, context.num_threads, in_scratch=in_scratch)
+            plan = plan_convolution(self.shape, self.types, context.target, in_scratch=in_scratch)
             facts = convolution_facts(self.types, plan, tile)
         return facts | {"epilogue": epilogue_fact(self.has_epilogue, self.sums)}
 

@@ -76,7 +76,6 @@ class GemmWork:
             self.shape,
             self.types,
             context.target,
-            context.num_threads,
             may_swap=not self.has_epilogue,
             in_scratch=self.sums is None,
         )

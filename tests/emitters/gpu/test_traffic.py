@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.emitters.gpu.test_contractions import convolution, dot
 from tests.emitters.gpu.test_schedules import reduced, softmax, transposed, unary
+from tests.support.attention_text import AttentionText, fused
 from tests.support.kernels import view_of
 from xjit.affine import dim
 from xjit.emitters.access.access_analysis import MapCache
@@ -47,6 +49,46 @@ def test_kernels_move_what_they_must(text: str) -> None:
     assert traffic.efficiency > 0.97 and traffic.reasons == () and traffic.bank_conflicts == 0
     assert traffic.needed == pytest.approx(schedule.cost.byte_count, rel=0.01)
     assert traffic.moved < 1.03 * traffic.needed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        dot("bf16[256,512]", "bf16[512,256]", "f32[256,256]"),
+        dot("f32[130,70]", "f32[90,70]", "f32[130,90]", "lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
+        convolution("f32[2,12,12,32]", "f32[3,3,32,32]", "f32[2,12,12,32]", "size=3x3 pad=1_1x1_1"),
+        fused(AttentionText(queries=128, keys=200, depth=32, width=32, kind="f16", mask="causal").text()),
+    ],
+    ids=["dot", "edges", "convolution", "attention"],
+)
+def test_products_of_tiles_are_followed(text: str) -> None:
+    """Through bound variables and tiles: all of every array is needed, and the cache has it if it is read again."""
+    schedule, traffic = planned(text)
+    view = view_of(parse_hlo(text).entry_computation.root_instruction)
+    whole = {f"%{leaf.name}": leaf.shape.byte_size for leaf in view.leaves} | {"out0": view.result_shapes[0].byte_size}
+    assert {a.array: a.needed for a in traffic.arrays} == pytest.approx(whole, rel=0.1)
+    assert traffic.efficiency == 1.0 and traffic.reasons == ()
+    assert schedule.kind in ("contraction", "attention")
+
+
+def test_banks_of_tiles_are_looked_at() -> None:
+    """A tile without padding: the rows of a fragment begin in one bank."""
+    text = dot("bf16[64,64]", "bf16[64,64]", "f32[64,64]", "lhs_contracting_dims={1}, rhs_contracting_dims={1}")
+    schedule, traffic = planned(text)
+    assert traffic.bank_conflicts <= 1
+    (part,) = schedule.parts
+    steps = part.operands[0].sizes[1]
+    bare = replace(part.operands[0], place=dim(0) * steps + dim(1))
+    changed = replace(schedule, parts=(replace(part, operands=(bare, part.operands[1])),))
+    view = view_of(parse_hlo(text).entry_computation.root_instruction)
+    assert steps % 64 == 0 and kernel_traffic(changed, view, MapCache()).bank_conflicts == 7
+
+
+def test_an_array_that_does_not_stay_in_the_cache_is_read_again() -> None:
+    _, traffic = planned(dot("bf16[256,8192]", "bf16[8192,8192]", "bf16[256,8192]"))
+    (much,) = (a for a in traffic.arrays if a.moved > 1.1 * a.needed)
+    assert much.array == "%y" and much.needed == 128 * MIB
+    assert "and what lies between is too much for the cache" in traffic.reasons[0]
 
 
 def test_elements_that_lie_apart() -> None:

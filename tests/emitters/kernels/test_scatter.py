@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import xjit
 from tests.support.kernels import check, check_units
 
 
@@ -42,7 +43,7 @@ def test_rows(kind: str, n: int, d: int, k: int) -> None:
 
 
 def test_rows_split_by_destination() -> None:
-    assert check_units(rows(7, 64, 20), rtol=1e-5, atol=1e-5) == 1
+    assert check_units(rows(7, 64, 20), rtol=1e-5, atol=1e-5) == 2
     assert check_units(rows(7, 256, 20), rtol=1e-5, atol=1e-5) == 4
     assert check_units(rows(6, 48, 9, layout="{0,1}"), rtol=1e-5, atol=1e-5) == 3
 
@@ -156,3 +157,47 @@ def test_in_place_on_an_intermediate() -> None:
         "x = f32[9,33]{1,0} parameter(0)", "p = f32[9,33]{1,0} parameter(0)\n  x = f32[9,33]{1,0} add(p, p)"
     )
     check(text, rtol=1e-5, atol=1e-5)
+
+
+PROLOGUE = """  x = f32[9,64] parameter(0)  i = s32[40] parameter(1)  v = f32[40,64] parameter(2)
+  zero = s32[] constant(0)  zeros = s32[40] broadcast(zero), dimensions={}
+  low = pred[40] compare(i, zeros), direction=LT  n = s32[] constant(9)  ns = s32[40] broadcast(n), dimensions={}
+  j = s32[40] add(i, ns)  k = s32[40] select(low, j, i)  at = s32[40,1] reshape(k)"""
+SCATTER = """scatter(x, at, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+    index_vector_dim=1, to_apply=f"""
+
+
+def prologue_inputs() -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(4)
+    x, v = (rng.integers(-9, 9, (n, 64)).astype(np.float32) for n in (9, 40))
+    return x, rng.integers(-12, 12, 40, dtype=np.int32), v
+
+
+def test_indices_and_updates_are_computed_in_the_kernel() -> None:
+    text = module(f"{PROLOGUE}  u = f32[40,64] multiply(v, v)  ROOT s = f32[9,64] {SCATTER}")
+    assert [k.kind for k in xjit.compile(text).kernels] == ["copy", "scatter"]
+    check(text, *prologue_inputs())
+
+
+def test_updates_that_read_the_array_are_not_overwritten_before() -> None:
+    body = f"{PROLOGUE}  d = f32[9,64] reverse(x), dimensions={{0}}  p = f32[] constant(0)"
+    read = "w = f32[40,64] pad(d, p), padding=0_31x0_0  u = f32[40,64] add(w, v)"
+    check(module(f"{body}  {read}  ROOT s = f32[9,64] {SCATTER}"), *prologue_inputs())
+    loop = f"""HloModule m
+    f {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }}
+    cond {{ q = (s32[], f32[9,64], s32[40], f32[40,64]) parameter(0)  c = s32[] get-tuple-element(q), index=0
+      t = s32[] constant(3)  ROOT l = pred[] compare(c, t), direction=LT }}
+    body {{ q = (s32[], f32[9,64], s32[40], f32[40,64]) parameter(0)  c = s32[] get-tuple-element(q), index=0
+      one = s32[] constant(1)  e = s32[] add(c, one)
+      {
+        body.replace("parameter(0)", "get-tuple-element(q), index=1")
+        .replace("parameter(1)", "get-tuple-element(q), index=2")
+        .replace("parameter(2)", "get-tuple-element(q), index=3")
+    }
+      {read}  s = f32[9,64] {SCATTER}
+      ROOT r = (s32[], f32[9,64], s32[40], f32[40,64]) tuple(e, s, i, v) }}
+    ENTRY e {{ x = f32[9,64] parameter(0)  i = s32[40] parameter(1)  v = f32[40,64] parameter(2)  z = s32[] constant(0)
+      t = (s32[], f32[9,64], s32[40], f32[40,64]) tuple(z, x, i, v)
+      ROOT w = (s32[], f32[9,64], s32[40], f32[40,64]) while(t), condition=cond, body=body }}"""
+    check(loop, *prologue_inputs())
+    assert "copy" not in [k.kind for k in xjit.compile(loop).kernels]  # but is updated in place

@@ -21,7 +21,12 @@ LOOP_ROOTS = frozenset({"reduce", "concatenate", "dynamic-update-slice", *(ON_DE
 ones.
 """
 
-BUFFER_READERS = frozenset({"dynamic-update-slice"})
+UPDATE_ROOTS = frozenset({"scatter"})
+"""Opcodes that change elements of their first operand, one update after the other: roots as well, but each element of
+their other operands is computed once, whatever their maps say of an element of the result.
+"""
+
+BUFFER_READERS = frozenset({"dynamic-update-slice", *UPDATE_ROOTS})
 """Opcodes with an operand that cannot be computed in the fusion: see `may_read_fused`. Its maps say that it is read
 like any other; that it had better be a buffer, only the opcode says.
 """
@@ -75,6 +80,8 @@ def may_be_root(instruction: HloInstruction) -> bool:
     if instruction.opcode == "reduce" and instruction.shape.is_tuple:
         operands_fit = all(o.shape.is_array and o.shape.is_static for o in instruction.operands)
         return operands_fit and not (instruction.control_predecessors or instruction.control_successors)
+    if instruction.opcode in UPDATE_ROOTS:
+        return instruction.shape.is_array and is_array_program(instruction)
     if not (_is_of_single_elements(instruction) or instruction.opcode in LOOP_ROOTS):
         return False
     return not instruction.op.has(Trait.PLUMBING) and is_array_program(instruction)

@@ -186,7 +186,7 @@ def _skip_bitcasts(instruction: HloInstruction) -> HloInstruction:
 
 def _root_update(computation: HloComputation) -> HloInstruction | None:
     root = _skip_bitcasts(computation.root_instruction)
-    return root if root.opcode == "dynamic-update-slice" else None
+    return root if root.opcode in ("dynamic-update-slice", "scatter") else None
 
 
 def _only_updated(target: HloInstruction, update: HloInstruction) -> bool:
@@ -209,7 +209,9 @@ def _only_updated(target: HloInstruction, update: HloInstruction) -> bool:
 
 def _reads_what_is_overwritten(user: HloInstruction, update: HloInstruction) -> bool:
     """Whether a reader of the target is a slice at the place of the update, of which it computes element by element."""
-    if user.opcode != "dynamic-slice" or user.operands[1:] != update.operands[2:]:
+    if (user.opcode, update.opcode) != ("dynamic-slice", "dynamic-update-slice"):
+        return False
+    if user.operands[1:] != update.operands[2:]:
         return False
     same_size = user.shape.dimensions == update.operand(1).shape.dimensions
     return same_size and _reaches_identically(user, update.operand(1), update)

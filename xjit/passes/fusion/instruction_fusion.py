@@ -39,6 +39,7 @@ class _Group:
     duplicates: int = 0
     next_index: int = 1
     indices: dict[tuple[int, HloInstruction, int], int] = field(default_factory=dict)
+    from_target: set[HloInstruction] = field(default_factory=set[HloInstruction])  # these read what the root changes
     divisions: dict[int, int] = field(default_factory=lambda: {0: 0})  # through how many an index expression has gone
 
     def evaluations_of(self, producer: HloInstruction, readers: Sequence[HloInstruction]) -> Evaluations:
@@ -61,7 +62,8 @@ class _Group:
                 number = self.indices[key] = self.next_index
                 self.next_index += 1
                 self.divisions[number] = self.divisions[index] + read.divides
-            found[number] = count * read.evaluations
+            once = user.opcode in cost.UPDATE_ROOTS
+            found[number] = float(read.operand.num_elements) if once else count * read.evaluations
 
     def add(self, producer: HloInstruction, evaluations: Evaluations) -> None:
         self.members[producer] = evaluations
@@ -71,8 +73,8 @@ class _Group:
 
 @dataclass
 class InstructionFusion(HloModulePass):
-    """Fuses elementwise and index-only producers into their consumers, and into reduce, concatenate and
-    dynamic-update-slice roots.
+    """Fuses elementwise and index-only producers into their consumers, and into reduce, concatenate,
+    dynamic-update-slice and, if `into_updates`, scatter roots.
 
     A fusion takes `max_instructions`, and what costs nothing besides.
 
@@ -88,6 +90,7 @@ class InstructionFusion(HloModulePass):
     max_evaluations: int = 15
     max_duplicates: int = 32
     max_recompute: float = 1.5
+    into_updates: bool = True
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Fuses in every sequential computation; True if a fusion was made."""
@@ -103,9 +106,11 @@ class InstructionFusion(HloModulePass):
         reads = OperandReads()
         for instruction in reversed(computation.make_instruction_post_order()):
             joined, stored = self._place(instruction, homes)
-            if stored and cost.may_be_root(instruction):
+            if stored and cost.may_be_root(instruction) and self._takes_producers(instruction):
                 group = _Group(instruction, reads, {instruction: {0: _root_elements(instruction)}}, {})
                 group.operands = dict.fromkeys(instruction.operands)
+                if instruction.opcode in cost.UPDATE_ROOTS:
+                    group.from_target = _made_from(instruction.operand(0))
                 groups.append(group)
                 # users of the stored value read memory; producers may still go into the loop that stores it
                 joined = [*joined, group]
@@ -113,6 +118,9 @@ class InstructionFusion(HloModulePass):
         chosen = [members for g in groups if (members := _worth_a_fusion(g)) is not None]
         _build(computation, chosen)
         return bool(chosen)
+
+    def _takes_producers(self, root: HloInstruction) -> bool:
+        return self.into_updates or root.opcode not in cost.UPDATE_ROOTS
 
     def _place(self, p: HloInstruction, homes: dict[HloInstruction, list[_Group]]) -> tuple[list[_Group], bool]:
         """Returns the groups that the instruction joined, and whether its value must (also) be stored."""
@@ -148,6 +156,8 @@ class InstructionFusion(HloModulePass):
             return None
         if group.root.opcode in cost.BUFFER_READERS and not _reads_may_fuse(group.root, p):  # they are roots only
             return None
+        if p in group.from_target:
+            return None
         evaluations = group.evaluations_of(p, readers)
         if len(evaluations) > self.max_evaluations:
             return None
@@ -165,6 +175,17 @@ class InstructionFusion(HloModulePass):
 def _root_elements(root: HloInstruction) -> float:
     shape = root.shape.tuple_shapes[0] if root.shape.is_tuple else root.shape
     return float(shape.num_elements)
+
+
+def _made_from(array: HloInstruction) -> set[HloInstruction]:
+    """Returns the producers that are computed from an array: with them inside, it could not be updated in place."""
+    found, stack = set[HloInstruction](), [array]
+    while stack:
+        for user in stack.pop().users:
+            if user not in found and cost.may_be_producer(user):
+                found.add(user)
+                stack.append(user)
+    return found
 
 
 def _reads_may_fuse(user: HloInstruction, producer: HloInstruction) -> bool:
