@@ -45,6 +45,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "LayoutNormalization": (31, 28),  # bitcasts that cancel are not made
     "MoveCopyToUsers": (7, 6),
     "MultiOutputFusion": (18, 4),  # the fifth expects XLA's names of clones
+    "RaggedDotRewriter": (2, 2),
     "RecognizeReduceWindow": (17, 9),  # the tenth asks for names
     "ReduceDecomposer": (6, 2),
     "ReshapeDecomposer": (2, 2),

@@ -44,6 +44,7 @@ from xjit.passes.expand.gather_expander import GatherExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
 from xjit.passes.expand.op_expander_pass import OpExpanderPass
+from xjit.passes.expand.ragged_dot_rewriter import RaggedDotRewriter
 from xjit.passes.expand.rng_bit_generator_expander import RngBitGeneratorExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
@@ -226,6 +227,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     OpExpanderPass,
     OptimizeInputOutputBufferAlias,
     ParallelTaskAssigner,
+    RaggedDotRewriter,
     RecognizeReduceWindow,
     ReduceWindowRewriter,
     ReducingCollectiveExpander,

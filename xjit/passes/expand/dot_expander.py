@@ -5,17 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
-from xjit.hlo.attributes import (
-    CompareAttributes,
-    DotAttributes,
-    IotaAttributes,
-    RaggedDotAttributes,
-    Window,
-    WindowAttributes,
-    WindowDimension,
-)
+from xjit.hlo.attributes import DotAttributes, RaggedDotAttributes
 from xjit.ops import build
 from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.expand.ragged_dot_rewriter import group_mask
 from xjit.passes.framework.expansion import Expansion
 
 
@@ -89,24 +82,6 @@ def _spread_scale(scale: HloInstruction, shape: Shape, into: Expansion) -> HloIn
     return into.add(build.reshape(spread, shape.dimensions))
 
 
-def _group_mask(sizes: HloInstruction, shape: tuple[int, ...], ragged: int, group: int,
-                into: Expansion) -> HloInstruction:  # fmt: skip
-    """pred of `shape`: whether position index[ragged] is in group index[group]."""
-    count = sizes.shape.dimensions[0]
-    wide = into.add(build.convert(sizes, PrimitiveType.S64))
-    add = into.embed(build.make_binary_computation("add", PrimitiveType.S64))
-    window = Window((WindowDimension(size=count, padding_low=count - 1),))
-    zero = into.full(Shape.array(PrimitiveType.S64), 0)
-    ends = into.make("reduce-window", wide, zero, attributes=WindowAttributes(window), called=[add])
-    starts = into.make("subtract", ends, wide)
-    full = Shape.array(PrimitiveType.S64, shape)
-    position = into.make("iota", attributes=IotaAttributes(ragged), shape=full)
-    bounds = [into.add(build.broadcast(v, full, (group,))) for v in (starts, ends)]
-    after = into.make("compare", position, bounds[0], attributes=CompareAttributes("GE"))
-    before = into.make("compare", position, bounds[1], attributes=CompareAttributes("LT"))
-    return into.make("and", after, before)
-
-
 def _ragged_rows(instruction: HloInstruction, a: RaggedDotAttributes, into: Expansion) -> HloInstruction:
     """All groups' products side by side, then each row keeps that of its group. Rows of no group are zero."""
     lhs, rhs, sizes = instruction.operands
@@ -116,7 +91,7 @@ def _ragged_rows(instruction: HloInstruction, a: RaggedDotAttributes, into: Expa
     row = len(a.lhs_batch_dims) + free_lhs.index(a.lhs_ragged_dims[0])
     group = len(a.lhs_batch_dims) + len(free_lhs) + free_rhs.index(a.rhs_group_dims[0])
     shape = everything.shape
-    mask = _group_mask(sizes, shape.dimensions, row, group, into)
+    mask = group_mask(sizes, shape.dimensions, row, (group,), into)
     kept = into.make("select", mask, everything, into.full(shape, 0))
     return into.sum(kept, (group,))
 
@@ -131,7 +106,7 @@ def _ragged_contracting(instruction: HloInstruction, a: RaggedDotAttributes, int
     for operand, dimension in ((instruction.operand(0), ragged), (instruction.operand(1), other)):
         shape = Shape.array(operand.shape.element_type, (groups, *operand.shape.dimensions))
         spread = into.add(build.broadcast(operand, shape, range(1, shape.rank)))
-        mask = _group_mask(sizes, shape.dimensions, dimension + 1, 0, into)
+        mask = group_mask(sizes, shape.dimensions, dimension + 1, (0,), into)
         masked.append(into.make("select", mask, spread, into.full(shape, 0)))
 
     def moved(dims: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,19 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Literal
-from xjit.hlo.attributes import (
-    DotAttributes,
-    PadAttributes,
-    PaddingDimension,
-    SliceAttributes,
-    Window,
-    WindowAttributes,
-    WindowDimension,
-)
+from xjit.hlo.attributes import DotAttributes, Window, WindowAttributes, WindowDimension
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.ops import build
 from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.framework.expansion import Expansion
+from xjit.passes.reductions.shifted_reads import joined
 from xjit.passes.reductions.weighted_terms import Term, terms_of
 
 
@@ -28,9 +21,10 @@ from xjit.passes.reductions.weighted_terms import Term, terms_of
 class RecognizeReduceWindow(HloModulePass):
     """Sums of slices of one array, or of pads of one, at equal distances become one reduce-window.
 
-    Sums are taken in another order; terms add up: x + x is 2 * x. With `optimization_level` 2 a weighted sum of other
-    arrays becomes a dot with the weights, with 3 a sum of products a dot of arrays; 0 does nothing. Floats cancel, as
-    x - x, only with `xla_compatible_fp`: it is wrong for infinities and NaN.
+    A sum over a window that is there already counts as its parts, a dynamic slice at a constant place as a slice. Sums
+    are taken in another order; terms add up: x + x is 2 * x. With `optimization_level` 2 a weighted sum of other arrays
+    becomes a dot with the weights, with 3 a sum of products a dot of arrays; 0 does nothing. Floats cancel, as x - x,
+    only with `xla_compatible_fp`: it is wrong for infinities and NaN.
     """
 
     optimization_level: int = 1
@@ -59,7 +53,7 @@ class RecognizeReduceWindow(HloModulePass):
             return False
         into = Expansion(instruction)
         forms: list[Callable[[Expansion, list[Term]], HloInstruction | None]] = [_at_most_one, _window]
-        if self.optimization_level < 2 or not (_are_slices(terms) or _are_pads(terms)):
+        if self.optimization_level < 2 or joined([t.array for t in terms]) is None:
             forms.append(_pair)
         if self.optimization_level >= 2:
             forms.append(_dot)
@@ -104,43 +98,12 @@ def _pair(into: Expansion, terms: list[Term]) -> HloInstruction | None:
     return source if source.opcode == opcode and list(source.operands) in orders else into.make(opcode, a, b)
 
 
-def _are_slices(terms: list[Term]) -> bool:
-    """Whether all terms are slices of one array without strides."""
-    arrays = [t.array for t in terms]
-    return all(
-        a.opcode == "slice"
-        and a.operand(0) is arrays[0].operand(0)
-        and {*a.attributes_as(SliceAttributes).strides} == {1}
-        for a in arrays
-    )
-
-
-def _are_pads(terms: list[Term]) -> bool:
-    """Whether all terms are pads of one array by one constant without interior padding."""
-    arrays = [t.array for t in terms]
-    return all(
-        a.opcode == "pad"
-        and a.operand(1).opcode == "constant"
-        and a.operands == arrays[0].operands
-        and not any(p.interior_padding for p in a.attributes_as(PadAttributes).padding)
-        for a in arrays
-    )
-
-
-def _range(array: HloInstruction) -> list[tuple[int, int]]:
-    """Returns from where to where a slice, or a pad, reads its operand; beyond its bounds is padding."""
-    if array.opcode == "slice":
-        a = array.attributes_as(SliceAttributes)
-        return list(zip(a.starts, a.limits, strict=True))
-    padding, sizes = array.attributes_as(PadAttributes).padding, array.operand(0).shape.dimensions
-    return [(-p.edge_padding_low, n + p.edge_padding_high) for p, n in zip(padding, sizes, strict=True)]
-
-
 def _window(into: Expansion, terms: list[Term]) -> HloInstruction | None:
-    """The sum of slices, or of pads, that start at equal distances along one dimension."""
-    if any(t.factors or t.weight != 1 for t in terms) or not (_are_slices(terms) or _are_pads(terms)):
+    """The sum of parts of one array that start at equal distances along one dimension."""
+    reads = joined([t.array for t in terms])
+    if reads is None or any(t.factors or t.weight != 1 for t in terms):
         return None
-    ranges = [_range(t.array) for t in terms]
+    ranges = reads.ranges
     shifted = [d for d in range(into.source.shape.rank) if len({r[d] for r in ranges}) > 1]
     if len(shifted) != 1:
         return None
@@ -149,25 +112,15 @@ def _window(into: Expansion, terms: list[Term]) -> HloInstruction | None:
     distance = starts[1] - starts[0]
     if distance <= 0 or starts != list(range(starts[0], starts[-1] + 1, distance)):
         return None
-    whole = [(starts[0], ranges[-1][d][1]) if d == along else r for d, r in enumerate(ranges[0])]
-    base = _read(into, terms[0].array, whole)
+    whole = tuple((starts[0], ranges[-1][d][1]) if d == along else r for d, r in enumerate(ranges[0]))
+    base = reads.read(into, whole)
     one = WindowDimension()
-    dimension = WindowDimension(size=len(terms), window_dilation=distance)
+    dimension = WindowDimension(size=len(ranges), window_dilation=distance)
     window = Window(tuple(dimension if d == along else one for d in range(len(whole))))
     kind = into.source.shape.element_type
     reducer = into.embed(build.make_binary_computation("add", kind))
     zero = into.add(build.make_constant(0, kind))
     return into.make("reduce-window", base, zero, attributes=WindowAttributes(window), called=[reducer])
-
-
-def _read(into: Expansion, like: HloInstruction, whole: Sequence[tuple[int, int]]) -> HloInstruction:
-    """Returns the slice, or the pad, of a larger range."""
-    if like.opcode == "slice":
-        starts, limits = zip(*whole, strict=True)
-        return into.add(build.slice_(like.operand(0), starts, limits))
-    sizes = like.operand(0).shape.dimensions
-    padding = tuple(PaddingDimension(-start, limit - n) for (start, limit), n in zip(whole, sizes, strict=True))
-    return into.make("pad", *like.operands, attributes=PadAttributes(padding))
 
 
 def _dot(into: Expansion, terms: list[Term]) -> HloInstruction | None:
