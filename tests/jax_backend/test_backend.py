@@ -41,6 +41,7 @@ def test_arrays() -> None:
     run("""
 first, second = jax.devices()
 assert (first.platform, second.id, jax.default_backend()) == ("cpu", 1, "cpu")
+assert (repr(first), str(second)) == ("CpuDevice(id=0)", "cpu:1")
 assert "xjit" in first.client.platform_version
 moved = jax.device_put(x, second)
 assert jax.jit(lambda a: a + 1)(moved).devices() == {second}
@@ -76,6 +77,63 @@ after = step(z)
 assert (view == 2).all() and (after == 3).all(), "memory that a view reads was overwritten"
 two = jax.jit(lambda a, b: (a + b, a - b), donate_argnums=(0, 1))(after, jnp.ones((1000,)))
 assert (two[0] == 4).all() and (two[1] == 2).all()
+both = jax.jit(lambda a, b: (a + b, a * b), donate_argnums=(0, 1))
+first = jax.jit(lambda a, b: a + b, donate_argnums=0)
+one = jnp.ones((1000,))
+raises(jax.errors.JaxRuntimeError, "donate the same buffer twice in Execute() (argument 1, first use: 0)", lambda: both(one, one))
+raises(jax.errors.JaxRuntimeError, "previously donated in the same call to Execute() (argument 1, first use: 0)", lambda: first(one, one))
+assert not one.is_deleted() and (first(one, one + 1) == 3).all() and one.is_deleted()
+""")
+
+
+def test_layouts() -> None:
+    run("""
+from jax.experimental.layout import Format, Layout
+from jax.sharding import SingleDeviceSharding
+sharding = SingleDeviceSharding(jax.devices()[0])
+columns, rows = (Format(Layout(order), sharding) for order in ((1, 0), (0, 1)))
+y = jax.device_put(x, columns)
+assert (y.format.layout.major_to_minor, x.format.layout.major_to_minor) == ((1, 0), (0, 1))
+assert (y == x).all() and np.asarray(y).strides == (4, 12)
+f = jax.jit(lambda a: (a * 2, a.T), in_shardings=columns, out_shardings=(rows, columns), donate_argnums=0)
+doubled, turned = f(y)
+assert (doubled == 2 * x).all() and (turned == x.T).all() and y.is_deleted()
+assert [a.format.layout.major_to_minor for a in (doubled, turned)] == [(0, 1), (1, 0)]
+assert (jnp.sin(turned) == jnp.sin(x).T).all() and (np.asarray(turned.copy()) == x.T).all()
+deep = jax.device_put(np.arange(24.0, dtype=np.float32).reshape(2, 3, 4), Format(Layout((2, 0, 1)), sharding))
+assert deep.format.layout.major_to_minor == (2, 0, 1) and np.asarray(deep)[1, 2, 3] == 23
+wide = jax.jit(lambda a: a.reshape((1,) * 12 + (3, 4)))(x)
+assert wide.format.layout.major_to_minor == tuple(range(14))
+raises(jax.errors.JaxRuntimeError, "tiled layout", lambda: jax.device_put(x, Format(Layout((0, 1), ((2, 2),)), sharding)))
+""")
+
+
+def test_memories() -> None:
+    run("""
+from jax.sharding import SingleDeviceSharding
+def memory(kind):
+    return SingleDeviceSharding(jax.devices()[0], memory_kind=kind)
+host = jax.device_put(x, memory("pinned_host"))
+for f in (lambda a: a + 1, lambda a: jax.device_put(a, memory("device")) + 1):
+    assert jax.jit(f, out_shardings=memory("unpinned_host"))(host).sharding.memory_kind == "unpinned_host"
+y, z = jax.jit(lambda a: (jax.device_put(a * 2, memory("pinned_host")), a))(x)
+assert (y.sharding.memory_kind, z.sharding.memory_kind) == ("pinned_host", "device")
+assert (np.asarray(y) == 2 * np.asarray(x)).all()
+""")
+
+
+def test_arrays_by_dlpack_are_copied_where_they_must_be() -> None:
+    run("""
+host = np.arange(65, dtype=np.float32)
+def place(array):
+    return array.unsafe_buffer_pointer()
+assert place(jnp.from_dlpack(host)) == place(jnp.from_dlpack(host, copy=False)) == host.ctypes.data
+assert place(jnp.from_dlpack(host, copy=True)) != host.ctypes.data
+unaligned = jnp.from_dlpack(host[1:])
+assert place(unaligned) != host[1:].ctypes.data and (unaligned == host[1:]).all()
+raises(ValueError, "is not aligned to", lambda: jnp.from_dlpack(host[1:], copy=False))
+columns = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
+assert (jnp.from_dlpack(columns) == columns).all()
 """)
 
 
@@ -96,17 +154,29 @@ assert (jax.jit(loop)(x) == x + 5).all()
 jax.effects_barrier()
 def fail(v):
     raise ValueError("the callback's own message")
-raises(jax.errors.JaxRuntimeError, "the callback's own message",
-       lambda: jax.jit(lambda a: jax.pure_callback(fail, shape, a))(x).block_until_ready())
+raises(jax.errors.JaxRuntimeError, "the callback's own message", lambda: jax.jit(lambda a: jax.pure_callback(fail, shape, a))(x))
+ordered = lambda f: jax.jit(lambda a: jax.experimental.io_callback(f, shape, a, ordered=True), donate_argnums=0)
+raises(jax.errors.JaxRuntimeError, "the callback's own message", lambda: ordered(fail)(x + 1))
+assert (ordered(np.sin)(x + 1) == np.sin(x + 1)).all(), "a failure outlived its call"
+from jax.experimental.buffer_callback import buffer_callback
+def double(context, out, a):
+    assert (a.shape, a.dtype, a.writeable, out.writeable) == ((3, 4), np.float32, False, True)
+    np.asarray(out)[...] = np.from_dlpack(a) * 2
+assert (jax.jit(buffer_callback(double, shape))(x) == x * 2).all()
+def increment(context, out, a):
+    np.asarray(out)[...] += 1
+assert (jax.jit(buffer_callback(increment, shape, input_output_aliases={0: 0}))(x) == x + 1).all()
 """)
     assert out.split() == ["0", "1", "2", "3", "4"]
 
 
 def test_errors() -> None:
     run("""
-options = {"xla_cpu_enable_fast_math": True}
-raises(jax.errors.JaxRuntimeError, "xla_cpu_enable_fast_math",
-       lambda: jax.jit(lambda a: a + 1, compiler_options=options)(x))
+def compiled(**options):
+    return jax.jit(lambda a: a + 1, compiler_options=options)(x)
+raises(jax.errors.JaxRuntimeError, "INVALID_ARGUMENT: No such compile option: 'xla_nothing'", lambda: compiled(xla_nothing=True))
+raises(jax.errors.JaxRuntimeError, "'maybe' is not a valid bool value", lambda: compiled(xla_embed_ir_in_executable="maybe"))
+assert (compiled(xla_backend_optimization_level=0, xla_disable_hlo_passes="cse,fusion") == x + 1).all()
 raises(jax.errors.JaxRuntimeError, "UNIMPLEMENTED", lambda: jax.jit(jax.ffi.ffi_call("nobody", jax.ShapeDtypeStruct((), np.float32)))())
 raises(jax.errors.JaxRuntimeError, "70,368,744,177,664", lambda: jnp.zeros((1 << 46,), np.uint8).block_until_ready())
 P = jax.sharding.PartitionSpec

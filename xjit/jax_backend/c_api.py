@@ -196,6 +196,23 @@ def _parse(table: str) -> dict[str, StructLayout]:
 FUNCTIONS: Final[dict[str, StructLayout]] = _parse(_FUNCTIONS)
 """The functions by name, without `PJRT_`, in the order of the API struct; each with the struct that it takes."""
 
+LAYOUT_FUNCTIONS: Final[dict[str, StructLayout]] = _parse("""
+MemoryLayout_Destroy: layout
+MemoryLayout_Serialize: layout, serialized_bytes, serialized_bytes_size i64, serialized_layout,
+    serialized_layout_deleter
+Client_GetDefaultLayout: client, type i32, dims, num_dims i64, layout
+Buffer_MemoryLayout: buffer, layout
+Topology_GetDefaultLayout: topology, type i32, dims, num_dims i64, layout
+Executable_GetOutputLayouts: executable, num_outputs i64, layouts
+""")
+"""The functions of the extension for layouts, in order; a client that declares `VERSION` is asked for no later ones."""
+
+LAYOUTS_EXTENSION: Final = StructLayout(
+    "LayoutsExtension",
+    (("struct_size", I64), ("type", I32), ("next", PTR), *((name, PTR) for name in LAYOUT_FUNCTIONS)),
+)
+LAYOUTS_EXTENSION_TYPE: Final = 4
+
 API: Final = StructLayout(
     "Api",
     (

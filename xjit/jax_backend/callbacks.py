@@ -1,4 +1,4 @@
-"""Python functions that programs call: pure_callback, io_callback, debug.print and debug.callback of JAX.
+"""Python functions that programs call: JAX's pure_callback, io_callback, debug.print, debug.callback, buffer_callback.
 
 JAX lowers them to custom calls with a number, and hands the functions to the backend's compiler beside the program.
 What is lowered for this backend gets, on the way (`xjit.jax_backend.registration`), a number of this process instead.
@@ -23,10 +23,13 @@ from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
+from xjit.jax_backend.callback_buffers import Buffer, CallbackContext
 from xjit.jax_backend.transfers import row_major_strides, view
 from xjit.ops.custom_call_targets import STATUS_RETURNING_UNIFIED
 
-JAX_TARGETS: Final = ("xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback")
+_BUFFER_TARGET: Final = "xla_buffer_python_cpu_callback"
+
+JAX_TARGETS: Final = ("xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback", _BUFFER_TARGET)
 """The targets that JAX writes."""
 
 ATTRIBUTE: Final = "xjit_callbacks"
@@ -42,6 +45,7 @@ class _Callback:
     operands: tuple[Shape, ...]
     results: tuple[Shape, ...]
     has_tuple: bool  # the results are elements of a tuple
+    takes_buffers: bool  # it writes results itself, to buffers that it gets after those of the operands
 
 
 _lists: dict[int, Sequence[Callable[..., Any]]] = {}
@@ -97,13 +101,16 @@ def _bind(call: HloInstruction, functions: Sequence[Callable[..., Any]] | None) 
     operands = tuple(operand.shape for operand in call.operands)
     arrays = tuple(shape for shape in results if shape.is_array)
     is_tuple = call.shape.is_tuple or not arrays
-    _callbacks[number] = _Callback(functions[int(found[1])], operands, results, is_tuple)
+    attributes = call.attributes_as(CustomCallAttributes)
+    takes_buffers = attributes.custom_call_target == _BUFFER_TARGET
+    _callbacks[number] = _Callback(functions[int(found[1])], operands, results, is_tuple, takes_buffers)
     native = HloInstruction.create_custom_call(
         Shape.tuple_of(arrays) if is_tuple else call.shape,
         [operand for operand in call.operands if operand.shape.is_array],
         (),
         _TARGET,
         custom_call_has_side_effect=True,
+        output_to_operand_aliasing=attributes.output_to_operand_aliasing,
         operand_layout_constraints=tuple(shape for shape in operands if shape.is_array),
         api_version=STATUS_RETURNING_UNIFIED,
     )
@@ -154,9 +161,14 @@ def _call_python(result: int, operands: int, opaque: int, length: int, status: i
     """The target of all callbacks: `opaque` is a number of one. What the function raises fails the program."""
     try:
         callback = _callbacks[int(ctypes.string_at(opaque, length))]
-        given = [None if array is None else array.copy() for array in _arrays(callback.operands, operands)]
-        values = callback.function(*given)
+        sources = _arrays(callback.operands, operands)
         targets = _arrays(callback.results, result) if callback.has_tuple else [_array(result, callback.results[0])]
+        if callback.takes_buffers:
+            inputs = [Buffer(array, writeable=False) for array in sources if array is not None]
+            outputs = [Buffer(array, writeable=True) for array in targets if array is not None]
+            callback.function(CallbackContext(), *inputs, *outputs)
+            return
+        values = callback.function(*(None if array is None else array.copy() for array in sources))
         for target, value in zip(targets, values, strict=True):
             if target is not None:
                 target[...] = value

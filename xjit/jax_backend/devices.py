@@ -94,7 +94,6 @@ class ClientBuilder:
         )
 
     def _fill_device(self, address: int, number: int, memories: list[int]) -> None:
-        text = f"XjitDevice(id={number})"
         self._fill(
             address,
             DEVICE,
@@ -105,8 +104,8 @@ class ClientBuilder:
             default_memory=memories[0],
             own_address=address,
             **self._text("kind", "cpu"),
-            **self._text("debug_string", text),
-            **self._text("to_string", text),
+            **self._text("debug_string", f"cpu:{number}"),
+            **self._text("to_string", f"CpuDevice(id={number})"),
         )
 
     def _struct(self, layout: StructLayout, **fields: int) -> int:

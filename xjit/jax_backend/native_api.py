@@ -10,13 +10,22 @@ import ctypes
 from collections.abc import Iterable
 from typing import Final
 
-from xjit.jax_backend.c_api import API, FUNCTIONS, MAX_FUNCTIONS
+from xjit.jax_backend.c_api import (
+    API,
+    FUNCTIONS,
+    LAYOUT_FUNCTIONS,
+    LAYOUTS_EXTENSION,
+    LAYOUTS_EXTENSION_TYPE,
+    MAX_FUNCTIONS,
+)
 from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT, define_buffers
 from xjit.jax_backend.native_events import define_errors, define_events
 from xjit.jax_backend.native_execute import COUNT_ERROR, EXECUTE, STATUS_ERROR, define_execute
 from xjit.jax_backend.native_getters import define_getters
+from xjit.jax_backend.native_layouts import define_layouts
 from xjit.jax_backend.native_transfers import FROM_HOST, define_from_host
 from xjit.jax_backend.records import EXECUTABLE
+from xjit.jax_backend.requests import Memory
 from xjit.llvm import Module, Value
 from xjit.llvm.function import Function
 from xjit.llvm.structured_builder import define
@@ -49,7 +58,8 @@ class NativeApi:
         slots = [_slot(name) for name in names]
         code = compile_ir_to_object(module.to_text(), trusted=True)
         symbols = {name: _address(name) for name in undefined_symbols([code])}
-        exports = [*sorted(native), *VARIABLES, *slots, _REFUSE, "xjit_buffer_new"]
+        layouts = [f"Layouts_{name}" for name in LAYOUT_FUNCTIONS]
+        exports = [*sorted(native), *layouts, *VARIABLES, *slots, _REFUSE, "xjit_buffer_new"]
         self._loaded: LoadedObject = load_object(code, exports, symbols)
         self.functions = {name: self.address(name if name in native else _REFUSE) for name in FUNCTIONS}
         pointer = ctypes.c_void_p
@@ -69,11 +79,13 @@ class NativeApi:
 
     def api_struct(self, version: tuple[int, int]) -> ctypes.Array[ctypes.c_char]:
         """The struct of functions, with refusals in all places that are not in use."""
+        self._layouts = Memory(self._layouts_extension())
         fields = {f"later_{i}": self.address(_REFUSE) for i in range(MAX_FUNCTIONS - len(FUNCTIONS))}
         size = API.offsets["later_0"]  # callers then know that what follows is not part of it
         version_size = API.offsets["minor_version"] + 4 - API.offsets["version_size"]
         packed = API.pack(
             struct_size=size,
+            extension_start=self._layouts.address,
             version_size=version_size,
             major_version=version[0],
             minor_version=version[1],
@@ -81,6 +93,11 @@ class NativeApi:
             **fields,
         )
         return ctypes.create_string_buffer(packed, len(packed))
+
+    def _layouts_extension(self) -> bytes:
+        addresses = {name: self.address(f"Layouts_{name}") for name in LAYOUT_FUNCTIONS}
+        size = LAYOUTS_EXTENSION.size
+        return LAYOUTS_EXTENSION.pack(struct_size=size, type=LAYOUTS_EXTENSION_TYPE, next=0, **addresses)
 
 
 def build_module(python_functions: Iterable[str]) -> Module:
@@ -90,6 +107,7 @@ def build_module(python_functions: Iterable[str]) -> Module:
     define_events(module)
     define_buffers(module)
     define_getters(module)
+    define_layouts(module)
     _define_ends(module)
     for name in (SILENCE_ERROR, REFUSAL_ERROR):
         module.add_global(name, PTR, zero(PTR), align=8, linkage="")

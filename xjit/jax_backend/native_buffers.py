@@ -108,7 +108,10 @@ def _define_new(module: Module) -> None:
     dimensions = builder.offset(made, builder.i64(BUFFER.size))
     order = builder.offset(dimensions, row)
     builder.memcpy(dimensions, ARRAY.load(builder, array, "dimensions"), row, align=8)
-    with builder.loop(builder.i64(0), rank) as i:
+    given = ARRAY.load(builder, array, "minor_to_major")
+    with builder.when(builder.not_(builder.is_null(given))):
+        builder.memcpy(order, given, row, align=8)
+    with builder.when(builder.is_null(given)), builder.loop(builder.i64(0), rank) as i:
         major = builder.sub(builder.sub(rank, builder.i64(1)), i)
         builder.store(major, builder.gep(I64, order, i), align=8)
     one = builder.i64(1)

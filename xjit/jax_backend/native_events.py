@@ -81,7 +81,7 @@ def _define_retain(module: Module) -> None:
     builder.ret(event)
 
 
-def _new_error_reference(builder: StructuredBuilder, event: Value) -> Value:
+def new_error_reference(builder: StructuredBuilder, event: Value) -> Value:
     """The event's error, for a caller that will destroy it; null if there is none."""
     error = EVENT.load(builder, event, "error")
     with builder.when(builder.not_(builder.is_null(error))):
@@ -112,7 +112,7 @@ def _define_set(module: Module) -> None:
 
 
 def _call_back(builder: StructuredBuilder, event: Value, function: Value, argument: Value) -> None:
-    error = _new_error_reference(builder, event)
+    error = new_error_reference(builder, event)
     builder.call_pointer(function, VOID, [error, argument])
 
 
@@ -141,7 +141,7 @@ def _define_is_ready(module: Module) -> None:
 def _define_error(module: Module) -> None:
     args = FUNCTIONS["Event_Error"]
     builder = define(module, "Event_Error", [(PTR, "args")], linkage="", return_type=PTR)
-    builder.ret(_new_error_reference(builder, args.load(builder, builder.function.args[0], "event")))
+    builder.ret(new_error_reference(builder, args.load(builder, builder.function.args[0], "event")))
 
 
 def _define_await(module: Module) -> None:
@@ -152,7 +152,7 @@ def _define_await(module: Module) -> None:
     with builder.repeat() as loop:
         loop.leave_if(_is_ready(builder, event))
         builder.call(module.declare("usleep", I32, [I32]), [const_int(I32, _POLL_US)])
-    builder.ret(_new_error_reference(builder, event))
+    builder.ret(new_error_reference(builder, event))
 
 
 def _define_on_ready(module: Module) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.jax_backend.c_api import EXECUTE_OPTIONS, FUNCTIONS
+from xjit.jax_backend.c_api import FUNCTIONS
 from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT
-from xjit.jax_backend.records import ARRAY, BUFFER, DEVICE, DONATED_WITHOUT_RESULT, EVENT, EXECUTABLE, NOT_DONATED
+from xjit.jax_backend.native_donation import CLAIMED, define_donation
+from xjit.jax_backend.native_events import new_error_reference
+from xjit.jax_backend.records import ARRAY, BUFFER, DEVICE, DONATED_WITHOUT_RESULT, EVENT, EXECUTABLE
 from xjit.llvm import Module, Value
 from xjit.llvm.execution_context import EXECUTION_CONTEXT, RuntimeStatus
 from xjit.llvm.function import Function
@@ -32,24 +34,9 @@ def define_execute(module: Module, ask: Function) -> None:
     """Defines `EXECUTE`. The module must have buffers. `ask` does it for programs on several devices."""
     for name in (COUNT_ERROR, STATUS_ERROR):
         module.add_global(name, PTR, zero(PTR), align=8, linkage="")
-    _define_may_donate(module)
+    define_donation(module, STATUS_ERROR)
     _define_new_event(module)
     _Execute(module, ask).emit()
-
-
-def _define_may_donate(module: Module) -> None:
-    """`i64 xjit_may_donate(options, i64 parameter)`: not 0 unless the caller keeps that argument."""
-    builder = define(module, "xjit_may_donate", [(PTR, "options"), (I64, "parameter")], return_type=I64)
-    options, parameter = builder.function.args
-    with builder.when(builder.is_null(options)):
-        builder.ret(builder.i64(1))
-    kept = EXECUTE_OPTIONS.load(builder, options, "non_donatable_input_indices")
-    number = EXECUTE_OPTIONS.load(builder, options, "num_non_donatable_input_indices")
-    with builder.loop(builder.i64(0), number) as i:
-        index = builder.load(I64, builder.gep(I64, kept, i), align=8)
-        with builder.when(builder.icmp_signed("==", index, parameter)):
-            builder.ret(builder.i64(0))
-    builder.ret(builder.i64(1))
 
 
 def _define_new_event(module: Module) -> None:
@@ -102,6 +89,7 @@ class _Execute:
         self._inherit_errors(buffers)
         self._make_outputs(buffers)
         self._run()
+        self._return_error(buffers)
         self._make_results(results)
         self._let_go(buffers)
         self._complete()
@@ -127,9 +115,7 @@ class _Execute:
             buffer = builder.load(PTR, builder.gep(PTR, buffers, i), align=8, name="buffer")
             held = builder.call(self._functions["xjit_buffer_hold"], [buffer], name="held")
             with builder.when(builder.not_(held)):
-                with builder.loop(builder.i64(0), i) as j:
-                    earlier = builder.load(PTR, builder.gep(PTR, buffers, j), align=8)
-                    builder.call(self._functions["xjit_buffer_unhold"], [earlier])
+                self._unhold(buffers, i)
                 builder.ret(builder.load(PTR, Value(PTR, f"@{DELETED_ERROR}"), align=8))
             leaf = ARRAY.load(builder, ARRAY.element(builder, self._fixed("parameters"), i), "leaf")
             with builder.when(builder.icmp_signed(">=", leaf, builder.i64(0))):
@@ -138,29 +124,38 @@ class _Execute:
     def _take_donations(self, buffers: Value) -> None:
         """Deletes donated arguments. The memory of one that nobody else holds is taken: `donated` is 1 then, else 0."""
         builder = self.builder
+        request = [self._executable, self._options, buffers, self._donated]
+        error = builder.call(self._functions["xjit_claim_donations"], request, name="error")
+        with builder.when(builder.not_(builder.is_null(error))):
+            self._unhold(buffers, self._num_parameters)
+            builder.ret(error)
         parameters = self._fixed("parameters")
         with builder.loop(builder.i64(0), self._num_parameters) as i:
             taken = builder.gep(I64, self._donated, i)
-            builder.store(builder.i64(0), taken, align=8)
-            to = ARRAY.load(builder, ARRAY.element(builder, parameters, i), "donated_to")
-            with builder.when(builder.icmp_signed("!=", to, builder.i64(NOT_DONATED))):
-                may = builder.call(self._functions["xjit_may_donate"], [self._options, i], name="may")
-                with builder.when(builder.icmp_signed("!=", may, builder.i64(0))):
-                    self._take(builder.load(PTR, builder.gep(PTR, buffers, i), align=8), to, taken)
+            with builder.when(builder.icmp_signed("==", builder.load(I64, taken, align=8), builder.i64(CLAIMED))):
+                to = ARRAY.load(builder, ARRAY.element(builder, parameters, i), "donated_to")
+                self._take(builder.load(PTR, builder.gep(PTR, buffers, i), align=8), to, taken)
 
     def _take(self, buffer: Value, to: Value, taken: Value) -> None:
         builder = self.builder
-        with builder.when(builder.call(self._functions["xjit_buffer_disown"], [buffer], name="was_owned")):
-            has_result = builder.icmp_signed("!=", to, builder.i64(DONATED_WITHOUT_RESULT))
-            is_ours = builder.is_null(BUFFER.load(builder, buffer, "host_event"))
-            with builder.when(builder.and_(has_result, is_ours)):
-                holds = BUFFER.pointer(builder, buffer, "holds")
-                _, alone = builder.cmpxchg(holds, builder.i64(2), builder.i64(0))
-                with builder.when(alone):
-                    builder.store(builder.i64(1), taken, align=8)
-            kept = builder.icmp_signed("==", builder.load(I64, taken, align=8), builder.i64(0))
-            with builder.when(kept):
-                builder.call(self._functions["xjit_buffer_drop_data"], [buffer])
+        builder.store(builder.i64(0), taken, align=8)
+        has_result = builder.icmp_signed("!=", to, builder.i64(DONATED_WITHOUT_RESULT))
+        is_ours = builder.is_null(BUFFER.load(builder, buffer, "host_event"))
+        with builder.when(builder.and_(has_result, is_ours)):
+            holds = BUFFER.pointer(builder, buffer, "holds")
+            _, alone = builder.cmpxchg(holds, builder.i64(2), builder.i64(0))
+            with builder.when(alone):
+                builder.store(builder.i64(1), taken, align=8)
+        kept = builder.icmp_signed("==", builder.load(I64, taken, align=8), builder.i64(0))
+        with builder.when(kept):
+            builder.call(self._functions["xjit_buffer_drop_data"], [buffer])
+
+    def _unhold(self, buffers: Value, count: Value) -> None:
+        """Lets go of the first arguments."""
+        builder = self.builder
+        with builder.loop(builder.i64(0), count) as i:
+            buffer = builder.load(PTR, builder.gep(PTR, buffers, i), align=8)
+            builder.call(self._functions["xjit_buffer_unhold"], [buffer])
 
     def _inherit_errors(self, buffers: Value) -> None:
         """What is computed from a failed array has failed, too."""
@@ -239,18 +234,35 @@ class _Execute:
             detail = EXECUTION_CONTEXT.load(builder, self._context, "detail")
             self._fail(status, detail, EXECUTION_CONTEXT.load(builder, self._context, "failed_instruction"))
 
+    def _return_error(self, buffers: Value) -> None:
+        """Of programs that say so, a failure is that of the call, which then has no results."""
+        builder = self.builder
+        returns = builder.icmp_signed("!=", self._fixed("returns_errors"), builder.i64(0))
+        with builder.when(builder.and_(returns, self._has_failed())):
+            with builder.loop(builder.i64(0), self._num_results) as i:
+                data = builder.load(PTR, builder.gep(PTR, self._data, i), align=8)
+                with builder.when(builder.not_(builder.is_null(data))):
+                    builder.call(builder.module.declare("xjit_scratch_free", VOID, [PTR]), [data])
+            self._let_go(buffers)
+            event = builder.load(PTR, self._event, align=8)
+            error = new_error_reference(builder, event)
+            builder.call(self._functions["xjit_event_release"], [event])
+            builder.ret(error)
+
     def _make_results(self, results: Value) -> None:
         builder = self.builder
         arrays = self._fixed("results")
         default = builder.load(PTR, self._fixed("devices"), align=8)
         asked = self._asked("execute_device")
         device = builder.select(builder.is_null(asked), default, asked)
-        memory = DEVICE.load(builder, device, "default_memory")
+        memories = DEVICE.load(builder, device, "memories")
         event = builder.load(PTR, self._event, align=8)
         with builder.loop(builder.i64(0), self._num_results) as i:
             builder.call(self._functions["xjit_event_retain"], [event])
             data = builder.load(PTR, builder.gep(PTR, self._data, i), align=8)
-            given: Sequence[Value] = [ARRAY.element(builder, arrays, i), data, device, memory, event, zero(PTR)]
+            array = ARRAY.element(builder, arrays, i)
+            memory = builder.load(PTR, builder.gep(PTR, memories, ARRAY.load(builder, array, "memory")), align=8)
+            given: Sequence[Value] = [array, data, device, memory, event, zero(PTR)]
             made = builder.call(self._functions["xjit_buffer_new"], given, name="made")
             builder.store(made, builder.gep(PTR, results, i), align=8)
 

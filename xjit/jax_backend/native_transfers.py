@@ -83,7 +83,13 @@ class _FromHost:
         num_bytes = builder.call(self._functions["xjit_dense_bytes"], shape, name="num_bytes")
         self._ask_unless(builder.icmp_signed(">=", num_bytes, builder.i64(0)))
         array = builder.alloca(I8, ARRAY.size, align=8, name="array")
-        for field, value in {"type": kind, "num_bytes": num_bytes, "rank": rank, "dimensions": sizes}.items():
+        for field, value in {
+            "type": kind,
+            "num_bytes": num_bytes,
+            "rank": rank,
+            "dimensions": sizes,
+            "minor_to_major": zero(PTR),
+        }.items():
             ARRAY.store(builder, array, field, value)
         self._make(array, num_bytes, memory)
 

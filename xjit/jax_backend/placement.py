@@ -1,4 +1,4 @@
-"""Where a program of JAX runs: its replicas and partitions, and the device of each, from serialized compile options."""
+"""Where and how a program of JAX runs: replicas, partitions, the device of each, from serialized compile options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.compile_options import CompileOptions
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
+from xjit.jax_backend.compiler_options import compile_options_of
 
 _VARINT, _BYTES = 0, 2
 _COMPUTATIONS, _REPLICA_IDS = 3, 1  # fields of DeviceAssignmentProto and its ComputationDevice
@@ -18,6 +20,7 @@ class Placement:
     """Devices by number, replica after replica; `assignment` is the serialized DeviceAssignment.
 
     `spreads_to_results`: the results without a sharding may get one. `is_partitioned` asks for the SPMD partitioner.
+    `compile_options` are what the caller's options mean for xjit's compiler.
     """
 
     num_replicas: int
@@ -26,6 +29,7 @@ class Placement:
     assignment: bytes
     is_partitioned: bool
     spreads_to_results: bool
+    compile_options: CompileOptions
 
 
 def placement_of(options: bytes, num_devices: int) -> Placement:
@@ -35,9 +39,6 @@ def placement_of(options: bytes, num_devices: int) -> Placement:
     parsed = xla_client.CompileOptions.ParseFromString(options)
     if parsed.parameter_is_tupled_arguments:
         raise Unsupported("compile option parameter_is_tupled_arguments")
-    if parsed.env_option_overrides:
-        names = ", ".join(name for name, _ in parsed.env_option_overrides)
-        raise Unsupported(f"compiler options of XLA: {names}")
     build = parsed.executable_build_options
     if build.use_auto_spmd_partitioning:
         raise Unsupported("compile option use_auto_spmd_partitioning")
@@ -54,7 +55,8 @@ def placement_of(options: bytes, num_devices: int) -> Placement:
     if not all(0 <= device < num_devices for device in devices) or len(set(devices)) != len(devices):
         raise InvalidArgument(f"a device assignment outside of the {num_devices} devices: {list(devices)}")
     spreads = any(build.allow_spmd_sharding_propagation_to_output)
-    return Placement(replicas, partitions, devices, serialized, build.use_spmd_partitioning, spreads)
+    compile_options = compile_options_of(parsed.env_option_overrides)
+    return Placement(replicas, partitions, devices, serialized, build.use_spmd_partitioning, spreads, compile_options)
 
 
 def _devices(assignment: bytes) -> tuple[int, ...]:

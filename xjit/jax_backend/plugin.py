@@ -18,6 +18,7 @@ from xjit.jax_backend.c_api import FUNCTIONS, NAMED_VALUE, PROGRAM, VERSION, Err
 from xjit.jax_backend.devices import Client, ClientBuilder, num_devices
 from xjit.jax_backend.native_api import REFUSAL_ERROR, SILENCE_ERROR, NativeApi
 from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT
+from xjit.jax_backend.native_donation import DONATED_AND_READ, DONATED_TWICE
 from xjit.jax_backend.native_execute import COUNT_ERROR, EXECUTE, STATUS_ERROR
 from xjit.jax_backend.programs import LoadedProgram, load_program, read_program
 from xjit.jax_backend.records import EXECUTABLE
@@ -31,7 +32,7 @@ from xjit.jax_backend.requests import (
     static_ready_event,
 )
 from xjit.jax_backend.sharded_execution import ShardedExecution
-from xjit.jax_backend.transfers import Transfers
+from xjit.jax_backend.transfers import Copying, Transfers
 
 _STATIC_ERRORS: Final = {
     DELETED_ERROR: (ErrorCode.INVALID_ARGUMENT, "Array has been deleted or donated"),
@@ -41,6 +42,12 @@ _STATIC_ERRORS: Final = {
     ),
     SILENCE_ERROR: (ErrorCode.INTERNAL, "Python did not answer: it has no stack left, or is shutting down"),
     REFUSAL_ERROR: (ErrorCode.UNIMPLEMENTED, "xjit's backend does not have this function of PJRT"),
+}
+
+_DONATION_ERRORS: Final = {
+    DONATED_TWICE: "Attempt to donate the same buffer twice in Execute() (argument {0}, first use: {1})",
+    DONATED_AND_READ: "Attempt to use a buffer that was previously donated in the same call to Execute() "
+    "(argument {0}, first use: {1})",
 }
 
 _ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -119,6 +126,11 @@ class Plugin:
         assert self._client is not None, "no client was created"
         return self._client
 
+    @property
+    def copying(self) -> Copying:
+        """What becomes of views that this thread makes of memory."""
+        return self._transfers.copying
+
     @functools.cached_property
     def _transfers(self) -> Transfers:
         return Transfers(self._api, self.client, self._ready.address)
@@ -192,18 +204,20 @@ class Plugin:
             raise Unsupported(f"a program in the format {form!r}: expected mlir")
         loaded = load_program(self.client, number, code, options)
         self._programs[number] = loaded
-        request["executable"] = loaded.address
+        request["executable"] = loaded.structs.address
 
     def _sweep(self) -> None:
         """Forgets programs that JAX has destroyed."""
         for number, program in list(self._programs.items()):
-            if Request(EXECUTABLE, program.address)["is_destroyed"]:
+            if Request(EXECUTABLE, program.structs.address)["is_destroyed"]:
                 self._programs.pop(number, None)
 
     def _program(self, address: int) -> LoadedProgram:
         return self._programs[Request(EXECUTABLE, address)["number"]]
 
     def _status_error(self, executable: int, status: int, instruction: int, detail: int) -> int:
+        if status in _DONATION_ERRORS:
+            return new_error(ErrorCode.INVALID_ARGUMENT, _DONATION_ERRORS[status].format(instruction, detail))
         try:
             self._program(executable).executable.raise_status(status, instruction, detail)
         except BaseException as error:
@@ -272,7 +286,7 @@ class Plugin:
         number = next(self._numbers)
         loaded = read_program(self.client, number, data, request.bytes(name, f"{name}_size"))
         self._programs[number] = loaded
-        request["loaded_executable"] = loaded.address
+        request["loaded_executable"] = loaded.structs.address
 
     @functools.cached_property
     def _no_deleter(self) -> int:

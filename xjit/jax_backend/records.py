@@ -108,6 +108,7 @@ EXECUTABLE: Final = StructLayout(
         ("vtable", PTR),
         ("is_destroyed", I32),
         ("is_deleted", I32),
+        ("returns_errors", I64),  # whether a failure is the error of the call, not that of its results
         ("num_replicas", I64),
         ("num_partitions", I64),
         ("num_parameters", I64),
@@ -130,11 +131,15 @@ EXECUTABLE: Final = StructLayout(
         ("result_ranks", PTR),  # an i64 each
         ("result_memory_kinds", PTR),
         ("result_memory_kind_sizes", PTR),
+        ("result_layouts", PTR),  # a LAYOUT each
         ("own_address", PTR),  # a loaded executable is its own executable
         ("number", I64),  # by which Python knows it
     ),
 )
 """A loaded program."""
+
+LAYOUT: Final = StructLayout("Layout", (("vtable", PTR), ("is_static", I64), ("text_size", I64)))
+"""A layout; its text follows. What is static belongs to an executable and ends with that."""
 
 ARRAY: Final = StructLayout(
     "Array",
@@ -146,6 +151,8 @@ ARRAY: Final = StructLayout(
         ("leaf", I64),  # its number for the entry, -1 for a token, which has no data
         ("donated_to", I64),  # of a parameter: the result that may take its memory, -1 for none, -2 if it just ends
         ("donated_from", I64),  # of a result: that parameter, or -1
+        ("memory", I64),  # of a result: the number of its memory among those of the device
+        ("minor_to_major", PTR),  # null for row-major
     ),
 )
 """A parameter or result of an executable."""

@@ -22,6 +22,7 @@ def create_client() -> Any:
         xla_client.load_pjrt_plugin_with_c_api(NAME, _capsule())
         xla_client.initialize_pjrt_plugin(NAME)
     _hand_over_callbacks()
+    _copy_foreign_arrays()
     client = xla_client.make_c_api_client(NAME, {}, None)
     settings: Any = jax.config
     platforms = (settings.jax_platforms or "cpu").split(",")
@@ -57,6 +58,29 @@ def _hand_over_callbacks() -> None:
             withdraw(number)
 
     compiler.backend_compile_and_load = compile_and_load
+
+
+@functools.cache
+def _copy_foreign_arrays() -> None:
+    """Has arrays that come by DLPack copied by the backend, where they must be: PJRT's C interface cannot say that."""
+    from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
+
+    from xjit.jax_backend.plugin import plugin
+
+    original = _jax.dlpack_managed_tensor_to_buffer
+
+    @functools.wraps(original)
+    def to_buffer(tensor: Any, device: Any, stream: Any, copy: bool | None = None, *more: Any) -> Any:
+        if "xjit" not in device.client.platform_version:
+            return original(tensor, device, stream, copy, *more)
+        copying = plugin().copying
+        copying.is_allowed, copying.is_asked = copy is not False, copy is True
+        try:
+            return original(tensor, device, stream, False, *more)
+        finally:
+            copying.is_allowed = copying.is_asked = False
+
+    _jax.dlpack_managed_tensor_to_buffer = to_buffer
 
 
 @functools.cache

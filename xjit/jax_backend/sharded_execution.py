@@ -42,9 +42,9 @@ class ShardedExecution:
     def _run(self, program: LoadedProgram, request: Request, number: int, communicator: Communicator) -> int:
         initial = program.executable.entry.initial_context
         partitions = program.placement.num_partitions
-        errors = [0] * len(program.parts)
-        requests = [self._part_of(program, request, i) for i in range(len(program.parts))]
-        for device, part in enumerate(program.parts):
+        errors = [0] * len(program.structs.parts)
+        requests = [self._part_of(program, request, i) for i in range(len(program.structs.parts))]
+        for device, part in enumerate(program.structs.parts):
             context = device_context(initial, device // partitions, device % partitions, number)
             ctypes.memmove(Request(EXECUTABLE, part)["initial_context"], context, EXECUTION_CONTEXT.size)
 
@@ -57,7 +57,7 @@ class ShardedExecution:
                 del self._running[thread]
 
         try:
-            run_on_threads(len(program.parts), run, communicator, lambda: None)
+            run_on_threads(len(program.structs.parts), run, communicator, lambda: None)
         except BaseException as error:
             if error is not communicator.failure:  # which is the error of the results
                 raise
@@ -68,7 +68,7 @@ class ShardedExecution:
         size = min(request["struct_size"], _EXECUTE.size)
         part = Memory(ctypes.string_at(request.address, size).ljust(_EXECUTE.size, b"\0"))
         fields = Request(_EXECUTE, part.address)
-        fields["executable"], fields["num_devices"], fields["execute_device"] = program.parts[device], 1, 0
+        fields["executable"], fields["num_devices"], fields["execute_device"] = program.structs.parts[device], 1, 0
         for name in _LISTS:
             if request[name]:
                 fields[name] = request[name] + ctypes.sizeof(ctypes.c_void_p) * device

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,16 @@ from xjit.runtime.thread_pool import running_pool
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+_DELETE_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class Copying(threading.local):
+    """Whether views that this thread makes may be copies, or must be."""
+
+    is_allowed = False
+    is_asked = False
+
+
 class Transfers:
     """Makes and reads buffers of a client."""
 
@@ -28,12 +39,12 @@ class Transfers:
         self._api = api
         self._client = client
         self._ready_event = ready_event
+        self.copying = Copying()
 
     def from_host(self, request: Request) -> None:
         """`Client_BufferFromHostBuffer`: in place where the caller keeps the memory as it is, else a copy."""
-        if request["device_layout"]:
-            _check_row_major(_read_layout(request["device_layout"]), request["num_dims"])
         kind, shape = request["type"], request.numbers("dims", "num_dims")
+        order = _order(request["device_layout"], len(shape))
         width = byte_width(kind)
         strides = request.numbers("byte_strides", "num_byte_strides") or row_major_strides(shape, width)
         device, memory = self._place(request)
@@ -41,33 +52,43 @@ class Transfers:
         in_place = (
             request["host_buffer_semantics"] == HostBufferSemantics.IMMUTABLE_ZERO_COPY
             and source % PARAMETER_ALIGNMENT == 0
-            and _is_dense(shape, strides, width)
+            and _is_dense(shape, strides, _strides(shape, order, width))
         )
         if in_place:
             done = new_event(is_ready=False, references=2)
-            request["buffer"] = self.new_buffer(kind, shape, source, device, memory, done)
+            request["buffer"] = self.new_buffer(kind, shape, source, device, memory, done, order=order)
             request["done_with_host_buffer"] = done
             return
         data = _allocate(_num_bytes(shape, width))
-        view(data, shape, row_major_strides(shape, width), width)[...] = view(source, shape, strides, width)
-        request["buffer"] = self.new_buffer(kind, shape, data, device, memory)
+        view(data, shape, _strides(shape, order, width), width)[...] = view(source, shape, strides, width)
+        request["buffer"] = self.new_buffer(kind, shape, data, device, memory, order=order)
         request["done_with_host_buffer"] = self._ready_event
 
     def view_of(self, request: Request) -> None:
-        """`Client_CreateViewOfDeviceBuffer`: a buffer in the caller's memory, which hears of its end."""
+        """`Client_CreateViewOfDeviceBuffer`: a buffer in the caller's memory, which hears of its end.
+
+        Where `copying` says so it is a copy, which ends the caller's at once, if it must be or the memory is unaligned.
+        """
         shape, kind = request.numbers("dims", "num_dims"), request["element_type"]
-        if request["layout"]:
-            _check_row_major(_read_layout(request["layout"]), len(shape))
+        order = _order(request["layout"], len(shape))
         device, memory = self._place(request)
-        data = request["device_buffer_ptr"]
-        if data % PARAMETER_ALIGNMENT:
-            raise InvalidArgument(f"a view of memory that is not aligned to {PARAMETER_ALIGNMENT} bytes")
-        callback = request["on_delete_callback"]
+        data, callback = request["device_buffer_ptr"], request["on_delete_callback"]
+        is_aligned = data % PARAMETER_ALIGNMENT == 0
+        if not is_aligned and not self.copying.is_allowed:
+            raise InvalidArgument(f"memory at {data:#x} is not aligned to {PARAMETER_ALIGNMENT} bytes")
+        if not is_aligned or self.copying.is_asked:
+            num_bytes = _num_bytes(shape, byte_width(kind))
+            own = _allocate(num_bytes)
+            ctypes.memmove(own, data, num_bytes)
+            if callback:
+                _DELETE_CALLBACK(callback)(data, request["on_delete_callback_arg"])
+            request["buffer"] = self.new_buffer(kind, shape, own, device, memory, order=order)
+            return
         if callback:
             ending = new_ending(callback, data, request["on_delete_callback_arg"])
         else:
             ending = new_event(is_ready=False)
-        request["buffer"] = self.new_buffer(kind, shape, data, device, memory, ending)
+        request["buffer"] = self.new_buffer(kind, shape, data, device, memory, ending, order=order)
 
     def to_host(self, request: Request) -> None:
         """`Buffer_ToHostBuffer`: in the layout that is asked for, row-major by default; without `dst`, its size."""
@@ -78,8 +99,9 @@ class Transfers:
         check_alive(buffer)
         shape = buffer.numbers("dimensions", "rank")
         width = byte_width(buffer["type"])
-        strides = row_major_strides(shape, width)
-        target = _host_strides(request["host_layout"], shape, width) if request["host_layout"] else strides
+        strides = _strides(shape, buffer.numbers("minor_to_major", "rank"), width)
+        row_major = row_major_strides(shape, width)
+        target = _host_strides(request["host_layout"], shape, width) if request["host_layout"] else row_major
         if request["dst_size"] < buffer["num_bytes"]:
             raise InvalidArgument(f"{request['dst_size']} bytes for an array of {buffer['num_bytes']}")
         view(request["dst"], shape, target, width)[...] = view(buffer["data"], shape, strides, width)
@@ -102,25 +124,38 @@ class Transfers:
         shape = buffer.numbers("dimensions", "rank")
         data = _allocate(buffer["num_bytes"])
         ctypes.memmove(data, buffer["data"], buffer["num_bytes"])
-        return self.new_buffer(buffer["type"], shape, data, device, memory)
+        order = buffer.numbers("minor_to_major", "rank")
+        return self.new_buffer(buffer["type"], shape, data, device, memory, order=order)
 
     def uninitialized(self, request: Request, error_event: int = 0) -> int:
         """A buffer of the shape in a request whose contents are undefined, or an error."""
-        if request["shape_layout"]:
-            _check_row_major(_read_layout(request["shape_layout"]), request["shape_num_dims"])
         kind, shape = request["shape_element_type"], request.numbers("shape_dims", "shape_num_dims")
+        order = _order(request["shape_layout"], len(shape))
         data = _allocate(_num_bytes(shape, byte_width(kind)))
         memory = request["memory"]
         device = self._client.device_of_memory(memory) if memory else request["device"]
-        return self.new_buffer(kind, shape, data, device, memory, ready=error_event)
+        return self.new_buffer(kind, shape, data, device, memory, ready=error_event, order=order)
 
     def new_buffer(
-        self, kind: int, shape: Sequence[int], data: int, device: int, memory: int, host_event: int = 0, ready: int = 0
+        self,
+        kind: int,
+        shape: Sequence[int],
+        data: int,
+        device: int,
+        memory: int,
+        host_event: int = 0,
+        ready: int = 0,
+        *,
+        order: Sequence[int],
     ) -> int:
-        """The struct of a buffer that owns `data`; it takes the references to the events."""
-        dimensions = Memory.of_numbers(shape)
+        """The struct of a buffer that owns `data`, with dimensions in the order from minor to major.
+
+        It takes the references to the events.
+        """
+        dimensions, minor_to_major = Memory.of_numbers(shape), Memory.of_numbers(order)
         size = _num_bytes(shape, byte_width(kind))
-        array = Memory(ARRAY.pack(type=kind, num_bytes=size, rank=len(shape), dimensions=dimensions.address))
+        fields = {"dimensions": dimensions.address, "minor_to_major": minor_to_major.address}
+        array = Memory(ARRAY.pack(type=kind, num_bytes=size, rank=len(shape), **fields))
         event = ready or self._ready_event
         return self._api.new_buffer(array.address, data, device, memory or self._default(device), event, host_event)
 
@@ -172,9 +207,8 @@ def _strides(shape: Sequence[int], minor_to_major: Sequence[int], width: int) ->
     return tuple(strides)
 
 
-def _is_dense(shape: Sequence[int], strides: Sequence[int], width: int) -> bool:
-    """Whether elements follow each other in C order; strides of dimensions of size 1 say nothing."""
-    expected = row_major_strides(shape, width)
+def _is_dense(shape: Sequence[int], strides: Sequence[int], expected: Sequence[int]) -> bool:
+    """Whether an array has the strides that are expected; those of dimensions of size 1 say nothing."""
     return 0 not in shape and all(s == e or n == 1 for n, s, e in zip(shape, strides, expected, strict=True))
 
 
@@ -206,7 +240,15 @@ def _host_strides(address: int, shape: Sequence[int], width: int) -> tuple[int, 
     return _strides(shape, numbers, width)
 
 
-def _check_row_major(layout: Request, rank: int) -> None:
+def _order(address: int, rank: int) -> tuple[int, ...]:
+    """The dimensions of a device layout from minor to major; row-major without one. Errors: Unsupported for others."""
+    row_major = tuple(range(rank - 1, -1, -1))
+    if not address:
+        return row_major
+    layout = _read_layout(address)
     numbers = layout.numbers("minor_to_major", "minor_to_major_size")
-    if layout["type"] == STRIDED_LAYOUT or layout["num_tiles"] or numbers != tuple(range(rank - 1, -1, -1)):
-        raise Unsupported("a device layout other than row-major")
+    if layout["type"] == STRIDED_LAYOUT or layout["num_tiles"]:
+        raise Unsupported("a device layout by strides, or with tiles")
+    if sorted(numbers) != sorted(row_major):
+        raise InvalidArgument(f"a device layout {numbers} of an array of rank {rank}")
+    return numbers

@@ -1,0 +1,172 @@
+"""The native structs of a loaded executable: what calls need, and what JAX asks about it."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Sequence
+
+from xjit.hlo.diagnostics import InvalidArgument, Unsupported
+from xjit.hlo.ir.module import HloModule
+from xjit.hlo.types.layout import Layout
+from xjit.hlo.types.shape import Shape
+from xjit.jax_backend.boundary import Boundary
+from xjit.jax_backend.c_api import BUFFER_TYPES
+from xjit.jax_backend.devices import MEMORY_KINDS, Client
+from xjit.jax_backend.placement import Placement
+from xjit.jax_backend.records import ARRAY, DONATED_WITHOUT_RESULT, EXECUTABLE, LAYOUT, NO_LEAF, NOT_DONATED
+from xjit.jax_backend.requests import Memory
+from xjit.runtime.executable import CpuExecutable
+from xjit.runtime.program import ArraySignature
+
+
+def _donors(module: HloModule) -> frozenset[int]:
+    """The parameters that a call deletes, used or not."""
+    donated = {alias.parameter_number for alias in module.config.input_output_alias}
+    return frozenset(donated | {donor.parameter_number for donor in module.config.buffer_donors})
+
+
+class ExecutableStructs:
+    """Makes the structs of an executable: `address` is that of all its devices, `parts` one per device, if several."""
+
+    def __init__(
+        self, client: Client, executable: CpuExecutable, number: int, placement: Placement, boundary: Boundary
+    ) -> None:
+        self._client = client
+        self._executable = executable
+        self._number = number
+        self._placement = placement
+        self._boundary = boundary
+        self.kept: list[Memory] = []
+        self.address = 0
+        self.parts: tuple[int, ...] = ()
+
+    def build(self, module: HloModule, code: bytes, *, returns_errors: bool) -> None:
+        """Makes them. `code` is the program as it came, `module` that of one device."""
+        program = self._executable.program
+        entry, placement = self._executable.entry, self._placement
+        objects = program.object_code
+        devices = [self._client.devices[number] for number in placement.devices]
+        common = {
+            "returns_errors": returns_errors,
+            "num_replicas": placement.num_replicas,
+            "num_partitions": placement.num_partitions,
+            "entry": entry.address,
+            "constants": entry.constants_address,
+            "arena_size": entry.arena_size,
+            "code_size": len(objects) if isinstance(objects, bytes) else sum(map(len, objects)),
+            "number": self._number,
+            **self._text("name", program.name),
+            **self._text("fingerprint", hashlib.sha256(code).hexdigest()),
+            **self._signature_fields(module),
+        }
+        self.address = self._on_devices(common, devices)
+        if len(devices) > 1:
+            self.parts = tuple(self._on_devices(common, [device]) for device in devices)
+
+    def _on_devices(self, common: dict[str, int], devices: Sequence[int]) -> int:
+        """The struct of the program on some devices."""
+        context = self._bytes(self._executable.entry.initial_context)
+        return self._struct(**common, initial_context=context, devices=self._numbers(devices), num_devices=len(devices))
+
+    def _signature_fields(self, module: HloModule) -> dict[str, int]:
+        entry, program = module.entry_computation, self._executable.program
+        root = entry.root_instruction.shape
+        shapes = [parameter.shape for parameter in entry.parameter_instructions]
+        parameters = _Leaves(shapes, program.parameters)
+        results = _Leaves(root.tuple_shapes if root.is_tuple else [root], program.results)
+        to = {parameters.positions[alias.parameter]: results.positions[alias.result] for alias in program.aliases}
+        source = {result: parameter for parameter, result in to.items()}
+        donors = dict.fromkeys(_donors(module), DONATED_WITHOUT_RESULT)
+        memories = self._result_memories(len(results.shapes))
+        takes = [
+            self._array(parameters, i, donated_to=to.get(i, donors.get(i, NOT_DONATED)), donated_from=NOT_DONATED)
+            for i in range(len(parameters.shapes))
+        ]
+        gives = [
+            self._array(results, i, donated_to=NOT_DONATED, donated_from=source.get(i, NOT_DONATED), memory=memories[i])
+            for i in range(len(results.shapes))
+        ]
+        kinds = [self._keep(Memory(MEMORY_KINDS[memory])) for memory in memories]
+        count = len(gives)
+        return {
+            "num_parameters": len(takes),
+            "num_results": count,
+            "parameters": self._bytes(b"".join(takes)),
+            "results": self._bytes(b"".join(gives)),
+            "result_types": self._numbers([results.types[i] for i in range(count)], 32),
+            "result_dimensions": self._numbers([d for shape in results.shapes for d in shape.dimensions]),
+            "result_ranks": self._numbers([len(shape.dimensions) for shape in results.shapes]),
+            "result_layouts": self._numbers([self._layout(results, i) for i in range(count)]),
+            "result_memory_kinds": self._numbers([kind.address for kind in kinds]),
+            "result_memory_kind_sizes": self._numbers([kind.size for kind in kinds]),
+        }
+
+    def _layout(self, results: _Leaves, number: int) -> int:
+        text = str(Layout(results.order(number))).encode()
+        return self._bytes(LAYOUT.pack(is_static=1, text_size=len(text)) + text)
+
+    def _result_memories(self, count: int) -> list[int]:
+        """The number of each result's memory among those of its device."""
+        asked = self._boundary.result_memories or ("",) * count
+        unknown = [kind for kind in asked if kind and kind not in MEMORY_KINDS]
+        if unknown:
+            raise InvalidArgument(f"memory of the kind {unknown[0]!r}: expected one of {', '.join(MEMORY_KINDS)}")
+        return [MEMORY_KINDS.index(kind) if kind else 0 for kind in asked]
+
+    def _array(self, values: _Leaves, number: int, **more: int) -> bytes:
+        shape, leaf = values.shapes[number], values.leaves[number]
+        size, order = 0, 0
+        if leaf != NO_LEAF:
+            signature = values.signatures[leaf]
+            size = signature.byte_size
+            order = 0 if signature.is_row_major else self._numbers(values.order(number))
+        return ARRAY.pack(
+            type=values.types[number],
+            num_bytes=size,
+            rank=len(shape.dimensions),
+            dimensions=self._numbers(shape.dimensions),
+            leaf=leaf,
+            minor_to_major=order,
+            **more,
+        )
+
+    def _struct(self, **fields: int) -> int:
+        made = self._keep(Memory(EXECUTABLE.pack(**fields)))
+        place = made.address + EXECUTABLE.offsets["own_address"]
+        ctypes.c_void_p.from_address(place).value = made.address
+        return made.address
+
+    def _text(self, field: str, text: str) -> dict[str, int]:
+        kept = self._keep(Memory(text))
+        return {field: kept.address, f"{field}_size": kept.size}
+
+    def _numbers(self, numbers: Sequence[int], bits: int = 64) -> int:
+        return self._keep(Memory.of_numbers(numbers, bits)).address
+
+    def _bytes(self, data: bytes) -> int:
+        return self._keep(Memory(data)).address
+
+    def _keep(self, memory: Memory) -> Memory:
+        self.kept.append(memory)
+        return memory
+
+
+class _Leaves:
+    """The parameters or results of an entry, which JAX numbers with their tokens, and the program without them."""
+
+    def __init__(self, shapes: Sequence[Shape], signatures: Sequence[ArraySignature]) -> None:
+        self.shapes = tuple(shapes)
+        self.signatures = tuple(signatures)
+        if any(not shape.is_array and not shape.is_token for shape in shapes):
+            raise Unsupported("a program with nested tuples as parameters or results")
+        self.positions = [i for i, shape in enumerate(shapes) if shape.is_array]
+        numbers = {position: leaf for leaf, position in enumerate(self.positions)}
+        self.leaves = [numbers.get(i, NO_LEAF) for i in range(len(self.shapes))]
+        self.types = [BUFFER_TYPES.index(shape.element_type.text) for shape in shapes]
+
+    def order(self, number: int) -> tuple[int, ...]:
+        """The dimensions from minor to major."""
+        leaf = self.leaves[number]
+        given = self.signatures[leaf].minor_to_major if leaf != NO_LEAF else None
+        return given if given is not None else Layout.row_major(len(self.shapes[number].dimensions)).minor_to_major
