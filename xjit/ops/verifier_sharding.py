@@ -40,7 +40,8 @@ def _parts(instruction: HloInstruction) -> Iterator[tuple[Shape, HloSharding]]:
         return iter(())  # what an outfeed sends is sharded, not its token
     if not instruction.shape.is_tuple:
         raise _fail(instruction, f"sharding {sharding} is for a tuple, but the result is {instruction.shape}")
-    if len(leaves) != len(sharding.elements) and not (len(sharding.elements) == 1 and not leaves):
+    has_empty = any(part.is_tuple and not part.tuple_shapes for _, part in instruction.shape.subshapes())
+    if len(leaves) != len(sharding.elements) and not has_empty:  # an empty tuple may have a sharding, too
         count = len(sharding.elements)
         raise _fail(
             instruction, f"sharding {sharding} is for {count} arrays, but {instruction.shape} has {len(leaves)}"
