@@ -65,7 +65,8 @@ def compile(
     Returns an executable: `exe(*arrays)` takes NumPy arrays (one per parameter) and returns an array, or a tuple nested
     as in HLO. Errors: the HloError family, with the place in the text.
     """
-    return compile_module(load_module(module), target, CompileOptions() if options is None else options)
+    loaded = load_module(module)
+    return compile_module(loaded, target, CompileOptions() if options is None else options, loaded is not module)
 
 
 def evaluate(module: ModuleLike, *arrays: Any, inputs_per_device: Sequence[Sequence[Any]] | None = None) -> Any:

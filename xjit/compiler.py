@@ -26,7 +26,15 @@ from xjit.llvm.partition import PartKind, PartSink
 from xjit.llvm.target import Target
 from xjit.ops.replica_groups import device_count
 from xjit.ops.verifier import verify_executable
-from xjit.optimized_module import Phases, call_signature, optimize_module, physical_constant, verified_text
+from xjit.optimized_module import (
+    ModuleText,
+    Phases,
+    call_signature,
+    check_compilable,
+    optimize_module,
+    physical_constant,
+    text_of,
+)
 from xjit.passes.dynamic.static_interface import dynamic_leaves, is_dynamic, with_static_interface
 from xjit.passes.pipelines import cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
@@ -54,14 +62,19 @@ _DUMPED_STAGES = {
 }
 
 
-def compile_module(module: HloModule, target: str, options: CompileOptions) -> Executable | GpuExecutable:
+def compile_module(
+    module: HloModule, target: str, options: CompileOptions, is_private: bool = False
+) -> Executable | GpuExecutable:
     """Compiles a module (which is left as it is) for a target: "cpu", or "cuda-sim:sm_90".
 
+    A module that nobody changes any more `is_private`: it is kept, and printed only if its text is asked for.
     Errors: InvalidArgument for another target; FailedPrecondition if it cannot run here.
     """
     _check(target, options)
     gpu = split_gpu_target(target)
-    return compile_for_cpu(module, options) if gpu is None else load_for_gpu(module, *gpu, options)
+    if gpu is None:
+        return compile_for_cpu(module, options, is_private)
+    return load_for_gpu(module, *gpu, options, is_private)
 
 
 def stage_text(module: HloModule, target: str, options: CompileOptions, stage: str) -> str:
@@ -85,12 +98,12 @@ def _check(target: str, options: CompileOptions) -> None:
 
 
 @collector_pause
-def compile_for_cpu(module: HloModule, options: CompileOptions) -> Executable:
-    """Compiles a module for this machine's CPU, or one of `options.cpu_level`."""
+def compile_for_cpu(module: HloModule, options: CompileOptions, is_private: bool = False) -> Executable:
+    """Compiles a module for this machine's CPU, or one of `options.cpu_level`; `is_private`: see compile_module."""
     if not is_dynamic(module):
-        return _compile_static(module, options)
+        return _compile_static(module, options, is_private)
     verify_executable(module)
-    executable = _compile_static(with_static_interface(module), options)
+    executable = _compile_static(with_static_interface(module), options, is_private=True)
     entry = module.entry_computation
     parameters = dynamic_leaves([p.shape for p in entry.parameter_instructions])
     results = dynamic_leaves([entry.root_instruction.shape])
@@ -99,11 +112,12 @@ def compile_for_cpu(module: HloModule, options: CompileOptions) -> Executable:
     return executable
 
 
-def _compile_static(module: HloModule, options: CompileOptions) -> Executable:
+def _compile_static(module: HloModule, options: CompileOptions, is_private: bool) -> Executable:
     seconds: dict[str, float] = {}
     phase = Phases(options.progress, seconds)
     phase("verify")
-    text = verified_text(module, several_devices=True)
+    check_compilable(module, several_devices=True)
+    text = text_of(module, is_private)
     key = program_key(text, options, _cpu_target(options))
     program = cached_program(key, options)
     if program is None:
@@ -117,14 +131,14 @@ def _compile_static(module: HloModule, options: CompileOptions) -> Executable:
     return executable
 
 
-def _intermediates_again(module: HloModule, text: str, options: CompileOptions) -> Intermediates:
+def _intermediates_again(module: HloModule, text: ModuleText, options: CompileOptions) -> Intermediates:
     """Compiles what came from the cache, for those who ask how it was made."""
-    unchanged = module if str(module) == text else parse_hlo(text)
+    unchanged = module if str(module) == text() else parse_hlo(text())
     return _compile_anew(unchanged, text, options, {}, Phases(None, {})).intermediates()
 
 
 def _compile_anew(
-    module: HloModule, text: str, options: CompileOptions, seconds: dict[str, float], phase: Phases
+    module: HloModule, text: ModuleText, options: CompileOptions, seconds: dict[str, float], phase: Phases
 ) -> Executable:
     prepared = optimize_module(module, text, options, cpu_pipeline, phase)
     optimized, assignment, cpu_target = prepared.module, prepared.assignment, _cpu_target(options)
@@ -148,9 +162,8 @@ def _compile_anew(
 @collector_pause
 def plan_text(module: HloModule, options: CompileOptions) -> str:
     """Returns the stage "schedule" of a module: what its kernels will do. No code is made."""
-    prepared = optimize_module(
-        module, verified_text(module, several_devices=True), options, cpu_pipeline, Phases(None, {})
-    )
+    check_compilable(module, several_devices=True)
+    prepared = optimize_module(module, module.to_string, options, cpu_pipeline, Phases(None, {}))
     return schedule_text_of(prepared.assignment, _cpu_target(options), options)
 
 

@@ -19,6 +19,7 @@ from xjit.hlo.ir.module import HloModule
 from xjit.hlo.ir.places import find_place, kernel_sources
 from xjit.llvm.partition import with_all_visible
 from xjit.llvm.target import Target
+from xjit.optimized_module import ModuleText
 from xjit.passes.analysis.cost_analysis import HloCostAnalysis
 from xjit.passes.framework import analyses
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
@@ -67,7 +68,7 @@ class Executable(CpuExecutable):
 
     __slots__ = ("__dict__", "_hlo", "_intermediates", "compile_seconds", "is_from_cache", "options")
 
-    def __init__(self, program: CpuProgram, hlo: str, intermediates: Callable[[], Intermediates],
+    def __init__(self, program: CpuProgram, hlo: ModuleText, intermediates: Callable[[], Intermediates],
                  options: CompileOptions, seconds: dict[str, float], is_from_cache: bool = False) -> None:  # fmt: skip
         once = functools.cache(intermediates)
         super().__init__(program, find_place=lambda name: find_place(once().optimized, name))
@@ -109,7 +110,7 @@ class Executable(CpuExecutable):
     def as_text(self, stage: str = "optimized-hlo") -> str:
         """Returns the module at a stage of compilation; InvalidArgument names the stages if there is no such one."""
         stages: dict[str, Callable[[], str]] = {
-            "hlo": lambda: self._hlo,
+            "hlo": self._hlo,
             "optimized-hlo": lambda: str(self._optimized_hlo),
             "buffer-assignment": self._assignment.to_text,
             "thunks": lambda: program_to_string(self._emitted.thunks),

@@ -18,9 +18,10 @@ from xjit.optimized_module import (
     OptimizedModule,
     Phases,
     call_signature,
+    check_compilable,
     optimize_module,
     physical_constant,
-    verified_text,
+    text_of,
 )
 from xjit.passes.pipelines import gpu_pipeline
 from xjit.runtime.arrays.donation import required_donations
@@ -106,7 +107,7 @@ class CompiledGpuModule:
     def as_text(self, stage: str = "optimized-hlo") -> str:
         """Returns the module at a stage of compilation; InvalidArgument names the stages if there is no such one."""
         stages: dict[str, Callable[[], str]] = {
-            "hlo": lambda: self._optimized.text,
+            "hlo": self._optimized.text,
             "optimized-hlo": lambda: str(self._optimized.module),
             "buffer-assignment": self._optimized.assignment.to_text,
             "thunks": self._thunks,
@@ -209,13 +210,19 @@ GpuExecutable = SimulatedExecutable | DeviceExecutable
 
 
 @collector_pause
-def compile_for_gpu(module: HloModule, architecture: str, options: CompileOptions) -> SimulatedExecutable:
-    """Compiles a module, which is left as it is, for a GPU such as "sm_90". Errors: InvalidArgument for another one."""
+def compile_for_gpu(
+    module: HloModule, architecture: str, options: CompileOptions, is_private: bool = False
+) -> SimulatedExecutable:
+    """Compiles a module, which is left as it is, for a GPU such as "sm_90"; `is_private`: see `compile_module`.
+
+    Errors: InvalidArgument for another one.
+    """
     target = Target.for_gpu(architecture or DEFAULT_GPU)
     seconds: dict[str, float] = {}
     phase = Phases(options.progress, seconds)
     phase("verify")
-    optimized = optimize_module(module, verified_text(module), options, gpu_pipeline, phase)
+    check_compilable(module)
+    optimized = optimize_module(module, text_of(module, is_private), options, gpu_pipeline, phase)
     phase("emit")
     emitted = emit_gpu_module(optimized.assignment, target, options.deterministic, optimized.verify)
     phase("")
@@ -226,16 +233,21 @@ def compile_for_gpu(module: HloModule, architecture: str, options: CompileOption
     return compiled
 
 
-def load_for_gpu(module: HloModule, kind: str, architecture: str, options: CompileOptions) -> GpuExecutable:
-    """Compiles a module for what is to run it. Errors: FailedPrecondition if that takes a GPU, and there is none."""
+def load_for_gpu(
+    module: HloModule, kind: str, architecture: str, options: CompileOptions, is_private: bool = False
+) -> GpuExecutable:
+    """Compiles a module for what is to run it; `is_private`: see `compile_module`.
+
+    Errors: FailedPrecondition if that takes a GPU, and there is none."""
     if kind == SIMULATED:
-        return compile_for_gpu(module, architecture, options)
+        return compile_for_gpu(module, architecture, options, is_private)
     try:
         driver = cuda_driver()
     except FailedPrecondition as error:
         hint = "`xjit opt --target cuda --stage ptx` prints the code; target 'cuda-sim' runs it on the host"
         raise FailedPrecondition(error.message, None, hint) from error
-    return DeviceExecutable(compile_for_gpu(module, architecture or driver.architecture, options), driver)
+    compiled = compile_for_gpu(module, architecture or driver.architecture, options, is_private)
+    return DeviceExecutable(compiled, driver)
 
 
 _DUMPED_STAGES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,39 +30,45 @@ from xjit.runtime.arrays.physical_layout import array_signature
 from xjit.runtime.program import ArraySignature, LeafTree
 
 Pipeline = Callable[[PipelineOptions], list[HloModulePass]]
+ModuleText = Callable[[], str]
+"""Returns the text of a module as it was when it was compiled."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizedModule:
     """What emitters start from. `dump` takes what comes out, if flags ask. With `verify` schedules are checked, too."""
 
-    text: str
+    text: ModuleText
     module: HloModule
     assignment: BufferAssignment
     dump: CompilationDump | None
     verify: bool
 
 
-def verified_text(module: HloModule, several_devices: bool = False) -> str:
-    """Returns the text of a module that may be compiled.
-
-    Errors: of the module; Unsupported for one of several devices, unless the target takes those.
-    """
+def check_compilable(module: HloModule, several_devices: bool = False) -> None:
+    """Raises what is wrong with a module; Unsupported for one of several devices, unless the target takes those."""
     verify_executable(module)
     (check_devices if several_devices else check_one_device)(module)
     check_call_tree(module)
-    return str(module)
+
+
+def text_of(module: HloModule, is_private: bool) -> ModuleText:
+    """Returns what gives the module's text. A module that its owner may still change is printed now."""
+    if is_private:
+        return functools.cache(module.to_string)
+    text = module.to_string()
+    return lambda: text
 
 
 def optimize_module(
-    module: HloModule, text: str, options: CompileOptions, pipeline: Pipeline, phase: Callable[[str], None]
+    module: HloModule, text: ModuleText, options: CompileOptions, pipeline: Pipeline, phase: Callable[[str], None]
 ) -> OptimizedModule:
     """Optimizes a copy of a module that is verified; `text` is the module's. Errors: of a pass."""
     phase("optimize")
     flags = flags_from_environment()
     dump = CompilationDump(flags.dump_to, module, flags.dump_hlo_pass_re) if flags.dump_to else None
     if dump is not None:
-        dump.write("before_optimizations.txt", text)
+        dump.write("before_optimizations.txt", text())
     optimized = module.clone("")
     optimized.clear_schedule()  # of a module that came scheduled: the pipeline changes the graph, and orders it anew
     pipeline_options = PipelineOptions(fuse=options.fusion, keep_intermediate_layouts=options.keep_intermediate_layouts)

@@ -19,6 +19,7 @@ from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
 from xjit.flags import Flags, flags_from_environment
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.target import Target
+from xjit.optimized_module import ModuleText
 from xjit.runtime.machine_code.object_cache import ObjectCache, cache_key, object_cache
 from xjit.runtime.machine_code.toolchain import toolchain_versions
 from xjit.runtime.program import CpuProgram
@@ -27,15 +28,15 @@ from xjit.runtime.program_file import program_from_bytes, program_to_bytes
 _NOT_IN_KEYS = ("progress", "cache_dir")
 
 
-def program_key(text: str, options: CompileOptions, target: Target) -> str:
-    """Returns the key of a module's program; "" if it is not to be looked up."""
+def program_key(text: ModuleText, options: CompileOptions, target: Target) -> str:
+    """Returns the key of the program of a module with that text; "" if it is not to be looked up."""
     if _cache(options) is None or flags_from_environment() != Flags():
         return ""
     chosen = [
         f"{f.name}={getattr(options, f.name)!r}" for f in dataclasses.fields(options) if f.name not in _NOT_IN_KEYS
     ]
     machine = target.triple, target.cpu, target.features
-    return cache_key("program", *toolchain_versions(), _source_fingerprint(), *machine, *chosen, text)
+    return cache_key("program", *toolchain_versions(), _source_fingerprint(), *machine, *chosen, text())
 
 
 def cached_program(key: str, options: CompileOptions) -> CpuProgram | None:

@@ -31,7 +31,7 @@ GEMM_PARAMS = ((PTR, "out"), (PTR, "lhs"), (PTR, "rhs"), (PTR, "closure"), (PTR,
 _BLOCK_PARAMS = (
     *GEMM_PARAMS, (I64, "batch"), (I64, "first_row"), (I64, "rows"), (I64, "first_column"), (I64, "columns"),
 )  # fmt: skip
-_PACKED_ROW_BYTES = CHUNK_BYTES + 192
+PACKED_ROW_BYTES = CHUNK_BYTES + 192
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _emit_vector_products(
     """The functions for each group of rows."""
     if not support.types.out.is_float or support.group > 1:
         return {}
-    types = support.types.rhs, support.compute, support.pack_lhs[0]
+    types = support.types.rhs, support.compute, support.pack_lhs
     return {
         method: [
             emit_vector_product(module, f"{name}_{method.name.lower()}_{rows}", *types, rows, method)
@@ -134,7 +134,7 @@ def _allocate(builder: StructuredBuilder, support: GemmSupport) -> _Memory:
     lhs_rows = max(LHS_GROUP_ROWS, support.tile.rows)
     return _Memory(
         kernel_record=builder.alloca(I64, Slot.COUNT, align=64, name="kernel_record"),
-        packed_lhs=builder.alloca(I8, lhs_rows * _PACKED_ROW_BYTES, align=64, name="packed_lhs"),
+        packed_lhs=builder.alloca(I8, lhs_rows * PACKED_ROW_BYTES, align=64, name="packed_lhs"),
         packed_rhs=builder.alloca(I8, PACKED_RHS_BYTES + panel_slack, align=64, name="packed_rhs"),
         result=builder.alloca(I8, RESULT_SCRATCH_BYTES + 64 * support.vector_bytes * 8, align=64, name="result"),
     )

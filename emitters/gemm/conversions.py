@@ -10,7 +10,7 @@ from __future__ import annotations
 from xjit.emitters.gemm.storage import (
     BIASED,
     FLOAT8_KINDS,
-    PLANES,
+    NUM_PLANES,
     ROUNDED_TO,
     UNSIGNED,
     memory_type,
@@ -70,8 +70,6 @@ def packed_bits(builder: IRBuilder, value: Value, storage: LLVMType, packed: LLV
     """What was loaded as `memory_type(storage, ...)`, as the bits of `packed` elements: integers of their size."""
     if storage is packed or (packed.is_int and plain_type(packed) is plain_type(storage)):
         return builder.xor(value, const_int(value.type, -128)) if packed is BIASED else value
-    if packed in PLANES:
-        return _plane(builder, widen(builder, value, storage, FLOAT), PLANES.index(packed))
     if packed is BFLOAT:
         if storage in ROUNDED_TO:
             return _round_to_bfloat(builder, value)
@@ -82,18 +80,22 @@ def packed_bits(builder: IRBuilder, value: Value, storage: LLVMType, packed: LLV
     raise TypeError(f"{storage} is not packed as {packed}")
 
 
-def _plane(builder: IRBuilder, value: Value, number: int) -> Value:
-    """The bits of a plane: to nearest, ties away from zero, of f32 that neither overflow nor have subnormal planes.
+def plane_bits(builder: IRBuilder, value: Value, storage: LLVMType) -> list[Value]:
+    """What was loaded as `memory_type(storage, ...)`, as the bits of its bf16 planes (`NUM_PLANES`).
 
-    What a rounded number leaves has half of an ulp of 8 bits at most, so each subtraction is exact.
+    They are rounded to nearest, ties away from zero. What a rounded number leaves is half of an ulp of 8 bits at most,
+    so each subtraction is exact. No number may overflow, or have a plane that is subnormal.
     """
-    type = vector(I32, value.type.width)
-    half = const_int(type, 0x8000)
-    for _ in range(number):
-        rounded = builder.and_(builder.add(builder.bitcast(value, I32), half), const_int(type, -0x10000))
-        value = builder.fsub(value, builder.bitcast(rounded, FLOAT))
-    bits = builder.add(builder.bitcast(value, I32), half)
-    return builder.trunc(builder.lshr(bits, const_int(type, 16)), I16)
+    rest = widen(builder, value, storage, FLOAT)
+    type = vector(I32, rest.type.width)
+    planes: list[Value] = []
+    while True:
+        rounded = builder.add(builder.bitcast(rest, I32), const_int(type, 0x8000))
+        planes.append(builder.trunc(builder.lshr(rounded, const_int(type, 16)), I16))
+        if len(planes) == NUM_PLANES[storage]:
+            return planes
+        nearest = builder.and_(rounded, const_int(type, -0x10000))
+        rest = builder.fsub(rest, builder.bitcast(nearest, FLOAT))
 
 
 def store_as(builder: IRBuilder, value: Value, storage: LLVMType, ptr: Value, mask: Value | None = None) -> None:

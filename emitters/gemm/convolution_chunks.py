@@ -260,7 +260,7 @@ def _multiply_depthwise(
             target, pixel_bytes, unit, source, record[CONV.tap_2], record[CONV.tap_feature], chunk.taps_2,
             tile.features.size,
         )  # fmt: skip
-        builder.call(parts.support.pack_rhs[0], args)
+        builder.call(parts.support.pack_rhs, args)
     accumulate = builder.load_i64(memory.kernel_record, Slot.ACCUMULATE)
     args = (
         record.ptr, memory.sums, memory.slab, memory.packed, memory.table, tile.pixels, pixel_bytes,

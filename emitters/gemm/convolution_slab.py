@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from xjit.emitters.gemm.record import CONV, Record
 from xjit.emitters.gemm.storage import size_of
-from xjit.emitters.gemm.support import GemmSupport, pack_planes
+from xjit.emitters.gemm.support import GemmSupport, call_copy
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR
@@ -70,8 +70,8 @@ def emit_fill_slab(module: Module, name: str, support: GemmSupport) -> Function:
         input_row = builder.add(rows.source, builder.mul(row, record[CONV.step_1]))
         place = builder.offset_2d(source, input_row, record[CONV.in_1], pixels.source, record[CONV.in_2])
         target = builder.offset(slab, builder.mul(pixel, pixel_bytes))
-        args = target_pixel, unit, place, source_pixel, channel, lines, columns
-        pack_planes(builder, support.pack_lhs, target, plane_bytes, args)
+        args = target, target_pixel, unit, place, source_pixel, channel, lines, columns
+        call_copy(builder, support.pack_lhs, args, plane_bytes)
     builder.ret_void()
     return builder.function
 

@@ -1,21 +1,22 @@
 """Packing for units whose lanes hold several elements of k: how a matrix becomes a matrix of lanes.
 
 `emit_lane_copy` defines `dst[line, lane] = (src[line, k], src[line, k + 1], ...)` with `group` elements of k per lane,
-converted to the type that the unit takes. A last lane that k does not fill is filled up with zeros. Lines are the rows
-of a left operand, the columns of a right one. Invariant: exactly the given elements are read.
+converted to the type that the unit takes. A last lane that k does not fill is filled up with zeros. Numbers that are
+taken apart in planes of bf16 become one such matrix for each. Lines are the rows of a left operand, the columns of a
+right one. Invariant: exactly the given elements are read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.conversions import packed_bits
+from xjit.emitters.gemm.conversions import packed_bits, plane_bits
 from xjit.emitters.gemm.packing import COPY_PARAMS
 from xjit.emitters.gemm.storage import memory_type, size_of
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.transpose import transpose_blocks
-from xjit.llvm.types import I32, vector
+from xjit.llvm.types import I32, I64, vector
 from xjit.llvm.values import const_int
 
 LANE_BYTES = 4
@@ -25,7 +26,8 @@ _TILE_LANES = 8  # of a transposed tile
 @dataclass(frozen=True, slots=True)
 class LaneCopy:
     """What is packed: stored elements, as what, how many per lane; for a left operand lanes lie along a line, for a
-    right one lines lie side by side. With `transposes` there are tiles for a source that lies the other way.
+    right one lines lie side by side. With `transposes` there are tiles for a source that lies the other way. `planes`:
+    how many there are.
     """
 
     storage: LLVMType
@@ -33,21 +35,25 @@ class LaneCopy:
     group: int
     along_lines: bool
     transposes: bool
+    planes: int = 1
 
     @property
     def name(self) -> str:
         """The name of the function."""
         direction = "along" if self.along_lines else "across"
-        types = f"{self.storage.mangled}_{self.packed.mangled}"
+        types = f"{self.storage.mangled}_{self.packed.mangled}{'_planes' if self.planes > 1 else ''}"
         return f"xjit_lanes_{direction}_{types}{'_transposes' if self.transposes else ''}"
 
 
 def emit_lane_copy(module: Module, copy: LaneCopy) -> Function:
-    """Defines the copy once per module, with `COPY_PARAMS`: rows and columns are those of the operand."""
+    """Defines the copy once per module, with `COPY_PARAMS`: rows and columns are those of the operand.
+
+    Of several planes it has one parameter more, the bytes between them.
+    """
     known = module.functions.get(copy.name)
     if known is not None:
         return known
-    builder = define(module, copy.name, COPY_PARAMS)
+    builder = define(module, copy.name, (*COPY_PARAMS, (I64, "dst_plane")) if copy.planes > 1 else COPY_PARAMS)
     _LaneCopyEmitter(builder, copy).emit()
     return builder.function
 
@@ -57,8 +63,9 @@ class _LaneCopyEmitter:
         self.builder = builder
         self.copy = copy
         self.width = builder.target.vector_width(I32)
-        dst, dst_row, dst_column, src, src_row, src_column, rows, columns = builder.function.args
+        dst, dst_row, dst_column, src, src_row, src_column, rows, columns, *dst_plane = builder.function.args
         self.dst, self.src = dst, src
+        self.planes = [builder.mul(step, builder.i64(n)) for step in dst_plane for n in range(1, copy.planes)]
         if copy.along_lines:
             self.dst_line, self.dst_lane, self.src_line, self.src_k = dst_row, dst_column, src_row, src_column
             self.lines, self.k = rows, columns
@@ -105,24 +112,41 @@ class _LaneCopyEmitter:
     def _target(self, line: Value, lane: Value) -> Value:
         return self.builder.offset_2d(self.dst, line, self.dst_line, lane, self.dst_lane)
 
-    def _load_along(self, place: Value, count: int) -> Value:
-        """`count` lanes of one line, whose elements follow each other."""
+    def _packed(self, elements: Value) -> list[Value]:
+        """Loaded elements as bits, for each plane."""
+        builder, copy = self.builder, self.copy
+        if copy.planes > 1:
+            return plane_bits(builder, elements, copy.storage)
+        return [packed_bits(builder, elements, copy.storage, copy.packed)]
+
+    def _load_along(self, place: Value, count: int) -> list[Value]:
+        """`count` lanes of one line, whose elements follow each other; for each plane."""
         builder, copy = self.builder, self.copy
         elements = builder.load(memory_type(copy.storage, count * copy.group), place, size_of(copy.storage))
-        return builder.bitcast(packed_bits(builder, elements, copy.storage, copy.packed), vector(I32, count))
+        return [builder.bitcast(bits, vector(I32, count)) for bits in self._packed(elements)]
 
-    def _load_across(self, place: Value, count: int) -> Value:
-        """One lane of each of `count` lines, which lie side by side."""
+    def _load_across(self, place: Value, count: int) -> list[Value]:
+        """One lane of each of `count` lines, which lie side by side; for each plane."""
         builder, copy = self.builder, self.copy
-        total: Value | None = None
+        totals: list[Value] = []
         for part in range(copy.group):
             elements = builder.load(memory_type(copy.storage, count), place, size_of(copy.storage))
-            bits = builder.zext(packed_bits(builder, elements, copy.storage, copy.packed), I32)
-            shifted = builder.shl(bits, const_int(bits.type, part * copy.packed.bits)) if part else bits
-            total = shifted if total is None else builder.or_(total, shifted)
+            bits = [builder.zext(bits, I32) for bits in self._packed(elements)]
+            if part:
+                shift = const_int(bits[0].type, part * copy.packed.bits)
+                bits = [builder.or_(total, builder.shl(b, shift)) for total, b in zip(totals, bits, strict=True)]
+            totals = bits
             place = builder.offset(place, self.src_k) if part < copy.group - 1 else place
-        assert total is not None
-        return total
+        return totals
+
+    def _store(self, values: list[Value], target: Value) -> None:
+        """Stores lanes of each plane."""
+        for value, place in zip(values, self._places(target), strict=True):
+            self.builder.store(value, place, LANE_BYTES)
+
+    def _places(self, target: Value) -> list[Value]:
+        """`target`, and the same in the other planes."""
+        return [target, *[self.builder.offset(target, plane) for plane in self.planes]]
 
     def _pieces(self, length: Value) -> list[tuple[Value, Value, int]]:
         """Cuts a length into vectors, quarters of vectors and single lanes: (begin, end, lanes at once)."""
@@ -144,8 +168,8 @@ class _LaneCopyEmitter:
         with builder.loop(builder.i64(0), self.lines, name="line") as line:
             for begin, end, count in pieces:
                 with builder.loop(begin, end, count, "lane") as lane:
-                    value = self._load_along(self._source(line, lane), count)
-                    builder.store(value, self._target(line, lane), LANE_BYTES)
+                    values = self._load_along(self._source(line, lane), count)
+                    self._store(values, self._target(line, lane))
 
     def _rows_of_lanes(self) -> None:
         """Both sides contiguous across lines."""
@@ -154,8 +178,8 @@ class _LaneCopyEmitter:
         with builder.loop(builder.i64(0), self.lanes, name="lane") as lane:
             for begin, end, count in pieces:
                 with builder.loop(begin, end, count, "line") as line:
-                    value = self._load_across(self._source(line, lane), count)
-                    builder.store(value, self._target(line, lane), LANE_BYTES)
+                    values = self._load_across(self._source(line, lane), count)
+                    self._store(values, self._target(line, lane))
 
     def _tiles(self, *, contiguous_k: bool) -> None:
         """The source is contiguous in one direction, the destination in the other: tiles through registers."""
@@ -178,17 +202,17 @@ class _LaneCopyEmitter:
         """Reads `depth` lanes of each line, writes them side by side."""
         builder, width = self.builder, self.width
         place = self._source(line, lane)
-        pieces: list[Value] = []
+        lines: list[list[Value]] = []
         for number in range(width):
-            pieces.append(self._load_along(place, depth))
+            lines.append(self._load_along(place, depth))
             place = builder.offset(place, self.src_line) if number < width - 1 else place
-        merged = [pieces[number::depth] for number in range(depth)]  # vector q: lines q, q + depth, ...
-        while len(merged[0]) > 1:
-            merged = [[builder.concatenate(a, b) for a, b in zip(parts[::2], parts[1::2])] for parts in merged]
-        target = self._target(line, lane)
-        for number, value in enumerate(transpose_blocks(builder, [parts[0] for parts in merged])):
-            target = builder.offset(target, self.dst_lane) if number else target
-            builder.store(value, target, LANE_BYTES)
+        for pieces, target in zip(zip(*lines, strict=True), self._places(self._target(line, lane)), strict=True):
+            merged = [pieces[number::depth] for number in range(depth)]  # vector q: lines q, q + depth, ...
+            while len(merged[0]) > 1:
+                merged = [[builder.concatenate(a, b) for a, b in zip(parts[::2], parts[1::2])] for parts in merged]
+            for number, value in enumerate(transpose_blocks(builder, [parts[0] for parts in merged])):
+                target = builder.offset(target, self.dst_lane) if number else target
+                builder.store(value, target, LANE_BYTES)
 
     def _tile_from_lanes(self, line: Value, lane: Value, depth: int) -> None:
         """Reads one lane of all lines at a time, writes `depth` lanes of each line."""
@@ -197,12 +221,12 @@ class _LaneCopyEmitter:
             self._load_across(self._source(line, builder.add(lane, builder.i64(number))), width)
             for number in range(depth)
         ]
-        target = self._target(line, lane)
-        for number, value in enumerate(transpose_blocks(builder, lanes)):
-            for block in range(width // depth):
-                step = builder.mul(self.dst_line, builder.i64(block * depth + number))
-                part = builder.lanes(value, block * depth, depth) if depth < width else value
-                builder.store(part, builder.offset(target, step), LANE_BYTES)
+        for plane, target in zip(zip(*lanes, strict=True), self._places(self._target(line, lane)), strict=True):
+            for number, value in enumerate(transpose_blocks(builder, plane)):
+                for block in range(width // depth):
+                    step = builder.mul(self.dst_line, builder.i64(block * depth + number))
+                    part = builder.lanes(value, block * depth, depth) if depth < width else value
+                    builder.store(part, builder.offset(target, step), LANE_BYTES)
 
     def _elements(self, first_line: Value, first_lane: Value, end_lane: Value, end_line: Value | None = None) -> None:
         """Element by element; lanes end with k."""
@@ -214,13 +238,14 @@ class _LaneCopyEmitter:
         ):
             left = builder.min(group, builder.sub(self.k, builder.mul(lane, group)))
             place = self._source(line, lane)
-            with builder.loop_with(builder.i64(0), left, (const_int(I32, 0),), 1, "part") as (part, lanes, following):
+            nothing = [const_int(I32, 0)] * copy.planes
+            with builder.loop_with(builder.i64(0), left, nothing, 1, "part") as (part, lanes, following):
                 element = builder.load(
                     memory_type(copy.storage, 1),
                     builder.offset(place, builder.mul(part, self.src_k)),
                     size_of(copy.storage),
                 )
-                bits = builder.zext(packed_bits(builder, element, copy.storage, copy.packed), I32)
                 shift = builder.trunc(builder.mul(part, builder.i64(copy.packed.bits)), I32)
-                following.append(builder.or_(lanes[0], builder.shl(bits, shift)))
-            builder.store(lanes[0], self._target(line, lane), LANE_BYTES)
+                for total, bits in zip(lanes, self._packed(element), strict=True):
+                    following.append(builder.or_(total, builder.shl(builder.zext(bits, I32), shift)))
+            self._store(list(lanes), self._target(line, lane))

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from xjit.emitters.gemm.microkernel import add_products, emit_microkernels
 from xjit.emitters.gemm.register_tile import RegisterTile
 from xjit.emitters.gemm.storage import size_of
-from xjit.emitters.gemm.support import GemmSupport, pack_planes
+from xjit.emitters.gemm.support import GemmSupport, call_copy
 from xjit.emitters.gemm.tile_kernel import emit_tile_kernels
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
@@ -130,8 +130,8 @@ def _emit_pack_panels(module: Module, name: str, support: GemmSupport) -> Functi
                 _prefetch_rows(builder, support, builder.offset(place, builder.mul(step, k_stride)), k_stride, rows)
             unit = builder.i64(size_of(support.compute))
             plane_bytes = builder.mul(support.panel_rows(builder, size), row_bytes)
-            args = row_bytes, unit, place, k_stride, column_stride, rows, width
-            pack_planes(builder, support.pack_rhs, target, plane_bytes, args)
+            args = target, row_bytes, unit, place, k_stride, column_stride, rows, width
+            call_copy(builder, support.pack_rhs, args, plane_bytes)
     builder.ret_void()
     return builder.function
 

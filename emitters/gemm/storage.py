@@ -24,10 +24,10 @@ BIASED = LLVMType("i8", "u8_of_s8", "int", 8, is_int=True)
 """As what signed bytes are packed for instructions that take unsigned ones: with 128 added."""
 
 
-PLANES = tuple(LLVMType("bfloat", f"bf16_plane{number}", "float", 16, is_float=True) for number in range(3))
-"""As what floats are packed that are taken apart: the bf16 next to it, the one next to what that leaves, and so on."""
 NUM_PLANES = {FLOAT: 3, HALF: 2, BFLOAT: 1}
-"""Planes whose sum is a stored number, as they have 8 bits each of its 24, 11 or 8."""
+"""bf16 numbers whose sum is a stored one, as they have 8 bits each of its 24, 11 or 8: the one next to it, the one next
+to what that leaves, and so on.
+"""
 
 
 def plain_type(storage: LLVMType) -> LLVMType:

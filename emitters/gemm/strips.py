@@ -12,7 +12,7 @@ from xjit.emitters.gemm.panels import multiply_panels_function
 from xjit.emitters.gemm.plan import LHS_GROUP_ROWS
 from xjit.emitters.gemm.record import GEMM, Record
 from xjit.emitters.gemm.storage import size_of
-from xjit.emitters.gemm.support import GemmSupport, pack_planes
+from xjit.emitters.gemm.support import GemmSupport, call_copy
 from xjit.emitters.gemm.tile_instructions import configure_tiles, release_tiles
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
@@ -118,8 +118,8 @@ def _pack_group(builder: StructuredBuilder, support: GemmSupport, left: _Left, s
         lane = builder.mul(run, support.lanes(builder, left.length))
         target = builder.offset(left.packed, builder.mul(lane, unit))
         place = builder.offset(source, builder.mul(run, left.record[GEMM.lhs_k_outer]))
-        args = left.leading, unit, place, left.row, left.record[GEMM.lhs_k_inner], count, left.length
-        pack_planes(builder, support.pack_lhs, target, plane_bytes, args)
+        args = target, left.leading, unit, place, left.row, left.record[GEMM.lhs_k_inner], count, left.length
+        call_copy(builder, support.pack_lhs, args, plane_bytes)
     if support.types.unit.is_tiles:
         size_bytes = builder.mul(size, unit)
         with builder.loop(builder.i64(0), count, name="fill") as row:

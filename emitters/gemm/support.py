@@ -11,8 +11,8 @@ from xjit.emitters.gemm.lane_packing import LaneCopy, emit_lane_copy
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.packing import emit_copy
 from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
-from xjit.emitters.gemm.storage import PLANES, size_of
-from xjit.emitters.gemm.units import TILE_LANES, Unit, is_biased
+from xjit.emitters.gemm.storage import size_of
+from xjit.emitters.gemm.units import TILE_LANES, is_biased
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder
 
@@ -28,14 +28,12 @@ class GemmSupport:
     transposes: bool  # copies are fast that change the direction
 
     @property
-    def pack_lhs(self) -> list[Function]:
-        """The copies of left operands to what kernels read, one for each plane; like the others, emitted when they are
-        first asked for.
-        """
+    def pack_lhs(self) -> Function:
+        """The copy of left operands to what kernels read; like the others, emitted when it is first asked for."""
         return self._packing(self.types.lhs, self.types.lanes.lhs, self.types.planes[0], is_lhs=True)
 
     @property
-    def pack_rhs(self) -> list[Function]:
+    def pack_rhs(self) -> Function:
         """The same for right operands."""
         return self._packing(self.types.rhs, self.types.lanes.rhs, self.types.planes[1], is_lhs=False)
 
@@ -86,14 +84,10 @@ class GemmSupport:
         vector_bytes = builder.i64(self.types.planes[1] * self.vector_bytes)
         return builder.mul(self.panel_rows(builder, size), vector_bytes)
 
-    def _packing(self, storage: LLVMType, packed: LLVMType, planes: int, *, is_lhs: bool) -> list[Function]:
+    def _packing(self, storage: LLVMType, packed: LLVMType, planes: int, *, is_lhs: bool) -> Function:
         if self.group == 1:
-            return [copy_function(self.module, storage, packed, packed, transposes=self.transposes)]
-        splits = self.types.unit is Unit.BF16_PLANES and storage is not packed
-        return [
-            emit_lane_copy(self.module, LaneCopy(storage, target, self.group, is_lhs, self.transposes))
-            for target in (PLANES[:planes] if splits else (packed,))
-        ]
+            return copy_function(self.module, storage, packed, packed, transposes=self.transposes)
+        return emit_lane_copy(self.module, LaneCopy(storage, packed, self.group, is_lhs, self.transposes, planes))
 
 
 def support_for(module: Module, types: GemmTypes, *, transposes: bool) -> GemmSupport:
@@ -102,13 +96,9 @@ def support_for(module: Module, types: GemmTypes, *, transposes: bool) -> GemmSu
     return GemmSupport(module, prefix, types, register_tile(module.target, types), transposes)
 
 
-def pack_planes(
-    builder: StructuredBuilder, copies: Sequence[Function], target: Value, plane_bytes: Value, args: Sequence[Value]
-) -> None:
-    """Makes the planes of what `args` (those of a copy behind its `dst`) say, `plane_bytes` apart from `target` on."""
-    for number, copy in enumerate(copies):
-        place = builder.offset(target, builder.mul(plane_bytes, builder.i64(number))) if number else target
-        builder.call(copy, (place, *args))
+def call_copy(builder: StructuredBuilder, copy: Function, args: Sequence[Value], plane_bytes: Value) -> None:
+    """Calls a copy; `args` are those of `COPY_PARAMS`, `plane_bytes` is for one that makes planes."""
+    builder.call(copy, (*args, plane_bytes) if len(copy.params) > len(args) else args)
 
 
 def copy_function(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from xjit.emitters.gemm.storage import BIASED, FLOAT8_KINDS, NUM_PLANES, PLANES, ROUNDED, UNSIGNED
+from xjit.emitters.gemm.storage import BIASED, FLOAT8_KINDS, NUM_PLANES, ROUNDED, UNSIGNED
 from xjit.llvm.target import Target
 from xjit.llvm.types import BFLOAT, FLOAT, I8, I16, I32, LLVMType
 
@@ -21,6 +21,8 @@ SMALL_INTEGERS = (*BYTES, I16)
 """Storage types whose products PAIRS forms: those of any two are exact in 32 bits."""
 BF16_STORAGE = (BFLOAT, ROUNDED[BFLOAT], I8, *FLOAT8_KINDS)
 """Storage types of factors of a float product that bf16 holds exactly, or that are to be rounded to it."""
+MAX_ORDER = 2
+"""Products of planes p and q count where p + q is no more."""
 TILE_LANES = 16
 """Lanes of k, rows and columns of a hardware tile."""
 
@@ -88,7 +90,7 @@ def plane_products(lhs_planes: int, rhs_planes: int) -> list[tuple[int, int]]:
     pair: of two f32 there remain six of nine (x6 in the names of XLA's algorithms). Those of two f16, and of bf16 with
     anything, are complete.
     """
-    pairs = [(i, j) for i in range(lhs_planes) for j in range(rhs_planes) if i + j < len(PLANES)]
+    pairs = [(i, j) for i in range(lhs_planes) for j in range(rhs_planes) if i + j <= MAX_ORDER]
     return sorted(pairs, key=sum, reverse=True)
 
 

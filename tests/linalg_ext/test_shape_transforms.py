@@ -10,6 +10,7 @@ from xjit.linalg_ext.text.parser import parse_module
 from xjit.linalg_ext.text.printer import print_module
 from xjit.linalg_ext.transforms.collapse_dims import collapse_dims, collapse_loops
 from xjit.linalg_ext.transforms.fold_unit_dims import fold_unit_extent_dims
+from xjit.linalg_ext.transforms.interchange import interchange
 from xjit.linalg_ext.transforms.outline import inline, outline
 
 
@@ -157,3 +158,49 @@ func.func @f(%c: f32, %x: tensor<4xf32>) -> tensor<4xf32> {
 }"""
     with pytest.raises(LinalgError, match="uses a value from outside"):
         outline([first(parse_module(text), "linalg.map")], "kernel")
+
+
+def test_interchange_keeps_the_value() -> None:
+    text = """
+func.func @main(%a: tensor<3x4x5xf32>, %b: tensor<5x3xf32>) -> tensor<5x3xf32> {
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (k, i)>],
+      iterator_types = ["parallel", "reduction", "parallel"]} ins(%a : tensor<3x4x5xf32>) outs(%b : tensor<5x3xf32>) {
+  ^bb0(%x: f32, %out: f32):
+    %i = linalg.index 0 : index
+    %k = linalg.index 2 : index
+    %d = arith.subi %i, %k : index
+    %n = arith.index_cast %d : index to i32
+    %f = arith.sitofp %n : i32 to f32
+    %p = arith.mulf %x, %f : f32
+    %s = arith.addf %p, %out : f32
+    linalg.yield %s : f32
+  } -> tensor<5x3xf32>
+  return %0 : tensor<5x3xf32>
+}"""
+
+    def changed(module: Operation) -> None:
+        [generic] = [op for op in module.walk() if op.name == "linalg.generic"]
+        interchange(generic, [2, 0, 1])
+
+    module = check_transformation(text, changed)
+    assert '["parallel", "parallel", "reduction"]' in print_module(module)
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "message"),
+    [("linalg.exp", [0], "generalize it first"), ("linalg.generic", [0, 0], "expected an interchange of 1 loops")],
+)
+def test_interchange_refused(name: str, order: list[int], message: str) -> None:
+    module = parse_module("""
+func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = linalg.exp ins(%a : tensor<4xf32>) outs(%a : tensor<4xf32>) -> tensor<4xf32>
+  %1 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      outs(%0 : tensor<4xf32>) {
+  ^bb0(%out: f32):
+    linalg.yield %out : f32
+  } -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}""")
+    [op] = [each for each in module.walk() if each.name == name]
+    with pytest.raises(LinalgError, match=message):
+        interchange(op, order)

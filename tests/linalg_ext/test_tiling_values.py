@@ -245,6 +245,38 @@ func.func @main(%a: tensor<12xf32>) -> tensor<12xf32> {{
     _checked(text, fused)
 
 
+@pytest.mark.parametrize(("count", "is_whole"), [("12 ceildiv s0", True), ("s0 - s0 + 2", False)])
+def test_a_loop_gives_later_users_what_it_computed_of_a_producer(count: str, is_whole: bool) -> None:
+    text = f"""
+#count = affine_map<()[s0] -> ({count})>
+#start = affine_map<(d0)[s0] -> (d0 * s0)>
+#size = affine_map<(d0)[s0] -> (12 - d0 * s0, s0)>
+func.func @main(%a: tensor<12xf32>, %b: tensor<12xf32>) -> (tensor<12xf32>, tensor<12xf32>) {{
+  %n = arith.constant 5 : index
+  %0 = linalg.exp ins(%a : tensor<12xf32>) outs(%b : tensor<12xf32>) -> tensor<12xf32>
+  %1 = affine.apply #count()[%n]
+  %2 = scf.forall (%i) in (%1) shared_outs(%out = %b) -> (tensor<12xf32>) {{
+    %3 = affine.apply #start(%i)[%n]
+    %4 = affine.min #size(%i)[%n]
+    %5 = tensor.extract_slice %0[%3] [%4] [1] : tensor<12xf32> to tensor<?xf32>
+    %6 = tensor.extract_slice %out[%3] [%4] [1] : tensor<12xf32> to tensor<?xf32>
+    %7 = linalg.negf ins(%5 : tensor<?xf32>) outs(%6 : tensor<?xf32>) -> tensor<?xf32>
+    scf.forall.in_parallel {{
+      tensor.parallel_insert_slice %7 into %out[%3] [%4] [1] : tensor<?xf32> into tensor<12xf32>
+    }}
+  }}
+  return %2, %0 : tensor<12xf32>, tensor<12xf32>
+}}"""
+
+    def fused(module: Operation) -> None:
+        [producer], [loop] = named(module, "linalg.exp"), named(module, "scf.forall")
+        fuse_into_containing_op(producer, loop)
+        assert len(loop.results) == (2 if is_whole else 1)
+        assert len(named(module, "linalg.exp")) == (1 if is_whole else 2)
+
+    _checked(text, fused)
+
+
 @pytest.mark.parametrize("numbers", [[4], [5], [7], [5, 6]], ids=str)
 def test_fuse_operands(numbers: list[int]) -> None:
     text = _PRODUCER.replace("return %1, %0 : tensor<12xf32>", "return %0, %0 : tensor<12x20xf32>")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 
 import pytest
 
+from tests.support.call_counts import calls_of
 from xjit.hlo import HloModule
 from xjit.passes import PASSES, make_pass
 from xjit.text.parser import parse_hlo
@@ -89,22 +89,6 @@ def module_of(lines: Lines) -> HloModule:
     """The module whose entry is these lines, the last of them its root."""
     reducer = "sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }"
     return parse_hlo("\n".join(["HloModule m", reducer, "ENTRY e {", *lines[:-1], f"ROOT {lines[-1]}", "}"]))
-
-
-def calls_of(function: Callable[[], object]) -> int:
-    """How many functions are called, built-in ones included."""
-    count, before = 0, sys.getprofile()
-
-    def see(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(see)
-    try:
-        function()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 @pytest.mark.parametrize("program", [chain, diamonds, normalizations, siblings, reductions, mixed])

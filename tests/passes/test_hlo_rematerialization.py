@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tests.support.passes import assert_same_values, random_arguments
-from xjit.hlo import HloModule
+from xjit.hlo import HloModule, Layout, Shape
 from xjit.hlo.diagnostics import InvalidArgument
+from xjit.hlo.types.physical import physical_byte_size
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
 from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
+from xjit.passes.schedule_and_memory.live_candidates import Strategies
 from xjit.passes.schedule_and_memory.memory_profile import MemoryProfile
 from xjit.passes.schedule_and_memory.repeated_block import RepeatedBlock
 from xjit.text.parser import parse_hlo
@@ -88,8 +92,8 @@ def test_the_profile_follows_a_repeated_block(seed: int) -> None:
     for value in list(module.entry_computation.instructions):
         if value.opcode not in ("add", "subtract", "negate", "concatenate") or value.is_root():
             continue
-        places = range(profile.position[value] + 1, len(profile.order))
-        blocks = (RepeatedBlock.of(profile, value, place) for place in places)
+        places = range(profile.position(value) + 1, len(profile.order))
+        blocks = (RepeatedBlock.of(profile, value, p) for p in places if not profile.is_read_at(value, p))
         block = next((b for b in blocks if b is not None), None)
         if block is None or not block.apply(1 << 40):
             continue
@@ -100,6 +104,89 @@ def test_the_profile_follows_a_repeated_block(seed: int) -> None:
         runs = [i.opcode not in ("tuple", "get-tuple-element") for i in profile.order]
         assert list(profile.totals[runs]) == list(fresh.totals[runs])
     assert applied
+
+
+TILED = """HloModule m, is_scheduled=true
+ENTRY e {
+  x = f32[] parameter(0)
+  b = f32[64,2]{1,0:T(8,128)} broadcast(x), dimensions={}
+  s = f32[64,2]{1,0:T(8,128)} sine(b)
+  n = f32[9000] broadcast(x), dimensions={}
+  m = f32[1] slice(n), slice={[5:6]}
+  l = f32[1,1]{1,0:T(8,128)} slice(s), slice={[1:2], [0:1]}
+  q = f32[1] reshape(l)
+  ROOT r = f32[1] subtract(m, q) }"""
+
+
+@pytest.mark.parametrize(("mode", "added"), [("compress", 2), ("recompute", 0), ("recompute-and-compress", 2)])
+def test_a_value_waits_without_tiles(mode: str, added: int) -> None:
+    module = parse_hlo(TILED)
+    before, count = evaluate(module, np.float32(3)), module.instruction_count
+    item = HloRematerialization(60_000, mode=mode)
+    assert item.run(module) == bool(added)
+    verify_module(module)
+    module.schedule.verify(module)
+    assert module.instruction_count == count + added
+    assert evaluate(module, np.float32(3)) == before
+    if added:  # beside the broadcast: 64 tiles of 4096 bytes, or 512 bytes
+        packed = next(i for i in module.entry_computation.instructions if i.name == "s.remat_compressed")
+        names = [i.name for i in module.schedule.sequence(module.entry_computation)]
+        assert packed.shape.layout is not None and not packed.shape.layout.tiles
+        assert names.index("s.remat_uncompressed") == names.index("l") - 1
+        assert int(profile_of(module).totals.max()) == item.sizes[1] < item.sizes[0]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_compact_arrays_of_random_graphs(seed: int) -> None:
+    module = random_module(seed, 24)
+    arguments = random_arguments(module, seed)
+    expected, peak = evaluate(module, *arguments), int(profile_of(module).totals.max())
+    small = Layout((0,), memory_space=5)  # any layout that differs: what it takes is for the size function to say
+
+    def byte_size(shape: Shape) -> int:
+        return physical_byte_size(shape) // (4 if shape.layout == small else 1)
+
+    mode = ("compress", "recompute-and-compress")[seed % 2]
+    item = HloRematerialization(peak * 7 // 10, mode=mode, size_function=byte_size,
+                                compact_shape_function=lambda s: s.with_layout(small))  # fmt: skip
+    assert item.run(module)
+    verify_module(module)
+    module.schedule.verify(module)
+    assert_same_values(evaluate(module, *arguments), expected)
+    entry = module.entry_computation
+    assert item.sizes[1] == MemoryProfile(entry, module.schedule.sequence(entry), {}, byte_size).totals.max() < peak
+
+
+def test_an_unknown_mode_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="unknown mode 'offload', expected one of recompute, compress, "):
+        HloRematerialization(1, mode="offload").run(random_module(0, 4))
+
+
+def test_values_looked_at_are_in_proportion_to_the_program() -> None:
+    """Each activation is computed again where the gradient reads it, or is kept."""
+
+    def looks(count: int) -> float:
+        lines = ["x0 = f32[64] parameter(0)"]
+        lines += [f"h{i} = f32[64] negate(x{i})  x{i + 1} = f32[64] tanh(h{i})" for i in range(count)]
+        lines.append(f"g{count} = f32[64] abs(x{count})")
+        lines += [f"m{i} = f32[64] abs(x{i + 1})  g{i} = f32[64] add(g{i + 1}, m{i})" for i in reversed(range(count))]
+        body = "\n".join([*lines, "ROOT r = f32[64] negate(g0)"])
+        module = parse_hlo(f"HloModule m, is_scheduled=true\nENTRY e {{\n{body}\n}}")
+        seen = 0
+        original = Strategies.steps
+
+        def counting(*arguments: Any) -> Any:
+            nonlocal seen
+            seen += 1
+            return original(*arguments)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Strategies, "steps", counting)
+            item = HloRematerialization(64 * 4 * count * 6 // 10, block_size_limit=2, block_rematerialization_factor=4)
+            assert item.run(module) and item.sizes[1] <= item.memory_limit_bytes
+        return seen / count
+
+    assert looks(400) < 1.2 * looks(100)
 
 
 def test_a_module_without_a_schedule_is_refused() -> None:

@@ -164,7 +164,7 @@ def _cut(data: bytes) -> list[bytes]:
 
 
 def _compile(module: HloModule, placement: Placement) -> xjit.compiler.Executable:
-    executable = xjit.compiler.compile_module(module, "cpu", placement.compile_options)
+    executable = xjit.compiler.compile_module(module, "cpu", placement.compile_options, True)
     assert isinstance(executable, xjit.compiler.Executable)
     return executable
 

@@ -130,7 +130,7 @@ def _compile(module: HloModule, options: argparse.Namespace, report: dict[str, A
             sanitize=options.sanitize,
             progress=lambda phase: status.update(f"compiling: {phase}"),
         )
-        executable = compile_module(module, options.target, compile_options)
+        executable = compile_module(module, options.target, compile_options, is_private=True)
     report["compile_s"] = round(time.perf_counter() - start, 4)
     report["compile_phases_s"] = {k: round(v, 4) for k, v in executable.compile_seconds.items()}
     return executable

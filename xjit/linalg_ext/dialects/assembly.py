@@ -192,7 +192,8 @@ class FormatAssembly:
         elif what == "region":
             state.regions.append(p.region())
         elif what == "handles" and not p.accept(":"):
-            state.result_types = [HANDLE] * state.num_results
+            named_by_row = sum(1 for group in self.definition.results if not group.count)
+            state.result_types = [HANDLE] * max(state.num_results, named_by_row)
         elif what == "handles" and not p.at("("):
             types = p.type_list()
             state.result_types = types if self.definition.results else []

@@ -130,7 +130,7 @@ def print_match(p: Printer, op: Operation) -> None:
 
 
 def _mixed_list(p: Parser, attributes: dict[str, Attribute], name: str) -> list[Value]:
-    """Parses `[4, %size, [8]]` into an attribute and values; brackets mark scalable sizes, which are refused."""
+    """Parses `[4, %size]` into an attribute and values; brackets inside mark scalable sizes, which are refused."""
     values: list[Value] = []
     static: list[int] = []
 
@@ -140,6 +140,8 @@ def _mixed_list(p: Parser, attributes: dict[str, Attribute], name: str) -> list[
             static.append(DYNAMIC)
             if p.accept(":"):
                 p.type()
+        elif p.at("["):
+            p.fail("scalable tile sizes are not supported: vectors have fixed lengths")
         else:
             static.append(p.integer())
 
@@ -295,6 +297,13 @@ _HANDLE_ROWS = (
     ),
     _handles("structured.fold_unit_extent_dims", "target", "transformed", "%target", ("transformed",)),
     _handles("structured.generalize", "target", "transformed", "%target"),
+    _handles(
+        "structured.interchange",
+        "target",
+        "transformed",
+        "%target { iterator_interchange = dense_integers(iterator_interchange) }?iterator_interchange",
+    ),
+    _handles("structured.convert_to_loops", "target", "result", "%target"),
     _handles("structured.inline", "target", "", "%target"),
     _handles("structured.outline", "target", "functions;calls", "%target", ("functions", "calls")),
     _handles(
@@ -334,9 +343,18 @@ _HANDLE_ROWS = (
 
 PATTERN_SETS = tuple(
     f"transform.apply_patterns.{name}"
-    for name in ("canonicalization", "linalg.tiling_canonicalization", "scf.for_loop_canonicalization")
+    for name in (
+        "canonicalization",
+        "linalg.tiling_canonicalization",
+        "scf.for_loop_canonicalization",
+        "tensor.drop_redundant_insert_slice_rank_expansion",
+        "tensor.fold_tensor_empty",
+        "tensor.fold_tensor_subset_ops",
+        "tensor.merge_consecutive_insert_extract_slice",
+        "tensor.reassociative_reshape_folding",
+    )
 )
-"""The sets of patterns that scripts may name: all of them are what canonicalization does."""
+"""The sets of patterns that scripts may name: canonicalization does what it can of each."""
 
 TRANSFORM_ROWS = make_rows(
     op(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xjit.affine import AffineExpr, AffineMap
 from xjit.affine.expr import AffineExprKind
 from xjit.affine.interval import Interval
+from xjit.affine.semi import SEMI_AFFINE
 from xjit.affine.walks import evaluate, interval_of
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.linalg_ext.ir.attributes import AffineMapAttr
@@ -31,7 +32,9 @@ def affine_value(
     if e.kind in (AffineExprKind.FLOORDIV, AffineExprKind.MOD):
         term = affine_value(writer, e.lhs, dims, symbols)
         assert isinstance(term, HloInstruction)
-        return _divided(writer, term, e.rhs, e.kind is AffineExprKind.MOD)
+        return _divided(writer, term, writer.like(term, e.rhs), e.kind is AffineExprKind.MOD)
+    if e.kind in SEMI_AFFINE:
+        return _semi_affine(writer, e.kind, *(affine_value(writer, o, dims, symbols) for o in e.operands))
     number, total = e.constant_term, None
     for term, factor in e.terms:
         value = affine_value(writer, term, dims, symbols)
@@ -44,9 +47,21 @@ def affine_value(
     return total if number == 0 else writer.make("add", total, writer.like(total, number))
 
 
-def _divided(writer: FunctionWriter, x: HloInstruction, divisor: int, is_mod: bool) -> HloInstruction:
+def _semi_affine(writer: FunctionWriter, kind: AffineExprKind, left: Lowered, right: Lowered) -> HloInstruction:
+    """A product, quotient or remainder of two values, one of which may be a number."""
+    known = left if isinstance(left, HloInstruction) else right
+    assert isinstance(known, HloInstruction)
+    values = [v if isinstance(v, HloInstruction) else writer.like(known, v) for v in (left, right)]
+    x, y = writer.shaped_alike(*values)
+    if kind is AffineExprKind.PRODUCT:
+        return writer.make("multiply", x, y)
+    if kind is AffineExprKind.CEILED_QUOTIENT:
+        return writer.make("negate", _divided(writer, writer.make("negate", x), y, is_mod=False))
+    return _divided(writer, x, y, kind is AffineExprKind.REMAINDER)
+
+
+def _divided(writer: FunctionWriter, x: HloInstruction, size: HloInstruction, is_mod: bool) -> HloInstruction:
     """floordiv and mod round towards minus infinity, HLO's division towards zero."""
-    size = writer.like(x, divisor)
     rest = writer.make("remainder", x, size)
     negative = writer.compare("LT", rest, writer.like(x, 0))
     mod = writer.make("select", negative, writer.make("add", rest, size), rest)

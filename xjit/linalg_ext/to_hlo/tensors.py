@@ -76,10 +76,11 @@ def _slice_lists(scope: Scope, op: Operation, operands: Sequence[Value]) -> tupl
 def _check_slice(
     op: Operation, offsets: list[Lowered], sizes: list[int], strides: list[int], extents: Sequence[int]
 ) -> None:
+    """LinalgError for a slice that leaves the array; one without elements may begin behind the end."""
     for axis, (offset, size, stride, extent) in enumerate(zip(offsets, sizes, strides, extents)):
         first = offset if isinstance(offset, int) else 0
         last = first + (size - 1) * stride
-        if size < 0 or stride < 1 or first < 0 or first > extent or (size > 0 and last >= extent):
+        if size < 0 or stride < 1 or first < 0 or (size > 0 and last >= extent):
             message = (
                 f"'{op.name}' takes {size} elements from {first} in steps of {stride} "
                 f"in dimension {axis}, which has {extent}"

@@ -19,6 +19,7 @@ from xjit.linalg_ext.transforms.fuse import fuse, fuse_ext
 from xjit.linalg_ext.transforms.fuse_into_containing_op import fuse_into_containing_op
 from xjit.linalg_ext.transforms.fuse_operands import fuse_operands
 from xjit.linalg_ext.transforms.generalize import generalize
+from xjit.linalg_ext.transforms.interchange import interchange
 from xjit.linalg_ext.transforms.loop_hint import tile_loop_hint
 from xjit.linalg_ext.transforms.lowering.to_loops import lower_to_loops
 from xjit.linalg_ext.transforms.outline import inline, outline
@@ -223,6 +224,16 @@ def to_loops(script: Script, op: Operation) -> Handles:
     return each_target(script, op, one)
 
 
+def all_loops(script: Script, op: Operation) -> Handles:
+    """One handle of all loops."""
+    return [[loop for target in script.payload(op) for loop in located(op, lambda t=target: lower_to_loops(t))]]
+
+
+def interchange_op(script: Script, op: Operation) -> Handles:
+    order = integers(op, "iterator_interchange")
+    return each_target(script, op, lambda t, n: (interchange(t, order),))
+
+
 def outline_op(script: Script, op: Operation) -> Handles:
     name = op.attributes.get("func_name")
     if not isinstance(name, StringAttr):
@@ -259,7 +270,8 @@ STRUCTURED_TRANSFORM_ROWS: tuple[TransformRow, ...] = (
     TransformRow(_PREFIX + "fold_unit_extent_dims", fold_unit_dims, (0,)),
     TransformRow(_PREFIX + "generalize", generalize_op, (0,)),
     TransformRow(_PREFIX + "lower_to_loops", to_loops, (0,)),
-    TransformRow(_PREFIX + "convert_to_loops", to_loops, (0,)),
+    TransformRow(_PREFIX + "convert_to_loops", all_loops, (0,)),
+    TransformRow(_PREFIX + "interchange", interchange_op, (0,)),
     TransformRow(_PREFIX + "outline", outline_op, (0,)),
     TransformRow(_PREFIX + "inline", inline_op, (0,)),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from xjit.affine import constant, dim
+from xjit.affine import constant, dim, symbol
 from xjit.affine.semi import product
 from xjit.linalg_ext.ir import (
     Attribute,
@@ -166,16 +166,16 @@ def share_of(index: IndexBuilder, i: Value, size: Index, extent: Index, count: I
 
     Where there may be none, the index builder knows, and the offset may lie behind the end.
     """
-    start = product(dim(0), dim(1))
+    start = product(dim(0), symbol(0))
     rest, fits, some_in_each = size, False, False
     if isinstance(extent, int) and isinstance(count, int) and isinstance(size, int):
         fits, some_in_each = size * count == extent, size * (count - 1) < extent
     if not fits:
-        rest = index.minimum((dim(2) - start, dim(1)), (i, size, extent))
+        rest = index.minimum((symbol(1) - start, symbol(0)), (i,), (size, extent))
     if not some_in_each:
         rest = index.maximum((constant(0), dim(0)), (rest,))
         index.note_zero(rest)
-    offset = index.apply(start, (i, size))
+    offset = index.apply(start, (i,), (size,))
     if rest is size and isinstance(size, int):
         index.set_divisor(offset, size)
     return offset, rest

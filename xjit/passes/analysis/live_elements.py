@@ -6,7 +6,7 @@ body only to compute itself: it is dead then. Found as the least fixed point, fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
@@ -32,13 +32,13 @@ class LiveElements:
 
 
 class _Propagation:
-    """The worklist. An instruction whose live indices grow says what it needs of its operands once more."""
+    """The worklist: what has become live of an instruction says, once, what it needs of the operands."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.found = LiveElements()
-        self.worklist: list[HloInstruction] = []
-        self.waiting: set[HloInstruction] = set()
+        self.fresh: dict[HloInstruction, list[ShapeIndex]] = {}  # live, but not asked yet what they need
+        self.needs_all: set[HloInstruction] = set()
 
     def run(self) -> LiveElements:
         effects = SideEffects.of(self.module)
@@ -47,78 +47,76 @@ class _Propagation:
             for instruction in computation.instructions:
                 if effects.of_instruction(instruction):
                     self.mark_all(instruction)
-        while self.worklist:
-            instruction = self.worklist.pop()
-            self.waiting.discard(instruction)
-            _RULES.get(instruction.opcode, _all_operands)(self, instruction)
+        while self.fresh:
+            instruction, indices = self.fresh.popitem()
+            _RULES.get(instruction.opcode, _all_operands)(self, instruction, indices)
         return self.found
 
     def mark(self, instruction: HloInstruction, index: ShapeIndex) -> None:
         live = self.found.indices.setdefault(instruction, set())
         if index not in live:
             live.add(index)
-            if instruction not in self.waiting:
-                self.waiting.add(instruction)
-                self.worklist.append(instruction)
+            self.fresh.setdefault(instruction, []).append(index)
 
     def mark_all(self, instruction: HloInstruction) -> None:
         for index, _ in instruction.shape.subshapes():
             self.mark(instruction, index)
 
-    def live(self, instruction: HloInstruction) -> tuple[ShapeIndex, ...]:
-        return tuple(self.found.indices.get(instruction, ()))
+
+Indices = Sequence[ShapeIndex]
 
 
-def _all_operands(flow: _Propagation, instruction: HloInstruction) -> None:
+def _all_operands(flow: _Propagation, instruction: HloInstruction, indices: Indices) -> None:
     """What computes something needs all of its operands, and all that its computations return."""
+    del indices  # each needs the same
+    if instruction in flow.needs_all:
+        return
+    flow.needs_all.add(instruction)
     for operand in instruction.operands:
         flow.mark_all(operand)
     for computation in instruction.called_computations:
         flow.mark_all(computation.root_instruction)
 
 
-def _tuple(flow: _Propagation, instruction: HloInstruction) -> None:
-    for index in flow.live(instruction):
+def _tuple(flow: _Propagation, instruction: HloInstruction, indices: Indices) -> None:
+    for index in indices:
         if index:
             flow.mark(instruction.operand(index[0]), index[1:])
 
 
-def _get_tuple_element(flow: _Propagation, instruction: HloInstruction) -> None:
+def _get_tuple_element(flow: _Propagation, instruction: HloInstruction, indices: Indices) -> None:
     element = instruction.attributes_as(at.GetTupleElementAttributes).index
     flow.mark(instruction.operand(0), ())
-    for index in flow.live(instruction):
+    for index in indices:
         flow.mark(instruction.operand(0), (element, *index))
 
 
-def _call(flow: _Propagation, instruction: HloInstruction) -> None:
+def _call(flow: _Propagation, instruction: HloInstruction, indices: Indices) -> None:
     """A call, conditional or fusion returns what its computations return; parameters mark the operands."""
     for computation in instruction.called_computations:
-        for index in flow.live(instruction):
+        for index in indices:
             flow.mark(computation.root_instruction, index)
     if instruction.opcode == "conditional":
         flow.mark_all(instruction.operand(0))
 
 
-def _while(flow: _Propagation, instruction: HloInstruction) -> None:
-    for index in flow.live(instruction):
+def _while(flow: _Propagation, instruction: HloInstruction, indices: Indices) -> None:
+    for index in indices:
         flow.mark(instruction.while_body.root_instruction, index)
         flow.mark(instruction.while_init, index)
     flow.mark_all(instruction.while_condition.root_instruction)
 
 
-def _parameter(flow: _Propagation, parameter: HloInstruction) -> None:
+def _parameter(flow: _Propagation, parameter: HloInstruction, indices: Indices) -> None:
     """A live parameter is a live operand of every caller, and of a loop the result of the trip before."""
     computation = parameter.parent
     assert computation is not None
     number = parameter.attributes_as(at.ParameterAttributes).parameter_number
     for caller in computation.caller_instructions():
-        source = _argument(caller, computation, number)
-        for operand in source:
-            for index in flow.live(parameter):
-                flow.mark(operand, index)
-        if caller.opcode == "while":
-            for index in flow.live(parameter):
-                flow.mark(caller, index)
+        reached = _argument(caller, computation, number)
+        for source in (*reached, caller) if caller.opcode == "while" else reached:
+            for index in indices:
+                flow.mark(source, index)
 
 
 def _argument(caller: HloInstruction, computation: HloComputation, number: int) -> list[HloInstruction]:
@@ -128,7 +126,7 @@ def _argument(caller: HloInstruction, computation: HloComputation, number: int) 
     return [caller.operand(number)] if caller.opcode in ("call", "fusion", "while") else []
 
 
-_RULES: Mapping[str, Callable[[_Propagation, HloInstruction], None]] = {
+_RULES: Mapping[str, Callable[[_Propagation, HloInstruction, Indices], None]] = {
     "tuple": _tuple,
     "get-tuple-element": _get_tuple_element,
     "call": _call,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo.edit.replacing import replace
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.analysis.side_effects import SideEffects
@@ -129,32 +129,23 @@ def _needed(loop: HloInstruction) -> list[int]:
     count = len(loop.shape.tuple_shapes)
     if loop.is_root() or any(user.opcode != "get-tuple-element" for user in loop.users):
         return list(range(count))
-    reads = _elements_read_by(body)
+    state, root = body.parameter_instructions[0], body.root_instruction
     needed = {element_index(user) for user in (*loop.users, *condition.parameter_instructions[0].users)}
-    for instruction in body.instructions:
-        if effects.of_instruction(instruction) or has_control_dependencies(instruction):
-            needed |= reads(instruction)
-    stack = list(needed)
+    seen: set[HloInstruction] = set()
+    stack = [i for i in body.instructions if effects.of_instruction(i) or has_control_dependencies(i)]
+    stack += [root.operand(element) for element in needed]
     while stack:
-        more = reads(body.root_instruction.operand(stack.pop())) - needed
-        needed |= more
-        stack.extend(more)
-    return sorted(needed)
-
-
-def _elements_read_by(body: HloComputation) -> Callable[[HloInstruction], set[int]]:
-    """Returns a function from an instruction of a body to the elements of the state that it is computed of."""
-    state = body.parameter_instructions[0]
-    found: dict[HloInstruction, set[int]] = {}
-    for instruction in body.make_instruction_post_order():
-        elements: set[int] = set()
+        instruction = stack.pop()
+        if instruction in seen:
+            continue
+        seen.add(instruction)
         for operand in instruction.operands:
-            if operand is state:
-                elements.add(element_index(instruction))
-            else:
-                elements |= found[operand]
-        found[instruction] = elements
-    return lambda instruction: found[instruction]
+            if operand is not state:
+                stack.append(operand)
+            elif (element := element_index(instruction)) not in needed:
+                needed.add(element)
+                stack.append(root.operand(element))
+    return sorted(needed)
 
 
 def _remove_invariants(loop: HloInstruction) -> HloInstruction | None:
@@ -179,13 +170,14 @@ def _remove_copies(loop: HloInstruction) -> HloInstruction | None:
         return None
     own_computations(loop)
     keep = sorted(set(first))
+    place = {element: n for n, element in enumerate(keep)}
     states = (loop, *(c.parameter_instructions[0] for c in (loop.while_condition, loop.while_body)))
-    for index, twin in enumerate(first):
-        for read in (read for state in states if index != twin for read in element_reads(state, index)):
-            read.update_attributes(index=twin)
+    for read in (user for state in states for user in state.users):
+        if read.opcode == "get-tuple-element" and first[element_index(read)] != element_index(read):
+            read.update_attributes(index=first[element_index(read)])
 
     def value_after(new: HloInstruction, index: int) -> HloInstruction:
         assert new.parent is not None
-        return new.parent.add_instruction(HloInstruction.create_get_tuple_element(new, keep.index(first[index])))
+        return new.parent.add_instruction(HloInstruction.create_get_tuple_element(new, place[first[index]]))
 
     return resize(loop, keep, (), value_after)

@@ -40,6 +40,10 @@ class BufferAssignment:
     aliases: frozenset[ResultAlias] = frozenset()
     _slices: dict[HloInstruction, tuple[BufferSlice, ...]] = field(repr=False, default_factory=dict)
     _positions: dict[int, tuple[object, dict[ShapeIndex, int]]] = field(repr=False, default_factory=dict)
+    _aliased: frozenset[tuple[int, int]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._aliased = frozenset((a.parameter, a.result) for a in self.aliases)
 
     def slice(self, instruction: HloInstruction, shape_index: ShapeIndex = ()) -> BufferSlice:
         """Returns the slice of a leaf; "none" for tokens. FailedPrecondition for instructions that do not run."""
@@ -61,9 +65,8 @@ class BufferAssignment:
 
     def may_be_one(self, source: BufferSlice, target: BufferSlice) -> bool:
         """Whether two slices may be the same memory at run time: a parameter and the result that aliases it."""
-        if source.kind != "parameter" or target.kind != "result":
-            return False
-        return any((a.parameter, a.result) == (source.index, target.index) for a in self.aliases)
+        is_pair = source.kind == "parameter" and target.kind == "result"
+        return is_pair and (source.index, target.index) in self._aliased
 
     def sequence(self, computation: HloComputation) -> Sequence[HloInstruction]:
         """Returns the order in which a computation's instructions run."""

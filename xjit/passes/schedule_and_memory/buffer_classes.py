@@ -40,6 +40,7 @@ class BufferClasses:
         self.shareable: dict[tuple[int, int], int] = {}  # (value that ends, value that starts) -> time
         self.conflicts: list[Tie] = []
         self._class_of: list[BufferClass] = [self._single(v) for v in self.flow.all_values]
+        self._of_result: dict[int, BufferClass] = {}
         self._updates = alias.updates
         self._branch_begins: dict[tuple[HloInstruction, int], int] = {}
         self._find_shareable(alias)
@@ -74,6 +75,8 @@ class BufferClasses:
             return False
         large.values.extend(small.values)
         large.result = a.result if a.result is not None else b.result
+        if large.result is not None:
+            self._of_result[large.result] = large
         for interval in small.intervals:
             insort(large.intervals, interval)
         for value in small.values:
@@ -86,7 +89,7 @@ class BufferClasses:
         Slices stay as they are: at run time both may be the same memory, or not. A copy of the parameter to that very
         result leaves it as it is.
         """
-        target = next((c for c in self.classes() if c.result == result), None)
+        target = self._of_result.get(result)
         if target is None or target.size != parameter.byte_size or target.read_only:
             return False
         if not self.live.use_times[parameter.id]:
@@ -168,4 +171,5 @@ class BufferClasses:
         if target.read_only or target.result is not None:
             return False
         target.result = tie.branch
+        self._of_result[tie.branch] = target
         return True

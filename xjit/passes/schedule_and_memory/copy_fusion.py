@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction, HloModule
+from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.edit.fusion import create_fusion
 from xjit.hlo.edit.fusion_merging import fuse_instruction_into_multi_output
 from xjit.passes.analysis.alias_analysis import HloAliasAnalysis
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
-from xjit.passes.schedule_and_memory.copy_cycles import copy_cycle
+from xjit.passes.schedule_and_memory.copy_cycles import CopyCycles
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 
 
@@ -31,28 +31,33 @@ class CopyFusion(HloModulePass):
         if not module.has_schedule():
             return False
         alias = analyses.get(HloAliasAnalysis, module)
-        cycles = [cycle for tie in alias.ties if (cycle := copy_cycle(alias.flow, tie))]
+        known = CopyCycles(alias.flow)
+        cycles = [cycle for tie in alias.ties if (cycle := known.of(tie))]
         done: set[HloInstruction] = set()
+        by_body: dict[HloComputation, list[Sequence[HloInstruction]]] = {}
         for cycle in cycles:
             if done.isdisjoint(cycle):
                 done.update(cycle)
-                _fuse(module, cycle)
+                body = cycle[0].parent
+                assert body is not None
+                by_body.setdefault(body, []).append(cycle)
+        for body, of_body in by_body.items():
+            _fuse(module, body, of_body)
         if done:
             CopyInsertion().run(module)  # what now takes part in no cycle is checked again
         return bool(done)
 
 
-def _fuse(module: HloModule, cycle: Sequence[HloInstruction]) -> None:
-    """Puts one fusion where the last of the copies is."""
-    body = cycle[0].parent
-    assert body is not None
+def _fuse(module: HloModule, body: HloComputation, cycles: Sequence[Sequence[HloInstruction]]) -> None:
+    """Puts one fusion for each cycle where the last of its copies is."""
     sequence = list(module.schedule.sequence(body))
-    place = max(sequence.index(copy) for copy in cycle)
-    before = set(body.instructions)
-    fusion = create_fusion([cycle[0]])
-    for copy in cycle[1:]:
-        fuse_instruction_into_multi_output(fusion, copy)
-    added = [i for i in body.make_instruction_post_order() if i not in before]
-    sequence[place : place + 1] = [sequence[place], *added]
-    alive = set(body.instructions)
-    module.schedule.set_sequence(body, [i for i in sequence if i in alive])
+    position = {instruction: n for n, instruction in enumerate(sequence)}
+    behind: dict[HloInstruction, list[HloInstruction]] = {}
+    for cycle in cycles:
+        last = max(cycle, key=position.__getitem__)
+        fusion = create_fusion([cycle[0]])
+        for copy in cycle[1:]:
+            fuse_instruction_into_multi_output(fusion, copy)
+        behind[last] = [fusion, *fusion.users]
+    order = [i for old in sequence for i in (old, *behind.get(old, ()))]
+    module.schedule.set_sequence(body, [i for i in order if i.parent is body])

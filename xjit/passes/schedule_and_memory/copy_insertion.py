@@ -20,7 +20,7 @@ from xjit.passes.analysis.liveness import Liveness
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.schedule_and_memory.buffer_classes import BufferClasses
-from xjit.passes.schedule_and_memory.copy_cycles import copy_cycle
+from xjit.passes.schedule_and_memory.copy_cycles import CopyCycles
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
 from xjit.passes.schedule_and_memory.input_output_aliasing import keep_aliases, must_aliases
 
@@ -46,7 +46,8 @@ class CopyInsertion(HloModulePass):
             changed = HloMemoryScheduler().run(module)
         for round_number in range(_MAX_ROUNDS + 1):
             buffers = analyze_buffers(module)
-            conflicts = [tie for tie in buffers.conflicts if not copy_cycle(buffers.flow, tie)]
+            cycles = CopyCycles(buffers.flow)
+            conflicts = [tie for tie in buffers.conflicts if not cycles.of(tie)]
             if not conflicts:
                 break
             if round_number == _MAX_ROUNDS:
@@ -99,13 +100,12 @@ def _resolve(module: HloModule, conflicts: Sequence[Tie]) -> None:
             inits.setdefault(tie.instruction, []).append(tie)
         else:
             roots.setdefault(_computation_of(module, tie), []).append(tie)
-    for loop, ties in inits.items():
-        _copy_initial_values(loop, ties, sequences)
-    for computation, ties in roots.items():
-        _copy_root_leaves(computation, _in_safe_order(ties), sequences[computation])
+    before = {loop: _copy_initial_values(loop, ties) for loop, ties in inits.items()}
+    behind = {computation: _copy_root_leaves(computation, _in_safe_order(ties)) for computation, ties in roots.items()}
     schedule = module.schedule
     for computation, sequence in sequences.items():
-        schedule.set_sequence(computation, sequence)
+        order = [i for old in sequence for i in (*before.get(old, ()), old)] + behind.get(computation, [])
+        schedule.set_sequence(computation, [i for i in order if i.parent is computation])
     module.set_schedule(schedule)
 
 
@@ -143,35 +143,28 @@ def _in_safe_order(ties: Sequence[Tie]) -> list[Tie]:
     return order
 
 
-def _copy_initial_values(
-    loop: HloInstruction, ties: Sequence[Tie], sequences: dict[HloComputation, list[HloInstruction]]
-) -> None:
-    """Copies leaves of the operand of a while, right before it."""
-    computation = loop.parent
-    assert computation is not None
-    sequence = sequences[computation]
+def _copy_initial_values(loop: HloInstruction, ties: Sequence[Tie]) -> list[HloInstruction]:
+    """Copies leaves of the operand of a while; returns what is to run right before it."""
     operand = loop.operand(0)
     copied, added = copy_leaves(operand, _leaf_indices(operand, ties))
     loop.replace_operand_with(0, copied)
-    at = next(i for i, instruction in enumerate(sequence) if instruction is loop)
-    sequence[at:at] = added
-    _drop_if_dead(operand, sequence)
+    _drop_if_dead(operand)
+    return added
 
 
-def _copy_root_leaves(computation: HloComputation, ties: Sequence[Tie], sequence: list[HloInstruction]) -> None:
-    """Copies leaves of a computation's root, at its end."""
+def _copy_root_leaves(computation: HloComputation, ties: Sequence[Tie]) -> list[HloInstruction]:
+    """Copies leaves of a computation's root; returns what is to run at its end."""
     root = computation.root_instruction
     copied, added = copy_leaves(root, _leaf_indices(root, ties))
     computation.set_root_instruction(copied)
-    sequence.extend(added)
-    _drop_if_dead(root, sequence)
+    _drop_if_dead(root)
+    return added
 
 
-def _drop_if_dead(instruction: HloInstruction, sequence: list[HloInstruction]) -> None:
+def _drop_if_dead(instruction: HloInstruction) -> None:
     if instruction.opcode == "tuple" and instruction.is_dead() and not instruction.control_successors:
         assert instruction.parent is not None
         instruction.parent.force_remove_instruction(instruction)
-        sequence.remove(instruction)
 
 
 def _leaf_indices(instruction: HloInstruction, ties: Sequence[Tie]) -> list[ShapeIndex]:

@@ -1,20 +1,28 @@
-"""Computing values again instead of keeping them, where a scheduled module would take too much memory."""
+"""Computing values again, or packing them, where a scheduled module would take too much memory to keep them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
+from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.passes.analysis.cost_analysis import HloCostAnalysis
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.framework import analyses
-from xjit.passes.framework.base import HloModulePass, has_control_dependencies
+from xjit.passes.framework.base import HloModulePass
+from xjit.passes.schedule_and_memory.compressed_value import CompactShape, untiled
+from xjit.passes.schedule_and_memory.live_candidates import LiveCandidates, Strategies
 from xjit.passes.schedule_and_memory.memory_profile import FORWARDS, MemoryProfile, ShapeSize
-from xjit.passes.schedule_and_memory.repeated_block import RepeatedBlock
 from xjit.passes.simplify.hlo_dce import remove_dead_instructions
+
+MODES = {"recompute": (True, False), "compress": (False, True), "recompute-and-compress": (True, True)}
+"""By name: whether values are computed again, whether they are packed."""
+
+_MIN_LOOKS = 50_000
+_LOOKS_PER_INSTRUCTION = 16
+"""Values looked at in a computation, before it is left as it is: seconds, also where a limit cannot be kept."""
 
 
 @dataclass
@@ -26,7 +34,9 @@ class HloRematerialization(HloModulePass):
     from are repeated where their values are gone; `block_rematerialization_factor` bounds how many such blocks are
     looked at for each live value. Values below `min_remat_size` bytes are kept. What an instruction calls is treated
     the same, with what the caller leaves of the limit. No step makes another instruction go over the limit, or up to
-    the present peak. `sizes` are the peaks before and after the last run. `size_function` says what an array takes.
+    the present peak. With the `mode` "compress" or "recompute-and-compress" a value may also wait in the layout that
+    `compact_shape_function` returns, by default its own without tiles. `sizes` are the peaks before and after the last
+    run. `size_function` says what an array takes.
     """
 
     name = "hlo-rematerialization"
@@ -34,13 +44,17 @@ class HloRematerialization(HloModulePass):
     block_size_limit: int = 1
     block_rematerialization_factor: int = 1
     min_remat_size: int = 0
+    mode: str = "recompute"
     size_function: ShapeSize | None = None
+    compact_shape_function: CompactShape | None = None
 
     def __post_init__(self) -> None:
         self.sizes = (0, 0)
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
-        """Rematerializes; True if an instruction was repeated. InvalidArgument for a module without a schedule."""
+        """Rematerializes; True if a value was. InvalidArgument for an unknown mode, or a module without a schedule."""
+        if self.mode not in MODES:
+            raise InvalidArgument(f"{self.name}: unknown mode '{self.mode}', expected one of {', '.join(MODES)}")
         if self.memory_limit_bytes <= 0:
             return False
         if not module.has_schedule():
@@ -58,25 +72,34 @@ class _Module:
 
     def __init__(self, module: HloModule, options: HloRematerialization, threads: Collection[str]) -> None:
         self.module = module
-        self.options = options
         self.effects = analyses.get(SideEffects, module)
-        self.costs = HloCostAnalysis.of(module)
         self.threads = threads
         self.peaks: dict[HloComputation, int] = {}
+        recompute, compress = MODES[options.mode]
+        self._byte_size = options.size_function or physical_byte_size
+        self._strategies = Strategies(
+            self.effects,
+            HloCostAnalysis.of(module),
+            self._byte_size,
+            options.block_size_limit if recompute else 0,
+            (options.compact_shape_function or untiled) if compress else None,
+            options.block_rematerialization_factor,
+            options.min_remat_size,
+        )
         for computation in module.make_nonfusion_computations():
             self.peaks[computation] = int(self._profile(computation).totals.max(initial=0))
 
     def _profile(self, computation: HloComputation) -> MemoryProfile:
-        order = self.module.schedule.sequence(computation)
-        return MemoryProfile(computation, order, self.peaks, self.options.size_function or physical_byte_size)
+        return MemoryProfile(computation, self.module.schedule.sequence(computation), self.peaks, self._byte_size)
 
     def reduce(self, computation: HloComputation, limit: int) -> bool:
         """Rematerializes in a computation and in what it calls; True if anything was repeated."""
         changed = False
         profile = self._profile(computation)
         if not self.threads or computation.execution_thread in self.threads:
-            while self._sweep(profile, limit):
-                changed = True
+            looks = max(_MIN_LOOKS, _LOOKS_PER_INSTRUCTION * len(profile.order))
+            while (left := _sweep(LiveCandidates(profile, self._strategies, looks), limit)) is not None:
+                changed, looks = True, left
                 self._reschedule(profile)
                 profile = self._profile(computation)  # what is dead now is gone
         for place, caller in enumerate(profile.order):
@@ -96,65 +119,22 @@ class _Module:
         computation.reorder_instructions(order)
         self.module.schedule.set_sequence(computation, order)
 
-    def _sweep(self, profile: MemoryProfile, limit: int) -> bool:
-        """Goes once through a sequence; True if anything was repeated."""
-        changed, place = False, 0
-        live: dict[HloInstruction, None] = {}
-        while place < len(profile.order):
-            instruction = profile.order[place]
-            if instruction.opcode not in FORWARDS:
-                while profile.totals[place] > limit and self._repeat_one(profile, live, place, limit):
-                    changed = True
-            if self._may_repeat(profile, instruction):
-                live[instruction] = None
-            for passed in _ending(profile, instruction, place):
-                live.pop(passed, None)
-            place += 1
-        return changed
 
-    def _may_repeat(self, profile: MemoryProfile, instruction: HloInstruction) -> bool:
-        """Whether an instruction may run twice, its buffers being its own."""
-        op = instruction.op
-        if op.has(Trait.CONTROL_FLOW) or op.has(Trait.COLLECTIVE) or op.has(Trait.ASYNC) or op.has(Trait.FORWARDS):
-            return False
-        if instruction.opcode in FORWARDS or instruction.opcode == "custom-call" or op.name.startswith("rng"):
-            return False
-        buffers = profile.leaves(instruction)
-        if not buffers or any(b is None or b.pinned for b in buffers) or has_control_dependencies(instruction):
-            return False
-        return not self.effects.of_instruction(instruction)
-
-    def _repeat_one(self, profile: MemoryProfile, live: dict[HloInstruction, None], place: int, limit: int) -> bool:
-        """Repeats the value that costs least per byte that it frees at a place; False if there is none."""
-        found: list[tuple[float, RepeatedBlock]] = []
-        tries = self.options.block_rematerialization_factor * len(live)
-        for value in live:
-            if sum(b.byte_size for b in profile.buffers(value)) < self.options.min_remat_size:
-                continue
-            for block in self._blocks(profile, value, place):
-                if (saved := block.saved()) > 0 and tries > 0:
-                    found.append((sum(map(self._cost, block.instructions)) / saved, block))
-                tries -= 1
-        found.sort(key=lambda entry: entry[0])
-        for _, block in found:
-            if block.apply(limit):
-                del live[block.value]
-                return True
-        return False
-
-    def _cost(self, instruction: HloInstruction) -> float:
-        cost = self.costs.instruction(instruction)
-        return cost.flops + cost.transcendentals + cost.bytes_accessed
-
-    def _blocks(self, profile: MemoryProfile, value: HloInstruction, place: int) -> Iterator[RepeatedBlock]:
-        """Yields blocks that compute a value, the next larger by what computes a missing operand."""
-        block = RepeatedBlock.of(profile, value, place)
-        while block is not None and block.is_legal():
-            yield block
-            missing = [b.definition for b in block.extended() if self._may_repeat(profile, b.definition)]
-            if not missing or len(block.instructions) >= self.options.block_size_limit:
-                return
-            block = block.with_instruction(missing[0])
+def _sweep(live: LiveCandidates, limit: int) -> int | None:
+    """Goes once through a sequence; returns how many candidates may still be looked at, None if nothing changed."""
+    profile, changed, place = live.profile, False, 0
+    while place < len(profile.order):
+        instruction = profile.order[place]
+        if instruction.opcode not in FORWARDS:
+            while profile.totals[place] > limit and live.relieve(place, limit):
+                changed = True
+                if profile.order[place] is not instruction:  # a copy was put in front of it
+                    place = profile.position(instruction)
+        live.enter(instruction)
+        for passed in _ending(profile, instruction, place):
+            live.leave(passed)
+        place += 1
+    return live.looks if changed else None
 
 
 def _ending(profile: MemoryProfile, instruction: HloInstruction, place: int) -> Iterator[HloInstruction]:

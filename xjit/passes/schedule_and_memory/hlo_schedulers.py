@@ -20,10 +20,13 @@ from xjit.passes.analysis.forwarding import forwards
 from xjit.passes.analysis.in_place import updates_in_place
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
+from xjit.passes.schedule_and_memory.growing_needs import GrowingNeeds
 
 SizeFunction = Callable[[HloInstruction], int]
 
-_REACHABILITY_BUDGET = 2000  # instructions looked at before an optional edge is given up
+_MIN_LOOKS = 100_000
+_LOOKS_PER_INSTRUCTION = 50
+"""How many instructions between readers and overwriters are looked at before optional edges are given up."""
 
 
 @dataclass
@@ -134,16 +137,13 @@ class _Graph:
                 for operand in instruction.operand(0).operands:
                     writers.setdefault(_origin(operand), instruction)
         self._overwritten_elements(writers)
-        budget = 50 * _REACHABILITY_BUDGET
+        if not writers:
+            return
+        growing = GrowingNeeds(self.needs, max(_MIN_LOOKS, _LOOKS_PER_INSTRUCTION * len(self.order)))
         for source, writer in writers.items():
-            readers = [r for r in _readers(source) if r is not writer and r in number and r is not source]
-            for reader in readers:
-                if budget <= 0:
-                    return
-                reached, looked = self._reaches(number[writer], number[reader])
-                budget -= looked
-                if not reached and number[reader] not in self.needs[number[writer]]:
-                    self.needs[number[writer]].append(number[reader])
+            for reader in _readers(source):
+                if reader is not writer and reader is not source and reader in number:
+                    growing.add(number[reader], number[writer])
 
     def _overwritten_elements(self, writers: dict[HloInstruction, HloInstruction]) -> None:
         """In a loop body: the next value of an element should come after the last read of the present one."""
@@ -161,19 +161,6 @@ class _Graph:
                 "get-tuple-element",
             ):
                 writers.setdefault(instruction, next_value)
-
-    def _reaches(self, start: int, goal: int) -> tuple[bool, int]:
-        """Whether `goal` needs `start` (searched backwards from the goal); gives up as True."""
-        stack, seen = [goal], {goal}
-        while stack:
-            i = stack.pop()
-            if i == start or len(seen) > _REACHABILITY_BUDGET:
-                return True, len(seen)
-            for n in self.needs[i]:
-                if n not in seen:
-                    seen.add(n)
-                    stack.append(n)
-        return False, len(seen)
 
     def instructions_of(self, order: Sequence[int]) -> list[HloInstruction]:
         """Returns the instructions in that order."""

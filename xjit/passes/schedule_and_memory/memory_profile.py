@@ -16,6 +16,7 @@ from xjit.hlo import HloComputation, HloInstruction, Shape, Trait
 from xjit.hlo import attributes as at
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.passes.analysis.forwarding import element_leaves, forwarded_leaves
+from xjit.passes.schedule_and_memory.growing_order import GrowingOrder
 
 ShapeSize = Callable[[Shape], int]
 """Bytes of an array of a shape."""
@@ -63,15 +64,13 @@ class MemoryProfile:
         byte_size: ShapeSize = physical_byte_size,
     ) -> None:
         self.computation = computation
-        self.order = list(order)
-        self.position: dict[HloInstruction, int] = {}
+        self._order = GrowingOrder(order)
         self._byte_size = byte_size
         self._inner_peaks = inner_peaks
         self._leaves: dict[HloInstruction, Leaves] = {}
         callers = computation.caller_instructions()
         self._is_entry = computation.is_entry_computation()
         self._in_loop = any(c.opcode == "while" and c.while_body is computation for c in callers)
-        self._number()
         for instruction in self.order:
             self._add(instruction)
         for buffer in self._leaves[computation.root_instruction]:
@@ -81,6 +80,15 @@ class MemoryProfile:
                 if not self._is_entry and not self._in_loop and not buffer.outliving:
                     buffer.byte_size = 0  # the call's result, which the caller counts
         self.totals = self._sum()
+
+    @property
+    def order(self) -> Sequence[HloInstruction]:
+        """The instructions as they run."""
+        return self._order.instructions
+
+    def position(self, instruction: HloInstruction) -> int:
+        """Returns where an instruction stands in the order."""
+        return self._order.position(instruction)
 
     def leaves(self, instruction: HloInstruction) -> Leaves:
         """Returns the buffers behind an instruction."""
@@ -92,15 +100,33 @@ class MemoryProfile:
 
     def first(self, buffer: Buffer) -> int:
         """Returns the position from which a buffer is live."""
-        return 0 if buffer.outliving else self.position[buffer.definition]
+        return 0 if buffer.outliving else self.position(buffer.definition)
 
     def last(self, buffer: Buffer) -> int:
         """Returns the position up to which a buffer is live: of its last reader."""
-        return len(self.order) - 1 if buffer.outliving else self.position[buffer.last_reader or buffer.definition]
+        return len(self.order) - 1 if buffer.outliving else self.position(buffer.last_reader or buffer.definition)
+
+    def last_before(self, buffer: Buffer, place: int) -> int:
+        """Returns the position of a buffer's last reader in front of a place; of its definition if none is there."""
+        positions = (self.position(r) for r in buffer.readers)
+        return max((p for p in positions if p < place), default=self.position(buffer.definition))
+
+    def is_read_at(self, value: HloInstruction, place: int) -> bool:
+        """Whether what runs at a place reads one of a value's buffers."""
+        return any(self.order[place] in b.readers for b in self.buffers(value))
+
+    def readers_behind(self, value: HloInstruction, place: int) -> list[HloInstruction]:
+        """Returns what reads a value's buffers behind a place, in order."""
+        positions = {self.position(r): r for b in self.buffers(value) for r in b.readers}
+        return [positions[p] for p in sorted(positions) if p > place]
 
     def own_bytes(self, instruction: HloInstruction) -> int:
         """Returns what an instruction computes, and what the computations that it calls take."""
-        return self.inner_peak(instruction) + sum(b.byte_size for b in self.buffers(instruction))
+        return self.inner_peak(instruction) + sum(b.byte_size for b in self.buffers(instruction) if not b.outliving)
+
+    def entering(self, place: int) -> int:
+        """Returns the bytes live in front of the instruction at a place."""
+        return int(self.totals[place]) - self.own_bytes(self.order[place])
 
     def inner_peak(self, instruction: HloInstruction) -> int:
         """Returns what the neediest computation takes that an instruction runs; 0 if it runs none."""
@@ -108,15 +134,13 @@ class MemoryProfile:
             return 0
         return max((self._inner_peaks.get(c, 0) for c in instruction.called_computations), default=0)
 
-    def insert(self, new: Mapping[int, Sequence[HloInstruction]]) -> None:
-        """Takes in new instructions, each list in front of a position; the totals are the caller's to change."""
-        order: list[HloInstruction] = []
-        start = 0
-        for place in sorted(new):
-            order += (*self.order[start:place], *new[place])
-            start = place
-        self.order = order + self.order[start:]
-        self._number()
+    def insert(self, new: Mapping[int, Sequence[HloInstruction]], totals: Mapping[HloInstruction, int]) -> None:
+        """Takes in new instructions, each list in front of a position; `totals` are live bytes at some of them."""
+        places = [place for place in new for _ in new[place]]
+        inserted = [totals.get(i, 0) for instructions in new.values() for i in instructions]
+        self.totals = np.insert(self.totals, places, inserted)
+        for place in sorted(new, reverse=True):
+            self._order.insert(place, new[place])
         for place in sorted(new):
             for instruction in new[place]:
                 self._add(instruction)
@@ -132,15 +156,12 @@ class MemoryProfile:
         """Notes that some instructions read a buffer no more."""
         for reader in readers:
             buffer.readers.pop(reader, None)
-        buffer.last_reader = max(buffer.readers, key=self.position.__getitem__, default=None)
+        buffer.last_reader = max(buffer.readers, key=self.position, default=None)
 
     def _note(self, buffer: Buffer, reader: HloInstruction) -> None:
         buffer.readers[reader] = None
-        if buffer.last_reader is None or self.position[reader] > self.position[buffer.last_reader]:
+        if buffer.last_reader is None or self.position(reader) > self.position(buffer.last_reader):
             buffer.last_reader = reader
-
-    def _number(self) -> None:
-        self.position = dict(zip(self.order, range(len(self.order)), strict=True))
 
     def _add(self, instruction: HloInstruction) -> None:
         if instruction.opcode in FORWARDS:

@@ -1,0 +1,70 @@
+"""Loops with many elements, and aliases of many arrays, are compiled in time in proportion: calls of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.call_counts import calls_of
+from xjit.hlo import HloModule
+from xjit.passes import PassDriver, cpu_pipeline
+from xjit.passes.schedule_and_memory.buffer_assignment import assign_buffers
+from xjit.text.parser import parse_hlo
+
+SIZES = (40, 160)
+
+
+def wide_loop(size: int) -> str:
+    """A loop over a counter and arrays, each of which becomes the sum of itself and the next."""
+    arrays = ", ".join(["f32[8]"] * size)
+    state = f"(s32[], {arrays})"
+    reads = "\n".join(f"g{i} = f32[8] get-tuple-element(p), index={i + 1}" for i in range(size))
+    sums = "\n".join(f"h{i} = f32[8] add(g{i}, g{(i + 1) % size})" for i in range(size))
+    results = "\n".join(f"o{i} = f32[8] get-tuple-element(w), index={i + 1}" for i in range(size))
+    return f"""HloModule m
+    b {{ p = {state} parameter(0)
+      i = s32[] get-tuple-element(p), index=0
+      one = s32[] constant(1)
+      j = s32[] add(i, one)
+      {reads}
+      {sums}
+      ROOT t = {state} tuple(j, {", ".join(f"h{i}" for i in range(size))}) }}
+    c {{ p = {state} parameter(0)
+      i = s32[] get-tuple-element(p), index=0
+      k = s32[] constant(50)
+      ROOT r = pred[] compare(i, k), direction=LT }}
+    ENTRY e {{
+      {chr(10).join(f"x{i} = f32[8] parameter({i})" for i in range(size))}
+      z = s32[] constant(0)
+      t = {state} tuple(z, {", ".join(f"x{i}" for i in range(size))})
+      w = {state} while(t), condition=c, body=b
+      {results}
+      ROOT r = ({arrays}) tuple({", ".join(f"o{i}" for i in range(size))}) }}"""
+
+
+def training_step(size: int) -> str:
+    """Every parameter is updated, and donated."""
+    aliases = ", ".join(f"{{{i}}}: ({i}, {{}}, may-alias)" for i in range(size))
+    lines = [f"p{i} = f32[32] parameter({i})  g{i} = f32[32] sine(p{i})" for i in range(size)]
+    lines += [f"n{i} = f32[32] subtract(p{i}, g{(i + 1) % size})" for i in range(size)]
+    result = f"ROOT r = ({', '.join(['f32[32]'] * size)}) tuple({', '.join(f'n{i}' for i in range(size))})"
+    return "\n".join([f"HloModule m, input_output_alias={{ {aliases} }}", "ENTRY e {", *lines, result, "}"])
+
+
+def _prepare(module: HloModule) -> None:
+    PassDriver().run(cpu_pipeline(), module)
+    assignment = assign_buffers(module)
+    root = assignment.module.entry_computation.root_instruction
+    for result in assignment.leaf_slices(root):
+        assignment.may_be_one(result, result)
+
+
+@pytest.mark.parametrize("program", [wide_loop, training_step])
+def test_calls_per_element_do_not_grow(program: Callable[[int], str]) -> None:
+    counts: list[float] = []
+    for size in SIZES:
+        module = parse_hlo(program(size))
+        counts.append(calls_of(lambda module=module: _prepare(module)) / size)
+    small, large = counts
+    assert large < 1.25 * small, f"{small:.0f} calls per element, then {large:.0f}"
