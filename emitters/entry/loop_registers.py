@@ -60,8 +60,9 @@ def loop_numbers(loop: WhileThunk, sequences: Mapping[str, ThunkSequence]) -> di
     for place, own in by_place.items():
         found = {a.element_type for _, a in own if a.writes or a.element_type is not None}
         element_type = next(iter(found)) if len(found) == 1 else None
-        is_shared = any(place.overlaps(other) for other in by_place if other != place)
-        if element_type is None or is_shared or place.kind == "constant":
+        if element_type is None or place.kind == "constant":
+            continue
+        if any(place.overlaps(other) for other in by_place if other != place):
             continue
         writes = [n for n, a in own if a.writes]
         carried = not own[0][1].writes

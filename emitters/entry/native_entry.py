@@ -12,12 +12,12 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
+from xjit.emitters.entry.cancel_checks import check_interval, return_on_cancel_if
 from xjit.emitters.entry.context_calls import emit_return_on_cancel, emit_return_on_failure
 from xjit.emitters.entry.loop_registers import LoopRegisters, loop_numbers
 from xjit.emitters.entry.scalar_code import emit_scalar_code
 from xjit.emitters.entry.sequences_in_place import sequences_in_place
 from xjit.emitters.entry.slice_pointers import ENTRY_PARAMS, SlicePointers
-from xjit.emitters.entry.time_estimate import NS_PER_STEP
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.unnested import UnnestedModule
 from xjit.hlo.types.primitive_type import PrimitiveType
@@ -39,13 +39,6 @@ from xjit.thunks import (
     ThunkSequence,
     WhileThunk,
 )
-
-SHORT_LOOP_NS = 5_000_000.0
-"""A loop that takes less runs to its end, whatever happens meanwhile."""
-
-LONG_ROUND_NS = 1_000.0
-ROUNDS_PER_CHECK = 64
-"""A power of two: short rounds ask only now and then if the loop is to end, as asking takes some 10 ns."""
 
 
 @dataclass(slots=True)
@@ -247,7 +240,7 @@ class _SequenceEmitter:
         before, outer, registers = builder.block, self.registers, self._registers(thunk)
         builder.br(test)
         builder.position_at_end(test)
-        interval = self._check_interval(thunk)
+        interval = check_interval(thunk, self.entry.unnested.program)
         rounds = builder.phi(I32, [(const_int(I32, 0), before)], "rounds") if interval > 1 else None
         registers.start_round(before)
         self.registers = registers
@@ -259,7 +252,7 @@ class _SequenceEmitter:
         if rounds is not None:
             following = builder.add(rounds, const_int(I32, 1))
             due = builder.and_(following, const_int(I32, interval - 1))
-            self._check_cancel_if(builder.icmp_unsigned("==", due, const_int(I32, 0)))
+            return_on_cancel_if(builder, builder.icmp_unsigned("==", due, const_int(I32, 0)))
             rounds.add_incoming(following, builder.block)
         elif interval:
             emit_return_on_cancel(builder)
@@ -282,23 +275,6 @@ class _SequenceEmitter:
             return known
         stored = self.builder.load(I8, self.pointers[predicate], align=1)
         return self.builder.icmp_unsigned("!=", stored, const_int(I8, 0))
-
-    def _check_interval(self, loop: WhileThunk) -> int:
-        """Returns after how many rounds a loop asks if it is to end: 1 if they are long, 0 (never) if it is short."""
-        body = self.entry.unnested.program.sequences[loop.body]
-        round_ns = NS_PER_STEP * (len(body) + 1) + sum(t.cost_ns for t in body if isinstance(t, KernelThunk))
-        if body.is_straight and loop.trip_count is not None and loop.trip_count * round_ns < SHORT_LOOP_NS:
-            return 0
-        return 1 if round_ns > LONG_ROUND_NS or not body.is_straight else ROUNDS_PER_CHECK
-
-    def _check_cancel_if(self, due: Value) -> None:
-        builder = self.builder
-        check, go_on = builder.append_block("cancel.check"), builder.append_block("while.again")
-        builder.cbranch(due, check, go_on, weights=(1, ROUNDS_PER_CHECK))
-        builder.position_at_end(check)
-        emit_return_on_cancel(builder)
-        builder.br(go_on)
-        builder.position_at_end(go_on)
 
     def _conditional(self, thunk: ConditionalThunk) -> None:
         builder = self.builder

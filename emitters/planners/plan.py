@@ -20,9 +20,8 @@ from xjit.llvm.target import Target
 class PlanContext:
     """What planners know besides the view: facts about the target, and the maps of instructions.
 
-    On GPUs,
-    blocks have so many `block_threads`, and `parts_of` makes parts of a space without needless loops and divisions: of
-    a `LoopPlanning` and an `IterationSpace`. Without it, loops are a CPU's. With `deterministic`, no
+    On GPUs, blocks have so many `block_threads`, and `parts_of` makes parts of a space without needless loops and
+    divisions: of a `LoopPlanning` and an `IterationSpace`. Without it, loops are a CPU's. With `deterministic`, no
     kernel may take elements in the order in which threads come.
     """
 
