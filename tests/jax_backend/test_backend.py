@@ -191,7 +191,8 @@ def scale(address):
     assert list((ctypes.c_int64 * sizes.size).from_address(sizes.data)) == [3, 4]
     if ctypes.string_at(name.address, name.size) != b'a "name"':
         create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(ctypes.c_void_p.from_address(frame.api + 48).value)
-        return create(ctypes.addressof(ErrorRequest(subject=ctypes.addressof(message), message=3)))
+        request = ErrorRequest(subject=ctypes.addressof(message), message=3)
+        return create(ctypes.addressof(request))
     by = ctypes.c_float.from_address(at(Scalar, table, 0).value).value
     given, made = ((ctypes.c_float * 12).from_address(b.data) for b in (a, out))
     made[:] = [v * by for v in given]
