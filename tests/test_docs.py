@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import passes_page
+from tests.support import coverage_page, passes_page
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -43,3 +43,8 @@ def test_there_are_pages_with_code() -> None:
 
 def test_the_page_of_passes_is_up_to_date() -> None:
     assert passes_page.PAGE.read_text(encoding="utf-8") == passes_page.page(), "run python -m tests.support.passes_page"
+
+
+def test_the_page_of_coverage_is_up_to_date() -> None:
+    page = coverage_page.PAGE.read_text(encoding="utf-8")
+    assert page == coverage_page.page(), "run python -m tests.support.coverage_page"

@@ -40,10 +40,17 @@ def test_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "devices=[2]0", "devices=[2]<=[2]T(1)", "devices=[2,2]<=[4] last_tile_dims={odd}", "devices=[0]"]
+    ("text", "kind"),
+    [
+        ("", "opaque"),
+        ("devices=[2,2]<=[4] last_tile_dims={odd}", "opaque"),
+        ("devices=[0]", "opaque"),
+        ("devices=[2]0", "malformed"),
+        ("devices=[2]<=[2]T(1)", "malformed"),
+    ],
 )
-def test_what_is_not_understood_is_opaque(text: str) -> None:
-    assert read_sharding(HloSharding(text)).kind == "opaque"
+def test_what_is_no_sharding(text: str, kind: str) -> None:
+    assert read_sharding(HloSharding(text)).kind == kind
 
 
 def _elements(sharding: DeviceSharding, sizes: tuple[int, ...], device: int) -> set[int]:

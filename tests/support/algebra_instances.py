@@ -37,7 +37,13 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R15": ("add(x, x)",),
     "R16": ("add(c, subtract(d, x))", "add(subtract(d, x), c)"),
     "R16r": ("add(c, subtract(d, x))",),
+    "N34": ("add(subtract(x, y), y)", "add(y, subtract(x, y))", "add(subtract(y, x), y)"),
+    "N34r": ("add(subtract(x, y), y)",),
+    "N35": ("subtract(x, add(x, y))", "subtract(x, add(y, x))", "subtract(y, add(x, z))"),
+    "N35r": ("subtract(x, add(x, y))",),
     # products
+    "N36": ("multiply(multiply(x, c), multiply(y, 3))",),
+    "N36x": ("multiply(multiply(x, 5), multiply(y, 3))",),
     "R18": ("multiply(x, c)",),
     "R19": ("multiply(x, c)",),
     "R19r": ("multiply(x, c)",),
@@ -121,6 +127,7 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
         "clamp(c, clamp(0, x, d), 3)",
         "clamp(0, clamp(c, x, 2), d)",
     ),
+    "N37": ("clamp(x, clamp(x, y, z), z)", "clamp(x, clamp(z, y, x), z)"),
     "R76": ("clamp(c, iota(), d)", "clamp(c, and(x, 7), d)", "clamp(c, clamp(0, x, 5), d)", "clamp(c, x, d)"),
     # rounding
     "R65": ("abs(abs(x))", "abs(exponential(x))", "abs(multiply(x, x))", "abs(iota())", "abs(c)",

@@ -629,6 +629,49 @@ _VARIADIC["N31"] = tuple(
     for shape, call in (("2", "reduce(x, i), dimensions={0}"), ("2,2", "reduce-window(x, i), window={size=2x1}"))
 )
 
+_SCATTER = ("scatter(z, {}, {}), to_apply=f, update_window_dims={{1}}, inserted_window_dims={{0}}, "
+            "scatter_dims_to_operand_dims={{0}}, index_vector_dim=1")  # fmt: skip
+
+
+def _scatters(opcode: str, other: str, root: str) -> str:
+    """The module of two scatters, `s` to zeros and `t` to `other`."""
+    return (
+        f"{_reducer(opcode)}ENTRY e {{ o = T[] constant(0) z = T[6,2] broadcast(o), dimensions={{}} x = T[6,2] parameter(0) "
+        f"i = s32[3] parameter(1) j = s32[2] parameter(2) u = T[3,2] parameter(3) v = T[2,2] parameter(4) "
+        f"s = T[6,2] {_SCATTER.format('i', 'u')} t = T[6,2] {_SCATTER.format('j', 'v').replace('(z', '(' + other)} {root} }}"
+    )
+
+
+_SCATTERED = {
+    **dict.fromkeys(("N32", "N32x"), tuple(
+        _scatters(opcode, other, "ROOT r = T[6,2] add(s, t)")
+        for opcode, other in (("add", "z"), ("add", "x"), ("maximum", "z"))
+    )),
+    **dict.fromkeys(("N32b", "N32y"), tuple(
+        _scatters("add", other, f"w = T[6,2] add(x, s) ROOT r = T[6,2] add({operands})")
+        for other, operands in (("z", "w, t"), ("z", "t, w"), ("x", "w, t"))
+    )),
+}  # fmt: skip
+
+_PIECES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("N33", "N33x"), _moves(*(
+        "x = T[2,3] parameter(0) c = T[3] constant({1,2,3}) d = T[3] constant({5,-3,1}) b = T[2,3] broadcast(c), "
+        f"dimensions={{1}} y = T[2,3] add(x, b) a = T[2,3] broadcast({which}), dimensions={{1}} ROOT r = T[2,3] add(y, a)"
+        for which in "cd"
+    ))),
+    "N38": _moves(*(
+        "x = T[3,2] parameter(0) y = T[4,2] parameter(1) w = T[5,2] parameter(2) c = T[12,2] concatenate(x, y, w), "
+        f"dimensions={{0}} ROOT r = T[{n},2] slice(c), slice={{[{r}], [0:2]}}"
+        for n, r in ((6, "4:10"), (2, "1:5:2"), (5, "1:6"), (10, "1:11"))
+    )),
+    "N16b": _moves(*(
+        "x = s32[2,3,4,5] parameter(0) y = s32[2,3,6,5] parameter(1) d = s32[2,3,4,6] dot(x, y), lhs_batch_dims={0,1}, "
+        "lhs_contracting_dims={3}, rhs_batch_dims={0,1}, rhs_contracting_dims={3} "
+        f"ROOT t = s32[{shape}] transpose(d), dimensions={{{order}}}"
+        for shape, order in (("3,2,6,4", "1,0,3,2"), ("3,2,4,6", "1,0,2,3"), ("2,6,3,4", "0,3,1,2"))
+    )),
+}  # fmt: skip
+
 _JOINED: dict[str, tuple[str, ...]] = {
     "N14c": _moves(*(
         f"x = T[2,3,4] parameter(0) v = T[] parameter(1) i = s32[2,5] parameter(2) c = s32[] constant(0) "
@@ -657,5 +700,5 @@ _JOINED: dict[str, tuple[str, ...]] = {
 
 STRUCTURES: Mapping[str, tuple[str, ...]] = {
     **_MOVEMENT, **_SLICES, **_UPDATES, **_PADS, **_GATHERS, **_REDUCTIONS, **_DOTS, **_CONVOLUTIONS, **_CONTROL,
-    **_GATHERED, **_WINDOWS_OF_NOTHING, **_REORDERED, **_LAYOUTS, **_DOT_ORDER, **_VARIADIC, **_JOINED,
+    **_GATHERED, **_WINDOWS_OF_NOTHING, **_REORDERED, **_LAYOUTS, **_DOT_ORDER, **_VARIADIC, **_JOINED, **_SCATTERED, **_PIECES,
 }  # fmt: skip

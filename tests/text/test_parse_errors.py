@@ -39,7 +39,7 @@ CASES = [
     ("  x = f32[4] negate(p)\n} garbage", 5, 10, "expected '{' before the instructions of 'garbage', found the end"),
     ("  x = f32[4] negate(p)\n", 5, 1, "computation 'e' is not closed"),
     ("  x = f32[4] transpose(p)\n}", 4, 3, "transpose needs the attribute 'dimensions'"),
-    ("  x = f32[4] negate(p), origin={}, origin={}\n}", 4, 35, "attribute 'origin' is given twice"),
+    ("  x = f32[4] negate(p), origin={}, origin={}\n}", 4, 36, "attribute 'origin' is given twice"),
     ("  x = f32[4] negate(p), dimensions\n}", 4, 25, "expected 'key=value' after ',', found 'dimensions'"),
     ("  x = f32[4] negate(p), metadata=\n}", 5, 1, "expected a value after '=', found '}'"),
     ("  x = f33[4] negate(p)\n}", 4, 7, "unknown element type 'f33'"),

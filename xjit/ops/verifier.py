@@ -23,7 +23,7 @@ from xjit.ops.shape_inference.common import compatible_up_to_precision, show
 from xjit.ops.verifier_buffers import verify_buffers
 from xjit.ops.verifier_deadlocks import verify_no_deadlocks
 from xjit.ops.verifier_layouts import check_layouts
-from xjit.ops.verifier_module import check_shape, verify_aliasing, verify_entry_layout
+from xjit.ops.verifier_module import check_shape, verify_aliasing, verify_entry_layout, verify_origins
 from xjit.ops.verifier_pairs import verify_pairs
 from xjit.ops.verifier_sharding import verify_sharding
 from xjit.ops.verifier_structure import verify_structure
@@ -69,6 +69,7 @@ def verify_module(module: HloModule, layout_sensitive: bool = False, allow_mixed
     verify_entry_layout(module, layout_sensitive)
     verify_aliasing(module)
     verify_sharding(module)
+    verify_origins(module)
 
 
 def verify_executable(module: HloModule) -> None:

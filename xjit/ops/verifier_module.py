@@ -1,12 +1,15 @@
-"""Rules of the verifier about shapes by themselves and the module as a whole: entry layout, aliasing."""
+"""Rules of the verifier about shapes by themselves and the module as a whole: entry layout, aliasing, origins."""
 
 from __future__ import annotations
+
+import re
 
 from xjit.hlo.annotations.input_output_alias import check_aliasing
 from xjit.hlo.diagnostics import HloError, HloVerifyError
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.layout import Layout
 from xjit.hlo.types.shape import UNBOUNDED_SIZE, Shape
+from xjit.hlo.types.shape_index import ShapeIndex
 from xjit.ops.shape_inference.common import ARRAY_TYPES, show
 from xjit.ops.verifier_layouts import check_same_layouts
 
@@ -100,3 +103,38 @@ def verify_aliasing(module: HloModule) -> None:
             raise HloVerifyError(
                 f"input_output_alias {alias}: for callers the parameter is {source}, the result {target}"
             )
+
+
+_ORIGIN = re.compile(r'"(?:[^"\\]|\\.)*"|[(){}]|,')
+
+
+def verify_origins(module: HloModule) -> None:
+    """Checks that an original value has the tuple structure of the instruction's shape."""
+    for computation in module.computations():
+        for instruction in computation.instructions:
+            if instruction.origin and "[synthetic_call]" not in instruction.origin:
+                expected = [index for index, _ in instruction.shape.leaves()]
+                if _origin_leaves(instruction.origin) != expected:
+                    message = f"origin={instruction.origin} does not have the leaves of {show(instruction.shape)}"
+                    raise HloVerifyError(f"{instruction.opcode}: {message}", instruction.span)
+
+
+def _origin_leaves(text: str) -> list[ShapeIndex]:
+    """Returns the places of `{({"a"}, ({"b" {1}}, {}))}`: (0,), (1, 0), (1, 1). Tuples are round, leaves braced."""
+    found: list[ShapeIndex] = []
+    path: list[int] = []
+    braces = 0
+    for token in _ORIGIN.findall(text.strip()[1:-1]):
+        if token == "{":
+            if not braces:
+                found.append(tuple(path))
+            braces += 1
+        elif token == "}":
+            braces -= 1
+        elif not braces and token == "(":
+            path.append(0)
+        elif not braces and token == ")":
+            path.pop()
+        elif not braces and token == "," and path:
+            path[-1] += 1
+    return found

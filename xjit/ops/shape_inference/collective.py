@@ -193,8 +193,9 @@ def infer_ragged_all_to_all(instruction: HloInstruction) -> Shape:
     if source.element_type is not output.element_type or source.dimensions[1:] != output.dimensions[1:]:
         fail(instruction, f"input {show(source)} and output {show(output)} differ in more than dimension 0")
     for i, shape in enumerate(sizes):
-        if not shape.element_type.is_integer or not shape.rank or not shape.compatible(sizes[0]):
-            fail(instruction, f"operand {i + 2} has shape {show(shape)}, offsets and sizes are equal integer arrays")
+        if not shape.element_type.is_integer or shape.rank not in (1, 2) or not shape.compatible(sizes[0]):
+            what = "offsets and sizes are equal integer arrays of rank 1 or 2"
+            fail(instruction, f"operand {i + 2} has shape {show(shape)}, {what}")
     return output
 
 

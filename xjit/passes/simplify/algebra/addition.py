@@ -70,6 +70,22 @@ _C1, _C2 = constant("c1"), constant("c2")
 _PRODUCTS = (m.op("multiply", name="left").one_use(), m.op("multiply", name="right").one_use())
 _XLA, _REAL = Exactness.XLA, Exactness.REAL
 
+
+def _bias(name: str) -> m.Pattern:
+    """A broadcast of a constant that is no scalar."""
+    return m.op("broadcast", m.op("constant").where(lambda i: i.shape.rank > 0), name=name)
+
+
+def _merged_bias(match: Match, into: Expansion) -> HloInstruction | None:
+    first, second = match["first"], match["second"]
+    if first.attributes != second.attributes:
+        return None
+    total = into.make("add", first.operand(0), second.operand(0))
+    return into.make("add", match["x"], into.make("broadcast", total, shape=first.shape, attributes=first.attributes))
+
+
+_BIASED = m.op("add", _X, _bias("first")).one_use()
+
 ADDITION = (
     AlgebraRule("R3", "add(c, x) = add(x, c)", m.op("add").where(constant_on_the_left), swapped),
     AlgebraRule("R1", "add(x, 0) = x", m.op("add", _X, _ANY_ZERO).where(is_discrete), bound("x")),
@@ -93,7 +109,15 @@ ADDITION = (
                 make("subtract", folded("add", "c1", "c2"), "x")),
     AlgebraRule("R16r", "add(subtract(c2, x), c1) = subtract(c1 + c2, x) of floats",
                 m.op("add", m.op("subtract", _C2, _X), _C1).where(is_float),
-                make("subtract", folded("add", "c1", "c2"), "x"), _REAL),
+                make("subtract", folded("add", "c1", "c2"), "x"), _XLA),
+    AlgebraRule("N33", "add(add(x, broadcast(c1)), broadcast(c2)) = add(x, broadcast(c1 + c2))",
+                m.op("add", _BIASED, _bias("second")).where(is_integer), _merged_bias),
+    AlgebraRule("N33x", "add(add(x, broadcast(c1)), broadcast(c2)) = add(x, broadcast(c1 + c2)) of floats",
+                m.op("add", _BIASED, _bias("second")).where(is_float), _merged_bias, _XLA),
+    AlgebraRule("N34", "add(subtract(x, y), y) = x", m.op("add", m.op("subtract", _X, _Y), _Y).where(is_integer),
+                bound("x")),
+    AlgebraRule("N34r", "add(subtract(x, y), y) = x of floats",
+                m.op("add", m.op("subtract", _X, _Y), _Y).where(is_float), bound("x"), _REAL),
     AlgebraRule("R15", "add(x, x) = multiply(x, 2)",
                 m.op("add", _X, _X).where(is_real), make("multiply", "x", filled(2))),
 )  # fmt: skip
@@ -110,6 +134,10 @@ SUBTRACTION = (
                 m.op("subtract", m.op("add", _X, _Y), _Y).where(is_integer), bound("x")),
     AlgebraRule("R14r", "subtract(add(x, y), y) = x of floats",
                 m.op("subtract", m.op("add", _X, _Y), _Y).where(is_float), bound("x"), _REAL),
+    AlgebraRule("N35", "subtract(x, add(x, y)) = negate(y)",
+                m.op("subtract", _X, m.op("add", m.any("x"), _Y)).where(is_integer), make("negate", "y")),
+    AlgebraRule("N35r", "subtract(x, add(x, y)) = negate(y) of floats",
+                m.op("subtract", _X, m.op("add", m.any("x"), _Y)).where(is_float), make("negate", "y"), _REAL),
     AlgebraRule("R4", "subtract(x, c) = add(x, -c)",
                 m.op("subtract", _X.where(lambda i: not is_constant_like(i)), constant("c"))
                 .where(lambda i: not is_pred(i)), make("add", "x", folded("negate", "c"))),

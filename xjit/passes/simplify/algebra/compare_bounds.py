@@ -83,7 +83,9 @@ def _both(match: Match, into: Expansion) -> HloInstruction | None:
 
 
 def _without_extremum(strict: str) -> Callable[[Match, Expansion], HloInstruction | None]:
-    """maximum(x, y) > x is y > x; `strict` is the direction in which the extremum stands on the left."""
+    """maximum(x, y) > x is y > x, where neither holds for a NaN; `strict` is the direction in which the extremum stands
+    on the left.
+    """
 
     def rewrite(match: Match, into: Expansion) -> HloInstruction | None:
         left = match.root.operand(0) is match["extremum"]
@@ -114,15 +116,15 @@ COMPARE_BOUNDS = (
     AlgebraRule("N21", "and(compare(x, c1), compare(x, c2)) = the stronger, or(..) = the weaker of the two",
                 m.op("and|or", _bound("first"), _bound("second")), _both),
     AlgebraRule("N22", "compare(maximum(x, y), x, GT) = compare(y, x, GT)",
-                m.op("compare", _extremum("maximum"), m.any("x")).where(lambda i: is_discrete(i.operand(0))),
+                m.op("compare", _extremum("maximum"), m.any("x")),
                 _without_extremum("GT")),
     AlgebraRule("N22b", "compare(x, maximum(x, y), LT) = compare(y, x, GT)",
-                m.op("compare", m.any("x"), _extremum("maximum")).where(lambda i: is_discrete(i.operand(0))),
+                m.op("compare", m.any("x"), _extremum("maximum")),
                 _without_extremum("GT")),
     AlgebraRule("N22c", "compare(minimum(x, y), x, LT) = compare(y, x, LT)",
-                m.op("compare", _extremum("minimum"), m.any("x")).where(lambda i: is_discrete(i.operand(0))),
+                m.op("compare", _extremum("minimum"), m.any("x")),
                 _without_extremum("LT")),
     AlgebraRule("N22d", "compare(x, minimum(x, y), GT) = compare(y, x, LT)",
-                m.op("compare", m.any("x"), _extremum("minimum")).where(lambda i: is_discrete(i.operand(0))),
+                m.op("compare", m.any("x"), _extremum("minimum")),
                 _without_extremum("LT")),
 )  # fmt: skip

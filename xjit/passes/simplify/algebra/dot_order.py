@@ -56,6 +56,24 @@ def _of_transposed(match: Match, into: Expansion) -> HloInstruction | None:
     return into.like_source("transpose", [small], batch)
 
 
+def _of_permuted_batch(match: Match, into: Expansion) -> HloInstruction | None:
+    """transpose(dot(x, y)) that permutes batch dimensions and swaps the free ones."""
+    dot, a, order = match["dot"], _of(match["dot"]), dimensions_of(match.root)
+    rank = dot.shape.rank
+    batch = order[: rank - 2]
+    if order[rank - 2 :] != (rank - 1, rank - 2) or batch == tuple(range(rank - 2)):
+        return None
+    attributes = replace(
+        a,
+        lhs_batch_dims=tuple(a.rhs_batch_dims[d] for d in batch),
+        rhs_batch_dims=tuple(a.lhs_batch_dims[d] for d in batch),
+        lhs_contracting_dims=a.rhs_contracting_dims,
+        rhs_contracting_dims=a.lhs_contracting_dims,
+        operand_precision=a.operand_precision[::-1],
+    )
+    return into.like_source("dot", [dot.operand(1), dot.operand(0)], attributes)
+
+
 def _contracted_order(moved: HloInstruction, merged: HloInstruction, contracted: int) -> list[int] | None:
     """How a transpose permutes dimensions that a reshape then merges into the contracted one; None if others move.
 
@@ -133,6 +151,9 @@ DOT_ORDER = (
     AlgebraRule("N16", "dot(transpose(x), transpose(y)) = transpose(dot(x, y)) of batches of matrices",
                 m.op("dot", m.op("transpose", _X, name="left"), m.op("transpose", _Y, name="right"))
                 .where(_is_batch_of_matrices), _of_transposed, _ORDER),
+    AlgebraRule("N16b", "transpose(dot(x, y)) = dot(y, x) with permuted batches",
+                m.op("transpose", m.op("dot", name="dot").where(_is_batch_of_matrices).one_use()), _of_permuted_batch,
+                _ORDER, "supports_non_canonical_dots"),
     AlgebraRule("N17", "dot(reshape(transpose(x)), constant) = dot(reshape(x), reshape(transpose(constant)))",
                 m.op("dot", _MERGED, _CONSTANT), _reordered, _ORDER),
     AlgebraRule("N17b", "dot(constant, reshape(transpose(x))) = dot(reshape(transpose(constant)), reshape(x))",

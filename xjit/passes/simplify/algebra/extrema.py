@@ -65,6 +65,8 @@ def _sunk(match: Match, into: Expansion) -> HloInstruction | None:
 
 _GROWS = m.op("|".join(_GROWING)).one_use()
 
+_CLAMPED = m.op("clamp", m.any("low"), _X, m.any("high"), name="inner")
+
 EXTREMA = (
     AlgebraRule("N4", "maximum(f(x), f(y)) = f(maximum(x, y)) for a function that never falls",
                 m.op("maximum|minimum", _GROWS.named("left"), _GROWS.named("right")), _sunk, Exactness.ACCURATE, _NAN),
@@ -88,6 +90,8 @@ EXTREMA = (
     AlgebraRule("R75", "clamp(a, clamp(b, x, c), d) = clamp(max(a, b), x, min(c, d))",
                 m.op("clamp", _LOW, m.op("clamp", constant("inner low"), _X, constant("inner high")), _HIGH),
                 _merged_clamp),
+    AlgebraRule("N37", "clamp(low, clamp(low, x, high), high) = clamp(low, x, high)",
+                m.op("clamp", m.any("low"), _CLAMPED, m.any("high")), bound("inner")),
     AlgebraRule("R76", "clamp(low, x, high) = x for low <= x <= high",
                 m.op("clamp", m.any("low"), _X, m.any("high")), _is_inside),
 )  # fmt: skip

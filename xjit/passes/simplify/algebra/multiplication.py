@@ -56,6 +56,10 @@ def _both(opcode: str) -> tuple[m.Pattern, m.Pattern]:
     return m.op(opcode, _X), m.op(opcode, _Y)
 
 
+_SCALED = (m.op("multiply", _X, _C1).one_use(), m.op("multiply", _Y, _C2).one_use())
+_SCALED_PRODUCT = make("multiply", make("multiply", "x", "y"), folded("multiply", "c1", "c2"))
+
+
 def _square(opcode: str) -> tuple[m.Pattern, m.Pattern]:
     return m.op(opcode, _X.where(is_real)), m.op(opcode, _X)
 
@@ -74,6 +78,10 @@ MULTIPLICATION = (
     AlgebraRule("R22x", "multiply(multiply(x, c1), c2) = multiply(x, c1 * c2) of floats",
                 m.op("multiply", m.op("multiply", _X, _C1), _C2).where(is_float),
                 make("multiply", "x", folded("multiply", "c1", "c2")), _XLA),
+    AlgebraRule("N36", "multiply(multiply(x, c1), multiply(y, c2)) = multiply(multiply(x, y), c1 * c2)",
+                m.op("multiply", *_SCALED).where(is_integer), _SCALED_PRODUCT),
+    AlgebraRule("N36x", "multiply(multiply(x, c1), multiply(y, c2)) = multiply(multiply(x, y), c1 * c2) of floats",
+                m.op("multiply", *_SCALED).where(is_float), _SCALED_PRODUCT, _XLA),
     AlgebraRule("R47", "multiply(x, 2**k) = shift-left(x, k)",
                 m.op("multiply", _X, constant("c", is_shift)).where(is_integer),
                 make("shift-left", "x", shift_amount())),

@@ -52,6 +52,24 @@ def _of_concatenate(match: Match, into: Expansion) -> HloInstruction | None:
     return None
 
 
+def _of_operands(match: Match, into: Expansion) -> HloInstruction | None:
+    """A slice of a concatenate that lies within some operands, next to each other."""
+    whole, ranges = match["whole"], list(ranges_of(match.root))
+    along = whole.attributes_as(at.ConcatenateAttributes).dimension
+    d, begin, first = ranges[along], 0, None
+    kept: list[HloInstruction] = []
+    for operand in whole.operands:
+        end = begin + operand.shape.dimensions[along]
+        if begin < d.limit and d.start < end:
+            first = begin if first is None else first
+            kept.append(operand)
+        begin = end
+    if first is None or len(kept) < 2 or len(kept) == whole.operand_count:
+        return None
+    ranges[along] = SliceDimension(d.start - first, d.limit - first, d.stride)
+    return cut(into, into.make("concatenate", *kept, attributes=whole.attributes), ranges)
+
+
 def _of_pad(match: Match, into: Expansion) -> HloInstruction | None:
     """A slice of a pad: padding only, or elements of the operand only."""
     pad, ranges = match["pad"], ranges_of(match.root)
@@ -150,6 +168,8 @@ SLICES = (
     AlgebraRule("R119", "slice(slice(x)) = slice(x)", m.op("slice", m.op("slice", _X, name="inner")), _composed),
     AlgebraRule("R120", "slice(concatenate(a, b)) = slice(a)", m.op("slice", m.op("concatenate", name="whole")),
                 _of_concatenate),
+    AlgebraRule("N38", "slice(concatenate(a, b, c)) = slice(concatenate(b, c))",
+                m.op("slice", m.op("concatenate", name="whole").one_use()), _of_operands),
     AlgebraRule("R121", "slice(pad(x, v)) = broadcast(v), slice(x)",
                 m.op("slice", m.op("pad", _X, m.any("v"), name="pad")).where(_is_not_empty), _of_pad),
     AlgebraRule("R122", "slice(broadcast(x)) = broadcast(slice(x))",

@@ -25,6 +25,7 @@ from xjit.passes.simplify.algebra.reductions import REDUCTIONS
 from xjit.passes.simplify.algebra.reordering import REORDERING
 from xjit.passes.simplify.algebra.rounding import ROUNDING
 from xjit.passes.simplify.algebra.rule import AlgebraRule
+from xjit.passes.simplify.algebra.scatters import SCATTERS
 from xjit.passes.simplify.algebra.selection import SELECTION
 from xjit.passes.simplify.algebra.slices import REVERSES, SLICES
 from xjit.passes.simplify.algebra.updates import UPDATES
@@ -34,6 +35,6 @@ from xjit.passes.simplify.algebra.windows import WINDOWS
 ALGEBRA: tuple[AlgebraRule, ...] = (
     *IDENTITIES, *MOVEMENT, *ADDITION, *SUBTRACTION, *MULTIPLICATION, *DIVISION, *REMAINDER, *POWERS, *EXPONENTIALS,
     *ROOTS, *EXTREMA, *ROUNDING, *CONVERSIONS, *COMPLEX_PARTS, *COMPARISONS, *COMPARE_BOUNDS, *SELECTION, *LOGIC,
-    *SHIFTS, *SLICES, *REVERSES, *UPDATES, *PADDING, *CONCATENATION, *GATHERS, *REDUCTIONS, *VARIADIC_REDUCTIONS,
-    *WINDOWS, *DOTS, *DOT_ORDER, *CONVOLUTIONS, *CONTROL, *BROADCASTS, *REORDERING, *LAYOUTS,
+    *SHIFTS, *SLICES, *REVERSES, *UPDATES, *PADDING, *CONCATENATION, *GATHERS, *SCATTERS, *REDUCTIONS,
+    *VARIADIC_REDUCTIONS, *WINDOWS, *DOTS, *DOT_ORDER, *CONVOLUTIONS, *CONTROL, *BROADCASTS, *REORDERING, *LAYOUTS,
 )  # fmt: skip

@@ -1,0 +1,68 @@
+"""Sums of scatters into nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from xjit.hlo import HloInstruction
+from xjit.hlo import attributes as at
+from xjit.ops import build
+from xjit.passes.framework import match as m
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.constants import is_zero, value_of
+from xjit.passes.simplify.algebra.kinds import is_float, is_integer
+from xjit.passes.simplify.algebra.reductions import operation
+from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
+
+
+def _adds_to_zeros(scatter: HloInstruction) -> bool:
+    """Whether a scatter of one array adds its updates to zeros."""
+    if scatter.operand_count != 3 or operation(scatter) != "add":
+        return False
+    start = value_of(scatter.operand(0))
+    return start is not None and is_zero(start, scatter.shape.element_type)
+
+
+def _without_promises(scatter: HloInstruction) -> at.ScatterAttributes:
+    return replace(scatter.attributes_as(at.ScatterAttributes), indices_are_sorted=False, unique_indices=False)
+
+
+def _joined(match: Match, into: Expansion) -> HloInstruction | None:
+    """Two scatters along one dimension of indices: one, of indices and updates side by side."""
+    first, second = match["first"], match["second"]
+    a, b = (_without_promises(s) for s in (first, second))
+    indices, updates = [s.operand(1) for s in (first, second)], [s.operand(2) for s in (first, second)]
+    rank = indices[0].shape.rank
+    along = [d for d in range(rank) if d not in (a.index_vector_dim, *a.scatter_indices_batching_dims)]
+    outer = [d for d in range(updates[0].shape.rank) if d not in a.update_window_dims]
+    if a != b or indices[1].shape.rank != rank or not along:
+        return None
+    places = [d for d in range(rank) if d != a.index_vector_dim]
+    where = (along[0], outer[places.index(along[0])])
+    for pair, d in zip((indices, updates), where, strict=True):
+        sizes = [[n for i, n in enumerate(x.shape.dimensions) if i != d] for x in pair]
+        if sizes[0] != sizes[1] or pair[0].shape.element_type is not pair[1].shape.element_type:
+            return None
+    i, u = (into.add(build.concatenate(pair, d)) for pair, d in zip((indices, updates), where, strict=True))
+    joined = into.make("scatter", first.operand(0), i, u, attributes=a, called=[first.to_apply])
+    return into.make("add", match["x"], joined) if "x" in match.bindings else joined
+
+
+def _scatter(name: str) -> m.Pattern:
+    return m.op("scatter", name=name).where(_adds_to_zeros).one_use()
+
+
+_TWO = m.op("add", _scatter("first"), _scatter("second"))
+_THREE = m.op("add", m.op("add", m.any("x"), _scatter("first")).one_use(), _scatter("second"))
+
+SCATTERS = (
+    AlgebraRule("N32", "add(scatter(0, i, u), scatter(0, j, v)) = scatter(0, concatenate(i, j), concatenate(u, v))",
+                _TWO.where(is_integer), _joined),
+    AlgebraRule("N32x", "add(scatter(0, i, u), scatter(0, j, v)) = scatter(0, i j, u v) of floats",
+                _TWO.where(is_float), _joined, Exactness.ORDER),
+    AlgebraRule("N32b", "add(add(x, scatter(0, i, u)), scatter(0, j, v)) = add(x, scatter(0, i j, u v))",
+                _THREE.where(is_integer), _joined),
+    AlgebraRule("N32y", "add(add(x, scatter(0, i, u)), scatter(0, j, v)) = add(x, scatter(0, i j, u v)) of floats",
+                _THREE.where(is_float), _joined, Exactness.ORDER),
+)  # fmt: skip
