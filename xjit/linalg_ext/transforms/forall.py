@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from xjit.affine import constant, dim, symbol
-from xjit.affine.semi import product
+from xjit.affine.semi import ceildiv, product
 from xjit.linalg_ext.ir import (
     Attribute,
     Block,
@@ -156,9 +156,7 @@ def _size(outer: IndexBuilder, extent: Index, given: Index, is_count: bool) -> I
 
 def _count(outer: IndexBuilder, extent: Index, size: Index) -> Index:
     """The number of shares of `size` elements; no more than that have elements."""
-    if isinstance(size, int):
-        return outer.apply(dim(0).ceildiv(size), (extent,))
-    return outer.ceil_divide(extent, size)
+    return outer.apply(ceildiv(dim(0), symbol(0)), (extent,), (size,))
 
 
 def share_of(index: IndexBuilder, i: Value, size: Index, extent: Index, count: Index) -> tuple[Index, Index]:

@@ -149,10 +149,6 @@ class IndexBuilder:
             return right
         return left if right == 1 else self._arith("arith.muli", left, right)
 
-    def ceil_divide(self, left: Index, right: Index) -> Index:
-        """left / right, rounded up, by `arith.ceildivsi`."""
-        return self._arith("arith.ceildivsi", left, right)
-
     def dim_of(self, value: Value, axis: int) -> Index:
         """Returns the size of a dimension of a tensor or memref: a number, or a value outside the loops.
 
