@@ -11,7 +11,8 @@ from xjit.emitters.gemm.units import TILE_LANES, LaneFacts, Unit, best_unit, lan
 from xjit.llvm.target import Target
 from xjit.llvm.types import DOUBLE, FLOAT, I32, LLVMType
 
-MIN_PLANE_SIZE = 256  # rows, columns and terms (`gains_by_planes`)
+MIN_PLANE_SIZE = 256  # rows and columns (`gains_by_planes`)
+MIN_PLANE_TERMS = 1024
 SKINNY_K = 256  # terms of a dot product that are worth adding up a vector at a time
 MAX_ROWS = 8
 """Rows that a vector method takes. All of a chunk of them are packed, and stay in the cache with the piece of the
@@ -80,10 +81,10 @@ def gains_by_planes(rows: int, columns: int, terms: int) -> bool:
 
     With measured rates of 145 GFLOP/s for multiply-adds and 1,680 / 6 for six products of planes, n columns save
     0.0067 n ns of each element of the left operand. Making its planes and looking at its range takes 1 ns or so, hence
-    pays from 150 columns (or rows) on. Short sums are less exact than those of multiply-adds where neighbouring
+    pays from 150 columns (or rows) on. Shorter sums are less exact than those of multiply-adds where neighbouring
     products cancel (docs/dots.md).
     """
-    return rows >= MIN_PLANE_SIZE and columns >= MIN_PLANE_SIZE and terms >= MIN_PLANE_SIZE
+    return min(rows, columns) >= MIN_PLANE_SIZE and terms >= MIN_PLANE_TERMS
 
 
 def with_unit(types: GemmTypes, target: Target, shape: GemmShape | None = None, *, planes: bool = False) -> GemmTypes:

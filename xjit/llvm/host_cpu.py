@@ -14,6 +14,7 @@ import sys
 import llvmlite.binding as llvm
 
 _SYS_ARCH_PRCTL = 158
+_ARCH_GET_XCOMP_PERM = 0x1022
 _ARCH_REQ_XCOMP_PERM = 0x1023
 _XFEATURE_XTILEDATA = 18
 
@@ -32,8 +33,16 @@ def without_tiles(features: llvm.FeatureMap) -> llvm.FeatureMap:
 
 
 def _may_use_tiles() -> bool:
-    """Asks the kernel for the tile state; whether it agrees."""
+    """Asks the kernel for the tile state; whether it agrees, and says so afterwards: a sandbox may ignore the call."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
-    arguments = (_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA)
-    return ctypes.CDLL(None).syscall(*[ctypes.c_long(number) for number in arguments]) == 0
+    granted = ctypes.c_uint64(0)
+    agrees = _arch_prctl(_ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0
+    known = _arch_prctl(_ARCH_GET_XCOMP_PERM, ctypes.addressof(granted)) == 0
+    return agrees and known and bool(granted.value >> _XFEATURE_XTILEDATA & 1)
+
+
+def _arch_prctl(code: int, argument: int) -> int:
+    """Makes the system call; 0 if it succeeds."""
+    arguments = (_SYS_ARCH_PRCTL, code, argument)
+    return int(ctypes.CDLL(None).syscall(*[ctypes.c_long(number) for number in arguments]))

@@ -6,6 +6,9 @@ blocking are tested on any machine with AVX-512.
 
 from __future__ import annotations
 
+import ctypes
+import platform
+import sys
 from dataclasses import replace
 
 import llvmlite.binding as llvm
@@ -219,6 +222,23 @@ def test_algorithms(level: str) -> None:
 def test_an_algorithm_in_f64_is_refused() -> None:
     with pytest.raises(Unsupported, match="dot 'd' cannot be compiled: algorithm dot_f64_f64_f64"):
         xjit.compile(ALGORITHM.format(", algorithm=dot_f64_f64_f64"))
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="a system call of Linux")
+@pytest.mark.parametrize(("answer", "granted", "expected"), [(0, 1 << 18, True), (0, 3, False), (-1, 1 << 18, False)])
+def test_the_kernel_is_asked_for_tiles(
+    answer: int, granted: int, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def arch_prctl(code: int, argument: int) -> int:
+        if code == 0x1023:
+            assert argument == 18
+            return answer
+        assert code == 0x1022
+        ctypes.c_uint64.from_address(argument).value = granted
+        return 0
+
+    monkeypatch.setattr(host_cpu, "_arch_prctl", arch_prctl)
+    assert host_cpu._may_use_tiles() is expected
 
 
 def test_a_kernel_that_refuses_leaves_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
