@@ -11,7 +11,9 @@ from xjit.thunks import KernelThunk, ThunkProgram, WhileThunk
 SHORT_LOOP_NS = 5_000_000.0
 """A loop that takes less runs to its end, whatever happens meanwhile."""
 
-LONG_ROUND_NS = 1_000.0
+LONG_ROUND_NS = 10_000.0
+"""A loop of longer rounds asks in each: that costs it a thousandth at most."""
+
 ROUNDS_PER_CHECK = 64
 """A power of two: short rounds ask only now and then if the loop is to end, as asking takes some 10 ns."""
 

@@ -1,4 +1,4 @@
-"""Python functions that programs call: JAX's pure_callback, io_callback, debug.print, debug.callback, buffer_callback.
+"""Functions that programs call: of JAX's pure_callback, io_callback, debug.callback, buffer_callback and ffi_call.
 
 JAX lowers them to custom calls with a number, and hands the functions to the backend's compiler beside the program.
 What is lowered for this backend gets, on the way (`xjit.jax_backend.registration`), a number of this process instead.
@@ -19,11 +19,12 @@ import numpy as np
 
 from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.custom_call_registry import custom_call_status_set_failure, register_custom_call_target
-from xjit.hlo.diagnostics import InvalidArgument
+from xjit.hlo.diagnostics import ExecutionError, InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
 from xjit.jax_backend.callback_buffers import Buffer, CallbackContext
+from xjit.jax_backend.ffi_calls import FfiCall, handler
 from xjit.jax_backend.transfers import row_major_strides, view
 from xjit.ops.custom_call_targets import STATUS_RETURNING_UNIFIED
 
@@ -31,6 +32,8 @@ _BUFFER_TARGET: Final = "xla_buffer_python_cpu_callback"
 
 JAX_TARGETS: Final = ("xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback", _BUFFER_TARGET)
 """The targets that JAX writes."""
+
+_TYPED_FFI: Final = "API_VERSION_TYPED_FFI"
 
 ATTRIBUTE: Final = "xjit_callbacks"
 """The frontend attribute of a module that holds the number of its list of functions."""
@@ -41,15 +44,39 @@ _INDEX: Final = re.compile(r"index\s*=\s*(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class _Callback:
+    """Calls a Python function with arrays; tokens are None."""
+
     function: Callable[..., Sequence[Any]]
     operands: tuple[Shape, ...]
     results: tuple[Shape, ...]
-    has_tuple: bool  # the results are elements of a tuple
     takes_buffers: bool  # it writes results itself, to buffers that it gets after those of the operands
+
+    def __call__(self, operands: Sequence[int], results: Sequence[int]) -> None:
+        """Calls it with memory at these addresses, which tokens have none of."""
+        sources, targets = _arrays(self.operands, operands), _arrays(self.results, results)
+        if self.takes_buffers:
+            inputs = [Buffer(array, writeable=False) for array in sources if array is not None]
+            outputs = [Buffer(array, writeable=True) for array in targets if array is not None]
+            self.function(CallbackContext(), *inputs, *outputs)
+            return
+        values = self.function(*(None if array is None else array.copy() for array in sources))
+        for target, value in zip(targets, values, strict=True):
+            if target is not None:
+                target[...] = value
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What a call runs, and how many addresses it has for it. Without a tuple the one result is given as such."""
+
+    run: Callable[[Sequence[int], Sequence[int]], None]
+    num_operands: int
+    num_results: int
+    has_tuple: bool
 
 
 _lists: dict[int, Sequence[Callable[..., Any]]] = {}
-_callbacks: dict[int, _Callback] = {}
+_targets: dict[int, _Target] = {}
 _numbers = itertools.count(1)
 _lock = threading.Lock()
 
@@ -62,7 +89,7 @@ class Callbacks:
 
     def __del__(self) -> None:
         for number in self.numbers:
-            _callbacks.pop(number, None)
+            _targets.pop(number, None)
 
 
 def announce(functions: Sequence[Callable[..., Any]]) -> int:
@@ -85,7 +112,10 @@ def bind_callbacks(module: HloModule) -> Callbacks:
     for computation in module.computations():
         for call in tuple(computation.instructions):
             attributes = call.attributes
-            if isinstance(attributes, CustomCallAttributes) and attributes.custom_call_target in JAX_TARGETS:
+            if not isinstance(attributes, CustomCallAttributes):
+                continue
+            is_typed = attributes.api_version == _TYPED_FFI and handler(attributes.custom_call_target) is not None
+            if is_typed or attributes.custom_call_target in JAX_TARGETS:
                 made.append(_bind(call, functions))
     if made:
         _register()
@@ -93,31 +123,50 @@ def bind_callbacks(module: HloModule) -> Callbacks:
 
 
 def _bind(call: HloInstruction, functions: Sequence[Callable[..., Any]] | None) -> int:
-    found = _INDEX.search(call.raw_backend_config)
-    if functions is None or found is None or int(found[1]) >= len(functions):
-        raise InvalidArgument("a callback without its function: only JAX in this process can compile it", call.span)
     number = next(_numbers)
     results = tuple(call.shape.tuple_shapes) if call.shape.is_tuple else (call.shape,)
-    operands = tuple(operand.shape for operand in call.operands)
     arrays = tuple(shape for shape in results if shape.is_array)
+    operands = [operand for operand in call.operands if operand.shape.is_array]
     is_tuple = call.shape.is_tuple or not arrays
     attributes = call.attributes_as(CustomCallAttributes)
-    takes_buffers = attributes.custom_call_target == _BUFFER_TARGET
-    _callbacks[number] = _Callback(functions[int(found[1])], operands, results, is_tuple, takes_buffers)
+    run = _function_of(call, results, functions)
+    _targets[number] = _Target(run, len(operands), len(arrays), is_tuple)
     native = HloInstruction.create_custom_call(
         Shape.tuple_of(arrays) if is_tuple else call.shape,
-        [operand for operand in call.operands if operand.shape.is_array],
+        operands,
         (),
         _TARGET,
         custom_call_has_side_effect=True,
         output_to_operand_aliasing=attributes.output_to_operand_aliasing,
-        operand_layout_constraints=tuple(shape for shape in operands if shape.is_array),
+        operand_layout_constraints=_layouts_of(call),
         api_version=STATUS_RETURNING_UNIFIED,
     )
     native.raw_backend_config = str(number)
     native.metadata = call.metadata
     _replace(call, native, results)
     return number
+
+
+def _layouts_of(call: HloInstruction) -> tuple[Shape, ...]:
+    """The operands as the call takes them: row-major unless it says otherwise."""
+    given = call.attributes_as(CustomCallAttributes).operand_layout_constraints
+    shapes = given if given is not None else [operand.shape for operand in call.operands]
+    return tuple(shape for shape in shapes if shape.is_array)
+
+
+def _function_of(
+    call: HloInstruction, results: tuple[Shape, ...], functions: Sequence[Callable[..., Any]] | None
+) -> Callable[[Sequence[int], Sequence[int]], None]:
+    target = call.attributes_as(CustomCallAttributes).custom_call_target
+    operands = tuple(operand.shape for operand in call.operands)
+    address = handler(target)
+    if address is not None:
+        arrays = [[shape for shape in shapes if shape.is_array] for shapes in (operands, results)]
+        return FfiCall(address, call.raw_backend_config, *arrays)
+    found = _INDEX.search(call.raw_backend_config)
+    if functions is None or found is None or int(found[1]) >= len(functions):
+        raise InvalidArgument("a callback without its function: only JAX in this process can compile it", call.span)
+    return _Callback(functions[int(found[1])], operands, results, target == _BUFFER_TARGET)
 
 
 def _replace(call: HloInstruction, native: HloInstruction, results: Sequence[Shape]) -> None:
@@ -153,35 +202,27 @@ def _register() -> None:
         register_custom_call_target(_TARGET, _call_python)
 
 
-_POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
-
-
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 def _call_python(result: int, operands: int, opaque: int, length: int, status: int) -> None:
-    """The target of all callbacks: `opaque` is a number of one. What the function raises fails the program."""
+    """The target of all calls: `opaque` is a number of one. What the function raises fails the program."""
     try:
-        callback = _callbacks[int(ctypes.string_at(opaque, length))]
-        sources = _arrays(callback.operands, operands)
-        targets = _arrays(callback.results, result) if callback.has_tuple else [_array(result, callback.results[0])]
-        if callback.takes_buffers:
-            inputs = [Buffer(array, writeable=False) for array in sources if array is not None]
-            outputs = [Buffer(array, writeable=True) for array in targets if array is not None]
-            callback.function(CallbackContext(), *inputs, *outputs)
-            return
-        values = callback.function(*(None if array is None else array.copy() for array in sources))
-        for target, value in zip(targets, values, strict=True):
-            if target is not None:
-                target[...] = value
+        target = _targets[int(ctypes.string_at(opaque, length))]
+        results = _addresses(result, target.num_results) if target.has_tuple else [result]
+        target.run(_addresses(operands, target.num_operands), results)
     except BaseException as error:
-        text = "".join(traceback.format_exception(error)).encode("utf-8", "replace")
+        lines = [str(error)] if isinstance(error, ExecutionError) else traceback.format_exception(error)
+        text = "".join(lines).encode("utf-8", "replace")
         custom_call_status_set_failure(status, ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p), len(text))
 
 
-def _arrays(shapes: Sequence[Shape], table: int) -> list[np.ndarray[Any, Any] | None]:
-    """The arrays behind a table of pointers; tokens are None and have none."""
-    places = itertools.count(table, _POINTER_SIZE)  # only arrays have one
-    pointers = (ctypes.c_void_p.from_address(next(places)).value if shape.is_array else 0 for shape in shapes)
-    return [_array(pointer or 0, shape) if shape.is_array else None for pointer, shape in zip(pointers, shapes)]
+def _addresses(table: int, count: int) -> list[int]:
+    return [address or 0 for address in (ctypes.c_void_p * count).from_address(table)] if count else []
+
+
+def _arrays(shapes: Sequence[Shape], addresses: Sequence[int]) -> list[np.ndarray[Any, Any] | None]:
+    """The arrays at addresses; tokens are None and have none."""
+    places = iter(addresses)
+    return [_array(next(places), shape) if shape.is_array else None for shape in shapes]
 
 
 def _array(address: int, shape: Shape) -> np.ndarray[Any, Any]:

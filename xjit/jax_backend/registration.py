@@ -23,6 +23,7 @@ def create_client() -> Any:
         xla_client.initialize_pjrt_plugin(NAME)
     _hand_over_callbacks()
     _copy_foreign_arrays()
+    _take_ffi_targets()
     client = xla_client.make_c_api_client(NAME, {}, None)
     settings: Any = jax.config
     platforms = (settings.jax_platforms or "cpu").split(",")
@@ -81,6 +82,26 @@ def _copy_foreign_arrays() -> None:
             copying.is_allowed = copying.is_asked = False
 
     _jax.dlpack_managed_tensor_to_buffer = to_buffer
+
+
+@functools.cache
+def _take_ffi_targets() -> None:
+    """Has functions that users register for CPUs kept here, too: what waits for a CPU client, and what comes later.
+
+    XLA's own client gets all of them besides. What was registered after that was made, and before this, it alone has.
+    """
+    from jaxlib import xla_client
+
+    from xjit.jax_backend.ffi_calls import register
+
+    native: Any = xla_client._xla  # pyright: ignore[reportPrivateImportUsage]
+
+    def take(name: str, fn: Any, platform: str, /, api_version: int = 0, traits: Any = 0) -> None:
+        register(name, fn, api_version)
+        native.register_custom_call_target(name, fn, platform, api_version, traits)
+
+    xla_client.register_custom_call_handler("cpu", take)
+    xla_client._custom_callback_handler[xla_client.xla_platform_names["cpu"]] = take
 
 
 @functools.cache

@@ -48,7 +48,7 @@ Link = tuple[Sequence[Slot], Sequence[Slot]]
 
 
 def leaf_shapes(shape: Shape) -> Iterator[Shape]:
-    """Yields what a sharding has an element for: all that is no tuple, and empty tuples, left to right."""
+    """Yields what may have a sharding of its own: all that is no tuple, and empty tuples, left to right."""
     stack = [shape]
     while stack:
         top = stack.pop()
@@ -67,6 +67,19 @@ def leaves_of(sharding: HloSharding) -> Iterator[HloSharding]:
             stack.extend(reversed(top.elements))
         else:
             yield top
+
+
+def by_leaf(given: Sequence[DeviceSharding], shapes: Sequence[Shape]) -> list[DeviceSharding] | None:
+    """Returns the elements of a sharding by leaf (`leaf_shapes`); None if there are not as many.
+
+    One element is for all leaves. Empty tuples within tuples have no element.
+    """
+    if len(given) in (1, len(shapes)):
+        return list(given) * (len(shapes) // len(given))
+    if len(given) != sum(not shape.is_tuple for shape in shapes):
+        return None
+    rest = iter(given)
+    return [DeviceSharding("unknown") if shape.is_tuple else next(rest) for shape in shapes]
 
 
 def annotated_shapes(instruction: HloInstruction) -> list[Shape]:
@@ -167,7 +180,8 @@ class ShardingSlots:
         """Annotates instructions with what is known of them; True if an annotation changed."""
         changed = False
         for instruction in chosen:
-            shardings = [slot.sharding for slot in self[instruction]]
+            slots = self[instruction]
+            shardings = [slot.sharding for slot in slots if not slot.shape.is_tuple] or [slots[0].sharding]
             if not any(shardings) or any(s is not None and s.kind == "opaque" for s in shardings):
                 continue
             parts = tuple(HloSharding(str(s)) for s in shardings)
@@ -191,9 +205,7 @@ def _given_slots(instruction: HloInstruction) -> list[Slot]:
     shapes = annotated_shapes(instruction)
     if instruction.sharding is None:
         return [Slot(shape) for shape in shapes]
-    given = [read_sharding(leaf) for leaf in leaves_of(instruction.sharding)]
-    if len(given) == 1:
-        given *= len(shapes)
-    if len(given) != len(shapes):
+    given = by_leaf([read_sharding(leaf) for leaf in leaves_of(instruction.sharding)], shapes)
+    if given is None:
         given = [DeviceSharding("opaque")] * len(shapes)
     return [Slot(s) if g.kind == "unknown" else Slot(s, g, fixed=True) for s, g in zip(shapes, given)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from xjit.hlo import HloInstruction, Shape, Unsupported
 from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding, read_sharding
-from xjit.passes.sharding.sharding_slots import leaf_shapes, leaves_of
+from xjit.passes.sharding.sharding_slots import by_leaf, leaf_shapes, leaves_of
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo
 from xjit.passes.sharding.spmd.placement import local_shape
@@ -20,9 +20,8 @@ def annotated_leaves(instruction: HloInstruction) -> list[DeviceSharding]:
     shapes = list(leaf_shapes(instruction.shape))
     if instruction.sharding is None:
         return [REPLICATED] * len(shapes)
-    given = [read_sharding(leaf).without_origin() for leaf in leaves_of(instruction.sharding)]
-    given = given * len(shapes) if len(given) == 1 else given
-    if len(given) != len(shapes) or any(s.kind == "opaque" for s in given):
+    given = by_leaf([read_sharding(leaf).without_origin() for leaf in leaves_of(instruction.sharding)], shapes)
+    if given is None or any(s.kind == "opaque" for s in given):
         raise Unsupported(f"{instruction.opcode} has a sharding {instruction.sharding}", instruction.span)
     return [_normal(s, shape) for s, shape in zip(given, shapes, strict=True)]
 

@@ -1,0 +1,80 @@
+"""The C structs of XLA's typed interface for functions. Source: `xla/ffi/api/c_api.h` of openxla/xla, version 0.3."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final
+
+
+class SizedStruct(ctypes.Structure):
+    """A struct that begins with its size."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(struct_size=ctypes.sizeof(self), **fields)
+
+
+HEADER: Final = [("struct_size", ctypes.c_size_t), ("extension_start", ctypes.c_void_p)]
+_LIST: Final = [*HEADER, ("size", ctypes.c_int64), ("types", ctypes.c_void_p)]
+
+
+class Buffer(SizedStruct):
+    """XLA_FFI_Buffer."""
+
+    _fields_ = [
+        *HEADER,
+        ("dtype", ctypes.c_int),
+        ("data", ctypes.c_void_p),
+        ("rank", ctypes.c_int64),
+        ("dims", ctypes.c_void_p),
+    ]
+
+
+class Values(SizedStruct):
+    """XLA_FFI_Args and XLA_FFI_Rets."""
+
+    _fields_ = [*_LIST, ("values", ctypes.c_void_p)]
+
+
+class Attributes(SizedStruct):
+    """XLA_FFI_Attrs."""
+
+    _fields_ = [*_LIST, ("names", ctypes.c_void_p), ("values", ctypes.c_void_p)]
+
+
+class Span(ctypes.Structure):
+    """XLA_FFI_ByteSpan."""
+
+    _fields_ = [("address", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+
+class Scalar(ctypes.Structure):
+    """XLA_FFI_Scalar."""
+
+    _fields_ = [("dtype", ctypes.c_int), ("value", ctypes.c_void_p)]
+
+
+class Array(ctypes.Structure):
+    """XLA_FFI_Array."""
+
+    _fields_ = [("dtype", ctypes.c_int), ("size", ctypes.c_size_t), ("data", ctypes.c_void_p)]
+
+
+class CallFrame(SizedStruct):
+    """XLA_FFI_CallFrame."""
+
+    _fields_ = [
+        *HEADER,
+        ("api", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+        ("stage", ctypes.c_int),
+        ("arguments", Values),
+        ("results", Values),
+        ("attributes", Attributes),
+        ("future", ctypes.c_void_p),
+    ]
+
+
+class ErrorRequest(ctypes.Structure):
+    """The arguments of the functions for errors: the second is a message, or an error and the place of its message."""
+
+    _fields_ = [*HEADER, ("subject", ctypes.c_void_p), ("message", ctypes.c_void_p)]
