@@ -23,8 +23,8 @@ _RNG_SEED = "GetRngSeed"
 _MAKES, _ENDS, _CREATES = "Pin", "Unpin", "CreateBuffer"
 _WRITERS = frozenset({"async-start", "call", "conditional", "custom-call", "dynamic-update-slice", "fusion", "while"})
 _PASS_BUFFERS_ON = frozenset({
-    "async-start", "async-update", "async-done", "call", "copy", "custom-call", "dynamic-update-slice", "get-tuple-element",
-    "parameter", "tuple", "while",
+    "async-start", "async-update", "async-done", "call", "copy", "custom-call", "dynamic-update-slice",
+    "get-tuple-element", "parameter", "tuple", "while",
 })  # fmt: skip
 
 
