@@ -15,17 +15,24 @@ MAX_BODY_THUNKS = 16
 MAX_CALLER_THUNKS = 64
 """A longer function is not optimized if it is the entry, which a loop in it would need."""
 
+MAX_BODY_HEIGHT = 3
+"""What runs loops around loops around loops is called seldom; and nesting may be deeper than Python's stack."""
+
 
 def sequences_in_place(program: ThunkProgram) -> frozenset[str]:
     """Returns names of sequences: conditions that run nothing else, and short bodies that one loop alone has."""
     sequences = program.sequences
-    uses = Counter(name for s in sequences.values() for thunk in s for name in called_sequences(thunk))
+    called = {s.name: [name for thunk in s for name in called_sequences(thunk)] for s in sequences.values()}
+    uses = Counter(name for names in called.values() for name in names)
+    heights: dict[str, int] = {}  # of calls below; callees stand first
     found: set[str] = set()
     for caller in sequences.values():
+        heights[caller.name] = 1 + max((heights[name] for name in called[caller.name]), default=-1)
         for loop in (thunk for thunk in caller if isinstance(thunk, WhileThunk)):
             condition, body = sequences[loop.condition], sequences[loop.body]
             if condition.is_straight:
                 found.add(condition.name)
-                if uses[body.name] == 1 and len(body) <= MAX_BODY_THUNKS and len(caller) <= MAX_CALLER_THUNKS:
+                is_short = len(body) <= MAX_BODY_THUNKS and heights[body.name] <= MAX_BODY_HEIGHT
+                if uses[body.name] == 1 and is_short and len(caller) <= MAX_CALLER_THUNKS:
                     found.add(body.name)
     return frozenset(found)
