@@ -35,10 +35,6 @@ class Builder:
     def at_end(block: Block) -> Builder:
         return Builder(block)
 
-    @staticmethod
-    def at_start(block: Block) -> Builder:
-        return Builder(block, block.first)
-
     def insert(self, op: Operation) -> Operation:
         """Inserts an operation that is in no block."""
         if self.anchor is None:
