@@ -1,9 +1,9 @@
 #layout = affine_map<(d0, d1)[s0] -> (d0 * 20 + s0 + d1)>
-memref.global "private" constant @g : memref<2xf32> = dense<[1.0, 2.0]>
+memref.global "private" constant @g : memref<2xf32> = dense<[0.75, -6.0]>
 memref.global @h : memref<2xf32> = uninitialized
 memref.global @ext : memref<4xi32>
 func.func @m(%a: memref<10x20xf32>, %n: index, %u: memref<*xf32>) -> memref<2xf32> {
-  %0 = memref.alloc() {alignment = 64 : i64} : memref<10x20xf32>
+  %0 = memref.alloc() {alignment = 32 : i64} : memref<10x20xf32>
   %1 = memref.alloc(%n) : memref<?x20xf32>
   %2 = memref.alloca() : memref<4xf32, 3>
   memref.copy %a, %0 : memref<10x20xf32> to memref<10x20xf32>
@@ -23,7 +23,7 @@ func.func @m(%a: memref<10x20xf32>, %n: index, %u: memref<*xf32>) -> memref<2xf3
   %t = memref.transpose %a (i, j) -> (j, i) : memref<10x20xf32> to memref<20x10xf32, affine_map<(d0, d1) -> (d1 * 20 + d0)>>
   %rk = memref.rank %a : memref<10x20xf32>
   memref.dealloc %0 : memref<10x20xf32>
-  memref.assume_alignment %a, 64 : memref<10x20xf32>
+  memref.assume_alignment %a, 16 : memref<10x20xf32>
   return %g : memref<2xf32>
 }
 
@@ -35,9 +35,9 @@ func.func @s(%n: index, %c: i1, %t: tensor<8xf32>, %m: memref<8xf32>, %f: f32) -
   %r = scf.parallel (%i, %j) = (%c0, %c0) to (%n, %n) step (%c1, %c1) init (%f) -> f32 {
     %v = memref.load %m[%i] : memref<8xf32>
     scf.reduce(%v : f32) {
-      ^bb0(%lhs: f32, %rhs: f32):
-        %s = arith.addf %lhs, %rhs : f32
-        scf.reduce.return %s : f32
+      ^bb0(%x: f32, %y: f32):
+        %larger = arith.maximumf %x, %y : f32
+        scf.reduce.return %larger : f32
     }
   }
   scf.parallel (%i) = (%c0) to (%n) step (%c1) {
@@ -85,8 +85,11 @@ func.func @s(%n: index, %c: i1, %t: tensor<8xf32>, %m: memref<8xf32>, %f: f32) -
     scf.yield %f : f32
   }
   %is = scf.index_switch %n -> f32
-  case 2 {
+  case 6 {
     scf.yield %f : f32
+  }
+  case 11 {
+    scf.yield %er : f32
   }
   default {
     scf.yield %f : f32
@@ -164,7 +167,7 @@ func.func @ar(%i: i32, %j: i32, %f: f32, %g: f32, %b: i1, %x: index, %v: vector<
   %23 = arith.constant true
   %24 = arith.constant -5 : i8
   %25 = arith.constant 0x7FC00000 : f32
-  %26 = arith.constant dense<"0xDEADBEEF"> : tensor<1xi32>
+  %26 = arith.constant dense<"0x0A141E28"> : tensor<1xi32>
   %27 = arith.constant dense<> : tensor<0xi32>
   %29 = arith.trunci %i : i32 to i8
   %30 = math.fma %f, %g, %f : f32
@@ -223,17 +226,17 @@ func.func @l(%a: tensor<4x8xf32>, %b: tensor<8x6xf32>, %c: tensor<4x6xf32>, %bt:
   %20 = linalg.copy ins(%a : tensor<4x8xf32>) outs(%a : tensor<4x8xf32>) -> tensor<4x8xf32>
   linalg.copy ins(%bm : memref<4x8xf32>) outs(%bm : memref<4x8xf32>)
   linalg.fill ins(%f : f32) outs(%bm : memref<4x8xf32>)
-  %21 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} outs(%a : tensor<4x8xf32>) attrs = {hello} {
+  %21 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} outs(%a : tensor<4x8xf32>) attrs = {of_stage = 3 : i8} {
     ^bb0(%o: f32):
       linalg.yield %o : f32
   } -> tensor<4x8xf32>
   return
 }
-func.func @conv(%i: tensor<1x18x18x3xf32>, %w: tensor<3x3x3x5xf32>, %o: tensor<1x16x16x5xf32>, %nchw: tensor<1x3x18x18xf32>, %fchw: tensor<5x3x3x3xf32>, %onchw: tensor<1x5x16x16xf32>, %win: tensor<3x3xf32>, %po: tensor<1x16x16x3xf32>, %dw: tensor<3x3x3xf32>) {
-  %0 = linalg.conv_2d_nhwc_hwcf {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>} ins(%i, %w : tensor<1x18x18x3xf32>, tensor<3x3x3x5xf32>) outs(%o : tensor<1x16x16x5xf32>) -> tensor<1x16x16x5xf32>
-  %1 = linalg.conv_2d_nchw_fchw {dilations = dense<1> : vector<2xi64>, strides = dense<1> : vector<2xi64>} ins(%nchw, %fchw : tensor<1x3x18x18xf32>, tensor<5x3x3x3xf32>) outs(%onchw : tensor<1x5x16x16xf32>) -> tensor<1x5x16x16xf32>
-  %2 = linalg.pooling_nhwc_max {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>} ins(%i, %win : tensor<1x18x18x3xf32>, tensor<3x3xf32>) outs(%po : tensor<1x16x16x3xf32>) -> tensor<1x16x16x3xf32>
-  %3 = linalg.pooling_nhwc_sum {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>} ins(%i, %win : tensor<1x18x18x3xf32>, tensor<3x3xf32>) outs(%po : tensor<1x16x16x3xf32>) -> tensor<1x16x16x3xf32>
-  %4 = linalg.depthwise_conv_2d_nhwc_hwc {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>} ins(%i, %dw : tensor<1x18x18x3xf32>, tensor<3x3x3xf32>) outs(%po : tensor<1x16x16x3xf32>) -> tensor<1x16x16x3xf32>
+func.func @windows(%photo: tensor<2x12x17x4xf16>, %blur: tensor<3x2x4x6xf16>, %soft: tensor<2x10x8x6xf16>, %planes: tensor<2x4x12x17xf16>, %edges: tensor<6x4x3x2xf16>, %found: tensor<2x6x8x16xf16>, %window: tensor<3x2xf16>, %small: tensor<2x10x8x4xf16>, %each: tensor<3x2x4xf16>) {
+  %0 = linalg.conv_2d_nhwc_hwcf {dilations = dense<1> : tensor<2xi64>, strides = dense<[1, 2]> : tensor<2xi64>} ins(%photo, %blur : tensor<2x12x17x4xf16>, tensor<3x2x4x6xf16>) outs(%soft : tensor<2x10x8x6xf16>) -> tensor<2x10x8x6xf16>
+  %1 = linalg.conv_2d_nchw_fchw {dilations = dense<[2, 1]> : vector<2xi64>, strides = dense<1> : vector<2xi64>} ins(%planes, %edges : tensor<2x4x12x17xf16>, tensor<6x4x3x2xf16>) outs(%found : tensor<2x6x8x16xf16>) -> tensor<2x6x8x16xf16>
+  %2 = linalg.pooling_nhwc_max {dilations = dense<1> : tensor<2xi64>, strides = dense<[1, 2]> : tensor<2xi64>} ins(%photo, %window : tensor<2x12x17x4xf16>, tensor<3x2xf16>) outs(%small : tensor<2x10x8x4xf16>) -> tensor<2x10x8x4xf16>
+  %3 = linalg.pooling_nhwc_sum {dilations = dense<1> : tensor<2xi64>, strides = dense<[1, 2]> : tensor<2xi64>} ins(%photo, %window : tensor<2x12x17x4xf16>, tensor<3x2xf16>) outs(%small : tensor<2x10x8x4xf16>) -> tensor<2x10x8x4xf16>
+  %4 = linalg.depthwise_conv_2d_nhwc_hwc {dilations = dense<1> : tensor<2xi64>, strides = dense<[1, 2]> : tensor<2xi64>} ins(%photo, %each : tensor<2x12x17x4xf16>, tensor<3x2x4xf16>) outs(%small : tensor<2x10x8x4xf16>) -> tensor<2x10x8x4xf16>
   return
 }

@@ -79,11 +79,11 @@ def test_affine_loops_and_globals_are_evaluated() -> None:
 def test_semi_affine_maps_are_evaluated_and_compiled() -> None:
     module = parse("""
         func.func @main(%i: index, %n: index) -> (index, index) {
-          %0 = affine.min affine_map<(d0)[s0] -> (64 - d0 * s0, s0, 64 ceildiv s0)>(%i)[%n]
-          %1 = affine.apply affine_map<(d0)[s0] -> ((d0 mod s0) * 10 + d0 floordiv s0)>(%i)[%n]
+          %0 = affine.min affine_map<(d0)[s0] -> (s0 + 2, 90 - d0 * s0, 90 ceildiv s0)>(%i)[%n]
+          %1 = affine.apply affine_map<(d0)[s0] -> ((d0 floordiv s0) * 100 + d0 mod s0)>(%i)[%n]
           return %0, %1 : index, index
         }""")
     executable = linalg_ext.compile(module, "main")
-    for i, n, expected in ((7, 9, (1, 70)), (20, 6, (-56, 23)), (-5, 4, (4, 28))):
+    for i, n, expected in ((9, 8, (10, 101)), (25, 7, (-85, 304)), (-5, 4, (6, -197)), (3, 29, (3, 3))):
         assert linalg_ext.evaluate(module, "main", i, n) == expected
         assert tuple(map(int, executable(np.int64(i), np.int64(n)))) == expected

@@ -1,43 +1,49 @@
 // RUN: xjit-linalg %s --split-input-file | FileCheck %s
 // RUN: xjit-linalg %s --split-input-file --mlir-print-op-generic | FileCheck %s --check-prefix=GENERIC
 
-// CHECK-LABEL: func.func @branches
-// CHECK: cf.cond_br %arg0, ^bb1(%arg1 : i32), ^bb2
-// CHECK: ^bb1(%[[Y:.*]]: i32):
-// CHECK: cf.br ^bb3(%[[Y]] : i32)
-// CHECK: ^bb3(%[[R:.*]]: i32):
-// CHECK: cf.assert %arg0, "message"
-// CHECK: return %[[R]] : i32
-// GENERIC: "cf.cond_br"(%{{.*}}, %{{.*}})[^bb1, ^bb2] {operandSegmentSizes = array<i32: 1, 1, 0>} : (i1, i32) -> ()
-func.func @branches(%c: i1, %x: i32) -> i32 {
-  cf.cond_br %c, ^bb1(%x : i32), ^bb2
-^bb1(%y: i32):
-  cf.br ^bb3(%y : i32)
-^bb2:
-  %z = arith.constant 7 : i32
-  cf.br ^bb3(%z : i32)
-^bb3(%r: i32):
-  cf.assert %c, "message"
-  return %r : i32
+// CHECK-LABEL: func.func @louder
+// CHECK: cf.cond_br %arg0, ^bb2, ^bb1(%arg1 : f64)
+// CHECK: ^bb1(%[[QUIET:.*]]: f64):
+// CHECK: cf.assert %arg0, "a silent signal"
+// CHECK: cf.br ^bb3(%[[QUIET]], %arg1 : f64, f64)
+// CHECK: ^bb2:
+// CHECK: cf.br ^bb3(%arg1, %{{.*}} : f64, f64)
+// CHECK: ^bb3(%[[A:.*]]: f64, %[[B:.*]]: f64):
+// CHECK: arith.maximumf %[[A]], %[[B]]
+// GENERIC: "cf.cond_br"(%{{.*}}, %{{.*}})[^bb2, ^bb1] {operandSegmentSizes = array<i32: 1, 0, 1>} : (i1, f64) -> ()
+func.func @louder(%heard: i1, %level: f64) -> f64 {
+  cf.cond_br %heard, ^root, ^silent(%level : f64)
+^silent(%quiet: f64):
+  cf.assert %heard, "a silent signal"
+  cf.br ^both(%quiet, %level : f64, f64)
+^root:
+  %root = math.sqrt %level : f64
+  cf.br ^both(%level, %root : f64, f64)
+^both(%a: f64, %b: f64):
+  %most = arith.maximumf %a, %b : f64
+  return %most : f64
 }
 
 // -----
 
-// CHECK-LABEL: func.func @switch
-// CHECK: cf.switch %arg0 : i32, [
-// CHECK-NEXT: default: ^bb1(%arg1 : i32),
-// CHECK-NEXT: 42: ^bb2,
-// CHECK-NEXT: -1: ^bb1(%arg1 : i32)
+// CHECK-LABEL: func.func @channel
+// CHECK: cf.switch %arg0 : i8, [
+// CHECK-NEXT: default: ^bb1,
+// CHECK-NEXT: -3: ^bb2(%arg2, %arg1 : i16, i16),
+// CHECK-NEXT: 17: ^bb1,
+// CHECK-NEXT: 90: ^bb2(%arg1, %arg2 : i16, i16)
 // CHECK-NEXT: ]
-// GENERIC: case_operand_segments = array<i32: 0, 1>, case_values = dense<[42, -1]> : tensor<2xi32>, operandSegmentSizes = array<i32: 1, 1, 1>
-func.func @switch(%f: i32, %x: i32) -> i32 {
-  cf.switch %f : i32, [
-    default: ^bb1(%x : i32),
-    42: ^bb2,
-    -1: ^bb1(%x : i32)
+// GENERIC: case_operand_segments = array<i32: 2, 0, 2>, case_values = dense<[-3, 17, 90]> : tensor<3xi8>, operandSegmentSizes = array<i32: 1, 0, 4>
+func.func @channel(%number: i8, %left: i16, %right: i16) -> i16 {
+  cf.switch %number : i8, [
+    default: ^middle,
+    -3: ^less(%right, %left : i16, i16),
+    17: ^middle,
+    90: ^less(%left, %right : i16, i16)
   ]
-^bb1(%y: i32):
-  return %y : i32
-^bb2:
-  return %x : i32
+^middle:
+  return %left : i16
+^less(%from: i16, %what: i16):
+  %rest = arith.subi %from, %what : i16
+  return %rest : i16
 }

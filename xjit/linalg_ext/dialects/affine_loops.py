@@ -64,12 +64,13 @@ def _bound_text(p: Printer, attribute: AffineMapAttr, operands: tuple[Value, ...
     if len(operands) == 1 and map.results in ((dim(0),), (symbol(0),)):
         return p.value(operands[0])
     dims, symbols = operands[: map.num_dims], operands[map.num_dims :]
-    text = f"{p.attribute(attribute)}({', '.join(map_values(p, dims))})"
-    text += f"[{', '.join(map_values(p, symbols))}]" if symbols else ""
+    text = f"{p.attribute(attribute)}({', '.join(_map_values(p, dims))})"
+    text += f"[{', '.join(_map_values(p, symbols))}]" if symbols else ""
     return text if len(map.results) == 1 else f"{word} {text}"
 
 
-def map_values(p: Printer, values: tuple[Value, ...]) -> list[str]:
+def _map_values(p: Printer, values: tuple[Value, ...]) -> list[str]:
+    """The names of values that stand for a map's dims or symbols."""
     return [p.value(v) for v in values]
 
 
@@ -156,9 +157,9 @@ def print_if(p: Printer, op: Operation) -> None:
     condition = op.attributes["condition"]
     assert isinstance(condition, AffineSetAttr)
     count = condition.map.num_dims
-    p.write(f" {p.attribute(condition)}({', '.join(map_values(p, op.operands[:count]))})")
+    p.write(f" {p.attribute(condition)}({', '.join(_map_values(p, op.operands[:count]))})")
     if len(op.operands) > count:
-        p.write(f"[{', '.join(map_values(p, op.operands[count:]))}]")
+        p.write(f"[{', '.join(_map_values(p, op.operands[count:]))}]")
     if op.results:
         p.write(f" -> {', '.join(p.type(t) for t in op.result_types)}")
     p.write(" ")
@@ -193,7 +194,7 @@ def _access(name: str, leading: int) -> OpDefinition:
     def show(p: Printer, op: Operation) -> None:
         map = op.attributes["map"]
         assert isinstance(map, AffineMapAttr)
-        shown = ", ".join(map_values(p, op.operands[: leading + 1]))
+        shown = ", ".join(_map_values(p, op.operands[: leading + 1]))
         p.write(f" {shown}{subscripts_text(p, map.map, op.operands[leading + 1 :])}")
         p.optional_dictionary(op, frozenset({"map"}))
         p.write(f" : {p.type(op.operands[leading].type)}")
