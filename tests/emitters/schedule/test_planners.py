@@ -169,10 +169,10 @@ def test_the_plan_of_a_multiplication_can_be_read() -> None:
 //   product: 1 x [256, 300] * [300, 64]
 //   types: f32 * f32 -> f32, summed in f32
 //   method: register tiles of 6x16
-//   blocks: m 256, n 64, k 1 x 150
+//   blocks: m 132, n 64, k 1 x 150
 //   packed: right
 //   result: in place
-//   tasks: 1, in one thread
+//   tasks: 2, shared out
 //   epilogue: none
 """
     )
