@@ -166,4 +166,8 @@ def test_clone_of_blocks_that_refer_to_each_other() -> None:
 def test_arguments_are_numbered() -> None:
     block = Block([F32, F16])
     block.add_argument(F64, "x", 1)
-    assert [(a.index, str(a.type), a.name) for a in block.arguments] == [(0, "f32", ""), (1, "f64", "x"), (2, "f16", "")]
+    assert [(a.index, str(a.type), a.name) for a in block.arguments] == [
+        (0, "f32", ""),
+        (1, "f64", "x"),
+        (2, "f16", ""),
+    ]

@@ -467,6 +467,25 @@ def test_a_tuple_of_100_000_elements_is_checked_in_linear_time():
     assert time.process_time() - start < 8
 
 
+def test_transfers_below_many_calls_are_followed_once():
+    transfer = """
+  x = f32[4] parameter(0)
+  t = token[] after-all()
+  s = (f32[4], u32[], token[]) send(x, t), channel_id=1, frontend_attributes={PAIRS}
+  d = token[] send-done(s), channel_id=1
+  r = (f32[4], u32[], token[]) recv(t), channel_id=1, frontend_attributes={PAIRS}
+  e = (f32[4], token[]) recv-done(r), channel_id=1
+  ROOT y = f32[4] get-tuple-element(e), index=0
+}
+""".replace("PAIRS", '_xla_send_recv_source_target_pairs="{{0,1}}"')
+    text = f"HloModule m, is_scheduled=true\nc0 {{{transfer}"
+    for i in range(1, 400):
+        text += f"c{i} {{ x = f32[4] parameter(0) a = f32[4] call(x), to_apply=c{i - 1} "
+        text += f"ROOT b = f32[4] call(a), to_apply=c{i - 1} }}\n"
+    text += "ENTRY e { x = f32[4] parameter(0) ROOT r = f32[4] call(x), to_apply=c399 }\n"
+    verify_module(parse_hlo(text))
+
+
 def test_deep_calls():
     module = HloModule("m")
     called = None

@@ -91,7 +91,6 @@ DISAGREEMENTS: Mapping[str, str] = {
     "HloVerifier.ScalarAllReduceStaysInBodyWhenUsedAsScalingFactor": _OTHER_PASS,
     "HloVerifier.SelectReduceScatterAccumulate": _OTHER_PASS,
     "HloVerifier.TypeCastAllReduceAccumulate": _OTHER_PASS,
-    "LayoutAssignment.BufferChainLayoutConstrainedNotPin": "copies a buffer to another layout, which is refused",
     "LayoutNormalization.line850": "a bitcast and its inverse: nothing to change",
     "ReduceWindowRewriter.line116": "its products start with 0, which is no identity",
     "ReduceWindowRewriter.line58": "windows of one dimension stay as they are",

@@ -7,6 +7,7 @@ nothing may wait in a circle: pairs of devices with a cycle, or two that share a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xjit.hlo import attributes as at
@@ -25,10 +26,8 @@ Pairs = tuple[tuple[int, int], ...]
 
 def verify_no_deadlocks(module: HloModule) -> None:
     """Raises HloVerifyError at the first transfer or collective that would wait forever in the module's schedule."""
-    if module.has_schedule():
-        waiting = _Waiting()
-        _walk(module.entry_computation, waiting)
-        waiting.finish()
+    if module.has_schedule() and any(_is_between_devices(i) for c in module.computations() for i in c.instructions):
+        _walk(module.entry_computation)
 
 
 @dataclass
@@ -37,6 +36,11 @@ class _Waiting:
 
     transfers: dict[str, list[HloInstruction]] = field(default_factory=lambda: {"send": [], "recv": []})
     expected: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no transfer is under way."""
+        return not self.expected and not any(self.transfers.values())
 
     def begin(self, transfer: HloInstruction) -> None:
         """Adds a send or recv, or ends what it matches."""
@@ -84,34 +88,64 @@ def _fail(instruction: HloInstruction, message: str) -> HloVerifyError:
     return HloVerifyError(f"{instruction.opcode}: {message}", instruction.span, *notes)
 
 
-def _walk(computation: HloComputation, waiting: _Waiting) -> None:
-    for instruction in computation.instructions:
-        if instruction.opcode in _OPPOSITE:
-            if _is_between_devices(instruction):
-                waiting.begin(instruction)
-        elif instruction.opcode in _COLLECTIVES:
-            waiting.meet(instruction)
+@dataclass
+class _Frame:
+    """A computation that is being walked. A group of transfers has `waiting` of its own, others that of the caller."""
+
+    computation: HloComputation
+    waiting: _Waiting
+    caller: _Waiting
+    balanced: bool = field(init=False)
+    steps: Iterator[HloInstruction | HloComputation] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.balanced = self.waiting.is_empty
+        self.steps = _steps(self.computation)
+
+
+def _walk(entry: HloComputation) -> None:
+    """Follows transfers and collectives through calls, in order; what leaves nothing under way is walked once."""
+    nothing, waiting = _Waiting(), _Waiting()
+    stack = [_Frame(entry, waiting, nothing)]
+    balanced: set[HloComputation] = set()
+    while stack:
+        frame = stack[-1]
+        step = next(frame.steps, None)
+        if step is None:
+            stack.pop()
+            if frame.waiting is not frame.caller and frame.caller.expected:
+                frame.waiting.finish()
+            if frame.balanced and frame.waiting.is_empty:
+                balanced.add(frame.computation)
+        elif isinstance(step, HloComputation):
+            if step not in balanced or not frame.waiting.is_empty:
+                stack.append(_Frame(step, _Waiting() if _is_group(step) else frame.waiting, frame.waiting))
+        elif step.opcode in _OPPOSITE:
+            frame.waiting.begin(step)
         else:
-            _enter(instruction, waiting)
+            frame.waiting.meet(step)
+    waiting.finish()
 
 
-def _enter(caller: HloInstruction, waiting: _Waiting) -> None:
-    for called in caller.called_computations:
-        group = called.is_async_computation() and called.instruction_count > called.num_parameters + 1
-        if not group:
-            _walk(called, waiting)
-            continue
-        inside = _Waiting()  # a group of transfers runs at once
-        _walk(called, inside)
-        if waiting.expected:
-            inside.finish()
+def _steps(computation: HloComputation) -> Iterator[HloInstruction | HloComputation]:
+    """Yields transfers between devices, collectives, and what other instructions call."""
+    for instruction in computation.instructions:
+        if _is_between_devices(instruction) or instruction.opcode in _COLLECTIVES:
+            yield instruction
+        else:
+            yield from instruction.called_computations
+
+
+def _is_group(computation: HloComputation) -> bool:
+    """Whether this is a group of transfers that run at once."""
+    return computation.is_async_computation() and computation.instruction_count > computation.num_parameters + 1
 
 
 def _is_between_devices(transfer: HloInstruction) -> bool:
     given = transfer.frontend_attributes
-    return (
-        not transfer.attributes_as(at.ChannelAttributes).is_host_transfer and _PAIRS in given and _PIPELINE not in given
-    )
+    if transfer.opcode not in _OPPOSITE or _PAIRS not in given or _PIPELINE in given:
+        return False
+    return not transfer.attributes_as(at.ChannelAttributes).is_host_transfer
 
 
 def _pairs(transfer: HloInstruction) -> Pairs:

@@ -80,11 +80,14 @@ def may_be_root(instruction: HloInstruction) -> bool:
     if instruction.opcode == "reduce" and instruction.shape.is_tuple:
         operands_fit = all(o.shape.is_array and o.shape.is_static for o in instruction.operands)
         return operands_fit and not (instruction.control_predecessors or instruction.control_successors)
-    if instruction.opcode in UPDATE_ROOTS:
-        return instruction.shape.is_array and is_array_program(instruction)
     if not (_is_of_single_elements(instruction) or instruction.opcode in LOOP_ROOTS):
         return False
     return not instruction.op.has(Trait.PLUMBING) and is_array_program(instruction)
+
+
+def may_be_update_root(instruction: HloInstruction) -> bool:
+    """Whether the instruction changes an array, which is no loop over a result, and may take in producers."""
+    return instruction.opcode in UPDATE_ROOTS and instruction.shape.is_array and is_array_program(instruction)
 
 
 def _is_of_single_elements(instruction: HloInstruction) -> bool:

@@ -106,7 +106,7 @@ class InstructionFusion(HloModulePass):
         reads = OperandReads()
         for instruction in reversed(computation.make_instruction_post_order()):
             joined, stored = self._place(instruction, homes)
-            if stored and cost.may_be_root(instruction) and self._takes_producers(instruction):
+            if stored and self._takes_producers(instruction):
                 group = _Group(instruction, reads, {instruction: {0: _root_elements(instruction)}}, {})
                 group.operands = dict.fromkeys(instruction.operands)
                 if instruction.opcode in cost.UPDATE_ROOTS:
@@ -120,7 +120,7 @@ class InstructionFusion(HloModulePass):
         return bool(chosen)
 
     def _takes_producers(self, root: HloInstruction) -> bool:
-        return self.into_updates or root.opcode not in cost.UPDATE_ROOTS
+        return cost.may_be_root(root) or (self.into_updates and cost.may_be_update_root(root))
 
     def _place(self, p: HloInstruction, homes: dict[HloInstruction, list[_Group]]) -> tuple[list[_Group], bool]:
         """Returns the groups that the instruction joined, and whether its value must (also) be stored."""
@@ -231,7 +231,7 @@ def _build(computation: HloComputation, groups: list[list[HloInstruction]]) -> N
             "fusion",
             root.shape,
             [fusions.get(o, o) for o in body.parameters],
-            FusionAttributes("kInput" if root.opcode == "reduce" else "kLoop"),
+            FusionAttributes("kInput" if root.opcode in ("reduce", *cost.UPDATE_ROOTS) else "kLoop"),
             [body.computation],
             name=fusion_name(root),
         )
