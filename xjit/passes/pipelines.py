@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xjit.hlo import HloInstruction
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
 from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSelect
@@ -54,6 +55,8 @@ from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
 from xjit.passes.simplify.topk_rewriter import TopkDecomposer
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
+SortPredicate = Callable[[HloInstruction], bool]
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineOptions:
@@ -78,11 +81,16 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
     ]
 
 
-def gpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
-    """Returns the passes that make a module ready for buffer assignment and the GPU emitters, in order."""
+def gpu_pipeline(
+    options: PipelineOptions | None = None, sorts_stably: SortPredicate = lambda _: False
+) -> list[HloModulePass]:
+    """Returns the passes that make a module ready for buffer assignment and the GPU emitters, in order.
+
+    `sorts_stably`: whether the emitter has a stable algorithm for a sort.
+    """
     options = options or PipelineOptions()
     return [
-        *canonicalization(options, gpu_expansion()),
+        *canonicalization(options, gpu_expansion(sorts_stably)),
         *(simplification(options) if options.optimize else []),
         *([VectorDotRewriter(), SplitkRewriter()] if options.optimize else []),
         *layouts(options),
@@ -122,7 +130,7 @@ def expansion() -> list[HloModulePass]:
     ]
 
 
-def gpu_expansion() -> list[HloModulePass]:
+def gpu_expansion(sorts_stably: SortPredicate) -> list[HloModulePass]:
     """Writes what needs a library, or a serial program, in terms of what threads share out."""
     return [
         LibraryCallExpander(),  # first: what libraries were to do is expanded, too
@@ -131,7 +139,7 @@ def gpu_expansion() -> list[HloModulePass]:
         FftExpander(),
         ReduceWindowRewriter(),
         TopkDecomposer(),  # into stable sorts
-        StableSortExpander(),  # bitonic networks are not stable
+        StableSortExpander(sorts_stably),  # bitonic networks are not stable
     ]
 
 
