@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from xjit.emitters.gpu import rng_state
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
 from xjit.emitters.gpu.rng_state import emit_gpu_rng_state
+from xjit.emitters.gpu.runtime_calls import runtime_call
 from xjit.emitters.gpu.scan import emit_gpu_scan
 from xjit.emitters.gpu.scatter import emit_gpu_scatter
 from xjit.emitters.gpu.select_and_scatter import emit_gpu_select_and_scatter
@@ -86,7 +87,7 @@ def emit_gpu_module(
         views.update({kernel.function.name: view for kernel in kernels})
         return kernels
 
-    unnested = IrEmitterUnnested(emit, assignment, inline=False, verify=verify).emit()
+    unnested = IrEmitterUnnested(emit, assignment, inline=False, verify=verify, runtime_call=runtime_call).emit()
     program, emitted, arena_size = unnested.program, unnested.kernels, assignment.arena_size
     if any(kernel.kind == rng_state.KIND for kernel in emitted):
         state = rng_state.state_slice(arena_size)
