@@ -61,8 +61,8 @@ def emit_cpu_module(
     """Emits every kernel of a scheduled, buffer-assigned module, and the native entry that runs its thunks.
 
     `sink` gets the texts to compile, which together define what `ir_text` does, `library_sink` the libraries. With
-    `profile`, every kernel call adds its cycles to its counter among the context's `profile_counters`; nothing is code in
-    line. `verify`: see IrEmitterUnnested.
+    `profile`, every kernel call adds its cycles to its counter among the context's `profile_counters`, and nothing is
+    code in line. `verify`: see IrEmitterUnnested.
 
     Errors: Unsupported names the instruction that has no emitter.
     """
