@@ -9,6 +9,7 @@ from xjit.emitters.gpu import rng_state
 from xjit.emitters.gpu.arena_tail import behind, end_of, with_scratch
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
 from xjit.emitters.gpu.rng_state import emit_gpu_rng_state
+from xjit.emitters.gpu.runtime_calls import runtime_call
 from xjit.emitters.gpu.scan import emit_gpu_scan
 from xjit.emitters.gpu.scatter.scatter import emit_gpu_scatter
 from xjit.emitters.gpu.scatter.segments import emit_sorted_scatter
@@ -90,7 +91,7 @@ def emit_gpu_module(
         views.update({kernel.function.name: view for kernel in kernels})
         return kernels
 
-    unnested = IrEmitterUnnested(emit, assignment, inline=False, verify=verify).emit()
+    unnested = IrEmitterUnnested(emit, assignment, inline=False, verify=verify, runtime_call=runtime_call).emit()
     emitted = unnested.kernels
     program, arena_size = with_scratch(unnested.program, emitted, assignment.arena_size)
     if any(kernel.kind == rng_state.KIND for kernel in emitted):
