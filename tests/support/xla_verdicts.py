@@ -73,6 +73,7 @@ RUN: Mapping[str, str] = {
     "GemmRewriter.line377": (
         "gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304,fuse_bias=false}"
     ),
+    "HostOffloadingPrepare": "host-offloading-prepare{rewrite=convert_to_custom_call}",
     "RecognizeReduceWindow": "recognize-reduce-window{xla_compatible_fp=true}",
     **{
         f"RecognizeReduceWindow.line{line}": (
