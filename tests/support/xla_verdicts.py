@@ -50,6 +50,9 @@ RUN: Mapping[str, str] = {
         for option, tests in _ALGEBRA.items()
         for test in tests
     },
+    "AlgebraicSimplifier.DotOfConcatRank3LhsRank1Rhs": (
+        "algebraic-simplifier{xla_compatible_fp=true,enable_dot_strength_reduction=false}"
+    ),
     "AssociativeScanRewriter": "associative-scan-rewriter{base_length=128}",
     "HloRematerialization.RematTupleShapeDoubleUse": "hlo-rematerialization{memory_limit_bytes=11264}",
     "HloRematerialization.RematThroughTuple": "hlo-rematerialization{memory_limit_bytes=11264}",
