@@ -123,9 +123,7 @@ def _swapped(match: Match, into: Expansion) -> HloInstruction | None:
         output_batch_dimension=n.output_feature_dimension,
         output_feature_dimension=n.output_batch_dimension,
     )
-    swapped = replace(
-        c, window=Window(tuple(window)), dim_labels=labels, operand_precision=c.operand_precision[::-1]
-    )
+    swapped = replace(c, window=Window(tuple(window)), dim_labels=labels, operand_precision=c.operand_precision[::-1])
     return into.like_source("convolution", [kernel, x], swapped)
 
 

@@ -74,9 +74,7 @@ def _is_one_float(product: HloInstruction) -> bool:
     return len(kinds) == 1 and is_float(product)
 
 
-_CONVOLUTION = (
-    m.op("convolution", m.any(), m.op("constant"), name="convolution").where(_is_one_float).one_use()
-)
+_CONVOLUTION = m.op("convolution", m.any(), m.op("constant"), name="convolution").where(_is_one_float).one_use()
 _FACTOR = m.op("broadcast", m.op("constant"), name="factor")
 _NUMBER = m.op("broadcast", m.any("s").where(lambda s: s.shape.is_scalar))
 _PRODUCT = m.op("dot|convolution", m.any(), m.any(), name="product").where(_is_one_float).one_use()

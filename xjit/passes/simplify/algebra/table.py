@@ -10,8 +10,8 @@ from xjit.passes.simplify.algebra.comparisons import COMPARISONS
 from xjit.passes.simplify.algebra.control import CONTROL
 from xjit.passes.simplify.algebra.conversions import COMPLEX_PARTS, CONVERSIONS
 from xjit.passes.simplify.algebra.convolutions import CONVOLUTIONS
-from xjit.passes.simplify.algebra.division import DIVISION, REMAINDER
 from xjit.passes.simplify.algebra.degenerate_dots import DEGENERATE_DOTS
+from xjit.passes.simplify.algebra.division import DIVISION, REMAINDER
 from xjit.passes.simplify.algebra.dot_order import DOT_ORDER
 from xjit.passes.simplify.algebra.dots import DOTS
 from xjit.passes.simplify.algebra.extrema import EXTREMA
