@@ -43,6 +43,10 @@ _ALGEBRA: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 """Tests of the algebraic simplifier by the option that they set."""
 
+_GEMM = (
+    "transpose-folding{dot_operands=all},gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304"
+)
+
 RUN: Mapping[str, str] = {
     "AlgebraicSimplifier": "algebraic-simplifier{xla_compatible_fp=true}",
     **{
@@ -72,10 +76,8 @@ RUN: Mapping[str, str] = {
     "MultiOutputFusion": "gpu-multi-output-fusion",  # XLA's tests are of the GPU's
     "TransposeFolding.FoldTransposeOfBatchWhenPermitted": "transpose-folding{dot_operands=all}",
     "CudnnFusedConvRewriter": "gpu-conv-rewriter,cudnn-fused-conv-rewriter",
-    "GemmRewriter": "gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304}",
-    "GemmRewriter.line377": (
-        "gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304,fuse_bias=false}"
-    ),
+    "GemmRewriter": f"{_GEMM}}}",
+    "GemmRewriter.line377": f"{_GEMM},fuse_bias=false}}",
     "HostOffloadingPrepare": "host-offloading-prepare{rewrite=convert_to_custom_call}",
     "RecognizeReduceWindow": "recognize-reduce-window{xla_compatible_fp=true}",
     **{

@@ -96,7 +96,7 @@ def _swapped(match: Match, into: Expansion) -> HloInstruction | None:
 
     Batch and output features change places, as do base and window dilation.
     """
-    root, c = match.root, _of(match.root)
+    c = _of(match.root)
     n, (x, w) = c.dim_labels, match.root.operands
     if c.feature_group_count != 1 or c.batch_group_count != 1:
         return None
