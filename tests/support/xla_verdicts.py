@@ -43,9 +43,7 @@ _ALGEBRA: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 """Tests of the algebraic simplifier by the option that they set."""
 
-_GEMM = (
-    "transpose-folding{dot_operands=all},gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304"
-)
+_GEMM = "transpose-folding{dot_operands=all},gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304"
 
 RUN: Mapping[str, str] = {
     "AlgebraicSimplifier": "algebraic-simplifier{xla_compatible_fp=true}",
