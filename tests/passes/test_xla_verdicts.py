@@ -55,7 +55,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "MultiOutputFusion": (18, 4),  # the fifth expects XLA's names of clones
     "RaggedDotRewriter": (2, 2),
     "RecognizeReduceWindow": (17, 9),  # the tenth asks for names
-    "ReduceDecomposer": (6, 2),
+    "ReduceDecomposer": (6, 3),
     "ReshapeDecomposer": (2, 2),
     "RootInstructionSinker": (2, 0),
     "ScatterExpander": (3, 1),
@@ -162,6 +162,7 @@ TEXT = """ENTRY %e (x: f32[4]) -> f32[4] {
         ("CHECK-NOT: negate", "CHECK-NOT at the end"),
         ("CHECK-COUNT-2: {{%[ax] =}}\nCHECK-NOT: abs(%a", ""),
         ("CHECK-COUNT-3: {{%[ax] =}}", "CHECK-COUNT-3: {{%[ax] =}}"),
+        ("CHECK: parameter{{[^ ]+}}\nCHECK-NEXT: abs", ""),
         ("CHECK-LABEL: ENTRY {{.*}}(x: f32[4])", ""),
         ("no directive", ""),
     ],
