@@ -15,6 +15,7 @@ from xjit.hlo.annotations.sharding_algebra import NO_FACTOR
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.passes.sharding.factor_rows import Dims, Factors
 from xjit.passes.sharding.gather_factors import gather_factors, scatter_factors
+from xjit.passes.sharding.op_sharding_rule import rule_factors
 
 
 def _same(instruction: HloInstruction, level: int = 0) -> Factors:
@@ -180,7 +181,7 @@ def factors_of(instruction: HloInstruction) -> Factors | None:
         return row(instruction)
     if instruction.opcode == "custom-call":
         target = instruction.attributes_as(at.CustomCallAttributes).custom_call_target
-        return _same(instruction) if target in PASSED_CUSTOM_CALLS else None
+        return _same(instruction) if target in PASSED_CUSTOM_CALLS else rule_factors(instruction)
     if instruction.op.has(Trait.ELEMENTWISE) and instruction.shape.is_array and instruction.operands:
         return _same(instruction)
     return None
