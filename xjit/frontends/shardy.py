@@ -225,7 +225,7 @@ def _annotation(
 def _sharding(
     call: HloInstruction, mesh: Mesh, dimensions: Sequence[Sequence[_Axis]], rank: int, outer: Collection[str] = ()
 ) -> DeviceSharding:
-    """The sharding of an array whose dimensions are split by axes; devices that differ in `outer` ones share nothing."""
+    """The sharding of an array whose dimensions are split by axes; devices of different `outer` parts share nothing."""
     split = [axis for axes in dimensions for axis in axes]
     if len(dimensions) != rank or not set(outer) <= set(mesh.axes):
         raise Unsupported(f"custom-call '{call.name}' over other axes than its mesh and its array have", call.span)

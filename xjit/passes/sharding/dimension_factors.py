@@ -92,6 +92,11 @@ def _sort(instruction: HloInstruction) -> Factors:
     return Factors([dims] * instruction.operand_count, [dims] * instruction.operand_count)
 
 
+def _topk(instruction: HloInstruction) -> Factors:
+    dims = (*range(instruction.operand(0).shape.rank - 1), NO_FACTOR)
+    return Factors([dims], [dims, dims])
+
+
 def _dot(instruction: HloInstruction) -> Factors:
     a = instruction.attributes_as(at.DotAttributes)
     lhs, rhs = instruction.operands[0].shape.rank, instruction.operands[1].shape.rank
@@ -164,6 +169,7 @@ ROWS: Mapping[str, Callable[[HloInstruction], Factors]] = {
     "select-and-scatter": _windowed,
     "slice": _slice,
     "sort": _sort,
+    "topk": _topk,
     "transpose": _transpose,
 }
 """Opcodes that are not elementwise."""
