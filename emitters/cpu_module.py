@@ -15,8 +15,9 @@ from xjit.emitters.entry.time_estimate import estimate_ns
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.table import emit_kernels
 from xjit.emitters.unnested import IrEmitterUnnested, UnnestedModule
+from xjit.llvm.library import Library
 from xjit.llvm.module import Module
-from xjit.llvm.partition import PartSink, PartWriter
+from xjit.llvm.partition import LibrarySink, PartSink, PartWriter
 from xjit.llvm.target import Target
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 from xjit.thunks import ThunkProgram
@@ -29,11 +30,11 @@ NS_PER_US = 1000.0
 class EmittedModule:
     """Thunks and LLVM IR of a whole module. `estimated_us` is one thread's time.
 
-    It calls functions of `library_texts`.
+    It calls functions of `libraries`.
     """
 
     llvm_module: Module
-    library_texts: tuple[str, ...]
+    libraries: tuple[Library, ...]
     entry: str
     unnested: UnnestedModule
     estimated_us: float
@@ -53,19 +54,20 @@ def emit_cpu_module(
     assignment: BufferAssignment,
     target: Target,
     sink: PartSink,
+    library_sink: LibrarySink,
     profile: bool = False,
     verify: bool = False,
 ) -> EmittedModule:
     """Emits every kernel of a scheduled, buffer-assigned module, and the native entry that runs its thunks.
 
-    `sink` gets the texts to compile, which together define what `ir_text` does, and the libraries. With `profile`,
-    every kernel call adds its cycles to its counter among the context's `profile_counters`; nothing is code in line.
-    `verify`: see IrEmitterUnnested.
+    `sink` gets the texts to compile, which together define what `ir_text` does, `library_sink` the libraries. With
+    `profile`, every kernel call adds its cycles to its counter among the context's `profile_counters`, and nothing is
+    code in line. `verify`: see IrEmitterUnnested.
 
     Errors: Unsupported names the instruction that has no emitter.
     """
     llvm_module = Module(assignment.module.name, target)
-    parts = PartWriter(llvm_module, sink)
+    parts = PartWriter(llvm_module, sink, library_sink)
     context = KernelContext(llvm_module, target)
     emit = partial(emit_kernels, context)
     unnested = IrEmitterUnnested(emit, assignment, parts.advance, inline=not profile, verify=verify).emit()

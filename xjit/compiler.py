@@ -95,6 +95,8 @@ def _check(target: str, options: CompileOptions) -> None:
         raise InvalidArgument(f"unknown target '{target}': expected one of {', '.join(TARGETS)}")
     if options.sanitize and (split_gpu_target(target) or ("",))[0] != SIMULATED:
         raise InvalidArgument(f"target '{target}' cannot sanitize: only '{SIMULATED}' checks accesses")
+    if options.xla_gpu_enable_cublaslt and split_gpu_target(target) is None:
+        raise InvalidArgument(f"xla_gpu_enable_cublaslt: target '{target}' is no GPU")
 
 
 @collector_pause
@@ -146,7 +148,7 @@ def _compile_anew(
     codegen = codegen_options(options, cpu_target.cpu, cpu_target.features)
     with ProgramCompiler(codegen) as compiler:
         sink = _compile_parts(compiler)
-        emitted = emit_cpu_module(assignment, cpu_target, sink, options.profile, prepared.verify)
+        emitted = emit_cpu_module(assignment, cpu_target, sink, compiler.add_library, options.profile, prepared.verify)
         phase("generate code")  # what is left of it
         object_code = compiler.objects()
     phase("load")
@@ -175,8 +177,7 @@ def _cpu_target(options: CompileOptions) -> Target:
 def _compile_parts(compiler: ProgramCompiler) -> PartSink:
     def sink(text: str, kind: PartKind) -> None:
         level = 0 if kind is PartKind.COLD else None
-        is_library, is_last = kind is PartKind.LIBRARY, kind is PartKind.WHOLE
-        compiler.add(text, is_library=is_library, opt_level=level, is_last=is_last)
+        compiler.add(text, opt_level=level, is_last=kind is PartKind.WHOLE)
 
     return sink
 

@@ -26,7 +26,6 @@ from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 from xjit.runtime.calls.thunk_interpreter import OnThunk, ThunkInterpreter
 from xjit.runtime.executable import ConvertingCall, CpuExecutable
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.ir_check import defined_symbols
 from xjit.runtime.machine_code.jit import (
     CodegenOptions,
     compile_modules_to_objects,
@@ -105,7 +104,7 @@ class Executable(CpuExecutable):
 
     @cached_property
     def _linked(self) -> set[str]:
-        return set[str]().union(*map(defined_symbols, self._emitted.library_texts))
+        return {library.name for library in self._emitted.libraries}
 
     def as_text(self, stage: str = "optimized-hlo") -> str:
         """Returns the module at a stage of compilation; InvalidArgument names the stages if there is no such one."""
@@ -138,7 +137,8 @@ class Executable(CpuExecutable):
     def _interpreter(self) -> ThunkInterpreter:
         emitted = self._emitted
         steps = emit_thunk_steps(emitted.unnested, emitted.llvm_module)
-        texts = (*emitted.library_texts, with_all_visible(emitted.ir_text), steps.to_text())
+        libraries = (library.make_text() for library in emitted.libraries)
+        texts = (*libraries, with_all_visible(emitted.ir_text), steps.to_text())
         objects = compile_modules_to_objects(texts, self._codegen)
         loaded = load_object(objects, list(steps.functions), resolve_symbols(undefined_symbols(objects)))
         place = functools.partial(find_place, self._optimized_hlo)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -33,6 +34,7 @@ from xjit.runtime.cuda import (
     DeviceArray,
     assemble_kernel,
     cuda_driver,
+    has_cublaslt,
     kernel_image,
     profile_kernels,
     to_sass,
@@ -238,7 +240,8 @@ def load_for_gpu(
 ) -> GpuExecutable:
     """Compiles a module for what is to run it; `is_private`: see `compile_module`.
 
-    Errors: FailedPrecondition if that takes a GPU, and there is none."""
+    Errors: FailedPrecondition if that takes a GPU, and there is none, or a library that is not installed.
+    """
     if kind == SIMULATED:
         return compile_for_gpu(module, architecture, options, is_private)
     try:
@@ -246,6 +249,7 @@ def load_for_gpu(
     except FailedPrecondition as error:
         hint = "`xjit opt --target cuda --stage ptx` prints the code; target 'cuda-sim' runs it on the host"
         raise FailedPrecondition(error.message, None, hint) from error
+    options = replace(options, xla_gpu_enable_cublaslt=has_cublaslt(options.xla_gpu_enable_cublaslt))
     compiled = compile_for_gpu(module, architecture or driver.architecture, options, is_private)
     return DeviceExecutable(compiled, driver)
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from xjit.compile_options import CompileOptions
@@ -20,6 +18,7 @@ from xjit.flags import Flags, flags_from_environment
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.target import Target
 from xjit.optimized_module import ModuleText
+from xjit.runtime.machine_code.library_cache import source_fingerprint
 from xjit.runtime.machine_code.object_cache import ObjectCache, cache_key, object_cache
 from xjit.runtime.machine_code.toolchain import toolchain_versions
 from xjit.runtime.program import CpuProgram
@@ -62,13 +61,5 @@ def _cache(options: CompileOptions) -> ObjectCache | None:
 
 @functools.cache
 def _source_fingerprint() -> str:
-    """A digest of names, sizes and times of the files of this package."""
-    return cache_key(*sorted(_source_files(Path(__file__).parent)))
-
-
-def _source_files(folder: Path) -> Iterator[str]:
-    for directory, _, names in os.walk(folder, followlinks=True):  # a clone has links
-        for name in names:
-            if name.endswith(".py"):
-                status = os.stat(os.path.join(directory, name))
-                yield f"{directory}/{name} {status.st_size} {status.st_mtime_ns}"
+    """A digest of the files of this package."""
+    return source_fingerprint(Path(__file__).parent)

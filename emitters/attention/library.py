@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-
 from xjit.emitters.attention.block import UNIT_PARAMS, emit_unit
 from xjit.emitters.attention.shapes import ScoreTypes
 from xjit.llvm import Declaration, Module, Target
+from xjit.llvm.library import Library
 from xjit.llvm.types import VOID
 
 
@@ -14,12 +13,11 @@ def link_score_library(module: Module, types: ScoreTypes) -> Declaration:
     """Declares the function of those types in `module`, with `UNIT_PARAMS`."""
     name = f"xjit_unit_{types.mangled}"
     if name not in module.libraries:
-        module.libraries[name] = score_library_text(types, module.target)
+        module.libraries[name] = Library.of(name, score_library_text, types, module.target)
         return module.declare(name, VOID, [type for type, _ in UNIT_PARAMS])
     return module.declarations[name]
 
 
-@functools.lru_cache(maxsize=64)
 def score_library_text(types: ScoreTypes, target: Target) -> str:
     """The text of the library module."""
     name = f"xjit_unit_{types.mangled}"

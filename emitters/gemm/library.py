@@ -1,12 +1,11 @@
 """The code of multiplications and convolutions as LLVM modules of their own: one for types and methods.
 
 No shape and no epilogue is fixed in them, so programs share them: a module that calls them declares them and lists the
-other module's text under `Module.libraries`. Texts are made once per process; the runtime compiles equal texts once.
+other module under `Module.libraries`. The runtime compiles each once, and keeps the code.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -23,6 +22,7 @@ from xjit.emitters.gemm.routine import Routine, convolution_transposes, routine_
 from xjit.emitters.gemm.shapes import GemmShape, operand_spans
 from xjit.emitters.gemm.units import Unit
 from xjit.llvm import IRBuilder, Module, Target, Value
+from xjit.llvm.library import Library
 from xjit.llvm.module import Declaration
 from xjit.llvm.types import I1, I64, PTR, VOID
 from xjit.llvm.values import const_int, zero
@@ -110,25 +110,25 @@ def _call_prepared(
 def link_gemm(module: Module, types: GemmTypes, routine: Routine) -> Declaration:
     """Declares a multiplication in `module`, and lists what defines it."""
     name = gemm_name(types, routine)
-    module.libraries.setdefault(name, gemm_library_text(types, routine, module.target))
+    module.libraries.setdefault(name, Library.of(name, gemm_library_text, types, routine, module.target))
     return module.declare(name, VOID, [type for type, _ in GEMM_PARAMS])
 
 
 def link_convolution(module: Module, types: GemmTypes, *, transposes: bool) -> Declaration:
     """The same for a convolution."""
     name = convolution_name(types, transposes=transposes)
-    module.libraries.setdefault(name, convolution_library_text(types, module.target, transposes))
+    library = Library.of(name, convolution_library_text, types, module.target, transposes)
+    module.libraries.setdefault(name, library)
     return module.declare(name, VOID, [type for type, _ in CONVOLUTION_PARAMS])
 
 
 def link_planes_fit(module: Module, types: GemmTypes) -> Declaration:
     """The same for the look at the operands of a product of planes."""
     name = planes_fit_name(types)
-    module.libraries.setdefault(name, planes_fit_library_text(types, module.target))
+    module.libraries.setdefault(name, Library.of(name, planes_fit_library_text, types, module.target))
     return module.declare(name, I1, [type for type, _ in FIT_PARAMS])
 
 
-@functools.lru_cache(maxsize=16)
 def planes_fit_library_text(types: GemmTypes, target: Target) -> str:
     """The text of the module with that."""
     module = Module(f"{planes_fit_name(types)}_library", target)
@@ -136,7 +136,6 @@ def planes_fit_library_text(types: GemmTypes, target: Target) -> str:
     return module.to_text()
 
 
-@functools.lru_cache(maxsize=128)
 def gemm_library_text(types: GemmTypes, routine: Routine, target: Target) -> str:
     """The text of the module with a multiplication."""
     module = Module(f"{gemm_name(types, routine)}_library", target)
@@ -144,7 +143,6 @@ def gemm_library_text(types: GemmTypes, routine: Routine, target: Target) -> str
     return module.to_text()
 
 
-@functools.lru_cache(maxsize=64)
 def convolution_library_text(types: GemmTypes, target: Target, transposes: bool) -> str:
     """The text of the module with a convolution."""
     module = Module(f"{convolution_name(types, transposes=transposes)}_library", target)

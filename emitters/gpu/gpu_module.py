@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from xjit.emitters.gpu import rng_state
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
 from xjit.emitters.gpu.rng_state import emit_gpu_rng_state
+from xjit.emitters.gpu.runtime_calls import runtime_call
 from xjit.emitters.gpu.scan import emit_gpu_scan
-from xjit.emitters.gpu.scatter import emit_gpu_scatter
+from xjit.emitters.gpu.scatter.scatter import emit_gpu_scatter
+from xjit.emitters.gpu.scatter.segments import emit_sorted_scatter
 from xjit.emitters.gpu.select_and_scatter import emit_gpu_select_and_scatter
 from xjit.emitters.gpu.sort.sort import emit_gpu_sort
 from xjit.emitters.gpu.unit_kernels import emit_unit_kernels
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.planners.gpu.scatter import BY_SEGMENTS
 from xjit.emitters.planners.gpu.table import gpu_plan_context, plan_gpu_kernels
 from xjit.emitters.planners.gpu.windows import GATHERED
 from xjit.emitters.planners.plan import HandWritten, KernelPlan
@@ -54,6 +57,7 @@ _OWN_EMITTERS: Mapping[str, Callable[[GpuKernelContext, KernelView], list[Kernel
     "rng-get-and-update-state": emit_gpu_rng_state,
     "scan": emit_gpu_scan,
     "scatter": emit_gpu_scatter,
+    BY_SEGMENTS: emit_sorted_scatter,
     GATHERED: emit_gpu_select_and_scatter,
     "sort": emit_gpu_sort,
 }
@@ -86,7 +90,7 @@ def emit_gpu_module(
         views.update({kernel.function.name: view for kernel in kernels})
         return kernels
 
-    unnested = IrEmitterUnnested(emit, assignment, inline=False, verify=verify).emit()
+    unnested = IrEmitterUnnested(emit, assignment, inline=False, verify=verify, runtime_call=runtime_call).emit()
     program, emitted, arena_size = unnested.program, unnested.kernels, assignment.arena_size
     if any(kernel.kind == rng_state.KIND for kernel in emitted):
         state = rng_state.state_slice(arena_size)

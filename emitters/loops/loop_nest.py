@@ -84,11 +84,13 @@ class LoopNest:
         step: int = 1,
         vector_width: int = 0,
         name: str = "i",
+        more: Callable[[Value], Value] | None = None,
     ) -> list[Value]:
         """Emits `for (v = begin; v < end; v += step)`; `body` gets the accumulators and returns their next values.
 
         The loop runs at least once: begin < end must hold. Returns the accumulators after the loop. With a
-        `vector_width`, v is the vector variable inside, all lanes present.
+        `vector_width`, v is the vector variable inside, all lanes present. `more` emits, behind the body, whether there
+        is a step for the next value, which may be `end`.
         """
         bounds = self.intervals[position]
         begin = begin or const_int(I64, bounds.lower)
@@ -103,11 +105,14 @@ class LoopNest:
         self.levels.append(inner)
         self.bind(position, counter, inner.depth)
         results = list(body(phis))
-        self.levels.pop()
         following = builder.add(counter, const_int(I64, step), nsw=True, nuw=True)
+        again = builder.icmp_signed("<", following, end)
+        if more is not None:
+            again = builder.and_(again, more(following))
+        self.levels.pop()
         latch = builder.block
         exit_block = self.function.append_block(f"{name}.end")
-        builder.cbranch(builder.icmp_signed("<", following, end), header, exit_block)
+        builder.cbranch(again, header, exit_block)
         outer.builder.br(header)  # only now: code may have been placed in front of the loop meanwhile
         counter.add_incoming(begin, outer.builder.block)
         counter.add_incoming(following, latch)

@@ -18,7 +18,7 @@ import itertools
 import os
 import platform
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -26,8 +26,10 @@ import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import CompileError
 from xjit.llvm.host_cpu import host_features
+from xjit.llvm.library import Library
 from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.ir_check import check_ir_text, defined_symbols
+from xjit.runtime.machine_code.library_cache import keep_library, kept_library, library_key
 from xjit.runtime.machine_code.llvm_lock import UnlockedThreads, completed
 from xjit.runtime.machine_code.object_cache import cached_code
 from xjit.runtime.machine_code.toolchain import toolchain_versions
@@ -89,6 +91,16 @@ def compile_ir_to_object(ir_text: str, options: CodegenOptions = CodegenOptions(
         return _emit_object(ir_text, options)
 
 
+def compile_library(library: Library, options: CodegenOptions = CodegenOptions()) -> bytes:
+    """Returns the object of a library of the runtime: from the cache of libraries, or compiled unchecked."""
+    key = _library_key(library, options)
+    code = kept_library(key, options.cache_dir)
+    if code is None:
+        code = compile_ir_to_object(library.make_text(), dataclasses.replace(options, cache_dir=""), trusted=True)
+        keep_library(key, options.cache_dir, library, code)
+    return code
+
+
 class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
     """Compiles the modules of one program on other threads, as they come. The result does not depend on the threads.
 
@@ -100,6 +112,7 @@ class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
         self._features = options.features or host_features()
         self._threads = UnlockedThreads(num_threads or os.cpu_count() or 1)
         self._objects: list[Future[bytes]] = []
+        self._uses_threads = False
         self._defined: set[str] = set()
         self._lock = _codegen_lock
 
@@ -115,26 +128,45 @@ class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
         finally:
             self._lock.release()
 
-    def add(
-        self, ir_text: str, *, is_library: bool = False, opt_level: int | None = None, is_last: bool = False
-    ) -> None:
+    def add_library(self, library: Library) -> None:
+        """Compiles a library, which may call the runtime, unless its object was kept. Errors come from `objects`."""
+        self._defined.add(library.name)
+        key = _library_key(library, self._options)
+        code = kept_library(key, self._options.cache_dir)
+        if code is None:
+            self._submit(functools.partial(self._generate_library, library, key))
+        else:
+            self._objects.append(completed(lambda: code))
+
+    def add(self, ir_text: str, *, opt_level: int | None = None, is_last: bool = False) -> None:
         """Compiles a module, which may call the runtime and what modules before it define.
 
-        Objects of libraries are kept for the next program. `opt_level` replaces that of the options. A last module that
-        is the only one needs no thread. Raises CompileError if the module must not be compiled (`ir_check`); LLVM's own
-        errors come from `objects`.
+        `opt_level` replaces that of the options. A last module that nothing is compiled beside needs no
+        thread. Raises CompileError if the module must not be compiled (`ir_check`); LLVM's errors come from `objects`.
         """
         check_ir_text(ir_text, self._features, self._defined)
         self._defined |= defined_symbols(ir_text)
         options = self._options if opt_level is None else dataclasses.replace(self._options, opt_level=opt_level)
-        compile_text = _library_object if is_library else _emit_object
-        job = functools.partial(compile_text, ir_text, options)
-        alone = is_last and not self._objects
-        self._objects.append(completed(job) if alone else self._threads.submit(job))
+        job = functools.partial(_emit_object, ir_text, options)
+        if is_last and not self._uses_threads:
+            self._objects.append(completed(job))
+        else:
+            self._submit(job)
 
     def objects(self) -> tuple[bytes, ...]:
         """Waits for the objects, in the order of the modules. Raises CompileError if LLVM rejects one."""
         return tuple(future.result() for future in self._objects)
+
+    def _submit(self, job: Callable[[], bytes]) -> None:
+        self._uses_threads = True
+        self._objects.append(self._threads.submit(job))
+
+    def _generate_library(self, library: Library, key: str) -> bytes:
+        text = library.make_text()
+        check_ir_text(text, self._features)
+        code = _generate_object(text, self._options)
+        keep_library(key, self._options.cache_dir, library, code)
+        return code
 
 
 def compile_modules_to_objects(
@@ -257,8 +289,6 @@ _RELOCATION, _CODE_MODEL = "pic", "small"
 _ALIGNED_LOOPS = ("-x86-experimental-pref-innermost-loop-alignment=6",)
 """Innermost loops start at a line of 64 bytes: where a short one lies decides up to 12 % of its speed otherwise."""
 
-_library_objects: dict[tuple[str, CodegenOptions], bytes] = {}  # few: one per combination of element types
-
 
 def _after_fork_in_child() -> None:
     """Other threads, which may have held these locks, or were changing the flags, do not exist in the child."""
@@ -318,10 +348,19 @@ def _emit_object(ir_text: str, options: CodegenOptions) -> bytes:
 
 
 def _key_parts(kind: str, ir_text: str, options: CodegenOptions) -> tuple[str, ...]:
-    """All that decides the code: the text, LLVM, its switches, the CPU; and the version of xjit."""
+    """All that decides the code: the text, and what else does."""
+    return kind, *_decisive(options), ir_text
+
+
+def _library_key(library: Library, options: CodegenOptions) -> str:
+    return library_key(library, *_decisive(options))
+
+
+def _decisive(options: CodegenOptions) -> tuple[str, ...]:
+    """What decides the code of a text: LLVM, its switches, the CPU; and the version of xjit."""
     cpu, features = options.cpu or host_cpu(), options.features or host_features()
     switches = str(options.opt_level), *_codegen_flags(options.strength_reduction), _RELOCATION, _CODE_MODEL
-    return kind, *toolchain_versions(), llvm.get_default_triple(), cpu, features, *switches, ir_text
+    return *toolchain_versions(), llvm.get_default_triple(), cpu, features, *switches
 
 
 def _label(ir_text: str) -> str:
@@ -338,15 +377,6 @@ def _generate_object(ir_text: str, options: CodegenOptions) -> bytes:
             return machine.emit_object(module)
         finally:
             module.close()
-
-
-def _library_object(ir_text: str, options: CodegenOptions) -> bytes:
-    """As `_emit_object`, once per process. Two threads may both compile a library at first; the objects are equal."""
-    key = (ir_text, options)
-    code = _library_objects.get(key)
-    if code is None:
-        code = _library_objects[key] = _emit_object(ir_text, options)
-    return code
 
 
 def _with_source_line(message: str, ir_text: str) -> str:

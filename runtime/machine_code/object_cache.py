@@ -61,15 +61,20 @@ class CacheEntry:
 class ObjectCache:
     """The cache in `directory`, which need not exist. Any number of threads may use it.
 
+    `warns`: if it cannot be written.
+
     Errors: InvalidArgument if the directory cannot be made, or if another user may write to it.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], max_bytes: int = DEFAULT_MAX_BYTES, *, warns: bool = True
+    ) -> None:
         self.directory = Path(directory).expanduser().absolute()
         self.max_bytes = max_bytes
         self._lock = threading.Lock()
         self._written = max_bytes  # since the sizes were last summed up: the first write sums
         self._may_write = True
+        self._warns = warns
         _make_private(self.directory)
 
     def get(self, key: str) -> bytes | None:
@@ -101,7 +106,8 @@ class ObjectCache:
             self._may_write = False
             with contextlib.suppress(OSError):
                 temporary.unlink()
-            warnings.warn(f"xjit's cache of object code is not written: {error}", RuntimeWarning, stacklevel=2)
+            if self._warns:
+                warnings.warn(f"xjit's cache of object code is not written: {error}", RuntimeWarning, stacklevel=2)
             return
         self._make_room(len(data))
 
@@ -165,13 +171,13 @@ def cache_key(*parts: str | bytes) -> str:
     return digest.hexdigest()
 
 
-def object_cache(directory: str | None = None) -> ObjectCache | None:
-    """The cache in a directory; of None, the one that the environment names. An empty name is none.
+def object_cache(directory: str | None = None, *, warns: bool = True) -> ObjectCache | None:
+    """The cache in a directory; of None, the one that the environment names. An empty name is none. `warns`: see there.
 
     Errors: InvalidArgument as of `ObjectCache`, and for a size in the environment that is no number.
     """
     name = os.environ.get(DIRECTORY_VARIABLE, "") if directory is None else directory
-    return _cache(name, os.environ.get(SIZE_VARIABLE, "")) if name else None
+    return _cache(name, os.environ.get(SIZE_VARIABLE, ""), warns) if name else None
 
 
 def cached_code(
@@ -193,10 +199,10 @@ def cached_code(
 
 
 @functools.cache
-def _cache(directory: str, max_bytes: str) -> ObjectCache:
+def _cache(directory: str, max_bytes: str, warns: bool) -> ObjectCache:
     if max_bytes and not max_bytes.isdecimal():
         raise InvalidArgument(f"{SIZE_VARIABLE} is '{max_bytes}', expected a number of bytes")
-    return ObjectCache(directory, int(max_bytes) if max_bytes else DEFAULT_MAX_BYTES)
+    return ObjectCache(directory, int(max_bytes) if max_bytes else DEFAULT_MAX_BYTES, warns=warns)
 
 
 def _make_private(directory: Path) -> None:

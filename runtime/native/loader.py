@@ -14,8 +14,9 @@ import threading
 
 from xjit.llvm import Module
 from xjit.llvm.execution_context import EXECUTION_CONTEXT
+from xjit.llvm.library import Library
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import LoadedObject, compile_ir_to_object, load_object
+from xjit.runtime.machine_code.jit import LoadedObject, compile_library, load_object
 from xjit.runtime.native.buffer_pool_functions import define_buffer_pool
 from xjit.runtime.native.buffer_records import STATISTICS, STATISTICS_SYMBOL
 from xjit.runtime.native.call_functions import define_call_functions
@@ -60,8 +61,7 @@ class NativeLibrary:
 
     def __init__(self) -> None:
         self.has_fast_call = not fast_call_obstacle()
-        texts = native_ir(self.has_fast_call)
-        objects = [compile_ir_to_object(text, trusted=True) for text in texts]
+        objects = [compile_library(Library.of_text("runtime", text)) for text in native_ir(self.has_fast_call)]
         exports = _EXPORTS + (_FAST_CALL_EXPORTS if self.has_fast_call else [])
         symbols = {name: _symbol_address(name) for name in undefined_symbols(objects)}
         self._loaded: LoadedObject = load_object(objects, exports, symbols)

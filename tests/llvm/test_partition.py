@@ -7,6 +7,7 @@ import ctypes
 import pytest
 
 from xjit.llvm import IRBuilder, Module, partition
+from xjit.llvm.library import Library
 from xjit.llvm.partition import PartKind, PartWriter
 from xjit.llvm.types import I64, VOID
 from xjit.llvm.values import const_int, zero
@@ -40,7 +41,7 @@ Part = tuple[str, PartKind]
 def parts_of(module: Module) -> list[Part]:
     """All parts, with `advance` called as often as could be."""
     parts: list[Part] = []
-    writer = PartWriter(module, lambda *part: parts.append(part))
+    writer = PartWriter(module, lambda *part: parts.append(part), _no_library)
     functions = list(module.functions.items())
     module.functions.clear()
     for name, function in functions:  # the module grows again
@@ -48,6 +49,10 @@ def parts_of(module: Module) -> list[Part]:
         writer.advance()
     writer.finish()
     return parts
+
+
+def _no_library(library: Library) -> None:
+    raise AssertionError(library.name)
 
 
 def run(texts: list[str], name: str, argument: int) -> int:
@@ -83,7 +88,7 @@ def test_open_functions_wait_for_their_end(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(partition, "PART_BYTES", 1)
     module = chain_module(2)
     parts: list[Part] = []
-    writer = PartWriter(module, lambda *part: parts.append(part))
+    writer = PartWriter(module, lambda *part: parts.append(part), _no_library)
     late = module.add_function("late", VOID)
     block = late.append_block("entry")
     writer.advance()
@@ -109,11 +114,14 @@ def test_parts_agree_on_target_and_calling_convention(monkeypatch: pytest.Monkey
     assert run(texts, "outer", 4) == 150
 
 
-def test_libraries_come_first() -> None:
+def test_libraries_come_once_and_first() -> None:
     module = chain_module(2)
-    module.libraries["key"] = "library text"
-    parts = parts_of(module)
-    assert parts[0] == ("library text", PartKind.LIBRARY) and len(parts) == 2
+    module.libraries["f"] = library = Library.of_text("f", "library text")
+    sunk: list[Library | str] = []
+    writer = PartWriter(module, lambda text, _: sunk.append(text), sunk.append)
+    writer.advance()
+    writer.finish()
+    assert sunk == [library, module.to_text()]
 
 
 def test_a_module_with_variables_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,12 @@ import xjit
 from tests.runtime.test_cuda_images import FakeLinker
 from xjit import compiler, program_cache
 from xjit.compile_options import CompileOptions
+from xjit.emitters.gemm import library as gemm_library
 from xjit.gpu_compiler import compile_for_gpu
 from xjit.hlo.diagnostics import InvalidArgument
+from xjit.llvm.library import Library
 from xjit.runtime.cuda import images
-from xjit.runtime.machine_code import jit, nvptx, object_cache, toolchain
+from xjit.runtime.machine_code import jit, library_cache, nvptx, object_cache, toolchain
 from xjit.runtime.machine_code.object_cache import ObjectCache, cache_key
 from xjit.runtime.native.loader import native_ir
 from xjit.runtime.native.object_layout import fast_call_obstacle
@@ -211,6 +213,43 @@ def test_the_environment_names_the_cache(tmp_path: Path, monkeypatch: pytest.Mon
         object_cache.object_cache()
 
 
+@pytest.mark.parametrize("named", [None, "", "cache"])
+def test_libraries_have_a_place_of_their_own(
+    named: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's directory for caches, unless another one is named, or none."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("XJIT_CACHE_DIR", raising=False)
+    if named is not None:
+        monkeypatch.setenv("XJIT_CACHE_DIR", named and str(tmp_path / named))
+    monkeypatch.setattr(library_cache, "_in_memory", {})
+    xjit.compile(_TEXT)
+    assert [path.name for path in tmp_path.iterdir()] == {None: ["xjit"], "": [], "cache": ["cache"]}[named]
+    cache = library_cache.library_cache()
+    labels = [] if cache is None else [entry.label for entry in cache.entries()]
+    assert sum(label.startswith("library xjit_gemm") for label in labels) == (named != "")
+    assert any(not label.startswith("library") for label in labels) == bool(named)  # the user's code
+    if named is None:
+        monkeypatch.setattr(library_cache, "_in_memory", {})
+        monkeypatch.setattr(gemm_library, "emit_gemm", None)
+        xjit.compile(_TEXT)
+
+
+def test_where_nothing_can_be_kept_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XJIT_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert library_cache.library_cache() is None
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "xjit").touch()
+    assert library_cache.library_cache() is None
+    (tmp_path / "xjit").unlink()
+    cache = library_cache.library_cache()
+    assert cache is not None
+    (tmp_path / "xjit").rmdir()
+    cache.put(KEY, b"code")
+    assert cache.get(KEY) is None
+
+
 _TEXT = """HloModule m
 ENTRY e {
   p = f32[40,30] parameter(0)
@@ -240,9 +279,9 @@ def test_a_second_process_generates_no_code(tmp_path: Path, monkeypatch: pytest.
     assert all(entry.is_intact for entry in cache.entries())
     xjit.compile(_TEXT)  # this process has the runtime now, whichever test was first
     monkeypatch.setattr(jit, "_generate_object", None)
-    monkeypatch.setattr(jit, "_library_objects", {})
+    monkeypatch.setattr(library_cache, "_in_memory", {})
     for text in native_ir(not fast_call_obstacle()):
-        assert jit.compile_ir_to_object(text, options(cache), trusted=True)
+        assert jit.compile_library(Library.of_text("runtime", text), options(cache))
     with monkeypatch.context() as patch:
         patch.setattr(program_cache, "_source_fingerprint", lambda: "other files: emits anew")
         xjit.compile(_TEXT, options=xjit.CompileOptions(cache_dir=str(cache.directory)))
@@ -267,7 +306,7 @@ def test_the_command(cache: ObjectCache, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_the_command_needs_a_cache(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delenv("XJIT_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XJIT_CACHE_DIR", "")
     assert main(["cache", "ls"]) == BAD_INPUT
     assert "set XJIT_CACHE_DIR" in capsys.readouterr().err
 

@@ -151,7 +151,9 @@ def _load(module: Module, kernels: Sequence[Kernel], target: Target) -> jit.Load
     for kernel in kernels:
         kernel.function.linkage = ""
     options = jit.CodegenOptions(cpu=target.cpu, features=target.features)
-    objects = jit.compile_modules_to_objects([*module.libraries.values(), module.to_text()], options)
+    objects = jit.compile_modules_to_objects(
+        [*[library.make_text() for library in module.libraries.values()], module.to_text()], options
+    )
     return jit.load_object(objects, [k.function.name for k in kernels], resolve_symbols(undefined_symbols(objects)))
 
 

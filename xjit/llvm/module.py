@@ -13,6 +13,7 @@ import numpy as np
 
 from xjit.llvm.function import Function, Param, global_name
 from xjit.llvm.global_variable import GlobalVariable
+from xjit.llvm.library import Library
 from xjit.llvm.target import Target
 from xjit.llvm.types import I8, PTR, LLVMType, array
 from xjit.llvm.values import Value, const_int
@@ -49,7 +50,7 @@ class Declaration:
 
 
 class Module:
-    """A module under construction. `libraries` are the texts, by key, of modules that define what this one declares.
+    """A module under construction. `libraries`, by name, define what this one declares.
 
     `shared` are functions that many others call, by what they do: who needs one first defines it.
     `inline_lines` counts what functions got in line instead, by their names and what it does.
@@ -60,7 +61,7 @@ class Module:
         self.target = target if target is not None else Target.host()
         self.functions: dict[str, Function] = {}
         self.declarations: dict[str, Declaration] = {}
-        self.libraries: dict[str, str] = {}
+        self.libraries: dict[str, Library] = {}
         self.shared: dict[tuple[str, ...], Function] = {}
         self.inline_lines: dict[tuple[str, ...], int] = {}
         self._globals: dict[str, GlobalVariable] = {}

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from xjit.llvm.function import Function
+from xjit.llvm.library import Library
 from xjit.llvm.module import Declaration, Module
 
 PART_BYTES = 48_000
@@ -27,14 +28,16 @@ _REFERENCE = re.compile(r'@("[^"]*"|[A-Za-z$._0-9-]+)')
 class PartKind(enum.Enum):
     """What a part holds, which says how to compile it."""
 
-    LIBRARY = enum.auto()  # the same text in every program that uses it
     WHOLE = enum.auto()  # all of the module: there is no other part
     HOT = enum.auto()
     COLD = enum.auto()  # not worth optimizing
 
 
 PartSink = Callable[[str, PartKind], None]
-"""Takes the text of a part and what it holds. Parts refer to earlier ones only."""
+"""Takes the text of a part and what it holds. Parts refer to earlier ones, and to libraries, only."""
+
+LibrarySink = Callable[[Library], None]
+"""Takes a library that later parts refer to."""
 
 
 class PartWriter:
@@ -44,9 +47,10 @@ class PartWriter:
     Variables cannot be in two parts: from the first one on, the rest of the module stays whole.
     """
 
-    def __init__(self, module: Module, sink: PartSink) -> None:
+    def __init__(self, module: Module, sink: PartSink, library_sink: LibrarySink) -> None:
         self._module = module
         self._sink = sink
+        self._library_sink = library_sink
         self._seen = 0
         self._open: list[Function] = []
         self._cold: list[Function] = []
@@ -77,10 +81,10 @@ class PartWriter:
             self._cut(PartKind.COLD if apart else PartKind.HOT)
 
     def _write_libraries(self) -> None:
-        for key, text in self._module.libraries.items():
-            if key not in self._libraries:
-                self._libraries.add(key)
-                self._sink(text, PartKind.LIBRARY)
+        for name, library in self._module.libraries.items():
+            if name not in self._libraries:
+                self._libraries.add(name)
+                self._library_sink(library)
 
     def _collect(self) -> None:
         """Takes the functions that were completed since the last time."""

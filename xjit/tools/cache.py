@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.runtime.machine_code.object_cache import DIRECTORY_VARIABLE, ObjectCache, object_cache
+from xjit.runtime.machine_code.library_cache import library_cache
+from xjit.runtime.machine_code.object_cache import DIRECTORY_VARIABLE, ObjectCache
 
 _DAMAGED = "(damaged)"
 
@@ -20,13 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=list(_ACTIONS),
         help="ls: every file; stat: number and size; verify: find damaged files, and remove them; clear: remove all",
     )
-    parser.add_argument("--dir", metavar="DIR", help=f"the cache (default: what {DIRECTORY_VARIABLE} names)")
+    parser.add_argument(
+        "--dir",
+        metavar="DIR",
+        help=f"the cache (default: what {DIRECTORY_VARIABLE} names, or that of libraries)",
+    )
     parser.add_argument("--json", action="store_true", help="ls and stat: one JSON object per line")
 
 
 def main(options: argparse.Namespace) -> int:
     """Runs one action; status 1 if `verify` found damage."""
-    cache = object_cache(options.dir)
+    cache = library_cache(options.dir)
     if cache is None:
         raise InvalidArgument(f"there is no cache: set {DIRECTORY_VARIABLE}, or give --dir")
     return _ACTIONS[options.action](cache, options.json)

@@ -113,3 +113,81 @@ def test_deterministic_sums_are_taken_in_order() -> None:
     u = np.random.default_rng(0).random((30, 40)).astype(np.float32)
     executable = check_simulated(rows("f32", "add"), x, n, u, options=CompileOptions(deterministic=True))
     assert "atom." not in (ptx := executable.as_text("ptx")) and "red." not in ptx
+
+
+def sorted_rows(kind: str, rows: int, window: int, opcode: str = "add", combined: str = "") -> str:
+    body = combined or f"ROOT c = {kind}[] {opcode}(a, b)"
+    return f"""HloModule m
+combine {{ a = {kind}[] parameter(0)
+ b = {kind}[] parameter(1)
+ {body} }}
+ENTRY e {{ x = {kind}[40,{window}] parameter(0)
+ n = s32[{rows},1] parameter(1)
+ u = {kind}[{rows},{window}] parameter(2)
+ ROOT r = {kind}[40,{window}] scatter(x, n, u), update_window_dims={{1}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}},
+   index_vector_dim=1, indices_are_sorted=true, to_apply=combine }}"""
+
+
+def sorted_inputs(kind: str, rows: int, window: int, n: np.ndarray) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    dtype = xjit.PrimitiveType[kind.upper()].dtype
+    x, u = (rng.integers(0, 3, (size, window)).astype(dtype) for size in (40, rows))
+    return [x, n.astype(np.int32).reshape(-1, 1), u]
+
+
+RNG = np.random.default_rng(2)
+SEGMENTS = {
+    "short": np.sort(RNG.integers(-1, 42, 100)),
+    "one": np.full(100, 7),
+    "beyond a group": np.sort(np.r_[np.full(70, 3), RNG.integers(4, 40, 26)]),
+    "outside": np.r_[np.full(33, -5), np.full(31, 0), np.full(36, 40)],
+    "single row": np.array([39]),
+}
+
+
+@pytest.mark.parametrize("segments", SEGMENTS)
+@pytest.mark.parametrize("window", [1, pytest.param(3, marks=pytest.mark.slow), 33])
+def test_segments_of_sorted_indices_need_no_atomic_operation(segments: str, window: int) -> None:
+    """A warp scans rows of short windows; long windows have a thread per element."""
+    n = SEGMENTS[segments]
+    text = sorted_rows("f32", len(n), window)
+    ptx = check_simulated(text, *sorted_inputs("f32", len(n), window, n)).as_text("ptx")
+    assert "atom." not in ptx and "red." not in ptx and ("shfl" in ptx) == (window < 32)
+
+
+@pytest.mark.parametrize(("kind", "opcode"), [("bf16", "add"), ("s8", "minimum"), ("pred", "or"), ("c64", "add")])
+def test_types_of_segments(kind: str, opcode: str) -> None:
+    n = SEGMENTS["short"]
+    inputs = sorted_inputs("s32", len(n), 2, n)
+    dtype = xjit.PrimitiveType[kind.upper()].dtype
+    check_simulated(
+        sorted_rows(kind, len(n), 2, opcode), *(a if a is inputs[1] else (a != 0).astype(dtype) for a in inputs)
+    )
+
+
+def test_segments_keep_the_order_of_any_combiner() -> None:
+    n = SEGMENTS["short"]
+    combined = "d = f32[] add(a, a)\n ROOT c = f32[] add(d, b)"
+    check_simulated(sorted_rows("f32", len(n), 2, combined=combined), *sorted_inputs("f32", len(n), 2, n))
+
+
+def test_indices_that_are_not_sorted_stay_inside() -> None:
+    """Any value may be there, but nowhere else: rows that no index names are as they were."""
+    n = np.r_[RNG.integers(-3, 20, 60), RNG.integers(30, 50, 40)]
+    x, n, u = sorted_inputs("f32", 100, 2, n)
+    result = xjit.compile(sorted_rows("f32", 100, 2), "cuda-sim")(x, n, u)
+    assert (result[20:30] == x[20:30]).all()
+
+
+def test_windows_that_overlap_are_no_segments() -> None:
+    text = """HloModule m
+combine { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT c = f32[] add(a, b) }
+ENTRY e { x = f32[20] parameter(0)
+ n = s32[9,1] parameter(1)
+ u = f32[9,4] parameter(2)
+ ROOT r = f32[20] scatter(x, n, u), update_window_dims={1}, inserted_window_dims={}, scatter_dims_to_operand_dims={0},
+   index_vector_dim=1, indices_are_sorted=true, to_apply=combine }"""
+    x, u = np.zeros(20, np.float32), np.ones((9, 4), np.float32)
+    check_simulated(text, x, np.arange(9, dtype=np.int32).reshape(9, 1), u)

@@ -1,0 +1,80 @@
+"""Object code of xjit's own libraries, kept for the next program of this process and, on disk, for the next process.
+
+It lies in the directory that `XJIT_CACHE_DIR` or an option names, as all code does, and where none is named in the
+user's directory for caches: it holds nothing of the user's. An empty name is no directory. There, a directory that
+cannot be used means that nothing is kept, without a word.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from xjit.hlo.diagnostics import InvalidArgument
+from xjit.llvm.library import Library
+from xjit.runtime.machine_code.object_cache import DIRECTORY_VARIABLE, ObjectCache, cache_key, object_cache
+
+_PACKAGE = Path(__file__).absolute().parents[2]
+_FOLDERS = ("emitters", "llvm", "runtime")
+"""Whose files decide the text of a library, in a package or where a clone's links lead."""
+
+_in_memory: dict[str, bytes] = {}  # by key; few: one per combination of element types
+
+
+def library_key(library: Library, *decisive: str) -> str:
+    """The key of a library's code; `decisive` is all that decides what code comes of a text."""
+    return cache_key("library", *decisive, _own_fingerprint(), library.name, library.identity)
+
+
+def kept_library(key: str, directory: str | None) -> bytes | None:
+    """The code of a key, from memory or from the cache of a directory (None: see `library_cache`)."""
+    code = _in_memory.get(key)
+    if code is not None:
+        return code
+    cache = library_cache(directory)
+    code = None if cache is None else cache.get(key)
+    if code is not None:
+        _in_memory[key] = code
+    return code
+
+
+def keep_library(key: str, directory: str | None, library: Library, code: bytes) -> None:
+    """Keeps the code of a key. Two threads may both have made it; what they made is equal."""
+    _in_memory[key] = code
+    cache = library_cache(directory)
+    if cache is not None:
+        cache.put(key, code, f"library {library.name}")
+
+
+def library_cache(directory: str | None = None) -> ObjectCache | None:
+    """The cache that libraries are kept in: that of a directory; of None, what the environment names, or the user's.
+
+    Errors: as of `object_cache`, for a directory that was named.
+    """
+    if directory is not None or DIRECTORY_VARIABLE in os.environ:
+        return object_cache(directory)
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    try:
+        return object_cache(os.path.join(home, "xjit"), warns=False) if os.path.isabs(home) else None
+    except InvalidArgument:
+        return None
+
+
+def source_fingerprint(*folders: Path) -> str:
+    """A digest of names, sizes and times of the Python files in some folders."""
+    return cache_key(*sorted(line for folder in folders for line in _source_files(folder)))
+
+
+@functools.cache
+def _own_fingerprint() -> str:
+    return source_fingerprint(*[_PACKAGE / folder for folder in _FOLDERS])
+
+
+def _source_files(folder: Path) -> Iterator[str]:
+    for directory, _, names in os.walk(folder, followlinks=True):  # a clone has links
+        for name in names:
+            if name.endswith(".py"):
+                status = os.stat(os.path.join(directory, name))
+                yield f"{directory}/{name} {status.st_size} {status.st_mtime_ns}"
