@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xjit.emitters.gpu import rng_state
+from xjit.emitters.gpu.arena_tail import behind, end_of, with_scratch
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
 from xjit.emitters.gpu.rng_state import emit_gpu_rng_state
 from xjit.emitters.gpu.runtime_calls import runtime_call
@@ -91,12 +92,13 @@ def emit_gpu_module(
         return kernels
 
     unnested = IrEmitterUnnested(emit, assignment, inline=False, verify=verify, runtime_call=runtime_call).emit()
-    program, emitted, arena_size = unnested.program, unnested.kernels, assignment.arena_size
+    emitted = unnested.kernels
+    program, arena_size = with_scratch(unnested.program, emitted, assignment.arena_size)
     if any(kernel.kind == rng_state.KIND for kernel in emitted):
-        state = rng_state.state_slice(arena_size)
+        (state,) = behind(arena_size, [rng_state.STATE])
         initial = rng_state.emit_initial_state(context)
-        program = rng_state.with_state(program, initial, state)
-        emitted, arena_size = (initial, *emitted), state.offset + state.size
+        program = rng_state.with_state(program, emitted, initial, state)
+        emitted, arena_size = (initial, *emitted), end_of(arena_size, [state])
     users = {thunk.kernel: thunk.instruction for thunk in reversed(program.kernel_thunks)}
     kernels: dict[str, GpuKernel] = {}
     for kernel in emitted:

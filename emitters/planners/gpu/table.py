@@ -15,6 +15,7 @@ from xjit.emitters.planners.gpu.columns import column_parts, column_reductions
 from xjit.emitters.planners.gpu.contractions import plan_contraction
 from xjit.emitters.planners.gpu.custom_calls import plan_gpu_custom_call
 from xjit.emitters.planners.gpu.loops import THREADS, linear_parts
+from xjit.emitters.planners.gpu.radix_sort import radix_plan
 from xjit.emitters.planners.gpu.rows import row_depth, row_parts
 from xjit.emitters.planners.gpu.scatter import plan_gpu_scatter
 from xjit.emitters.planners.gpu.scores import plan_gpu_scores
@@ -38,7 +39,7 @@ def _plan_rng_state(context: PlanContext, view: KernelView) -> Sequence[KernelPl
 
 
 def _plan_sort(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]:
-    return [HandWritten(view.instruction.name, "sort", "where it writes depends on data")]
+    return [HandWritten(view.instruction.name, "sort", "where it writes depends on data", radix_plan(view.hero))]
 
 
 CONTRACTIONS = frozenset(["convolution", "dot"])
