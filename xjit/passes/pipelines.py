@@ -151,8 +151,8 @@ def gpu_expansion(use_cublaslt: bool, sorts_stably: SortPredicate) -> list[HloMo
     """Writes what needs a library, or a serial program, in terms of what threads share out."""
     return [
         LibraryCallExpander(use_cublaslt=use_cublaslt),  # first: what libraries were to do is expanded, too
-        CholeskyExpander(),  # leaves triangular solves
-        TriangularSolveExpander(),
+        CholeskyExpander(one_block=True),  # leaves triangular solves
+        TriangularSolveExpander(one_block=True),
         FftExpander(),
         ReduceWindowRewriter(),
         TopkDecomposer(),  # into stable sorts
