@@ -45,6 +45,8 @@ _ALGEBRA: Mapping[str, Sequence[str]] = {
 
 _GEMM = "transpose-folding{dot_operands=all},gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304"
 
+_SLICES = "dynamic-slice-annotator,dynamic-slice-fusion-rewriter-v2"
+
 RUN: Mapping[str, str] = {
     "AlgebraicSimplifier": "algebraic-simplifier{xla_compatible_fp=true}",
     **{
@@ -55,6 +57,11 @@ RUN: Mapping[str, str] = {
     "AlgebraicSimplifier.DotOfConcatRank3LhsRank1Rhs": (
         "algebraic-simplifier{xla_compatible_fp=true,enable_dot_strength_reduction=false}"
     ),
+    "MakePipeline": _SLICES,  # of the tests of DynamicSliceFusionRewriterV2
+    **{f"MakePipeline.line{line}": f"{_SLICES}{{fuse_slices=false,fuse_updates=false}}" for line in (883, 901)},
+    "MakePipeline.line948": f"{_SLICES}{{fuse_updates=false}}",
+    "MakePipeline.line995": f"{_SLICES}{{fuse_slices=false}}",
+    **{f"MakePipeline.line{line}": f"{_SLICES}{{opt_level=2}}" for line in (2290, 2328)},
     "AssociativeScanRewriter": "associative-scan-rewriter{base_length=128}",
     "HloRematerialization.RematTupleShapeDoubleUse": "hlo-rematerialization{memory_limit_bytes=11264}",
     "HloRematerialization.RematThroughTuple": "hlo-rematerialization{memory_limit_bytes=11264}",
@@ -151,7 +158,7 @@ class Score:
     checks_hold: int
 
 
-_NAMES = {cls.__name__: cls.name for cls in PASSES.values()}
+_NAMES = {cls.__name__: cls.name for cls in PASSES.values()} | {"MakePipeline": _SLICES}
 _CLASS = re.compile(r"(?:spmd::)?((?:gpu::)?[A-Z]\w*)\s*[({]")
 
 

@@ -81,6 +81,8 @@ from xjit.passes.gpu.cudnn_custom_call_converter import CuDnnCustomCallConverter
 from xjit.passes.gpu.cudnn_fused_conv_rewriter import CudnnFusedConvRewriter
 from xjit.passes.gpu.cudnn_pad_for_convolutions import CudnnPadForConvolutions
 from xjit.passes.gpu.cusolver_rewriter import CusolverRewriter
+from xjit.passes.gpu.dynamic_slice_annotator import DynamicSliceAnnotator
+from xjit.passes.gpu.dynamic_slice_fusion_rewriter import DynamicSliceFusionRewriterV2
 from xjit.passes.gpu.fusion_merger import FusionMerger
 from xjit.passes.gpu.fusion_wrapper import FusionWrapper
 from xjit.passes.gpu.gemm_rewriter import GemmRewriter
@@ -195,6 +197,8 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
     DynamicPadder,
+    DynamicSliceAnnotator,
+    DynamicSliceFusionRewriterV2,
     EstimateCubScanScratchSize,
     EstimateCubSortScratchSize,
     FftExpander,
