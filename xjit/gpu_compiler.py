@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from xjit.compile_options import CompileOptions
 from xjit.emitters.gpu.gpu_module import EmittedGpuModule, emit_gpu_module
+from xjit.emitters.planners.gpu.radix_sort import radix_plan
 from xjit.gpu_report import KernelReport, kernel_reports, report_text
 from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
@@ -48,6 +49,7 @@ from xjit.thunks import program_to_string
 
 SIMULATED, REAL = "cuda-sim", "cuda"
 GPU_TARGETS = (SIMULATED, REAL)
+_PASSES = partial(gpu_pipeline, sorts_stably=lambda sort: radix_plan(sort) is not None)
 
 
 def split_gpu_target(target: str) -> tuple[str, str] | None:
@@ -224,7 +226,7 @@ def compile_for_gpu(
     phase = Phases(options.progress, seconds)
     phase("verify")
     check_compilable(module)
-    optimized = optimize_module(module, text_of(module, is_private), options, gpu_pipeline, phase)
+    optimized = optimize_module(module, text_of(module, is_private), options, _PASSES, phase)
     phase("emit")
     emitted = emit_gpu_module(optimized.assignment, target, options.deterministic, optimized.verify)
     phase("")

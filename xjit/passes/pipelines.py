@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xjit.hlo import HloInstruction
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
 from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSelect
@@ -55,6 +56,7 @@ from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
 from xjit.passes.simplify.topk_rewriter import TopkDecomposer
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
+SortPredicate = Callable[[HloInstruction], bool]
 CUBLASLT_WORKSPACE_BYTES = 32 << 20
 """What NVIDIA advises for Hopper. It lies where other temporary values lie at other times."""
 
@@ -86,12 +88,17 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
     ]
 
 
-def gpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
-    """Returns the passes that make a module ready for buffer assignment and the GPU emitters, in order."""
+def gpu_pipeline(
+    options: PipelineOptions | None = None, sorts_stably: SortPredicate = lambda _: False
+) -> list[HloModulePass]:
+    """Returns the passes that make a module ready for buffer assignment and the GPU emitters, in order.
+
+    `sorts_stably`: whether the emitter has a stable algorithm for a sort.
+    """
     options = options or PipelineOptions()
     products = [cublaslt_products()] if options.use_cublaslt else []
     return [
-        *canonicalization(options, gpu_expansion(options.use_cublaslt)),
+        *canonicalization(options, gpu_expansion(options.use_cublaslt, sorts_stably)),
         *(simplification(options) if options.optimize else []),
         *([VectorDotRewriter()] if options.optimize else []),
         *([SplitkRewriter()] if options.optimize and not products else []),  # the library splits sums by itself
@@ -140,16 +147,16 @@ def expansion() -> list[HloModulePass]:
     ]
 
 
-def gpu_expansion(use_cublaslt: bool) -> list[HloModulePass]:
+def gpu_expansion(use_cublaslt: bool, sorts_stably: SortPredicate) -> list[HloModulePass]:
     """Writes what needs a library, or a serial program, in terms of what threads share out."""
     return [
         LibraryCallExpander(use_cublaslt=use_cublaslt),  # first: what libraries were to do is expanded, too
-        CholeskyExpander(),  # leaves triangular solves
-        TriangularSolveExpander(),
+        CholeskyExpander(one_block=True),  # leaves triangular solves
+        TriangularSolveExpander(one_block=True),
         FftExpander(),
         ReduceWindowRewriter(),
         TopkDecomposer(),  # into stable sorts
-        StableSortExpander(),  # bitonic networks are not stable
+        StableSortExpander(sorts_stably),  # bitonic networks are not stable
     ]
 
 
