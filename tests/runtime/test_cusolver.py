@@ -98,7 +98,7 @@ def test_failures_and_missing_libraries_name_the_instruction(monkeypatch: pytest
         raise FailedPrecondition("libcusolver is not installed: pip install nvidia-cusolver")
 
     monkeypatch.setattr("xjit.runtime.cuda.runtime_calls.load_solvers", missing)
-    with pytest.raises(FailedPrecondition, match="'c0' needs cusolverDnDpotrf: .*pip install nvidia-cusolver"):
+    with pytest.raises(FailedPrecondition, match=r"'c0' needs cusolverDnDpotrf: .*pip install nvidia-cusolver"):
         CudaExecutable(executable.program, {n: n.encode() for n in executable.program.program.kernels}, driver)
 
 

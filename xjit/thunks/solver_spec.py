@@ -1,4 +1,4 @@
-"""A call of a LAPACK-like routine of a GPU library, as data: the routine, sizes and flags of one matrix, and how many."""
+"""Calls of a LAPACK-like routine of a GPU library, as data: the routine, sizes and flags of a matrix, and how many."""
 
 from __future__ import annotations
 
