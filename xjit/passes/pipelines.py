@@ -153,7 +153,7 @@ def gpu_expansion(use_cublaslt: bool, sorts_stably: SortPredicate) -> list[HloMo
         LibraryCallExpander(use_cublaslt=use_cublaslt),  # first: what libraries were to do is expanded, too
         CholeskyExpander(one_block=True),  # leaves triangular solves
         TriangularSolveExpander(one_block=True),
-        FftExpander(),
+        FftExpander(one_block=True),
         ReduceWindowRewriter(),
         TopkDecomposer(),  # into stable sorts
         StableSortExpander(sorts_stably),  # bitonic networks are not stable
