@@ -33,14 +33,14 @@ def sink_operands(conditional: HloInstruction) -> bool:
 def _cone(conditional: HloInstruction, operand: HloInstruction) -> list[HloInstruction]:
     """Returns the instructions that only one operand of a conditional needs, operands first."""
     computation = conditional.parent
-    if conditional.operands.count(operand) != 1 or computation is None:
+    if operand.users != (conditional,) or conditional.operands.count(operand) != 1 or computation is None:
         return []
     cone = set[HloInstruction]()
     pending = [operand]
     while pending:
         instruction = pending.pop()
-        readers = instruction.users
-        if instruction not in cone and _may_move(instruction) and all(u in cone or u is conditional for u in readers):
+        is_needed_here = instruction is operand or cone.issuperset(instruction.users)
+        if instruction not in cone and is_needed_here and _may_move(instruction):
             cone.add(instruction)
             pending.extend(instruction.operands)
     return [i for i in computation.make_instruction_post_order() if i in cone] if cone else []
