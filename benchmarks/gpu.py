@@ -24,7 +24,7 @@ from gpu_cases import Case, cases
 
 import xjit
 from xjit.comparison.agreement import OutputAgreement, agreement
-from xjit.comparison.runners import Runner, make_runner
+from xjit.comparison.runners import Runner, make_runner, own_kernels
 from xjit.comparison.timing import alternate
 from xjit.hlo.diagnostics import FailedPrecondition, HloError
 from xjit.hlo.ir.module import HloModule
@@ -151,7 +151,7 @@ def measure_kernel(case: Case, seconds: float, report: dict[str, Any]) -> dict[s
     if case.library is not None:
         try:
             row["cublaslt_seconds"] = cublaslt.seconds_of(*case.library, cuda_driver())
-        except FailedPrecondition as error:
+        except HloError as error:
             row["cublaslt"] = error.message
     return row
 
@@ -165,7 +165,8 @@ def measure(
     row: dict[str, Any] = {"ok": True, "targets": {}, "kernels": []}
     for target in TARGETS:
         try:
-            runners.append(make_runner(target, module, given))
+            is_own = target == "cuda"  # products by kernels: cublasLt is measured beside them
+            runners.append(own_kernels(module, given) if is_own else make_runner(target, module, given))
         except HloError as error:
             if target == "cuda":
                 raise

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xjit.emitters.entry.kernel_calls import is_kernel, kernel_call, unnested_computations
-from xjit.emitters.entry.thunk_classes import kernel_thunk
+from xjit.emitters.entry.thunk_classes import kernel_thunk, runtime_call_thunk
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.schedule.verify_view import verify_for_view
@@ -26,6 +26,7 @@ from xjit.thunks import (
     ConditionalThunk,
     CopyThunk,
     InlineThunk,
+    RuntimeCall,
     ShapedSlice,
     Thunk,
     ThunkProgram,
@@ -49,7 +50,7 @@ class IrEmitterUnnested:
 
     `emit_kernels` emits those of a view; `on_kernels` is called when some are complete. Unless `inline` is False, what
     is only a number or two is code in the line of a loop's body, not a kernel. With `verify` each schedule is checked
-    against its view.
+    against its view. `runtime_call` says what of a GPU's program is no kernel, but left to the runtime.
     """
 
     emit_kernels: Callable[[KernelView], list[Kernel]]
@@ -57,6 +58,7 @@ class IrEmitterUnnested:
     on_kernels: Callable[[], None] | None = None
     inline: bool = True
     verify: bool = False
+    runtime_call: Callable[[KernelView], RuntimeCall | None] | None = None
     _kernels: dict[Any, list[Kernel]] = field(default_factory=dict)
     _inline_views: dict[str, KernelView] = field(default_factory=dict)
     _num_calls: int = 0
@@ -89,6 +91,10 @@ class IrEmitterUnnested:
         if call.is_inline:
             self._inline_views[instruction.name] = view
             return [InlineThunk(instruction=instruction.name, operands=operands, results=results)]
+        runtime_call = self.runtime_call(view) if self.runtime_call is not None else None
+        if runtime_call is not None:
+            self._num_calls += 1
+            return [runtime_call_thunk(runtime_call, view, self._num_calls - 1, operands, results)]
         key = view.key()
         kernels = self._kernels.get(key)
         if kernels is None:

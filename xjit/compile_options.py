@@ -26,6 +26,8 @@ class CompileOptions:
 
     Of GPUs: with `deterministic` no result depends on the order in which threads come, as that of a scatter may. With
     `sanitize` target "cuda-sim" checks every access of every kernel, and a call raises SimulationError for a wrong one.
+    With `xla_gpu_enable_cublaslt` products of matrices are calls of cublasLt where it has them, for "cuda-sim" loops on
+    the host; without, they are kernels. None: for target "cuda" where the library is installed.
     """
 
     cpu_level: str = ""
@@ -38,6 +40,7 @@ class CompileOptions:
     sanitize: bool = False
     cache_dir: str | None = None
     bf16_planes: bool = True
+    xla_gpu_enable_cublaslt: bool | None = None
     progress: Progress | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

@@ -95,6 +95,8 @@ def _check(target: str, options: CompileOptions) -> None:
         raise InvalidArgument(f"unknown target '{target}': expected one of {', '.join(TARGETS)}")
     if options.sanitize and (split_gpu_target(target) or ("",))[0] != SIMULATED:
         raise InvalidArgument(f"target '{target}' cannot sanitize: only '{SIMULATED}' checks accesses")
+    if options.xla_gpu_enable_cublaslt and split_gpu_target(target) is None:
+        raise InvalidArgument(f"xla_gpu_enable_cublaslt: target '{target}' is no GPU")
 
 
 @collector_pause

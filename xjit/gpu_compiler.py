@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 from xjit.compile_options import CompileOptions
 from xjit.emitters.gpu.gpu_module import EmittedGpuModule, emit_gpu_module
+from xjit.emitters.planners.gpu.radix_sort import radix_plan
 from xjit.gpu_report import KernelReport, kernel_reports, report_text
 from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
@@ -33,6 +35,7 @@ from xjit.runtime.cuda import (
     DeviceArray,
     assemble_kernel,
     cuda_driver,
+    has_cublaslt,
     kernel_image,
     profile_kernels,
     to_sass,
@@ -46,6 +49,7 @@ from xjit.thunks import program_to_string
 
 SIMULATED, REAL = "cuda-sim", "cuda"
 GPU_TARGETS = (SIMULATED, REAL)
+_PASSES = partial(gpu_pipeline, sorts_stably=lambda sort: radix_plan(sort) is not None)
 
 
 def split_gpu_target(target: str) -> tuple[str, str] | None:
@@ -222,7 +226,7 @@ def compile_for_gpu(
     phase = Phases(options.progress, seconds)
     phase("verify")
     check_compilable(module)
-    optimized = optimize_module(module, text_of(module, is_private), options, gpu_pipeline, phase)
+    optimized = optimize_module(module, text_of(module, is_private), options, _PASSES, phase)
     phase("emit")
     emitted = emit_gpu_module(optimized.assignment, target, options.deterministic, optimized.verify)
     phase("")
@@ -238,7 +242,8 @@ def load_for_gpu(
 ) -> GpuExecutable:
     """Compiles a module for what is to run it; `is_private`: see `compile_module`.
 
-    Errors: FailedPrecondition if that takes a GPU, and there is none."""
+    Errors: FailedPrecondition if that takes a GPU, and there is none, or a library that is not installed.
+    """
     if kind == SIMULATED:
         return compile_for_gpu(module, architecture, options, is_private)
     try:
@@ -246,6 +251,7 @@ def load_for_gpu(
     except FailedPrecondition as error:
         hint = "`xjit opt --target cuda --stage ptx` prints the code; target 'cuda-sim' runs it on the host"
         raise FailedPrecondition(error.message, None, hint) from error
+    options = replace(options, xla_gpu_enable_cublaslt=has_cublaslt(options.xla_gpu_enable_cublaslt))
     compiled = compile_for_gpu(module, architecture or driver.architecture, options, is_private)
     return DeviceExecutable(compiled, driver)
 

@@ -18,7 +18,7 @@ from xjit.runtime.cuda import KernelResources, assemble_kernel, has_assembler
 from xjit.runtime.machine_code.nvptx import to_ptx
 from xjit.thunks.gpu_kernel import LaunchDimensions
 
-BY_HAND = "traffic not known: written by hand"
+BY_HAND = "written by hand: traffic is not followed"
 NOT_ASSEMBLED = "registers, shared memory and occupancy: not known, as nvidia-nvjitlink is not installed"
 
 
@@ -26,7 +26,8 @@ NOT_ASSEMBLED = "registers, shared memory and occupancy: not known, as nvidia-nv
 class KernelReport:
     """One kernel: how often the program calls it, its launch, and what it takes.
 
-    `traffic` is None where the kernel has no schedule, `resources` and `occupancy` where nothing can assemble it.
+    `traffic` is None where the kernel has no schedule; `counted` are then the bytes that its emitter says it moves.
+    `resources` and `occupancy` are None where nothing can assemble it.
     Occupancy is the part of an SM's threads that can be resident.
     """
 
@@ -36,6 +37,7 @@ class KernelReport:
     calls: int
     launch: LaunchDimensions
     traffic: KernelTraffic | None
+    counted: int
     resources: KernelResources | None
     occupancy: float | None
 
@@ -44,7 +46,8 @@ class KernelReport:
         """Reasons for traffic above the minimum, and what else is to be known."""
         spills = self.resources is not None and self.resources.spill_store_bytes
         spilled = (f"spills {spills} bytes of registers",) if spills else ()
-        return (*((BY_HAND,) if self.traffic is None else self.traffic.reasons), *spilled)
+        by_hand = f"{BY_HAND}, its emitter counts {self.counted / 1024:.1f} KiB"
+        return (*((by_hand,) if self.traffic is None else self.traffic.reasons), *spilled)
 
 
 def kernel_reports(emitted: EmittedGpuModule, target: Target, cache_dir: str | None = None) -> tuple[KernelReport, ...]:
@@ -64,7 +67,10 @@ def kernel_reports(emitted: EmittedGpuModule, target: Target, cache_dir: str | N
             resources = assemble_kernel(ptx, target.cpu, cache_dir).resources
             occupancy = _occupancy(target, gpu_kernel.launch, resources)
         launch, instruction = gpu_kernel.launch, gpu_kernel.instruction
-        found.append(KernelReport(name, kernel.kind, instruction, calls[name], launch, traffic, resources, occupancy))
+        counted = kernel.bytes_accessed
+        found.append(
+            KernelReport(name, kernel.kind, instruction, calls[name], launch, traffic, counted, resources, occupancy)
+        )
     return tuple(found)
 
 

@@ -71,7 +71,11 @@ def optimize_module(
         dump.write("before_optimizations.txt", text())
     optimized = module.clone("")
     optimized.clear_schedule()  # of a module that came scheduled: the pipeline changes the graph, and orders it anew
-    pipeline_options = PipelineOptions(fuse=options.fusion, keep_intermediate_layouts=options.keep_intermediate_layouts)
+    pipeline_options = PipelineOptions(
+        fuse=options.fusion,
+        keep_intermediate_layouts=options.keep_intermediate_layouts,
+        use_cublaslt=bool(options.xla_gpu_enable_cublaslt),
+    )
     disabled = (*options.disabled_passes, *(find_pass(PASSES, name).name for name in flags.disable_hlo_passes))
     hook = dump.on_pass if dump is not None else None
     checkers = (HloVerifier(),) if flags.verify_passes else ()

@@ -17,6 +17,8 @@ from xjit.thunks import (
     FftThunk,
     GemmThunk,
     KernelThunk,
+    RuntimeCall,
+    RuntimeCallThunk,
     ShapedSlice,
     SortThunk,
 )
@@ -69,6 +71,31 @@ def kernel_thunk(
         return KernelThunk(**common)
     common["attributes"] = attributes
     return library(**common)
+
+
+def runtime_call_thunk(
+    call: RuntimeCall,
+    view: KernelView,
+    number: int,
+    operands: tuple[ShapedSlice, ...],
+    results: tuple[ShapedSlice, ...],
+) -> RuntimeCallThunk:
+    """Returns the thunk of what the runtime does for a view of a GPU's program."""
+    return RuntimeCallThunk(
+        instruction=view.instruction.name,
+        number=number,
+        kernel=call.symbol,
+        kind=call.kind,
+        operands=operands,
+        results=results,
+        units=1,
+        tasks=1,
+        cost_ns=0.0,
+        bytes_accessed=view.byte_size - call.workspace_bytes,
+        flops=call.flops,
+        can_fail=False,
+        call=call,
+    )
 
 
 def num_tasks(kernel: Kernel) -> int:

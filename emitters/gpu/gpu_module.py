@@ -6,8 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xjit.emitters.gpu import rng_state
+from xjit.emitters.gpu.arena_tail import behind, end_of, with_scratch
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
+from xjit.emitters.gpu.linalg.cholesky import emit_gpu_cholesky
+from xjit.emitters.gpu.linalg.triangular_solve import emit_gpu_triangular_solve
 from xjit.emitters.gpu.rng_state import emit_gpu_rng_state
+from xjit.emitters.gpu.runtime_calls import runtime_call
 from xjit.emitters.gpu.scan import emit_gpu_scan
 from xjit.emitters.gpu.scatter.scatter import emit_gpu_scatter
 from xjit.emitters.gpu.scatter.segments import emit_sorted_scatter
@@ -53,12 +57,14 @@ def _schedule_text(kernel: Kernel) -> str:
 
 
 _OWN_EMITTERS: Mapping[str, Callable[[GpuKernelContext, KernelView], list[Kernel]]] = {
+    "cholesky": emit_gpu_cholesky,
     "rng-get-and-update-state": emit_gpu_rng_state,
     "scan": emit_gpu_scan,
     "scatter": emit_gpu_scatter,
     BY_SEGMENTS: emit_sorted_scatter,
     GATHERED: emit_gpu_select_and_scatter,
     "sort": emit_gpu_sort,
+    "triangular-solve": emit_gpu_triangular_solve,
 }
 """By the kind of the plan. The other hand-written kernels are the CPU's, see `unit_kernels`."""
 
@@ -89,13 +95,14 @@ def emit_gpu_module(
         views.update({kernel.function.name: view for kernel in kernels})
         return kernels
 
-    unnested = IrEmitterUnnested(emit, assignment, inline=False, verify=verify).emit()
-    program, emitted, arena_size = unnested.program, unnested.kernels, assignment.arena_size
+    unnested = IrEmitterUnnested(emit, assignment, inline=False, verify=verify, runtime_call=runtime_call).emit()
+    emitted = unnested.kernels
+    program, arena_size = with_scratch(unnested.program, emitted, assignment.arena_size)
     if any(kernel.kind == rng_state.KIND for kernel in emitted):
-        state = rng_state.state_slice(arena_size)
+        (state,) = behind(arena_size, [rng_state.STATE])
         initial = rng_state.emit_initial_state(context)
-        program = rng_state.with_state(program, initial, state)
-        emitted, arena_size = (initial, *emitted), state.offset + state.size
+        program = rng_state.with_state(program, emitted, initial, state)
+        emitted, arena_size = (initial, *emitted), end_of(arena_size, [state])
     users = {thunk.kernel: thunk.instruction for thunk in reversed(program.kernel_thunks)}
     kernels: dict[str, GpuKernel] = {}
     for kernel in emitted:

@@ -5,9 +5,10 @@ Each has a module of its own, so that it can be compiled, cached and simulated a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from xjit.emitters.access.memory import Buffer
+from xjit.emitters.access.memory import BUFFER_ALIGNMENT, Buffer
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.gpu.block_lanes import BlockLanes
 from xjit.emitters.gpu.block_sharing import BlockSharing
@@ -20,7 +21,8 @@ from xjit.emitters.loops.variables import VariableTable
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule_emitter import emit_statements
 from xjit.hlo.ir.instruction import HloInstruction
-from xjit.llvm.function import Function, identifier, string_attribute
+from xjit.hlo.types.shape import Shape
+from xjit.llvm.function import Function, Param, identifier, string_attribute
 from xjit.llvm.module import Module
 from xjit.llvm.types import VOID, pointer
 from xjit.thunks.gpu_kernel import LaunchDimensions
@@ -45,22 +47,27 @@ class GpuKernelContext(KernelContext):
         return replace(self, module=Module(name, self.target))
 
     def new_gpu_kernel(
-        self, view: KernelView, threads: int = 0
+        self, view: KernelView, threads: int = 0, scratch: Sequence[Shape] = ()
     ) -> tuple[Function, dict[HloInstruction, Buffer], list[Buffer]]:
         """Declares the module's kernel, for blocks of so many threads (0: to be said later).
 
-        Returns it with leaf and result buffers.
+        Returns it with leaf and result buffers; those of `scratch` arrays, its last parameters, are behind the results.
         """
         target = self.target
-        operands, outputs = buffer_params(view, pointer(target.address_spaces.global_))
+        space = pointer(target.address_spaces.global_)
+        operands, outputs = buffer_params(view, space)
+        own = [Param(space, f"scratch{i}", ("noalias", f"align {BUFFER_ALIGNMENT}")) for i in range(len(scratch))]
         function = self.module.add_function(
             self.module.name,
             VOID,
-            [*operands, *outputs],
+            [*operands, *outputs, *own],
             ("nounwind", *([string_attribute("nvvm.reqntid", str(threads))] if threads else [])),
             calling_convention=target.kernel_calling_convention,
         )
-        return function, *self.buffers(view, function.args)
+        given = len(operands) + len(outputs)
+        leaves, results = self.buffers(view, function.args[:given])
+        extra = [Buffer(shape, place) for shape, place in zip(scratch, function.args[given:], strict=True)]
+        return function, leaves, [*results, *extra]
 
 
 def launch_dimensions(blocks: int, threads: int) -> LaunchDimensions:

@@ -6,8 +6,10 @@ reproducible that way, and equal to the evaluator's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from xjit.emitters.gpu.arena_tail import with_more_results
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, launch_dimensions
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.view import KernelView
@@ -19,11 +21,10 @@ from xjit.llvm.execution_context import INITIAL_RNG_STATE
 from xjit.llvm.function import Function, Param, string_attribute
 from xjit.llvm.types import I64, VOID, pointer
 from xjit.llvm.values import Value, const_int
-from xjit.thunks import BufferSlice, KernelThunk, ShapedSlice, ThunkProgram, ThunkSequence
+from xjit.thunks import KernelThunk, ShapedSlice, ThunkProgram, ThunkSequence
 
 KIND = "rng-get-and-update-state"
 STATE = Shape.array(PrimitiveType.U64, (2,))
-ALIGNMENT = 64
 _MASK = (1 << 64) - 1
 
 
@@ -54,21 +55,11 @@ def emit_initial_state(context: GpuKernelContext) -> Kernel:
     return _kernel(function)
 
 
-def state_slice(arena_size: int) -> BufferSlice:
-    """Returns where the state lies: behind all else in the arena."""
-    return BufferSlice("arena", 0, -(-arena_size // ALIGNMENT) * ALIGNMENT, STATE.byte_size)
-
-
-def with_state(program: ThunkProgram, initial: Kernel, where: BufferSlice) -> ThunkProgram:
+def with_state(program: ThunkProgram, kernels: Sequence[Kernel], initial: Kernel, state: ShapedSlice) -> ThunkProgram:
     """Returns a program whose kernels of the state have it, and which begins with setting it."""
-    state = ShapedSlice(STATE, where)
-    sequences = {
-        name: ThunkSequence(name, tuple(
-            replace(t, results=(*t.results, state)) if isinstance(t, KernelThunk) and t.kind == KIND else t
-            for t in sequence
-        ))
-        for name, sequence in program.sequences.items()
-    }  # fmt: skip
+    users = [kernel.function.name for kernel in kernels if kernel.kind == KIND]
+    program = with_more_results(program, dict.fromkeys(users, (state,)))
+    sequences = dict(program.sequences)
     first = KernelThunk(
         instruction=initial.function.name, number=len(program.kernel_thunks), kernel=initial.function.name, kind=KIND,
         operands=(), results=(state,), units=1, tasks=1, cost_ns=0.0, bytes_accessed=STATE.byte_size, flops=0,

@@ -18,6 +18,7 @@ from xjit.emitters.planners.plan import PlanContext
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 from xjit.llvm.function import Function, Param
 from xjit.llvm.module import Module
 from xjit.llvm.target import Target
@@ -44,6 +45,7 @@ class Kernel:
     schedule: Schedule | None = None  # None: the kernel is written by hand
     skip_if_same: tuple[int, int] | None = None
     launch: LaunchDimensions | None = None  # of a GPU's kernel, which is alone in its module
+    scratch: tuple[Shape, ...] = ()  # of a GPU's kernel: its last parameters, which all kernels of the view share
 
     @classmethod
     def of_schedule(

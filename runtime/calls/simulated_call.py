@@ -9,11 +9,12 @@ import numpy as np
 
 from xjit.runtime.arrays.arguments import conforming
 from xjit.runtime.arrays.physical_layout import Array
+from xjit.runtime.calls.simulated_matmul import multiply_on_host
 from xjit.runtime.calls.thunk_interpreter import ThunkMemory, executed_thunks
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.gpu_sim import MemoryRange, simulate
 from xjit.runtime.program import ARENA_ALIGNMENT
-from xjit.thunks import CopyThunk, KernelThunk, ShapedSlice
+from xjit.thunks import CopyThunk, KernelThunk, RuntimeCallThunk, ShapedSlice
 
 
 class SimulatedCall:
@@ -45,6 +46,10 @@ class SimulatedCall:
         for thunk in executed_thunks(self._module.program.thunks, memory.number):
             if isinstance(thunk, CopyThunk):
                 ctypes.memmove(memory.address(thunk.destination), memory.address(thunk.source), thunk.destination.size)
+                continue
+            if isinstance(thunk, RuntimeCallThunk):
+                places = (*thunk.operands, *thunk.results)
+                multiply_on_host(thunk.call, [memory.address(place.slice) for place in places])
                 continue
             assert isinstance(thunk, KernelThunk), f"a GPU runs no {type(thunk).__name__}"
             if not _is_needless(thunk, memory):

@@ -7,6 +7,7 @@ from xjit.runtime.cuda.disassembly import to_sass
 from xjit.runtime.cuda.driver import CudaDriver
 from xjit.runtime.cuda.executable import CudaExecutable
 from xjit.runtime.cuda.images import KernelResources, assemble_kernel, has_assembler, kernel_image
+from xjit.runtime.cuda.libraries.cublaslt import has_cublaslt
 from xjit.runtime.cuda.profile import profile_kernels
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "assemble_kernel",
     "cuda_driver",
     "has_assembler",
+    "has_cublaslt",
     "kernel_image",
     "profile_kernels",
     "to_sass",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,10 @@ from xjit.runtime.cuda.device_array import (
 from xjit.runtime.cuda.donation import check_donations, copied_to
 from xjit.runtime.cuda.driver import CudaDriver
 from xjit.runtime.cuda.launch_tables import LaunchTables
+from xjit.runtime.cuda.runtime_calls import RuntimeCalls
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.program import ArraySignature, unflatten_tree
-from xjit.thunks import BufferSlice, Thunk
+from xjit.thunks import BufferSlice, RuntimeCallThunk, Thunk
 
 
 class CudaExecutable:
@@ -50,12 +52,21 @@ class CudaExecutable:
         module: what to run.
         images: for each kernel, by name, what the driver loads.
         driver: the device.
+        calls: does what is left to the runtime; by default with the libraries that are installed.
+
+    Errors: FailedPrecondition for a library that is not.
     """
 
-    def __init__(self, module: GpuModule, images: Mapping[str, bytes], driver: CudaDriver) -> None:
+    def __init__(
+        self, module: GpuModule, images: Mapping[str, bytes], driver: CudaDriver, calls: RuntimeCalls | None = None
+    ) -> None:
         self.module = module
         self.driver = driver
+        self._calls = calls or RuntimeCalls(driver)
         driver.make_current()
+        for thunk in module.program.thunks.kernel_thunks:
+            if isinstance(thunk, RuntimeCallThunk):
+                self._calls.prepare(thunk)
         kernels = module.program.kernels
         functions = {
             name: driver.load_kernel(images[name], name, kernel.launch.dynamic_shared_bytes)
@@ -70,13 +81,13 @@ class CudaExecutable:
         self._constants = [_upload(driver, constant, self.stream) for constant in module.constants]
         driver.synchronize(self.stream)
         entry = module.program.thunks.sequences[module.program.thunks.entry]
-        self._static_order = self._tables.order(entry) if entry.is_straight else None
+        self._static_steps = list(self._grouped(entry)) if entry.is_straight else None
         self._paths = leaf_paths(module.parameter_tree)
 
     @property
     def is_static(self) -> bool:
         """Whether every call does the same steps: no loop, conditional or call."""
-        return self._static_order is not None
+        return self._static_steps is not None
 
     def __call__(
         self,
@@ -134,7 +145,7 @@ class CudaExecutable:
         """
         if any(alias.must for alias in self.module.aliases):
             raise FailedPrecondition(f"module '{self.module.name}' overwrites its parameters: it cannot be a graph")
-        if self._static_order is None:
+        if self._static_steps is None:
             raise FailedPrecondition(f"module '{self.module.name}' has loops or branches: it cannot be a graph")
         leaves = flatten_arguments(self.module.parameter_tree, self.module.parameters, arguments)
         if not all(map(is_on_device, leaves)):
@@ -185,19 +196,19 @@ class CudaExecutable:
         `on_step` is told each step when it is on the stream: they go there one by one then.
         """
         bases = self._bases(inputs, results, arena)
-        if self._static_order is not None and on_step is None:
-            self._tables.run(self._static_order, bases, stream, self.driver)
+        if self._static_steps is not None and on_step is None:
+            self._run(self._static_steps, bases, stream)
             return
         pending: list[Thunk] = []
 
         def flush() -> None:
-            self._tables.run(self._tables.order(pending), bases, stream, self.driver)
+            self._run(self._grouped(pending), bases, stream)
             pending.clear()
 
         def number(where: BufferSlice) -> int:
             flush()
             value = ctypes.c_int32(0)
-            source = int(bases[self._first_bases[where.kind] + where.index]) + where.offset
+            source = self._address(where, bases)
             self.driver.copy_to_host(ctypes.addressof(value), source, min(where.size, 4), stream)
             self.driver.synchronize(stream)
             return value.value
@@ -208,6 +219,27 @@ class CudaExecutable:
                 flush()
                 on_step(thunk)
         flush()
+
+    def _grouped(self, thunks: Iterable[Thunk]) -> Iterator[np.ndarray[Any, Any] | RuntimeCallThunk]:
+        """Yields the steps of some thunks: the numbers of kernels and copies that follow each other, and calls."""
+        for is_call, group in itertools.groupby(thunks, lambda t: isinstance(t, RuntimeCallThunk)):
+            if is_call:
+                yield from (thunk for thunk in group if isinstance(thunk, RuntimeCallThunk))
+            else:
+                yield self._tables.order(group)
+
+    def _run(
+        self, steps: Iterable[np.ndarray[Any, Any] | RuntimeCallThunk], bases: np.ndarray[Any, Any], stream: int
+    ) -> None:
+        for step in steps:
+            if isinstance(step, RuntimeCallThunk):
+                addresses = [self._address(place.slice, bases) for place in (*step.operands, *step.results)]
+                self._calls.put_on_stream(step, addresses, stream)
+            else:
+                self._tables.run(step, bases, stream, self.driver)
+
+    def _address(self, where: BufferSlice, bases: np.ndarray[Any, Any]) -> int:
+        return int(bases[self._first_bases[where.kind] + where.index]) + where.offset
 
 
 def _upload(driver: CudaDriver, data: Array, stream: int) -> DeviceMemory:

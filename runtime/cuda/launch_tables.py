@@ -10,7 +10,7 @@ import numpy as np
 from xjit.hlo.diagnostics import ExecutionError
 from xjit.runtime.cuda.driver import CudaDriver
 from xjit.runtime.cuda.launcher_ir import MAX_ARGUMENTS, RUN_ARGUMENTS, SLOT, STEP, launcher_address
-from xjit.thunks import BufferSlice, CopyThunk, GpuProgram, KernelThunk, Thunk
+from xjit.thunks import BufferSlice, CopyThunk, GpuProgram, KernelThunk, RuntimeCallThunk, Thunk
 
 Step = KernelThunk | CopyThunk
 
@@ -33,7 +33,7 @@ class LaunchTables:
         packed: list[bytes] = []
         for sequence in program.thunks.sequences.values():
             for thunk in sequence:
-                if isinstance(thunk, KernelThunk | CopyThunk):
+                if isinstance(thunk, KernelThunk | CopyThunk) and not isinstance(thunk, RuntimeCallThunk):
                     packed.append(self._kernel(thunk) if isinstance(thunk, KernelThunk) else self._copy(thunk))
                     self._steps.append(thunk)
         self._numbers = {id(thunk): number for number, thunk in enumerate(self._steps)}

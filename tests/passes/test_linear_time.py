@@ -1,4 +1,7 @@
-"""Loops with many elements, and aliases of many arrays, are compiled in time in proportion: calls of functions."""
+"""Loops with many elements, aliases of many arrays, deep nests of calls are compiled in time in proportion.
+
+Time is calls of functions, or opcodes of Python's machine for what loops without calls.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.call_counts import calls_of
+import xjit
+from tests.support.call_counts import calls_of, opcodes_of
 from xjit.hlo import HloModule
+from xjit.ops.verifier import verify_module
 from xjit.passes import PassDriver, cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import assign_buffers
 from xjit.text.parser import parse_hlo
@@ -52,6 +57,53 @@ def training_step(size: int) -> str:
     return "\n".join([f"HloModule m, input_output_alias={{ {aliases} }}", "ENTRY e {", *lines, result, "}"])
 
 
+def nested_calls(size: int) -> str:
+    """Functions that do something and call the next one."""
+    functions = ["f0 { p = f32[4] parameter(0)  ROOT r = f32[4] sine(p) }"]
+    functions += [
+        f"f{i} {{ p = f32[4] parameter(0)  c = f32[4] call(p), to_apply=f{i - 1}  ROOT r = f32[4] sine(c) }}"
+        for i in range(1, size)
+    ]
+    entry = f"ENTRY e {{ p = f32[4] parameter(0)  ROOT r = f32[4] call(p), to_apply=f{size - 1} }}"
+    return "\n".join(["HloModule m", *functions, entry])
+
+
+def loop_of_constants(size: int) -> str:
+    """A loop whose state carries numbers that never change."""
+    state = f"(s32[], f32[8], {', '.join(['f32[]'] * size)})"
+    reads = [f"g{i} = f32[] get-tuple-element(p), index={i + 2}" for i in range(size)]
+    reads += [f"b{i} = f32[8] broadcast(g{i}), dimensions={{}}" for i in range(size)]
+    reads += [f"v{i + 1} = f32[8] add(v{i}, b{i})" for i in range(size)]
+    constants = "\n".join(f"c{i} = f32[] constant({i}.5)" for i in range(size))
+    return f"""HloModule m
+    b {{ p = {state} parameter(0)
+      i = s32[] get-tuple-element(p), index=0
+      v0 = f32[8] get-tuple-element(p), index=1
+      one = s32[] constant(1)
+      j = s32[] add(i, one)
+      {chr(10).join(reads)}
+      ROOT t = {state} tuple(j, v{size}, {", ".join(f"g{i}" for i in range(size))}) }}
+    c {{ p = {state} parameter(0)
+      i = s32[] get-tuple-element(p), index=0
+      k = s32[] constant(50)
+      ROOT r = pred[] compare(i, k), direction=LT }}
+    ENTRY e {{
+      x = f32[8] parameter(0)
+      z = s32[] constant(0)
+      {constants}
+      t = {state} tuple(z, x, {", ".join(f"c{i}" for i in range(size))})
+      w = {state} while(t), condition=c, body=b
+      ROOT r = f32[8] get-tuple-element(w), index=1 }}"""
+
+
+def donors(size: int) -> str:
+    """Parameters that may give their buffers to any result."""
+    given = ", ".join(f"({i}, {{}})" for i in range(size))
+    lines = [f"p{i} = f32[32] parameter({i})  n{i} = f32[32] sine(p{i})" for i in range(size)]
+    result = f"ROOT r = ({', '.join(['f32[32]'] * size)}) tuple({', '.join(f'n{i}' for i in range(size))})"
+    return "\n".join([f"HloModule m, buffer_donor={{ {given} }}", "ENTRY e {", *lines, result, "}"])
+
+
 def _prepare(module: HloModule) -> None:
     PassDriver().run(cpu_pipeline(), module)
     assignment = assign_buffers(module)
@@ -60,7 +112,7 @@ def _prepare(module: HloModule) -> None:
         assignment.may_be_one(result, result)
 
 
-@pytest.mark.parametrize("program", [wide_loop, training_step])
+@pytest.mark.parametrize("program", [wide_loop, training_step, nested_calls])
 def test_calls_per_element_do_not_grow(program: Callable[[int], str]) -> None:
     counts: list[float] = []
     for size in SIZES:
@@ -68,3 +120,22 @@ def test_calls_per_element_do_not_grow(program: Callable[[int], str]) -> None:
         counts.append(calls_of(lambda module=module: _prepare(module)) / size)
     small, large = counts
     assert large < 1.25 * small, f"{small:.0f} calls per element, then {large:.0f}"
+
+
+_STEPS: dict[str, tuple[Callable[[int], str], Callable[[HloModule], object]]] = {
+    "verifying aliases": (training_step, verify_module),
+    "matching donors": (donors, lambda m: (xjit.run_passes(m, ["hlo-memory-scheduler"]), assign_buffers(m))),
+    "sinking constants": (loop_of_constants, lambda m: xjit.run_passes(m, ["while-loop-constant-sinking"])),
+    "declaring aliases": (donors, lambda m: xjit.run_passes(m, ["optimize-input-output-buffer-alias"])),
+}
+
+
+@pytest.mark.parametrize("step", _STEPS)
+def test_opcodes_per_array_do_not_grow(step: str) -> None:
+    program, run = _STEPS[step]
+    counts: list[float] = []
+    for size in SIZES:
+        module = parse_hlo(program(size))
+        counts.append(opcodes_of(lambda module=module: run(module)) / size)
+    small, large = counts
+    assert large < 1.25 * small, f"{small:.0f} opcodes per array, then {large:.0f}"

@@ -82,8 +82,9 @@ def _kernel_time(kernel: KernelInfo, seconds: float) -> KernelTime:
     return KernelTime(kernel.name, kernel.kind, kernel.instruction, moved, flops, seconds)
 
 
-def _cuda(module: HloModule, inputs: Sequence[Any]) -> Runner:
-    executable = cast(DeviceExecutable, load_for_gpu(module, "cuda", "", CompileOptions()))
+def _cuda(module: HloModule, inputs: Sequence[Any], cublaslt: bool | None = None) -> Runner:
+    options = CompileOptions(xla_gpu_enable_cublaslt=cublaslt)
+    executable = cast(DeviceExecutable, load_for_gpu(module, "cuda", "", options))
     arrays = executable.to_device(*inputs)
 
     def call() -> None:
@@ -104,6 +105,11 @@ def _cuda(module: HloModule, inputs: Sequence[Any]) -> Runner:
         return [leaf.copy_to_host() for leaf in _device_leaves(executable(*arrays))]
 
     return Runner("cuda", "cuda", call, outputs, kernel_times)
+
+
+def own_kernels(module: HloModule, inputs: Sequence[Any]) -> Runner:
+    """Compiles a module for "cuda" without libraries."""
+    return _cuda(module, inputs, cublaslt=False)
 
 
 def _device_leaves(value: Any) -> list[DeviceArray]:

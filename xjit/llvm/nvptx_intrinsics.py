@@ -31,6 +31,7 @@ NVVM_INTRINSICS: Mapping[str, int] = MappingProxyType(
         "llvm.nvvm.vote.any.sync": 0,
         "llvm.nvvm.vote.all.sync": 0,
         "llvm.nvvm.vote.ballot.sync": 0,
+        "llvm.nvvm.match.any.sync.i32": 0,
         "llvm.nvvm.redux.sync.add": 80,
         "llvm.nvvm.cp.async.cg.shared.global.16.s": 80,
         "llvm.nvvm.cp.async.wait.all": 80,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xjit.hlo import HloInstruction
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
 from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSelect
@@ -32,6 +33,7 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
+from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.gpu.splitk_rewriter import SplitkRewriter
 from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
@@ -54,16 +56,24 @@ from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
 from xjit.passes.simplify.topk_rewriter import TopkDecomposer
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
+SortPredicate = Callable[[HloInstruction], bool]
+CUBLASLT_WORKSPACE_BYTES = 32 << 20
+"""What NVIDIA advises for Hopper. It lies where other temporary values lie at other times."""
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineOptions:
-    """What may be switched. `optimize=False` only does what execution needs: every instruction is its own kernel."""
+    """What may be switched. `optimize=False` only does what execution needs: every instruction is its own kernel.
+
+    `use_cublaslt`: products of matrices are calls of that library, where it has them.
+    """
 
     optimize: bool = True
     fuse: bool = True
     fuse_rows: bool = True
     fuse_dots: bool = True
     keep_intermediate_layouts: bool = False
+    use_cublaslt: bool = False
 
 
 def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
@@ -78,17 +88,32 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
     ]
 
 
-def gpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
-    """Returns the passes that make a module ready for buffer assignment and the GPU emitters, in order."""
+def gpu_pipeline(
+    options: PipelineOptions | None = None, sorts_stably: SortPredicate = lambda _: False
+) -> list[HloModulePass]:
+    """Returns the passes that make a module ready for buffer assignment and the GPU emitters, in order.
+
+    `sorts_stably`: whether the emitter has a stable algorithm for a sort.
+    """
     options = options or PipelineOptions()
+    products = [cublaslt_products()] if options.use_cublaslt else []
     return [
-        *canonicalization(options, gpu_expansion()),
+        *canonicalization(options, gpu_expansion(options.use_cublaslt, sorts_stably)),
         *(simplification(options) if options.optimize else []),
-        *([VectorDotRewriter(), SplitkRewriter()] if options.optimize else []),
+        *([VectorDotRewriter()] if options.optimize else []),
+        *([SplitkRewriter()] if options.optimize and not products else []),  # the library splits sums by itself
         *layouts(options),
-        *(fusion(options, for_tiles=True) if options.optimize and options.fuse else []),
+        *(fusion(options, True, products) if options.optimize and options.fuse else products),
         *memory(),
     ]
+
+
+def cublaslt_products() -> GemmRewriter:
+    """Returns the pass that hands dots to cublasLt, with the limits of XLA: scratch memory, and the smallest product.
+
+    Those that stay - smaller, of other types, or of dimensions that are no matrices - are kernels.
+    """
+    return GemmRewriter(use_cublaslt=True, workspace_bytes=CUBLASLT_WORKSPACE_BYTES, size_threshold=100)
 
 
 def canonicalization(options: PipelineOptions, more: Sequence[HloModulePass] = ()) -> list[HloModulePass]:
@@ -122,16 +147,16 @@ def expansion() -> list[HloModulePass]:
     ]
 
 
-def gpu_expansion() -> list[HloModulePass]:
+def gpu_expansion(use_cublaslt: bool, sorts_stably: SortPredicate) -> list[HloModulePass]:
     """Writes what needs a library, or a serial program, in terms of what threads share out."""
     return [
-        LibraryCallExpander(),  # first: what libraries were to do is expanded, too
-        CholeskyExpander(),  # leaves triangular solves
-        TriangularSolveExpander(),
+        LibraryCallExpander(use_cublaslt=use_cublaslt),  # first: what libraries were to do is expanded, too
+        CholeskyExpander(one_block=True),  # leaves triangular solves
+        TriangularSolveExpander(one_block=True),
         FftExpander(),
         ReduceWindowRewriter(),
         TopkDecomposer(),  # into stable sorts
-        StableSortExpander(),  # bitonic networks are not stable
+        StableSortExpander(sorts_stably),  # bitonic networks are not stable
     ]
 
 
@@ -170,15 +195,19 @@ def layouts(options: PipelineOptions) -> list[HloModulePass]:
     ]
 
 
-def fusion(options: PipelineOptions, for_tiles: bool = False) -> list[HloModulePass]:
+def fusion(
+    options: PipelineOptions, for_tiles: bool = False, products: Sequence[HloModulePass] = ()
+) -> list[HloModulePass]:
     """Builds fusions. CSE before, as equal values in two fusions are not found later; and inside of them after.
 
-    `for_tiles`: what dots are fused with is computed from tiles that have an index, not a place in memory.
+    `for_tiles`: what dots are fused with is computed from tiles that have an index, not a place in memory. `products`
+    are done to the dots that are not in attention.
     """
     return [
         HloCSE(),
         HloDCE(),
         attention_on_gpus() if for_tiles else AttentionFusion(),  # first: of scores nothing is to be left for loops
+        *products,
         InstructionFusion(into_updates=not for_tiles),
         *([RowFusion()] if options.fuse_rows else []),
         # of loop fusions as they are: what softmax or layer norm took in is not an epilogue

@@ -2,6 +2,7 @@
 
 from xjit.thunks.buffer_slice import NO_SLICE, BufferSlice, ShapedSlice, SliceKind
 from xjit.thunks.gpu_kernel import GpuKernel, GpuProgram, LaunchDimensions
+from xjit.thunks.matmul_spec import MatmulSpec, StoredMatrices
 from xjit.thunks.printing import program_to_string
 from xjit.thunks.thunk import (
     CallThunk,
@@ -14,6 +15,8 @@ from xjit.thunks.thunk import (
     GemmThunk,
     InlineThunk,
     KernelThunk,
+    RuntimeCall,
+    RuntimeCallThunk,
     SortThunk,
     Thunk,
     ThunkProgram,
@@ -39,9 +42,13 @@ __all__ = [
     "InlineThunk",
     "KernelThunk",
     "LaunchDimensions",
+    "MatmulSpec",
+    "RuntimeCall",
+    "RuntimeCallThunk",
     "ShapedSlice",
     "SliceKind",
     "SortThunk",
+    "StoredMatrices",
     "Thunk",
     "ThunkProgram",
     "ThunkSequence",

@@ -17,6 +17,7 @@ from xjit.thunks.thunk import (
     GemmThunk,
     InlineThunk,
     KernelThunk,
+    RuntimeCallThunk,
     SortThunk,
     Thunk,
     ThunkProgram,
@@ -85,6 +86,8 @@ def _call_details(thunk: KernelThunk) -> list[str]:
             return [*details, *attributes_to_strings(thunk.attributes)]
         case CustomCallThunk():
             return [*details, f'target="{thunk.target}"']
+        case RuntimeCallThunk():
+            return [*details, str(thunk.call)]
         case CollectiveThunk():
             groups = ",".join(f"{{{','.join(map(str, group))}}}" for group in thunk.spec.groups)
             return [*details, f"devices={{{groups}}}"]

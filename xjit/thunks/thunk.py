@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from xjit.hlo.attributes import ConvolutionAttributes, DotAttributes, FftAttributes, SortAttributes
 from xjit.thunks.buffer_slice import BufferSlice, ShapedSlice
 from xjit.thunks.collective_spec import CollectiveSpec
+from xjit.thunks.matmul_spec import MatmulSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,17 @@ class CollectiveThunk(KernelThunk):
     """A collective: waits for the other devices of its group, and data are moved between all of them."""
 
     spec: CollectiveSpec
+
+
+RuntimeCall = MatmulSpec
+"""What a GPU's program leaves to the runtime: a call to a library."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeCallThunk(KernelThunk):
+    """A step of a GPU's program that is no kernel of it: whoever runs the program does the `call`."""
+
+    call: RuntimeCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

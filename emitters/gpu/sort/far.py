@@ -10,10 +10,10 @@ from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import select_register
 from xjit.emitters.gpu.kernel_context import GpuKernelContext
 from xjit.emitters.gpu.sort.lines import SortLines
-from xjit.emitters.gpu.sort.network import FarPass, SortNetwork
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.loops.hand_loops import bind_index
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.planners.gpu.sort_network import FarPass, SortNetwork
 from xjit.emitters.reductions.reduction_loops import flatten, unflatten
 from xjit.llvm.types import I1, I64
 from xjit.llvm.values import Value, const_int

@@ -8,13 +8,14 @@ from xjit.affine import AffineExpr
 from xjit.emitters.elemental import ComplexValue, RegisterValue
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, launch_dimensions
-from xjit.emitters.gpu.sort.network import SortNetwork, register_parts
 from xjit.emitters.gpu.threads import special_register
 from xjit.emitters.kernels.kernel import Kernel, finish
 from xjit.emitters.kernels.loops.hand_loops import here
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested
+from xjit.emitters.planners.gpu.sort_network import SortNetwork, register_parts
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.values import Value, poison
 
@@ -42,8 +43,7 @@ class SortLines:
     @property
     def like(self) -> list[RegisterValue]:
         """Values of an element that mean nothing, for their types."""
-        parts = [[poison(part) for part in register_parts(operand)] for operand in self.view.hero.operands]
-        return [ComplexValue(p[0], p[1]) if len(p) > 1 else p[0] for p in parts]
+        return register_values(self.view.hero.operands)
 
     def load(self, line: AffineExpr, place: AffineExpr, from_operands: bool) -> list[RegisterValue]:
         """Emits the values of an element, of the operands or of the results so far."""
@@ -75,3 +75,9 @@ class SortLines:
 
     def _index(self, line: AffineExpr, place: AffineExpr) -> tuple[AffineExpr, ...]:
         return tuple(self.nest.simplify(e) for e in self.network.index(line, place))
+
+
+def register_values(operands: Sequence[HloInstruction]) -> list[RegisterValue]:
+    """Returns values of an element, one per operand, that mean nothing, for their types."""
+    parts = [[poison(part) for part in register_parts(operand)] for operand in operands]
+    return [ComplexValue(p[0], p[1]) if len(p) > 1 else p[0] for p in parts]

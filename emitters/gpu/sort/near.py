@@ -9,10 +9,10 @@ from xjit.emitters.gpu.block_lanes import emit_barrier
 from xjit.emitters.gpu.kernel_context import GpuKernelContext
 from xjit.emitters.gpu.shared_memory import SharedMemory
 from xjit.emitters.gpu.sort.lines import SortLines, Values
-from xjit.emitters.gpu.sort.network import SortNetwork, register_parts
 from xjit.emitters.kernels.kernel import Kernel
 from xjit.emitters.kernels.loops.hand_loops import bind_index, scope, structured
 from xjit.emitters.kernels.view import KernelView
+from xjit.emitters.planners.gpu.sort_network import SortNetwork, register_parts
 from xjit.emitters.reductions.reduction_loops import flatten, unflatten
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.structured_builder import StructuredBuilder

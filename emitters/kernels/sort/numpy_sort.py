@@ -7,11 +7,12 @@ which count as zeros while they are flushed), and NaNs. Those are written once m
 from __future__ import annotations
 
 from xjit.emitters.kernels.loops.lines import Line
-from xjit.emitters.kernels.sort.sort_order import KeyOrder, from_raw
+from xjit.emitters.kernels.sort.sort_order import from_raw
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I32, I64, PTR
 from xjit.llvm.values import Value, const_int, constant, zero
+from xjit.ops.sort_keys import KeyOrder
 
 MIN_SIZE = 12
 _NAMES = {

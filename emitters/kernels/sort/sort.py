@@ -18,7 +18,7 @@ from xjit.emitters.kernels.sort.merge_sort import emit_merge_sort
 from xjit.emitters.kernels.sort.numpy_sort import emit_numpy_sort, numpy_sort_name
 from xjit.emitters.kernels.sort.pair_sort import emit_pair_sort, is_by_radix, work_bytes
 from xjit.emitters.kernels.sort.radix_sort import num_digits
-from xjit.emitters.kernels.sort.sort_order import KeyOrder, from_raw, key_order
+from xjit.emitters.kernels.sort.sort_order import emit_key, from_raw
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.nested import IrEmitterNested
 from xjit.hlo import attributes as at
@@ -27,6 +27,7 @@ from xjit.llvm.builder import IRBuilder
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64
 from xjit.llvm.values import Value, const_int
+from xjit.ops.sort_keys import KeyOrder, key_order
 
 NS_PER_COMPARISON = 3.0
 NS_PER_RADIX_PASS = 2.0
@@ -158,7 +159,7 @@ def emit_keys(
     """Writes the (key, position) pairs of a line."""
     with builder.loop(const_int(I64, 0), const_int(I64, source.size), name="key") as i:
         value = from_raw(builder, source.kind, source.load_raw(builder, i))
-        pairs[0].store_raw(builder, i, order.emit_key(builder, nested, value))
+        pairs[0].store_raw(builder, i, emit_key(builder, nested, order, value))
         position = raw_type(pairs[1].kind)
         pairs[1].store_raw(builder, i, builder.trunc(i, position) if position.bits < 64 else i)
 

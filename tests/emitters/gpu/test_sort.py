@@ -65,7 +65,7 @@ def test_equal_keys_keep_their_order_if_the_sort_is_stable() -> None:
 )
 def test_lines_of_many_tiles(shape: str, axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of 16 elements: the last steps compare over six distances between tiles, in two kernels."""
-    monkeypatch.setattr("xjit.emitters.gpu.sort.network.TILE_ELEMENTS", 16)
+    monkeypatch.setattr("xjit.emitters.planners.gpu.sort_network.TILE_ELEMENTS", 16)
     text = PAIRS.format(shape=shape, axis=axis, stable="true")
     assert len(check_simulated(text).kernels) > 3
 

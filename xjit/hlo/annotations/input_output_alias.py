@@ -39,8 +39,11 @@ class HloInputOutputAliasConfig:
         kind = kind if kind.endswith("-alias") else f"{kind}-alias"
         if kind not in KINDS:
             raise InvalidArgument(f"alias kind '{kind}' is none of {', '.join(KINDS)}")
-        alias = Alias(tuple(output_index), param_number, tuple(param_index), kind)
-        entries = (*self.aliases, alias)
+        self.set_up_aliases([Alias(tuple(output_index), param_number, tuple(param_index), kind)])
+
+    def set_up_aliases(self, aliases: Iterable[Alias]) -> None:
+        """Adds entries, all or none; InvalidArgument as for one."""
+        entries = (*self.aliases, *aliases)
         donors = HloBufferDonorConfig(self._module).donors
         try:
             check_aliasing(self._module, entries, donors)
@@ -134,12 +137,12 @@ class HloBufferDonorConfig:
 
 def check_aliasing(module: HloModule, aliases: Iterable[Alias], donors: Iterable[BufferDonor]) -> None:
     """Raises HloVerifyError unless indices exist, shapes agree and no buffer is given away twice."""
-    parameters, result = module.entry_computation.parameter_instructions, module.result_shape
+    shapes, result = [p.shape for p in module.entry_computation.parameter_instructions], module.result_shape
     outputs: set[ShapeIndex] = set()
     inputs: set[tuple[int, ShapeIndex]] = set()
     for alias in aliases:
         what = f"{_ALIASES} {alias}"
-        source = _parameter_shape([p.shape for p in parameters], alias, what)
+        source = _parameter_shape(shapes, alias, what)
         target = subshape_at(result, alias.output_index, what)
         if not source.compatible(target):
             shapes = f"shape {source.to_string(layout=False)}, the output {target.to_string(layout=False)}"
@@ -151,7 +154,7 @@ def check_aliasing(module: HloModule, aliases: Iterable[Alias], donors: Iterable
         inputs.add(key)
     for donor in donors:
         what = f"{_DONORS} {donor}"
-        _parameter_shape([p.shape for p in parameters], donor, what)
+        _parameter_shape(shapes, donor, what)
         key = (donor.parameter_number, donor.parameter_index)
         if key in inputs:
             raise HloVerifyError(f"{what}: the buffer is donated or aliased already")

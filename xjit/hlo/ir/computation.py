@@ -105,6 +105,11 @@ class HloComputation:
         return tuple(self._callers)
 
     @property
+    def caller_count(self) -> int:
+        """How many instructions call this computation."""
+        return len(self._callers)
+
+    @property
     def fusion_instruction(self) -> HloInstruction | None:
         """The fusion that calls this computation, if one does."""
         return next((caller for caller in self._callers if caller.opcode == "fusion"), None)

@@ -9,10 +9,10 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.library_calls.convolution import plain_convolution
 from xjit.ops.library_calls.gemm import plain_gemm
 from xjit.ops.library_calls.normalization import plain_batch_norm, plain_cholesky
-from xjit.ops.library_calls.targets import BATCH_NORM_TARGETS, CHOLESKY, CONV_TARGETS, GEMM_TARGETS, call_target
+from xjit.ops.library_calls.targets import BATCH_NORM_TARGETS, CHOLESKY, CONV_TARGETS, MATMUL_TARGETS, call_target
 
 PLAIN: dict[str, Callable[[HloInstruction], HloComputation]] = {
-    **dict.fromkeys(GEMM_TARGETS, plain_gemm),
+    **dict.fromkeys(MATMUL_TARGETS, plain_gemm),
     **dict.fromkeys(CONV_TARGETS, plain_convolution),
     **dict.fromkeys(BATCH_NORM_TARGETS, plain_batch_norm),
     CHOLESKY: plain_cholesky,

@@ -9,7 +9,11 @@ from xjit.hlo.ir.instruction import HloInstruction
 
 GEMM = "__cublas$gemm"
 GEMM_LT = "__cublas$lt$matmul"
+GEMM_F8 = "__cublas$lt$matmul$f8"
 GEMM_TARGETS = frozenset({GEMM, GEMM_LT})
+"""What gemm-rewriter writes, and folds more into."""
+
+MATMUL_TARGETS = GEMM_TARGETS | {GEMM_F8}
 
 CONV_FORWARD = "__cudnn$convForward"
 CONV_BACKWARD_INPUT = "__cudnn$convBackwardInput"
@@ -23,7 +27,7 @@ BATCH_NORM_GRAD = "__cudnn$batchNormalizationBackward"
 BATCH_NORM_TARGETS = frozenset({BATCH_NORM_INFERENCE, BATCH_NORM_TRAINING, BATCH_NORM_GRAD})
 
 CHOLESKY = "__cusolver$cholesky"
-LIBRARY_TARGETS = GEMM_TARGETS | CONV_TARGETS | BATCH_NORM_TARGETS | {CHOLESKY}
+LIBRARY_TARGETS = MATMUL_TARGETS | CONV_TARGETS | BATCH_NORM_TARGETS | {CHOLESKY}
 
 _WRAPPERS = ("gemm_backend_config", "cudnn_conv_backend_config")
 

@@ -158,13 +158,15 @@ def _in_place_values(flow: HloDataflowAnalysis, instruction: HloInstruction) -> 
         for leaf, value in enumerate(flow.values(operand)):
             if value is not None:
                 readers.setdefault(value.id, set()).add((n, leaf))
+    allowed: dict[int, set[tuple[int, int]]] = {}
+    for pair in pairs:
+        allowed.setdefault(pair.result_leaf, set()).add((pair.operand, pair.operand_leaf))
     found: list[tuple[HloValue, HloValue]] = []
     for pair in pairs:
         operand = flow.values(instruction.operand(pair.operand))[pair.operand_leaf]
         result = results[pair.result_leaf]
         if operand is None or result is None or operand.byte_size != result.byte_size:
             continue
-        allowed = {(p.operand, p.operand_leaf) for p in pairs if p.result_leaf == pair.result_leaf}
-        if readers[operand.id] <= allowed:
+        if readers[operand.id] <= allowed[pair.result_leaf]:
             found.append((operand, result))
     return found

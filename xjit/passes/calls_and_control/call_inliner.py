@@ -15,7 +15,9 @@ from xjit.passes.simplify.hlo_dce import remove_unreachable_computations
 
 @dataclass
 class CallInliner(HloModulePass):
-    """Replaces each `call` by a clone of what it calls, callees first, so that no inlinable call is left.
+    """Replaces each `call` by a clone of what it calls, then the calls in there, so that no inlinable call is left.
+
+    Callers come first: what is nested deeply is cloned once into where it stays, not once per level.
 
     Kept: calls that are marked not inlineable or carry a parallel partition in their backend config, and, so that
     doubling chains of calls end, those that would grow the module beyond twice its size and `max_instructions`.
@@ -32,13 +34,22 @@ class CallInliner(HloModulePass):
         changed = False
         size = module.instruction_count
         limit = max(self.max_instructions, 2 * size)
-        for computation in selected_computations(module, execution_threads):
-            for instruction in computation.instructions:
-                if instruction.opcode != "call" or not self._may_inline(instruction):
+        for computation in reversed(selected_computations(module, execution_threads)):
+            if computation.parent is None:
+                continue  # all of its calls were inlined
+            calls = [(i, i.metadata.op_name) for i in reversed(computation.instructions) if i.opcode == "call"]
+            while calls:
+                call, op_name = calls.pop()
+                if not self._may_inline(call):
                     continue
-                size += instruction.to_apply.instruction_count
+                callee = call.to_apply
+                size += callee.instruction_count
                 if size <= limit:
-                    inline_call(instruction)
+                    clones = inline_call(call, op_name)
+                    inner = [i for i in reversed(callee.instructions) if i.opcode == "call"]
+                    calls += [(clones[i], i.metadata.op_name) for i in inner]
+                    if not callee.caller_count:
+                        module.remove_embedded_computation(callee)
                     changed = True
         if changed:
             remove_unreachable_computations(module)
@@ -49,14 +60,16 @@ class CallInliner(HloModulePass):
             return False
         if call.parent is not None and call.to_apply.execution_thread != call.parent.execution_thread:
             return False
-        if self.single_call_site and len(call.to_apply.caller_instructions()) > 1:
+        if self.single_call_site and call.to_apply.caller_count > 1:
             return False
         return self.should_inline is None or self.should_inline(call)
 
 
-def inline_call(call: HloInstruction) -> dict[HloInstruction, HloInstruction]:
+def inline_call(call: HloInstruction, op_name: str | None = None) -> dict[HloInstruction, HloInstruction]:
     """Replaces one call or fusion by a clone of its computation; returns the map from the callee's instructions to the
     clones.
+
+    `op_name` is the call's before those of outer calls were put in front of it, by default its name now.
     """
     caller, callee = call.parent, call.called_computations[0]
     assert caller is not None
@@ -66,15 +79,18 @@ def inline_call(call: HloInstruction) -> dict[HloInstruction, HloInstruction]:
     mapping = callee.clone_instructions(caller, parameters)
     clones = [mapping[i] for i in callee.instructions if i.opcode != "parameter"]
     for clone in clones:
-        _prefix_op_name(clone, call)
+        _prefix_op_name(clone, call, call.metadata.op_name if op_name is None else op_name)
     root = mapping[callee.root_instruction]
     replace(call, root, clones)
     return mapping
 
 
-def _prefix_op_name(clone: HloInstruction, call: HloInstruction) -> None:
+def _prefix_op_name(clone: HloInstruction, call: HloInstruction, inner: str) -> None:
+    """Puts the call's name in front, in the place of the `inner` part of it where the clone's name has that already."""
     prefix, name = call.metadata.op_name, clone.metadata.op_name
-    if prefix and name and not name.startswith(prefix):
-        clone.metadata = dataclasses.replace(clone.metadata, op_name=f"{prefix}/{name}")
-    elif clone.metadata.op_name == "" and prefix:
+    if not name and prefix:
         clone.metadata = call.metadata
+    elif inner and prefix != inner and name.startswith(inner):
+        clone.metadata = dataclasses.replace(clone.metadata, op_name=prefix + name[len(inner) :])
+    elif prefix and not name.startswith(prefix):
+        clone.metadata = dataclasses.replace(clone.metadata, op_name=f"{prefix}/{name}")

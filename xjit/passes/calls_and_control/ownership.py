@@ -11,10 +11,10 @@ def own_computations(caller: HloInstruction) -> None:
     module = caller.module
     assert module is not None
     for position, computation in enumerate(caller.called_computations):
-        if _call_count(computation) > 1:
+        if _is_shared(computation, caller):
             caller.set_called_computation(position, clone_computation(module, computation))
 
 
-def _call_count(computation: HloComputation) -> int:
-    callers = computation.caller_instructions()
-    return sum(called is computation for caller in callers for called in caller.called_computations)
+def _is_shared(computation: HloComputation, caller: HloInstruction) -> bool:
+    """Whether anything else calls a caller's computation, or it does so twice."""
+    return computation.caller_count > 1 or sum(called is computation for called in caller.called_computations) > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
@@ -18,12 +19,13 @@ class StableSortExpander(OpExpander):
     """
 
     name = "stable-sort-expander"
+    leave_alone: Callable[[HloInstruction], bool] = lambda _: False  # stable sorts that the emitter does as such
     opcodes = frozenset({"sort"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
-        """Returns the sorted operands, or None if the sort need not be stable."""
+        """Returns the sorted operands, or None if the sort is left alone, or need not be stable."""
         attributes = instruction.attributes_as(SortAttributes)
-        if not attributes.is_stable:
+        if not attributes.is_stable or self.leave_alone(instruction):
             return None
         dimension = attributes.dimensions[0]
         operands = list(instruction.operands)

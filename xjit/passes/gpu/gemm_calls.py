@@ -8,7 +8,7 @@ from typing import Any
 
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import ConstantAttributes, CustomCallAttributes, DotAttributes
-from xjit.ops.library_calls.gemm import dimensions_to_json
+from xjit.ops.library_calls.gemm import dimensions_to_json, precision_to_json
 from xjit.ops.library_calls.targets import call_target, library_config
 
 _TYPES = frozenset(
@@ -27,20 +27,34 @@ _WRAPPER = "gemm_backend_config"
 def may_be_gemm(dot: HloInstruction) -> bool:
     """Whether cuBLAS has a matrix product for a dot: its types, and its dimensions as they lie in memory.
 
-    Batch, free and contracting dimensions must each be one block of neighbours, in order, in both operands; the
-    minor-most dimension is none of the batch. Sparse dots and empty operands are not for the library.
+    Batch, free and contracting dimensions must each be one block of neighbours, in order, in both operands, and batch,
+    rows and columns in the result; the minor-most dimension is none of the batch. Sparse dots and empty operands are
+    not for the library.
     """
     attributes = dot.attributes_as(DotAttributes)
-    if attributes.sparsity or attributes.algorithm or len(dot.operands) != 2 or not dot.shape.is_static_array:
+    if attributes.sparsity or len(dot.operands) != 2 or not dot.shape.is_static_array:
         return False
     lhs, rhs = (o.shape for o in dot.operands)
     if not (lhs.is_static_array and rhs.is_static_array and lhs.num_elements and rhs.num_elements):
         return False
-    if not _has_types(lhs, rhs, dot.shape):
+    if not _has_types(lhs, rhs, dot.shape) or not _has_algorithm(attributes.algorithm, dot):
         return False
-    return _is_matrix(lhs, attributes.lhs_batch_dims, attributes.lhs_contracting_dims) and _is_matrix(
-        rhs, attributes.rhs_batch_dims, attributes.rhs_contracting_dims
+    batch = len(attributes.lhs_batch_dims)
+    columns = rhs.rank - batch - len(attributes.rhs_contracting_dims)
+    return (
+        _is_matrix(lhs, attributes.lhs_batch_dims, attributes.lhs_contracting_dims)
+        and _is_matrix(rhs, attributes.rhs_batch_dims, attributes.rhs_contracting_dims)
+        and _is_matrix(dot.shape, range(batch), range(dot.shape.rank - columns, dot.shape.rank))
     )
+
+
+_ALGORITHMS = frozenset({"dot_f32_f32_f32", "dot_tf32_tf32_f32", "dot_bf16_bf16_f32", "dot_f16_f16_f32"})
+"""Those of f32 that the library has as types of computation."""
+
+
+def _has_algorithm(algorithm: str, dot: HloInstruction) -> bool:
+    kinds = {dot.shape.element_type, *(o.shape.element_type for o in dot.operands)}
+    return not algorithm or (algorithm in _ALGORITHMS and kinds == {PrimitiveType.F32})
 
 
 def _has_types(lhs: Shape, rhs: Shape, result: Shape) -> bool:
@@ -54,12 +68,13 @@ def _has_types(lhs: Shape, rhs: Shape, result: Shape) -> bool:
     return result.element_type is lhs.element_type or (narrow and result.element_type is PrimitiveType.F32)
 
 
-def _is_matrix(shape: Shape, batch: Sequence[int], contracting: Sequence[int]) -> bool:
-    free = [d for d in range(shape.rank) if d not in (*batch, *contracting)]
-    if not contracting or not free:
+def _is_matrix(shape: Shape, batch: Sequence[int], columns: Sequence[int]) -> bool:
+    """Whether `batch`, `columns` and all other dimensions are such blocks, and the last two are not empty."""
+    free = [d for d in range(shape.rank) if d not in (*batch, *columns)]
+    if not columns or not free:
         return False
     place = {d: i for i, d in enumerate(reversed(shape.minor_to_major))}
-    blocks = [[place[d] for d in group] for group in (batch, contracting, free)]
+    blocks = [[place[d] for d in group] for group in (batch, columns, free)]
     if any(block != list(range(block[0], block[0] + len(block))) for block in blocks if block):
         return False
     return shape.minor_to_major[0] not in batch
@@ -75,8 +90,8 @@ def gemm_config(dot: HloInstruction) -> dict[str, Any]:
         "dot_dimension_numbers": dimensions_to_json(attributes),
         "epilogue": "DEFAULT",
     }
-    if any(p != "default" for p in attributes.operand_precision):
-        config["precision_config"] = {"operand_precision": [p.upper() for p in attributes.operand_precision]}
+    if precision := precision_to_json(attributes):
+        config["precision_config"] = precision
     return config
 
 

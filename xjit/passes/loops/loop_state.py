@@ -6,6 +6,7 @@ builds the next one. Other loops are left alone by the passes that ask here.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
@@ -35,9 +36,13 @@ def _reads_elements(computation: HloComputation) -> bool:
     return not state.is_root() and all(user.opcode == "get-tuple-element" for user in state.users)
 
 
-def element_reads(tuple_shaped: HloInstruction, index: int) -> list[HloInstruction]:
-    """Returns the get-tuple-elements of one element, in the order of the users."""
-    return [u for u in tuple_shaped.users if u.opcode == "get-tuple-element" and element_index(u) == index]
+def element_reads(tuple_shaped: HloInstruction) -> defaultdict[int, list[HloInstruction]]:
+    """Returns the get-tuple-elements by index, in the order of the users."""
+    reads: defaultdict[int, list[HloInstruction]] = defaultdict(list)
+    for user in tuple_shaped.users:
+        if user.opcode == "get-tuple-element":
+            reads[element_index(user)].append(user)
+    return reads
 
 
 def passes_through(loop: HloInstruction, index: int) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 from xjit.passes.loops.loop_state import (
-    element_reads,
     initial_value,
     invariant_elements,
     loops_to_change,
@@ -38,12 +38,10 @@ class WhileLoopConstantSinking(HloModulePass):
                 for i in invariant_elements(loop)
                 if (value := initial_value(loop, i)) is not None and self._may_sink(value)
             }
-            callees = (loop.while_condition, loop.while_body)
-            if any(_uses(callee, i) for callee in callees for i in constants):
+            if any(_uses(callee).keys() & constants.keys() for callee in loop.called_computations):
                 own_computations(loop)
-                for index, value in constants.items():
-                    _sink(loop.while_condition, index, value)
-                    _sink(loop.while_body, index, value)
+                _sink(loop.while_condition, constants)
+                _sink(loop.while_body, constants)
                 changed = True
         return changed
 
@@ -53,30 +51,30 @@ class WhileLoopConstantSinking(HloModulePass):
         return value.opcode == "constant" and (value.shape.is_scalar or not self.sink_only_scalar_constants)
 
 
-def _uses(computation: HloComputation, index: int) -> list[tuple[HloInstruction, int]]:
-    """Returns where an element is read, as user and operand number, but for the root that passes it on."""
+def _uses(computation: HloComputation) -> dict[int, list[tuple[HloInstruction, int]]]:
+    """Returns where elements are read, as user and operand number, by index; but for the root that passes them on."""
     root = computation.root_instruction
     passes_on = root.opcode == "tuple"  # a body's; a condition's is a predicate
-    reads = element_reads(computation.parameter_instructions[0], index)
-    return [
-        (user, position)
-        for read in reads
-        for user in read.users
-        for position, operand in enumerate(user.operands)
-        if operand is read and not (passes_on and user is root and position == index)
-    ]
+    uses: dict[int, list[tuple[HloInstruction, int]]] = {}
+    reads = {read: element_index(read) for read in computation.parameter_instructions[0].users}
+    for user in dict.fromkeys(user for read in reads for user in read.users):
+        for position, operand in enumerate(user.operands):
+            index = reads.get(operand)
+            if index is not None and not (passes_on and user is root and position == index):
+                uses.setdefault(index, []).append((user, position))
+    return uses
 
 
-def _sink(computation: HloComputation, index: int, value: HloInstruction) -> None:
-    """Makes all uses of an element read a copy of its value."""
-    uses = _uses(computation, index)
-    if not uses:
-        return
-    copy = _copy_into(computation, value)
-    for user, position in uses:
-        user.replace_operand_with(position, copy)
-    for read in element_reads(computation.parameter_instructions[0], index):
-        if not (read.user_count or read.is_root() or has_control_dependencies(read)):
+def _sink(computation: HloComputation, constants: Mapping[int, HloInstruction]) -> None:
+    """Makes all uses of elements read copies of their values."""
+    uses = _uses(computation)
+    for index in [i for i in constants if i in uses]:
+        copy = _copy_into(computation, constants[index])
+        for user, position in uses[index]:
+            user.replace_operand_with(position, copy)
+    for read in computation.parameter_instructions[0].users:
+        is_free = not (read.user_count or read.is_root() or has_control_dependencies(read))
+        if is_free and element_index(read) in constants:
             computation.remove_instruction(read)
 
 

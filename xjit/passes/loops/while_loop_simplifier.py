@@ -92,10 +92,11 @@ def _sink_constants(loop: HloInstruction) -> HloInstruction | None:
         return None
     own_computations(loop)
     body = loop.while_body
+    reads = {c: element_reads(c.parameter_instructions[0]) for c in (loop.while_condition, body)}
     for index in indices:
         constant = body.root_instruction.operand(index)
-        for callee in (loop.while_condition, body):
-            for read in element_reads(callee.parameter_instructions[0], index):
+        for callee, by_index in reads.items():
+            for read in by_index[index]:
                 replace(read, constant if callee is body else callee.add_instruction(constant.clone()))
         state = body.parameter_instructions[0]
         read = body.add_instruction(HloInstruction.create_get_tuple_element(state, index))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule
@@ -34,30 +34,39 @@ class WhileLoopTransposeSinking(HloModulePass):
         """Sinks into inner loops first; True if a loop changed."""
         changed = False
         for loop in loops_to_change(module, execution_threads):
-            sunk = [i for i in invariant_elements(loop) if _may_sink(loop, i)]
-            if sunk:
+            if sunk := _sinkable(loop):
                 _sink(loop, sunk)
                 changed = True
         return changed
 
 
-def _may_sink(loop: HloInstruction, index: int) -> bool:
-    value = initial_value(loop, index)
-    if value is None or value.opcode != "transpose" or not value.shape.is_static:
-        return False
-    if has_control_dependencies(value) or element_reads(loop.while_condition.parameter_instructions[0], index):
-        return False
-    slices = _slices(loop, index)
-    order = value.attributes_as(at.DimensionsAttributes).dimensions
-    return bool(slices) and all(s is not None and _moves_nothing(s, order) for s in slices)
+def _sinkable(loop: HloInstruction) -> list[int]:
+    """Returns the elements that start as transposes, pass through, and are only sliced, by slices that move nothing."""
+    transposes = {i: v for i in invariant_elements(loop) if (v := initial_value(loop, i)) and _is_transpose(v)}
+    if not transposes:
+        return []
+    in_condition, in_body = (
+        element_reads(c.parameter_instructions[0]) for c in (loop.while_condition, loop.while_body)
+    )
+    found: list[int] = []
+    for index, transpose in transposes.items():
+        slices = _slices(loop, index, in_body[index])
+        order = transpose.attributes_as(at.DimensionsAttributes).dimensions
+        moves_nothing = slices and all(s is not None and _moves_nothing(s, order) for s in slices)
+        if moves_nothing and not in_condition[index]:
+            found.append(index)
+    return found
 
 
-def _slices(loop: HloInstruction, index: int) -> list[HloInstruction | None]:
-    """What the body reads of an element: dynamic slices of it, None for anything else."""
-    body = loop.while_body
-    root = body.root_instruction
+def _is_transpose(value: HloInstruction) -> bool:
+    return value.opcode == "transpose" and value.shape.is_static and not has_control_dependencies(value)
+
+
+def _slices(loop: HloInstruction, index: int, reads: Sequence[HloInstruction]) -> list[HloInstruction | None]:
+    """What the body reads of an element, by these reads: dynamic slices of it, None for anything else."""
+    root = loop.while_body.root_instruction
     found: list[HloInstruction | None] = []
-    for read in element_reads(body.parameter_instructions[0], index):
+    for read in reads:
         uses = [(user, n) for user in read.users for n, operand in enumerate(user.operands) if operand is read]
         for user, position in uses:
             if user is root and position == index:
@@ -80,13 +89,14 @@ def _sink(loop: HloInstruction, sunk: list[int]) -> None:
     state = loop.while_body.parameter_instructions[0]
     count = len(loop.shape.tuple_shapes)
     values = {i: loop.while_init.operand(i) for i in sunk}
+    reads = element_reads(state)
     for position, (index, transpose) in enumerate(values.items()):
         source = transpose.operand(0)
         order = transpose.attributes_as(at.DimensionsAttributes).dimensions
         attributes = at.GetTupleElementAttributes(count + position)
         read = HloInstruction.create("get-tuple-element", source.shape, [state], attributes, name=source.name)
         loop.while_body.add_instruction(read)
-        for dynamic_slice in _slices(loop, index):
+        for dynamic_slice in _slices(loop, index, reads[index]):
             assert dynamic_slice is not None
             _slice_source(dynamic_slice, read, order)
     keep = [i for i in range(count) if i not in values]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -69,16 +70,14 @@ def _best_gap(lows: np.ndarray, highs: np.ndarray, size: int) -> int:
 
 def _pack_in_turns(blocks: Sequence[Block], order: Sequence[int], offsets: list[int], top: int) -> int:
     """Places blocks by start time; one whose lifetime is over gives its place to the next of its size class."""
-    free: dict[int, list[tuple[int, int]]] = {}  # size class -> (end of the last tenant, offset), oldest first
+    taken: dict[int, list[tuple[int, int]]] = {}  # size class -> a heap of (end of the last tenant, offset)
     for i in sorted(order, key=lambda i: (blocks[i].begin, i)):
         block = blocks[i]
         size = 1 << (aligned(block.size) - 1).bit_length()
-        places = free.setdefault(size, [])
-        at = next((n for n, (end, _) in enumerate(places[:8]) if end < block.begin), None)
-        if at is None:
-            offsets[i], top = top, top + size
+        places = taken.setdefault(size, [])
+        if places and places[0][0] < block.begin:
+            offsets[i] = heappop(places)[1]
         else:
-            offsets[i] = places.pop(at)[1]
-        places.append((block.end, offsets[i]))
-        places.sort()
+            offsets[i], top = top, top + size
+        heappush(places, (block.end, offsets[i]))
     return top

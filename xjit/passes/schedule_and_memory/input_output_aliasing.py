@@ -8,6 +8,7 @@ parameter has been read for the last time, but by what updates it in place.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from xjit.hlo import HloModule, Shape
 from xjit.hlo.annotations.alias_config import Alias
@@ -16,6 +17,9 @@ from xjit.hlo.types.shape import ShapeIndex
 from xjit.passes.analysis.hlo_value import HloValue
 from xjit.passes.schedule_and_memory.buffer_classes import BufferClasses
 from xjit.thunks.result_alias import ResultAlias
+
+_TRIES = 64
+"""Results that a donated array is tried with: thousands of arrays may have one shape, and none may fit."""
 
 
 def declared_aliases(module: HloModule) -> list[ResultAlias]:
@@ -39,7 +43,7 @@ def must_aliases(module: HloModule) -> list[ResultAlias]:
 def keep_aliases(module: HloModule, classes: BufferClasses) -> list[ResultAlias]:
     """Reserves the buffers of results for parameters; returns the aliases that can be kept.
 
-    Donated parameters without an output of their own take the first result of the same shape that is free.
+    Donated parameters without an output of their own take the first result of the same shape that is free: of `_TRIES`.
     """
     parameters = module.entry_computation.parameter_instructions
     values = [v for p in parameters for v in classes.flow.values(p) if v is not None]
@@ -50,17 +54,22 @@ def keep_aliases(module: HloModule, classes: BufferClasses) -> list[ResultAlias]
 def _donations(
     module: HloModule, classes: BufferClasses, values: list[HloValue], taken: set[int]
 ) -> Iterator[ResultAlias]:
-    numbers = _parameter_leaves(module)
-    results = [shape for _, shape in _arrays(module.result_shape)]
+    leaves: dict[int, list[tuple[ShapeIndex, int, Shape]]] = {}
+    for (parameter, index), (number, shape) in _parameter_leaves(module).items():
+        leaves.setdefault(parameter, []).append((index, number, shape))
+    free: dict[Shape, dict[int, None]] = {}
+    for result, (_, shape) in enumerate(_arrays(module.result_shape)):
+        if result not in taken:
+            free.setdefault(shape, {})[result] = None
     for donor in module.config.buffer_donors:
-        for (parameter, index), (number, shape) in numbers.items():
-            if parameter != donor.parameter_number or index[: len(donor.parameter_index)] != donor.parameter_index:
+        for index, number, shape in leaves.get(donor.parameter_number, ()):
+            if index[: len(donor.parameter_index)] != donor.parameter_index:
                 continue
-            for result, wanted in enumerate(results):
-                if result not in taken and wanted == shape and classes.share_with_parameter(values[number], result):
-                    taken.add(result)
-                    yield ResultAlias(number, result, physical_byte_size(shape))
-                    break
+            candidates = free.get(shape, {})
+            fitting = (r for r in islice(candidates, _TRIES) if classes.share_with_parameter(values[number], r))
+            if (result := next(fitting, None)) is not None:
+                del candidates[result]
+                yield ResultAlias(number, result, physical_byte_size(shape))
 
 
 def _parameter_leaves(module: HloModule) -> dict[tuple[int, ShapeIndex], tuple[int, Shape]]:

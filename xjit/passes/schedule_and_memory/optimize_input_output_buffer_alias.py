@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from xjit.hlo import HloModule, Shape
+from xjit.hlo.annotations.alias_config import Alias
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import ShapeIndex
 from xjit.passes.framework.base import HloModulePass
@@ -29,39 +31,42 @@ class OptimizeInputOutputBufferAlias(HloModulePass):
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """True if an alias was added."""
         del execution_threads  # the entry belongs to the main one
-        layout, config = module.entry_computation_layout, module.input_output_alias_config
+        layout, aliases = module.entry_computation_layout, module.input_output_alias_config
         result = layout.result_shape
         if not all(shape.is_static for _, shape in result.leaves()):
             return False
         donors = self._donors(module, layout.parameter_shapes)
-        donees = [(i, s) for i, s in result.leaves() if s.is_array and not config.output_has_alias(i)]
-        pairs = _pairs(donors, donees)
-        for (number, index, _), (output, _) in sorted(pairs, key=lambda pair: pair[1][0]):
-            donated = module.buffer_donor_config
-            if donated.parameter_is_buffer_donor(number, index):
-                donated.remove_buffer_donor(number, index)
-            config.set_up_alias(output, number, index, "may")
+        aliased = {alias.output_index for alias in aliases.aliases}
+        donees = [(i, s) for i, s in result.leaves() if s.is_array and i not in aliased]
+        pairs = sorted(_pairs(donors, donees), key=lambda pair: pair[1][0])
+        given = {(number, index) for (number, index, _), _ in pairs}
+        config = module.config
+        config.buffer_donors = tuple(
+            d for d in config.buffer_donors if (d.parameter_number, d.parameter_index) not in given
+        )
+        aliases.set_up_aliases(Alias(output, number, index, "may-alias") for (number, index, _), (output, _) in pairs)
         return bool(pairs)
 
     def _donors(self, module: HloModule, shapes: Collection[Shape]) -> list[Donor]:
-        aliases, donated = module.input_output_alias_config, module.buffer_donor_config
+        aliased = {(a.parameter_number, a.parameter_index) for a in module.config.input_output_alias}
+        donated = {(d.parameter_number, d.parameter_index) for d in module.config.buffer_donors}
         return [
             (number, index, leaf)
             for number, shape in enumerate(shapes)
             for index, leaf in shape.leaves()
             if leaf.is_static_array
-            and not aliases.parameter_has_alias(number, index)
-            and (not self.registered_buffer_donor_only or donated.parameter_is_buffer_donor(number, index))
+            and (number, index) not in aliased
+            and (not self.registered_buffer_donor_only or (number, index) in donated)
         ]
 
 
 def _pairs(donors: list[Donor], donees: list[Donee]) -> list[tuple[Donor, Donee]]:
     """Pairs what agrees, the largest first, each in the order of parameters and results."""
-    free: dict[Shape, list[Donor]] = {}
+    free: dict[Shape, deque[Donor]] = {}
     for donor in donors:
-        free.setdefault(donor[2], []).append(donor)
+        free.setdefault(donor[2], deque()).append(donor)
     pairs: list[tuple[Donor, Donee]] = []
     for donee in sorted(donees, key=lambda d: -physical_byte_size(d[1])):
         if waiting := free.get(donee[1]):
-            pairs.append((waiting.pop(0), donee))
+            pairs.append((waiting.popleft(), donee))
     return pairs

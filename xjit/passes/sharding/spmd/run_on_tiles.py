@@ -122,6 +122,8 @@ def _fit_attributes(local: HloInstruction) -> None:
 def _parts(
     local: HloInstruction, leaves: Sequence[Shape], shardings: Sequence[DeviceSharding], b: SpmdBuilder
 ) -> list[PartitionedHlo]:
+    if not leaves:
+        return [PartitionedHlo(local, local.shape, REPLICATED)]
     if not local.shape.is_tuple:
         return [PartitionedHlo(local, leaves[0], shardings[0])]
     return [PartitionedHlo(b.element(local, n), s, d) for n, (s, d) in enumerate(zip(leaves, shardings, strict=True))]

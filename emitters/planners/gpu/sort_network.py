@@ -8,11 +8,13 @@ Batcher, "Sorting networks and their applications" (1968).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, delinearize
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 from xjit.llvm.element_types import register_type
 from xjit.llvm.gpu_models import WARP_SIZE
 from xjit.llvm.types import LLVMType
@@ -100,6 +102,11 @@ class SortNetwork:
             FarPass(high, max(self.bits, high - FAR_BITS + 1), high == step - 1)
             for high in range(step - 1, self.bits - 1, -FAR_BITS)
         ]
+
+    def bytes_moved(self, shapes: Sequence[Shape]) -> int:
+        """Bytes that all kernels move, if these are the arrays: each reads and writes every element."""
+        passes = 1 + sum(len(self.far_passes(step)) + 1 for step in range(self.bits + 1, self.steps + 1))
+        return 2 * passes * sum(shape.byte_size for shape in shapes)
 
     def index(self, line: AffineExpr, place: AffineExpr) -> tuple[AffineExpr, ...]:
         """The index of an element of the arrays."""

@@ -1,0 +1,1 @@
+"""Radix sorts on GPUs."""

@@ -1,0 +1,208 @@
+"""cublasLt: products of matrices with what follows them, the algorithm by the library's heuristic, once per shape.
+
+Values of enumerations are those of cublasLt.h, cublas_api.h and library_types.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xjit.hlo.diagnostics import ExecutionError
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.runtime.cuda.libraries.library import (
+    CUBLAS_LT,
+    I32,
+    I64,
+    PTR,
+    U64,
+    BoundLibrary,
+    is_installed,
+    shared_library,
+)
+from xjit.thunks import MatmulSpec, StoredMatrices
+
+P = PrimitiveType
+
+_SIGNATURES: Mapping[str, Sequence[Any]] = {
+    "cublasLtCreate": (PTR,),
+    "cublasLtMatmulDescCreate": (PTR, I32, I32),
+    "cublasLtMatmulDescSetAttribute": (PTR, I32, PTR, U64),
+    "cublasLtMatrixLayoutCreate": (PTR, I32, U64, U64, I64),
+    "cublasLtMatrixLayoutSetAttribute": (PTR, I32, PTR, U64),
+    "cublasLtMatmulPreferenceCreate": (PTR,),
+    "cublasLtMatmulPreferenceSetAttribute": (PTR, I32, PTR, U64),
+    "cublasLtMatmulPreferenceDestroy": (PTR,),
+    "cublasLtMatmulAlgoGetHeuristic": (PTR, PTR, PTR, PTR, PTR, PTR, PTR, I32, PTR, PTR),
+    "cublasLtMatmul": (PTR, PTR, PTR, PTR, PTR, PTR, PTR, PTR, PTR, PTR, PTR, PTR, PTR, PTR, U64, PTR),
+}
+STATUSES: Mapping[int, str] = {
+    1: "CUBLAS_STATUS_NOT_INITIALIZED",
+    3: "CUBLAS_STATUS_ALLOC_FAILED",
+    7: "CUBLAS_STATUS_INVALID_VALUE",
+    8: "CUBLAS_STATUS_ARCH_MISMATCH",
+    11: "CUBLAS_STATUS_MAPPING_ERROR",
+    13: "CUBLAS_STATUS_EXECUTION_FAILED",
+    14: "CUBLAS_STATUS_INTERNAL_ERROR",
+    15: "CUBLAS_STATUS_NOT_SUPPORTED",
+}
+
+DATA_TYPES: Mapping[PrimitiveType, int] = {
+    P.F32: 0, P.F64: 1, P.F16: 2, P.S8: 3, P.C64: 4, P.C128: 5, P.S32: 10, P.BF16: 14, P.F8E4M3FN: 28, P.F8E5M2: 29,
+}  # fmt: skip
+COMPUTE_TYPES: Mapping[str, int] = {"f32": 68, "tf32": 77, "bf16": 75, "f16": 74, "f64": 70, "s32": 72}
+
+TRANSPOSE_A, TRANSPOSE_B, EPILOGUE = 3, 4, 7  # cublasLtMatmulDescAttributes_t
+AUX_LEADING, AUX_STRIDE, BIAS_TYPE = 12, 13, 26
+POINTERS: Mapping[str, int] = {
+    "bias": 8, "aux": 11, "a_scale": 17, "b_scale": 18, "d_scale": 20, "amax": 21,
+}  # fmt: skip
+"""Attributes of a description that are addresses, by role."""
+
+BATCH_COUNT, BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
+MAX_WORKSPACE, MIN_ALIGNMENT = 1, {"a": 5, "b": 6, "c": 7, "d": 8}  # cublasLtMatmulPreferenceAttributes_t
+EPILOGUES: Mapping[str, int] = {"": 1, "relu": 2, "gelu": 32}
+BIAS_EPILOGUE, AUX_EPILOGUE = 4, 128  # bits of an epilogue
+_TRANSPOSED = 1  # CUBLAS_OP_T
+
+_HEURISTIC_BYTES = 96  # of cublasLtMatmulHeuristicResult_t, which begins with the algorithm
+_ALIGNMENT = 256  # of workspaces; and what is told of addresses, at most
+
+
+class CublasLt:
+    """The library in one context; made while that is current. `api`: see `BoundLibrary`."""
+
+    def __init__(self, api: Any) -> None:
+        self.library = BoundLibrary(api, _SIGNATURES, STATUSES)
+        self.handle = self.library.created("cublasLtCreate")
+        self._plans: dict[MatmulSpec, _Plan] = {}
+        self._lock = threading.Lock()  # addresses are attributes of descriptions
+
+    def multiply(self, spec: MatmulSpec, addresses: Sequence[int], stream: int, instruction: str) -> None:
+        """Puts a product on a stream. `addresses`: of the operands, then of the results.
+
+        Errors: ExecutionError names the instruction and the function that failed.
+        """
+        with self._lock:
+            plan = self._plans.get(spec)
+            if plan is None:
+                plan = self._plans[spec] = _Plan(self, spec)
+            plan.run(spec.at(addresses), stream, instruction)
+
+
+def has_cublaslt(wanted: bool | None) -> bool:
+    """Whether programs may call the library, as an option wants it: None if it is installed.
+
+    Errors: FailedPrecondition if it is wanted and not installed.
+    """
+    if wanted:
+        shared_library(CUBLAS_LT)
+    return is_installed(CUBLAS_LT) if wanted is None else wanted
+
+
+def load_cublaslt() -> CublasLt:
+    """Returns the installed library in the current context. Errors: FailedPrecondition if there is none."""
+    return CublasLt(shared_library(CUBLAS_LT))
+
+
+class _Plan:
+    """The descriptions of one product, which live as long as the process, and its algorithms."""
+
+    def __init__(self, owner: CublasLt, spec: MatmulSpec) -> None:
+        self._spec = spec
+        self._handle, library = owner.handle, owner.library
+        self._library = library
+        kinds = COMPUTE_TYPES[spec.products], DATA_TYPES[_scale_kind(spec)]
+        self._description = library.created("cublasLtMatmulDescCreate", *kinds)
+        for attribute, code, value in _attributes(spec):
+            self._set("MatmulDesc", self._description, attribute, struct.pack(code, value))
+        c = StoredMatrices(spec.c_kind, spec.d.rows, spec.d.columns, spec.d.leading, spec.d.stride)
+        self._layouts = [self._layout(matrices) for matrices in (spec.a, spec.b, c, spec.d)]
+        self._factors = [ctypes.create_string_buffer(_factor(spec, number)) for number in (spec.alpha, spec.beta)]
+        self._algorithms: dict[tuple[int, ...], ctypes.Array[ctypes.c_char]] = {}
+
+    def run(self, at: Mapping[str, int], stream: int, instruction: str) -> None:
+        """Puts the product on a stream; `at` has the addresses by role."""
+        for role, attribute in POINTERS.items():
+            if role in at:
+                self._set("MatmulDesc", self._description, attribute, struct.pack("=Q", at[role]))
+        workspace = -(-at.get("workspace", 0) // _ALIGNMENT) * _ALIGNMENT
+        size = max(self._spec.workspace_bytes - _ALIGNMENT, 0)
+        arrays = (at["a"], at["b"], at.get("c", at["d"]), at["d"])
+        others = [at[role] for role in POINTERS if role in at]
+        algorithm = self._algorithm((*arrays, *others), size, instruction)
+        (alpha, beta), (a, b, c, d) = self._factors, self._layouts
+        self._library.call(
+            "cublasLtMatmul", self._handle, self._description, alpha, arrays[0], a, arrays[1], b, beta, arrays[2], c,
+            arrays[3], d, algorithm, workspace if size else None, size, stream, instruction=instruction,
+        )  # fmt: skip
+
+    def _algorithm(self, addresses: Sequence[int], workspace: int, instruction: str) -> ctypes.Array[ctypes.c_char]:
+        """The library's first choice for arrays that are aligned as these are: A, B, C, D, and what follows them."""
+        alignments = tuple(min(address & -address, _ALIGNMENT) for address in addresses)
+        found = self._algorithms.get(alignments)
+        if found is not None:
+            return found
+        library = self._library
+        preference = library.created("cublasLtMatmulPreferenceCreate")
+        self._set("MatmulPreference", preference, MAX_WORKSPACE, struct.pack("=Q", workspace))
+        for role, alignment in zip("abcd", alignments, strict=False):
+            self._set("MatmulPreference", preference, MIN_ALIGNMENT[role], struct.pack("=I", alignment))
+        result, count = ctypes.create_string_buffer(_HEURISTIC_BYTES), ctypes.c_int32()
+        library.call(
+            "cublasLtMatmulAlgoGetHeuristic", self._handle, self._description, *self._layouts, preference, 1, result,
+            ctypes.byref(count), instruction=instruction,
+        )  # fmt: skip
+        library.call("cublasLtMatmulPreferenceDestroy", preference)
+        if not count.value:
+            raise ExecutionError(f"cublasLt has no algorithm for '{instruction}': {self._spec}")
+        self._algorithms[alignments] = result
+        return result
+
+    def _layout(self, matrices: StoredMatrices) -> int:
+        sizes = (matrices.rows, matrices.columns, matrices.leading)
+        layout = self._library.created("cublasLtMatrixLayoutCreate", DATA_TYPES[matrices.kind], *sizes)
+        if self._spec.count > 1:
+            self._set("MatrixLayout", layout, BATCH_COUNT, struct.pack("=i", self._spec.count))
+            self._set("MatrixLayout", layout, BATCH_STRIDE, struct.pack("=q", matrices.stride))
+        return layout
+
+    def _set(self, what: str, where: int, attribute: int, value: bytes) -> None:
+        data = ctypes.create_string_buffer(value, len(value))
+        self._library.call(f"cublasLt{what}SetAttribute", where, attribute, data, len(value))
+
+
+def _attributes(spec: MatmulSpec) -> list[tuple[int, str, int]]:
+    """What is fixed of a description: attributes, how `struct` packs them, values."""
+    epilogue = EPILOGUES[spec.activation]
+    found: list[tuple[int, str, int]] = []
+    if spec.transpose_a:
+        found.append((TRANSPOSE_A, "=i", _TRANSPOSED))
+    if spec.transpose_b:
+        found.append((TRANSPOSE_B, "=i", _TRANSPOSED))
+    if "bias" in spec.roles:
+        epilogue = (epilogue & ~1) | BIAS_EPILOGUE  # 1, the default, is no bit
+        found.append((BIAS_TYPE, "=i", DATA_TYPES[spec.bias_kind]))
+    if "aux" in spec.roles:
+        epilogue |= AUX_EPILOGUE
+        found += [(AUX_LEADING, "=q", spec.d.leading), (AUX_STRIDE, "=q", spec.d.stride)]
+    return [*found, (EPILOGUE, "=I", epilogue)]
+
+
+def _scale_kind(spec: MatmulSpec) -> PrimitiveType:
+    """The type of alpha and beta."""
+    if spec.d.kind.is_complex:
+        return spec.d.kind
+    return {"f64": P.F64, "s32": P.S32}.get(spec.products, P.F32)
+
+
+def _factor(spec: MatmulSpec, number: complex) -> bytes:
+    """alpha or beta as the library reads it."""
+    kind, value = _scale_kind(spec), complex(number)
+    if kind is P.S32:
+        return struct.pack("=i", int(value.real))
+    code = "f" if kind in (P.F32, P.C64) else "d"
+    return struct.pack(f"=2{code}", value.real, value.imag) if kind.is_complex else struct.pack(f"={code}", value.real)

@@ -1,0 +1,38 @@
+"""The steps of a program that are no kernels of it, put on a stream of a GPU: calls of NVIDIA's libraries."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from xjit.runtime.cuda.driver import CudaDriver
+from xjit.runtime.cuda.libraries.cublaslt import CublasLt, load_cublaslt
+from xjit.thunks import RuntimeCallThunk
+
+
+class RuntimeCalls:
+    """Does such steps on one device. A library that is not given is loaded when a program with a call of it is."""
+
+    def __init__(self, driver: CudaDriver, cublaslt: CublasLt | None = None) -> None:
+        self._driver = driver
+        self._cublaslt = cublaslt
+
+    def prepare(self, thunk: RuntimeCallThunk) -> None:
+        """Loads what a step needs. Errors: FailedPrecondition says what to install."""
+        if self._cublaslt is None:
+            self._cublaslt = _cublaslt_of(self._driver)
+
+    def put_on_stream(self, thunk: RuntimeCallThunk, addresses: Sequence[int], stream: int) -> None:
+        """Puts a step that was prepared on a stream. `addresses`: of its operands, then of its results.
+
+        Errors: ExecutionError names the instruction.
+        """
+        assert self._cublaslt is not None, "not prepared"
+        self._cublaslt.multiply(thunk.call, addresses, stream, thunk.instruction)
+
+
+@functools.cache
+def _cublaslt_of(driver: CudaDriver) -> CublasLt:
+    """The library on a device, for all programs there."""
+    driver.make_current()
+    return load_cublaslt()
