@@ -19,7 +19,7 @@ def load_pairs(
             halves.append(builder.load(part, place, alignment))
         else:
             halves.append(builder.masked_load(part, place, _doubled(builder, mask, half), part.elem.bits // 8))
-    real, imag = (builder.shuffle_vector(*halves, range(n, 2 * width, 2)) for n in range(2))
+    real, imag = (builder.shuffle_vector(halves[0], halves[1], range(n, 2 * width, 2)) for n in range(2))
     return real, imag
 
 
