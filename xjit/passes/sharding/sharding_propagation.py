@@ -9,7 +9,7 @@ from xjit.hlo import HloInstruction, HloModule
 from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.sharding.propagation_rounds import Acceptance, Propagation
 from xjit.passes.sharding.sharding_annotations import FoldedAnnotations, fold_annotations, remove_barriers
-from xjit.passes.sharding.sharding_slots import ShardingSlots
+from xjit.passes.sharding.sharding_slots import ShardingSlots, Slot
 
 
 @dataclass
@@ -17,14 +17,15 @@ class ShardingPropagation(HloModulePass):
     """Annotates instructions with the shardings that follow from those of their operands and users.
 
     Given annotations stay, but for those of the entry's results and parameters where the options let them be improved.
-    Parameters of the entry without annotation get one only by that option. `cse_prevention_only` annotates broadcasts
+    Parameters of the entry without annotation get one only by that option. That for the output
+    may say so for each array. `cse_prevention_only` annotates broadcasts
     of scalars alone, so that equal ones with different uses stay apart.
     """
 
     name = "sharding-propagation"
     is_spmd: bool = True
     propagate_metadata: bool = False
-    allow_spmd_sharding_propagation_to_output: bool = False
+    allow_spmd_sharding_propagation_to_output: bool | tuple[bool, ...] = False
     allow_spmd_sharding_propagation_to_parameters: bool = False
     cse_prevention_only: bool = False
 
@@ -43,13 +44,17 @@ class ShardingPropagation(HloModulePass):
         changed = slots.write(self._written(slots, folded))
         return remove_barriers(computations) | changed | folded.changed
 
-    def _improvable(self, slots: ShardingSlots) -> list[HloInstruction]:
-        """The entry's result and parameters whose given annotations may be improved."""
-        found: list[HloInstruction] = []
-        if self.allow_spmd_sharding_propagation_to_output:
-            found.append(slots.entry.root_instruction)
+    def _improvable(self, slots: ShardingSlots) -> dict[HloInstruction, list[Slot]]:
+        """The entry's result and parameters whose given annotations may be improved, with their arrays that may."""
+        root, allowed = slots.entry.root_instruction, self.allow_spmd_sharding_propagation_to_output
+        flags = allowed if isinstance(allowed, tuple) else (allowed,) * len(slots[root])
+        if len(flags) == 1:
+            flags *= len(slots[root])
+        found: dict[HloInstruction, list[Slot]] = {}
         if self.allow_spmd_sharding_propagation_to_parameters:
-            found.extend(slots.entry.parameter_instructions)
+            found = {parameter: slots[parameter] for parameter in slots.entry.parameter_instructions}
+        if any(flags):
+            found[root] = [slot for slot, may in zip(slots[root], flags, strict=True) if may]
         return found
 
     def _free_slots(self, slots: ShardingSlots, folded: FoldedAnnotations) -> None:
@@ -59,8 +64,8 @@ class ShardingPropagation(HloModulePass):
         for parameter in slots.entry.parameter_instructions:
             for slot in slots[parameter]:
                 slot.fixed = slot.fixed or parameter.sharding is None
-        for instruction in self._improvable(slots):
-            for slot in slots[instruction]:
+        for improvable in self._improvable(slots).values():
+            for slot in improvable:
                 slot.fixed, slot.is_even = False, True  # host buffers are split evenly
         for instruction, dimensions in folded.free_dimensions.items():
             for slot in slots[instruction]:
