@@ -19,7 +19,7 @@ _COMPUTATIONS, _REPLICA_IDS = 3, 1  # fields of DeviceAssignmentProto and its Co
 class Placement:
     """Devices by number, replica after replica; `assignment` is the serialized DeviceAssignment.
 
-    `spreads_to_results`: which results may get a sharding; one flag is for all. `is_partitioned` asks for the SPMD
+    `spreads_to_results`: which results may get a sharding. `is_partitioned` asks for the SPMD
     partitioner. `compile_options` are what the caller's options mean for xjit's compiler.
     """
 

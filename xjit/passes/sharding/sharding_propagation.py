@@ -17,17 +17,18 @@ class ShardingPropagation(HloModulePass):
     """Annotates instructions with the shardings that follow from those of their operands and users.
 
     Given annotations stay, but for those of the entry's results and parameters where the options let them be improved.
-    Parameters of the entry without annotation get one only by that option. That for the output
-    may say so for each array. `cse_prevention_only` annotates broadcasts
-    of scalars alone, so that equal ones with different uses stay apart.
+    Parameters of the entry without annotation get one only by that option. `cse_prevention_only` annotates broadcasts
+    of scalars alone, so that equal ones with different uses stay apart. `fixed_outputs` are arrays of the result, by
+    number, whose annotations stay all the same.
     """
 
     name = "sharding-propagation"
     is_spmd: bool = True
     propagate_metadata: bool = False
-    allow_spmd_sharding_propagation_to_output: bool | tuple[bool, ...] = False
+    allow_spmd_sharding_propagation_to_output: bool = False
     allow_spmd_sharding_propagation_to_parameters: bool = False
     cse_prevention_only: bool = False
+    fixed_outputs: tuple[int, ...] = ()
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Propagates to a fixed point; True if an annotation changed or a custom-call was folded."""
@@ -46,15 +47,12 @@ class ShardingPropagation(HloModulePass):
 
     def _improvable(self, slots: ShardingSlots) -> dict[HloInstruction, list[Slot]]:
         """The entry's result and parameters whose given annotations may be improved, with their arrays that may."""
-        root, allowed = slots.entry.root_instruction, self.allow_spmd_sharding_propagation_to_output
-        flags = allowed if isinstance(allowed, tuple) else (allowed,) * len(slots[root])
-        if len(flags) == 1:
-            flags *= len(slots[root])
         found: dict[HloInstruction, list[Slot]] = {}
+        if self.allow_spmd_sharding_propagation_to_output:
+            root = slots.entry.root_instruction
+            found[root] = [slot for number, slot in enumerate(slots[root]) if number not in self.fixed_outputs]
         if self.allow_spmd_sharding_propagation_to_parameters:
-            found = {parameter: slots[parameter] for parameter in slots.entry.parameter_instructions}
-        if any(flags):
-            found[root] = [slot for slot, may in zip(slots[root], flags, strict=True) if may]
+            found.update((parameter, slots[parameter]) for parameter in slots.entry.parameter_instructions)
         return found
 
     def _free_slots(self, slots: ShardingSlots, folded: FoldedAnnotations) -> None:
