@@ -165,7 +165,7 @@ class InstructionParser:
 
     def _constant(self, name: str, shape: Shape, index: int) -> tuple[HloInstruction, int]:
         cursor, tokens = self.cursor, self.cursor.tokens
-        if tokens[index + 1] == ")":
+        if tokens[index + 1] == ")" and tokens[index] != "(":
             text, after = tokens[index], index + 2
         else:
             end = cursor.group_end(index - 1)
@@ -192,23 +192,26 @@ class InstructionParser:
     def _operands(self, computation: HloComputation, pending: _Pending, op: Opcode, index: int) -> int:
         cursor, tokens, scope, operands = self.cursor, self.cursor.tokens, self.scope, pending.operands
         first = index
-        if tokens[index] == ")":
-            index += 1
-        else:
-            while True:
-                token = tokens[index]
-                operand = scope.get(token[1:] if token[:1] == "%" else token)
-                if operand is None or tokens[index + 1] == "(":
-                    operand, index = self._other_operand(computation, index)
-                else:
-                    index += 1
-                operands.append(operand)
-                separator = tokens[index]
+        while True:
+            token = tokens[index]
+            operand = scope.get(token[1:] if token[:1] == "%" else token)
+            if operand is not None and tokens[index + 1] != "(":
                 index += 1
-                if separator == ")":
-                    break
-                if separator != ",":
-                    cursor.fail(f"expected ',' or ')' after an operand, found {cursor.describe(index - 1)}", index - 1)
+            elif token == ")":
+                index += 1
+                break
+            elif token == ",":  # XLA takes any number of them, wherever they are
+                index += 1
+                continue
+            else:
+                operand, index = self._other_operand(computation, index)
+            operands.append(operand)
+            separator = tokens[index]
+            index += 1
+            if separator == ")":
+                break
+            if separator != ",":
+                cursor.fail(f"expected ',' or ')' after an operand, found {cursor.describe(index - 1)}", index - 1)
         if op.arity >= 0 and len(operands) != op.arity:
             plural = "operand" if op.arity == 1 else "operands"
             cursor.fail(f"{op.name} takes {op.arity} {plural}, found {len(operands)}", first)
