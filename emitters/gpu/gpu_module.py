@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from xjit.emitters.gpu import rng_state
 from xjit.emitters.gpu.arena_tail import behind, end_of, with_scratch
+from xjit.emitters.gpu.fft import emit_gpu_fft
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
 from xjit.emitters.gpu.linalg.cholesky import emit_gpu_cholesky
 from xjit.emitters.gpu.linalg.triangular_solve import emit_gpu_triangular_solve
@@ -58,6 +59,7 @@ def _schedule_text(kernel: Kernel) -> str:
 
 _OWN_EMITTERS: Mapping[str, Callable[[GpuKernelContext, KernelView], list[Kernel]]] = {
     "cholesky": emit_gpu_cholesky,
+    "fft-in-block": emit_gpu_fft,
     "rng-get-and-update-state": emit_gpu_rng_state,
     "scan": emit_gpu_scan,
     "scatter": emit_gpu_scatter,

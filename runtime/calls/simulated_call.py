@@ -10,11 +10,12 @@ import numpy as np
 from xjit.runtime.arrays.arguments import conforming
 from xjit.runtime.arrays.physical_layout import Array
 from xjit.runtime.calls.simulated_matmul import multiply_on_host
+from xjit.runtime.calls.simulated_solver import solve_on_host
 from xjit.runtime.calls.thunk_interpreter import ThunkMemory, executed_thunks
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.gpu_sim import MemoryRange, simulate
 from xjit.runtime.program import ARENA_ALIGNMENT
-from xjit.thunks import CopyThunk, KernelThunk, RuntimeCallThunk, ShapedSlice
+from xjit.thunks import CopyThunk, KernelThunk, MatmulSpec, RuntimeCall, RuntimeCallThunk, ShapedSlice, SolverSpec
 
 
 class SimulatedCall:
@@ -49,7 +50,7 @@ class SimulatedCall:
                 continue
             if isinstance(thunk, RuntimeCallThunk):
                 places = (*thunk.operands, *thunk.results)
-                multiply_on_host(thunk.call, [memory.address(place.slice) for place in places])
+                _do_on_host(thunk.call, [memory.address(place.slice) for place in places])
                 continue
             assert isinstance(thunk, KernelThunk), f"a GPU runs no {type(thunk).__name__}"
             if not _is_needless(thunk, memory):
@@ -59,6 +60,14 @@ class SimulatedCall:
         arguments = [_range(memory, place) for place in (*thunk.operands, *thunk.results)]
         kernel = self._module.program.kernels[thunk.kernel]
         simulate(kernel, arguments, reverse=self._reverse, sanitize=self._sanitize, cache_dir=self._cache_dir)
+
+
+def _do_on_host(call: RuntimeCall, addresses: Sequence[int]) -> None:
+    match call:
+        case MatmulSpec():
+            multiply_on_host(call, addresses)
+        case SolverSpec():
+            solve_on_host(call, addresses)
 
 
 def _is_needless(thunk: KernelThunk, memory: ThunkMemory) -> bool:

@@ -36,7 +36,7 @@ from xjit.runtime.cuda.launch_tables import LaunchTables
 from xjit.runtime.cuda.runtime_calls import RuntimeCalls
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.program import ArraySignature, unflatten_tree
-from xjit.thunks import BufferSlice, RuntimeCallThunk, Thunk
+from xjit.thunks import BufferSlice, MatmulSpec, RuntimeCallThunk, Thunk
 
 
 class CudaExecutable:
@@ -81,12 +81,13 @@ class CudaExecutable:
         self._constants = [_upload(driver, constant, self.stream) for constant in module.constants]
         driver.synchronize(self.stream)
         entry = module.program.thunks.sequences[module.program.thunks.entry]
-        self._static_steps = list(self._grouped(entry)) if entry.is_straight else None
+        is_static = entry.is_straight and not any(isinstance(t, RuntimeCallThunk) and _needs_host(t) for t in entry)
+        self._static_steps = list(self._grouped(entry)) if is_static else None
         self._paths = leaf_paths(module.parameter_tree)
 
     @property
     def is_static(self) -> bool:
-        """Whether every call does the same steps: no loop, conditional or call."""
+        """Whether every call does the same steps, none of which needs the host: no loop, conditional or call."""
         return self._static_steps is not None
 
     def __call__(
@@ -146,7 +147,9 @@ class CudaExecutable:
         if any(alias.must for alias in self.module.aliases):
             raise FailedPrecondition(f"module '{self.module.name}' overwrites its parameters: it cannot be a graph")
         if self._static_steps is None:
-            raise FailedPrecondition(f"module '{self.module.name}' has loops or branches: it cannot be a graph")
+            raise FailedPrecondition(
+                f"module '{self.module.name}' has loops, branches or steps of the host: it cannot be a graph"
+            )
         leaves = flatten_arguments(self.module.parameter_tree, self.module.parameters, arguments)
         if not all(map(is_on_device, leaves)):
             raise FailedPrecondition("the arguments of a graph must be arrays on the device")
@@ -240,6 +243,11 @@ class CudaExecutable:
 
     def _address(self, where: BufferSlice, bases: np.ndarray[Any, Any]) -> int:
         return int(bases[self._first_bases[where.kind] + where.index]) + where.offset
+
+
+def _needs_host(thunk: RuntimeCallThunk) -> bool:
+    """Whether the host allocates memory for a step, waits for it or does it: no graph can have it."""
+    return not isinstance(thunk.call, MatmulSpec)
 
 
 def _upload(driver: CudaDriver, data: Array, stream: int) -> DeviceMemory:

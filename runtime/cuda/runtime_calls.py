@@ -5,30 +5,47 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from xjit.hlo.diagnostics import FailedPrecondition
 from xjit.runtime.cuda.driver import CudaDriver
 from xjit.runtime.cuda.libraries.cublaslt import CublasLt, load_cublaslt
-from xjit.thunks import RuntimeCallThunk
+from xjit.runtime.cuda.libraries.cusolver import Solvers, load_solvers
+from xjit.thunks import MatmulSpec, RuntimeCallThunk, SolverSpec
 
 
 class RuntimeCalls:
     """Does such steps on one device. A library that is not given is loaded when a program with a call of it is."""
 
-    def __init__(self, driver: CudaDriver, cublaslt: CublasLt | None = None) -> None:
+    def __init__(self, driver: CudaDriver, cublaslt: CublasLt | None = None, solvers: Solvers | None = None) -> None:
         self._driver = driver
         self._cublaslt = cublaslt
+        self._solvers = solvers
 
     def prepare(self, thunk: RuntimeCallThunk) -> None:
         """Loads what a step needs. Errors: FailedPrecondition says what to install."""
-        if self._cublaslt is None:
-            self._cublaslt = _cublaslt_of(self._driver)
+        match thunk.call:
+            case MatmulSpec() if self._cublaslt is None:
+                self._cublaslt = _cublaslt_of(self._driver)
+            case SolverSpec() if self._solvers is None:
+                try:
+                    self._solvers = _solvers_of(self._driver)
+                except FailedPrecondition as error:
+                    message = f"'{thunk.instruction}' needs {thunk.call.symbol}: {error.message}"
+                    raise FailedPrecondition(message) from error
+            case _:
+                pass
 
     def put_on_stream(self, thunk: RuntimeCallThunk, addresses: Sequence[int], stream: int) -> None:
         """Puts a step that was prepared on a stream. `addresses`: of its operands, then of its results.
 
         Errors: ExecutionError names the instruction.
         """
-        assert self._cublaslt is not None, "not prepared"
-        self._cublaslt.multiply(thunk.call, addresses, stream, thunk.instruction)
+        match thunk.call:
+            case MatmulSpec():
+                assert self._cublaslt is not None, "not prepared"
+                self._cublaslt.multiply(thunk.call, addresses, stream, thunk.instruction)
+            case SolverSpec():
+                assert self._solvers is not None, "not prepared"
+                self._solvers.solve(thunk.call, addresses, stream, thunk.instruction)
 
 
 @functools.cache
@@ -36,3 +53,10 @@ def _cublaslt_of(driver: CudaDriver) -> CublasLt:
     """The library on a device, for all programs there."""
     driver.make_current()
     return load_cublaslt()
+
+
+@functools.cache
+def _solvers_of(driver: CudaDriver) -> Solvers:
+    """The libraries of LAPACK-like routines on a device."""
+    driver.make_current()
+    return load_solvers(driver)

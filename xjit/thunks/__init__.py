@@ -4,6 +4,7 @@ from xjit.thunks.buffer_slice import NO_SLICE, BufferSlice, ShapedSlice, SliceKi
 from xjit.thunks.gpu_kernel import GpuKernel, GpuProgram, LaunchDimensions
 from xjit.thunks.matmul_spec import MatmulSpec, StoredMatrices
 from xjit.thunks.printing import program_to_string
+from xjit.thunks.solver_spec import SolverSpec
 from xjit.thunks.thunk import (
     CallThunk,
     CollectiveThunk,
@@ -47,6 +48,7 @@ __all__ = [
     "RuntimeCallThunk",
     "ShapedSlice",
     "SliceKind",
+    "SolverSpec",
     "SortThunk",
     "StoredMatrices",
     "Thunk",

@@ -14,6 +14,7 @@ from xjit.hlo.attributes import ConvolutionAttributes, DotAttributes, FftAttribu
 from xjit.thunks.buffer_slice import BufferSlice, ShapedSlice
 from xjit.thunks.collective_spec import CollectiveSpec
 from xjit.thunks.matmul_spec import MatmulSpec
+from xjit.thunks.solver_spec import SolverSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ class CollectiveThunk(KernelThunk):
     spec: CollectiveSpec
 
 
-RuntimeCall = MatmulSpec
+RuntimeCall = MatmulSpec | SolverSpec
 """What a GPU's program leaves to the runtime: a call to a library."""
 
 

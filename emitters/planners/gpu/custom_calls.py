@@ -9,7 +9,6 @@ from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.custom_call_registry import custom_call_address
 from xjit.hlo.diagnostics import Unsupported
 from xjit.ops.custom_call_targets import IDENTITY_TARGETS, unknown_target
-from xjit.ops.lapack_targets import LAPACK_TARGETS
 
 
 def plan_gpu_custom_call(context: PlanContext, view: KernelView) -> list[KernelPlan]:
@@ -20,9 +19,7 @@ def plan_gpu_custom_call(context: PlanContext, view: KernelView) -> list[KernelP
         return [plan_annotation(context, view)]
     if target == "AllocateBuffer":
         return [HandWritten(view.instruction.name, "fill", "it has no operand to compute elements from")]
-    if target in LAPACK_TARGETS:
-        reason = "LAPACK runs on the host, and no binding to cuSOLVER is there"
-    elif custom_call_address(target) is not None:
+    if custom_call_address(target) is not None:
         reason = "the registered function runs on the host, and a GPU's arrays are not there"
     elif target in TARGET_KINDS:
         reason = "it has no kernel"

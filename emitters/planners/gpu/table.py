@@ -27,6 +27,7 @@ from xjit.emitters.schedule.statements import Part
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.target import Target
+from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.matrices import one_block_rows
 
 Planner = Callable[[PlanContext, KernelView], Sequence[KernelPlan]]
@@ -52,6 +53,13 @@ def _plan_matrices(context: PlanContext, view: KernelView) -> Sequence[KernelPla
     return [HandWritten(view.instruction.name, view.hero.opcode, "a block of threads has a matrix in shared memory")]
 
 
+def _plan_fft(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]:
+    """Plans a transform that `fft-expander` leaves."""
+    if FftExpander(one_block=True).applies(view.hero):
+        raise _no_kernel(context, view.hero)
+    return [HandWritten(view.instruction.name, "fft-in-block", "stages meet in shared memory")]
+
+
 def _no_kernel(context: PlanContext, hero: HloInstruction) -> Unsupported:
     return Unsupported(f"{hero.opcode} '{hero.name}' cannot be compiled for target '{context.target.name}'", hero.span)
 
@@ -62,6 +70,7 @@ GPU_HERO_PLANNERS: Mapping[str, Planner] = {
     "cholesky": _plan_matrices,
     "custom-call": plan_gpu_custom_call,
     "dynamic-update-slice": plan_dynamic_update_slice,
+    "fft": _plan_fft,
     "reduce-window": plan_gpu_reduce_window,
     "rng-bit-generator": _plan_rng,
     "rng-get-and-update-state": _plan_rng_state,
@@ -71,7 +80,7 @@ GPU_HERO_PLANNERS: Mapping[str, Planner] = {
     "triangular-solve": _plan_matrices,
 }
 
-REWRITTEN = frozenset(["fft", "topk"])
+REWRITTEN = frozenset(["topk"])
 """Heroes that passes write in terms of others. What they leave has a form that no emitter knows."""
 
 
