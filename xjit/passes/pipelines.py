@@ -167,7 +167,10 @@ def simplification(options: PipelineOptions) -> list[HloModulePass]:
         HloPassFix(
             passes=[
                 TupleSimplifier(),
-                AlgebraicSimplifier(is_layout_sensitive=sensitive),
+                # emitters know products of matrices, and no convolutions that slide backwards
+                AlgebraicSimplifier(
+                    is_layout_sensitive=sensitive, supports_non_canonical_dots=False, enable_conv_operand_swap=False
+                ),
                 HloConstantFolding(),
                 HloCSE(is_layout_sensitive=sensitive),
                 WhileLoopConstantSinking(sink_only_scalar_constants=True),  # before loops drop the elements it frees
