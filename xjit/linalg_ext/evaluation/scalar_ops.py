@@ -195,7 +195,7 @@ SCALAR_OPS: dict[str, ScalarFunction] = {
         "fma": lambda a, b, c: a * b + c,
     }.items()},
     **{f"math.{name}": _arith(f) for name, f in {"absi": np.abs, "ipowi": np.power}.items()},
-    "math.ctpop": _plain(np.bitwise_count),
+    "math.ctpop": _arith(lambda x: np.bitwise_count(_unsigned(x))),
     "math.isnan": _plain(np.isnan),
     "math.isinf": _plain(np.isinf),
     "math.isfinite": _plain(np.isfinite),

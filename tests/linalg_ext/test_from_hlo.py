@@ -1,0 +1,280 @@
+"""HLO as structured operations: both sides are evaluated, and the text is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xjit
+from tests.support.hlo_cases import Case, difference, graph, leaves, magnitudes
+from xjit import linalg_ext
+from xjit.linalg_ext.evaluation.values import dtype_of
+from xjit.linalg_ext.ir import FloatType, Operation, StringAttr, TensorType, element_type
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+Array = Any
+OPCODES = (
+    *("add", "multiply", "divide", "remainder", "maximum", "minimum", "and", "xor", "not", "sign", "abs", "popcnt"),
+    *("shift-left", "shift-right-arithmetic", "shift-right-logical", "power", "tanh", "logistic", "compare", "select"),
+    *("clamp", "convert", "bitcast-convert", "is-finite", "iota", "broadcast", "transpose", "reshape", "slice", "sort"),
+    *("reverse", "pad", "concatenate", "dynamic-slice", "dynamic-update-slice", "reduce", "reduce-window", "dot"),
+)
+
+
+def names_of(module: Operation) -> set[str]:
+    return {op.name for op in module.walk()}
+
+
+def opaque_calls(module: Operation) -> list[Operation]:
+    return [op for op in module.body.operations if "hlo" in op.attributes]
+
+
+def run(module: Operation, arrays: list[Array]) -> list[Array]:
+    """Evaluates what the module's text says; unsigned arrays go in by their bits."""
+    again = linalg_ext.parse(str(module))
+    assert str(again) == str(module)
+    function = next(op for op in again.body.operations if op.regions[0].blocks)
+    given = [a.view(dtype_of(element_type(v.type))) for a, v in zip(arrays, function.body.arguments)]
+    return leaves(linalg_ext.evaluate(again, "main", *given))
+
+
+def check_case(case: Case) -> bool:
+    """Compares a random module; False if something in it has no structured form."""
+    source = xjit.parse_hlo(case.text)
+    module = linalg_ext.from_hlo(source)
+    if opaque_calls(module) or any(k in case.text for k in ("c64", "c128", "s4[", "u4[")):
+        return False
+    with np.errstate(all="ignore"):
+        expected = leaves(xjit.evaluate(source, *case.inputs))
+        sizes = magnitudes(case)
+    found = [np.asarray(x).view(y.dtype) for x, y in zip(run(module, case.inputs), expected, strict=True)]
+    for value, wanted, exact, size in zip(found, expected, case.exact, sizes):
+        assert not difference(value, wanted, exact, size), case.text
+    return True
+
+
+def check(
+    function: Callable[..., Any], *arrays: Array, has: tuple[str, ...] = (), tolerance: float = 1e-5
+) -> Operation:
+    """Raises what JAX makes of a function; `has` are operations that must come out."""
+    source = xjit.from_jax(function, *arrays)
+    module = linalg_ext.from_hlo(source)
+    assert not opaque_calls(module)
+    assert set(has) <= names_of(module)
+    expected = leaves(xjit.evaluate(source, *arrays))
+    for value, wanted in zip(run(module, list(arrays)), expected, strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=tolerance, atol=tolerance)
+    return module
+
+
+def normal(*shape: int) -> Array:
+    return np.random.default_rng(len(shape)).normal(size=shape).astype(np.float32)
+
+
+def random_case(number: int) -> Case:
+    return graph(number, OPCODES, 3, 12)
+
+
+def test_random_programs() -> None:
+    assert sum(check_case(random_case(number)) for number in range(25)) > 12
+
+
+@pytest.mark.slow
+def test_many_random_programs() -> None:
+    assert sum(check_case(random_case(number)) for number in range(40, 2000)) > 1000
+
+
+SOFTMAX = ("linalg_ext.softmax",)
+X = normal(3, 5, 12)
+
+
+def by_hand(x: Array) -> Array:
+    weights = jnp.exp(x - jax.lax.stop_gradient(x.max(-1, keepdims=True)))
+    return weights * (1 / weights.sum(-1, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        jax.nn.softmax,
+        lambda x: jax.nn.softmax(jnp.where(x > 0, x, -1e9) * 0.5, axis=1),
+        jax.nn.log_softmax,
+        lambda x: jnp.exp(jax.nn.log_softmax(x)),
+        by_hand,
+        jax.grad(lambda x: (jax.nn.softmax(x) ** 2).sum()),
+    ],
+    ids=["plain", "masked", "log", "exponential of log", "by hand", "gradient"],
+)
+def test_softmax(function: Callable[..., Any]) -> None:
+    check(function, X, has=SOFTMAX)
+
+
+def test_probabilities_come_from_the_softmax() -> None:
+    """Nothing computes exponentials, maxima or sums beside it."""
+    for function in (jax.nn.softmax, by_hand, lambda x: jnp.exp(jax.nn.log_softmax(x))):
+        assert not {"math.exp", "linalg.reduce"} & names_of(check(function, X, has=SOFTMAX))
+
+
+def test_sums_of_exponentials_with_infinite_maxima() -> None:
+    x = normal(4, 6)
+    x[0], x[1, 2], x[2, 3] = -np.inf, np.inf, np.nan
+    check(lambda x: jax.nn.logsumexp(x, axis=-1), x, has=SOFTMAX)
+
+
+@pytest.mark.parametrize("kind", ["plain", "bias", "mask", "causal"])
+def test_attention(kind: str) -> None:
+    q, k, v = normal(2, 6, 3, 4), normal(2, 6, 3, 4) + 1, normal(2, 6, 3, 4) - 1
+    options: dict[str, Any] = {
+        "plain": {},
+        "bias": {"bias": normal(1, 1, 6, 6)},
+        "mask": {"mask": normal(2, 3, 6, 6) > -1},
+        "causal": {"is_causal": True},
+    }[kind]
+    module = check(
+        lambda q, k, v: jax.nn.dot_product_attention(q, k, v, **options),
+        *(q, k, v),
+        has=(*SOFTMAX, "linalg_ext.batch_matmul"),
+    )
+    products = [op for op in module.walk() if op.name == "linalg_ext.batch_matmul"]
+    [softmax] = [op for op in module.walk() if op.name == SOFTMAX[0]]
+    assert products[1].operands[0] is softmax.results[0], "the softmax is on the left, as it came"
+
+
+def layer_norm(x: Array, scale: Array) -> Array:
+    centered = x - x.mean(-1, keepdims=True)
+    return centered * jax.lax.rsqrt((centered**2).mean(-1, keepdims=True) + 1e-5) * scale
+
+
+def convolution(strides: tuple[int, int], padding: Any, groups: int = 1, layout: str = "NHWC") -> Callable[..., Any]:
+    kernel = "HWIO" if layout == "NHWC" else "OIHW"
+    return lambda x, w: jax.lax.conv_general_dilated(
+        *(x, w, strides, padding), (2, 1), (1, 2), (layout, kernel, layout), feature_group_count=groups
+    )
+
+
+def test_layers() -> None:
+    check(layer_norm, X, normal(12), has=("linalg.reduce",))
+    check(lambda x, w, b, v: jax.nn.gelu(x @ w + b) @ v, X[0], normal(12, 8), normal(8), normal(8, 2))
+    image, kernel = normal(2, 7, 6, 4), normal(3, 3, 4, 5)
+    check(convolution((1, 2), ((0, 0), (0, 0))), image, kernel, has=("linalg.conv_2d_nhwc_hwcf", "tensor.insert_slice"))
+    check(convolution((2, 1), ((2, 1), (-1, 3)), groups=2), image, normal(3, 3, 2, 6), has=("tensor.pad",))
+    check(
+        convolution((1, 1), ((1, 1), (2, 2)), layout="NCHW"),
+        image,
+        normal(3, 7, 2, 2),
+        has=("linalg.conv_2d_nchw_fchw",),
+    )
+    pooling = lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "SAME")  # noqa: E731
+    check(pooling, image)
+
+
+def test_selection() -> None:
+    topk = ("linalg_ext.topk",)
+    check(lambda x: jax.lax.top_k(x, 5), X, has=topk)
+    check(lambda x: jnp.argsort(-x)[..., :3], X, has=topk)
+    [op] = [op for op in check(lambda x: jnp.sort(x)[..., :4], X, has=topk).walk() if op.name == topk[0]]
+    assert op.result_types[0] == TensorType((3, 5, 4), FloatType("f32")), "no more than is read"
+    check(lambda x: jax.lax.cumsum(x, 1, reverse=True), X, has=("linalg_ext.scan",))
+    check(lambda x: jax.lax.cummax(x, 2), X, has=("linalg_ext.scan",))
+    places = np.array([3, 0, 3], np.int32)
+    check(lambda x, i, u: x.at[i].add(u), normal(5, 4), places, normal(3, 4), has=("linalg_ext.scatter",))
+
+
+def test_control() -> None:
+    check(lambda x: jax.lax.scan(lambda c, y: (c * 0.5 + y, c.sum()), x[0], x), X, has=("scf.while",))
+    choose = lambda i, x: jax.lax.switch(i, [jnp.sin, jnp.cos, jnp.exp], x)  # noqa: E731
+    for number in (-1, 1, 7):
+        check(choose, np.array(number, np.int32), X, has=("scf.index_switch",))
+
+
+CONDITIONAL = """
+HloModule conditional
+doubled { a = (f32[3], s32[]) parameter(0) x = f32[3] get-tuple-element(a), index=0 ROOT y = f32[3] add(x, x) }
+squared { x = f32[3] parameter(0) t = s32[3] custom-call(x), custom_call_target="f" ROOT y = f32[3] multiply(x, x) }
+ENTRY main {
+  p = pred[] parameter(0)
+  x = f32[3] parameter(1)
+  n = s32[] parameter(2)
+  pair = (f32[3], s32[]) tuple(x, n)
+  ROOT y = f32[3] conditional(p, pair, x), true_computation=doubled, false_computation=squared
+}
+"""
+
+
+def test_a_choice_by_a_truth_value() -> None:
+    """The opaque call is in one branch only, and nobody needs it."""
+    module = linalg_ext.from_hlo(xjit.parse_hlo(CONDITIONAL))
+    assert "scf.if" in names_of(module)
+    x, number = normal(3), np.array(1, np.int32)
+    for chosen, expected in ((True, x + x), (False, x * x)):
+        np.testing.assert_array_equal(run(module, [np.array(chosen), x, number])[0], expected)
+
+
+EDGES = """
+HloModule edges
+ENTRY main {
+  a = s32[6] parameter(0)
+  b = s32[6] parameter(1)
+  x = f32[6] parameter(2)
+  u = u8[6] parameter(3)
+  divide = s32[6] divide(a, b)
+  rest = s32[6] remainder(a, b)
+  left = s32[6] shift-left(a, b)
+  right = s32[6] shift-right-arithmetic(a, b)
+  logical = s32[6] shift-right-logical(a, b)
+  bits = s32[6] popcnt(a)
+  whole = s32[6] convert(x)
+  byte = u8[6] convert(x)
+  over = u8[6] divide(u, byte)
+  ROOT all = (s32[6], s32[6], s32[6], s32[6], s32[6], s32[6], s32[6], u8[6], u8[6])
+    tuple(divide, rest, left, right, logical, bits, whole, byte, over)
+}
+"""
+
+
+def test_integers_at_their_edges() -> None:
+    arrays = [
+        np.array([-(2**31), 7, -7, 0, -1, 2**31 - 1], np.int32),
+        np.array([-1, 0, 0, 0, 32, 31], np.int32),
+        np.array([np.nan, np.inf, -np.inf, 3e9, -3.7, 255.9], np.float32),
+        np.array([255, 128, 7, 0, 1, 200], np.uint8),
+    ]
+    source = xjit.parse_hlo(EDGES)
+    expected = leaves(xjit.evaluate(source, *arrays))
+    for value, wanted in zip(run(linalg_ext.from_hlo(source), arrays), expected, strict=True):
+        np.testing.assert_array_equal(value.view(wanted.dtype), wanted)
+
+
+def test_what_has_no_form_is_an_opaque_call() -> None:
+    text = """
+HloModule spectrum
+ENTRY main {
+  x = f32[8] parameter(0)
+  y = c64[5] fft(x), fft_type=RFFT, fft_length={8}
+  z = f32[5] real(y)
+  ROOT w = f32[5] add(z, z)
+}
+"""
+    module = linalg_ext.from_hlo(xjit.parse_hlo(text))
+    calls = opaque_calls(module)
+    assert {op.attributes["sym_name"] for op in calls} == {StringAttr("y"), StringAttr("z")}
+    assert "fft_type=RFFT" in str(module)
+    assert str(linalg_ext.parse(str(module))) == str(module)
+
+
+def test_the_module_stays_as_it_is() -> None:
+    source = xjit.parse_hlo(EDGES)
+    before = str(source)
+    linalg_ext.from_hlo(source, "edges")
+    assert str(source) == before
+
+
+def test_dynamic_shapes_get_their_bounds() -> None:
+    text = "HloModule d\nENTRY main {\n x = f32[<=4] parameter(0)\n ROOT y = f32[<=4] add(x, x)\n}"
+    function = linalg_ext.from_hlo(xjit.parse_hlo(text)).body.operations[0]
+    assert [str(a.type) for a in function.body.arguments] == ["tensor<4xf32>", "tensor<i32>"]
