@@ -1,26 +1,30 @@
-"""What does each pass of the CPU pipeline bring? The corpus's programs without it, one pass at a time.
+"""What does each pass bring on the CPU? Programs without it, one pass at a time; and each other pass by itself.
 
-Columns are changes when the pass is left out: instructions of the optimized module, kernels that a run calls, bytes
-that they read and write, temporary memory; in percent of the whole pipeline's, over all programs. `ms` is the time of
-all its runs on the largest program. Nothing is emitted or run. What a right result needs cannot be left out.
+Programs are the corpus's models up to `--instructions`, a third of its StableHLO cases, and training steps of JAX. A pass that
+changes no program brings nothing; for the others the programs that it changes are compiled without it. Counted are
+instructions of the optimized modules, kernels that a run calls, bytes that they read and write, and temporary memory:
+sums over the programs that the pass changes, in percent of the whole pipeline's. Nothing is emitted or run. `ms` is the
+time of all runs of the pass on the largest model; a pass that is in no pipeline runs on it as it was read.
+`--json docs/pass_effects.json` is what docs/passes.md is made of (`python -m tests.support.passes_page`).
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import time
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from corpus import add_arguments, choose, open_corpus, short_name
 from reporting import Report, parse_arguments
+from training_steps import training_steps
 
-from xjit.hlo import HloModule, Trait
-from xjit.passes import HloPassFix, PassDriver, PassSwitches, cpu_pipeline
+from xjit.hlo import HloError, HloModule, Trait
+from xjit.passes import PASSES, HloPassFix, PassDriver, PassSwitches, cpu_pipeline
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.analysis.cost_analysis import HloCostAnalysis
 from xjit.passes.framework import analyses
@@ -28,10 +32,12 @@ from xjit.passes.framework.base import HloModulePass
 from xjit.passes.schedule_and_memory.buffer_assignment import assign_buffers
 from xjit.text.parser import parse_hlo
 
-DEFAULT_NAMES = ["/inference/1gpu"]
 MEASURES = ("instructions", "kernels", "bytes", "temp")
-COLUMNS = ("ms", *MEASURES)
+COLUMNS = ("ms", "changes", *MEASURES)
+_EVERY = 3  # of the StableHLO cases, which are families of much the same programs
 _NO_KERNEL = frozenset({"parameter", "constant", "bitcast"})
+
+Programs = dict[str, Callable[[], str]]
 
 
 def leaf_passes(passes: Iterable[HloModulePass]) -> Iterator[HloModulePass]:
@@ -74,71 +80,115 @@ def optimized(module: HloModule, without: str = "") -> tuple[HloModule, PassDriv
     return copy, driver
 
 
-def totals(modules: Iterable[HloModule], without: str = "") -> Counter[str]:
-    """The sums of all measures over modules."""
-    found: Counter[str] = Counter()
-    for module in modules:
-        found.update(measure(optimized(module, without)[0]))
-        gc.collect()
+def corpus_programs(models: Any, corpus: Path, names: list[str], most: int) -> Programs:
+    """Returns what makes the text of each program, by name."""
+    entries = [e for e in choose(models, names or [""], runnable=False) if models.index()[e]["instructions"] <= most]
+    programs: Programs = {short_name(entry): partial(models.load_text, entry) for entry in entries}
+    if not names:
+        cases = sorted((corpus / "stablehlo_cases").glob("*.hlo"))[::_EVERY]
+        programs |= {path.stem: partial(path.read_text, "utf-8") for path in cases} | training_steps()
+    return programs
+
+
+class Effects:
+    """By pass: the programs that it changes, and what they are with and without it."""
+
+    def __init__(self) -> None:
+        self.changed: Counter[str] = Counter()
+        self.whole: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.without: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.failed: dict[str, str] = {}
+
+    def add(self, module: HloModule) -> None:
+        """Compiles a program, and again without each pass that changed it."""
+        result, driver = optimized(module)
+        whole = measure(result)
+        by_name = {item.name: item for item in leaf_passes(cpu_pipeline())}
+        for name in dict.fromkeys(record.name for record in driver.log.records if record.changed):
+            self.changed[name] += 1
+            if by_name[name].is_required or name in self.failed:
+                continue
+            try:
+                found = measure(optimized(module, name)[0])
+            except HloError as error:  # what the pass is for: the next stage says what it cannot do
+                self.failed[name] = type(error).__name__
+            else:
+                self.whole[name].update(whole)
+                self.without[name].update(found)
+
+    def of(self, name: str) -> dict[str, Any]:
+        """The columns of a pass: what changes without it, in percent."""
+        found, whole = self.without[name], self.whole[name]
+        row: dict[str, Any] = {"changes": self.changed[name]}
+        if name in self.failed:
+            return row | {"fails": self.failed[name]}
+        return row | {m: 100 * (found[m] / max(whole[m], 1) - 1) for m in MEASURES if whole}
+
+
+def alone(passes: Mapping[str, HloModulePass], programs: Programs) -> Counter[str]:
+    """How many programs, as they were read, each of these passes changes."""
+    changes: Counter[str] = Counter()
+    for text in programs.values():
+        module = parse_hlo(text())
+        for name, item in passes.items():
+            try:
+                changes[name] += PassDriver().run([item], module.clone(""))
+            except HloError:  # not for modules that have been through nothing
+                continue
+    return changes
+
+
+def seconds_on(module: HloModule, others: Mapping[str, HloModulePass]) -> dict[str, float]:
+    """The time of all runs of each pass: in the pipeline, or alone."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for record in optimized(module)[1].log.records:
+        found[record.name] += record.seconds
+    for name, item in others.items():
+        copy, start = module.clone(""), time.perf_counter()
+        try:
+            PassDriver().run([item], copy)
+        except HloError:
+            continue
+        found[name] = time.perf_counter() - start
     return found
 
 
-def change(found: Mapping[str, float], whole: Mapping[str, float]) -> dict[str, float]:
-    """What changes, in percent."""
-    return {name: 100 * (found[name] / max(whole[name], 1) - 1) for name in MEASURES}
-
-
-def markdown(rows: list[dict[str, Any]], programs: list[str], largest: str) -> str:
-    """Returns the table as a page of the documentation."""
-    lines = [
-        "# What each pass brings on the CPU",
-        "",
-        "Made by `python benchmarks/passes.py --markdown FILE`. Each row is the pipeline without one pass: how many",
-        "more instructions, kernels, bytes moved and bytes of temporary memory there are then, in percent of the whole",
-        f"pipeline's, over {len(programs)} programs of the corpus. A pass that a right result needs, or without which",
-        "a program does not compile, has no numbers. *ms* is the time of all runs of the pass on the largest of them,",
-        f"{largest}.",
-        "",
-        "| pass | ms | instructions | kernels | bytes | temporary memory |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        cells = [f"{row[name]:+.1f} %" if name in row else row.get("why", "") for name in MEASURES]
-        lines.append(f"| `{row['name']}` | {row['ms']:.0f} | {' | '.join(cells)} |")
-    lines += ["", "Programs: " + ", ".join(programs) + ".", ""]
-    return "\n".join(lines)
+def made_alone(names: Iterable[str]) -> dict[str, HloModulePass]:
+    """Returns the passes that can be made without options."""
+    made: dict[str, HloModulePass] = {}
+    for name in names:
+        try:
+            made[name] = PASSES[name]()
+        except TypeError:  # needs to be told something, as a limit or a device
+            continue
+    return made
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_arguments(parser)
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table as a page")
+    parser.add_argument("--instructions", type=int, default=2000, help="of the largest model that is counted")
     options = parse_arguments(parser)
     models = open_corpus(options.corpus)
-    entries = choose(models, options.names or DEFAULT_NAMES, runnable=False)
-    modules = [parse_hlo(models.load_text(entry)) for entry in entries]
-    largest = max(range(len(modules)), key=lambda n: modules[n].instruction_count)
-    start = time.perf_counter()
-    log = optimized(modules[largest])[1].log.records
-    seconds: Counter[str] = Counter()
-    for record in log:
-        seconds[record.name] += record.seconds
-    whole = totals(modules)
-    report = Report(COLUMNS)
-    report.add("(all)", ms=1e3 * (time.perf_counter() - start), **whole)
-    for name in dict.fromkeys(item.name for item in leaf_passes(cpu_pipeline())):
-        needed = next(i.is_required for i in leaf_passes(cpu_pipeline()) if i.name == name)
-        row: dict[str, Any] = {"ms": 1e3 * seconds[name], "why": "needed"}
-        if not needed:
-            try:
-                row = {"ms": row["ms"], **change(totals(modules, name), whole)}
-            except Exception as error:  # what the pass is for: the next stage says what it cannot do
-                row["why"] = f"needed ({type(error).__name__})"
-        report.add(name, **row)
-    if options.markdown is not None:
-        text = markdown(report.rows[1:], [short_name(e) for e in entries], short_name(entries[largest]))
-        options.markdown.write_text(text)
-    report.finish(options.json)
+    programs = corpus_programs(models, options.corpus, options.names, options.instructions)
+    entries = choose(models, options.names or [""], runnable=False)
+    largest = max(entries, key=lambda entry: models.index()[entry]["instructions"])
+    steps = training_steps()
+    pipeline = dict.fromkeys(item.name for item in leaf_passes(cpu_pipeline()))
+    others = made_alone(cls.name for cls in dict.fromkeys(PASSES.values()) if cls.name not in pipeline)
+    seconds = seconds_on(parse_hlo(models.load_text(largest)), others)
+    effects = Effects()
+    for text in programs.values():
+        effects.add(parse_hlo(text()))
+    report = Report(COLUMNS, label_width=44)
+    for name in pipeline:
+        report.add(name, ms=1e3 * seconds[name], **effects.of(name))
+    few = {name: text for name, text in programs.items() if name in steps or "/" in name}
+    changes = alone(others, few)
+    for name in others:
+        report.add(name, ms=1e3 * seconds[name], alone=changes[name])
+    counts = {"programs": len(programs), "programs alone": len(few)}
+    report.finish(options.json, largest=short_name(largest), **counts)
 
 
 if __name__ == "__main__":

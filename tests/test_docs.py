@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import coverage_page, passes_page
+from xjit.passes import PASSES
+from xjit.passes.pipelines import NEEDED_FOR
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -43,6 +45,12 @@ def test_there_are_pages_with_code() -> None:
 
 def test_the_page_of_passes_is_up_to_date() -> None:
     assert passes_page.PAGE.read_text(encoding="utf-8") == passes_page.page(), "run python -m tests.support.passes_page"
+
+
+def test_passes_that_bring_nothing_say_what_they_are_for() -> None:
+    in_pipeline = [row for row in passes_page.measured()["rows"] if "changes" in row]
+    optional = [row for row in in_pipeline if not PASSES[row["name"]].is_required]
+    assert {row["name"] for row in optional if passes_page.brings_nothing(row)} == NEEDED_FOR.keys()
 
 
 def test_the_page_of_coverage_is_up_to_date() -> None:

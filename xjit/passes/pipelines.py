@@ -60,6 +60,23 @@ SortPredicate = Callable[[HloInstruction], bool]
 CUBLASLT_WORKSPACE_BYTES = 32 << 20
 """What NVIDIA advises for Hopper. It lies where other temporary values lie at other times."""
 
+NEEDED_FOR: Mapping[str, str] = {
+    "batch-norm-expander": "batch normalization, which has no kernel of its own",
+    "collective-expander": "collectives of modules for one device",
+    "conditional-to-select": "conditionals inside kernels, where nothing can branch",
+    "defuser": "modules that another compiler has fused",
+    "dot-expander": "ragged and scaled dots, and dots of floats to integers",
+    "dynamic-dimension-simplifier": "sizes of static dimensions that are set, which has no kernel",
+    "hlo-get-dimension-size-rewriter": "sizes that are read, which has no kernel",
+    "hlo-module-dce": "elements of loops' states that nothing reads; it finds few that others leave",
+    "multi-output-fusion": "loops that read the same arrays, in training steps larger than those measured",
+    "reducing-collective-expander": "reductions over devices: the runtime only moves data",
+    "reduction-parallelizer": "large sums to few results, for threads, in training steps larger than those measured",
+    "rng-expander": "random numbers of the stateful opcode, which has no kernel inside fusions",
+    "while-loop-constant-sinking": "loops whose state carries constants, as JAX makes none: they fold in the body",
+}
+"""Passes of the CPU pipeline that make no difference to the programs that are measured, and what they are for."""
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineOptions:
