@@ -17,11 +17,11 @@ from xjit.llvm.module import Declaration, Module
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.target import Target
 from xjit.llvm.types import I64, PTR, VOID, LLVMType, vector
-from xjit.llvm.values import Value, const_vector
+from xjit.llvm.values import Value
 
 _POINTERS = ("source_re", "source_im", "target_re", "target_im", "roots_re", "roots_im")
 STAGE_PARAMS = (*((PTR, name) for name in _POINTERS), (I64, "m"), (I64, "stride"), (I64, "step"))
-"""Sizes are in elements. Root number p k step is w^(pk); of a woven stage with a table, (k - 1) m s + s p + q is."""
+"""Sizes are in elements. Root number p k step is w^(pk); of a woven stage, number (k - 1) m s + s p + q is."""
 
 WOVEN_RADICES = (2, 4)
 
@@ -31,10 +31,10 @@ def wide_stage(module: Module, radix: int, kind: PrimitiveType) -> Declaration:
     return _linked(module, Library.of(f"xjit_fft_stage_{radix}_{kind.text}", _wide_text, radix, kind, module.target))
 
 
-def woven_stage(module: Module, radix: int, stride: int, kind: PrimitiveType, *, has_table: bool) -> Declaration:
+def woven_stage(module: Module, radix: int, stride: int, kind: PrimitiveType) -> Declaration:
     """The same for one of `WOVEN_RADICES`, a stride that divides the width, and whole vectors: it divides m s."""
-    name = f"xjit_fft_woven_{radix}_{stride}_{kind.text}{'_table' if has_table else ''}"
-    return _linked(module, Library.of(name, _woven_text, name, radix, stride, kind, module.target, has_table))
+    name = f"xjit_fft_woven_{radix}_{stride}_{kind.text}"
+    return _linked(module, Library.of(name, _woven_text, radix, stride, kind, module.target))
 
 
 def _linked(module: Module, library: Library) -> Declaration:
@@ -65,21 +65,18 @@ def _wide_text(radix: int, kind: PrimitiveType, target: Target) -> str:
     return module.to_text()
 
 
-def _woven_text(name: str, radix: int, stride: int, kind: PrimitiveType, target: Target, has_table: bool) -> str:
+def _woven_text(radix: int, stride: int, kind: PrimitiveType, target: Target) -> str:
+    name = f"xjit_fft_woven_{radix}_{stride}_{kind.text}"
     module = Module(f"{name}_library", target)
     builder = define(module, name, STAGE_PARAMS, linkage="")
-    source_re, source_im, target_re, target_im, roots_re, roots_im, m, _, step = builder.function.args
+    source_re, source_im, target_re, target_im, roots_re, roots_im, m, _, _ = builder.function.args
     lanes, unit = _lanes(target, kind), builder.i64(kind.byte_width)
     size = builder.mul(m, builder.i64(stride))
     between = builder.mul(size, unit)
     with builder.loop(builder.i64(0), size, lanes.width, "both") as both:
         place = builder.mul(both, unit)
         source = _load_rows(builder, (source_re, source_im), place, between, radix, lanes)
-        if has_table:
-            roots = _load_rows(builder, (roots_re, roots_im), place, between, radix - 1, lanes)
-        else:
-            first = builder.udiv(both, builder.i64(stride))
-            roots = _gathered_roots(builder, (roots_re, roots_im), first, step, (radix, stride), lanes)
+        roots = _load_rows(builder, (roots_re, roots_im), place, between, radix - 1, lanes)
         values = _outputs(builder, source, roots)
         written = builder.mul(place, builder.i64(radix))
         for base, parts in zip((target_re, target_im), zip(*values, strict=True), strict=True):
@@ -111,28 +108,6 @@ def _roots(
         places = (builder.gep(lanes.elem, table, number) for table in tables)
         re, im = (builder.load(lanes.elem, place, lanes.elem.bits // 8) for place in places)
         roots.append((builder.splat(re, lanes.width), builder.splat(im, lanes.width)))
-    return roots
-
-
-def _gathered_roots(
-    builder: StructuredBuilder,
-    tables: tuple[Value, Value],
-    first: Value,
-    step: Value,
-    sizes: tuple[int, int],
-    lanes: LLVMType,
-) -> list[Pair]:
-    """The roots of lanes whose p are `first`, and one more every `stride` lanes; `sizes`: radix and stride."""
-    radix, stride = sizes
-    numbers = vector(I64, lanes.width)
-    p = builder.add(builder.splat(first, lanes.width), const_vector(numbers, [n // stride for n in range(lanes.width)]))
-    once = builder.mul(p, builder.splat(step, lanes.width))
-    roots: list[Pair] = []
-    for k in range(1, radix):
-        number = builder.mul(once, builder.splat(builder.i64(k), lanes.width))
-        places = (builder.gep(lanes.elem, table, number) for table in tables)
-        re, im = (builder.masked_gather(lanes, place, lanes.elem.bits // 8) for place in places)
-        roots.append((re, im))
     return roots
 
 

@@ -21,7 +21,7 @@ from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.access.memory import EVERYWHERE, Buffer, MemoryAccess
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import register_type
-from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, multiply
+from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, interleave, multiply
 from xjit.emitters.kernels.fft.stages import WOVEN_RADICES, wide_stage, woven_stage
 from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
 from xjit.emitters.kernels.kernel import KernelContext
@@ -262,35 +262,51 @@ class _Stockham(_Maker):
         self, nest: LoopNest, memory: MemoryAccess, sizes: tuple[int, int, int],
         source: Sequence[Buffer], target: Sequence[Buffer], twiddles: Sequence[Buffer],
     ) -> None:  # fmt: skip
-        """One of `stages`; strides that no vectors fit, and vectors that are not whole, are code of this function."""
+        """One of `stages`, or code of this function: for strides that no vectors fit, and without tables."""
         radix, m, stride = sizes
-        step = stride // self.columns
-        module, builder, numbers = self.context.module, nest.builder, [const_int(I64, n) for n in (m, stride, step)]
+        module, builder = self.context.module, nest.builder
         arrays = [buffer.pointer for pair in (source, target) for buffer in pair]
+        numbers = [const_int(I64, n) for n in (m, stride, stride // self.columns)]
         if stride % self.width == 0:
-            stage = wide_stage(module, radix, self.kind)
-            builder.call(stage, [*arrays, *(buffer.pointer for buffer in twiddles), *numbers])
-        elif radix in WOVEN_RADICES and m * stride % self.width == 0 and self.width % stride == 0:
-            has_table = self.length <= MAX_CONSTANT_TABLE
-            roots = self._stage_table(sizes) if has_table else [buffer.pointer for buffer in twiddles]
-            stage = woven_stage(module, radix, stride, self.kind, has_table=has_table)
-            builder.call(stage, [*arrays, *roots, *numbers])
+            roots = [buffer.pointer for buffer in twiddles]
+            builder.call(wide_stage(module, radix, self.kind), [*arrays, *roots, *numbers])
+        elif self._is_woven(sizes) and self.length <= MAX_CONSTANT_TABLE:
+            stage = woven_stage(module, radix, stride, self.kind)
+            builder.call(stage, [*arrays, *self._stage_table(sizes), *numbers])
         else:
-            self._odd_stage(nest, memory, sizes, source, target, twiddles)
+            self._stage_of_its_own(nest, memory, sizes, source, target, twiddles)
 
-    def _odd_stage(
+    def _is_woven(self, sizes: tuple[int, int, int]) -> bool:
+        """Whether vectors along p and q hold whole runs of q: then outputs are stored in turn, not scattered."""
+        radix, m, stride = sizes
+        return radix in WOVEN_RADICES and m * stride % self.width == 0 and self.width % stride == 0
+
+    def _stage_of_its_own(
         self, nest: LoopNest, memory: MemoryAccess, sizes: tuple[int, int, int],
         source: Sequence[Buffer], target: Sequence[Buffer], twiddles: Sequence[Buffer],
     ) -> None:  # fmt: skip
         radix, m, stride = sizes
         step = stride // self.columns
 
-        def element(p: AffineExpr, q: AffineExpr) -> Sequence[Value]:
+        def outputs(p: AffineExpr, q: AffineExpr) -> list[Pair]:
             inputs = [load_pair(nest, memory, source, (q + (p + m * j) * stride,)) for j in range(radix)]
-            for k, value in enumerate(butterfly(nest.builder, inputs)):
-                if k and m > 1:
-                    value = multiply(nest.builder, value, load_pair(nest, memory, twiddles, (p * (k * step),)))
+            first, *others = butterfly(nest.builder, inputs)
+            if m == 1:
+                return [first, *others]
+            roots = [load_pair(nest, memory, twiddles, (p * (k * step),)) for k in range(1, radix)]
+            return [first, *(multiply(nest.builder, x, root) for x, root in zip(others, roots, strict=True))]
+
+        def element(p: AffineExpr, q: AffineExpr) -> Sequence[Value]:
+            for k, value in enumerate(outputs(p, q)):
                 store_pair(memory, target, (q + (p * radix + k) * stride,), value)
+            return ()
+
+        def woven(both: AffineExpr) -> Sequence[Value]:
+            pairs = outputs(both.floordiv(stride), both.mod(stride))
+            parts = [interleave(nest.builder, part, stride) for part in zip(*pairs, strict=True)]
+            for n, value in enumerate(zip(*parts, strict=True)):
+                place = both.floordiv(self.width) * (radix * self.width) + both.mod(self.width) + n * self.width
+                store_pair(memory, target, (place,), value)
             return ()
 
         if stride > self.width:
@@ -298,6 +314,9 @@ class _Stockham(_Maker):
             nest.scalar_loop(p, lambda _: nest.vector_loop(q, self.width, lambda _: element(dim(p), dim(q))))
             return
         both = nest.new_variable(m * stride)
+        if self._is_woven(sizes):
+            nest.vector_loop(both, self.width, lambda _: woven(dim(both)))
+            return
         p_of, q_of = dim(both).floordiv(stride), dim(both).mod(stride)
         nest.vector_loop(both, self.width, lambda _: element(p_of, q_of))
 
