@@ -64,6 +64,21 @@ def test_either_quote_and_comments_anywhere() -> None:
     assert found.to_string() == expected.to_string()
 
 
+def test_lists_of_computations_written_in_place() -> None:
+    branches = (
+        "branch_computations={{ a = f32[4] parameter(0) ROOT n = f32[4] negate(a) }, { ROOT b = f32[4] parameter(0) }}"
+    )
+    root = entry(
+        f"i = partition-id() j = s32[] convert(i) ROOT c = f32[4] conditional(j, p, p), {branches}"
+    ).entry_computation.root_instruction
+    assert [c.root_instruction.opcode for c in root.called_computations] == ["negate", "parameter"]
+    assert root.operand(0).operand(0).shape.to_string() == "u32[]"
+    with pytest.raises(HloParseError, match="expected ',' or '}' after a computation, found 'x'"):
+        entry(
+            "ROOT c = f32[4] custom-call(p), custom_call_target='f', called_computations={{ ROOT a = f32[4] parameter(0) } x}"
+        )
+
+
 @pytest.mark.parametrize("tiles", ["T()", "T(2,*)", "T(2,2)", "T(2)(2,2,2)"])
 def test_tiles_are_read_as_they_are_written(tiles: str) -> None:
     layout = entry(f"ROOT x = f32[4]{{0:{tiles}}} negate(p)").result_shape.layout

@@ -106,7 +106,11 @@ def _read_program(code: bytes, placement: Placement, boundary: Boundary) -> HloM
 def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) -> None:
     """Makes the program of one partition of one for all."""
     given = module.entry_computation.root_instruction.sharding
-    ShardingPropagation(allow_spmd_sharding_propagation_to_output=placement.spreads_to_results).run(module)
+    spreads = placement.spreads_to_results
+    ShardingPropagation(
+        allow_spmd_sharding_propagation_to_output=any(spreads),
+        fixed_outputs=tuple(i for i, free in enumerate(spreads) if not free),
+    ).run(module)
     root = module.entry_computation.root_instruction
     if meshes and given is None and root.sharding is not None:
         root.sharding = _on_axes(root.sharding, meshes)

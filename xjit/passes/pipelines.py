@@ -150,6 +150,7 @@ def expansion() -> list[HloModulePass]:
 def gpu_expansion(use_cublaslt: bool, sorts_stably: SortPredicate) -> list[HloModulePass]:
     """Writes what needs a library, or a serial program, in terms of what threads share out."""
     return [
+        ReducingCollectiveExpander(),  # devices exchange data, and kernels fold them
         LibraryCallExpander(use_cublaslt=use_cublaslt),  # first: what libraries were to do is expanded, too
         CholeskyExpander(one_block=True),  # leaves triangular solves
         TriangularSolveExpander(one_block=True),

@@ -33,6 +33,9 @@ from xjit.text.cursor import Cursor
 from xjit.text.opcode_syntax import OpcodeSyntax, async_wrapped_opcode, opcode_syntax, without_default_comparison_type
 
 MAX_NESTED_INSTRUCTIONS = 64
+_OF_ONE_SHAPE = frozenset({"partition-id", "replica-id"})
+"""Opcodes without operands that have a shape nevertheless if none is written."""
+
 _METADATA_LIMIT = 1 << 16
 _UNKNOWN = Shape.tuple_of(())
 
@@ -102,7 +105,7 @@ class InstructionParser:
         wrapped = ""
         if op is None:
             op, wrapped = self._async_opcode(index)
-        if infer and (op.arity == 0 or wrapped or op.name in NEEDS_SHAPE):
+        if infer and (wrapped or op.name in NEEDS_SHAPE or (op.arity == 0 and op.name not in _OF_ONE_SHAPE)):
             cursor.fail(f"expected the result shape before the opcode '{opcode}'", index)
         after = cursor.expect("(", index + 1, f"after the opcode '{opcode}'")
         if op.name == "constant":
@@ -277,6 +280,12 @@ class InstructionParser:
         cursor, tokens = self.cursor, self.cursor.tokens
         if tokens[index] == "{" and (tokens[index + 2] == "=" or tokens[index + 1] == "ROOT"):
             return self._inline_computation(pending, key, index)
+        if tokens[index] == "{" and tokens[index + 1] == "{":
+            while tokens[index] != "}":
+                index = self._inline_computation(pending, key, index + 1)
+                if tokens[index] not in (",", "}"):
+                    cursor.fail(f"expected ',' or '}}' after a computation, found {cursor.describe(index)}", index)
+            return index + 1
         if not tokens[index].startswith("{"):
             name = cursor.name(index, "the name of a computation")
             pending.called.append((key, self.computations.reference(name, index), index))

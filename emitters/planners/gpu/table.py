@@ -19,6 +19,7 @@ from xjit.emitters.planners.gpu.radix_sort import radix_plan
 from xjit.emitters.planners.gpu.rows import row_depth, row_parts
 from xjit.emitters.planners.gpu.scatter import plan_gpu_scatter
 from xjit.emitters.planners.gpu.scores import plan_gpu_scores
+from xjit.emitters.planners.gpu.short_rows import short_row_loops, short_row_parts
 from xjit.emitters.planners.gpu.transpose import transposed_loop, transposed_parts
 from xjit.emitters.planners.gpu.windows import plan_gpu_reduce_window, plan_gpu_select_and_scatter
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
@@ -116,4 +117,7 @@ def gpu_parts(planning: LoopPlanning, space: IterationSpace) -> list[Part]:
     along = transposed_loop(planning, space)
     if along is not None:
         return transposed_parts(planning, space, along)
+    rows = short_row_loops(planning, space)
+    if rows:
+        return short_row_parts(planning, space, rows)
     return linear_parts(planning, space)
