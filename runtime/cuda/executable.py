@@ -18,6 +18,7 @@ from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.runtime.arrays.arguments import conforming, flatten_arguments, leaf_paths, place_of, to_buffer
 from xjit.runtime.arrays.donation import Donations
 from xjit.runtime.arrays.physical_layout import Array
+from xjit.runtime.calls.host_calls import Device
 from xjit.runtime.calls.thunk_interpreter import executed_thunks
 from xjit.runtime.cuda.captured_call import CapturedCall
 from xjit.runtime.cuda.device_array import (
@@ -96,8 +97,9 @@ class CudaExecutable:
         stream: Any = None,
         donate: int | Iterable[int] = (),
         on_step: Callable[[Thunk], None] | None = None,
+        device: Device | None = None,
     ) -> Any:
-        """See the class. `on_step` is told each step when it is on the stream.
+        """See the class. `on_step` is told each step when it is on the stream. `device`: this one, of several.
 
         Errors: InvalidArgument names the parameter; FailedPrecondition, one that must be donated; ExecutionError has
         CUDA's name of a failure.
@@ -116,7 +118,12 @@ class CudaExecutable:
             for n, signature in enumerate(module.results)
         ]
         self._put_on_stream(
-            [array.address for array in inputs], [place.address for place in places], arena.address, on, on_step
+            [array.address for array in inputs],
+            [place.address for place in places],
+            arena.address,
+            on,
+            on_step,
+            device,
         )
         ready = Ready(driver, on)
         for array in inputs:  # memory that another stream gives back waits for what was read here
@@ -193,6 +200,7 @@ class CudaExecutable:
         arena: int,
         stream: int,
         on_step: Callable[[Thunk], None] | None = None,
+        device: Device | None = None,
     ) -> None:
         """Puts all steps on a stream; waits where a loop or a branch depends on what was computed.
 
@@ -200,12 +208,12 @@ class CudaExecutable:
         """
         bases = self._bases(inputs, results, arena)
         if self._static_steps is not None and on_step is None:
-            self._run(self._static_steps, bases, stream)
+            self._run(self._static_steps, bases, stream, device)
             return
         pending: list[Thunk] = []
 
         def flush() -> None:
-            self._run(self._grouped(pending), bases, stream)
+            self._run(self._grouped(pending), bases, stream, device)
             pending.clear()
 
         def number(where: BufferSlice) -> int:
@@ -232,12 +240,16 @@ class CudaExecutable:
                 yield self._tables.order(group)
 
     def _run(
-        self, steps: Iterable[np.ndarray[Any, Any] | RuntimeCallThunk], bases: np.ndarray[Any, Any], stream: int
+        self,
+        steps: Iterable[np.ndarray[Any, Any] | RuntimeCallThunk],
+        bases: np.ndarray[Any, Any],
+        stream: int,
+        device: Device | None,
     ) -> None:
         for step in steps:
             if isinstance(step, RuntimeCallThunk):
                 addresses = [self._address(place.slice, bases) for place in (*step.operands, *step.results)]
-                self._calls.put_on_stream(step, addresses, stream)
+                self._calls.put_on_stream(step, addresses, stream, device)
             else:
                 self._tables.run(step, bases, stream, self.driver)
 

@@ -1,15 +1,21 @@
-"""The steps of a program that are no kernels of it, put on a stream of a GPU: calls of NVIDIA's libraries."""
+"""The steps of a program that are no kernels of it, put on a stream of a GPU: calls of libraries, and of the host.
+
+What the host does waits for the stream: operands are copied to the host, and results back.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
 
+import numpy as np
+
 from xjit.hlo.diagnostics import FailedPrecondition
+from xjit.runtime.calls.host_calls import Device, do_on_host
 from xjit.runtime.cuda.driver import CudaDriver
 from xjit.runtime.cuda.libraries.cublaslt import CublasLt, load_cublaslt
 from xjit.runtime.cuda.libraries.cusolver import Solvers, load_solvers
-from xjit.thunks import MatmulSpec, RuntimeCallThunk, SolverSpec
+from xjit.thunks import HostCall, MatmulSpec, RuntimeCallThunk, SolverSpec
 
 
 class RuntimeCalls:
@@ -34,10 +40,13 @@ class RuntimeCalls:
             case _:
                 pass
 
-    def put_on_stream(self, thunk: RuntimeCallThunk, addresses: Sequence[int], stream: int) -> None:
+    def put_on_stream(
+        self, thunk: RuntimeCallThunk, addresses: Sequence[int], stream: int, device: Device | None
+    ) -> None:
         """Puts a step that was prepared on a stream. `addresses`: of its operands, then of its results.
 
-        Errors: ExecutionError names the instruction.
+        `device`: which one this is, of a program of several. Errors: ExecutionError names the instruction, or what the
+        host called.
         """
         match thunk.call:
             case MatmulSpec():
@@ -46,6 +55,25 @@ class RuntimeCalls:
             case SolverSpec():
                 assert self._solvers is not None, "not prepared"
                 self._solvers.solve(thunk.call, addresses, stream, thunk.instruction)
+            case call:
+                self._do_on_host(call, thunk, addresses, stream, device)
+
+    def _do_on_host(
+        self, call: HostCall, thunk: RuntimeCallThunk, addresses: Sequence[int], stream: int, device: Device | None
+    ) -> None:
+        sizes = [place.slice.size for place in (*thunk.operands, *thunk.results)]
+        buffers = [np.empty(max(size, 1), np.uint8) for size in sizes]
+        count, driver = len(thunk.operands), self._driver
+        for buffer, address, size in zip(buffers[:count], addresses[:count], sizes[:count], strict=True):
+            if size:
+                driver.copy_to_host(buffer.ctypes.data, address, size, stream)
+        driver.synchronize(stream)
+        on_host = [buffer.ctypes.data for buffer in buffers]
+        do_on_host(call, on_host[:count], on_host[count:], sizes, device)
+        for buffer, address, size in zip(buffers[count:], addresses[count:], sizes[count:], strict=True):
+            if size:
+                driver.copy_to_device(address, buffer.ctypes.data, size, stream)
+        driver.synchronize(stream)  # the buffers may go
 
 
 @functools.cache

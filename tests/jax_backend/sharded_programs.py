@@ -164,6 +164,7 @@ def a_custom_partitioning(mesh: Mesh) -> Any:
 @program
 def callbacks_of_one_device(mesh: Mesh) -> Any:
     seen: list[Any] = []
+    in_order: list[Any] = []
 
     def note(v: Any) -> Any:
         seen.append(np.array(v))
@@ -171,12 +172,15 @@ def callbacks_of_one_device(mesh: Mesh) -> Any:
 
     def f(a: Any) -> Any:
         jax.debug.callback(note, a.sum())
+        jax.debug.callback(note, a, partitioned=True)
+        for i in range(3):
+            io_callback(in_order.append, None, a[i, 0], ordered=True)
         jax.debug.inspect_array_sharding(a * 2, callback=lambda s: seen.append(np.array(s.spec == P("x", "y"))))
         return io_callback(note, jax.ShapeDtypeStruct(a.shape, a.dtype), a) * 2
 
     result = jax.block_until_ready(jax.jit(f)(put(mesh, A, "x", "y")))
     jax.effects_barrier()
-    return result, sorted(seen, key=lambda v: v.size * 1000 + float(v.sum()))
+    return result, sorted(seen, key=lambda v: v.size * 1000 + float(v.sum())), in_order
 
 
 @program
@@ -235,10 +239,18 @@ def arrays_move_between_devices(mesh: Mesh) -> Any:
 
 @program
 def donation(mesh: Mesh) -> Any:
-    x = put(mesh, A.copy(), "x", "y")
-    y = jax.jit(lambda v: v * 2 + 1, donate_argnums=0)(x)
-    assert x.is_deleted()
-    return y
+    functions = [lambda v: v * 2 + 1, lambda v: v.astype(jnp.int32), jnp.sum, lambda v: (v[:4], v[4:])]
+    donated = [put(mesh, A.copy(), "x", "y") for _ in functions]
+    results = [jax.jit(f, donate_argnums=0)(x) for f, x in zip(functions, donated, strict=True)]
+    return results, np.array([x.is_deleted() for x in donated])
+
+
+@program
+def some_shardings_are_given(mesh: Mesh) -> Any:
+    f = jax.jit(lambda v: (v, v.sum(), v * 2), out_shardings=(NamedSharding(mesh, P("y")), None, None))
+    results = f(put(mesh, A, "x", "y"))
+    assert [r.sharding.spec for r in results] == [P("y"), P(), P("x", "y")]
+    return results
 
 
 @program

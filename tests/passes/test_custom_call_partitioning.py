@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import pytest
@@ -37,6 +38,33 @@ def test_a_rule_passes_shardings(rule: str, expected: list[str]) -> None:
     ShardingPropagation().run(module)
     found = module.entry_computation.root_instruction.sharding
     assert [element.text for element in (found.elements if found else ())] == expected
+
+
+def test_outputs_that_stay() -> None:
+    module = parse_hlo("""HloModule m, num_partitions=2
+ENTRY e {
+  p = f32[8,8] parameter(0), sharding={devices=[2,1]<=[2]}
+  a = f32[8,8] negate(p)
+  b = f32[8,8] abs(p)
+  ROOT t = (f32[8,8], f32[8,8]) tuple(a, b), sharding={{replicated}, {replicated}}
+}""")
+    ShardingPropagation(allow_spmd_sharding_propagation_to_output=True, fixed_outputs=(1,)).run(module)
+    assert str(module.entry_computation.root_instruction.sharding) == "{{devices=[2,1]<=[2]}, {replicated}}"
+
+
+SUMMANDS = "sharding={devices=[1,2]<=[2] last_tile_dims={unreduced}}"
+
+
+@pytest.mark.parametrize(("inner", "outer", "fits"), [(SUMMANDS, "sharding={replicated}", True), ("", SUMMANDS, False)])
+def test_summands_stay_within_a_program(inner: str, outer: str, fits: bool) -> None:
+    module = parse_hlo(f"""HloModule m, num_partitions=2
+ENTRY e {{
+  p = f32[8] parameter(0), sharding={{devices=[2]<=[2]}}
+  a = f32[8] negate(p){", " + inner if inner else ""}
+  ROOT b = f32[8] abs(a), {outer}
+}}""")
+    with contextlib.nullcontext() if fits else pytest.raises(Unsupported, match="summands"):
+        SpmdPartitioner().run(module)
 
 
 def call_module(more: str = "", operand: str = "f32[8]") -> str:
@@ -78,7 +106,22 @@ def test_a_registered_partitioner_is_asked() -> None:
     assert all(i.opcode != "custom-call" for i in module.entry_computation.instructions)
 
 
-def test_tokens_are_refused() -> None:
-    text = call_module().replace("c = f32[8] custom-call(p)", "c = token[] custom-call(p)")
-    with pytest.raises(Unsupported, match="with tokens"):
-        SpmdPartitioner().run(parse_hlo(text))
+def test_tokens_go_through_the_branch() -> None:
+    text = call_module().replace("c = f32[8] custom-call(p)", "c = (f32[8], token[]) custom-call(p, t)")
+    module = parse_hlo(text.replace("  ROOT c", "  t = token[] after-all()\n  ROOT c"))
+    SpmdPartitioner().run(module)
+    choice = next(i for i in module.entry_computation.instructions if i.opcode == "conditional")
+    assert [str(shape) for shape in choice.operand(1).shape.tuple_shapes] == ["f32[8]{0}", "token[]"]
+    assert [i.opcode for i in module.entry_computation.root_instruction.operands] == ["all-reduce", "get-tuple-element"]
+
+
+def test_layouts_of_operands_are_those_of_tiles() -> None:
+    call = ', custom_call_target="LayoutConstraint", operand_layout_constraints={f32[4,8]{0,1}}'
+    module = parse_hlo(f"""HloModule m, num_partitions=2
+ENTRY e {{
+  p = f32[4,8] parameter(0), sharding={{devices=[2,1]<=[2]}}
+  ROOT c = f32[4,8] custom-call(p){call}, sharding={{devices=[2,1]<=[2]}}
+}}""")
+    SpmdPartitioner().run(module)
+    (made,) = [i for i in module.entry_computation.instructions if i.opcode == "custom-call"]
+    assert "operand_layout_constraints={f32[2,8]{0,1}}" in str(made)

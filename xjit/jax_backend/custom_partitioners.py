@@ -1,6 +1,7 @@
-"""Custom calls whose partitioning is Python of JAX's: `custom_partitioning`, and `debug.inspect_array_sharding`.
+"""Custom calls of JAX that are partitioned in a way of their own.
 
-Their programs hold the number of an object of this process, or the address of a function in it.
+`custom_partitioning` and `debug.inspect_array_sharding` are partitioned by Python: their programs hold the number of an
+object of this process, or the address of a function in it. Partitioned callbacks get the part of each device.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from xjit.hlo.annotations.device_sharding import DeviceSharding, read_sharding
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.edit.cloning import HloCloneContext
+from xjit.jax_backend.callbacks import PARTITIONED_TARGET
 from xjit.passes.sharding.custom_call_partitioners import register_custom_call_partitioner
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
 from xjit.passes.sharding.spmd.leaves import annotated_leaves, take_apart
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
+from xjit.passes.sharding.spmd.run_on_tiles import fit_layouts
 from xjit.text.proto import create_from_proto
 
 _PARTITIONING: Final = "CustomSPMDPartitioning"
@@ -28,6 +31,7 @@ def register() -> None:
     """Has xjit's partitioner ask JAX about these calls."""
     register_custom_call_partitioner(_PARTITIONING, _partition)
     register_custom_call_partitioner(_INSPECTION, _inspect)
+    register_custom_call_partitioner(PARTITIONED_TARGET, _on_each_device)
 
 
 def _partition(call: HloInstruction, operands: Sequence[PartitionedHlo], b: SpmdBuilder) -> list[PartitionedHlo]:
@@ -88,6 +92,13 @@ def _inspect(call: HloInstruction, operands: Sequence[PartitionedHlo], _: SpmdBu
     (operand,) = operands
     function(_told(operand.sharding))
     return [operand]
+
+
+def _on_each_device(call: HloInstruction, operands: Sequence[PartitionedHlo], b: SpmdBuilder) -> list[PartitionedHlo]:
+    """Every device calls with what it has: such calls have no results."""
+    local = b.add(call.clone_with_new_operands(call.shape, [part.local for part in operands]))
+    fit_layouts(local)
+    return take_apart(local, call.shape, annotated_leaves(call), b)
 
 
 def _xla_shape(shape: Shape) -> Any:

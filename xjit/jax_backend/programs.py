@@ -106,7 +106,11 @@ def _read_program(code: bytes, placement: Placement, boundary: Boundary) -> HloM
 def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) -> None:
     """Makes the program of one partition of one for all."""
     given = module.entry_computation.root_instruction.sharding
-    ShardingPropagation(allow_spmd_sharding_propagation_to_output=placement.spreads_to_results).run(module)
+    spreads = placement.spreads_to_results
+    ShardingPropagation(
+        allow_spmd_sharding_propagation_to_output=any(spreads),
+        fixed_outputs=tuple(i for i, free in enumerate(spreads) if not free),
+    ).run(module)
     root = module.entry_computation.root_instruction
     if meshes and given is None and root.sharding is not None:
         root.sharding = _on_axes(root.sharding, meshes)
@@ -139,11 +143,15 @@ def _placed(shapes: Sequence[Shape], layouts: Sequence[str]) -> list[Shape]:
 
 def load_program(client: Client, number: int, code: bytes, options: bytes) -> LoadedProgram:
     """Compiles a portable artifact and makes its struct, number `number`. Errors: the HloError family."""
+    from jax.profiler import TraceAnnotation
+
     placement, boundary = placement_of(options, len(client.devices)), boundary_of(code)
-    module = _read_program(code, placement, boundary)
-    verify_executable(module)
-    callbacks = bind_callbacks(module)
-    executable = _compile(module, placement)
+    with TraceAnnotation("xjit::read_program"):
+        module = _read_program(code, placement, boundary)
+        verify_executable(module)
+        callbacks = bind_callbacks(module)
+    with TraceAnnotation("xjit::compile", module=module.name):
+        executable = _compile(module, placement)
     structs = ExecutableStructs(client, executable, number, placement, boundary)
     structs.build(module, code, returns_errors=bool(callbacks.numbers))
     return LoadedProgram(executable, module, code, structs, Memory(options), placement, callbacks)

@@ -2,6 +2,7 @@
 
 from xjit.thunks.buffer_slice import NO_SLICE, BufferSlice, ShapedSlice, SliceKind
 from xjit.thunks.gpu_kernel import GpuKernel, GpuProgram, LaunchDimensions
+from xjit.thunks.host_call import CollectiveCall, DeviceIdCall, HostCall, RegisteredCall
 from xjit.thunks.matmul_spec import MatmulSpec, StoredMatrices
 from xjit.thunks.printing import program_to_string
 from xjit.thunks.solver_spec import SolverSpec
@@ -31,19 +32,23 @@ __all__ = [
     "NO_SLICE",
     "BufferSlice",
     "CallThunk",
+    "CollectiveCall",
     "CollectiveThunk",
     "ConditionalThunk",
     "ConvolutionThunk",
     "CopyThunk",
     "CustomCallThunk",
+    "DeviceIdCall",
     "FftThunk",
     "GemmThunk",
     "GpuKernel",
     "GpuProgram",
+    "HostCall",
     "InlineThunk",
     "KernelThunk",
     "LaunchDimensions",
     "MatmulSpec",
+    "RegisteredCall",
     "RuntimeCall",
     "RuntimeCallThunk",
     "ShapedSlice",
