@@ -14,7 +14,18 @@ from xjit.passes import PASSES
 from xjit.passes.framework.pass_text import split_pass_list
 
 GPU_STAGES = ("ptx", "sass", "report")
-STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "thunks", "schedule", "llvm", "llvm-opt", "asm", *GPU_STAGES)
+STAGES = (
+    "hlo",
+    "linalg",
+    "optimized-hlo",
+    "buffer-assignment",
+    "thunks",
+    "schedule",
+    "llvm",
+    "llvm-opt",
+    "asm",
+    *GPU_STAGES,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +53,10 @@ def main(options: argparse.Namespace) -> int:
         run_passes(module, split_pass_list(options.passes))
     if options.passes and options.stage in (None, "hlo"):
         text = str(module)
+    elif options.stage == "linalg":
+        from xjit.tools.structured_form import structured_form
+
+        text = structured_form(module, options.target)
     else:
         text = stage_text(module, options.target, CompileOptions(), options.stage or "optimized-hlo")
     if options.output:
