@@ -26,6 +26,7 @@ from xjit.runtime.calls.ctypes_call import CtypesCall, call_with_results
 from xjit.runtime.calls.fast_call import MAX_FAST_LEAVES, ArraySpec, NativeEntry, make_fast_call
 from xjit.runtime.calls.status_error import FindPlace, StatusError
 from xjit.runtime.collectives import ShardedCall
+from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.jit import load_object, missing_features
 from xjit.runtime.machine_code.symbols import resolve_symbols
@@ -93,9 +94,7 @@ class CpuExecutable:
         self._physical = make(entry, parameters, results, True, PARAMETER_ALIGNMENT, mismatch, on_error)
         mismatch.retry = make(entry, parameters, results, True, PARAMETER_ALIGNMENT, _refuse, on_error)
         self.execute_sharded = ShardedCall(program, entry, on_error)
-        refused = refused_call(program)
-        if program.num_devices > 1 and refused is None:
-            refused = partial(_refuse_one_device, program)
+        refused = refused_call(program) or refused_on_one_device(program)
         if refused is not None:
             self._physical = self.__call__ = refused
             return
@@ -163,7 +162,12 @@ class CpuExecutable:
         return f"<{type(self).__name__} {self.program.name}: ({takes}) -> ({gives})>"
 
 
-def _refuse_one_device(program: CpuProgram, *_: Any, **__: Any) -> NoReturn:
+def refused_on_one_device(program: CpuProgram | GpuModule) -> Callable[..., NoReturn] | None:
+    """Returns what stands for a call on one device of a program of several: it raises InvalidArgument. Else None."""
+    return partial(_refuse_one_device, program) if program.num_devices > 1 else None
+
+
+def _refuse_one_device(program: CpuProgram | GpuModule, *_: Any, **__: Any) -> NoReturn:
     raise InvalidArgument(
         f"program {program.name!r} runs on {program.num_devices} devices (replica_count={program.num_replicas}, "
         f"num_partitions={program.num_partitions}): call execute_sharded with the arguments of each"

@@ -30,3 +30,10 @@ class GpuModule:
     constants: tuple[np.ndarray[Any, Any], ...] = ()
     kernels: tuple[KernelInfo, ...] = ()
     aliases: tuple[ResultAlias, ...] = ()
+    num_replicas: int = 1
+    num_partitions: int = 1
+
+    @property
+    def num_devices(self) -> int:
+        """The devices that one call runs on."""
+        return self.num_replicas * self.num_partitions

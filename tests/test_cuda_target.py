@@ -58,7 +58,7 @@ def compiled(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[DeviceExecutab
     """A module on the driver of tests, which must know its kernels."""
     simulated = xjit.compile(text, "cuda-sim:sm_90")
     driver = FakeDriver(simulated.program.program.kernels)  # type: ignore[union-attr]
-    monkeypatch.setattr("xjit.gpu_compiler.cuda_driver", lambda: driver)
+    monkeypatch.setattr("xjit.gpu_compiler.cuda_driver", lambda device=0: driver)
     executable = xjit.compile(text, "cuda")
     assert isinstance(executable, DeviceExecutable)
     return executable, driver

@@ -24,13 +24,13 @@ from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.partition import PartKind, PartSink
 from xjit.llvm.target import Target
-from xjit.ops.replica_groups import device_count
 from xjit.ops.verifier import verify_executable
 from xjit.optimized_module import (
     ModuleText,
     Phases,
     call_signature,
     check_compilable,
+    device_counts,
     optimize_module,
     physical_constant,
     text_of,
@@ -118,7 +118,7 @@ def _compile_static(module: HloModule, options: CompileOptions, is_private: bool
     seconds: dict[str, float] = {}
     phase = Phases(options.progress, seconds)
     phase("verify")
-    check_compilable(module, several_devices=True)
+    check_compilable(module)
     text = text_of(module, is_private)
     key = program_key(text, options, _cpu_target(options))
     program = cached_program(key, options)
@@ -164,7 +164,7 @@ def _compile_anew(
 @collector_pause
 def plan_text(module: HloModule, options: CompileOptions) -> str:
     """Returns the stage "schedule" of a module: what its kernels will do. No code is made."""
-    check_compilable(module, several_devices=True)
+    check_compilable(module)
     prepared = optimize_module(module, module.to_string, options, cpu_pipeline, Phases(None, {}))
     return schedule_text_of(prepared.assignment, _cpu_target(options), options)
 
@@ -192,8 +192,7 @@ def make_program(
 ) -> CpuProgram:
     """Puts together what the runtime needs."""
     parameters, parameter_tree, results, result_tree = call_signature(module)
-    config = module.config
-    replicas, partitions = (config.replica_count, config.num_partitions) if device_count(module) > 1 else (1, 1)
+    replicas, partitions = device_counts(module)
     kernels = tuple(
         KernelInfo(thunk.kernel, thunk.kind, thunk.instruction, thunk.bytes_accessed, thunk.flops)
         for thunk in emitted.thunks.kernel_thunks

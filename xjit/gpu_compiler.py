@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -21,13 +21,16 @@ from xjit.optimized_module import (
     Phases,
     call_signature,
     check_compilable,
+    device_counts,
     optimize_module,
     physical_constant,
     text_of,
 )
 from xjit.passes.pipelines import gpu_pipeline
 from xjit.runtime.arrays.donation import required_donations
+from xjit.runtime.calls.host_calls import Device
 from xjit.runtime.calls.simulated_call import SimulatedCall
+from xjit.runtime.collectives.sharded_gpu_call import ShardedGpuCall
 from xjit.runtime.cuda import (
     CapturedCall,
     CudaDriver,
@@ -40,7 +43,7 @@ from xjit.runtime.cuda import (
     profile_kernels,
     to_sass,
 )
-from xjit.runtime.executable import ConvertingCall
+from xjit.runtime.executable import ConvertingCall, refused_on_one_device
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.machine_code.nvptx import optimize_nvptx, to_ptx
 from xjit.runtime.memory_limit import refused_call
@@ -96,6 +99,7 @@ class CompiledGpuModule:
             tuple(physical_constant(literal) for literal in assignment.constants),
             tuple(KernelInfo(t.kernel, t.kind, t.instruction, t.bytes_accessed, t.flops) for t in thunks),
             tuple(sorted(assignment.aliases)),
+            *device_counts(self._optimized.module),
         )
 
     @property
@@ -174,28 +178,63 @@ class SimulatedExecutable(CompiledGpuModule):
         Errors: SimulationError names the kernel and what is wrong.
         """
         call = SimulatedCall(self.program, sanitize=sanitize, reverse=reverse, cache_dir=self._cache_dir)
-        return (refused_call(self.program) or ConvertingCall(self.program, call))(*arguments)
+        return (self._refused or ConvertingCall(self.program, call))(*arguments)
+
+    def execute_sharded(self, inputs_per_device: Sequence[Sequence[Any]]) -> list[Any]:
+        """Runs a program of several devices: a list of arguments per device in, a list of results out."""
+
+        def run_device(device: Device, inputs: Sequence[Any]) -> Any:
+            call = SimulatedCall(self.program, sanitize=self._sanitize, cache_dir=self._cache_dir, device=device)
+            return (refused_call(self.program) or ConvertingCall(self.program, call))(*inputs)
+
+        return ShardedGpuCall(self.program, run_device)(inputs_per_device)
 
     @cached_property
     def _call(self) -> Callable[..., Any]:
         call = SimulatedCall(self.program, sanitize=self._sanitize, cache_dir=self._cache_dir)
-        return refused_call(self.program) or ConvertingCall(self.program, call, call.run)
+        return self._refused or ConvertingCall(self.program, call, call.run)
+
+    @property
+    def _refused(self) -> Callable[..., Any] | None:
+        return refused_on_one_device(self.program) or refused_call(self.program)
 
 
 class DeviceExecutable(CompiledGpuModule):
     """A module on a GPU. `CudaExecutable` says what calls take and return."""
 
-    def __init__(self, compiled: CompiledGpuModule, driver: CudaDriver) -> None:
+    def __init__(self, compiled: CompiledGpuModule, driver_of: Callable[[int], CudaDriver]) -> None:
         super().__init__(
             compiled._optimized, compiled._emitted, compiled._target, compiled.compile_seconds, compiled._cache_dir
         )
         texts = {name: self._ptx(k.ir_text, self._target) for name, k in self._emitted.program.kernels.items()}
-        images = {name: kernel_image(ptx, driver.architecture, self._cache_dir) for name, ptx in texts.items()}
-        self._executable = CudaExecutable(self.program, images, driver)
+        drivers = [driver_of(number) for number in range(self.program.num_devices)]
+        architectures = {driver.architecture for driver in drivers}
+        images = {
+            architecture: {name: kernel_image(ptx, architecture, self._cache_dir) for name, ptx in texts.items()}
+            for architecture in architectures
+        }
+        self._executables = [CudaExecutable(self.program, images[d.architecture], d) for d in drivers]
+
+    @property
+    def _executable(self) -> CudaExecutable:
+        if refuse := refused_on_one_device(self.program):
+            refuse()
+        return self._executables[0]
 
     def __call__(self, *arguments: Any, stream: Any = None, donate: int | Iterable[int] = ()) -> Any:
         """Takes NumPy arrays or arrays on the device; `stream` is where it runs. See `CudaExecutable`."""
         return self._executable(*arguments, stream=stream, donate=donate)
+
+    def execute_sharded(self, inputs_per_device: Sequence[Sequence[Any]]) -> list[Any]:
+        """Runs a program on as many GPUs as it has devices: a list of arguments per device in, a list of results out.
+
+        Collectives move data by way of the host.
+        """
+
+        def run_device(device: Device, inputs: Sequence[Any]) -> Any:
+            return self._executables[device.number](*inputs, device=device)
+
+        return ShardedGpuCall(self.program, run_device)(inputs_per_device)
 
     def to_device(self, *arguments: Any) -> tuple[DeviceArray, ...]:
         """Returns the arguments of a call as arrays on the device, one per leaf."""
@@ -253,7 +292,7 @@ def load_for_gpu(
         raise FailedPrecondition(error.message, None, hint) from error
     options = replace(options, xla_gpu_enable_cublaslt=has_cublaslt(options.xla_gpu_enable_cublaslt))
     compiled = compile_for_gpu(module, architecture or driver.architecture, options, is_private)
-    return DeviceExecutable(compiled, driver)
+    return DeviceExecutable(compiled, cuda_driver)
 
 
 _DUMPED_STAGES = {

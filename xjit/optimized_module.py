@@ -17,7 +17,7 @@ from xjit.flags import flags_from_environment
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.shape import Shape
-from xjit.ops.replica_groups import check_devices, check_one_device
+from xjit.ops.replica_groups import check_devices, device_count
 from xjit.ops.verifier import verify_executable
 from xjit.passes import PASSES, PassDriver, PassSwitches, find_pass
 from xjit.passes.calls_and_control.flatten_call_graph import check_call_tree
@@ -45,10 +45,10 @@ class OptimizedModule:
     verify: bool
 
 
-def check_compilable(module: HloModule, several_devices: bool = False) -> None:
-    """Raises what is wrong with a module; Unsupported for one of several devices, unless the target takes those."""
+def check_compilable(module: HloModule) -> None:
+    """Raises what is wrong with a module."""
     verify_executable(module)
-    (check_devices if several_devices else check_one_device)(module)
+    check_devices(module)
     check_call_tree(module)
 
 
@@ -85,6 +85,12 @@ def optimize_module(
     if flags.verify_passes:
         verify_buffer_assignment(assignment)
     return OptimizedModule(text, optimized, assignment, dump, flags.verify_passes)
+
+
+def device_counts(module: HloModule) -> tuple[int, int]:
+    """The replicas and the partitions that a call of a module runs on: one of each if nothing tells them apart."""
+    config = module.config
+    return (config.replica_count, config.num_partitions) if device_count(module) > 1 else (1, 1)
 
 
 def call_signature(

@@ -2,8 +2,9 @@
 
 The physical offset of an element is the buffer's layout map applied to the index. How it moves with the vector variable
 decides the instruction: not at all - one scalar load; by 1 - a vector load; by a pattern that stays within a few
-vectors (reversed, strided, repeated) - vector loads and a shuffle; otherwise a gather. Guards say where an access is
-allowed: a scalar condition, a condition per lane, or both.
+vectors (reversed, strided, repeated) - vector loads and a shuffle; otherwise a gather. Complex elements that move by 1
+are two vectors (`complex_pairs`). Guards say where an access is allowed: a scalar condition, a condition per lane, or
+both.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, Interval, linear_combination
+from xjit.emitters.access.complex_pairs import load_pairs, store_pairs
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.access.transpose_tile import load_from_tile
 from xjit.emitters.elemental import ComplexValue, RegisterValue, load_convert, storage_type, store_convert
@@ -21,7 +23,7 @@ from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.loops.variables import known_divisor
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
-from xjit.llvm.types import I64, LLVMType, vector
+from xjit.llvm.types import I1, I64, LLVMType, vector
 from xjit.llvm.values import Value, const_int
 
 BUFFER_ALIGNMENT = 16  # bytes: that of every operand and result of a kernel
@@ -261,6 +263,10 @@ class MemoryAccess:
         self, buffer: Buffer, offset: AffineExpr, guard: Guard, builder: IRBuilder, varies: bool
     ) -> ComplexValue:
         part = storage_type(buffer.shape.element_type.component)
+        if varies and self._is_run(offset) and (self._lanes().mask is None or guard != EVERYWHERE):
+            address = self._address(buffer.pointer, part, offset * 2, builder)
+            mask, wide = self._mask(self._lanes(), guard, builder), vector(part, self._lanes().width)
+            return ComplexValue(*load_pairs(builder, address, wide, mask, part.bits // 8))
         if varies:
             real = self._load_vector(buffer.pointer, part, offset * 2, guard, builder)
             imag = self._load_vector(buffer.pointer, part, offset * 2 + 1, guard, builder)
@@ -280,6 +286,9 @@ class MemoryAccess:
         parts: list[tuple[AffineExpr, Value]]
         if isinstance(value, ComplexValue):
             kind = storage_type(element.component)
+            if nest.uses_vector(offset) and self._is_run(offset):
+                self._store_run(buffer.pointer, kind, offset, value, guard)
+                return
             parts = [(offset * 2, value.real), (offset * 2 + 1, value.imag)]
         else:
             kind = storage_type(element)
@@ -290,6 +299,19 @@ class MemoryAccess:
                 self._store_vector(buffer.pointer, kind, place, raw, guard, builder)
             else:
                 self._store_scalar(buffer.pointer, kind, place, raw, guard, builder)
+
+    def _is_run(self, offset: AffineExpr) -> bool:
+        """Whether the lanes' elements follow each other, on a target whose vectors may lie anywhere."""
+        present = self._lanes().present
+        in_order = present > 1 and self.nest.lane_pattern(offset) == tuple(range(present))
+        return in_order and not self.nest.target.has_aligned_vectors
+
+    def _store_run(self, pointer: Value, kind: LLVMType, offset: AffineExpr, value: ComplexValue, guard: Guard) -> None:
+        builder, lanes = self.nest.builder, self._lanes()
+        real, imag = (p if p.type.is_vector else builder.splat(p, lanes.width) for p in (value.real, value.imag))
+        assert real.type.elem is kind, f"{real.type} stored as complex numbers of {kind}"
+        address = self._address(pointer, kind, offset * 2, builder)
+        store_pairs(builder, address, (real, imag), self._mask(lanes, guard, builder), kind.bits // 8)
 
     def _store_scalar(
         self, pointer: Value, kind: LLVMType, offset: AffineExpr, raw: Value, guard: Guard, builder: IRBuilder
@@ -352,7 +374,7 @@ class MemoryAccess:
         mask = guard.lanes
         if lanes.mask is not None:
             mask = lanes.mask if mask is None else builder.and_(mask, lanes.mask)
-        if guard.scalar is not None:
+        if guard.scalar is not None and guard.scalar.text != const_int(I1, 1).text:
             wanted = builder.splat(guard.scalar, lanes.width)
             mask = wanted if mask is None else builder.and_(mask, wanted)
         return mask

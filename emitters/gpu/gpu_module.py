@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from xjit.emitters.gpu import rng_state
 from xjit.emitters.gpu.arena_tail import behind, end_of, with_scratch
+from xjit.emitters.gpu.fft import emit_gpu_fft
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, emit_gpu_schedule
+from xjit.emitters.gpu.linalg.cholesky import emit_gpu_cholesky
+from xjit.emitters.gpu.linalg.triangular_solve import emit_gpu_triangular_solve
 from xjit.emitters.gpu.rng_state import emit_gpu_rng_state
 from xjit.emitters.gpu.runtime_calls import runtime_call
 from xjit.emitters.gpu.scan import emit_gpu_scan
@@ -55,12 +58,15 @@ def _schedule_text(kernel: Kernel) -> str:
 
 
 _OWN_EMITTERS: Mapping[str, Callable[[GpuKernelContext, KernelView], list[Kernel]]] = {
+    "cholesky": emit_gpu_cholesky,
+    "fft-in-block": emit_gpu_fft,
     "rng-get-and-update-state": emit_gpu_rng_state,
     "scan": emit_gpu_scan,
     "scatter": emit_gpu_scatter,
     BY_SEGMENTS: emit_sorted_scatter,
     GATHERED: emit_gpu_select_and_scatter,
     "sort": emit_gpu_sort,
+    "triangular-solve": emit_gpu_triangular_solve,
 }
 """By the kind of the plan. The other hand-written kernels are the CPU's, see `unit_kernels`."""
 

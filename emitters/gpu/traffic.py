@@ -16,7 +16,6 @@ import numpy as np
 from xjit.affine import AffineExprKind, nodes_of
 from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.gpu.warp_requests import (
-    SECTOR_BYTES,
     Array,
     BlockPlaces,
     bank_conflicts,
@@ -29,6 +28,7 @@ from xjit.emitters.loops.variables import VariableTable, factor_of
 from xjit.emitters.schedule.accesses import Access, ScheduleAccesses, schedule_accesses, variables_of
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import Role
+from xjit.llvm.gpu_models import SECTOR_BYTES
 
 SHARED_PLACES = 1 << 12  # of an access to shared memory: what follows is the same pattern again
 CACHED_BYTES = 16 << 20  # well within the second-level cache of a data-centre GPU since sm_80: 40 MiB and more

@@ -14,9 +14,8 @@ import numpy as np
 from xjit.affine import evaluate
 from xjit.emitters.schedule.accesses import Access, ScheduleAccesses, Steps, variables_of
 from xjit.emitters.schedule.statements import Role
-from xjit.llvm.gpu_models import WARP_SIZE
+from xjit.llvm.gpu_models import SECTOR_BYTES, WARP_SIZE
 
-SECTOR_BYTES = 32  # what a memory transaction moves at least
 NUM_BANKS, BANK_BYTES = 32, 4
 MAX_PLACES = 1 << 17
 _THREAD_ROLES = (Role.THREAD, Role.WARP, Role.LANE)

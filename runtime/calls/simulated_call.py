@@ -9,23 +9,33 @@ import numpy as np
 
 from xjit.runtime.arrays.arguments import conforming
 from xjit.runtime.arrays.physical_layout import Array
+from xjit.runtime.calls.host_calls import Device, do_on_host
 from xjit.runtime.calls.simulated_matmul import multiply_on_host
+from xjit.runtime.calls.simulated_solver import solve_on_host
 from xjit.runtime.calls.thunk_interpreter import ThunkMemory, executed_thunks
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.gpu_sim import MemoryRange, simulate
 from xjit.runtime.program import ARENA_ALIGNMENT
-from xjit.thunks import CopyThunk, KernelThunk, RuntimeCallThunk, ShapedSlice
+from xjit.thunks import CopyThunk, KernelThunk, MatmulSpec, RuntimeCallThunk, ShapedSlice, SolverSpec
 
 
 class SimulatedCall:
     """Runs a module on physical buffers. With `sanitize`, every access of every kernel is checked.
 
-    `reverse` runs threads and blocks from the last to the first. `cache_dir`: see `simulate`.
+    `reverse` runs threads and blocks from the last to the first. `cache_dir`: see `simulate`. `device`: which one this
+    is, of a program of several.
     """
 
     def __init__(
-        self, module: GpuModule, *, sanitize: bool = False, reverse: bool = False, cache_dir: str | None = None
+        self,
+        module: GpuModule,
+        *,
+        sanitize: bool = False,
+        reverse: bool = False,
+        cache_dir: str | None = None,
+        device: Device | None = None,
     ) -> None:
+        self._device = device
         self._cache_dir = cache_dir
         self._module = module
         self._sanitize = sanitize
@@ -48,12 +58,23 @@ class SimulatedCall:
                 ctypes.memmove(memory.address(thunk.destination), memory.address(thunk.source), thunk.destination.size)
                 continue
             if isinstance(thunk, RuntimeCallThunk):
-                places = (*thunk.operands, *thunk.results)
-                multiply_on_host(thunk.call, [memory.address(place.slice) for place in places])
+                self._do_call(thunk, memory)
                 continue
             assert isinstance(thunk, KernelThunk), f"a GPU runs no {type(thunk).__name__}"
             if not _is_needless(thunk, memory):
                 self._launch(thunk, memory)
+
+    def _do_call(self, thunk: RuntimeCallThunk, memory: ThunkMemory) -> None:
+        operands, results = (
+            [memory.address(place.slice) for place in places] for places in (thunk.operands, thunk.results)
+        )
+        match thunk.call:
+            case MatmulSpec():
+                multiply_on_host(thunk.call, [*operands, *results])
+            case SolverSpec():
+                solve_on_host(thunk.call, [*operands, *results])
+            case call:
+                do_on_host(call, operands, results, [place.slice.size for place in thunk.operands], self._device)
 
     def _launch(self, thunk: KernelThunk, memory: ThunkMemory) -> None:
         arguments = [_range(memory, place) for place in (*thunk.operands, *thunk.results)]

@@ -15,7 +15,7 @@ FindPlace = Callable[[str], tuple[Span | None, tuple[str, ...]]]
 
 _TEXT: Mapping[int, str] = MappingProxyType(
     {
-        RuntimeStatus.RESOURCE_EXHAUSTED: "no memory for temporary values",
+        RuntimeStatus.RESOURCE_EXHAUSTED: "Out of memory",
         RuntimeStatus.FAILED_PRECONDITION: "a checked requirement of the program did not hold",
         RuntimeStatus.INTERNAL: "a library routine refused its arguments",
         RuntimeStatus.CUSTOM_CALL_FAILED: "a custom call failed",
@@ -53,7 +53,7 @@ class StatusError:
         text = f"{RuntimeStatus(status).name}: {_TEXT[status]}" if known else f"status {status}"
         text = f"program {self._program!r} failed{' at ' + name if name else ''}: {text}"
         if status == RuntimeStatus.RESOURCE_EXHAUSTED:
-            raise ResourceExhausted(text + (f" of {detail:,} bytes" if detail else ""), span, *notes)
+            raise ResourceExhausted(text + (f" allocating {detail} bytes" if detail else ""), span, *notes)
         if status == RuntimeStatus.CUSTOM_CALL_FAILED:
             raise ExecutionError(f"{text}: {take_failure_message(detail)}", span, *notes)
         raise ExecutionError(text + (f" (info {detail})" if detail else ""), span, *notes)

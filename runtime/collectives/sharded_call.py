@@ -17,6 +17,7 @@ from xjit.runtime.arrays.physical_layout import Array, from_physical
 from xjit.runtime.calls.ctypes_call import call_with_context
 from xjit.runtime.calls.fast_call import NativeEntry
 from xjit.runtime.collectives.communicator import Communicator, close_communicator, open_communicator
+from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.program import CpuProgram, unflatten_tree
 
 _run_ids = itertools.count(1)
@@ -44,14 +45,8 @@ class ShardedCall:
         self._paths = leaf_paths(program.parameter_tree)
 
     def __call__(self, inputs_per_device: Sequence[Sequence[Any]]) -> list[Any]:
-        program = self._program
-        count = program.num_replicas * program.num_partitions
-        if len(inputs_per_device) != count:
-            raise InvalidArgument(
-                f"program {program.name!r} runs on {count} devices, got inputs for {len(inputs_per_device)}"
-            )
-        if any(alias.must for alias in program.aliases):
-            raise Unsupported(f"program {program.name!r} writes results to its parameters: not on several devices")
+        program, count = self._program, self._program.num_devices
+        check_number_of_inputs(program, inputs_per_device)
         arguments = [self._buffers(device, inputs) for device, inputs in enumerate(inputs_per_device)]
         results = [[np.empty(s.byte_size // s.dtype.itemsize, s.dtype) for s in program.results] for _ in range(count)]
         _Run(program, self._entry, self._on_error, arguments, results).run()
@@ -108,6 +103,17 @@ class _Run:
         """Ends loops at their next round."""
         for context in self._contexts:
             ctypes.c_int32.from_buffer(context, EXECUTION_CONTEXT.offsets["cancel"]).value = 1
+
+
+def check_number_of_inputs(program: CpuProgram | GpuModule, inputs_per_device: Sequence[Sequence[Any]]) -> None:
+    """Errors: InvalidArgument for inputs of another number of devices; Unsupported if parameters are overwritten."""
+    count = program.num_devices
+    if len(inputs_per_device) != count:
+        raise InvalidArgument(
+            f"program {program.name!r} runs on {count} devices, got inputs for {len(inputs_per_device)}"
+        )
+    if any(alias.must for alias in program.aliases):
+        raise Unsupported(f"program {program.name!r} writes results to its parameters: not on several devices")
 
 
 def run_on_threads(

@@ -18,6 +18,7 @@ from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.runtime.arrays.arguments import conforming, flatten_arguments, leaf_paths, place_of, to_buffer
 from xjit.runtime.arrays.donation import Donations
 from xjit.runtime.arrays.physical_layout import Array
+from xjit.runtime.calls.host_calls import Device
 from xjit.runtime.calls.thunk_interpreter import executed_thunks
 from xjit.runtime.cuda.captured_call import CapturedCall
 from xjit.runtime.cuda.device_array import (
@@ -36,7 +37,7 @@ from xjit.runtime.cuda.launch_tables import LaunchTables
 from xjit.runtime.cuda.runtime_calls import RuntimeCalls
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.program import ArraySignature, unflatten_tree
-from xjit.thunks import BufferSlice, RuntimeCallThunk, Thunk
+from xjit.thunks import BufferSlice, MatmulSpec, RuntimeCallThunk, Thunk
 
 
 class CudaExecutable:
@@ -81,12 +82,13 @@ class CudaExecutable:
         self._constants = [_upload(driver, constant, self.stream) for constant in module.constants]
         driver.synchronize(self.stream)
         entry = module.program.thunks.sequences[module.program.thunks.entry]
-        self._static_steps = list(self._grouped(entry)) if entry.is_straight else None
+        is_static = entry.is_straight and not any(isinstance(t, RuntimeCallThunk) and _needs_host(t) for t in entry)
+        self._static_steps = list(self._grouped(entry)) if is_static else None
         self._paths = leaf_paths(module.parameter_tree)
 
     @property
     def is_static(self) -> bool:
-        """Whether every call does the same steps: no loop, conditional or call."""
+        """Whether every call does the same steps, none of which needs the host: no loop, conditional or call."""
         return self._static_steps is not None
 
     def __call__(
@@ -95,8 +97,9 @@ class CudaExecutable:
         stream: Any = None,
         donate: int | Iterable[int] = (),
         on_step: Callable[[Thunk], None] | None = None,
+        device: Device | None = None,
     ) -> Any:
-        """See the class. `on_step` is told each step when it is on the stream.
+        """See the class. `on_step` is told each step when it is on the stream. `device`: this one, of several.
 
         Errors: InvalidArgument names the parameter; FailedPrecondition, one that must be donated; ExecutionError has
         CUDA's name of a failure.
@@ -115,7 +118,12 @@ class CudaExecutable:
             for n, signature in enumerate(module.results)
         ]
         self._put_on_stream(
-            [array.address for array in inputs], [place.address for place in places], arena.address, on, on_step
+            [array.address for array in inputs],
+            [place.address for place in places],
+            arena.address,
+            on,
+            on_step,
+            device,
         )
         ready = Ready(driver, on)
         for array in inputs:  # memory that another stream gives back waits for what was read here
@@ -146,7 +154,9 @@ class CudaExecutable:
         if any(alias.must for alias in self.module.aliases):
             raise FailedPrecondition(f"module '{self.module.name}' overwrites its parameters: it cannot be a graph")
         if self._static_steps is None:
-            raise FailedPrecondition(f"module '{self.module.name}' has loops or branches: it cannot be a graph")
+            raise FailedPrecondition(
+                f"module '{self.module.name}' has loops, branches or steps of the host: it cannot be a graph"
+            )
         leaves = flatten_arguments(self.module.parameter_tree, self.module.parameters, arguments)
         if not all(map(is_on_device, leaves)):
             raise FailedPrecondition("the arguments of a graph must be arrays on the device")
@@ -190,6 +200,7 @@ class CudaExecutable:
         arena: int,
         stream: int,
         on_step: Callable[[Thunk], None] | None = None,
+        device: Device | None = None,
     ) -> None:
         """Puts all steps on a stream; waits where a loop or a branch depends on what was computed.
 
@@ -197,12 +208,12 @@ class CudaExecutable:
         """
         bases = self._bases(inputs, results, arena)
         if self._static_steps is not None and on_step is None:
-            self._run(self._static_steps, bases, stream)
+            self._run(self._static_steps, bases, stream, device)
             return
         pending: list[Thunk] = []
 
         def flush() -> None:
-            self._run(self._grouped(pending), bases, stream)
+            self._run(self._grouped(pending), bases, stream, device)
             pending.clear()
 
         def number(where: BufferSlice) -> int:
@@ -229,17 +240,26 @@ class CudaExecutable:
                 yield self._tables.order(group)
 
     def _run(
-        self, steps: Iterable[np.ndarray[Any, Any] | RuntimeCallThunk], bases: np.ndarray[Any, Any], stream: int
+        self,
+        steps: Iterable[np.ndarray[Any, Any] | RuntimeCallThunk],
+        bases: np.ndarray[Any, Any],
+        stream: int,
+        device: Device | None,
     ) -> None:
         for step in steps:
             if isinstance(step, RuntimeCallThunk):
                 addresses = [self._address(place.slice, bases) for place in (*step.operands, *step.results)]
-                self._calls.put_on_stream(step, addresses, stream)
+                self._calls.put_on_stream(step, addresses, stream, device)
             else:
                 self._tables.run(step, bases, stream, self.driver)
 
     def _address(self, where: BufferSlice, bases: np.ndarray[Any, Any]) -> int:
         return int(bases[self._first_bases[where.kind] + where.index]) + where.offset
+
+
+def _needs_host(thunk: RuntimeCallThunk) -> bool:
+    """Whether the host allocates memory for a step, waits for it or does it: no graph can have it."""
+    return not isinstance(thunk.call, MatmulSpec)
 
 
 def _upload(driver: CudaDriver, data: Array, stream: int) -> DeviceMemory:

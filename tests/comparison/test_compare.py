@@ -121,7 +121,7 @@ def test_wrong_arguments() -> None:
 def test_on_a_driver_that_simulates(monkeypatch: pytest.MonkeyPatch) -> None:
     """The way of target "cuda": inputs lie on the device, kernels are timed by its events."""
     driver = FakeDriver(xjit.compile(SOFTMAX, "cuda-sim:sm_90").program.program.kernels)  # type: ignore[union-attr]
-    monkeypatch.setattr("xjit.gpu_compiler.cuda_driver", lambda: driver)
+    monkeypatch.setattr("xjit.gpu_compiler.cuda_driver", lambda device=0: driver)
     found = xjit.compare(SOFTMAX, ["cpu", "cuda"], seconds=0.01, ceilings=False)
     cuda = found.result("cuda")
     assert found.ok and cuda.times is not None and [k.seconds for k in cuda.kernels] == [1e-6] * len(cuda.kernels)

@@ -62,7 +62,7 @@ def test_measuring(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """The way that a GPU takes: times mean nothing here, but every number that is reported is there."""
     (case,) = (case for case in importlib.import_module("gpu_cases").cases(True) if case.name == "transpose")
     driver = FakeDriver(xjit.compile(case.text, "cuda-sim:sm_90").program.program.kernels)  # type: ignore[union-attr]
-    monkeypatch.setattr("xjit.gpu_compiler.cuda_driver", lambda: driver)
+    monkeypatch.setattr("xjit.gpu_compiler.cuda_driver", lambda device=0: driver)
     monkeypatch.setattr(gpu, "COPY_BYTES", 1 << 12)
     rate = gpu.copy_rate(driver)
     assert rate == pytest.approx(2 * (1 << 12) / 1e-6)

@@ -21,6 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.experimental import io_callback
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.experimental.shard_alike import shard_alike
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -131,6 +134,72 @@ def loops_and_branches_by_hand(mesh: Mesh) -> Any:
 
 
 @program
+def one_axis_after_the_other_by_hand(mesh: Mesh) -> Any:
+    def inner(a: Any) -> Any:
+        return lax.psum(a, "y") + a, lax.psum(lax.psum(a, "x"), "y")
+
+    def f(a: Any) -> Any:
+        split = jax.shard_map(inner, in_specs=P(None, "y"), out_specs=(P(None, "y"), P()), axis_names={"y"})
+        return lax.scan(lambda c, _: (split(c)[0], split(c)[1]), a * 2, None, length=2)
+
+    part = jax.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=(P("x"), P()), axis_names={"x"}, check_vma=False)
+    return jax.jit(part)(A)
+
+
+@program
+def a_custom_partitioning(mesh: Mesh) -> Any:
+    @custom_partitioning
+    def sums(v: Any) -> Any:
+        return v.sum(1), v * 2
+
+    def partition(mesh: Any, args: Any, _: Any) -> Any:
+        rows, columns = args[0].sharding.spec
+        takes = NamedSharding(mesh, P(rows, columns))
+        return mesh, lambda v: (lax.psum(v.sum(1), columns), v * 2), (NamedSharding(mesh, P(rows)), takes), (takes,)
+
+    sums.def_partition(partition, sharding_rule="i j -> i, i j")
+    return jax.jit(lambda v: sums(jnp.sin(v)))(put(mesh, A, "x", "y"))
+
+
+@program
+def callbacks_of_one_device(mesh: Mesh) -> Any:
+    seen: list[Any] = []
+    in_order: list[Any] = []
+
+    def note(v: Any) -> Any:
+        seen.append(np.array(v))
+        return np.array(v) + 1
+
+    def f(a: Any) -> Any:
+        jax.debug.callback(note, a.sum())
+        jax.debug.callback(note, a, partitioned=True)
+        for i in range(3):
+            io_callback(in_order.append, None, a[i, 0], ordered=True)
+        jax.debug.inspect_array_sharding(a * 2, callback=lambda s: seen.append(np.array(s.spec == P("x", "y"))))
+        return io_callback(note, jax.ShapeDtypeStruct(a.shape, a.dtype), a) * 2
+
+    result = jax.block_until_ready(jax.jit(f)(put(mesh, A, "x", "y")))
+    jax.effects_barrier()
+    return result, sorted(seen, key=lambda v: v.size * 1000 + float(v.sum())), in_order
+
+
+@program
+def shardings_of_results(mesh: Mesh) -> Any:
+    def constrained(*axes: Any) -> Any:
+        return lambda v: lax.with_sharding_constraint(v, NamedSharding(mesh, P(*axes)))
+
+    functions: list[Any] = [
+        constrained("y"),
+        constrained(P.UNCONSTRAINED, "y"),
+        lambda v: shard_alike(v * 2, jnp.ones((8, 8)))[1],
+        lambda v: lax.top_k(v, 2),
+        lambda v: v.reshape(2, 4, 8)[:, None],
+    ]
+    results = jax.tree.leaves([jax.jit(f)(put(mesh, A, "x", "y")) for f in functions])
+    return results, np.array([[str(axis) for axis in [*r.sharding.spec, None, None][:2]] for r in results]) == "x"
+
+
+@program
 def gradient_by_hand(mesh: Mesh) -> Any:
     def loss(a: Any) -> Any:
         part = jax.shard_map(
@@ -170,10 +239,18 @@ def arrays_move_between_devices(mesh: Mesh) -> Any:
 
 @program
 def donation(mesh: Mesh) -> Any:
-    x = put(mesh, A.copy(), "x", "y")
-    y = jax.jit(lambda v: v * 2 + 1, donate_argnums=0)(x)
-    assert x.is_deleted()
-    return y
+    functions = [lambda v: v * 2 + 1, lambda v: v.astype(jnp.int32), jnp.sum, lambda v: (v[:4], v[4:])]
+    donated = [put(mesh, A.copy(), "x", "y") for _ in functions]
+    results = [jax.jit(f, donate_argnums=0)(x) for f, x in zip(functions, donated, strict=True)]
+    return results, np.array([x.is_deleted() for x in donated])
+
+
+@program
+def some_shardings_are_given(mesh: Mesh) -> Any:
+    f = jax.jit(lambda v: (v, v.sum(), v * 2), out_shardings=(NamedSharding(mesh, P("y")), None, None))
+    results = f(put(mesh, A, "x", "y"))
+    assert [r.sharding.spec for r in results] == [P("y"), P(), P("x", "y")]
+    return results
 
 
 @program

@@ -143,3 +143,56 @@ def test_a_domain_that_says_nothing_readable_is_refused() -> None:
     text = DOMAINS.format(kind="sharding", entry="{nowhere}")
     with pytest.raises(HloVerifyError, match="names a sharding that is none"):
         make_pass(PASSES, "hlo-domain-verifier").run(parse_hlo(text))
+
+
+ORIGINS = """
+HloModule m
+f { a = f32[2] parameter(0) ROOT n = f32[2] negate(a) }
+ENTRY e {
+  t = ((f32[2], s32[]), f32[2]) parameter(0)
+  u = (f32[2], s32[]) get-tuple-element(t), index=0
+  x = f32[2] get-tuple-element(u), index=0, origin={{"y, (z)"}}
+  c = f32[2] call(x), to_apply=f
+  v = s32[] get-tuple-element(u), index=1
+  ROOT r = (f32[2], (f32[2], s32[]), s32[]) tuple(c, u, v)
+}"""
+
+
+def test_original_values() -> None:
+    changed, module = _run("add-original-value", ORIGINS)
+    origins = {i.name: i.origin for c in module.computations() for i in c.instructions}
+    assert changed
+    assert origins == {
+        "a": '{{"a"}}',
+        "n": '{{"n"}}',
+        "t": '{(({"t" {0,0}}, {"t" {0,1}}), {"t" {1}})}',
+        "u": '{({"t" {0,0}}, {"t" {0,1}})}',
+        "x": '{{"y, (z)"}}',
+        "c": '{{"c"}}',
+        "v": '{{"t" {0,1}}}',
+        "r": '{({"c"}, ({"t" {0,0}}, {"t" {0,1}}), {"t" {0,1}})}',
+    }
+    assert str(parse_hlo(str(module))) == str(module)
+
+
+@pytest.mark.parametrize(
+    ("call", "inside"),
+    [(', origin={{"c"}}', '{{"c/n"}}'), (", origin={[synthetic_call]}", '{{"n"}}'), ("", "")],
+)
+def test_original_values_behind_a_call(call: str, inside: str) -> None:
+    text = ORIGINS.replace("negate(a)", 'negate(a), origin={{"n"}}').replace("to_apply=f", f"to_apply=f{call}")
+    module = parse_hlo(text)
+    assert make_pass(PASSES, "call-inliner").run(module)
+    assert [i.origin for i in module.entry_computation.instructions if i.opcode == "negate"] == [inside]
+
+
+def test_tracking_suffix() -> None:
+    text = """HloModule m ENTRY e {
+      x.1 = f32[] parameter(0) k = f32[] constant(1) a.0 = f32[] add(x.1, k) a = f32[] abs(a.0)
+      ROOT t = (f32[], f32[]) tuple(a, x.1) }"""
+    module = parse_hlo(text)
+    assert make_pass(PASSES, "add-tracking-suffix-to-instruction-names").run(module)
+    assert [i.name for i in module.entry_computation.instructions] == ["x.1", "k", "a.0.0", "a.1", "t"]
+    assert not make_pass(PASSES, "add-tracking-suffix-to-instruction-names").run(
+        parse_hlo("HloModule m ENTRY e { x = f32[] parameter(0) ROOT t = (f32[]) tuple(x) }")
+    )

@@ -381,7 +381,7 @@ def test_status_becomes_an_exception(load: Load, status: RuntimeStatus) -> None:
 
 
 def test_other_statuses(load: Load) -> None:
-    with pytest.raises(MemoryError, match="RESOURCE_EXHAUSTED: no memory"):
+    with pytest.raises(MemoryError, match="RESOURCE_EXHAUSTED: Out of memory"):
         load(program(returns(1), [], [], ()))()
     with pytest.raises(ExecutionError, match="status -7"):
         load(program(returns(-7), [], [], ()))()

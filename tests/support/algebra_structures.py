@@ -507,7 +507,35 @@ _DOTS: dict[str, tuple[str, ...]] = {
         f"x = s32[1,4] parameter(0) y = s32[4,1,3] parameter(1) ROOT d = s32[1,1,3] dot(x, y), {_MATRICES}",
         "x = s32[5,1,4] parameter(0) y = s32[4,5,3] parameter(1) ROOT d = s32[5,1,3] dot(x, y), lhs_batch_dims={0}, "
         "lhs_contracting_dims={2}, rhs_batch_dims={1}, rhs_contracting_dims={0}",
+        f"x = s32[3,1] parameter(0) y = s32[1,4] parameter(1) ROOT d = s32[3,4] dot(x, y), {_MATRICES}",
+        "x = s32[1,3,4] parameter(0) y = s32[1,4] parameter(1) ROOT d = s32[1,3] dot(x, y), lhs_batch_dims={0}, "
+        "lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}",
     ),
+    "R159x": _moves(
+        "x = T[3,4] parameter(0) y = T[4] parameter(1) ROOT d = T[3] dot(x, y), lhs_contracting_dims={1}, "
+        "rhs_contracting_dims={0}",
+        "x = T[4,2] parameter(0) y = T[4,3,2] parameter(1) ROOT d = T[2,3] dot(x, y), lhs_batch_dims={1}, "
+        "lhs_contracting_dims={0}, rhs_batch_dims={2}, rhs_contracting_dims={0}",
+        "x = T[2,4] parameter(0) y = T[2,4] parameter(1) ROOT d = T[2] dot(x, y), lhs_batch_dims={0}, "
+        "lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={1}",
+        "x = T[2,4] parameter(0) y = T[4,2] parameter(1) ROOT d = T[2] dot(x, y), lhs_batch_dims={0}, "
+        "lhs_contracting_dims={1}, rhs_batch_dims={1}, rhs_contracting_dims={0}",
+    ),
+    "R29": _moves(*(
+        f"x = T[{x}] parameter(0) y = T[{y}] parameter(1) s = T[] parameter(2) b = T[{d}] broadcast(s), dimensions={{}} "
+        f"d = T[{d}] dot(x, y), {_MATRICES} ROOT r = T[{d}] multiply(d, b)"
+        for x, y, d in (("4,2", "2,5", "4,5"), ("5,2", "2,4", "5,4"), ("2,9", "9,2", "2,2"))
+    )),
+    "R29b": _moves(*(
+        f"x = T[{x}] parameter(0) y = T[{y}] parameter(1) s = T[] parameter(2) b = T[{x}] broadcast(s), dimensions={{}} "
+        f"a = T[{x}] multiply(x, b) ROOT d = T[{d}] dot(a, y), {_MATRICES}"
+        for x, y, d in (("4,6", "6,2", "4,2"), ("9,2", "2,1", "9,1"), ("2,2", "2,9", "2,9"))
+    )),
+    "R29c": _moves(*(
+        f"x = T[{x}] parameter(0) y = T[{y}] parameter(1) s = T[] parameter(2) b = T[{y}] broadcast(s), dimensions={{}} "
+        f"a = T[{y}] multiply(y, b) ROOT d = T[{d}] dot(x, a), {_MATRICES}"
+        for x, y, d in (("2,6", "6,4", "2,4"), ("1,2", "2,9", "1,9"), ("9,2", "2,2", "9,2"))
+    )),
 }  # fmt: skip
 
 _IMAGES = "dim_labels=b01f_01io->b01f"
@@ -534,6 +562,44 @@ _CONVOLUTIONS: dict[str, tuple[str, ...]] = {
         "ROOT c = f32[3,4,5] convolution(x, w), window={size=1}, dim_labels=fb0_oi0->bf0",
         "x = f32[2,5,3,2] parameter(0) w = f32[1,1,2,4] parameter(1) "
         f"ROOT c = f32[2,3,2,4] convolution(x, w), window={{size=1x1 stride=2x2}}, {_IMAGES}",
+    ),
+    "R156": _moves(
+        f"x = f32[1,3,2,2] parameter(0) w = f32[4,3,2,3] parameter(1) ROOT c = f32[1,3,2,3] convolution(x, w), "
+        f"window={{size=4x3 pad=2_1x1_1}}, {_IMAGES}",
+        f"x = f32[2,2,3,2] parameter(0) w = f32[4,3,2,3] parameter(1) ROOT c = f32[2,2,2,3] convolution(x, w), "
+        f"window={{size=4x3 stride=2x1 pad=3_2x1_0 lhs_dilate=2x1 rhs_dilate=1x1 rhs_reversal=1x0}}, {_IMAGES}",
+        "x = f32[3,2,4] parameter(0) w = f32[2,3,5] parameter(1) ROOT c = f32[3,2,4] convolution(x, w), "
+        "window={size=5 pad=4_4 rhs_dilate=2}, dim_labels=fb0_oi0->fb0",
+        f"x = f32[1,5,5,2] parameter(0) w = f32[3,3,2,3] parameter(1) ROOT c = f32[1,3,3,3] convolution(x, w), "
+        f"window={{size=3x3}}, {_IMAGES}",
+    ),
+    "N42": _moves(*(
+        "x = f32[1,4,4,1] parameter(0) w = f32[2,2,1,2] constant({{{{1.1,1.2}},{{2.1,2.2}}},{{{3.1,3.2}},{{4.1,4.2}}}}) "
+        f"c = f32[1,3,3,2] convolution(x, w), window={{size=2x2}}, {_IMAGES} k = {k} ROOT r = f32[1,3,3,2] multiply(c, b)"
+        for k in (
+            "f32[2] constant({3.3, 1.1}) b = f32[1,3,3,2] broadcast(k), dimensions={3}",
+            "f32[] constant(3.3) b = f32[1,3,3,2] broadcast(k), dimensions={}",
+            "f32[3] constant({3.3, 1.1, 2}) b = f32[1,3,3,2] broadcast(k), dimensions={2}",
+        )
+    )),
+    "N42b": _moves(*(
+        "x = f32[1,4,4,1] parameter(0) w = f32[2,2,1,2] constant({{{{1.1,1.2}},{{2.1,2.2}}},{{{3.1,3.2}},{{4.1,4.2}}}}) "
+        f"c = f32[1,3,3,2] convolution(x, w), window={{size=2x2}}, {_IMAGES} v = f32[1,3,3,2] parameter(1) "
+        f"k = f32[{n}] constant({{{k}}}) b = f32[1,3,3,2] broadcast(k), dimensions={{{d}}} "
+        "a = f32[1,3,3,2] add(c, v) ROOT r = f32[1,3,3,2] multiply(a, b)"
+        for n, k, d in ((2, "3.3, 1.1", 3), (3, "3.3, 1.1, 2", 2))
+    )),
+}  # fmt: skip
+
+_COLLECTIVES: dict[str, tuple[str, ...]] = {
+    "N40": _moves(*(
+        f"c = T[] constant(1) b = T[2,4] broadcast(c), dimensions={{}} ROOT r = T[{shape}] {opcode}(b), "
+        "dimensions={0}, replica_groups={{0,1}}" for opcode, shape in (("all-gather", "4,4"), ("all-to-all", "2,4"))
+    )),
+    "N41": tuple(
+        f"{_reducer(opcode)}ENTRY e {{ c = T[] constant(3) b = T[2] broadcast(c), dimensions={{}} "
+        f"ROOT r = T[2] all-reduce(b), to_apply=f, replica_groups={groups} }}"
+        for opcode in ("add", "multiply", "maximum", "subtract") for groups in ("{{0,1,2}}", "{{0,1},{2}}", "{}")
     ),
 }  # fmt: skip
 
@@ -699,6 +765,6 @@ _JOINED: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 STRUCTURES: Mapping[str, tuple[str, ...]] = {
-    **_MOVEMENT, **_SLICES, **_UPDATES, **_PADS, **_GATHERS, **_REDUCTIONS, **_DOTS, **_CONVOLUTIONS, **_CONTROL,
+    **_MOVEMENT, **_SLICES, **_UPDATES, **_PADS, **_GATHERS, **_REDUCTIONS, **_DOTS, **_CONVOLUTIONS, **_COLLECTIVES, **_CONTROL,
     **_GATHERED, **_WINDOWS_OF_NOTHING, **_REORDERED, **_LAYOUTS, **_DOT_ORDER, **_VARIADIC, **_JOINED, **_SCATTERED, **_PIECES,
 }  # fmt: skip

@@ -39,7 +39,6 @@ R: random instructions of the type on the evaluator, CPU and cuda-sim. y: compil
 verifier refuses it. n: refused by name when it is compiled.
 
 """
-DEVICES = "programs of several devices are refused"
 
 
 def page() -> str:
@@ -69,7 +68,7 @@ def _gpu(opcode: str) -> str:
     if opcode in UNSUPPORTED:
         return f"no: {UNSUPPORTED[opcode]}"
     if opcode in SEVERAL_DEVICES:
-        return DEVICES
+        return "by the host"
     if opcode in LEFT_OVER:
         return f"not if {LEFT_OVER[opcode]}"
     return "yes"

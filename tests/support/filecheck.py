@@ -1,7 +1,7 @@
 """Checks text against CHECK lines, as LLVM's FileCheck does: what XLA's own tests expect of a printed module.
 
 Known are CHECK, CHECK-LABEL (an ordinary CHECK here), CHECK-SAME, CHECK-NEXT, CHECK-NOT, CHECK-DAG and CHECK-COUNT-n, `{{regex}}`,
-`[[NAME:regex]]` and `[[NAME]]`. Runs of white space match any run.
+`[[NAME:regex]]` and `[[NAME]]`. No regular expression matches the end of a line. Runs of white space match any run.
 """
 
 from __future__ import annotations
@@ -90,15 +90,20 @@ class _Run:
             parts.append(_literal(pattern[at : piece.start()]))
             at = piece.end()
             if piece[1] is not None:
-                parts.append(f"(?:{piece[1]})")
+                parts.append(f"(?:{_on_a_line(piece[1])})")
             elif piece[2] is not None:
-                parts.append(f"(?P<{piece[2]}>{piece[3]})")
+                parts.append(f"(?P<{piece[2]}>{_on_a_line(piece[3])})")
                 bound.add(piece[2])
             elif piece[4] in bound:
                 parts.append(f"(?P={piece[4]})")
             else:
                 parts.append(re.escape(self.variables.get(piece[4], "\0")))
         return "".join([*parts, _literal(pattern[at:])])
+
+
+def _on_a_line(regex: str) -> str:
+    """The regular expression, in which what is excluded from a set excludes the end of the line, too."""
+    return regex.replace("[^", r"[^\n")
 
 
 def _literal(text: str) -> str:

@@ -43,6 +43,10 @@ _ALGEBRA: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 """Tests of the algebraic simplifier by the option that they set."""
 
+_GEMM = "transpose-folding{dot_operands=all},gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304"
+
+_SLICES = "dynamic-slice-annotator,dynamic-slice-fusion-rewriter-v2"
+
 RUN: Mapping[str, str] = {
     "AlgebraicSimplifier": "algebraic-simplifier{xla_compatible_fp=true}",
     **{
@@ -50,6 +54,14 @@ RUN: Mapping[str, str] = {
         for option, tests in _ALGEBRA.items()
         for test in tests
     },
+    "AlgebraicSimplifier.DotOfConcatRank3LhsRank1Rhs": (
+        "algebraic-simplifier{xla_compatible_fp=true,enable_dot_strength_reduction=false}"
+    ),
+    "MakePipeline": _SLICES,  # of the tests of DynamicSliceFusionRewriterV2
+    **{f"MakePipeline.line{line}": f"{_SLICES}{{fuse_slices=false,fuse_updates=false}}" for line in (883, 901)},
+    "MakePipeline.line948": f"{_SLICES}{{fuse_updates=false}}",
+    "MakePipeline.line995": f"{_SLICES}{{fuse_slices=false}}",
+    **{f"MakePipeline.line{line}": f"{_SLICES}{{opt_level=2}}" for line in (2290, 2328)},
     "AssociativeScanRewriter": "associative-scan-rewriter{base_length=128}",
     "HloRematerialization.RematTupleShapeDoubleUse": "hlo-rematerialization{memory_limit_bytes=11264}",
     "HloRematerialization.RematThroughTuple": "hlo-rematerialization{memory_limit_bytes=11264}",
@@ -69,10 +81,9 @@ RUN: Mapping[str, str] = {
     "MultiOutputFusion": "gpu-multi-output-fusion",  # XLA's tests are of the GPU's
     "TransposeFolding.FoldTransposeOfBatchWhenPermitted": "transpose-folding{dot_operands=all}",
     "CudnnFusedConvRewriter": "gpu-conv-rewriter,cudnn-fused-conv-rewriter",
-    "GemmRewriter": "gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304}",
-    "GemmRewriter.line377": (
-        "gemm-rewriter{use_cublaslt=true,wrap_config=true,workspace_bytes=4194304,fuse_bias=false}"
-    ),
+    "GemmRewriter": f"{_GEMM}}}",
+    "GemmRewriter.line377": f"{_GEMM},fuse_bias=false}}",
+    "HostOffloadingPrepare": "host-offloading-prepare{rewrite=convert_to_custom_call}",
     "RecognizeReduceWindow": "recognize-reduce-window{xla_compatible_fp=true}",
     **{
         f"RecognizeReduceWindow.line{line}": (
@@ -147,7 +158,7 @@ class Score:
     checks_hold: int
 
 
-_NAMES = {cls.__name__: cls.name for cls in PASSES.values()}
+_NAMES = {cls.__name__: cls.name for cls in PASSES.values()} | {"MakePipeline": _SLICES}
 _CLASS = re.compile(r"(?:spmd::)?((?:gpu::)?[A-Z]\w*)\s*[({]")
 
 

@@ -53,7 +53,7 @@ CASES = [
     ("  x = f32[] constant(1e40)\n}", 4, 22, "value 1e40 is out of range for f32"),
     ("  x = s32[] constant(1.5)\n}", 4, 22, "expected a value of type s32, found '1.5'"),
     ("  x = s32[] constant(true)\n}", 4, 22, "expected a value of type s32, found 'true'"),
-    ("  x = pred[] constant(2)\n}", 4, 23, "expected a value of type pred, found '2'"),
+    ("  x = pred[] constant(x)\n}", 4, 23, "expected a value of type pred, found 'x'"),
     ("  x = f32[] constant(nan(0x800000))\n}", 4, 22, "NaN payload 0x800000 is out of range for f32"),
     ("  x = f32[2] constant(s32[2] {1, 2})\n}", 4, 23, "the literal is written as s32[2]{0}"),
     ("  x = f32[4] call(p), to_apply=f\n}", 4, 32, "computation 'f' is not defined"),

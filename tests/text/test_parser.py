@@ -23,6 +23,8 @@ SPELLINGS = [
     "ROOT x=f32[4] negate(f32[4] p)",
     "x = f32[4]{0} negate(/*index=0*/ p) // done",
     "x = negate(p)",
+    "x = f32 [4] negate(,p,)",
+    "x = f32[4] negate(f32/* four */ [ // of them\n4] {0} p)",
 ]
 
 
@@ -43,6 +45,51 @@ def test_spellings_of_one_instruction(text: str) -> None:
 def test_text_without_header_entry_or_signature(text: str) -> None:
     expected = parse_hlo("HloModule m\nENTRY e { p = f32[4] parameter(0)  ROOT n = f32[4] negate(p) }")
     assert first_difference(expected, parse_hlo(text)) is None
+
+
+ANNOTATED = """c = () constant(())
+  s = f32[4] slice(p), slice={[0:4]}, metadata={op_name="it's // no comment"}, frontend_attributes={k="a",l="{b"}
+  x = f32[4] custom-call(s), custom_call_target="f", backend_config="say \\"it\\""
+"""
+REWRITTEN = """c = () constant( ( ) )
+  s = f32[4] slice(p), slice=/* all */{[0: // the first
+    4]}, metadata={op_name='it\\'s // no comment'}, frontend_attributes={k='a',l='{b'}
+  x = f32[4] custom-call(s), custom_call_target='f', backend_config='say "it"'
+"""
+
+
+def test_either_quote_and_comments_anywhere() -> None:
+    expected, found = entry(ANNOTATED), entry(REWRITTEN)
+    assert first_difference(expected, found) is None
+    assert found.to_string() == expected.to_string()
+
+
+def test_lists_of_computations_written_in_place() -> None:
+    branches = (
+        "branch_computations={{ a = f32[4] parameter(0) ROOT n = f32[4] negate(a) }, { ROOT b = f32[4] parameter(0) }}"
+    )
+    root = entry(
+        f"i = partition-id() j = s32[] convert(i) ROOT c = f32[4] conditional(j, p, p), {branches}"
+    ).entry_computation.root_instruction
+    assert [c.root_instruction.opcode for c in root.called_computations] == ["negate", "parameter"]
+    assert root.operand(0).operand(0).shape.to_string() == "u32[]"
+    with pytest.raises(HloParseError, match="expected ',' or '}' after a computation, found 'x'"):
+        entry(
+            "ROOT c = f32[4] custom-call(p), custom_call_target='f', called_computations={{ ROOT a = f32[4] parameter(0) } x}"
+        )
+
+
+@pytest.mark.parametrize("tiles", ["T()", "T(2,*)", "T(2,2)", "T(2)(2,2,2)"])
+def test_tiles_are_read_as_they_are_written(tiles: str) -> None:
+    layout = entry(f"ROOT x = f32[4]{{0:{tiles}}} negate(p)").result_shape.layout
+    assert str(layout) == f"{{0:{tiles}}}"
+
+
+def test_names_that_types_are_not_written_with_stay() -> None:
+    names = [
+        i.name for i in entry("tuple = (f32[4]) tuple(p) buffer = f32[4] negate(p)").entry_computation.instructions
+    ]
+    assert names == ["p", "tuple", "buffer"]
 
 
 def test_last_computation_is_the_entry_and_callees_may_come_later() -> None:

@@ -8,11 +8,11 @@ The bodies become manual on all axes: on axes that a body leaves to the compiler
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from xjit.hlo.annotations.device_sharding import MANUAL, tiled
+from xjit.hlo.annotations.device_sharding import MANUAL, DeviceSharding, tiled
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.attributes import CustomCallAttributes, GetTupleElementAttributes
 from xjit.hlo.diagnostics import Unsupported
@@ -22,10 +22,13 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
 from xjit.ops.mesh_groups import mesh_table
+from xjit.passes.sharding.spmd.builder import SpmdBuilder, SpmdModule
+from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 
 MESHES = "xla.sdy.meshes"
 _TO_LOCAL, _TO_GLOBAL = "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"
 _RESULT = "xla.sdy.FuncResultSharding"
+_GROUP = "xla.sdy.ShardingGroup"
 _MANUAL = HloSharding(str(MANUAL))
 
 _MESH = re.compile(r"([\w.$-]+) = #sdy\.mesh<\[([^\]]*)\](?:, device_ids=\[([\d, ]*)\])?>")
@@ -34,23 +37,35 @@ _SHARDING = re.compile(r"<@([\w.$-]+), \[((?:\{[^}]*\}(?:p\d+)?(?:, )?)*)\]")
 _DIMENSION = re.compile(r"\{([^}]*)\}")
 _AXIS = re.compile(r'"([^"]+)"(?::\((\d+)\)(\d+))?')
 
+_Axis = tuple[str, int, int]
+"""A part of an axis: its name, the product of the factors before it, and its size."""
 
-def import_shardy(module: HloModule) -> bool:
-    """Rewrites a module in place; True if it had something of Shardy's. Errors: Unsupported for what it cannot say."""
+
+def import_shardy(module: HloModule) -> tuple[Mesh, ...]:
+    """Rewrites a module in place; returns the meshes it names. Errors: Unsupported for what it cannot say."""
     found = [i for c in module.computations() for i in c.instructions if _target(i).startswith("xla.sdy.")]
     meshes = _read_meshes(module.frontend_attributes.pop(MESHES, ""))
     for call in found:
         if _target(call) == _RESULT:
             replace(call, call.operand(0))
-    regions = [call for call in found if _target(call) in (_TO_LOCAL, _TO_GLOBAL)]
-    for call in regions:
-        _check_outermost(call)
-    for call in regions:
-        _replace_boundary(call, meshes)
-    for computation in list(module.computations()):
-        for call in [i for i in computation.instructions if _is_body_call(i)]:
-            _make_manual(call)
-    return bool(found)
+        elif _target(call) == _GROUP:
+            _join_group(call)
+    _keep_constraints(module)
+    bodies = [i for c in module.computations() for i in c.instructions if _is_body_call(i)]
+    outer: dict[HloInstruction, set[str]] = {}
+    for body in bodies:
+        for computation in _called(body):
+            for call in filter(_is_boundary, computation.instructions):
+                outer.setdefault(call, set()).update(_axes_of_body(body))
+    spmd = SpmdModule(module)
+    for call in filter(_is_boundary, found):
+        if call in outer:
+            _replace_inner_boundary(call, meshes, outer[call], spmd)
+        else:
+            _replace_boundary(call, meshes)
+    for body in bodies:
+        _make_manual(body)
+    return tuple(meshes.values())
 
 
 def _target(instruction: HloInstruction) -> str:
@@ -59,48 +74,121 @@ def _target(instruction: HloInstruction) -> str:
     return instruction.attributes_as(CustomCallAttributes).custom_call_target
 
 
-class _Mesh:
+class Mesh:
     """The devices of a mesh, and its axes in order."""
 
     def __init__(self, axes: dict[str, int], devices: Sequence[int]) -> None:
         self.axes = axes
         self.devices = np.array(devices, dtype=np.int64).reshape(tuple(axes.values()))
 
+    def has_axes_of(self, sharding: DeviceSharding) -> bool:
+        """Whether each dimension of a sharding is split by whole axes, as JAX's PartitionSpecs are."""
+        if not sharding.is_tiled:
+            return True
+        if sorted(sharding.devices) != sorted(int(i) for i in self.devices.flat):
+            return False
+        cells = np.stack(np.unravel_index(np.argsort(np.array(sharding.devices)), sharding.tiles), axis=-1)
+        coordinates = cells[self.devices]
+        for d, tiles in enumerate(sharding.data_tiles):
+            along = coordinates[..., d]
+            axes = [a for a in range(along.ndim) if (along != along.take([0], a)).any()]
+            if np.prod([along.shape[a] for a in axes], dtype=np.int64) != tiles:
+                return False
+        return True
 
-def _read_meshes(text: str) -> dict[str, _Mesh]:
-    meshes: dict[str, _Mesh] = {}
+
+def _read_meshes(text: str) -> dict[str, Mesh]:
+    meshes: dict[str, Mesh] = {}
     for name, axes, ids in _MESH.findall(text):
         sizes = {axis: int(size) for axis, size in _SIZE.findall(axes)}
         count = int(np.prod(list(sizes.values()), dtype=np.int64))
         devices = [int(i) for i in ids.split(",")] if ids else range(count)
         if len(devices) == count:
-            meshes[name] = _Mesh(sizes, devices)
+            meshes[name] = Mesh(sizes, devices)
     return meshes
 
 
-def _check_outermost(call: HloInstruction) -> None:
-    computation = call.parent
+def _is_boundary(instruction: HloInstruction) -> bool:
+    return _target(instruction) in (_TO_LOCAL, _TO_GLOBAL)
+
+
+def _join_group(call: HloInstruction) -> None:
+    """Puts the operand of a group's call under an annotation of HLO's that says the same."""
+    number = call.frontend_attributes.get("xla.sdy.sharding_group_id", "").split(":")[0].strip()
+    operand, computation = call.operand(0), call.parent
     assert computation is not None
-    if "manual_computation_body" in computation.name:
-        raise Unsupported("a shard_map inside of another one", call.span)
+    computation.force_remove_instruction(call)
+    copy = computation.add_instruction(HloInstruction.create("copy", operand.shape, ()))
+    copy.metadata, copy.sharding = call.metadata, HloSharding(f"unknown shard_as {number}")
+    operand.replace_all_uses_with(copy)
+    copy.append_operand(operand)
 
 
-def _replace_boundary(call: HloInstruction, meshes: dict[str, _Mesh]) -> None:
+def _keep_constraints(module: HloModule) -> None:
+    """Says of constraints which dimensions they leave open; no other may be improved, not even as the result."""
+    for computation in module.computations():
+        for call in [i for i in computation.instructions if _target(i) == "Sharding"]:
+            text = _SHARDING.search(call.frontend_attributes.get("xla.sdy.sharding", ""))
+            dimensions = _DIMENSION.findall(text[2]) if text else []
+            open_ = [str(d) for d, axes in enumerate(dimensions) if "?" in axes]
+            if open_:
+                call.raw_backend_config = f"unspecified_dims=[{','.join(open_)}]"
+            elif call.is_root():
+                copy = HloInstruction.create("copy", call.shape, [call])
+                copy.metadata = call.metadata
+                computation.set_root_instruction(computation.add_instruction(copy))
+
+
+def _replace_boundary(call: HloInstruction, meshes: dict[str, Mesh]) -> None:
     """Puts two custom calls per array in the place of one: an annotation, and the step over the boundary."""
     to_local = _target(call) == _TO_LOCAL
-    attribute = "xla.sdy.in_shardings" if to_local else "xla.sdy.out_shardings"
-    manual = {name for name, _, _ in _AXIS.findall(call.frontend_attributes.get("xla.sdy.manual_axes", ""))}
-    texts = _SHARDING.findall(call.frontend_attributes.get(attribute, ""))
-    if len(texts) != call.operand_count:
-        raise Unsupported(f"the shardings of custom-call '{call.name}' are no list of meshes and axes", call.span)
-    shapes = call.shape.tuple_shapes if call.shape.is_tuple else (call.shape,)
     parts: list[HloInstruction] = []
-    for operand, shape, (mesh, dimensions) in zip(call.operands, shapes, texts, strict=True):
-        sharding = _sharding(call, meshes.get(mesh), dimensions, manual)
+    for operand, shape, mesh, axes in _boundary_arrays(call, meshes):
+        sharding = HloSharding(str(_sharding(call, mesh, axes, shape.rank)))
         first, second = (sharding, _MANUAL) if to_local else (_MANUAL, sharding)
         annotated = _annotation(call, operand, operand.shape, "Sharding", first)
         step = "SPMDFullToShardShape" if to_local else "SPMDShardToFullShape"
         parts.append(_annotation(call, annotated, shape, step, second))
+    _replace_arrays(call, parts)
+
+
+def _replace_inner_boundary(call: HloInstruction, meshes: dict[str, Mesh], outer: set[str], spmd: SpmdModule) -> None:
+    """Inside of another region, whose devices all have all of it: each takes its part, or they gather all parts."""
+    builder = SpmdBuilder(spmd, call)
+    parts: list[HloInstruction] = []
+    for operand, shape, mesh, axes in _boundary_arrays(call, meshes):
+        split, whole = (_sharding(call, mesh, some, shape.rank, outer) for some in (axes, [[]] * shape.rank))
+        if _target(call) == _TO_LOCAL:
+            part = reshard(PartitionedHlo(operand, operand.shape, whole), split, builder)
+        else:
+            part = reshard(PartitionedHlo(operand, shape, split), whole, builder)
+        parts.append(part.local)
+    _replace_arrays(call, parts)
+
+
+def _boundary_arrays(
+    call: HloInstruction, meshes: dict[str, Mesh]
+) -> Iterator[tuple[HloInstruction, Shape, Mesh, list[list[_Axis]]]]:
+    """Yields the operands of a boundary, their shapes behind it, and the manual axes that split each dimension."""
+    attribute = "xla.sdy.in_shardings" if _target(call) == _TO_LOCAL else "xla.sdy.out_shardings"
+    manual = _manual_axes(call)
+    texts = _SHARDING.findall(call.frontend_attributes.get(attribute, ""))
+    if len(texts) != call.operand_count:
+        raise Unsupported(f"the shardings of custom-call '{call.name}' are no list of meshes and axes", call.span)
+    shapes = call.shape.tuple_shapes if call.shape.is_tuple else (call.shape,)
+    for operand, shape, (name, text) in zip(call.operands, shapes, texts, strict=True):
+        mesh = meshes.get(name)
+        if mesh is None:
+            raise Unsupported(f"custom-call '{call.name}' over a mesh that the module does not have", call.span)
+        dimensions = [
+            [(n, int(pre or 1), int(size or mesh.axes[n])) for n, pre, size in _AXIS.findall(part) if n in manual]
+            for part in _DIMENSION.findall(text)
+        ]
+        yield operand, shape, mesh, dimensions
+
+
+def _replace_arrays(call: HloInstruction, parts: Sequence[HloInstruction]) -> None:
+    """Puts arrays into the place of a call's."""
     computation = call.parent
     assert computation is not None
     if not call.shape.is_tuple:
@@ -114,6 +202,16 @@ def _replace_boundary(call: HloInstruction, meshes: dict[str, _Mesh]) -> None:
         computation.force_remove_instruction(call)
 
 
+def _manual_axes(call: HloInstruction) -> set[str]:
+    return {name for name, _, _ in _AXIS.findall(call.frontend_attributes.get("xla.sdy.manual_axes", ""))}
+
+
+def _axes_of_body(body: HloInstruction) -> set[str]:
+    """The axes on which the region of a body is manual: its boundaries name them."""
+    around = [i for o in body.operands for i in (o, *o.operands)] + [i for u in body.users for i in (u, *u.users)]
+    return {axis for call in filter(_is_boundary, around) for axis in _manual_axes(call)}
+
+
 def _annotation(
     call: HloInstruction, operand: HloInstruction, shape: Shape, target: str, sharding: HloSharding
 ) -> HloInstruction:
@@ -124,22 +222,19 @@ def _annotation(
     return computation.add_instruction(made)
 
 
-def _sharding(call: HloInstruction, mesh: _Mesh | None, text: str, manual: set[str]) -> HloSharding:
-    """The sharding of an array whose dimensions are split by the manual ones of the listed axes."""
-    if mesh is None:
-        raise Unsupported(f"custom-call '{call.name}' over a mesh that the module does not have", call.span)
-    axes: list[tuple[str, int, int]] = []
-    tiles: list[int] = []
-    for dimension in _DIMENSION.findall(text):
-        listed = [(n, int(pre or 1), int(size or mesh.axes[n])) for n, pre, size in _AXIS.findall(dimension)]
-        kept = [axis for axis in listed if axis[0] in manual]
-        axes += kept
-        tiles.append(int(np.prod([size for _, _, size in kept], dtype=np.int64)))
-    table = mesh_table(mesh.devices, mesh.axes, axes)
+def _sharding(
+    call: HloInstruction, mesh: Mesh, dimensions: Sequence[Sequence[_Axis]], rank: int, outer: Collection[str] = ()
+) -> DeviceSharding:
+    """The sharding of an array whose dimensions are split by axes; devices of different `outer` parts share nothing."""
+    split = [axis for axes in dimensions for axis in axes]
+    if len(dimensions) != rank or not set(outer) <= set(mesh.axes):
+        raise Unsupported(f"custom-call '{call.name}' over other axes than its mesh and its array have", call.span)
+    table = mesh_table(mesh.devices, mesh.axes, [*split, *((name, 1, mesh.axes[name]) for name in outer)])
     if table is None:
         raise Unsupported(f"custom-call '{call.name}' over parts of axes that the mesh has not", call.span)
-    grid = table.T.reshape(*tiles, table.shape[0])
-    return HloSharding(str(tiled(grid, ("replicated",))))
+    tiles = [int(np.prod([size for _, _, size in axes], dtype=np.int64)) for axes in dimensions]
+    alone = int(np.prod([mesh.axes[name] for name in outer], dtype=np.int64))
+    return tiled(table.T.reshape(*tiles, alone, table.shape[0]), ("manual", "replicated"))
 
 
 def _is_body_call(instruction: HloInstruction) -> bool:

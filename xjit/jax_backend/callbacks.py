@@ -30,7 +30,10 @@ from xjit.ops.custom_call_targets import STATUS_RETURNING_UNIFIED
 
 _BUFFER_TARGET: Final = "xla_buffer_python_cpu_callback"
 
-JAX_TARGETS: Final = ("xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback", _BUFFER_TARGET)
+PARTITIONED_TARGET: Final = "xla_ffi_partitioned_python_cpu_callback"
+"""The target of calls that each device makes with its part of the operands."""
+
+JAX_TARGETS: Final = ("xla_ffi_python_cpu_callback", PARTITIONED_TARGET, _BUFFER_TARGET)
 """The targets that JAX writes."""
 
 _TYPED_FFI: Final = "API_VERSION_TYPED_FFI"

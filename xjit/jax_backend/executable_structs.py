@@ -20,10 +20,15 @@ from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.program import ArraySignature
 
 
-def _donors(module: HloModule) -> frozenset[int]:
-    """The parameters that a call deletes, used or not."""
-    donated = {alias.parameter_number for alias in module.config.input_output_alias}
-    return frozenset(donated | {donor.parameter_number for donor in module.config.buffer_donors})
+def _donors(module: HloModule, parameters: _Leaves, results: _Leaves, to: dict[int, int]) -> frozenset[int]:
+    """The parameters that a call deletes, used or not: a mere donor if XLA would find it a result of as many bytes."""
+    found = {alias.parameter_number for alias in module.config.input_output_alias}
+    free = [results.num_bytes(i) for i in range(len(results.shapes)) if i not in to.values()]
+    for donor in sorted({donor.parameter_number for donor in module.config.buffer_donors} - found - to.keys()):
+        if parameters.num_bytes(donor) in free:
+            free.remove(parameters.num_bytes(donor))
+            found.add(donor)
+    return frozenset(found)
 
 
 class ExecutableStructs:
@@ -77,7 +82,7 @@ class ExecutableStructs:
         results = _Leaves(root.tuple_shapes if root.is_tuple else [root], program.results)
         to = {parameters.positions[alias.parameter]: results.positions[alias.result] for alias in program.aliases}
         source = {result: parameter for parameter, result in to.items()}
-        donors = dict.fromkeys(_donors(module), DONATED_WITHOUT_RESULT)
+        donors = dict.fromkeys(_donors(module, parameters, results, to), DONATED_WITHOUT_RESULT)
         memories = self._result_memories(len(results.shapes))
         takes = [
             self._array(parameters, i, donated_to=to.get(i, donors.get(i, NOT_DONATED)), donated_from=NOT_DONATED)
@@ -116,14 +121,12 @@ class ExecutableStructs:
 
     def _array(self, values: _Leaves, number: int, **more: int) -> bytes:
         shape, leaf = values.shapes[number], values.leaves[number]
-        size, order = 0, 0
-        if leaf != NO_LEAF:
-            signature = values.signatures[leaf]
-            size = signature.byte_size
-            order = 0 if signature.is_row_major else self._numbers(values.order(number))
+        order = 0
+        if leaf != NO_LEAF and not values.signatures[leaf].is_row_major:
+            order = self._numbers(values.order(number))
         return ARRAY.pack(
             type=values.types[number],
-            num_bytes=size,
+            num_bytes=values.num_bytes(number),
             rank=len(shape.dimensions),
             dimensions=self._numbers(shape.dimensions),
             leaf=leaf,
@@ -164,6 +167,11 @@ class _Leaves:
         numbers = {position: leaf for leaf, position in enumerate(self.positions)}
         self.leaves = [numbers.get(i, NO_LEAF) for i in range(len(self.shapes))]
         self.types = [BUFFER_TYPES.index(shape.element_type.text) for shape in shapes]
+
+    def num_bytes(self, number: int) -> int:
+        """The size of the array; 0 for a token."""
+        leaf = self.leaves[number]
+        return self.signatures[leaf].byte_size if leaf != NO_LEAF else 0
 
     def order(self, number: int) -> tuple[int, ...]:
         """The dimensions from minor to major."""

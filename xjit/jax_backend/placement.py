@@ -19,8 +19,8 @@ _COMPUTATIONS, _REPLICA_IDS = 3, 1  # fields of DeviceAssignmentProto and its Co
 class Placement:
     """Devices by number, replica after replica; `assignment` is the serialized DeviceAssignment.
 
-    `spreads_to_results`: the results without a sharding may get one. `is_partitioned` asks for the SPMD partitioner.
-    `compile_options` are what the caller's options mean for xjit's compiler.
+    `spreads_to_results`: which results may get a sharding. `is_partitioned` asks for the SPMD
+    partitioner. `compile_options` are what the caller's options mean for xjit's compiler.
     """
 
     num_replicas: int
@@ -28,7 +28,7 @@ class Placement:
     devices: tuple[int, ...]
     assignment: bytes
     is_partitioned: bool
-    spreads_to_results: bool
+    spreads_to_results: tuple[bool, ...]
     compile_options: CompileOptions
 
 
@@ -54,7 +54,7 @@ def placement_of(options: bytes, num_devices: int) -> Placement:
         raise InvalidArgument(f"a device assignment of {len(devices)} devices for {text}")
     if not all(0 <= device < num_devices for device in devices) or len(set(devices)) != len(devices):
         raise InvalidArgument(f"a device assignment outside of the {num_devices} devices: {list(devices)}")
-    spreads = any(build.allow_spmd_sharding_propagation_to_output)
+    spreads = tuple(build.allow_spmd_sharding_propagation_to_output)
     compile_options = compile_options_of(parsed.env_option_overrides)
     return Placement(replicas, partitions, devices, serialized, build.use_spmd_partitioning, spreads, compile_options)
 

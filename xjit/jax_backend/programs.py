@@ -10,7 +10,9 @@ from functools import cached_property
 from typing import Final
 
 import xjit.compiler
-from xjit.frontends.shardy import import_shardy
+from xjit.frontends.shardy import Mesh, import_shardy
+from xjit.hlo.annotations.device_sharding import REPLICATED, read_sharding
+from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
@@ -30,6 +32,7 @@ from xjit.runtime.program_file import program_from_bytes, program_to_bytes
 from xjit.text.proto import create_from_proto, to_proto
 
 _LENGTH: Final = struct.Struct("<Q")
+_NUM_PARTS: Final = 4  # of a serialized program
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ class LoadedProgram:
         """All that `read_program` needs. Errors: Unsupported for a program that calls Python back."""
         if self.callbacks.numbers:
             raise Unsupported("a program with callbacks cannot be serialized")
-        parts = (program_to_bytes(self.executable.program), self.code, bytes(self.options))
+        program = program_to_bytes(self.executable.program)
+        parts = (program, self.code, bytes(self.options), to_proto(self.module))
         return Memory(b"".join(_LENGTH.pack(len(part)) + part for part in parts))
 
 
@@ -92,17 +96,33 @@ def _read_program(code: bytes, placement: Placement, boundary: Boundary) -> HloM
     computation = _jax.mlir.mlir_module_to_xla_computation(code)
     module = create_from_proto(computation.as_serialized_hlo_module_proto())
     module.config.replica_count, module.config.num_partitions = placement.num_replicas, placement.num_partitions
-    import_shardy(module)
+    meshes = import_shardy(module)
     if placement.num_partitions > 1 and placement.is_partitioned:
-        _partition(module, placement)
+        _partition(module, placement, meshes)
     _place(module, boundary)
     return module
 
 
-def _partition(module: HloModule, placement: Placement) -> None:
+def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) -> None:
     """Makes the program of one partition of one for all."""
-    ShardingPropagation(allow_spmd_sharding_propagation_to_output=placement.spreads_to_results).run(module)
+    given = module.entry_computation.root_instruction.sharding
+    spreads = placement.spreads_to_results
+    ShardingPropagation(
+        allow_spmd_sharding_propagation_to_output=any(spreads),
+        fixed_outputs=tuple(i for i, free in enumerate(spreads) if not free),
+    ).run(module)
+    root = module.entry_computation.root_instruction
+    if meshes and given is None and root.sharding is not None:
+        root.sharding = _on_axes(root.sharding, meshes)
     SpmdPartitioner().run(module)
+
+
+def _on_axes(sharding: HloSharding, meshes: Sequence[Mesh]) -> HloSharding:
+    """What JAX can say of a result's sharding: arrays that are not split by whole axes of a mesh are replicated."""
+    if sharding.elements:
+        return HloSharding(elements=tuple(_on_axes(element, meshes) for element in sharding.elements))
+    known = any(mesh.has_axes_of(read_sharding(sharding)) for mesh in meshes)
+    return sharding if known else HloSharding(str(REPLICATED))
 
 
 def _place(module: HloModule, boundary: Boundary) -> None:
@@ -138,11 +158,11 @@ def read_program(client: Client, number: int, data: bytes, options: bytes) -> Lo
 
     Errors: InvalidArgument for other bytes, and those of another version.
     """
-    program, code, own_options = _cut(data)
+    program, code, own_options, proto = _cut(data)
     options = options or own_options
     placement, boundary = placement_of(options, len(client.devices)), boundary_of(code)
     executable = CpuExecutable(program_from_bytes(program))
-    module = _read_program(code, placement, boundary)
+    module = create_from_proto(proto)
     structs = ExecutableStructs(client, executable, number, placement, boundary)
     structs.build(module, code, returns_errors=False)
     return LoadedProgram(executable, module, code, structs, Memory(options), placement, Callbacks(()))
@@ -158,7 +178,7 @@ def _cut(data: bytes) -> list[bytes]:
         position += _LENGTH.size
         parts.append(data[position : position + length])
         position += length
-    if position != len(data) or len(parts) != 3:
+    if position != len(data) or len(parts) != _NUM_PARTS:
         raise InvalidArgument("these bytes are not a serialized executable of xjit")
     return parts
 

@@ -18,12 +18,15 @@ def create_client() -> Any:
     from jax._src import xla_bridge
     from jaxlib import xla_client
 
+    from xjit.jax_backend import custom_partitioners
+
     if not xla_client.pjrt_plugin_loaded(NAME):
         xla_client.load_pjrt_plugin_with_c_api(NAME, _capsule())
         xla_client.initialize_pjrt_plugin(NAME)
     _hand_over_callbacks()
     _copy_foreign_arrays()
     _take_ffi_targets()
+    custom_partitioners.register()
     client = xla_client.make_c_api_client(NAME, {}, None)
     settings: Any = jax.config
     platforms = (settings.jax_platforms or "cpu").split(",")

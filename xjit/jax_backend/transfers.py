@@ -222,7 +222,7 @@ def _num_bytes(shape: Sequence[int], width: int) -> int:
 def _allocate(num_bytes: int) -> int:
     data = running_pool().alloc(max(num_bytes, 1))
     if not data:
-        raise ResourceExhausted(f"no memory for an array of {num_bytes:,} bytes")
+        raise ResourceExhausted(f"Out of memory allocating {num_bytes} bytes")
     return data
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 WARP_SIZE = 32
+SECTOR_BYTES = 32  # what a memory transaction moves at least
 KIB = 1024
 FIRST_WITH_COPIES = 80
 """The compute capability from which on threads can have memory copied to shared memory while they go on."""

@@ -51,6 +51,11 @@ def operand_aliases(call: HloInstruction) -> dict[int, int]:
     return found
 
 
+def opaque_of(call: HloInstruction) -> bytes:
+    """What a registered function gets of a call's backend config."""
+    return call.raw_backend_config.encode("utf-8", "surrogateescape")
+
+
 def unknown_target(instruction: HloInstruction, known: Iterable[str]) -> Unsupported:
     """Returns the error for a target that is not known; names that differ in a letter for the type are one entry."""
     letters: dict[str, list[str]] = {}

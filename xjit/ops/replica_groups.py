@@ -27,7 +27,6 @@ __all__ = [
     "GLOBAL_ID_OPCODES",
     "Groups",
     "check_devices",
-    "check_one_device",
     "device_count",
     "device_groups",
     "expand_groups",
@@ -144,7 +143,7 @@ def device_count(module: HloModule) -> int:
     program yet, and one device can run the whole of it.
     """
     config = module.config
-    if config.replica_count == 1 and _first_that_tells_apart(module) is None:
+    if config.replica_count == 1 and not _tells_devices_apart(module):
         return 1
     return config.replica_count * config.num_partitions
 
@@ -159,22 +158,8 @@ def check_devices(module: HloModule) -> None:
                 permuted_devices(instruction)
 
 
-def check_one_device(module: HloModule) -> None:
-    """Unsupported if a module needs several devices, by its counts or by what its collectives name."""
-    config = module.config
-    if device_count(module) > 1:
-        counts = f"replica_count={config.replica_count}, num_partitions={config.num_partitions}"
-        first = _first_that_tells_apart(module)
-        which = f", as {first.opcode} needs them" if first is not None else ""
-        message = (
-            f"module '{module.name}' runs on several devices ({counts}){which}; programs for this target run on one"
-        )
-        raise Unsupported(message, first.span if first is not None else None)
-    check_devices(module)
-
-
-def _first_that_tells_apart(module: HloModule) -> HloInstruction | None:
-    return next((i for c in module.computations() for i in c.instructions if i.opcode in _TELLING_APART), None)
+def _tells_devices_apart(module: HloModule) -> bool:
+    return any(i.opcode in _TELLING_APART for c in module.computations() for i in c.instructions)
 
 
 def is_alone(instruction: HloInstruction) -> bool:

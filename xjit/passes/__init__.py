@@ -15,12 +15,14 @@ from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSel
 from xjit.passes.calls_and_control.control_dep_remover import ControlDepRemover
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.calls_and_control.hlo_subcomputation_unification import HloSubcomputationUnification
+from xjit.passes.calls_and_control.host_offloading_prepare import HostOffloadingPrepare
 from xjit.passes.collectives.all_gather_decomposer import AllGatherDecomposer
 from xjit.passes.collectives.all_gather_remove_degenerate_dims import AllGatherRemoveDegenerateDims
 from xjit.passes.collectives.all_reduce_combiner import AllReduceCombiner
 from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.ar_crs_combiner import ArCrsCombiner
 from xjit.passes.collectives.collective_expander import CollectiveExpander
+from xjit.passes.collectives.collective_permute_cse import CollectivePermuteCSE
 from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
 from xjit.passes.cpu.parallel_task_assigner import ParallelTaskAssigner
@@ -70,13 +72,19 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
+from xjit.passes.gpu.add_tracking_suffix import AddTrackingSuffixToInstructionNames
 from xjit.passes.gpu.algorithm_pickers import GemmAlgorithmPicker, GpuConvAlgorithmPicker
+from xjit.passes.gpu.cub_scratch_size import EstimateCubScanScratchSize, EstimateCubSortScratchSize
 from xjit.passes.gpu.cublas_pad_for_gemms import CublasPadForGemms
 from xjit.passes.gpu.cudnn_batch_norm_rewriter import CudnnBatchNormRewriter
+from xjit.passes.gpu.cudnn_custom_call_converter import CuDnnCustomCallConverter
 from xjit.passes.gpu.cudnn_fused_conv_rewriter import CudnnFusedConvRewriter
 from xjit.passes.gpu.cudnn_pad_for_convolutions import CudnnPadForConvolutions
 from xjit.passes.gpu.cusolver_rewriter import CusolverRewriter
+from xjit.passes.gpu.dynamic_slice_annotator import DynamicSliceAnnotator
+from xjit.passes.gpu.dynamic_slice_fusion_rewriter import DynamicSliceFusionRewriterV2
 from xjit.passes.gpu.fusion_merger import FusionMerger
+from xjit.passes.gpu.fusion_wrapper import FusionWrapper
 from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
 from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
@@ -119,6 +127,7 @@ from xjit.passes.schedule_and_memory.optimize_input_output_buffer_alias import O
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
+from xjit.passes.simplify.add_original_value import AddOriginalValue
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.batch_dot_simplification import BatchDotSimplification
 from xjit.passes.simplify.broadcast_canonicalizer import BroadcastCanonicalizer
@@ -139,6 +148,8 @@ from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 from xjit.passes.simplify.zero_sized_hlo_elimination import ZeroSizedHloElimination
 
 _ALL: tuple[type[HloModulePass], ...] = (
+    AddOriginalValue,
+    AddTrackingSuffixToInstructionNames,
     AlgebraicSimplifier,
     AliasPassthroughParams,
     AllGatherDecomposer,
@@ -160,6 +171,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     CallInliner,
     CholeskyExpander,
     CollectiveExpander,
+    CollectivePermuteCSE,
     ConditionalCanonicalizer,
     ConditionalCodeMotion,
     ConditionalSimplifier,
@@ -170,6 +182,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ConvolutionGroupConverter,
     CopyFusion,
     CopyInsertion,
+    CuDnnCustomCallConverter,
     CublasPadForGemms,
     CudnnBatchNormRewriter,
     CudnnFusedConvRewriter,
@@ -184,9 +197,14 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
     DynamicPadder,
+    DynamicSliceAnnotator,
+    DynamicSliceFusionRewriterV2,
+    EstimateCubScanScratchSize,
+    EstimateCubSortScratchSize,
     FftExpander,
     FlattenCallGraph,
     FusionMerger,
+    FusionWrapper,
     GatherExpander,
     GatherSimplifier,
     GemmAlgorithmPicker,
@@ -214,6 +232,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HloSubcomputationUnification,
     HloTrivialScheduler,
     HloVerifier,
+    HostOffloadingPrepare,
     IndexedArrayAnalysisPrinterPass,
     InstructionFusion,
     LayoutAssignment,
@@ -229,9 +248,9 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ParallelTaskAssigner,
     RaggedDotRewriter,
     RecognizeReduceWindow,
+    ReduceDecomposer,
     ReduceWindowRewriter,
     ReducingCollectiveExpander,
-    ReduceDecomposer,
     ReductionDegenerateDimRemover,
     ReductionDimensionGrouper,
     ReductionLayoutNormalizer,

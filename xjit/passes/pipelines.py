@@ -150,10 +150,11 @@ def expansion() -> list[HloModulePass]:
 def gpu_expansion(use_cublaslt: bool, sorts_stably: SortPredicate) -> list[HloModulePass]:
     """Writes what needs a library, or a serial program, in terms of what threads share out."""
     return [
+        ReducingCollectiveExpander(),  # devices exchange data, and kernels fold them
         LibraryCallExpander(use_cublaslt=use_cublaslt),  # first: what libraries were to do is expanded, too
-        CholeskyExpander(),  # leaves triangular solves
-        TriangularSolveExpander(),
-        FftExpander(),
+        CholeskyExpander(one_block=True),  # leaves triangular solves
+        TriangularSolveExpander(one_block=True),
+        FftExpander(one_block=True),
         ReduceWindowRewriter(),
         TopkDecomposer(),  # into stable sorts
         StableSortExpander(sorts_stably),  # bitonic networks are not stable
@@ -167,7 +168,10 @@ def simplification(options: PipelineOptions) -> list[HloModulePass]:
         HloPassFix(
             passes=[
                 TupleSimplifier(),
-                AlgebraicSimplifier(is_layout_sensitive=sensitive),
+                # emitters know products of matrices, and no convolutions that slide backwards
+                AlgebraicSimplifier(
+                    is_layout_sensitive=sensitive, supports_non_canonical_dots=False, enable_conv_operand_swap=False
+                ),
                 HloConstantFolding(),
                 HloCSE(is_layout_sensitive=sensitive),
                 WhileLoopConstantSinking(sink_only_scalar_constants=True),  # before loops drop the elements it frees

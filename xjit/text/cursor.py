@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 from xjit.hlo.attributes.codecs.shapes import parse_shape
-from xjit.hlo.attributes.codecs.value_text import MAX_NESTING, CodecError, shorten
+from xjit.hlo.attributes.codecs.value_text import MAX_NESTING, CodecError, is_quoted, shorten, strip_comments
 from xjit.hlo.diagnostics import HloParseError, did_you_mean
 from xjit.hlo.types.primitive_type import BY_TEXT
 from xjit.hlo.types.shape import Shape
@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 _NAME = re.compile(r"%[\w.\-]+|[A-Za-z_][\w.\-]*")
 _DIM_LABELS = re.compile(r"[\w?]+->[\w?]+")
+_SIZE = re.compile(r"\d+|[,?]|<=")
 _LAYOUT_START = re.compile(r"[\d:}]")
 _OPEN = {"{": "}", "(": ")", "[": "]"}
 
@@ -58,9 +59,9 @@ class Cursor:
         return token[1:] if token[0] == "%" else token
 
     def decode(self, parse: Callable[[str], T], text: str, index: int) -> T:
-        """Returns a value text parsed by a codec; its errors get the place of the value."""
+        """Returns a value text, without its comments, parsed by a codec; its errors get the place of the value."""
         try:
-            return parse(text)
+            return parse(strip_comments(text))
         except CodecError as error:
             offset = self.stream.starts[index] + min(error.offset, len(text))
             length = len(text) if error.offset == 0 and "\n" not in text else 1
@@ -101,6 +102,8 @@ class Cursor:
         token = self.tokens[index]
         if token == "b":
             return self.tokens[index + 1] == "("
+        if token in BY_TEXT:
+            return self.tokens[index + 1] == "["
         return token == "(" or (token[-1:] in "]}" and "[" in token and token[:1].isalpha())
 
     def shape(self, index: int) -> tuple[Shape, int]:
@@ -114,8 +117,8 @@ class Cursor:
             _, index = self.group(index + 1)
             text = self.stream.source(start, index - 1)
         elif self.is_shape(index):
-            text, index = token, index + 1
-            if token[-1] == "]" and tokens[index] == "{" and _LAYOUT_START.match(tokens[index + 1]):
+            text, index = (token, index + 1) if token[-1] in "]}" else self._spaced_shape(index)
+            if text[-1] == "]" and tokens[index] == "{" and _LAYOUT_START.match(tokens[index + 1]):
                 _, index = self.group(index)
                 text = self.stream.source(start, index - 1)
         elif tokens[index + 1] == "[":
@@ -123,6 +126,15 @@ class Cursor:
         else:
             self.fail(f"expected a shape such as f32[2,3], found {self.describe(index)}", index)
         return self.decode(parse_shape, text, start), index
+
+    def _spaced_shape(self, index: int) -> tuple[str, int]:
+        """Reads `f32 [2]`, whose dimensions do not follow at once."""
+        end = index + 2
+        while _SIZE.fullmatch(self.tokens[end]):
+            end += 1
+        if self.tokens[end] != "]":
+            self._malformed_shape(index)
+        return self.stream.source(index, end), end + 1
 
     def _malformed_shape(self, index: int) -> NoReturn:
         token = self.tokens[index]
@@ -144,8 +156,8 @@ class Cursor:
             return self._bracket_value(index)
         if token in _OPEN:
             return self.group(index)
-        if first == '"':
-            if len(token) < 2 or token[-1] != '"':
+        if first in ("'", '"'):
+            if not is_quoted(token):
                 self.fail("a string without an end", index)
             return token, index + 1
         if token == "mesh" and tokens[index + 1] == "[":

@@ -33,6 +33,9 @@ from xjit.text.cursor import Cursor
 from xjit.text.opcode_syntax import OpcodeSyntax, async_wrapped_opcode, opcode_syntax, without_default_comparison_type
 
 MAX_NESTED_INSTRUCTIONS = 64
+_OF_ONE_SHAPE = frozenset({"partition-id", "replica-id"})
+"""Opcodes without operands that have a shape nevertheless if none is written."""
+
 _METADATA_LIMIT = 1 << 16
 _UNKNOWN = Shape.tuple_of(())
 
@@ -102,7 +105,7 @@ class InstructionParser:
         wrapped = ""
         if op is None:
             op, wrapped = self._async_opcode(index)
-        if infer and (op.arity == 0 or wrapped or op.name in NEEDS_SHAPE):
+        if infer and (wrapped or op.name in NEEDS_SHAPE or (op.arity == 0 and op.name not in _OF_ONE_SHAPE)):
             cursor.fail(f"expected the result shape before the opcode '{opcode}'", index)
         after = cursor.expect("(", index + 1, f"after the opcode '{opcode}'")
         if op.name == "constant":
@@ -165,7 +168,7 @@ class InstructionParser:
 
     def _constant(self, name: str, shape: Shape, index: int) -> tuple[HloInstruction, int]:
         cursor, tokens = self.cursor, self.cursor.tokens
-        if tokens[index + 1] == ")":
+        if tokens[index + 1] == ")" and tokens[index] != "(":
             text, after = tokens[index], index + 2
         else:
             end = cursor.group_end(index - 1)
@@ -192,23 +195,26 @@ class InstructionParser:
     def _operands(self, computation: HloComputation, pending: _Pending, op: Opcode, index: int) -> int:
         cursor, tokens, scope, operands = self.cursor, self.cursor.tokens, self.scope, pending.operands
         first = index
-        if tokens[index] == ")":
-            index += 1
-        else:
-            while True:
-                token = tokens[index]
-                operand = scope.get(token[1:] if token[:1] == "%" else token)
-                if operand is None or tokens[index + 1] == "(":
-                    operand, index = self._other_operand(computation, index)
-                else:
-                    index += 1
-                operands.append(operand)
-                separator = tokens[index]
+        while True:
+            token = tokens[index]
+            operand = scope.get(token[1:] if token[:1] == "%" else token)
+            if operand is not None and tokens[index + 1] != "(":
                 index += 1
-                if separator == ")":
-                    break
-                if separator != ",":
-                    cursor.fail(f"expected ',' or ')' after an operand, found {cursor.describe(index - 1)}", index - 1)
+            elif token == ")":
+                index += 1
+                break
+            elif token == ",":  # XLA takes any number of them, wherever they are
+                index += 1
+                continue
+            else:
+                operand, index = self._other_operand(computation, index)
+            operands.append(operand)
+            separator = tokens[index]
+            index += 1
+            if separator == ")":
+                break
+            if separator != ",":
+                cursor.fail(f"expected ',' or ')' after an operand, found {cursor.describe(index - 1)}", index - 1)
         if op.arity >= 0 and len(operands) != op.arity:
             plural = "operand" if op.arity == 1 else "operands"
             cursor.fail(f"{op.name} takes {op.arity} {plural}, found {len(operands)}", first)
@@ -274,6 +280,12 @@ class InstructionParser:
         cursor, tokens = self.cursor, self.cursor.tokens
         if tokens[index] == "{" and (tokens[index + 2] == "=" or tokens[index + 1] == "ROOT"):
             return self._inline_computation(pending, key, index)
+        if tokens[index] == "{" and tokens[index + 1] == "{":
+            while tokens[index] != "}":
+                index = self._inline_computation(pending, key, index + 1)
+                if tokens[index] not in (",", "}"):
+                    cursor.fail(f"expected ',' or '}}' after a computation, found {cursor.describe(index)}", index)
+            return index + 1
         if not tokens[index].startswith("{"):
             name = cursor.name(index, "the name of a computation")
             pending.called.append((key, self.computations.reference(name, index), index))

@@ -18,6 +18,7 @@ from xjit.hlo.types.primitive_type import BY_TEXT
 
 _TYPES = "|".join(sorted(BY_TEXT, key=len, reverse=True))
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
+_SINGLE = r"'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'"
 _SKIP = r"\s*+(?:(?://[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)\s*+)*+"
 _INSTRUCTION = r"\s*(?:ROOT\s+)?%?[\w.\-]+\s*=\s*(?:\(|[a-z]\w*\[|[a-z][\w\-]*\()"  # the first of a computation
 _WORD = r"[\w.]*+(?:-(?!>)[\w.]*+)*+"  # the rest of a name
@@ -26,9 +27,9 @@ _TOKEN = rf"""
   | %[\w.\-]{_WORD}                                                   # name
   | (?:{_TYPES})\[(?:[\d,<=? ]|/\*(?:[^*]|\*(?!/))*+\*/)*+\](?:\{{[\d, ]*+(?::[^{{}}"/=]*+)?\}})?   # shape
   | [A-Za-z_]{_WORD}                                                  # name, keyword, word
-  | (?<==)\{{(?!{_INSTRUCTION})(?:[^{{}}"/]++|{_STRING})*+\}}         # braced value without inner braces
+  | (?<==)\{{(?!{_INSTRUCTION})(?:[^{{}}"'/]++|{_STRING}|{_SINGLE}|')*+\}}         # braced value without inner braces
   | (?<=[ ]constant\()[^()":/\[\]]++(?=\))                           # numbers of a constant
-  | {_STRING}
+  | {_STRING} | {_SINGLE}
   | ->
   | <=
   | [-+]?\.?\d(?:[\w.+]|-(?!>))*+                                    # number, 3x3, 1_0x1_0

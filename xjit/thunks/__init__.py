@@ -2,8 +2,10 @@
 
 from xjit.thunks.buffer_slice import NO_SLICE, BufferSlice, ShapedSlice, SliceKind
 from xjit.thunks.gpu_kernel import GpuKernel, GpuProgram, LaunchDimensions
+from xjit.thunks.host_call import CollectiveCall, DeviceIdCall, HostCall, RegisteredCall
 from xjit.thunks.matmul_spec import MatmulSpec, StoredMatrices
 from xjit.thunks.printing import program_to_string
+from xjit.thunks.solver_spec import SolverSpec
 from xjit.thunks.thunk import (
     CallThunk,
     CollectiveThunk,
@@ -30,23 +32,28 @@ __all__ = [
     "NO_SLICE",
     "BufferSlice",
     "CallThunk",
+    "CollectiveCall",
     "CollectiveThunk",
     "ConditionalThunk",
     "ConvolutionThunk",
     "CopyThunk",
     "CustomCallThunk",
+    "DeviceIdCall",
     "FftThunk",
     "GemmThunk",
     "GpuKernel",
     "GpuProgram",
+    "HostCall",
     "InlineThunk",
     "KernelThunk",
     "LaunchDimensions",
     "MatmulSpec",
+    "RegisteredCall",
     "RuntimeCall",
     "RuntimeCallThunk",
     "ShapedSlice",
     "SliceKind",
+    "SolverSpec",
     "SortThunk",
     "StoredMatrices",
     "Thunk",

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from xjit.hlo.attributes import ConvolutionAttributes, DotAttributes, FftAttributes, SortAttributes
 from xjit.thunks.buffer_slice import BufferSlice, ShapedSlice
 from xjit.thunks.collective_spec import CollectiveSpec
+from xjit.thunks.host_call import HostCall
 from xjit.thunks.matmul_spec import MatmulSpec
+from xjit.thunks.solver_spec import SolverSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +90,8 @@ class CollectiveThunk(KernelThunk):
     spec: CollectiveSpec
 
 
-RuntimeCall = MatmulSpec
-"""What a GPU's program leaves to the runtime: a call to a library."""
+RuntimeCall = MatmulSpec | SolverSpec | HostCall
+"""What a GPU's program leaves to the runtime: a call to a library, or something that the host does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from xjit.ops.custom_call_targets import (
     STATUS_RETURNING,
     STATUS_RETURNING_UNIFIED,
     check_registered_call,
+    opaque_of,
     operand_aliases,
 )
 
@@ -34,10 +35,7 @@ NS_PER_CALL = 1000.0
 def emit_registered_call(context: KernelContext, view: KernelView) -> list[Kernel]:
     """Emits the kernel of such a call. Errors: Unsupported for another interface, or values that are no arrays."""
     call = view.hero
-    check_registered_call(call)
-    attributes = call.attributes_as(CustomCallAttributes)
-    if attributes.operand_layout_constraints is None:
-        _check_row_major([*(o.shape for o in call.operands), *view.result_shapes], call)
+    check_registered_view(view)
     function, leaves, results = context.new_kernel(view)
     builder = IRBuilder(function.append_block("entry"))
     outputs = [r.pointer for r in results]
@@ -49,11 +47,19 @@ def emit_registered_call(context: KernelContext, view: KernelView) -> list[Kerne
         inputs[number] = outputs[result]
     operands = _pointers(builder, inputs)
     target = _pointers(builder, outputs) if call.shape.is_tuple else outputs[0]
-    symbol = f"{SYMBOL_PREFIX}{attributes.custom_call_target}"
+    symbol = f"{SYMBOL_PREFIX}{call.attributes_as(CustomCallAttributes).custom_call_target}"
     _emit_call(builder, symbol, [target, operands], call)
     builder.ret_void()
     traffic = sum(leaf.shape.byte_size for leaf in view.leaves) + sum(r.shape.byte_size for r in results)
     return [Kernel(function, 1, NS_PER_CALL, KIND, traffic)]
+
+
+def check_registered_view(view: KernelView) -> None:
+    """Errors: Unsupported for another interface, values that are no arrays, or layouts that are not asked for."""
+    call = view.hero
+    check_registered_call(call)
+    if call.attributes_as(CustomCallAttributes).operand_layout_constraints is None:
+        _check_row_major([*(o.shape for o in call.operands), *view.result_shapes], call)
 
 
 def _emit_call(builder: IRBuilder, symbol: str, arguments: list[Value], call: HloInstruction) -> None:
@@ -64,7 +70,7 @@ def _emit_call(builder: IRBuilder, symbol: str, arguments: list[Value], call: Hl
         return
     types = [PTR, PTR]
     if version == STATUS_RETURNING_UNIFIED:
-        opaque = call.raw_backend_config.encode("utf-8", "surrogateescape")
+        opaque = opaque_of(call)
         arguments += [builder.module.add_constant_bytes(opaque + b"\0", 1, "opaque"), const_int(I64, len(opaque))]
         types += [PTR, I64]
     status = builder.alloca(array(I64, STATUS_BYTES // 8), align=8, name="status")

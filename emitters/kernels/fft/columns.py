@@ -159,11 +159,12 @@ class ColumnKernel:
         self.memory = MemoryAccess(self.nest)
         self.places = places(self.nest, self.memory, leaves, results[0])
         self.lanes = context.target.vector_width(register_type(self.kind))
-        self.transform = Transform.of(context, self.length, self.kind, strips.width)
+        self.transform = Transform.of(context, self.length, self.kind, strips.width, in_place=False)
         size = self.length * strips.width * self.kind.byte_width
         self.scratch = Scratch(context.module, self.nest.builder, [size, size, self.transform.work_bytes])
         strip = Shape.array(self.kind, (self.length, strips.width))
         self.strip = [Buffer(strip, pointer) for pointer in self.scratch.pieces[:2]]
+        self.transformed = self.strip
 
     def emit(self) -> Kernel:
         """Emits the kernel."""
@@ -178,6 +179,9 @@ class ColumnKernel:
             parts = [buffer.pointer for buffer in self.strip]
             ordered = parts[::-1] if self.task.inverse else parts
             nest.builder.call(self.transform.apply, [*ordered, work])
+            result = self.transform.result(nest.builder, ordered, work)
+            ordered = result[::-1] if self.task.inverse else result
+            self.transformed = [Buffer(self.strip[0].shape, pointer) for pointer in ordered]
             self._elements(outer, number, self._store)
             return ()
 
@@ -209,6 +213,6 @@ class ColumnKernel:
         *outer, row, column = far
         re, im = (
             scaled(self.nest.builder, part, self.task.scale)
-            for part in load_pair(self.nest, self.memory, self.strip, near)
+            for part in load_pair(self.nest, self.memory, self.transformed, near)
         )
         self.places.store(outer, row, column, (re, im))

@@ -86,7 +86,8 @@ class _Fft:
         self.nest = LoopNest(context.module, self.function, context.target)
         self.memory = MemoryAccess(self.nest)
         self.width = context.target.vector_width(register_type(self.kind))
-        self.transforms = {n: Transform.of(context, n, self.kind) for n in dict.fromkeys(self.lengths)}
+        stays = len(lengths) > 1
+        self.transforms = {n: Transform.of(context, n, self.kind, in_place=stays) for n in dict.fromkeys(lengths)}
         self.batch = self.result.shape.dimensions[: -len(self.lengths)]
         self.units = math.prod(self.batch)
         self._unit = self.nest.new_variable(max(1, self.units))
@@ -100,6 +101,7 @@ class _Fft:
         box, line = Shape.array(self.kind, self.lengths), Shape.array(self.kind, (longest,))
         pointers = self.scratch.pieces
         self.box = [Buffer(box, p) for p in pointers[:2]]
+        self.transformed = self.box
         self.line = [Buffer(line, p) for p in pointers[2:4]]
         self.work = dict(zip(self.transforms, pointers[4:], strict=True))
         for n, transform in self.transforms.items():
@@ -167,7 +169,7 @@ class _Fft:
             place = self._far(index)
             re, im = (
                 scaled(self.nest.builder, part, self.scale)
-                for part in load_pair(self.nest, self.memory, self.box, index)
+                for part in load_pair(self.nest, self.memory, self.transformed, index)
             )
             varies = self.nest.uses_vector(physical_offset(self.nest.table, self.result.shape, place))
             if not varies:
@@ -211,7 +213,12 @@ class _Fft:
 
     def _apply(self, n: int, pointers: Sequence[Value]) -> None:
         ordered = list(reversed(pointers)) if self.inverse else list(pointers)
-        self.nest.builder.call(self.transforms[n].apply, [*ordered, self.work[n]])
+        transform = self.transforms[n]
+        self.nest.builder.call(transform.apply, [*ordered, self.work[n]])
+        if len(self.lengths) == 1:
+            result = transform.result(self.nest.builder, ordered, self.work[n])
+            ordered = list(reversed(result)) if self.inverse else list(result)
+            self.transformed = [Buffer(self.box[0].shape, pointer) for pointer in ordered]
 
     def _copy_line(
         self, n: int, source: Sequence[Buffer], from_index: Callable[[AffineExpr], Index],

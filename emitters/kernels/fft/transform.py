@@ -9,6 +9,7 @@ with a power of two. Real and imaginary parts are separate arrays. Sources: Stoc
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from xjit.emitters.access.memory import EVERYWHERE, Buffer, MemoryAccess
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import register_type
 from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, interleave, multiply
+from xjit.emitters.kernels.fft.stages import wide_stage
 from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.loops.hand_loops import here
@@ -29,19 +31,29 @@ from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64, PTR, VOID
 from xjit.llvm.values import Value, const_float, const_int
 
-RADICES = (4, 2, 3, 5, 7, 11, 13)
+PRIMES = (2, 3, 5, 7, 11, 13)
 MAX_CONSTANT_TABLE = 2048
 ALIGNMENT = 64
 
 
-def radices_of(n: int) -> list[int] | None:
-    """Returns the radices of the stages of a transform of length n, or None if a prime factor is too large."""
-    found: list[int] = []
-    for radix in RADICES:
-        while n % radix == 0 and n > 1:
-            found.append(radix)
-            n //= radix
-    return found if n == 1 else None
+def radices_of(n: int, eights_from: int | None = None) -> list[int] | None:
+    """Returns the radices of the stages of a transform of length n, or None if a prime factor is too large.
+
+    Eights are stages from a product `eights_from` of those before; there are none if that is None.
+    """
+    counts: dict[int, int] = {}
+    for prime in PRIMES:
+        while n % prime == 0 and n > 1:
+            counts[prime] = counts.get(prime, 0) + 1
+            n //= prime
+    if n != 1:
+        return None
+    twos, stride, found = counts.pop(2, 0), 1, list[int]()
+    while twos >= 2 and (eights_from is None or stride < eights_from or twos % 3):
+        found.append(4)
+        twos, stride = twos - 2, 4 * stride
+    found += [8] * (twos // 3) + [2] * (twos % 3)
+    return [*found, *(prime for prime, count in counts.items() for _ in range(count))]
 
 
 def split_complex(kind: PrimitiveType, size: int, pointers: Sequence[Value]) -> tuple[Buffer, Buffer]:
@@ -76,9 +88,10 @@ def store_pair(memory: MemoryAccess, buffers: Sequence[Buffer], index: Sequence[
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A forward transform of one length. `prepare(work)` fills the tables, `apply(re, im, work)` works in place.
+    """A forward transform of one length. `prepare(work)` fills the tables, `apply(re, im, work)` transforms.
 
-    `apply` transforms the columns of arrays [length, columns]. `work_bytes` of memory belong to one user at a time.
+    `apply` transforms the columns of arrays [length, columns], in place or to the start of `work` (`result`).
+    `work_bytes` of memory belong to one user at a time.
     """
 
     length: int
@@ -86,15 +99,25 @@ class Transform:
     work_bytes: int
     prepare: Function
     apply: Function
+    part_bytes: int = 0
+    """Of a part of the result in `work`; 0 if it is in place."""
+
+    def result(self, builder: IRBuilder, parts: Sequence[Value], work: Value) -> Sequence[Value]:
+        """Where `apply` leaves the real and the imaginary parts."""
+        if not self.part_bytes:
+            return parts
+        return work, StructuredBuilder(builder.block).offset(work, const_int(I64, self.part_bytes))
 
     @staticmethod
-    def of(context: KernelContext, length: int, kind: PrimitiveType, columns: int = 1) -> Transform:
-        """Returns the transform; its functions are emitted once per module.
+    def of(
+        context: KernelContext, length: int, kind: PrimitiveType, columns: int = 1, *, in_place: bool = True
+    ) -> Transform:
+        """Returns the transform; its functions are emitted once per module. If not `in_place`, see `result`.
 
         Several columns need a length whose prime factors are small (`radices_of`).
         """
         if radices_of(length) is not None:
-            return _Stockham(context, length, kind, columns).build()
+            return _Stockham(context, length, kind, columns, in_place=in_place).build()
         assert columns == 1, f"{columns} columns of length {length}"
         return _Bluestein(context, length, kind).build()
 
@@ -123,11 +146,15 @@ class _Maker(abc.ABC):
                 emit(nest)
                 nest.builder.ret_void()
             functions.append(function)
-        return Transform(self.length, self.kind, self.work_bytes(), functions[0], functions[1])
+        return Transform(self.length, self.kind, self.work_bytes(), functions[0], functions[1], self.part_bytes())
 
     @abc.abstractmethod
     def work_bytes(self) -> int:
         """Bytes of memory for one user."""
+
+    def part_bytes(self) -> int:
+        """See `Transform`."""
+        return 0
 
     @abc.abstractmethod
     def emit_prepare(self, nest: LoopNest) -> None:
@@ -168,15 +195,22 @@ class _Stockham(_Maker):
     A transform of c columns is one of c times its length without the stages that would combine columns.
     """
 
-    def __init__(self, context: KernelContext, length: int, kind: PrimitiveType, columns: int) -> None:
+    def __init__(
+        self, context: KernelContext, length: int, kind: PrimitiveType, columns: int, *, in_place: bool
+    ) -> None:
         super().__init__(context, length, kind)
         self.columns = columns
-        if columns > 1:
-            self.name = f"fft.{length}x{columns}.{kind.text}"
+        self.radices = radices_of(length, self.width // math.gcd(self.width, columns)) or []
+        self.ends_in_work = not in_place and len(self.radices) % 2 == 1
+        names = "fft", f"{length}x{columns}" if columns > 1 else f"{length}", kind.text
+        self.name = ".".join((*names, "moves") if self.ends_in_work else names)
 
     def work_bytes(self) -> int:
         table = 0 if self.length <= MAX_CONSTANT_TABLE else self.length
         return 2 * (self.array_bytes(self.length * self.columns) + self.array_bytes(table))
+
+    def part_bytes(self) -> int:
+        return self.array_bytes(self.length * self.columns) if self.ends_in_work else 0
 
     def emit_prepare(self, nest: LoopNest) -> None:
         n, size = self.length, self.length * self.columns
@@ -195,10 +229,10 @@ class _Stockham(_Maker):
         memory = MemoryAccess(nest)
         twiddles = split_complex(self.kind, n, self._table(pieces[2:]))
         remaining, stride, source = n, self.columns, 0
-        for radix in radices_of(n) or []:
+        for radix in self.radices:
             self._stage(nest, memory, (radix, remaining // radix, stride), arrays[source], arrays[1 - source], twiddles)
             remaining, stride, source = remaining // radix, stride * radix, 1 - source
-        if source:
+        if source and not self.ends_in_work:
             self.vector_loop(nest, size, lambda i: store_pair(
                 memory, arrays[0], (i,), load_pair(nest, memory, arrays[1], (i,))))  # fmt: skip
 
@@ -221,6 +255,11 @@ class _Stockham(_Maker):
         """
         radix, m, stride = sizes
         step = stride // self.columns
+        if stride % self.width == 0:
+            stage = wide_stage(self.context, radix, self.kind)
+            arrays = (buffer.pointer for pair in (source, target, twiddles) for buffer in pair)
+            nest.builder.call(stage, [*arrays, *(const_int(I64, size) for size in (m, stride, step))])
+            return
 
         def outputs(p: AffineExpr, q: AffineExpr) -> list[Pair]:
             inputs = [load_pair(nest, memory, source, (q + (p + m * j) * stride,)) for j in range(radix)]
@@ -243,7 +282,7 @@ class _Stockham(_Maker):
                 store_pair(memory, target, (place,), value)
             return ()
 
-        if stride >= self.width:
+        if stride > self.width:
             p, q = nest.new_variable(m), nest.new_variable(stride)
             nest.scalar_loop(p, lambda _: nest.vector_loop(q, self.width, lambda _: element(dim(p), dim(q))))
             return

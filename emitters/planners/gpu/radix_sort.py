@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xjit.emitters.gpu.warp_requests import SECTOR_BYTES
 from xjit.emitters.planners.gpu.sort_network import SortNetwork, register_parts
 from xjit.emitters.planners.plan import PlanContext
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
-from xjit.llvm.gpu_models import WARP_SIZE
+from xjit.llvm.gpu_models import SECTOR_BYTES, WARP_SIZE
 from xjit.ops.sort_keys import KeyOrder, key_order
 
 P = PrimitiveType

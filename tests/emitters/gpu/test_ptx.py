@@ -82,7 +82,12 @@ def test_an_intrinsic_of_a_newer_architecture_is_refused() -> None:
         check_nvptx_ir(text, GPU_MODELS["sm_75"])
 
 
-OPERANDS = {"shfl": "i32 -1, {0} {1}, i32 1, i32 31", "vote": "i32 -1, i1 true", "redux": "i32 7, i32 -1"}
+OPERANDS = {
+    "shfl": "i32 -1, {0} {1}, i32 1, i32 31",
+    "vote": "i32 -1, i1 true",
+    "redux": "i32 7, i32 -1",
+    "match": "i32 -1, i32 7",
+}
 
 
 @pytest.mark.parametrize("name", [name for name in NVVM_INTRINSICS if ".mma." not in name and ".cp." not in name])

@@ -112,6 +112,29 @@ def test_what_blocks_share_counts_once_while_the_cache_has_it() -> None:
     assert traffic.reasons[0].startswith("%x: blocks read the array 2.0 times")
 
 
+@pytest.mark.parametrize(
+    ("source", "result", "permutation"),
+    [("8388608,3", "3,8388608", "1,0"), ("131072,7,9", "9,7,131072", "2,1,0"), ("2,4194304,2", "2,2,4194304", "2,0,1")],
+)
+def test_short_rows_are_read_once(source: str, result: str, permutation: str) -> None:
+    """A thread takes all of a row that lies across the result."""
+    _, traffic = planned(transposed(f"f32[{source}]", f"f32[{result}]", permutation))
+    assert traffic.efficiency > 0.99
+
+
+def concatenated(kind: str, rows: int, widths: tuple[int, ...]) -> str:
+    operands = " ".join(f"x{i} = {kind}[{rows},{width}] parameter({i})\n" for i, width in enumerate(widths))
+    names = ", ".join(f"x{i}" for i in range(len(widths)))
+    root = f"ROOT r = {kind}[{rows},{sum(widths)}] concatenate({names}), dimensions={{1}}"
+    return f"HloModule m\nENTRY e {{ {operands} {root} }}"
+
+
+@pytest.mark.parametrize("widths", [(1, 1, 1), (1,) * 16, (9, 7), (64, 64)])
+def test_short_pieces_of_a_concatenate_are_written_together(widths: tuple[int, ...]) -> None:
+    _, traffic = planned(concatenated("f32", 1 << 20, widths))
+    assert traffic.efficiency > 0.99
+
+
 def test_places_that_are_read_at_run_time() -> None:
     text = """HloModule m
 ENTRY e {

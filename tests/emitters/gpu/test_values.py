@@ -7,7 +7,8 @@ import pytest
 
 import xjit
 from tests.emitters.gpu.test_schedules import reduced, softmax, transposed, unary
-from tests.support.gpu_planning import ADD, MAX
+from tests.emitters.gpu.test_traffic import concatenated
+from tests.support.gpu_planning import ADD, MAX, gpu_kernels
 from tests.support.gpu_simulation import check_simulated
 
 
@@ -103,6 +104,26 @@ def test_softmax(rows: int, columns: int) -> None:
 )
 def test_transposes(shape: str, result: str, dimensions: str) -> None:
     check_simulated(transposed(shape, result, dimensions))
+
+
+@pytest.mark.parametrize(
+    ("shape", "result", "dimensions"),
+    [
+        ("f32[300,3]", "f32[3,300]", "1,0"),
+        ("s8[100,2,9]", "s8[9,2,100]", "2,1,0"),
+        ("bf16[3,90,4]", "bf16[3,4,90]", "0,2,1"),
+    ],
+)
+def test_short_rows_are_a_threads(shape: str, result: str, dimensions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xjit.emitters.planners.gpu.short_rows.MIN_BLOCKS", 0)
+    (kernel,) = gpu_kernels(transposed(shape, result, dimensions))
+    assert "unroll" in str(kernel.schedule) or "serial" in str(kernel.schedule)
+    check_simulated(transposed(shape, result, dimensions))
+
+
+@pytest.mark.parametrize("widths", [(1, 1, 1), (9, 2, 33)])
+def test_short_pieces_of_a_concatenate(widths: tuple[int, ...]) -> None:
+    check_simulated(concatenated("f32", 70, widths))
 
 
 def test_an_argument_of_a_maximum() -> None:

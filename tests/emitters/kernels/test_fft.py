@@ -94,6 +94,20 @@ def test_first_stages_store_whole_vectors() -> None:
     assert "masked.scatter" not in code.split("define internal void @fft.1024.f32.apply(", 1)[1].split("\n}\n", 1)[0]
 
 
+def test_stages_along_columns_share_code() -> None:
+    """Whatever the length; and complex elements that lie side by side are moved in whole vectors."""
+    code = xjit.compile(text("f32", "FFT", (), (64, 512))).as_text("llvm")
+    assert code.count("define internal void @fft.stage.8.f32(") == 1
+    moving = [body for body in code.split("define ")[1:] if "call void @fft." in body and ".prepare(" in body]
+    assert moving and not any("masked." in body for body in moving)
+
+
+@pytest.mark.parametrize("inner", [3, 16, 30])
+@pytest.mark.parametrize("length", [8, 80, 128, 512])
+def test_columns_of_any_width(length: int, inner: int) -> None:
+    check_fft("f32", "IFFT", (), (length, inner))
+
+
 def test_layouts_units_and_empty() -> None:
     check_fft("f32", "FFT", (3,), (5, 8), "{0,1,2}", options=LAYOUTS)
     assert check_units(text("f32", "FFT", (6,), (24,)), rtol=1e-4, atol=1e-4) == 6
@@ -123,5 +137,11 @@ def test_roots_of_unity() -> None:
 
 
 def test_radices() -> None:
-    assert radices_of(64) == [4, 4, 4] and radices_of(30) == [2, 3, 5] and radices_of(1) == []
+    assert (
+        radices_of(64) == [4, 4, 4]
+        and radices_of(2048, 16) == [4, 4, 4, 4, 8]
+        and radices_of(512, 1) == [8, 8, 8]
+        and radices_of(30) == [2, 3, 5]
+        and radices_of(1) == []
+    )
     assert radices_of(17) is None and radices_of(34) is None

@@ -206,8 +206,6 @@ def test_one_device_is_never_taken_for_two(instruction: str) -> None:
 @pytest.mark.parametrize(("replicas", "partitions"), [(2, 1), (2, 2)])
 def test_programs_of_several_replicas_run_on_all(replicas: int, partitions: int) -> None:
     text = module("x = f32[1] parameter(0) ROOT r = f32[1] negate(x)", replicas, partitions)
-    with pytest.raises(Unsupported, match=rf"'m' runs on several devices \(replica_count={replicas}, num_part"):
-        xjit.compile(text, "cuda-sim:sm_90")
     executable, count = xjit.compile(text), replicas * partitions
     assert executable.execute_sharded(numbered(replicas, partitions)) == [[-10.0 * n] for n in range(count)]
     with pytest.raises(InvalidArgument, match=rf"runs on {count} devices .*: call execute_sharded"):

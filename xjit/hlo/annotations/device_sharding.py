@@ -78,6 +78,9 @@ class DeviceSharding:
 REPLICATED = DeviceSharding("replicated")
 MANUAL = DeviceSharding("manual")
 
+_SUBGROUPS = {"unreduced": "replicated"}
+"""Devices that could each have a summand of an array have the sum."""
+
 _METADATA = re.compile(r"metadata=.*$", re.DOTALL)
 _GROUP = re.compile(r"shard_(?:as|like) \d+")
 _MAXIMAL = re.compile(r"maximal device=(-?\d+)$")
@@ -106,7 +109,7 @@ def read_sharding(sharding: HloSharding) -> DeviceSharding:
         return DeviceSharding("malformed", (), (), (), *origin)
     subgroups = ("replicated",) if found[5] == "last_tile_dim_replicate" else ()
     if found[6]:
-        subgroups = tuple(name.strip() for name in found[6].split(","))
+        subgroups = tuple(_SUBGROUPS.get(name.strip(), name.strip()) for name in found[6].split(","))
     if len(subgroups) > grid.ndim or not set(subgroups) <= {"replicated", "manual"}:
         return DeviceSharding("opaque", (), (), (), *origin)
     return replace(tiled(grid, subgroups), group=origin[0], metadata=origin[1])

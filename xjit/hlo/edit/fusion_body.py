@@ -30,7 +30,7 @@ class FusionBody:
         the call is left then, without a body: whoever asked removes it. Nothing with control edges may be moved.
         """
         values = self._values
-        operands = [values[o] if o in values else self._parameter(unit, o) for o in unit.operands]
+        operands = [values[o] if o in values else self.parameter_for(o) for o in unit.operands]
         if unit.opcode == "fusion":
             value = self._inline(unit, operands, stays)
         elif stays:
@@ -40,11 +40,12 @@ class FusionBody:
         self._values[unit] = value
         return value
 
-    def _parameter(self, reader: HloInstruction, operand: HloInstruction) -> HloInstruction:
+    def parameter_for(self, operand: HloInstruction) -> HloInstruction:
+        """Returns the parameter that stands for a value outside; a new one is the last."""
         value = self.parameters.get(operand)
         if value is None:
             number = len(self.parameters)
-            parameter = reader.create_parameter(number, operand.shape, f"param_{number}")
+            parameter = operand.create_parameter(number, operand.shape, f"param_{number}")
             value = self.parameters[operand] = self.computation.add_instruction(parameter)
         return value
 

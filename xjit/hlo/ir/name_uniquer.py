@@ -7,6 +7,7 @@ import re
 
 from xjit.hlo.types.primitive_type import BY_TEXT
 
+_TYPE_NAMES = frozenset(BY_TEXT) - {"tuple", "buffer"}  # these are not written as types
 _INVALID = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -25,7 +26,7 @@ class NameUniquer:
         name = _INVALID.sub("_", name) or "name"
         if not (name[0].isalpha() or name[0] == "_"):
             name = "_" + name
-        return name + "_" if name in BY_TEXT else name
+        return name + "_" if name in _TYPE_NAMES else name
 
     def get_unique_name(self, name: str) -> str:
         """Returns `name`, sanitized, or its first free numbered variant, and reserves it."""

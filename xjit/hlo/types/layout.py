@@ -54,11 +54,15 @@ class Layout:
         """Whether the order is the default one (tiles are not looked at)."""
         return self.minor_to_major == tuple(range(len(self.minor_to_major) - 1, -1, -1))
 
-    def validate(self, rank: int) -> None:
-        """Raises InvalidArgument unless this is a layout of an array of that rank."""
+    def validate_order(self, rank: int) -> None:
+        """Raises InvalidArgument unless each dimension of an array of that rank has its place."""
         if sorted(self.minor_to_major) != list(range(rank)):
             order = ",".join(map(str, self.minor_to_major))
             raise InvalidArgument(f"layout {{{order}}} is not a permutation of the {rank} dimensions of its shape")
+
+    def validate(self, rank: int) -> None:
+        """Raises InvalidArgument unless this is a layout of an array of that rank, with tiles that can be laid out."""
+        self.validate_order(rank)
         if self.tiles and not rank:
             rank = len(self.tiles[0].dimensions)  # a scalar is the first element of a tile
         for tile in self.tiles:

@@ -19,8 +19,7 @@ from xjit.ops.evaluation.registered_call import evaluate_registered_call
 from xjit.ops.evaluation.sort import top_k
 from xjit.ops.evaluation.tridiagonal_perturbed import evaluate_perturbed
 from xjit.ops.lapack_targets import LAPACK_TARGETS, PERTURBED_TARGET
-from xjit.ops.library_calls.plain import plain_computation
-from xjit.ops.library_calls.targets import LIBRARY_TARGETS
+from xjit.ops.library_calls.plain import PLAIN, plain_computation
 from xjit.ops.opdef import Evaluator
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ TARGETS: Mapping[str, Evaluator] = MappingProxyType(
     {
         **dict.fromkeys(IDENTITY_TARGETS, identity),
         **dict.fromkeys(LAPACK_TARGETS, evaluate_lapack),
-        **dict.fromkeys(LIBRARY_TARGETS, _library),
+        **dict.fromkeys(PLAIN, _library),
         PERTURBED_TARGET: evaluate_perturbed,
         "PadToStatic": _pad_to_static,
         "SliceToDynamic": _slice_to_dynamic,

@@ -39,14 +39,15 @@ def evaluate_lapack(interpreter: Interpreter, instruction: HloInstruction, opera
     }
     for index in np.ndindex(*call.batch):
         one = {a.name: np.array(x[index], order="F") for a, x in zip(row.operands, operands, strict=True)}
-        for name, value in _one_matrix(call, one).items():
+        for name, value in lapack_results(call, one).items():
             if name in results:
                 results[name][index] = value
     flushed = tuple(interpreter.flush(r) if r.dtype.kind in "fc" else r for r in results.values())
     return flushed if instruction.shape.is_tuple else flushed[0]
 
 
-def _one_matrix(call: LapackCall, arrays: Arrays) -> Arrays:
+def lapack_results(call: LapackCall, arrays: Arrays) -> Arrays:
+    """The results of a call for one matrix, by name; those that it leaves out are zero. `arrays` may be overwritten."""
     if any(not call.sizes[size] for size in ("m", "n") if size in call.sizes):
         return arrays  # nothing to do; the wrappers refuse empty matrices
     library = blas if call.row.routine == "trsm" else lapack

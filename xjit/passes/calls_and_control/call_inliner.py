@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo import attributes as at
+from xjit.hlo.annotations.original_value import origin_inside_call
 from xjit.hlo.edit.replacing import replace
 from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.simplify.hlo_dce import remove_unreachable_computations
@@ -80,6 +81,8 @@ def inline_call(call: HloInstruction, op_name: str | None = None) -> dict[HloIns
     clones = [mapping[i] for i in callee.instructions if i.opcode != "parameter"]
     for clone in clones:
         _prefix_op_name(clone, call, call.metadata.op_name if op_name is None else op_name)
+        if call.opcode == "call":
+            clone.origin = origin_inside_call(clone.origin, call.origin)
     root = mapping[callee.root_instruction]
     replace(call, root, clones)
     return mapping

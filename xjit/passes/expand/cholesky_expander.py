@@ -18,16 +18,23 @@ class CholeskyExpander(CallExpander):
     """Every block of columns is that of `a` less the products of the factor's columns before it (left-looking).
 
     The result's other triangle is zero. A matrix that is not positive definite gives NaN everywhere, and leaves
-    the others of its batch alone. The triangular solves are left to their own expander.
+    the others of its batch alone. The triangular solves are left to their own expander. With `one_block`, matrices for
+    which GPUs have a kernel are left, and blocks are as large as such.
     """
 
     block_size: int = mat.BLOCK_SIZE
+    one_block: bool = False
     name = "cholesky-expander"
     opcodes = frozenset({"cholesky"})
 
     def __post_init__(self) -> None:
         """InvalidArgument for a block without columns."""
         mat.check_block_size(self.name, self.block_size)
+
+    def applies(self, instruction: HloInstruction) -> bool:
+        """Whether the matrices are too large to be left."""
+        rows = instruction.shape.dimensions[-1]
+        return not (self.one_block and 0 < rows <= mat.one_block_rows(instruction.shape.element_type))
 
     def write(
         self, instruction: HloInstruction, writer: Writer, parameters: Sequence[HloInstruction]
@@ -49,14 +56,19 @@ class CholeskyExpander(CallExpander):
         """Returns the lower factor, with NaN on the diagonal where a pivot was not positive."""
         n, last = a.shape.dimensions[-1], a.shape.rank - 1
         columns: list[HloInstruction] = []
-        for start in range(0, n, self.block_size):
-            end = min(start + self.block_size, n)
+        size = mat.one_block_rows(a.shape.element_type) if self.one_block else self.block_size
+        for start in range(0, n, size):
+            end = min(start + size, n)
             panel = mat.part(writer, a, (start, n), (start, end))
             if columns:
                 left = mat.part(writer, writer.concatenate(columns, last), (start, n), (0, start))
                 top = mat.conjugated(writer, mat.part(writer, left, (0, end - start), (0, start)))
                 panel = writer.make("subtract", panel, mat.product(writer, left, top, transpose_b=True))
-            block = _unblocked(writer, mat.part(writer, panel, (0, end - start), (0, end - start)))
+            block = mat.part(writer, panel, (0, end - start), (0, end - start))
+            if self.one_block:
+                block = writer.make("cholesky", block, attributes=CholeskyAttributes(lower=True))
+            else:
+                block = _unblocked(writer, block)
             parts = [block]
             if end < n:
                 below = mat.part(writer, panel, (end - start, n - start), (0, end - start))

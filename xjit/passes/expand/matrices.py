@@ -13,6 +13,13 @@ from xjit.passes.expand.writing import Writer
 BLOCK_SIZE = 128
 """Rows of the blocks into which factorizations and solutions are divided."""
 
+_ONE_BLOCK_ROWS = {4: 96, 8: 64, 16: 40}
+
+
+def one_block_rows(kind: PrimitiveType) -> int:
+    """Returns the rows of a matrix that, with some columns of another, fits in the shared memory of a GPU's block."""
+    return _ONE_BLOCK_ROWS[working_type(kind).byte_width]
+
 
 def check_block_size(pass_name: str, block_size: int) -> None:
     """Raises InvalidArgument for blocks without rows."""

@@ -16,16 +16,23 @@ from xjit.passes.expand.writing import Writer, counted_loop
 class TriangularSolveExpander(CallExpander):
     """The system is brought to the form a x = b, with `a` or its transpose, and solved block row by block row.
 
-    The other triangle is never read. A zero on the diagonal gives infinities and NaN.
+    The other triangle is never read. A zero on the diagonal gives infinities and NaN. With `one_block`, triangles for
+    which GPUs have a kernel are left, and blocks are as large as such, and not inverted.
     """
 
     block_size: int = mat.BLOCK_SIZE
+    one_block: bool = False
     name = "triangular-solve-expander"
     opcodes = frozenset({"triangular-solve"})
 
     def __post_init__(self) -> None:
         """InvalidArgument for a block without rows."""
         mat.check_block_size(self.name, self.block_size)
+
+    def applies(self, instruction: HloInstruction) -> bool:
+        """Whether the triangle is too large to be left."""
+        a = instruction.operand(0).shape
+        return not (self.one_block and 1 < a.dimensions[-1] <= mat.one_block_rows(a.element_type))
 
     def write(
         self, instruction: HloInstruction, writer: Writer, parameters: Sequence[HloInstruction]
@@ -53,10 +60,12 @@ class TriangularSolveExpander(CallExpander):
         n, width = b.shape.dimensions[-2:]
         if n == 1:
             return b if unit else writer.make("divide", b, mat.repeated(writer, a, b))
-        size = min(n, self.block_size)
+        size = min(n, mat.one_block_rows(a.shape.element_type) if self.one_block else self.block_size)
         starts = list(range(0, n, size))
-        a = _triangle(writer, a, lower, unit, -(-n // size) * size)
-        inverses = _inverses(writer, _diagonal_blocks(writer, a, size), lower)
+        inverses: HloInstruction | None = None
+        if not self.one_block:
+            a = _triangle(writer, a, lower, unit, -(-n // size) * size)
+            inverses = _inverses(writer, _diagonal_blocks(writer, a, size), lower)
         solved: list[HloInstruction] = []
         for j in starts if lower else reversed(starts):
             end = min(j + size, n)
@@ -65,8 +74,13 @@ class TriangularSolveExpander(CallExpander):
                 known = (0, j) if lower else (end, n)
                 row, found = mat.part(writer, a, (j, end), known), writer.concatenate(solved, b.shape.rank - 2)
                 rest = writer.make("subtract", rest, mat.product(writer, row, found))
-            inverse = mat.part(writer, _block(writer, inverses, j // size), (0, end - j), (0, end - j))
-            x = mat.product(writer, inverse, rest)
+            if inverses is None:
+                block = mat.part(writer, a, (j, end), (j, end))
+                options = TriangularSolveAttributes(True, lower, unit, "NO_TRANSPOSE")
+                x = writer.make("triangular-solve", block, rest, attributes=options)
+            else:
+                inverse = mat.part(writer, _block(writer, inverses, j // size), (0, end - j), (0, end - j))
+                x = mat.product(writer, inverse, rest)
             solved = [*solved, x] if lower else [x, *solved]
         return writer.concatenate(solved, b.shape.rank - 2)
 

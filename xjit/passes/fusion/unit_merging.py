@@ -18,18 +18,22 @@ def merge_units(
     hero: HloInstruction,
     kind: str,
     name: str,
+    first_operands: Sequence[HloInstruction] = (),
 ) -> list[HloInstruction]:
     """Replaces `units` (what is read before what reads it) by one fusion; returns the new instructions.
 
     `outputs` are those units whose values something else reads, arrays each. With several of them the fusion's result
     is a tuple, of which the further new instructions are the elements. Units that others read and that are no outputs
-    are duplicated: they stay. The annotations of the fusion are those of its `hero`, one of the units.
+    are duplicated: they stay. The annotations of the fusion are those of its `hero`, one of the units. Its operands
+    are `first_operands`, then others in the order in which units read them.
     """
     module = computation.parent
     assert module is not None
     computed = module.add_embedded_computation(HloComputation(f"{name}_fused_computation"))
     leaving = _leaving(computation, units, outputs)
     body = FusionBody(computed)
+    for operand in first_operands:
+        body.parameter_for(operand)
     values = {unit: body.take(unit, stays=unit not in leaving) for unit in units}
     results = [values[unit] for unit in outputs]
     root = results[0] if len(results) == 1 else computed.add_instruction(HloInstruction.create_tuple(results))

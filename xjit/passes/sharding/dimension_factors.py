@@ -15,6 +15,7 @@ from xjit.hlo.annotations.sharding_algebra import NO_FACTOR
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.passes.sharding.factor_rows import Dims, Factors
 from xjit.passes.sharding.gather_factors import gather_factors, scatter_factors
+from xjit.passes.sharding.op_sharding_rule import rule_factors
 
 
 def _same(instruction: HloInstruction, level: int = 0) -> Factors:
@@ -91,6 +92,11 @@ def _sort(instruction: HloInstruction) -> Factors:
     return Factors([dims] * instruction.operand_count, [dims] * instruction.operand_count)
 
 
+def _topk(instruction: HloInstruction) -> Factors:
+    dims = (*range(instruction.operand(0).shape.rank - 1), NO_FACTOR)
+    return Factors([dims], [dims, dims])
+
+
 def _dot(instruction: HloInstruction) -> Factors:
     a = instruction.attributes_as(at.DotAttributes)
     lhs, rhs = instruction.operands[0].shape.rank, instruction.operands[1].shape.rank
@@ -163,6 +169,7 @@ ROWS: Mapping[str, Callable[[HloInstruction], Factors]] = {
     "select-and-scatter": _windowed,
     "slice": _slice,
     "sort": _sort,
+    "topk": _topk,
     "transpose": _transpose,
 }
 """Opcodes that are not elementwise."""
@@ -180,7 +187,7 @@ def factors_of(instruction: HloInstruction) -> Factors | None:
         return row(instruction)
     if instruction.opcode == "custom-call":
         target = instruction.attributes_as(at.CustomCallAttributes).custom_call_target
-        return _same(instruction) if target in PASSED_CUSTOM_CALLS else None
+        return _same(instruction) if target in PASSED_CUSTOM_CALLS else rule_factors(instruction)
     if instruction.op.has(Trait.ELEMENTWISE) and instruction.shape.is_array and instruction.operands:
         return _same(instruction)
     return None

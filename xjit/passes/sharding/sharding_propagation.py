@@ -9,7 +9,7 @@ from xjit.hlo import HloInstruction, HloModule
 from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.sharding.propagation_rounds import Acceptance, Propagation
 from xjit.passes.sharding.sharding_annotations import FoldedAnnotations, fold_annotations, remove_barriers
-from xjit.passes.sharding.sharding_slots import ShardingSlots
+from xjit.passes.sharding.sharding_slots import ShardingSlots, Slot
 
 
 @dataclass
@@ -18,7 +18,8 @@ class ShardingPropagation(HloModulePass):
 
     Given annotations stay, but for those of the entry's results and parameters where the options let them be improved.
     Parameters of the entry without annotation get one only by that option. `cse_prevention_only` annotates broadcasts
-    of scalars alone, so that equal ones with different uses stay apart.
+    of scalars alone, so that equal ones with different uses stay apart. `fixed_outputs` are arrays of the result, by
+    number, whose annotations stay all the same.
     """
 
     name = "sharding-propagation"
@@ -27,6 +28,7 @@ class ShardingPropagation(HloModulePass):
     allow_spmd_sharding_propagation_to_output: bool = False
     allow_spmd_sharding_propagation_to_parameters: bool = False
     cse_prevention_only: bool = False
+    fixed_outputs: tuple[int, ...] = ()
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Propagates to a fixed point; True if an annotation changed or a custom-call was folded."""
@@ -43,13 +45,14 @@ class ShardingPropagation(HloModulePass):
         changed = slots.write(self._written(slots, folded))
         return remove_barriers(computations) | changed | folded.changed
 
-    def _improvable(self, slots: ShardingSlots) -> list[HloInstruction]:
-        """The entry's result and parameters whose given annotations may be improved."""
-        found: list[HloInstruction] = []
+    def _improvable(self, slots: ShardingSlots) -> dict[HloInstruction, list[Slot]]:
+        """The entry's result and parameters whose given annotations may be improved, with their arrays that may."""
+        found: dict[HloInstruction, list[Slot]] = {}
         if self.allow_spmd_sharding_propagation_to_output:
-            found.append(slots.entry.root_instruction)
+            root = slots.entry.root_instruction
+            found[root] = [slot for number, slot in enumerate(slots[root]) if number not in self.fixed_outputs]
         if self.allow_spmd_sharding_propagation_to_parameters:
-            found.extend(slots.entry.parameter_instructions)
+            found.update((parameter, slots[parameter]) for parameter in slots.entry.parameter_instructions)
         return found
 
     def _free_slots(self, slots: ShardingSlots, folded: FoldedAnnotations) -> None:
@@ -59,8 +62,8 @@ class ShardingPropagation(HloModulePass):
         for parameter in slots.entry.parameter_instructions:
             for slot in slots[parameter]:
                 slot.fixed = slot.fixed or parameter.sharding is None
-        for instruction in self._improvable(slots):
-            for slot in slots[instruction]:
+        for improvable in self._improvable(slots).values():
+            for slot in improvable:
                 slot.fixed, slot.is_even = False, True  # host buffers are split evenly
         for instruction, dimensions in folded.free_dimensions.items():
             for slot in slots[instruction]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding, read_sharding
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.passes.analysis.call_graph import CallGraph
@@ -40,7 +40,7 @@ class SpmdPartitioner(HloModulePass):
         FlattenCallGraph().run_impl(module, execution_threads)
         entry = module.entry_computation
         given = [p.sharding or _REPLICATED for p in entry.parameter_instructions]
-        result = entry.root_instruction.sharding or _REPLICATED
+        result = entry.root_instruction.sharding or _replicated(entry.root_instruction.shape)
         spmd = SpmdModule(module)
         sequential = analyses.get(CallGraph, module).sequential
         boundaries = boundaries_of(sequential, self._entry_boundary(entry))
@@ -59,6 +59,10 @@ class SpmdPartitioner(HloModulePass):
             root = [_shared(s) for s in root]
         owners = [_owners(p) for p in entry.parameter_instructions]
         return Boundary(parameters, root, owners)
+
+
+def _replicated(shape: Shape) -> HloSharding:
+    return HloSharding(elements=(_REPLICATED,) * len(list(leaf_shapes(shape)))) if shape.is_tuple else _REPLICATED
 
 
 def _shared(sharding: DeviceSharding) -> DeviceSharding:

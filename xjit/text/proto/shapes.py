@@ -122,7 +122,7 @@ def _read_layout(proto: Any, rank: int) -> Layout:
         dynamic_shape_metadata_prefix_bytes=proto.dynamic_shape_metadata_prefix_bytes,
     )
     try:
-        layout.validate(rank)
+        layout.validate_order(rank)
     except InvalidArgument as error:
         raise HloParseError(error.message) from None
     return layout

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 
 from xjit.hlo.annotations.metadata import HloSharding, OpMetadata
-from xjit.hlo.attributes.codecs.scalars import parse_int
+from xjit.hlo.attributes.codecs.scalars import parse_braces, parse_int
 from xjit.hlo.attributes.codecs.value_text import (
+    ANY_STRING,
     STRING,
     CodecError,
     inside,
+    is_quoted,
     quote,
     shorten,
     split_items,
@@ -18,7 +20,7 @@ from xjit.hlo.attributes.codecs.value_text import (
     unquote,
 )
 
-_PAIR = re.compile(rf"[\s,]*+([\w.\-]+)\s*=\s*({STRING}|\{{[^{{}}]*\}}|[^\s{{}},\"]+)[\s,]*+", re.DOTALL)
+_PAIR = re.compile(rf"[\s,]*+([\w.\-]+)\s*=\s*({ANY_STRING}|\{{[^{{}}]*\}}|[^\s{{}},\"']+)[\s,]*+", re.DOTALL)
 _KEY = re.compile(r"\s*([^\s={}\"]+)\s*=\s*", re.DOTALL)
 _JSON_TOKEN = re.compile(rf'{STRING}|[{{}}()\[\]"]|[^{{}}()\[\]"]++', re.DOTALL)
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
@@ -106,7 +108,7 @@ def parse_frontend_attributes(text: str) -> dict[str, str]:
         if value.startswith("{"):
             inside(value)
             result[match.group(1)] = value
-        elif value.startswith('"'):
+        elif is_quoted(value):
             result[match.group(1)] = unquote(value)
         else:
             raise CodecError(
@@ -122,10 +124,7 @@ def format_frontend_attributes(attributes: dict[str, str]) -> str:
 
 def parse_string_or_braces(text: str) -> str:
     """Returns the value of a quoted string, or a braced text (JSON) as it is."""
-    if text.startswith('"'):
-        return unquote(text)
-    inside(text)
-    return text
+    return unquote(text) if is_quoted(text) else parse_braces(text)
 
 
 def format_string_or_braces(value: str) -> str:

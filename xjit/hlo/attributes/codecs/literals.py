@@ -26,7 +26,7 @@ _SHAPED_ELEMENT = re.compile(r"\(\s*[a-z]\w*\[[^\[\]]*\]\s*(?:\{[^{}]*\})?\s*[^\
 _FLAT_BRACES = re.compile(r"\{[^{}]*\}\s*")
 
 
-_MISSING_COMMA = re.compile(r"\}\s*\{")
+_PIECE = re.compile(r"[-+]?nan\s*\([^()]*\)|\([^()]*\)|[{}()]|[^\s,{}()]+")
 
 
 def parse_literal(text: str, shape: Shape) -> Literal:
@@ -75,10 +75,12 @@ def _parse_leaf(text: str, shape: Shape) -> Literal:
     kind = shape.element_type
     if shape.num_elements and shape.rank and "{" not in text:
         return _first_element(text, shape)
-    if shape.rank > 1:
-        text = _MISSING_COMMA.sub("},{", text)
     numbers, payloads = _bulk_text(text, kind)
-    _check_skeleton(numbers, shape)
+    if not _has_skeleton(numbers, shape):
+        written = numbers
+        numbers, payloads = _bulk_text(_with_commas(text), kind)
+        if not _has_skeleton(numbers, shape):
+            raise _mismatch(written, shape)
     count = shape.num_elements
     flat = _numbers(numbers, kind, count)
     if payloads:
@@ -111,30 +113,41 @@ def _bulk_text(text: str, kind: PrimitiveType) -> tuple[str, list[tuple[int, str
     return _PAYLOAD.sub(r"\1nan", text), payloads
 
 
-def _check_skeleton(text: str, shape: Shape) -> None:
-    """Raises CodecError unless brackets and commas are those of an array of that shape."""
+def _with_commas(text: str) -> str:
+    """Returns the text with one comma between elements: XLA takes any number of them, wherever they are."""
+    parts: list[str] = []
+    for piece in _PIECE.findall(text):
+        if parts and piece != "}" and parts[-1] != "{":
+            parts.append(",")
+        parts.append(piece)
+    return "".join(parts)
+
+
+def _mismatch(text: str, shape: Shape) -> CodecError:
     if shape.num_elements > len(text):
-        raise CodecError(f"{shape} needs {shape.num_elements} values, the text is too short for that")
+        return CodecError(f"{shape} needs {shape.num_elements} values, the text is too short for that")
+    found = _SCALAR_TEXT.sub("", shorten(text, 60))
+    return CodecError(
+        f"expected {shape.num_elements} values nested as {shape.to_string(False)}, found '{shorten(text)}'"
+        + (f" with brackets {found}" if found else "")
+    )
+
+
+def _has_skeleton(text: str, shape: Shape) -> bool:
+    """Whether brackets and commas are those of an array of that shape."""
     is_complex = shape.element_type.is_complex
     skeleton = re.sub(r"[^{}(),]+", "", text)
     dims = shape.dimensions
     if 0 in dims:
         dims = dims[: dims.index(0) + 1]
         if skeleton == "{}":
-            return
+            return True
     expected = "(,)" if is_complex else ""
     for size in reversed(dims):
         if size * (len(expected) + 1) > len(text) + 2:
-            raise CodecError(f"expected the values of {shape.to_string(False)}, found '{shorten(text)}'")
+            return False
         expected = "{" + ",".join([expected] * size) + "}"
-    if is_complex and skeleton != expected and skeleton == expected.replace("(,)", ""):
-        return
-    if skeleton != expected:
-        found = _SCALAR_TEXT.sub("", shorten(text, 60))
-        raise CodecError(
-            f"expected {shape.num_elements} values nested as {shape.to_string(False)}, found '{shorten(text)}'"
-            + (f" with brackets {found}" if found else "")
-        )
+    return skeleton == expected or (is_complex and skeleton == expected.replace("(,)", ""))
 
 
 def _numbers(text: str, kind: PrimitiveType, count: int) -> NDArray:
@@ -166,7 +179,7 @@ def _scalar(text: str, kind: PrimitiveType) -> Any:
     text = text.strip()
     try:
         if kind is PrimitiveType.PRED:
-            return {"true": True, "false": False, "1": True, "0": False}[text]
+            return {"true": True, "false": False}[text] if text[:1].isalpha() else int(text) != 0
         if kind.is_integer:
             value = int(text) if len(text) < 24 else int(float(text))
             return _in_range(value, kind, text)
@@ -186,6 +199,8 @@ def _in_range(value: int, kind: PrimitiveType, text: str) -> Any:
     low, high = _integer_range(kind)
     if kind is PrimitiveType.U64 and -(1 << 63) <= value < 0:
         value += 1 << 64  # XLA reads integers of 64 bits as either
+    elif kind is PrimitiveType.S64 and 1 << 63 <= value < 1 << 64:
+        value -= 1 << 64
     if not low <= value <= high:
         raise CodecError(f"value {shorten(text)} is out of range for {kind.text}: [{low}, {high}]")
     return value if kind.bit_width >= 32 or kind.dtype.kind in "iu" else np.int64(value).astype(kind.dtype)

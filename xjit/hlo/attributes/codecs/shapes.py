@@ -1,4 +1,7 @@
-"""Shapes in HLO text: `f32[2,<=3]{1,0:T(8,128)S(1)}`, tuples, program shapes. Iterative, cached for leaf shapes."""
+"""Shapes in HLO text: `f32[2,<=3]{1,0:T(8,128)S(1)}`, tuples, program shapes. Iterative, cached for leaf shapes.
+
+Tiles are taken as written, as XLA takes them; the verifier says which fit their array.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,7 @@ def _parse_leaf(text: str, position: int) -> tuple[Shape, int]:
         return Shape(element_type), match.end()
     layout = Layout.row_major(len(dimensions)) if match.group(3) is None else parse_layout(match.group(3))
     try:
-        layout.validate(len(dimensions))
+        layout.validate_order(len(dimensions))
     except InvalidArgument as error:
         raise CodecError(error.message, position) from None
     return Shape(element_type, dimensions, layout, dynamic), match.end()
@@ -162,6 +165,8 @@ def _integer_type(text: str) -> str:
 
 
 def _parse_tile(text: str) -> Tile:
+    if not text:
+        return Tile(())
     return Tile(tuple(COMBINE if item.strip() == "*" else parse_int(item) for item in text.split(",")))
 
 

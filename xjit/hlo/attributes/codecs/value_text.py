@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+ANY_STRING = rf"(?:{STRING}|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+')"  # XLA reads either quote, and writes the double one
 MAX_NESTING = 256
 
-_COMMENT = re.compile(rf"{STRING}|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*", re.DOTALL)
-_SPLIT = re.compile(rf'{STRING}|[{{}}()\[\],]|[^{{}}()\[\],"]++|"', re.DOTALL)
+_COMMENT = re.compile(rf"{ANY_STRING}|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*", re.DOTALL)
+_SPLIT = re.compile(rf"""{ANY_STRING}|[{{}}()\[\],]|[^{{}}()\[\],"']++|["']""", re.DOTALL)
 _ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
 _SIMPLE_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 _ESCAPED_BYTES = {
@@ -42,14 +43,19 @@ class Codec:
 
 def strip_comments(text: str) -> str:
     """Returns the text with comments outside of strings blanked out (offsets stay)."""
-    if "/" not in text:
+    if "/*" not in text and "//" not in text:
         return text
-    return _COMMENT.sub(lambda m: m.group() if m.group()[0] == '"' else " " * len(m.group()), text)
+    return _COMMENT.sub(lambda m: " " * len(m.group()) if m.group()[0] == "/" else m.group(), text)
+
+
+def is_quoted(text: str) -> bool:
+    """Whether a text starts and ends with one kind of quote."""
+    return len(text) > 1 and text[0] in "\"'" and text[-1] == text[0]
 
 
 def unquote(text: str) -> str:
     """Returns the value of a quoted string (C escapes); CodecError if it is not one."""
-    if len(text) < 2 or text[0] != '"' or text[-1] != '"':
+    if not is_quoted(text):
         raise CodecError(f"expected a quoted string, found '{shorten(text)}'")
     body = text[1:-1]
     if "\\" not in body:

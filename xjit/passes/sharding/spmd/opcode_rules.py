@@ -9,11 +9,14 @@ from xjit.hlo import attributes as at
 from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding
 from xjit.hlo.annotations.sharding_algebra import reshape as reshaped_sharding
 from xjit.hlo.attributes.opcodes import Trait
+from xjit.passes.sharding.custom_call_partitioners import custom_call_partitioner
+from xjit.passes.sharding.dimension_factors import PASSED_CUSTOM_CALLS
 from xjit.passes.sharding.sharding_annotations import BOUNDARIES, target_of
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 from xjit.passes.sharding.spmd.placement import local_shape, place
 from xjit.passes.sharding.spmd.run_on_tiles import run_on_tiles
+from xjit.passes.sharding.spmd.run_once import run_once
 
 Parts = list[PartitionedHlo]
 OpcodeRule = Callable[[HloInstruction, Sequence[PartitionedHlo], DeviceSharding, SpmdBuilder], Parts]
@@ -40,8 +43,7 @@ def _check_meaning(instruction: HloInstruction) -> None:
     opcode, op = instruction.opcode, instruction.op
     talks = op.has(Trait.SIDE_EFFECT) and opcode not in ("rng", "rng-get-and-update-state")
     crosses = op.has(Trait.COLLECTIVE) and instruction.channel_id is not None
-    effect = opcode == "custom-call" and instruction.attributes_as(at.CustomCallAttributes).custom_call_has_side_effect
-    if talks or crosses or effect or op.has(Trait.ASYNC) or opcode in ("partition-id", "bitcast"):
+    if talks or crosses or op.has(Trait.ASYNC) or opcode in ("partition-id", "bitcast"):
         raise Unsupported(
             f"spmd-partitioner: {opcode} '{instruction.name}' outside of a manual sharding", instruction.span
         )
@@ -116,12 +118,20 @@ def _rng(rng: HloInstruction, operands: Sequence[PartitionedHlo], target: Device
 def _custom_call(
     call: HloInstruction, operands: Sequence[PartitionedHlo], target: DeviceSharding, b: SpmdBuilder
 ) -> Parts:
-    """Annotations reshard; at the boundaries of manual regions, the same tile is seen as another array."""
+    """Annotations reshard; at the boundaries of manual regions, the same tile is seen as another array.
+
+    What has an effect runs once, outside of manual regions.
+    """
     name = target_of(call)
     if name == "Sharding":
         return [operands[0]]
+    partitioner = custom_call_partitioner(name)
+    if partitioner is not None:
+        return partitioner(call, operands, b)
     if name not in BOUNDARIES:
-        return run_on_tiles(call, operands, target, b)
+        effect = call.attributes_as(at.CustomCallAttributes).custom_call_has_side_effect
+        once = effect and target.kind != "manual" and name not in PASSED_CUSTOM_CALLS
+        return run_once(call, operands, b) if once else run_on_tiles(call, operands, target, b)
     local = operands[0].local
     if local_shape(call.shape, target, b.spmd.devices).dimensions != local.shape.dimensions:
         raise HloVerifyError(

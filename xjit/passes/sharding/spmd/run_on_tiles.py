@@ -101,10 +101,21 @@ def _run(
     return b.add(local)
 
 
+def fit_layouts(call: HloInstruction) -> None:
+    """Has the layouts that a custom call asks of its operands be those of arrays of their sizes."""
+    given = call.attributes_as(at.CustomCallAttributes).operand_layout_constraints
+    if given is not None:
+        pairs = zip(given, (o.shape for o in call.operands), strict=True)
+        fitted = tuple(o.with_layout(s.layout) if o.is_array else s for s, o in pairs)
+        call.update_attributes(operand_layout_constraints=fitted)
+
+
 def _fit_attributes(local: HloInstruction) -> None:
     """Sizes of whole dimensions that attributes repeat become those of the tile."""
     sizes = local.operand(0).shape.dimensions if local.operands and local.operand(0).shape.is_array else ()
-    if local.opcode == "dynamic-slice":
+    if local.opcode == "custom-call":
+        fit_layouts(local)
+    elif local.opcode == "dynamic-slice":
         local.update_attributes(dynamic_slice_sizes=local.shape.dimensions)
     elif local.opcode == "slice":
         slices = local.attributes_as(at.SliceAttributes).slice
@@ -122,6 +133,8 @@ def _fit_attributes(local: HloInstruction) -> None:
 def _parts(
     local: HloInstruction, leaves: Sequence[Shape], shardings: Sequence[DeviceSharding], b: SpmdBuilder
 ) -> list[PartitionedHlo]:
+    if not leaves:
+        return [PartitionedHlo(local, local.shape, REPLICATED)]
     if not local.shape.is_tuple:
         return [PartitionedHlo(local, leaves[0], shardings[0])]
     return [PartitionedHlo(b.element(local, n), s, d) for n, (s, d) in enumerate(zip(leaves, shardings, strict=True))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
@@ -90,6 +91,42 @@ def _as_dot(match: Match, into: Expansion) -> HloInstruction | None:
     return into.make("transpose", dot, attributes=at.DimensionsAttributes(order))
 
 
+def _swapped(match: Match, into: Expansion) -> HloInstruction | None:
+    """The input slides over the kernel, reversed, where that has fewer products to sum: a kernel larger than its input.
+
+    Batch and output features change places, as do base and window dilation.
+    """
+    c = _of(match.root)
+    n, (x, w) = c.dim_labels, match.root.operands
+    if c.feature_group_count != 1 or c.batch_group_count != 1:
+        return None
+    sizes = [x.shape.dimensions[d] for d in n.input_spatial_dimensions]
+    if prod(d.size for d in c.window.dimensions) <= prod(sizes):
+        return None
+    window: list[WindowDimension] = []
+    for d, size in zip(c.window.dimensions, sizes, strict=True):
+        overlap = (size - 1) * d.base_dilation - (d.size - 1) * d.window_dilation
+        window.append(replace(
+            d, size=size, padding_low=d.padding_low + overlap, padding_high=d.padding_high + overlap,
+            base_dilation=d.window_dilation, window_dilation=d.base_dilation, window_reversal=True,
+        ))  # fmt: skip
+    turned = [k for k, d in zip(n.kernel_spatial_dimensions, c.window.dimensions, strict=True) if not d.window_reversal]
+    kernel = into.make("reverse", w, attributes=at.DimensionsAttributes(tuple(turned))) if turned else w
+    labels = replace(
+        n,
+        input_batch_dimension=n.kernel_output_feature_dimension,
+        input_feature_dimension=n.kernel_input_feature_dimension,
+        input_spatial_dimensions=n.kernel_spatial_dimensions,
+        kernel_output_feature_dimension=n.input_batch_dimension,
+        kernel_input_feature_dimension=n.input_feature_dimension,
+        kernel_spatial_dimensions=n.input_spatial_dimensions,
+        output_batch_dimension=n.output_feature_dimension,
+        output_feature_dimension=n.output_batch_dimension,
+    )
+    swapped = replace(c, window=Window(tuple(window)), dim_labels=labels, operand_precision=c.operand_precision[::-1])
+    return into.like_source("convolution", [kernel, x], swapped)
+
+
 def _nothing(convolution: HloInstruction) -> bool:
     return any(not i.shape.num_elements for i in (convolution, *convolution.operands))
 
@@ -104,6 +141,8 @@ CONVOLUTIONS = (
                 m.op("convolution", m.op("pad", name="pad"), m.any()), _padded_input, Exactness.FINITE, _OPTION),
     AlgebraRule("R154b", "convolution(x, pad(w, 0)) = convolution(x, w) with dilation",
                 m.op("convolution", m.any(), m.op("pad", name="pad")), _padded_kernel, Exactness.FINITE, _OPTION),
+    AlgebraRule("R156", "convolution(x, w) = convolution(reverse(w), x) where w is larger", _CONVOLUTION, _swapped,
+                Exactness.ORDER, "enable_conv_operand_swap"),
     AlgebraRule("R155", "convolution(x, w) of single elements = dot(x, w)", _CONVOLUTION, _as_dot, Exactness.ORDER,
                 "is_layout_sensitive"),
 )  # fmt: skip

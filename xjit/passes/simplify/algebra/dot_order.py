@@ -153,7 +153,7 @@ DOT_ORDER = (
                 .where(_is_batch_of_matrices), _of_transposed, _ORDER),
     AlgebraRule("N16b", "transpose(dot(x, y)) = dot(y, x) with permuted batches",
                 m.op("transpose", m.op("dot", name="dot").where(_is_batch_of_matrices).one_use()), _of_permuted_batch,
-                _ORDER, "supports_non_canonical_dots"),
+                _ORDER),
     AlgebraRule("N17", "dot(reshape(transpose(x)), constant) = dot(reshape(x), reshape(transpose(constant)))",
                 m.op("dot", _MERGED, _CONSTANT), _reordered, _ORDER),
     AlgebraRule("N17b", "dot(constant, reshape(transpose(x))) = dot(reshape(transpose(constant)), reshape(x))",

@@ -19,31 +19,31 @@ from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
 from xjit.passes.simplify.algebra.slices import cut
 
 
-def _of(dot: HloInstruction) -> DotAttributes:
+def dot_of(dot: HloInstruction) -> DotAttributes:
     return dot.attributes_as(DotAttributes)
 
 
-def _free(x: HloInstruction, *taken: Sequence[int]) -> list[int]:
+def free_dimensions(x: HloInstruction, *taken: Sequence[int]) -> list[int]:
     used = {d for dims in taken for d in dims}
     return [d for d in range(x.shape.rank) if d not in used]
 
 
-def _sides(dot: HloInstruction) -> tuple[list[int], list[int]]:
+def free_sides(dot: HloInstruction) -> tuple[list[int], list[int]]:
     """The free dimensions of both operands."""
-    a = _of(dot)
-    lhs = _free(dot.operand(0), a.lhs_batch_dims, a.lhs_contracting_dims)
-    return lhs, _free(dot.operand(1), a.rhs_batch_dims, a.rhs_contracting_dims)
+    a = dot_of(dot)
+    lhs = free_dimensions(dot.operand(0), a.lhs_batch_dims, a.lhs_contracting_dims)
+    return lhs, free_dimensions(dot.operand(1), a.rhs_batch_dims, a.rhs_contracting_dims)
 
 
-def _one_type(dot: HloInstruction) -> bool:
+def has_one_type(dot: HloInstruction) -> bool:
     return len({dot.shape.element_type, *[o.shape.element_type for o in dot.operands]}) == 1
 
 
 def _swapped(match: Match, into: Expansion) -> HloInstruction | None:
     """transpose(dot(a, b)) that swaps the free dimensions of both operands."""
-    dot, a = match["dot"], _of(match["dot"])
+    dot, a = match["dot"], dot_of(match["dot"])
     batch = len(a.lhs_batch_dims)
-    lhs, rhs = _sides(dot)
+    lhs, rhs = free_sides(dot)
     swapped = [*range(batch), *range(batch + len(lhs), dot.shape.rank), *range(batch, batch + len(lhs))]
     if len(lhs) != 1 or len(rhs) != 1 or list(dimensions_of(match.root)) != swapped or a.sparsity:
         return None
@@ -67,13 +67,13 @@ def _zeros(match: Match, into: Expansion) -> HloInstruction:
 
 @m.of_shapes
 def _contracts_nothing(dot: HloInstruction) -> bool:
-    return not _of(dot).lhs_contracting_dims and _one_type(dot)
+    return not dot_of(dot).lhs_contracting_dims and has_one_type(dot)
 
 
 def _product(match: Match, into: Expansion) -> HloInstruction:
     """A dot that contracts nothing: both operands are repeated along each other's free dimensions."""
-    dot, a = match.root, _of(match.root)
-    batch, (lhs, rhs) = len(a.lhs_batch_dims), _sides(dot)
+    dot, a = match.root, dot_of(match.root)
+    batch, (lhs, rhs) = len(a.lhs_batch_dims), free_sides(dot)
     left, right = dict[int, int](), dict[int, int]()
     for i, (x, y) in enumerate(zip(a.lhs_batch_dims, a.rhs_batch_dims, strict=True)):
         left[x], right[y] = i, i
@@ -93,7 +93,7 @@ def _spread(into: Expansion, dot: HloInstruction, number: int, where: dict[int, 
 @m.of_shapes
 def _is_of_vectors(dot: HloInstruction) -> bool:
     lhs, rhs = dot.operands[:2]
-    return lhs.shape.rank == rhs.shape.rank == len(_of(dot).lhs_contracting_dims) == 1 and _one_type(dot)
+    return lhs.shape.rank == rhs.shape.rank == len(dot_of(dot).lhs_contracting_dims) == 1 and has_one_type(dot)
 
 
 def _vectors(match: Match, into: Expansion) -> HloInstruction:
@@ -103,9 +103,9 @@ def _vectors(match: Match, into: Expansion) -> HloInstruction:
 
 def _unpermuted(match: Match, into: Expansion) -> HloInstruction | None:
     """Both operands have their contracting dimensions permuted: the pairs stay pairs without."""
-    dot, a = match.root, _of(match.root)
+    dot, a = match.root, dot_of(match.root)
     p, q = dimensions_of(match["left"]), dimensions_of(match["right"])
-    lhs, rhs = _sides(dot)
+    lhs, rhs = free_sides(dot)
     fixed = [(p, [*a.lhs_batch_dims, *lhs]), (q, [*a.rhs_batch_dims, *rhs])]
     if any(permutation[d] != d for permutation, dims in fixed for d in dims):
         return None
@@ -119,7 +119,7 @@ def _unpermuted(match: Match, into: Expansion) -> HloInstruction | None:
 
 def _without_padding(match: Match, into: Expansion) -> HloInstruction | None:
     """dot(pad(a, 0), b): of b, only what meets an element of a is needed."""
-    dot, pad, a = match.root, match["pad"], _of(match.root)
+    dot, pad, a = match.root, match["pad"], dot_of(match.root)
     value, padding = value_of(pad.operand(1)), padding_of(pad)
     if value is None or not is_zero(value, pad.shape.element_type):
         return None
@@ -140,7 +140,7 @@ def _without_padding(match: Match, into: Expansion) -> HloInstruction | None:
 
 def _of_concatenate(match: Match, into: Expansion) -> HloInstruction | None:
     """dot(concatenate(a1, a2), constant) along the contracted dimension, as a sum of dots."""
-    whole, a = match["whole"], _of(match.root)
+    whole, a = match["whole"], dot_of(match.root)
     constant = match["constant"]
     if along(whole) not in a.lhs_contracting_dims or whole.shape.rank > 2 or constant.shape.rank > 2:
         return None
@@ -156,45 +156,14 @@ def _of_concatenate(match: Match, into: Expansion) -> HloInstruction | None:
 
 def _sum_of_other(match: Match, into: Expansion) -> HloInstruction | None:
     """dot(broadcast(s), y) of a scalar s: s times the sums of y."""
-    dot, a = match.root, _of(match.root)
-    if a.lhs_batch_dims or not _one_type(dot) or _sides(dot)[0]:
+    dot, a = match.root, dot_of(match.root)
+    if a.lhs_batch_dims or not has_one_type(dot) or free_sides(dot)[0]:
         return None
     total = into.sum(match["y"], a.rhs_contracting_dims)
     scale = match["s"]
     if total.shape.rank:
         scale = into.make("broadcast", scale, shape=total.shape, attributes=at.DimensionsAttributes(()))
     return into.make("multiply", scale, total)
-
-
-def _without_ones(match: Match, into: Expansion) -> HloInstruction | None:
-    """Free dimensions of size 1 are dropped before, and put back by a reshape of the result."""
-    dot, a = match.root, _of(match.root)
-    sides = _sides(dot)
-    gone = [[d for d in free if o.shape.dimensions[d] == 1] for free, o in zip(sides, dot.operands, strict=True)]
-    if not any(gone) or a.sparsity:
-        return None
-    operands: list[HloInstruction] = []
-    maps: list[dict[int, int]] = []
-    for o, drop in zip(dot.operands, gone, strict=True):
-        kept = [d for d in range(o.shape.rank) if d not in drop]
-        shape = o.shape.with_dimensions([o.shape.dimensions[d] for d in kept])
-        operands.append(into.make("reshape", o, shape=shape) if drop else o)
-        maps.append({d: i for i, d in enumerate(kept)})
-    attributes = replace(
-        a,
-        lhs_batch_dims=tuple(maps[0][d] for d in a.lhs_batch_dims),
-        rhs_batch_dims=tuple(maps[1][d] for d in a.rhs_batch_dims),
-        lhs_contracting_dims=tuple(maps[0][d] for d in a.lhs_contracting_dims),
-        rhs_contracting_dims=tuple(maps[1][d] for d in a.rhs_contracting_dims),
-    )
-    dims = [operands[0].shape.dimensions[d] for d in attributes.lhs_batch_dims]
-    for o, batch, contracted in (
-        (operands[0], attributes.lhs_batch_dims, attributes.lhs_contracting_dims),
-        (operands[1], attributes.rhs_batch_dims, attributes.rhs_contracting_dims),
-    ):
-        dims += [o.shape.dimensions[d] for d in _free(o, batch, contracted)]
-    small = into.make("dot", *operands, shape=dot.shape.with_dimensions(dims), attributes=attributes)
-    return into.like_source("reshape", [small])
 
 
 _X, _Y = m.any("x"), m.any("y")
@@ -228,6 +197,4 @@ DOTS = (
     AlgebraRule("R163", "dot(broadcast(s), y) = multiply(s, sum(y))",
                 m.op("dot", m.op("broadcast", m.any("s").where(lambda s: s.shape.is_scalar)), _Y)
                 .where(is_real), _sum_of_other, _REAL),
-    AlgebraRule("R164", "dot with free dimensions of size 1 = reshape(dot)", _DOT, _without_ones, _ORDER,
-                "!supports_non_canonical_dots"),
 )  # fmt: skip

@@ -145,7 +145,7 @@ def _edge_as_pad(match: Match, into: Expansion) -> HloInstruction | None:
     """concatenate(broadcast(c), x, ..): an edge of one value is padding of the rest, if that is one array."""
     root, d = match.root, along(match.root)
     operands = list(root.operands)
-    if len(operands) != 2 or _is_filler(operands[0]) == _is_filler(operands[1]):
+    if len(operands) != 2 or not any(map(_is_filler, operands)):
         return None
     before = _is_filler(operands[0])
     edge, x = operands if before else operands[::-1]

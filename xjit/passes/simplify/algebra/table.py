@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from xjit.passes.simplify.algebra.addition import ADDITION, SUBTRACTION
 from xjit.passes.simplify.algebra.broadcasts import BROADCASTS
+from xjit.passes.simplify.algebra.collectives import COLLECTIVES
 from xjit.passes.simplify.algebra.compare_bounds import COMPARE_BOUNDS
 from xjit.passes.simplify.algebra.comparisons import COMPARISONS
 from xjit.passes.simplify.algebra.control import CONTROL
 from xjit.passes.simplify.algebra.conversions import COMPLEX_PARTS, CONVERSIONS
 from xjit.passes.simplify.algebra.convolutions import CONVOLUTIONS
+from xjit.passes.simplify.algebra.degenerate_dots import DEGENERATE_DOTS
 from xjit.passes.simplify.algebra.division import DIVISION, REMAINDER
 from xjit.passes.simplify.algebra.dot_order import DOT_ORDER
 from xjit.passes.simplify.algebra.dots import DOTS
@@ -25,6 +27,7 @@ from xjit.passes.simplify.algebra.reductions import REDUCTIONS
 from xjit.passes.simplify.algebra.reordering import REORDERING
 from xjit.passes.simplify.algebra.rounding import ROUNDING
 from xjit.passes.simplify.algebra.rule import AlgebraRule
+from xjit.passes.simplify.algebra.scaled_products import SCALED_PRODUCTS
 from xjit.passes.simplify.algebra.scatters import SCATTERS
 from xjit.passes.simplify.algebra.selection import SELECTION
 from xjit.passes.simplify.algebra.slices import REVERSES, SLICES
@@ -36,5 +39,6 @@ ALGEBRA: tuple[AlgebraRule, ...] = (
     *IDENTITIES, *MOVEMENT, *ADDITION, *SUBTRACTION, *MULTIPLICATION, *DIVISION, *REMAINDER, *POWERS, *EXPONENTIALS,
     *ROOTS, *EXTREMA, *ROUNDING, *CONVERSIONS, *COMPLEX_PARTS, *COMPARISONS, *COMPARE_BOUNDS, *SELECTION, *LOGIC,
     *SHIFTS, *SLICES, *REVERSES, *UPDATES, *PADDING, *CONCATENATION, *GATHERS, *SCATTERS, *REDUCTIONS,
-    *VARIADIC_REDUCTIONS, *WINDOWS, *DOTS, *DOT_ORDER, *CONVOLUTIONS, *CONTROL, *BROADCASTS, *REORDERING, *LAYOUTS,
+    *VARIADIC_REDUCTIONS, *WINDOWS, *DOTS, *DOT_ORDER, *CONVOLUTIONS, *SCALED_PRODUCTS, *COLLECTIVES, *CONTROL,
+    *BROADCASTS, *REORDERING, *DEGENERATE_DOTS, *LAYOUTS,
 )  # fmt: skip
