@@ -180,6 +180,48 @@ def test_what_another_sharding_exchanges(before: str, after: str, expected: list
         assert exchanges(module) == expected, module
 
 
+MOST = "most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] maximum(a, b) } "
+WINDOWED = (
+    "ENTRY e {{ x = f32[2,{n},3] parameter(0), sharding={{{tiles}}} z = f32[] constant(-inf), sharding={{replicated}} "
+    "ROOT r = f32[2,{m},3] reduce-window(x, z), window={{size=1x{size}x1 stride=1x{stride}x1 pad=0_0x{pad}x0_0}}, "
+    "to_apply=most, sharding={{{tiles}}} }}"
+)
+CONVOLVED = (
+    "ENTRY e {{ x = f32[2,{n},3] parameter(0), sharding={{{tiles}}} k = f32[{size},3,4] parameter(1), "
+    "sharding={{replicated}} ROOT r = f32[2,{m},4] convolution(x, k), dim_labels=b0f_0io->b0f, "
+    "window={{size={size} stride={stride} pad={pad}}}, sharding={{{tiles}}} }}"
+)
+LINES, MIXED = "devices=[1,4,1]<=[4]", "devices=[2,2,1]3,1,2,0"
+
+
+@pytest.mark.parametrize("text", [WINDOWED, CONVOLVED], ids=["reduce-window", "convolution"])
+@pytest.mark.parametrize(
+    ("n", "m", "size", "stride", "pad", "tiles", "expected"),
+    [
+        (12, 12, 3, 1, "1_1", LINES, ["collective-permute", "collective-permute"]),
+        (12, 12, 3, 1, "2_0", LINES, ["collective-permute"]),
+        (11, 11, 4, 1, "1_2", LINES, ["collective-permute", "collective-permute"]),
+        (12, 6, 3, 2, "1_0", MIXED, ["collective-permute"]),
+        (12, 6, 2, 2, "0_0", MIXED, []),
+        (8, 8, 7, 1, "3_3", LINES, ["all-gather"]),  # beyond the next tile
+    ],
+)
+def test_windows_exchange_the_edges_of_tiles(
+    text: str, n: int, m: int, size: int, stride: int, pad: str, tiles: str, expected: list[str]
+) -> None:
+    module = partition(MOST + text.format(n=n, m=m, size=size, stride=stride, pad=pad, tiles=tiles))
+    assert exchanges(module) == expected, module
+
+
+def test_a_kernel_as_large_as_its_input_is_not_split() -> None:
+    partition(
+        "ENTRY e { x = f32[2,3,3] parameter(0), sharding={devices=[1,3,1]<=[3]} k = f32[3,3,4] parameter(1), "
+        "sharding={replicated} ROOT r = f32[2,1,4] convolution(x, k), window={size=3 pad=-1_1}, "
+        "dim_labels=b0f_0io->b0f, sharding={replicated} }",
+        3,
+    )
+
+
 def test_one_value_is_brought_into_a_sharding_once() -> None:
     module = partition(
         "ENTRY e { x = f32[8] parameter(0), sharding={devices=[4]<=[4]} s = f32[8] sine(x), sharding={replicated} "

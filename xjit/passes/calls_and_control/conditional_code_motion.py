@@ -15,6 +15,7 @@ from xjit.passes.calls_and_control.branch_elements import (
     read_elements,
     result_element,
 )
+from xjit.passes.calls_and_control.branch_operands import sink_operands
 from xjit.passes.calls_and_control.conditional_canonicalizer import wrap_result
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework import analyses
@@ -30,8 +31,9 @@ class ConditionalCodeMotion(HloModulePass):
     """An element that every branch computes by the same conversion or reshape is converted behind the conditional.
 
     An elementwise instruction that reads only results of one conditional is computed in its branches, where it fuses
-    with what makes the results; a copy, where a branch ends in a copy. Either way an instruction moves in one
-    direction only, so that the pass ends. Conditionals whose result is read as a whole stay, and what has side effects.
+    with what makes the results; a copy, where a branch ends in a copy. What only one branch reads is computed there.
+    Either way an instruction moves in one direction only, so that the pass ends. Results that are read as a whole stay,
+    and what has side effects.
     """
 
     name = "conditional-code-motion"
@@ -42,6 +44,8 @@ class ConditionalCodeMotion(HloModulePass):
         changed = False
         for computation in selected_computations(module, execution_threads):
             for conditional in [i for i in computation.instructions if i.opcode == "conditional"]:
+                if not has_control_dependencies(conditional):
+                    changed |= sink_operands(conditional)
                 current: HloInstruction | None = conditional
                 while current is not None and not has_control_dependencies(current):
                     current = self._move_out(current) or _move_in(current)

@@ -132,6 +132,8 @@ def local_row(instruction: HloInstruction) -> LocalRow | None:
     whole = {results[0][d] for d in _mixed_result_dims(instruction)} | row.changed
     if instruction.opcode == "convolution":
         whole |= {results[0][d] for d in _convolution_whole(instruction)}
+        labels = instruction.attributes_as(at.ConvolutionAttributes).dim_labels
+        whole |= {operands[0][d] for d in labels.input_spatial_dimensions}  # windows have sizes, also over all of it
     if instruction.opcode in ("gather", "scatter"):
         whole |= _indexed_whole(instruction, operands)
     read = {f for dims in operands for f in dims}

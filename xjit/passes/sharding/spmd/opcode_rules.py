@@ -13,6 +13,7 @@ from xjit.passes.sharding.custom_call_partitioners import custom_call_partitione
 from xjit.passes.sharding.dimension_factors import PASSED_CUSTOM_CALLS
 from xjit.passes.sharding.sharding_annotations import BOUNDARIES, target_of
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
+from xjit.passes.sharding.spmd.halo_exchange import windowed
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 from xjit.passes.sharding.spmd.placement import local_shape, place
 from xjit.passes.sharding.spmd.run_on_tiles import run_on_tiles
@@ -144,8 +145,10 @@ def _custom_call(
 
 OPCODE_RULES: Mapping[str, OpcodeRule] = {
     "constant": _constant,
+    "convolution": windowed,
     "custom-call": _custom_call,
     "iota": _iota,
+    "reduce-window": windowed,
     "reshape": _reshape,
     "rng": _rng,
 }
