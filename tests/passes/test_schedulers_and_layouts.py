@@ -22,6 +22,7 @@ from xjit.passes.schedule_and_memory.hlo_schedulers import (
     _Graph,
     defined_bytes,
 )
+from xjit.passes.schedule_and_memory.list_order import ListOrder
 from xjit.text.parser import parse_hlo
 
 WIDE = """HloModule m ENTRY e { x = f32[256] parameter(0) y = f32[256] parameter(1)
@@ -44,6 +45,13 @@ def test_memory_scheduler_keeps_one_temporary_alive() -> None:
     chosen = graph.peak([numbers[i] for i in module.schedule.sequence(module.entry_computation)])
     assert chosen <= min(graph.peak(graph.post_order()), graph.peak(graph.list_order()))
     assert chosen < 2 * 256 * 256 * 4
+
+
+def test_a_large_temporary_on_the_way_to_a_small_result_is_not_put_off() -> None:
+    """Node 0 takes 100 bytes that node 1 makes one of; 2, 3 and 4 take 10 each, which the last node reads."""
+    needs = [[], [0], [], [2], [3], [1, 2, 3, 4]]
+    order = ListOrder(needs, needs, readers=[1, 1, 2, 2, 1, 1], size=[100, 1, 10, 10, 10, 1]).run()
+    assert order[:2] == [0, 1]
 
 
 def test_trivial_scheduler_is_post_order() -> None:

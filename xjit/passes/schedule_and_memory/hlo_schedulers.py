@@ -6,7 +6,6 @@ overwrite it in place: otherwise that would cost a copy of the whole value.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ from xjit.passes.analysis.in_place import updates_in_place
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.schedule_and_memory.growing_needs import GrowingNeeds
+from xjit.passes.schedule_and_memory.list_order import ListOrder
 
 SizeFunction = Callable[[HloInstruction], int]
 
@@ -188,45 +188,7 @@ class _Graph:
 
     def list_order(self) -> list[int]:
         """Returns the order that always takes the ready instruction which frees most bytes net of what it defines."""
-        waiting = [len(n) for n in self.needs]
-        dependents: list[list[int]] = [[] for _ in self.order]
-        for i, needed in enumerate(self.needs):
-            for n in needed:
-                dependents[n].append(i)
-        left = list(self.readers)
-        last_reader_of: list[list[int]] = [[] for _ in self.order]
-        for i, sources in enumerate(self.sources):
-            for s in sources:
-                last_reader_of[s].append(i)
-
-        def priority(i: int) -> int:
-            freed = 0
-            for s in self.sources[i]:
-                if left[s] == 1:
-                    freed += self.size[s]
-            return self.size[i] - freed
-
-        heap = [(priority(i), i, i) for i, count in enumerate(waiting) if count == 0]
-        heapq.heapify(heap)
-        order: list[int] = []
-        done = [False] * len(self.order)
-        while heap:
-            _, i, _ = heapq.heappop(heap)
-            if done[i]:
-                continue
-            done[i] = True
-            order.append(i)
-            for s in self.sources[i]:
-                left[s] -= 1
-                if left[s] == 1:
-                    for reader in last_reader_of[s]:
-                        if not done[reader] and waiting[reader] == 0:
-                            heapq.heappush(heap, (priority(reader), reader, reader))
-            for d in dependents[i]:
-                waiting[d] -= 1
-                if waiting[d] == 0:
-                    heapq.heappush(heap, (priority(d), d, d))
-        return order
+        return ListOrder(self.needs, self.sources, self.readers, self.size).run()
 
     def peak(self, order: Sequence[int]) -> int:
         """Returns the largest number of live bytes when running in that order."""
