@@ -96,7 +96,7 @@ def gpu_pipeline(
     `sorts_stably`: whether the emitter has a stable algorithm for a sort.
     """
     options = options or PipelineOptions()
-    products = [cublaslt_products()] if options.use_cublaslt else []
+    products = cublaslt_products() if options.use_cublaslt else []
     return [
         *canonicalization(options, gpu_expansion(options.use_cublaslt, sorts_stably)),
         *(simplification(options) if options.optimize else []),
@@ -108,12 +108,16 @@ def gpu_pipeline(
     ]
 
 
-def cublaslt_products() -> GemmRewriter:
-    """Returns the pass that hands dots to cublasLt, with the limits of XLA: scratch memory, and the smallest product.
+def cublaslt_products() -> list[HloModulePass]:
+    """Hands dots to cublasLt, with the limits of XLA: scratch memory, and the smallest product.
 
     Those that stay - smaller, of other types, or of dimensions that are no matrices - are kernels.
     """
-    return GemmRewriter(use_cublaslt=True, workspace_bytes=CUBLASLT_WORKSPACE_BYTES, size_threshold=100)
+    return [
+        GemmRewriter(use_cublaslt=True, workspace_bytes=CUBLASLT_WORKSPACE_BYTES, size_threshold=100),
+        LibraryCallExpander(use_cublaslt=True),  # what cuBLAS has and cublasLt has not
+        CallInliner(),
+    ]
 
 
 def canonicalization(options: PipelineOptions, more: Sequence[HloModulePass] = ()) -> list[HloModulePass]:

@@ -9,16 +9,20 @@ with a power of two. Real and imaginary parts are separate arrays. Sources: Stoc
 from __future__ import annotations
 
 import abc
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.access.memory import EVERYWHERE, Buffer, MemoryAccess
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import register_type
 from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, interleave, multiply
-from xjit.emitters.kernels.fft.stages import wide_stage
+from xjit.emitters.kernels.fft.stages import WOVEN_RADICES, wide_stage, woven_stage
 from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.loops.hand_loops import here
@@ -237,29 +241,52 @@ class _Stockham(_Maker):
                 memory, arrays[0], (i,), load_pair(nest, memory, arrays[1], (i,))))  # fmt: skip
 
     def _table(self, pieces: Sequence[Value]) -> Sequence[Value]:
-        if self.length > MAX_CONSTANT_TABLE:
-            return pieces
-        roots = roots_of_unity(self.length, self.length)
-        dtype = self.kind.dtype
-        return [
-            self.context.module.add_constant_array(p.astype(dtype), hint="twiddles") for p in (roots.real, roots.imag)
-        ]
+        return pieces if self.length > MAX_CONSTANT_TABLE else self._constants(self._roots)
+
+    def _stage_table(self, sizes: tuple[int, int, int]) -> Sequence[Value]:
+        """The factors of a woven stage, in the order in which it needs them."""
+        radix, m, stride = sizes
+        powers = np.arange(m * stride) // stride * (stride // self.columns)
+        return self._constants(self._roots[np.arange(1, radix)[:, None] * powers])
+
+    @functools.cached_property
+    def _roots(self) -> np.ndarray[Any, Any]:
+        return roots_of_unity(self.length, self.length)
+
+    def _constants(self, numbers: np.ndarray[Any, Any]) -> list[Value]:
+        """The real and the imaginary parts, as arrays of the module."""
+        module, dtype = self.context.module, self.kind.dtype
+        return [module.add_constant_array(part.astype(dtype), hint="twiddles") for part in (numbers.real, numbers.imag)]
 
     def _stage(
         self, nest: LoopNest, memory: MemoryAccess, sizes: tuple[int, int, int],
         source: Sequence[Buffer], target: Sequence[Buffer], twiddles: Sequence[Buffer],
     ) -> None:  # fmt: skip
-        """y[q + s(rp + k)] = w^(pk) sum_j x[q + s(p + mj)] w_r^(jk), p < m, q < s: vectors along q, or both.
+        """One of `stages`, or code of this function: for strides that no vectors fit, and without tables."""
+        radix, m, stride = sizes
+        module, builder = self.context.module, nest.builder
+        arrays = [buffer.pointer for pair in (source, target) for buffer in pair]
+        numbers = [const_int(I64, n) for n in (m, stride, stride // self.columns)]
+        if stride % self.width == 0:
+            roots = [buffer.pointer for buffer in twiddles]
+            builder.call(wide_stage(module, radix, self.kind), [*arrays, *roots, *numbers])
+        elif self._is_woven(sizes) and self.length <= MAX_CONSTANT_TABLE:
+            stage = woven_stage(module, radix, stride, self.kind)
+            builder.call(stage, [*arrays, *self._stage_table(sizes), *numbers])
+        else:
+            self._stage_of_its_own(nest, memory, sizes, source, target, twiddles)
 
-        Vectors along both that hold whole runs of q write the outputs of their butterflies in turn, without scatters.
-        """
+    def _is_woven(self, sizes: tuple[int, int, int]) -> bool:
+        """Whether vectors along p and q hold whole runs of q: then outputs are stored in turn, not scattered."""
+        radix, m, stride = sizes
+        return radix in WOVEN_RADICES and m * stride % self.width == 0 and self.width % stride == 0
+
+    def _stage_of_its_own(
+        self, nest: LoopNest, memory: MemoryAccess, sizes: tuple[int, int, int],
+        source: Sequence[Buffer], target: Sequence[Buffer], twiddles: Sequence[Buffer],
+    ) -> None:  # fmt: skip
         radix, m, stride = sizes
         step = stride // self.columns
-        if stride % self.width == 0:
-            stage = wide_stage(self.context, radix, self.kind)
-            arrays = (buffer.pointer for pair in (source, target, twiddles) for buffer in pair)
-            nest.builder.call(stage, [*arrays, *(const_int(I64, size) for size in (m, stride, step))])
-            return
 
         def outputs(p: AffineExpr, q: AffineExpr) -> list[Pair]:
             inputs = [load_pair(nest, memory, source, (q + (p + m * j) * stride,)) for j in range(radix)]
@@ -287,8 +314,7 @@ class _Stockham(_Maker):
             nest.scalar_loop(p, lambda _: nest.vector_loop(q, self.width, lambda _: element(dim(p), dim(q))))
             return
         both = nest.new_variable(m * stride)
-        is_whole = m * stride % self.width == 0 and self.width % stride == 0
-        if radix in (2, 4) and is_whole:
+        if self._is_woven(sizes):
             nest.vector_loop(both, self.width, lambda _: woven(dim(both)))
             return
         p_of, q_of = dim(both).floordiv(stride), dim(both).mod(stride)
