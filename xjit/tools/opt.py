@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="in any format of xjit run")
     parser.add_argument("--passes", metavar="A,B", help="passes to run, in order; with options: a,b{option=value}")
     parser.add_argument(
-        "--stage", choices=STAGES, help="what to print (default: optimized-hlo, or the result of --passes)"
+        "--stage",
+        choices=(*STAGES, STRUCTURED),
+        help="what to print (default: optimized-hlo, or the result of --passes)",
     )
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--list-passes", action="store_true")
@@ -44,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Prints what was asked for."""
     if options.list_passes or options.list_stages:
-        print("\n".join(sorted(PASSES) if options.list_passes else STAGES))
+        print("\n".join(sorted(PASSES) if options.list_passes else (*STAGES, STRUCTURED)))
         return 0
     if options.file is None:
         raise InvalidArgument("xjit opt needs a FILE (or --list-passes, --list-stages)")
@@ -53,7 +55,7 @@ def main(options: argparse.Namespace) -> int:
         run_passes(module, split_pass_list(options.passes))
     if options.passes and options.stage in (None, "hlo"):
         text = str(module)
-    elif options.stage == "linalg":
+    elif options.stage == STRUCTURED:
         from xjit.tools.structured_form import structured_form
 
         text = structured_form(module, options.target)
