@@ -14,18 +14,9 @@ from xjit.passes import PASSES
 from xjit.passes.framework.pass_text import split_pass_list
 
 GPU_STAGES = ("ptx", "sass", "report")
-STAGES = (
-    "hlo",
-    "linalg",
-    "optimized-hlo",
-    "buffer-assignment",
-    "thunks",
-    "schedule",
-    "llvm",
-    "llvm-opt",
-    "asm",
-    *GPU_STAGES,
-)
+STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "thunks", "schedule", "llvm", "llvm-opt", "asm", *GPU_STAGES)
+STRUCTURED = "linalg"
+"""A form that no compilation goes through: no stage of an executable."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
