@@ -8,8 +8,8 @@ import pytest
 import xjit
 from tests.support.kernels import LAYOUTS, check, check_units
 from xjit.emitters.kernels.fft.columns import MAX_STRIP, strips_of
+from xjit.emitters.kernels.fft.stockham import radices_of
 from xjit.emitters.kernels.fft.tables import roots_of_unity
-from xjit.emitters.kernels.fft.transform import radices_of
 
 COMPLEX = {"f32": "c64", "f64": "c128"}
 TOLERANCE = {"f32": 1e-5, "f64": 1e-13}
