@@ -1,8 +1,8 @@
 """An HLO module with its buffer assignment -> the text of LLVM modules, and what the runtime must know about it.
 
 There is one module for what is compiled here; when it is big, it is handed out in parts while it is emitted, so that
-code generation can go on at the same time, in several threads. And there is one for each library (the GEMMs), whose
-text is the same in every program, so that the runtime compiles it once.
+code generation can go on at the same time, in several threads. And there is one for each library (GEMMs, stages of
+FFTs), whose text is the same in every program, so that the runtime compiles it once.
 """
 
 from __future__ import annotations

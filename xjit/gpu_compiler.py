@@ -194,7 +194,7 @@ class SimulatedExecutable(CompiledGpuModule):
         call = SimulatedCall(self.program, sanitize=self._sanitize, cache_dir=self._cache_dir)
         return self._refused or ConvertingCall(self.program, call, call.run)
 
-    @property
+    @cached_property
     def _refused(self) -> Callable[..., Any] | None:
         return refused_on_one_device(self.program) or refused_call(self.program)
 
@@ -208,10 +208,9 @@ class DeviceExecutable(CompiledGpuModule):
         )
         texts = {name: self._ptx(k.ir_text, self._target) for name, k in self._emitted.program.kernels.items()}
         drivers = [driver_of(number) for number in range(self.program.num_devices)]
-        architectures = {driver.architecture for driver in drivers}
         images = {
-            architecture: {name: kernel_image(ptx, architecture, self._cache_dir) for name, ptx in texts.items()}
-            for architecture in architectures
+            to: {name: kernel_image(ptx, to, self._cache_dir) for name, ptx in texts.items()}
+            for to in {driver.architecture for driver in drivers}
         }
         self._executables = [CudaExecutable(self.program, images[d.architecture], d) for d in drivers]
 
@@ -226,15 +225,10 @@ class DeviceExecutable(CompiledGpuModule):
         return self._executable(*arguments, stream=stream, donate=donate)
 
     def execute_sharded(self, inputs_per_device: Sequence[Sequence[Any]]) -> list[Any]:
-        """Runs a program on as many GPUs as it has devices: a list of arguments per device in, a list of results out.
+        """Runs a program on as many GPUs as it has devices: arguments of each in, results of each out."""
 
-        Collectives move data by way of the host.
-        """
-
-        def run_device(device: Device, inputs: Sequence[Any]) -> Any:
-            return self._executables[device.number](*inputs, device=device)
-
-        return ShardedGpuCall(self.program, run_device)(inputs_per_device)
+        call = ShardedGpuCall(self.program, lambda d, inputs: self._executables[d.number](*inputs, device=d))
+        return call(inputs_per_device)
 
     def to_device(self, *arguments: Any) -> tuple[DeviceArray, ...]:
         """Returns the arguments of a call as arrays on the device, one per leaf."""

@@ -64,7 +64,7 @@ class RuntimeCalls:
         sizes = [place.slice.size for place in (*thunk.operands, *thunk.results)]
         buffers = [np.empty(max(size, 1), np.uint8) for size in sizes]
         count, driver = len(thunk.operands), self._driver
-        for buffer, address, size in zip(buffers[:count], addresses, sizes, strict=False):
+        for buffer, address, size in zip(buffers[:count], addresses[:count], sizes[:count], strict=True):
             if size:
                 driver.copy_to_host(buffer.ctypes.data, address, size, stream)
         driver.synchronize(stream)

@@ -221,8 +221,26 @@ raises(jax.errors.JaxRuntimeError, "INVALID_ARGUMENT: No such compile option: 'x
 raises(jax.errors.JaxRuntimeError, "'maybe' is not a valid bool value", lambda: compiled(xla_embed_ir_in_executable="maybe"))
 assert (compiled(xla_backend_optimization_level=0, xla_disable_hlo_passes="cse,fusion") == x + 1).all()
 raises(jax.errors.JaxRuntimeError, "UNIMPLEMENTED", lambda: jax.jit(jax.ffi.ffi_call("nobody", jax.ShapeDtypeStruct((), np.float32)))())
-raises(jax.errors.JaxRuntimeError, "70,368,744,177,664", lambda: jnp.zeros((1 << 46,), np.uint8).block_until_ready())
+raises(jax.errors.JaxRuntimeError, "Out of memory allocating 70368744177664 bytes", lambda: jnp.zeros((1 << 46,), np.uint8).block_until_ready())
 """)  # fmt: skip
+
+
+def test_a_trace_has_events_of_compilations_and_of_each_device(tmp_path: Path) -> None:
+    run(
+        """
+import os, pathlib
+mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+v = jax.device_put(np.arange(8.0, dtype=np.float32), jax.NamedSharding(mesh, jax.P("i")))
+with jax.profiler.trace(os.environ["TRACE"]):
+    with jax.profiler.TraceAnnotation("mine"):
+        jax.block_until_ready(jax.jit(lambda a: a + 1)(v))
+(found,) = pathlib.Path(os.environ["TRACE"]).rglob("*.xplane.pb")
+names = [b"mine", b"xjit::read_program", b"xjit::compile", b"xjit::execute"]
+assert [name for name in names if name not in found.read_bytes()] == []
+""",
+        devices=2,
+        TRACE=str(tmp_path),
+    )
 
 
 def test_the_number_of_devices() -> None:

@@ -12,7 +12,7 @@ import xjit
 from tests.support.hlo_cases import Case, difference, graph, leaves, magnitudes
 from xjit import linalg_ext
 from xjit.linalg_ext.evaluation.values import dtype_of
-from xjit.linalg_ext.ir import FloatType, Operation, StringAttr, TensorType, element_type
+from xjit.linalg_ext.ir import FloatType, LinalgError, Operation, StringAttr, TensorType, element_type
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -256,13 +256,13 @@ HloModule spectrum
 ENTRY main {
   x = f32[8] parameter(0)
   y = c64[5] fft(x), fft_type=RFFT, fft_length={8}
-  z = f32[5] real(y)
-  ROOT w = f32[5] add(z, z)
+  z-a = f32[5] real(y)
+  ROOT main = f32[5] add(z-a, z-a)
 }
 """
     module = linalg_ext.from_hlo(xjit.parse_hlo(text))
     calls = opaque_calls(module)
-    assert {op.attributes["sym_name"] for op in calls} == {StringAttr("y"), StringAttr("z")}
+    assert {op.attributes["sym_name"] for op in calls} == {StringAttr("hlo.y"), StringAttr("hlo.z-a")}
     assert "fft_type=RFFT" in str(module)
     assert str(linalg_ext.parse(str(module))) == str(module)
 
@@ -278,3 +278,9 @@ def test_dynamic_shapes_get_their_bounds() -> None:
     text = "HloModule d\nENTRY main {\n x = f32[<=4] parameter(0)\n ROOT y = f32[<=4] add(x, x)\n}"
     function = linalg_ext.from_hlo(xjit.parse_hlo(text)).body.operations[0]
     assert [str(a.type) for a in function.body.arguments] == ["tensor<4xf32>", "tensor<i32>"]
+
+
+def test_sizes_without_a_bound_are_refused() -> None:
+    text = "HloModule d\nENTRY main {\n x = f32[?] parameter(0)\n ROOT y = f32[?] add(x, x)\n}"
+    with pytest.raises(LinalgError, match="a dimension has no bound"):
+        linalg_ext.from_hlo(xjit.parse_hlo(text))

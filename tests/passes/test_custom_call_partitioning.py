@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import pytest
 
-from xjit.hlo import HloInstruction, HloVerifyError
+from xjit.hlo import HloInstruction, HloVerifyError, Unsupported
 from xjit.passes.sharding.custom_call_partitioners import register_custom_call_partitioner
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
@@ -49,6 +50,21 @@ ENTRY e {
 }""")
     ShardingPropagation(allow_spmd_sharding_propagation_to_output=True, fixed_outputs=(1,)).run(module)
     assert str(module.entry_computation.root_instruction.sharding) == "{{devices=[2,1]<=[2]}, {replicated}}"
+
+
+SUMMANDS = "sharding={devices=[1,2]<=[2] last_tile_dims={unreduced}}"
+
+
+@pytest.mark.parametrize(("inner", "outer", "fits"), [(SUMMANDS, "sharding={replicated}", True), ("", SUMMANDS, False)])
+def test_summands_stay_within_a_program(inner: str, outer: str, fits: bool) -> None:
+    module = parse_hlo(f"""HloModule m, num_partitions=2
+ENTRY e {{
+  p = f32[8] parameter(0), sharding={{devices=[2]<=[2]}}
+  a = f32[8] negate(p){", " + inner if inner else ""}
+  ROOT b = f32[8] abs(a), {outer}
+}}""")
+    with contextlib.nullcontext() if fits else pytest.raises(Unsupported, match="summands"):
+        SpmdPartitioner().run(module)
 
 
 def call_module(more: str = "", operand: str = "f32[8]") -> str:

@@ -165,6 +165,42 @@ ENTRY e { x = s32[16,16] parameter(0)
     assert "cublaslt" not in {kernel.kind for kernel in executable.kernels}
 
 
+LACKING = {
+    "bytes whose rows are no words": """HloModule m
+ENTRY e { x = s8[16,6] parameter(0)
+  y = s8[6,16] parameter(1)
+  ROOT d = s32[16,16] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }""",
+    "gelu of f64": """HloModule m
+ENTRY e { x = f64[8,8] parameter(0)
+  d = f64[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  d2 = f64[8,8] multiply(d, d)
+  d3 = f64[8,8] multiply(d, d2)
+  c = f64[] constant(0.044715)
+  cs = f64[8,8] broadcast(c), dimensions={}
+  cd = f64[8,8] multiply(d3, cs)
+  sum = f64[8,8] add(d, cd)
+  s = f64[] constant(0.7978845608028654)
+  ss = f64[8,8] broadcast(s), dimensions={}
+  inner = f64[8,8] multiply(sum, ss)
+  t = f64[8,8] tanh(inner)
+  one = f64[] constant(1)
+  ones = f64[8,8] broadcast(one), dimensions={}
+  more = f64[8,8] add(t, ones)
+  h = f64[] constant(0.5)
+  hs = f64[8,8] broadcast(h), dimensions={}
+  gate = f64[8,8] multiply(more, hs)
+  ROOT r = f64[8,8] multiply(d, gate) }""",
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_dots_that_cublaslt_has_not_are_kernels_after_all(name: str) -> None:
+    module = parse_hlo(LACKING[name])
+    executable, inputs = compile_for_gpu(module, "sm_90", WITH_LIBRARY), random_inputs(module, 1)
+    assert "cublaslt" not in {kernel.kind for kernel in executable.kernels}
+    compare(executable(*inputs), leaves_of(xjit.evaluate(module, *inputs))[0], 1e-9, 1e-9, name)
+
+
 def test_one_plan_and_one_heuristic_per_shape_and_alignment() -> None:
     text = """HloModule m
 ENTRY e { x = f32[16,16] parameter(0)

@@ -170,7 +170,7 @@ def test_loop() -> None:
             expected += y
         assert left == 0 and (result == expected).all()
         assert sum(entry[:2] == ("to_host", 1) for entry in driver.log) == n + 1
-    with pytest.raises(FailedPrecondition, match="loops or branches"):
+    with pytest.raises(FailedPrecondition, match="loops, branches or steps of the host"):
         executable.capture(x, y, np.int32(1))
 
 

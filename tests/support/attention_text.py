@@ -45,6 +45,7 @@ class AttentionText:
     kind: str = "f32"
     mask: str = "none"
     divide_late: bool = False
+    by_logarithm: bool = False
 
     @property
     def scores(self) -> str:
@@ -103,9 +104,15 @@ class AttentionText:
   lw = {kind}[{b},{h},{t},{w}] broadcast(lk), dimensions={{0,1,2}}
   ROOT r = {kind}[{b},{h},{t},{w}] divide(o, lw)"""
         else:
-            end = f"""
+            divided = f"""
   lb = {wide} broadcast(l), dimensions={{0,1,2}}
-  P = {wide} divide(e, lb){narrow}
+  P = {wide} divide(e, lb)"""
+            subtracted = f"""
+  ll = {rows} log(l)
+  lb = {wide} broadcast(ll), dimensions={{0,1,2}}
+  lp = {wide} subtract(y, lb)
+  P = {wide} exponential(lp)"""
+            end = f"""{subtracted if self.by_logarithm else divided}{narrow}
   ROOT r = {kind}[{b},{h},{t},{w}] dot({p}, vh), {numbers}, lhs_contracting_dims={{3}}, rhs_contracting_dims={{2}}"""
         return (
             REDUCERS.replace("KIND", "f32")

@@ -133,6 +133,12 @@ def test_mistake(body: str, line: int, column: int, message: str) -> None:
         ("HloModule", 1, 10, "expected the module's name, found the end of the text"),
         ("HloModule m", 1, 12, "expected a computation, found the end"),
         ("HloModule m, replica_count=x\n", 1, 28, "expected an integer, found 'x'"),
+        (
+            "HloModule m, is_scheduled=\nENTRY e { ROOT p = f32[] parameter(0) }",
+            2,
+            1,
+            "expected true or false, found 'ENTRY'",
+        ),
         ("HloModule m\nf {}", 2, 3, "has no instructions"),
         ("HloModule m\nf { }", 2, 3, "has no instructions"),
         ("f (a: f32[]) -> f32[2] { a = f32[] parameter(0) }", 1, 3, "'f' is declared to return f32[2]{0}"),

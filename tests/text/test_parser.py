@@ -79,6 +79,16 @@ def test_lists_of_computations_written_in_place() -> None:
         )
 
 
+def test_spaces_and_commas_that_say_nothing() -> None:
+    module = entry(
+        "ROOT x = f32[4] negate(p), sharding={devices=[2] <= [2]}",
+        "HloModule m, entry_computation_layout={(f32[4],)->f32[4]}",
+    )
+    assert module.config.entry_computation_layout is not None
+    assert len(module.config.entry_computation_layout.parameter_shapes) == 1
+    assert str(module.entry_computation.root_instruction.sharding) == "{devices=[2]<=[2]}"
+
+
 @pytest.mark.parametrize("tiles", ["T()", "T(2,*)", "T(2,2)", "T(2)(2,2,2)"])
 def test_tiles_are_read_as_they_are_written(tiles: str) -> None:
     layout = entry(f"ROOT x = f32[4]{{0:{tiles}}} negate(p)").result_shape.layout

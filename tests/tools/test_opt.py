@@ -8,7 +8,7 @@ import pytest
 
 import xjit
 from xjit.tools.main import BAD_INPUT, main
-from xjit.tools.opt import GPU_STAGES, STAGES
+from xjit.tools.opt import GPU_STAGES, STAGES, STRUCTURED
 
 TEXT = """HloModule m
 ENTRY e {
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> str:
 
 def test_lists(capsys: Capture) -> None:
     assert main(["opt", "--list-stages"]) == 0
-    assert capsys.readouterr().out.split() == list(STAGES)
+    assert capsys.readouterr().out.split() == [*STAGES, STRUCTURED]
     assert main(["opt", "--list-passes"]) == 0
     assert capsys.readouterr().out.split() == sorted(xjit.PASSES)
 

@@ -171,8 +171,10 @@ def _boundary_arrays(
 ) -> Iterator[tuple[HloInstruction, Shape, Mesh, list[list[_Axis]]]]:
     """Yields the operands of a boundary, their shapes behind it, and the manual axes that split each dimension."""
     attribute = "xla.sdy.in_shardings" if _target(call) == _TO_LOCAL else "xla.sdy.out_shardings"
-    manual = _manual_axes(call)
-    texts = _SHARDING.findall(call.frontend_attributes.get(attribute, ""))
+    manual, given = _manual_axes(call), call.frontend_attributes.get(attribute, "")
+    if "unreduced=" in given:
+        raise Unsupported(f"custom-call '{call.name}': arrays of summands that come or go", call.span)
+    texts = _SHARDING.findall(given)
     if len(texts) != call.operand_count:
         raise Unsupported(f"the shardings of custom-call '{call.name}' are no list of meshes and axes", call.span)
     shapes = call.shape.tuple_shapes if call.shape.is_tuple else (call.shape,)

@@ -143,11 +143,15 @@ def _placed(shapes: Sequence[Shape], layouts: Sequence[str]) -> list[Shape]:
 
 def load_program(client: Client, number: int, code: bytes, options: bytes) -> LoadedProgram:
     """Compiles a portable artifact and makes its struct, number `number`. Errors: the HloError family."""
+    from jax.profiler import TraceAnnotation
+
     placement, boundary = placement_of(options, len(client.devices)), boundary_of(code)
-    module = _read_program(code, placement, boundary)
-    verify_executable(module)
-    callbacks = bind_callbacks(module)
-    executable = _compile(module, placement)
+    with TraceAnnotation("xjit::read_program"):
+        module = _read_program(code, placement, boundary)
+        verify_executable(module)
+        callbacks = bind_callbacks(module)
+    with TraceAnnotation("xjit::compile", module=module.name):
+        executable = _compile(module, placement)
     structs = ExecutableStructs(client, executable, number, placement, boundary)
     structs.build(module, code, returns_errors=bool(callbacks.numbers))
     return LoadedProgram(executable, module, code, structs, Memory(options), placement, callbacks)

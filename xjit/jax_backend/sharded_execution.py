@@ -40,6 +40,8 @@ class ShardedExecution:
                 close_communicator(number)
 
     def _run(self, program: LoadedProgram, request: Request, number: int, communicator: Communicator) -> int:
+        from jax.profiler import TraceAnnotation
+
         initial = program.executable.entry.initial_context
         partitions = program.placement.num_partitions
         errors = [0] * len(program.structs.parts)
@@ -52,7 +54,8 @@ class ShardedExecution:
             thread = threading.get_ident()
             self._running[thread] = communicator
             try:
-                errors[device] = self._execute(requests[device].address) or 0
+                with TraceAnnotation("xjit::execute", module=program.module.name, device=device):
+                    errors[device] = self._execute(requests[device].address) or 0
             finally:
                 del self._running[thread]
 

@@ -113,7 +113,7 @@ def gpu_pipeline(
     `sorts_stably`: whether the emitter has a stable algorithm for a sort.
     """
     options = options or PipelineOptions()
-    products = [cublaslt_products()] if options.use_cublaslt else []
+    products = cublaslt_products() if options.use_cublaslt else []
     return [
         *canonicalization(options, gpu_expansion(options.use_cublaslt, sorts_stably)),
         *(simplification(options) if options.optimize else []),
@@ -125,12 +125,16 @@ def gpu_pipeline(
     ]
 
 
-def cublaslt_products() -> GemmRewriter:
-    """Returns the pass that hands dots to cublasLt, with the limits of XLA: scratch memory, and the smallest product.
+def cublaslt_products() -> list[HloModulePass]:
+    """Hands dots to cublasLt, with the limits of XLA: scratch memory, and the smallest product.
 
     Those that stay - smaller, of other types, or of dimensions that are no matrices - are kernels.
     """
-    return GemmRewriter(use_cublaslt=True, workspace_bytes=CUBLASLT_WORKSPACE_BYTES, size_threshold=100)
+    return [
+        GemmRewriter(use_cublaslt=True, workspace_bytes=CUBLASLT_WORKSPACE_BYTES, size_threshold=100),
+        LibraryCallExpander(use_cublaslt=True),  # what cuBLAS has and cublasLt has not
+        CallInliner(),
+    ]
 
 
 def canonicalization(options: PipelineOptions, more: Sequence[HloModulePass] = ()) -> list[HloModulePass]:
@@ -172,7 +176,7 @@ def gpu_expansion(use_cublaslt: bool, sorts_stably: SortPredicate) -> list[HloMo
         CholeskyExpander(one_block=True),  # leaves triangular solves
         TriangularSolveExpander(one_block=True),
         FftExpander(one_block=True),
-        ReduceWindowRewriter(),
+        ReduceWindowRewriter(eliminate_rank_1=False),  # loops take one dimension as well as two
         TopkDecomposer(),  # into stable sorts
         StableSortExpander(sorts_stably),  # bitonic networks are not stable
     ]

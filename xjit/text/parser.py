@@ -14,7 +14,7 @@ from xjit.hlo import attributes as at
 from xjit.hlo.annotations.alias_config import parse_aliases, parse_buffer_donors
 from xjit.hlo.annotations.metadata import FileLocation, StackFrame, StackFrameIndex
 from xjit.hlo.attributes.codecs.annotations import parse_frontend_attributes
-from xjit.hlo.attributes.codecs.scalars import parse_int
+from xjit.hlo.attributes.codecs.scalars import parse_bool, parse_int
 from xjit.hlo.attributes.codecs.shapes import parse_program_shape
 from xjit.hlo.attributes.codecs.value_text import unquote
 from xjit.hlo.collector_pause import collector_pause
@@ -57,6 +57,8 @@ HEADER_ATTRIBUTES = frozenset({
     "spmd_parameters_shardings",
 })  # fmt: skip
 """The attributes of a module: XLA's, and those that XLA keeps in protos only."""
+
+_BOOLEAN = frozenset({"alias_passthrough_params", "is_scheduled"})
 
 
 class _ModuleParser:
@@ -130,6 +132,8 @@ class _ModuleParser:
                 cursor.fail(f"a module has no attribute '{key}'{hint}", start - 2, note)
             else:
                 self._refuse_again(key, key in module.config.header_attributes, start)
+                if key in _BOOLEAN:
+                    cursor.decode(parse_bool, text, start)
                 module.config.header_attributes[key] = text
         return index
 

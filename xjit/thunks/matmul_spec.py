@@ -55,15 +55,8 @@ class MatmulSpec:
     places: tuple[tuple[Role, int], ...]
     workspace_bytes: int = 0
 
-    @property
-    def kind(self) -> str:
-        """The kind of step."""
-        return "cublaslt"
-
-    @property
-    def symbol(self) -> str:
-        """The function of the library."""
-        return "cublasLtMatmul"
+    kind = "cublaslt"
+    symbol = "cublasLtMatmul"
 
     @property
     def flops(self) -> int:

@@ -44,12 +44,9 @@ class SolverSpec:
     operands: tuple[tuple[str, int], ...]
     results: tuple[tuple[str, int], ...]
     flops: int
-    workspace_bytes: int = 0
 
-    @property
-    def kind(self) -> str:
-        """The kind of step."""
-        return "lapack"
+    kind = "lapack"
+    workspace_bytes = 0  # of what the program knows: the library says how much it needs when it is called
 
     @property
     def symbol(self) -> str:

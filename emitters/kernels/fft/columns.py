@@ -17,7 +17,9 @@ from xjit.emitters.access.memory import Buffer, MemoryAccess
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import ComplexValue, register_type
 from xjit.emitters.kernels.fft.butterflies import Pair, scaled
-from xjit.emitters.kernels.fft.transform import Transform, load_pair, radices_of, spread, store_pair
+from xjit.emitters.kernels.fft.lengths import transform_of
+from xjit.emitters.kernels.fft.stockham import radices_of
+from xjit.emitters.kernels.fft.transform import load_pair, spread, store_pair
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import Scratch, here
 from xjit.emitters.kernels.view import KernelView
@@ -159,7 +161,7 @@ class ColumnKernel:
         self.memory = MemoryAccess(self.nest)
         self.places = places(self.nest, self.memory, leaves, results[0])
         self.lanes = context.target.vector_width(register_type(self.kind))
-        self.transform = Transform.of(context, self.length, self.kind, strips.width, in_place=False)
+        self.transform = transform_of(context, self.length, self.kind, strips.width, in_place=False)
         size = self.length * strips.width * self.kind.byte_width
         self.scratch = Scratch(context.module, self.nest.builder, [size, size, self.transform.work_bytes])
         strip = Shape.array(self.kind, (self.length, strips.width))

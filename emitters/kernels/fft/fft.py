@@ -20,7 +20,8 @@ from xjit.emitters.elemental import ComplexValue, RegisterValue, register_type
 from xjit.emitters.kernels.fft.butterflies import Pair, scaled
 from xjit.emitters.kernels.fft.columns import NS_PER_BUTTERFLY, ColumnPass, emit_columns, is_row_major
 from xjit.emitters.kernels.fft.half_spectra import emit_half_columns, load_half_row
-from xjit.emitters.kernels.fft.transform import Transform, load_pair, spread, store_pair
+from xjit.emitters.kernels.fft.lengths import transform_of
+from xjit.emitters.kernels.fft.transform import load_pair, spread, store_pair
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import Scratch, here
 from xjit.emitters.kernels.view import KernelView
@@ -87,7 +88,7 @@ class _Fft:
         self.memory = MemoryAccess(self.nest)
         self.width = context.target.vector_width(register_type(self.kind))
         stays = len(lengths) > 1
-        self.transforms = {n: Transform.of(context, n, self.kind, in_place=stays) for n in dict.fromkeys(lengths)}
+        self.transforms = {n: transform_of(context, n, self.kind, in_place=stays) for n in dict.fromkeys(lengths)}
         self.batch = self.result.shape.dimensions[: -len(self.lengths)]
         self.units = math.prod(self.batch)
         self._unit = self.nest.new_variable(max(1, self.units))

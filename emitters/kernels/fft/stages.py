@@ -1,6 +1,8 @@
-"""Stages of Stockham's algorithm whose vectors lie along their columns: a function for each radix, for all lengths.
+"""Stages of Stockham's algorithm as functions of libraries, which programs share: sizes are arguments.
 
-Sizes are arguments, so that the stages of a transform, and of several ones, share code.
+A stage makes target[q + s(rp + k)] = w^(pk) sum_j source[q + s(p + mj)] w_r^(jk) for p < m and q < s, its radix being r
+and its stride s. Vectors lie along q if their width divides the stride (wide stages), else along p and q (woven ones),
+where the outputs of their butterflies are stored in turn, without scatters.
 """
 
 from __future__ import annotations
@@ -8,31 +10,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.emitters.elemental import register_type
-from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, multiply
-from xjit.emitters.kernels.kernel import KernelContext
+from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, interleave, multiply
 from xjit.hlo.types.primitive_type import PrimitiveType
-from xjit.llvm.function import Function
+from xjit.llvm.library import Library
+from xjit.llvm.module import Declaration, Module
 from xjit.llvm.structured_builder import StructuredBuilder, define
-from xjit.llvm.types import I64, PTR, LLVMType, vector
+from xjit.llvm.target import Target
+from xjit.llvm.types import I64, PTR, VOID, LLVMType, vector
 from xjit.llvm.values import Value
 
 _POINTERS = ("source_re", "source_im", "target_re", "target_im", "roots_re", "roots_im")
-WIDE_STAGE_PARAMS = (*((PTR, name) for name in _POINTERS), (I64, "m"), (I64, "stride"), (I64, "step"))
-"""Sizes are in elements; `stride` is a multiple of the vectors' width."""
+STAGE_PARAMS = (*((PTR, name) for name in _POINTERS), (I64, "m"), (I64, "stride"), (I64, "step"))
+"""Sizes are in elements. Root number p k step is w^(pk); of a woven stage, number (k - 1) m s + s p + q is."""
+
+WOVEN_RADICES = (2, 4)
 
 
-def wide_stage(context: KernelContext, radix: int, kind: PrimitiveType) -> Function:
-    """Returns the module's function for
-    target[q + s(rp + k)] = roots[p k step] sum_j source[q + s(p + mj)] w_r^(jk), p < m, q < s, with s = stride.
-    """
-    name = f"fft.stage.{radix}.{kind.text}"
-    found = context.module.functions.get(name)
-    if found is not None:
-        return found
-    element = register_type(kind)
-    lanes = vector(element, context.target.vector_width(element))
-    builder = define(context.module, name, WIDE_STAGE_PARAMS)
+def wide_stage(module: Module, radix: int, kind: PrimitiveType) -> Declaration:
+    """Declares, with `STAGE_PARAMS`, the stage for strides that are multiples of the vectors' width."""
+    return _linked(module, Library.of(f"xjit_fft_stage_{radix}_{kind.text}", _wide_text, radix, kind, module.target))
+
+
+def woven_stage(module: Module, radix: int, stride: int, kind: PrimitiveType) -> Declaration:
+    """The same for one of `WOVEN_RADICES`, a stride that divides the width, and whole vectors: it divides m s."""
+    name = f"xjit_fft_woven_{radix}_{stride}_{kind.text}"
+    return _linked(module, Library.of(name, _woven_text, radix, stride, kind, module.target))
+
+
+def _linked(module: Module, library: Library) -> Declaration:
+    module.libraries.setdefault(library.name, library)
+    return module.declare(library.name, VOID, [type for type, _ in STAGE_PARAMS])
+
+
+def _wide_text(radix: int, kind: PrimitiveType, target: Target) -> str:
+    name = f"xjit_fft_stage_{radix}_{kind.text}"
+    module = Module(f"{name}_library", target)
+    builder = define(module, name, STAGE_PARAMS, linkage="")
     source_re, source_im, target_re, target_im, roots_re, roots_im, m, stride, step = builder.function.args
+    lanes = _lanes(target, kind)
     row = builder.mul(stride, builder.i64(kind.byte_width))
     between = builder.mul(m, row)
     with builder.loop(builder.i64(0), m, name="p") as p:
@@ -40,16 +55,47 @@ def wide_stage(context: KernelContext, radix: int, kind: PrimitiveType) -> Funct
         read = builder.mul(p, row)
         written = builder.mul(read, builder.i64(radix))
         with builder.loop(builder.i64(0), row, lanes.width * kind.byte_width, "q") as q:
-            sources, targets = builder.add(read, q), builder.add(written, q)
-            re = [builder.load(lanes, a, kind.byte_width) for a in _rows(builder, source_re, sources, between, radix)]
-            im = [builder.load(lanes, a, kind.byte_width) for a in _rows(builder, source_im, sources, between, radix)]
-            first, *others = butterfly(builder, list(zip(re, im, strict=True)))
-            values = [first, *(multiply(builder, x, root) for x, root in zip(others, roots, strict=True))]
+            source = _load_rows(builder, (source_re, source_im), builder.add(read, q), between, radix, lanes)
+            values = _outputs(builder, source, roots)
+            places = builder.add(written, q)
             for part, base in enumerate((target_re, target_im)):
-                for value, address in zip(values, _rows(builder, base, targets, row, radix), strict=True):
+                for value, address in zip(values, _rows(builder, base, places, row, radix), strict=True):
                     builder.store(value[part], address, kind.byte_width)
     builder.ret_void()
-    return builder.function
+    return module.to_text()
+
+
+def _woven_text(radix: int, stride: int, kind: PrimitiveType, target: Target) -> str:
+    name = f"xjit_fft_woven_{radix}_{stride}_{kind.text}"
+    module = Module(f"{name}_library", target)
+    builder = define(module, name, STAGE_PARAMS, linkage="")
+    source_re, source_im, target_re, target_im, roots_re, roots_im, m, _, _ = builder.function.args
+    lanes, unit = _lanes(target, kind), builder.i64(kind.byte_width)
+    size = builder.mul(m, builder.i64(stride))
+    between = builder.mul(size, unit)
+    with builder.loop(builder.i64(0), size, lanes.width, "both") as both:
+        place = builder.mul(both, unit)
+        source = _load_rows(builder, (source_re, source_im), place, between, radix, lanes)
+        roots = _load_rows(builder, (roots_re, roots_im), place, between, radix - 1, lanes)
+        values = _outputs(builder, source, roots)
+        written = builder.mul(place, builder.i64(radix))
+        for base, parts in zip((target_re, target_im), zip(*values, strict=True), strict=True):
+            begin = builder.offset(base, written)
+            for n, value in enumerate(interleave(builder, parts, stride)):
+                distance = builder.i64(n * lanes.width * kind.byte_width)
+                builder.store(value, builder.offset(begin, distance), kind.byte_width)
+    builder.ret_void()
+    return module.to_text()
+
+
+def _lanes(target: Target, kind: PrimitiveType) -> LLVMType:
+    element = register_type(kind)
+    return vector(element, target.vector_width(element))
+
+
+def _outputs(builder: StructuredBuilder, source: Sequence[Pair], roots: Sequence[Pair]) -> list[Pair]:
+    first, *others = butterfly(builder, source)
+    return [first, *(multiply(builder, x, root) for x, root in zip(others, roots, strict=True))]
 
 
 def _roots(
@@ -63,6 +109,17 @@ def _roots(
         re, im = (builder.load(lanes.elem, place, lanes.elem.bits // 8) for place in places)
         roots.append((builder.splat(re, lanes.width), builder.splat(im, lanes.width)))
     return roots
+
+
+def _load_rows(
+    builder: StructuredBuilder, parts: tuple[Value, Value], offset: Value, step: Value, count: int, lanes: LLVMType
+) -> list[Pair]:
+    """Vectors at offset + j * step bytes, for j < count."""
+    loaded = [
+        [builder.load(lanes, address, lanes.elem.bits // 8) for address in _rows(builder, part, offset, step, count)]
+        for part in parts
+    ]
+    return list(zip(*loaded, strict=True))
 
 
 def _rows(builder: StructuredBuilder, base: Value, offset: Value, step: Value, count: int) -> Sequence[Value]:

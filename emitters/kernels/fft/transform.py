@@ -1,25 +1,19 @@
-"""Complex Fourier transforms of one length, as functions of the module.
+"""Complex Fourier transforms of one length, as functions of the module: what their algorithms have in common.
 
-Lengths whose prime factors are small are done by Stockham's algorithm (mixed radix, in order, no bit reversal): each
-stage reads one pair of arrays and writes the other. Other lengths are a convolution with a chirp (Bluestein), done
-with a power of two. Real and imaginary parts are separate arrays. Sources: Stockham 1966; Bluestein 1970; Van Loan,
-"Computational Frameworks for the FFT" (1992), chapters 1 and 4.
+Real and imaginary parts are separate arrays.
 """
 
 from __future__ import annotations
 
 import abc
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xjit.affine import AffineExpr, constant, dim
+from xjit.affine import AffineExpr, dim
 from xjit.emitters.access.memory import EVERYWHERE, Buffer, MemoryAccess
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import register_type
-from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, interleave, multiply
-from xjit.emitters.kernels.fft.stages import wide_stage
-from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
+from xjit.emitters.kernels.fft.butterflies import Pair
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.loops.hand_loops import here
 from xjit.emitters.loops.loop_nest import LoopNest
@@ -29,31 +23,9 @@ from xjit.llvm.builder import IRBuilder
 from xjit.llvm.function import Function
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64, PTR, VOID
-from xjit.llvm.values import Value, const_float, const_int
+from xjit.llvm.values import Value, const_int
 
-PRIMES = (2, 3, 5, 7, 11, 13)
-MAX_CONSTANT_TABLE = 2048
 ALIGNMENT = 64
-
-
-def radices_of(n: int, eights_from: int | None = None) -> list[int] | None:
-    """Returns the radices of the stages of a transform of length n, or None if a prime factor is too large.
-
-    Eights are stages from a product `eights_from` of those before; there are none if that is None.
-    """
-    counts: dict[int, int] = {}
-    for prime in PRIMES:
-        while n % prime == 0 and n > 1:
-            counts[prime] = counts.get(prime, 0) + 1
-            n //= prime
-    if n != 1:
-        return None
-    twos, stride, found = counts.pop(2, 0), 1, list[int]()
-    while twos >= 2 and (eights_from is None or stride < eights_from or twos % 3):
-        found.append(4)
-        twos, stride = twos - 2, 4 * stride
-    found += [8] * (twos // 3) + [2] * (twos % 3)
-    return [*found, *(prime for prime, count in counts.items() for _ in range(count))]
 
 
 def split_complex(kind: PrimitiveType, size: int, pointers: Sequence[Value]) -> tuple[Buffer, Buffer]:
@@ -108,21 +80,8 @@ class Transform:
             return parts
         return work, StructuredBuilder(builder.block).offset(work, const_int(I64, self.part_bytes))
 
-    @staticmethod
-    def of(
-        context: KernelContext, length: int, kind: PrimitiveType, columns: int = 1, *, in_place: bool = True
-    ) -> Transform:
-        """Returns the transform; its functions are emitted once per module. If not `in_place`, see `result`.
 
-        Several columns need a length whose prime factors are small (`radices_of`).
-        """
-        if radices_of(length) is not None:
-            return _Stockham(context, length, kind, columns, in_place=in_place).build()
-        assert columns == 1, f"{columns} columns of length {length}"
-        return _Bluestein(context, length, kind).build()
-
-
-class _Maker(abc.ABC):
+class TransformMaker(abc.ABC):
     """State while the functions of one length are emitted."""
 
     def __init__(self, context: KernelContext, length: int, kind: PrimitiveType) -> None:
@@ -187,192 +146,3 @@ class _Maker(abc.ABC):
             return ()
 
         nest.vector_loop(position, self.width, run)
-
-
-class _Stockham(_Maker):
-    """Mixed-radix stages between the array and a second one; work holds that and the twiddle factors.
-
-    A transform of c columns is one of c times its length without the stages that would combine columns.
-    """
-
-    def __init__(
-        self, context: KernelContext, length: int, kind: PrimitiveType, columns: int, *, in_place: bool
-    ) -> None:
-        super().__init__(context, length, kind)
-        self.columns = columns
-        self.radices = radices_of(length, self.width // math.gcd(self.width, columns)) or []
-        self.ends_in_work = not in_place and len(self.radices) % 2 == 1
-        names = "fft", f"{length}x{columns}" if columns > 1 else f"{length}", kind.text
-        self.name = ".".join((*names, "moves") if self.ends_in_work else names)
-
-    def work_bytes(self) -> int:
-        table = 0 if self.length <= MAX_CONSTANT_TABLE else self.length
-        return 2 * (self.array_bytes(self.length * self.columns) + self.array_bytes(table))
-
-    def part_bytes(self) -> int:
-        return self.array_bytes(self.length * self.columns) if self.ends_in_work else 0
-
-    def emit_prepare(self, nest: LoopNest) -> None:
-        n, size = self.length, self.length * self.columns
-        if n <= MAX_CONSTANT_TABLE:
-            return
-        pieces = self.pieces(nest.builder, nest.function.args[0], [size, size, n, n])
-        builder = StructuredBuilder(nest.builder.block)
-        emit_root_table(builder, n, n, lambda k: k, self.kind, pieces[2:])
-        nest.builder.position_at_end(builder.block)
-
-    def emit_apply(self, nest: LoopNest) -> None:
-        n, size = self.length, self.length * self.columns
-        re, im, work = nest.function.args
-        pieces = self.pieces(nest.builder, work, [size, size, n, n])
-        arrays = split_complex(self.kind, size, (re, im)), split_complex(self.kind, size, pieces[:2])
-        memory = MemoryAccess(nest)
-        twiddles = split_complex(self.kind, n, self._table(pieces[2:]))
-        remaining, stride, source = n, self.columns, 0
-        for radix in self.radices:
-            self._stage(nest, memory, (radix, remaining // radix, stride), arrays[source], arrays[1 - source], twiddles)
-            remaining, stride, source = remaining // radix, stride * radix, 1 - source
-        if source and not self.ends_in_work:
-            self.vector_loop(nest, size, lambda i: store_pair(
-                memory, arrays[0], (i,), load_pair(nest, memory, arrays[1], (i,))))  # fmt: skip
-
-    def _table(self, pieces: Sequence[Value]) -> Sequence[Value]:
-        if self.length > MAX_CONSTANT_TABLE:
-            return pieces
-        roots = roots_of_unity(self.length, self.length)
-        dtype = self.kind.dtype
-        return [
-            self.context.module.add_constant_array(p.astype(dtype), hint="twiddles") for p in (roots.real, roots.imag)
-        ]
-
-    def _stage(
-        self, nest: LoopNest, memory: MemoryAccess, sizes: tuple[int, int, int],
-        source: Sequence[Buffer], target: Sequence[Buffer], twiddles: Sequence[Buffer],
-    ) -> None:  # fmt: skip
-        """y[q + s(rp + k)] = w^(pk) sum_j x[q + s(p + mj)] w_r^(jk), p < m, q < s: vectors along q, or both.
-
-        Vectors along both that hold whole runs of q write the outputs of their butterflies in turn, without scatters.
-        """
-        radix, m, stride = sizes
-        step = stride // self.columns
-        if stride % self.width == 0:
-            stage = wide_stage(self.context, radix, self.kind)
-            arrays = (buffer.pointer for pair in (source, target, twiddles) for buffer in pair)
-            nest.builder.call(stage, [*arrays, *(const_int(I64, size) for size in (m, stride, step))])
-            return
-
-        def outputs(p: AffineExpr, q: AffineExpr) -> list[Pair]:
-            inputs = [load_pair(nest, memory, source, (q + (p + m * j) * stride,)) for j in range(radix)]
-            first, *others = butterfly(nest.builder, inputs)
-            if m == 1:
-                return [first, *others]
-            roots = [load_pair(nest, memory, twiddles, (p * (k * step),)) for k in range(1, radix)]
-            return [first, *(multiply(nest.builder, x, root) for x, root in zip(others, roots, strict=True))]
-
-        def element(p: AffineExpr, q: AffineExpr) -> Sequence[Value]:
-            for k, value in enumerate(outputs(p, q)):
-                store_pair(memory, target, (q + (p * radix + k) * stride,), value)
-            return ()
-
-        def woven(both: AffineExpr) -> Sequence[Value]:
-            pairs = outputs(both.floordiv(stride), both.mod(stride))
-            parts = [interleave(nest.builder, part, stride) for part in zip(*pairs, strict=True)]
-            for n, value in enumerate(zip(*parts, strict=True)):
-                place = both.floordiv(self.width) * (radix * self.width) + both.mod(self.width) + n * self.width
-                store_pair(memory, target, (place,), value)
-            return ()
-
-        if stride > self.width:
-            p, q = nest.new_variable(m), nest.new_variable(stride)
-            nest.scalar_loop(p, lambda _: nest.vector_loop(q, self.width, lambda _: element(dim(p), dim(q))))
-            return
-        both = nest.new_variable(m * stride)
-        is_whole = m * stride % self.width == 0 and self.width % stride == 0
-        if radix in (2, 4) and is_whole:
-            nest.vector_loop(both, self.width, lambda _: woven(dim(both)))
-            return
-        p_of, q_of = dim(both).floordiv(stride), dim(both).mod(stride)
-        nest.vector_loop(both, self.width, lambda _: element(p_of, q_of))
-
-
-class _Bluestein(_Maker):
-    """X[k] = c[k] (a * conj(c))[k] with a = x c and the chirp c[k] = exp(-pi i k^2 / n), as a cyclic convolution."""
-
-    def __init__(self, context: KernelContext, length: int, kind: PrimitiveType) -> None:
-        super().__init__(context, length, kind)
-        self.padded = 1 << (2 * length - 2).bit_length()
-        self.inner = Transform.of(context, self.padded, kind)
-
-    def _sizes(self) -> list[int]:
-        n, m = self.length, self.padded
-        return [n, n, m, m, m, m]
-
-    def work_bytes(self) -> int:
-        return sum(self.array_bytes(s) for s in self._sizes()) + self.inner.work_bytes
-
-    def _arrays(self, nest: LoopNest, work: Value) -> tuple[list[tuple[Buffer, Buffer]], Value]:
-        """(chirp, filter, buffer) and the work memory of the inner transform."""
-        *arrays, inner = self.pieces(nest.builder, work, [*self._sizes(), 0])
-        sizes = (self.length, self.padded, self.padded)
-        pairs = [split_complex(self.kind, s, arrays[2 * i : 2 * i + 2]) for i, s in enumerate(sizes)]
-        return pairs, inner
-
-    def emit_prepare(self, nest: LoopNest) -> None:
-        """The chirp, and the transform of its conjugate, periodic and scaled for the inverse transform."""
-        n, m = self.length, self.padded
-        (chirp, response, _), inner = self._arrays(nest, nest.function.args[0])
-        nest.builder.call(self.inner.prepare, [inner])
-        memory = MemoryAccess(nest)
-        builder = StructuredBuilder(nest.builder.block)
-
-        def square(k: Value) -> Value:
-            return builder.urem(builder.mul(k, k), const_int(I64, 2 * n))
-
-        emit_root_table(builder, 2 * n, n, square, self.kind, [b.pointer for b in chirp])
-        nest.builder.position_at_end(builder.block)
-        self._clear(nest, memory, response, 0)
-        for turned in (False, True):
-            position = nest.new_variable(n - 1 if turned else n, 1 if turned else 0)
-
-            def copy(_: Sequence[Value], position: int = position, turned: bool = turned) -> Sequence[Value]:
-                re, im = load_pair(nest, memory, chirp, (dim(position),))
-                place = constant(m) - dim(position) if turned else dim(position)
-                scale = spread(nest, const_float(self.register, 1.0 / m))
-                value = nest.builder.fmul(re, scale), nest.builder.fmul(nest.builder.fneg(im), scale)
-                store_pair(memory, response, (place,), value)
-                return ()
-
-            nest.vector_loop(position, self.width, copy)
-        nest.builder.call(self.inner.apply, [response[0].pointer, response[1].pointer, inner])
-
-    def _clear(self, nest: LoopNest, memory: MemoryAccess, array: Sequence[Buffer], begin: int) -> None:
-        """Fills a padded array with zeros from `begin` on."""
-        position = nest.new_variable(self.padded - begin, begin)
-
-        def body(_: Sequence[Value]) -> Sequence[Value]:
-            zero = spread(nest, const_float(self.register, 0.0))
-            store_pair(memory, array, (dim(position),), (zero, zero))
-            return ()
-
-        nest.vector_loop(position, self.width, body)
-
-    def emit_apply(self, nest: LoopNest) -> None:
-        n, m = self.length, self.padded
-        re, im, work = nest.function.args
-        (chirp, response, buffer), inner = self._arrays(nest, work)
-        x = split_complex(self.kind, n, (re, im))
-        memory = MemoryAccess(nest)
-
-        def load(array: Sequence[Buffer], i: AffineExpr) -> Pair:
-            return load_pair(nest, memory, array, (i,))
-
-        def product(a: Sequence[Buffer], b: Sequence[Buffer], i: AffineExpr) -> Pair:
-            return multiply(nest.builder, load(a, i), load(b, i))
-
-        self.vector_loop(nest, n, lambda i: store_pair(memory, buffer, (i,), product(x, chirp, i)))
-        self._clear(nest, memory, buffer, n)
-        pointers = [b.pointer for b in buffer]
-        nest.builder.call(self.inner.apply, [*pointers, inner])
-        self.vector_loop(nest, m, lambda i: store_pair(memory, buffer, (i,), product(buffer, response, i)))
-        nest.builder.call(self.inner.apply, [pointers[1], pointers[0], inner])  # the inverse: parts exchanged
-        self.vector_loop(nest, n, lambda i: store_pair(memory, x, (i,), product(buffer, chirp, i)))

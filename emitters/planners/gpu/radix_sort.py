@@ -24,8 +24,11 @@ RADIX_BITS = 8
 DIGITS = 1 << RADIX_BITS
 THREADS = DIGITS
 WARPS = THREADS // WARP_SIZE
-SHARED_BYTES = 32 * 1024
-"""Of the elements of a tile; counters take 11 KiB more."""
+SHARED_BYTES = 36 * 1024
+"""Of the elements of a tile and their places; counters take 9 KiB more."""
+
+PLACE_BYTES = 2
+MAX_ITEMS = 16
 
 _KEY_BITS: Mapping[PrimitiveType, tuple[int, int]] = {
     **dict.fromkeys((P.S8, P.U8), (0, 8)),
@@ -56,10 +59,9 @@ class RadixPlan:
         if order is None or bits is None:
             return None
         taken = sum(max(8, part.bits) // 8 for operand in sort.operands for part in register_parts(operand))
-        fitting = SHARED_BYTES // (THREADS * taken)
-        if not fitting:
+        items = min(MAX_ITEMS, SHARED_BYTES // (THREADS * (taken + PLACE_BYTES)))
+        if not items:
             return None
-        items = min(16, 1 << (fitting.bit_length() - 1))
         return RadixPlan(SortNetwork.of(sort), order, bits, items, tuple(o.shape for o in sort.operands))
 
     @property
@@ -120,7 +122,8 @@ class RadixPlan:
     def move_bytes(self) -> int:
         """Bytes that moving the elements moves: a run of equal digits may begin and end inside of a sector."""
         edges = self.blocks * min(DIGITS, self.tile) * SECTOR_BYTES * len(self.shapes)
-        return 2 * sum(shape.byte_size for shape in self.shapes) + edges + self.counts.byte_size + self.totals.byte_size
+        arrays = 2 * sum(shape.byte_size for shape in self.shapes)  # the keys of a tile are read again from a cache
+        return arrays + edges + self.counts.byte_size + self.totals.byte_size
 
     @property
     def bytes_moved(self) -> int:

@@ -25,7 +25,7 @@ def sort_of(text: str) -> HloInstruction:
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every order by one key goes by digits, in tiles of few elements a thread."""
     monkeypatch.setattr(NETWORK_BYTES, lambda network, shapes: 1 << 60)
-    monkeypatch.setattr("xjit.emitters.planners.gpu.radix_sort.SHARED_BYTES", 4096)
+    monkeypatch.setattr("xjit.emitters.planners.gpu.radix_sort.SHARED_BYTES", 5120)
 
 
 def keys(kind: str, payload: str, shape: str, direction: str, stable: bool = True) -> str:

@@ -42,6 +42,10 @@ def test_shared_keys_and_a_late_quotient() -> None:
     check(AttentionText(batch=2, heads=6, groups=3, queries=18, keys=25, mask="scale", divide_late=True))
 
 
+def test_the_exponential_of_a_logarithm() -> None:
+    check(AttentionText(queries=18, keys=25, mask="causal_inf", by_logarithm=True))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_random_sizes(seed: int) -> None:
     rng = random.Random(seed)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def module_fingerprint(module: HloModule) -> bytes:
-    """Returns a hash of names, order of instructions, their content, edges, the schedule, the entry layout."""
+    """Returns a hash of names, order of instructions, their content, edges, origins, the schedule, the entry layout."""
     digest = hashlib.blake2b(digest_size=16)
     for computation in module.computations():
         digest.update(f"computation {computation.name} {computation.root_instruction.name}\n".encode())
@@ -32,4 +32,4 @@ def _row(instruction: HloInstruction) -> str:
     before = " ".join(p.name for p in instruction.control_predecessors)
     called = " ".join(c.name for c in instruction.called_computations)
     content = stable_text(content_key(instruction))
-    return f"{instruction.name} {instruction.shape} {content} | {operands} | {before} | {called}\n"
+    return f"{instruction.name} {instruction.shape} {content} | {operands} | {before} | {called} {instruction.origin}\n"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xjit.hlo.diagnostics import Span
 from xjit.linalg_ext.dialects.assembly import op
 from xjit.linalg_ext.dialects.definition import CustomAssembly, make_rows
-from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DictAttr, StringAttr, TypeAttr
+from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DictAttr, StringAttr, SymbolRefAttr, TypeAttr
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Block, Operation, Region
 from xjit.linalg_ext.ir.types import FunctionType, Type
@@ -42,7 +42,7 @@ def parse_module_op(p: Parser, state: ParseState) -> None:
 def print_module_op(p: Printer, op: Operation) -> None:
     name = op.attributes.get("sym_name")
     if isinstance(name, StringAttr):
-        p.write(f" @{name.value}")
+        p.write(f" {SymbolRefAttr(name.value)}")
     text = p.dictionary(op, frozenset({"sym_name"}))
     p.write(f" attributes {text} " if text else " ")
     p.region(op.regions[0])
@@ -117,7 +117,7 @@ def print_function(p: Printer, op: Operation) -> None:
     if isinstance(visibility, StringAttr):
         p.write(f" {visibility.value}")
     name = op.attributes.get("sym_name")
-    p.write(f" @{name.value if isinstance(name, StringAttr) else '?'}(")
+    p.write(f" {SymbolRefAttr(name.value if isinstance(name, StringAttr) else '?')}(")
     t = function_type(op)
     arguments = op.regions[0].blocks[0].arguments if op.regions[0].blocks else None
     texts = [p.type(each) for each in t.inputs]

@@ -29,16 +29,17 @@ def tuple_of(shape: Shape, leaves: list[Value]) -> Raised:
 
 
 def opaque_call(scope: Scope, instruction: HloInstruction) -> Raised:
-    """Writes a call of a private function with the instruction's name, whose attribute `hlo` is its text."""
+    """Writes a call of a private function `@hlo.NAME`, by the instruction's name; its attribute `hlo` is the text."""
+    name = f"hlo.{instruction.name}"
     operands = [leaf for o in instruction.operands for leaf in leaf_values(scope.values[o])]
     results = tuple(raised_type(s) for s in leaf_shapes(instruction.shape))
     attributes = {
-        "sym_name": StringAttr(instruction.name),
+        "sym_name": StringAttr(name),
         "sym_visibility": StringAttr("private"),
         "function_type": TypeAttr(FunctionType(tuple(v.type for v in operands), results)),
         "hlo": StringAttr(str(instruction)),
     }
     first = scope.module.body.operations[0]
     Builder.before(first).insert(Operation("func.func", (), (), attributes, [Region()]))
-    call = scope.builder.create("func.call", operands, results, {"callee": SymbolRefAttr(instruction.name)})
+    call = scope.builder.create("func.call", operands, results, {"callee": SymbolRefAttr(name)})
     return tuple_of(instruction.shape, list(call.results))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from xjit.hlo import PrimitiveType, Shape
+from xjit.hlo.types.shape import UNBOUNDED_SIZE
+from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.float_text import FLOAT_DTYPES
 from xjit.linalg_ext.ir.types import DialectType, FloatType, IntegerType, TensorType, Type
 
@@ -23,9 +25,11 @@ def raised_element(kind: PrimitiveType) -> Type:
 
 
 def raised_type(shape: Shape) -> Type:
-    """Returns the type of an array; a token is a type of its own."""
+    """Returns the type of an array; a token is a type of its own. LinalgError for a size without a bound."""
     if not shape.is_array:
         return DialectType(f"!hlo.{shape.element_type.text}")
+    if UNBOUNDED_SIZE in shape.dimensions:
+        raise LinalgError(f"no structured form of {shape}: a dimension has no bound")
     return TensorType(shape.dimensions, raised_element(shape.element_type))
 
 

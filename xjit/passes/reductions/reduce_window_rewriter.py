@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction
+from xjit.hlo import HloComputation, HloInstruction, Shape
 from xjit.hlo.attributes import Window, WindowAttributes, WindowDimension
 from xjit.hlo.diagnostics import InvalidArgument
+from xjit.hlo.types.layout import Layout
 from xjit.ops import build
 from xjit.ops.prefix_scan import prefix_dimension, starts_with_identity
 from xjit.ops.reducers import reduction_identity
@@ -23,10 +24,12 @@ MAX_LINES = 4096
 class ReduceWindowRewriter(OpExpander):
     """Rewrites a reduce-window that is a scan of more than `base_length` elements by one known operation.
 
-    Sums are taken in another order. Floats below 32 bits are combined in f32.
+    Sums are taken in another order. Floats below 32 bits are combined in f32. With `eliminate_rank_1`, arrays of one
+    dimension get a second one, of size 1, for windows that are no scans.
     """
 
     base_length: int = 1024
+    eliminate_rank_1: bool = True
     name = "reduce-window-rewriter"
     opcodes = frozenset({"reduce-window"})
 
@@ -36,9 +39,11 @@ class ReduceWindowRewriter(OpExpander):
             raise InvalidArgument(f"base_length of {self.name} is at least 2, found {self.base_length}")
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
-        """Returns the scan, or None for other windows, and for lines that are short, or many."""
+        """Returns the scan, or the windows of rank 2; None for other windows, and for lines that are short, or many."""
         axis, shape = prefix_dimension(instruction), instruction.shape
-        if axis is None or not shape.is_static_array or shape.dimensions[axis] <= self.base_length:
+        if axis is None:
+            return _of_rank_2(instruction, into) if self.eliminate_rank_1 else None
+        if not shape.is_static_array or shape.dimensions[axis] <= self.base_length:
             return None
         if not starts_with_identity(instruction) or shape.num_elements // shape.dimensions[axis] >= MAX_LINES:
             return None
@@ -50,6 +55,35 @@ class ReduceWindowRewriter(OpExpander):
         init = writer.convert(instruction.operand(1), kind)
         scan = PrefixScan(writer, init, reducer, self.base_length, window.padding_high > 0)
         return writer.convert(scan.of(writer.convert(instruction.operand(0), kind), axis), shape.element_type)
+
+
+def _of_rank_2(instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
+    """The same windows of columns of width 1, for one array or several; None for more dimensions."""
+    count = instruction.operand_count // 2
+    data, inits = instruction.operands[:count], instruction.operands[count:]
+    if any(o.shape.rank != 1 or not o.shape.is_static_array for o in data):
+        return None
+    columns = [into.make("reshape", o, shape=_column(o.shape)) for o in data]
+    given = instruction.attributes_as(WindowAttributes).window.dimensions
+    attributes = WindowAttributes(Window((*given, WindowDimension())))
+    shapes = [_column(shape) for _, shape in instruction.shape.leaves()]
+    new = HloInstruction.create(
+        "reduce-window",
+        Shape.tuple_of(shapes) if instruction.shape.is_tuple else shapes[0],
+        [*columns, *inits],
+        attributes,
+        instruction.called_computations,
+    )
+    window = into.add(new)
+    if not instruction.shape.is_tuple:
+        return into.like_source("reshape", [window])
+    elements = [into.element(window, n) for n in range(count)]
+    lines = [into.make("reshape", e, shape=s) for e, s in zip(elements, instruction.shape.tuple_shapes, strict=True)]
+    return into.tuple_of(*lines)
+
+
+def _column(shape: Shape) -> Shape:
+    return shape.with_dimensions([*shape.dimensions, 1]).with_layout(Layout((0, 1)))
 
 
 @dataclass(frozen=True)

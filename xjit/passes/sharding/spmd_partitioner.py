@@ -15,7 +15,7 @@ from xjit.passes.framework.base import HloModulePass
 from xjit.passes.sharding.sharding_slots import leaf_shapes, leaves_of
 from xjit.passes.sharding.spmd.builder import SpmdModule
 from xjit.passes.sharding.spmd.computations import Boundary, boundaries_of, partition_computation
-from xjit.passes.sharding.spmd.leaves import annotated_leaves
+from xjit.passes.sharding.spmd.leaves import annotated_leaves, check_reduced
 
 _REPLICATED = HloSharding("replicated")
 
@@ -41,6 +41,8 @@ class SpmdPartitioner(HloModulePass):
         entry = module.entry_computation
         given = [p.sharding or _REPLICATED for p in entry.parameter_instructions]
         result = entry.root_instruction.sharding or _replicated(entry.root_instruction.shape)
+        for edge in (*entry.parameter_instructions, entry.root_instruction):
+            check_reduced(edge.sharding, edge)
         spmd = SpmdModule(module)
         sequential = analyses.get(CallGraph, module).sequential
         boundaries = boundaries_of(sequential, self._entry_boundary(entry))

@@ -19,12 +19,8 @@ from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested
 from xjit.emitters.planners.gpu.radix_sort import DIGITS, THREADS, RadixPlan
 from xjit.llvm.builder import IRBuilder
-from xjit.llvm.function import string_attribute
 from xjit.llvm.types import I64
 from xjit.llvm.values import Value, const_int
-
-BLOCKS_OF_SM = 2
-"""Blocks that are to be resident at a time, which limits the registers of a thread."""
 
 
 class RadixPass:
@@ -42,7 +38,6 @@ class RadixPass:
         self._shift = plan.shifts[number]
         self.function, leaves, buffers = context.new_gpu_kernel(view, THREADS, plan.scratch)
         count = len(plan.shapes)
-        self.function.attributes += (string_attribute("nvvm.minctasm", str(BLOCKS_OF_SM)),)
         results, others, (self.counts, self.totals) = buffers[:count], buffers[count : 2 * count], buffers[2 * count :]
         is_even = (len(plan.shifts) - number) % 2 == 0
         self._sources, self._targets = (results, others) if is_even else (others, results)

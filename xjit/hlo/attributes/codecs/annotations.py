@@ -24,6 +24,7 @@ _PAIR = re.compile(rf"[\s,]*+([\w.\-]+)\s*=\s*({ANY_STRING}|\{{[^{{}}]*\}}|[^\s{
 _KEY = re.compile(r"\s*([^\s={}\"]+)\s*=\s*", re.DOTALL)
 _JSON_TOKEN = re.compile(rf'{STRING}|[{{}}()\[\]"]|[^{{}}()\[\]"]++', re.DOTALL)
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
+_AROUND_ARROW = re.compile(r"\s*<=\s*")
 _SHARDING = re.compile(
     r"(?:maximal_)?mesh\[.*|(?:\s*+(?:replicated|maximal|manual|unknown|unreduced|last_tile_dim_replicate"
     r"|shard_(?:as|like)\s+\d+|device=-?\d+|devices=\[[\d,\s]*+\](?:<=\[[\d,\s]*+\](?:T\([\d,\s]*+\))?|[\d,\s]*+)"
@@ -87,6 +88,7 @@ def parse_sharding(text: str) -> HloSharding:
 
 
 def _single_sharding(text: str) -> str:
+    text = _AROUND_ARROW.sub("<=", text)
     if _SHARDING.fullmatch(text) is None:
         raise CodecError(
             f"expected replicated, maximal, manual, devices=[...], mesh[...], ...; found '{shorten(text)}'"

@@ -27,6 +27,7 @@ _LEAF = re.compile(rf"\s*([a-z]\w*)\s*\[([^\[\]]*)\]\s*({_LAYOUT})?\s*")
 _OPENING = re.compile(r"\s*(b\s*)?\(\s*")
 _PUNCTUATION = re.compile(r"\s*([(),])\s*")
 _SUFFIX = re.compile(r"(SC|[A-Z#*])((?:\((?:[^()]|\([^()]*\))*\))+)")
+_LAST_COMMA = re.compile(r",(?=\s*\)\s*->)")  # behind the last parameter: XLA takes it there
 _GROUP = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
 _CACHE: dict[str, Shape] = {}
 _CACHE_LIMIT = 1 << 16
@@ -182,7 +183,7 @@ def parse_shape_list(text: str) -> tuple[Shape, ...]:
 
 def parse_program_shape(text: str) -> tuple[list[Shape], Shape]:
     """Returns parameters and result of `{(f32[2]{0}, s32[])->f32[2]{0}}`."""
-    body = strip_comments(inside(text))
+    body = _LAST_COMMA.sub(" ", strip_comments(inside(text)))
     parameters, end = parse_shape_at(body, 0)
     arrow = body.find("->", end)
     if not parameters.is_tuple or arrow < 0 or body[end:arrow].strip():

@@ -1,7 +1,8 @@
 """Softmax along the columns of scores, in the forms that programs write it.
 
 exp(x - max(x)) / sum(exp(x - max(x))), where the quotient may be taken of what is computed from the exponentials
-instead, the maximum be replaced where it is infinite, and anything be converted in between.
+instead, the maximum be replaced where it is infinite, and anything be converted in between; or the exponential of its
+logarithm, exp(x - max(x) - log(sum(exp(x - max(x))))).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def find_softmax(space: Space, scores: Place, total: Place | None, column: Affin
     """Returns the softmax that scores are; with a `total`, they are its exponentials, to be divided by that."""
     place = space.behind(scores, _PASSED)
     if total is None:
-        quotient = _quotient(space, place)
+        quotient = _quotient(space, place) or _exponential_of_logarithm(space, place, column)
         if quotient is None:
             return None
         place, total = quotient
@@ -74,6 +75,27 @@ def _quotient(space: Space, place: Place) -> tuple[Place, Place] | None:
             denominator = space.operand(factor, 1)
             return None if denominator is None else (other, denominator)
     return None
+
+
+def _exponential_of_logarithm(space: Space, place: Place, column: AffineExpr) -> tuple[Place, Place] | None:
+    """Returns exp(y) and sum(exp(y)) of exp(y - log(sum(exp(y)))), which is their quotient."""
+    difference = _operand(space, place, "exponential", 0)
+    difference = None if difference is None else space.behind(difference, _PASSED)
+    if difference is None or difference.opcode != "subtract":
+        return None
+    shifted, logarithm = space.operand(difference, 0), space.operand(difference, 1)
+    if shifted is None or logarithm is None:
+        return None
+    total = _operand(space, space.behind(logarithm, _PASSED), "log", 0)
+    total = None if total is None else space.behind(total, _PASSED)
+    if total is None or total.opcode != "reduce" or space.ranges(total) != (space.sizes[column.position],):
+        return None
+    reduced = space.operand(total, 0, (column,))
+    exponential = None if reduced is None else space.behind(reduced, _PASSED)
+    exponent = None if exponential is None else _operand(space, exponential, "exponential", 0)
+    if exponential is None or exponent is None or space.behind(exponent, _PASSED) != space.behind(shifted, _PASSED):
+        return None
+    return exponential, total
 
 
 def _maximum(space: Space, shift: Place) -> Place:

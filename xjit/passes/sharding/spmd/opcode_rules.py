@@ -14,6 +14,7 @@ from xjit.passes.sharding.dimension_factors import PASSED_CUSTOM_CALLS
 from xjit.passes.sharding.sharding_annotations import BOUNDARIES, target_of
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
 from xjit.passes.sharding.spmd.halo_exchange import windowed
+from xjit.passes.sharding.spmd.leaves import check_reduced
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 from xjit.passes.sharding.spmd.placement import local_shape, place
 from xjit.passes.sharding.spmd.run_on_tiles import run_on_tiles
@@ -133,6 +134,7 @@ def _custom_call(
         effect = call.attributes_as(at.CustomCallAttributes).custom_call_has_side_effect
         once = effect and target.kind != "manual" and name not in PASSED_CUSTOM_CALLS
         return run_once(call, operands, b) if once else run_on_tiles(call, operands, target, b)
+    check_reduced(call.sharding, call)
     local = operands[0].local
     if local_shape(call.shape, target, b.spmd.devices).dimensions != local.shape.dimensions:
         raise HloVerifyError(

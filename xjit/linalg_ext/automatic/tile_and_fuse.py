@@ -1,0 +1,95 @@
+"""Tiles the ops of functions, consumers first, and computes their producers in the same loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xjit.linalg_ext.automatic.estimate import FusionEstimator
+from xjit.linalg_ext.ir import Block, Builder, LinalgError, Operation
+from xjit.linalg_ext.structured import StructuredOp, as_structured, structured
+from xjit.linalg_ext.transforms import fuse_ext
+from xjit.linalg_ext.transforms.tilable import as_tilable
+
+__all__ = ["choose_tile_sizes", "tile_and_fuse"]
+
+MIN_TILE = 16
+"""Iterations that the lanes of vectors share out. Loops that are shorter are those of batches and windows."""
+
+
+def tile_and_fuse(module: Operation, cache_bytes: int) -> int:
+    """Tiles every structured op whose tiles would not fit in a cache, with its producers; returns how many nests.
+
+    Each nest has what it loads and stores in an iteration, and all that is between, in `cache_bytes`. A producer that
+    reduces, and that the tiles of its consumer would have computed more than once, gets a nest of its own.
+    """
+    return sum(_tile_block(op.body, cache_bytes) for op in module.body.operations if op.regions[0].blocks)
+
+
+def _tile_block(block: Block, cache_bytes: int) -> int:
+    _unshare_destinations(block)
+    count = 0
+    for wanted in (_multiplies_softmax, _is_structured):
+        for op in reversed(block.operations):
+            if op.block is block and wanted(op) and any(r.has_uses for r in op.results):
+                count += _tiled(structured(op), cache_bytes)
+    return count
+
+
+def _unshare_destinations(block: Block) -> None:
+    """Gives each op its own tensors to write into: one in the loops must not bring along those of others."""
+    for op in reversed(block.operations):
+        if op.name in ("tensor.empty", "linalg.fill"):
+            for use in op.result.uses[1:]:
+                use.set(Builder.before(use.owner).clone(op).result)
+
+
+def _is_structured(op: Operation) -> bool:
+    return as_structured(op) is not None and op.name != "linalg.fill" and bool(op.results)
+
+
+def _multiplies_softmax(op: Operation) -> bool:
+    """Whether it is a product with probabilities: first, as these can be made tile by tile only in its own loops."""
+    producer = op.operands[0].defining_op if _is_structured(op) else None
+    return producer is not None and producer.name == "linalg_ext.softmax" and bool(structured(op).reduction_loops)
+
+
+def _tiled(view: StructuredOp, cache_bytes: int) -> bool:
+    """Tiles an op with its producers; whether there was a reason to, and it could be."""
+    if not view.num_loops:
+        return False
+    estimator = FusionEstimator(view)
+    sizes = choose_tile_sizes(estimator, cache_bytes)
+    tiles = [0 if size == n else size for size, n in zip(sizes, estimator.ranges)]
+    if not any(tiles):
+        return False
+    try:
+        fuse_ext(view.operation, tiles, stop=estimator.of(sizes).outside)
+    except LinalgError:
+        return False
+    return True
+
+
+def choose_tile_sizes(estimator: FusionEstimator, cache_bytes: int) -> list[int]:
+    """Returns the iterations of a tile in each loop of the root, such that the tiles of a fusion fit.
+
+    Starting with whole loops, again and again one is cut to the next lower power of two: one that leaves most producers
+    in the nest; of those one that stays long enough for vectors, then one with the least to load and store, and with
+    the smallest tiles.
+    """
+    sizes, fixed = list(estimator.ranges), as_tilable(estimator.root.operation).fixed_loops
+    while estimator.of(sizes).tile_bytes > cache_bytes:
+        cuts = [i for i, n in enumerate(sizes) if n > 1 and i not in fixed]
+        if not cuts:
+            break
+        sizes = min((_cut(sizes, i) for i in cuts), key=lambda cut: _rank(estimator, cut))
+    return sizes
+
+
+def _cut(sizes: Sequence[int], loop: int) -> list[int]:
+    return [1 << ((n - 1).bit_length() - 1) if i == loop else n for i, n in enumerate(sizes)]
+
+
+def _rank(estimator: FusionEstimator, sizes: Sequence[int]) -> tuple[int, int, int, int]:
+    found = estimator.of(sizes)
+    short = sum(size < MIN_TILE <= n for size, n in zip(sizes, estimator.ranges))
+    return len(found.outside), short, found.traffic, found.tile_bytes
