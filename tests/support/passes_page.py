@@ -35,7 +35,7 @@ it must leave alone.
 
 *ms* and *brings* are measured by `python benchmarks/passes.py --json docs/pass_effects.json`. *ms* is the time of all runs of the pass on
 the corpus's largest module, {largest}, on a busy machine: a size, no benchmark. *Brings* is how
-many of {programs} programs the pass changes in the CPU pipeline (models of the corpus, its StableHLO cases, training steps of JAX), and what
+many of {programs} programs the pass changes in the CPU pipeline (small models of the corpus, StableHLO cases, training steps of JAX), and what
 these have more without it: instructions, kernels, bytes moved and bytes of temporary memory, where that is 0.05 % or more. What is not in
 the CPU pipeline was run by itself on {alone} models and training steps as they were read. A pass that brings nothing stays in a pipeline only
 for the reason given, which stands in `NEEDED_FOR` beside the pipelines.
