@@ -1,10 +1,11 @@
 """What does each pass bring on the CPU? Programs without it, one pass at a time; and each other pass by itself.
 
-Programs are the corpus's models up to `--instructions`, a third of its StableHLO cases, and training steps of
-JAX. A pass that changes no program brings nothing; for the others the programs that it changes are compiled without it. Counted are
-instructions of the optimized modules, kernels that a run calls, bytes that they read and write, and temporary memory:
-sums over the programs that the pass changes, in percent of the whole pipeline's. Nothing is emitted or run. `ms` is the
-time of all runs of the pass on the largest model; a pass that is in no pipeline runs on it as it was read.
+Programs are the corpus's models up to `--instructions`, a third of its StableHLO cases, and training steps of JAX. A
+pass that changes no program brings nothing; for the others the programs that it changes are compiled without it.
+Counted are instructions of the optimized modules, kernels that a run calls, bytes that they read and write, and
+temporary memory: sums over the programs that the pass changes, in percent of the whole pipeline's. Nothing is emitted
+or run. `ms` is the time of all runs of the pass on the largest model; a pass that is in no pipeline runs on it as it
+was read.
 `--json docs/pass_effects.json` is what docs/passes.md is made of (`python -m tests.support.passes_page`).
 """
 
