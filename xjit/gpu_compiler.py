@@ -16,6 +16,7 @@ from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.gpu_models import DEFAULT_GPU
 from xjit.llvm.target import Target
+from xjit.ops.evaluation.lapack import run_lapack
 from xjit.optimized_module import (
     OptimizedModule,
     Phases,
@@ -177,21 +178,23 @@ class SimulatedExecutable(CompiledGpuModule):
 
         Errors: SimulationError names the kernel and what is wrong.
         """
-        call = SimulatedCall(self.program, sanitize=sanitize, reverse=reverse, cache_dir=self._cache_dir)
+        call = SimulatedCall(self.program, run_lapack, sanitize=sanitize, reverse=reverse, cache_dir=self._cache_dir)
         return (self._refused or ConvertingCall(self.program, call))(*arguments)
 
     def execute_sharded(self, inputs_per_device: Sequence[Sequence[Any]]) -> list[Any]:
         """Runs a program of several devices: a list of arguments per device in, a list of results out."""
 
         def run_device(device: Device, inputs: Sequence[Any]) -> Any:
-            call = SimulatedCall(self.program, sanitize=self._sanitize, cache_dir=self._cache_dir, device=device)
+            call = SimulatedCall(
+                self.program, run_lapack, sanitize=self._sanitize, cache_dir=self._cache_dir, device=device
+            )
             return (refused_call(self.program) or ConvertingCall(self.program, call))(*inputs)
 
         return ShardedGpuCall(self.program, run_device)(inputs_per_device)
 
     @cached_property
     def _call(self) -> Callable[..., Any]:
-        call = SimulatedCall(self.program, sanitize=self._sanitize, cache_dir=self._cache_dir)
+        call = SimulatedCall(self.program, run_lapack, sanitize=self._sanitize, cache_dir=self._cache_dir)
         return self._refused or ConvertingCall(self.program, call, call.run)
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 from xjit.emitters.coverage import SEVERAL_DEVICES
 from xjit.emitters.kernels.calls.registered_call import check_registered_view
@@ -14,13 +15,13 @@ from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.custom_call_registry import custom_call_address
 from xjit.hlo.diagnostics import Unsupported
 from xjit.ops.custom_call_targets import opaque_of, operand_aliases
-from xjit.ops.lapack_call import KINDS, bind_lapack_call
+from xjit.ops.lapack_call import KINDS, LapackArray, bind_lapack_call
 from xjit.ops.lapack_targets import LAPACK_TARGETS
 from xjit.ops.library_calls.targets import MATMUL_TARGETS, call_target
 from xjit.ops.replica_groups import has_several_devices
 from xjit.passes.gpu.matmul_calls import matmul_spec
 from xjit.thunks import CollectiveCall, DeviceIdCall, RegisteredCall, RuntimeCall, SolverSpec
-from xjit.thunks.solver_spec import SOLVER_FUNCTIONS
+from xjit.thunks.solver_spec import SOLVER_FUNCTIONS, SolverArray
 
 
 def runtime_call(view: KernelView) -> RuntimeCall | None:
@@ -72,14 +73,21 @@ def _solver_spec(view: KernelView, target: str) -> SolverSpec:
         message = f"custom-call '{view.hero.name}' to '{target}': cuSOLVER and cuBLAS have no {row.routine}"
         raise Unsupported(f"{message}; those of GPUs are {', '.join(SOLVER_FUNCTIONS)}", view.hero.span)
     count = math.prod(call.batch)
+
+    def arrays(described: Sequence[LapackArray], numbers: Iterable[int]) -> tuple[SolverArray, ...]:
+        pairs = zip(described, numbers, strict=True)
+        return tuple(SolverArray(a.name, n, a.element_type(row.letter), call.dimensions(a)) for a, n in pairs)
+
+    results = range(len(view.leaves), len(view.leaves) + len(row.results))
     return SolverSpec(
         target=target,
         routine=row.routine,
         letter=row.letter,
+        element_type=KINDS[row.letter],
         count=count,
         sizes=tuple(call.sizes.items()),
         flags=tuple(call.flags.items()),
-        operands=tuple((a.name, number) for a, number in zip(row.operands, _operand_numbers(view), strict=True)),
-        results=tuple((array.name, len(view.leaves) + n) for n, array in enumerate(row.results)),
+        operands=arrays(row.operands, _operand_numbers(view)),
+        results=arrays(row.results, results),
         flops=int(count * row.flops(call.sizes)) * (4 if KINDS[row.letter].is_complex else 1),
     )

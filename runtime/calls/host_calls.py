@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xjit.hlo.call_registered import call_registered
 from xjit.hlo.diagnostics import ExecutionError
-from xjit.ops.call_registered import call_registered
 from xjit.runtime.collectives.communicator import Communicator
 from xjit.runtime.collectives.movement import Places
 from xjit.thunks import CollectiveCall, DeviceIdCall, HostCall, RegisteredCall

@@ -11,7 +11,7 @@ from xjit.runtime.arrays.arguments import conforming
 from xjit.runtime.arrays.physical_layout import Array
 from xjit.runtime.calls.host_calls import Device, do_on_host
 from xjit.runtime.calls.simulated_matmul import multiply_on_host
-from xjit.runtime.calls.simulated_solver import solve_on_host
+from xjit.runtime.calls.simulated_solver import Lapack, solve_on_host
 from xjit.runtime.calls.thunk_interpreter import ThunkMemory, executed_thunks
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.gpu_sim import MemoryRange, simulate
@@ -23,12 +23,13 @@ class SimulatedCall:
     """Runs a module on physical buffers. With `sanitize`, every access of every kernel is checked.
 
     `reverse` runs threads and blocks from the last to the first. `cache_dir`: see `simulate`. `device`: which one this
-    is, of a program of several.
+    is, of a program of several. `lapack` does what the device's libraries would.
     """
 
     def __init__(
         self,
         module: GpuModule,
+        lapack: Lapack,
         *,
         sanitize: bool = False,
         reverse: bool = False,
@@ -36,6 +37,7 @@ class SimulatedCall:
         device: Device | None = None,
     ) -> None:
         self._device = device
+        self._lapack = lapack
         self._cache_dir = cache_dir
         self._module = module
         self._sanitize = sanitize
@@ -72,7 +74,7 @@ class SimulatedCall:
             case MatmulSpec():
                 multiply_on_host(thunk.call, [*operands, *results])
             case SolverSpec():
-                solve_on_host(thunk.call, [*operands, *results])
+                solve_on_host(thunk.call, [*operands, *results], self._lapack)
             case call:
                 do_on_host(call, operands, results, [place.slice.size for place in thunk.operands], self._device)
 

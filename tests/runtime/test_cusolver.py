@@ -20,7 +20,7 @@ from xjit.runtime.cuda import CudaExecutable
 from xjit.runtime.cuda.libraries.cusolver import Solvers
 from xjit.runtime.cuda.runtime_calls import RuntimeCalls
 from xjit.text.parser import parse_hlo
-from xjit.thunks.solver_spec import SOLVER_FUNCTIONS
+from xjit.thunks.solver_spec import SOLVER_FUNCTIONS, solver_function
 
 _SVD = {"m": 5, "n": 3, "x": 3, "y": 3}
 _REFLECTED = {"m": 5, "n": 4, "k": 3, "q": 5}
@@ -64,7 +64,7 @@ def test_values_are_those_of_lapack(routine: str, letter: str) -> None:
         for number, pair in enumerate(zip(leaves_of(found), expected, strict=True)):
             if not (routine.startswith("ges") and number % 5 == 0):  # where the matrix was
                 compare(*pair, 1e-10, 1e-10, f"result {number}")
-    function = SOLVER_FUNCTIONS[name].format(letter.upper())
+    function = solver_function(name, letter)
     count = sum(max(int(np.prod(v.batch)), 1) for v in VARIANTS[routine] if 0 not in v.sizes.values())
     assert fake.log.count(function) == count, "one call for each matrix"
     assert set(fake.streams) == {on_gpu.stream}
@@ -74,7 +74,8 @@ def test_values_are_those_of_lapack(routine: str, letter: str) -> None:
 
 
 def test_every_library_function_serves_all_types_that_lapack_has() -> None:
-    served = [row for row in LAPACK_TARGETS.values() if row.routine in SOLVER_FUNCTIONS]
+    served = [(row.routine, row.letter) for row in LAPACK_TARGETS.values() if row.routine in SOLVER_FUNCTIONS]
+    assert sorted(served) == sorted((r, letter) for r, (_, letters) in SOLVER_FUNCTIONS.items() for letter in letters)
     assert len(served) == 4 * len(VARIANTS)
 
 

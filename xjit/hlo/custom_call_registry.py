@@ -22,6 +22,8 @@ from typing import Any
 
 from xjit.hlo.diagnostics import InvalidArgument
 
+STATUS_RETURNING, STATUS_RETURNING_UNIFIED = "API_VERSION_STATUS_RETURNING", "API_VERSION_STATUS_RETURNING_UNIFIED"
+
 SYMBOL_PREFIX = "xjit_custom_call_"
 """What generated code calls a target, before the target's name."""
 

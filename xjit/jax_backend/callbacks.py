@@ -18,7 +18,11 @@ from typing import Any, Final
 import numpy as np
 
 from xjit.hlo.attributes import CustomCallAttributes
-from xjit.hlo.custom_call_registry import custom_call_status_set_failure, register_custom_call_target
+from xjit.hlo.custom_call_registry import (
+    STATUS_RETURNING_UNIFIED,
+    custom_call_status_set_failure,
+    register_custom_call_target,
+)
 from xjit.hlo.diagnostics import ExecutionError, InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
@@ -26,7 +30,6 @@ from xjit.hlo.types.shape import Shape
 from xjit.jax_backend.callback_buffers import Buffer, CallbackContext
 from xjit.jax_backend.ffi_calls import FfiCall, handler
 from xjit.jax_backend.transfers import row_major_strides, view
-from xjit.ops.custom_call_targets import STATUS_RETURNING_UNIFIED
 
 _BUFFER_TARGET: Final = "xla_buffer_python_cpu_callback"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from xjit.hlo.annotations.alias_config import parse_aliases
 from xjit.hlo.attributes import CustomCallAttributes
-from xjit.hlo.custom_call_registry import registered_targets
+from xjit.hlo.custom_call_registry import STATUS_RETURNING, STATUS_RETURNING_UNIFIED, registered_targets
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 
@@ -30,7 +30,6 @@ IDENTITY_TARGETS = frozenset(
 """Annotations for partitioners, layouts and devices: on one device the result is the operand."""
 
 
-STATUS_RETURNING, STATUS_RETURNING_UNIFIED = "API_VERSION_STATUS_RETURNING", "API_VERSION_STATUS_RETURNING_UNIFIED"
 REGISTERED_API_VERSIONS = ("", "API_VERSION_ORIGINAL", STATUS_RETURNING, STATUS_RETURNING_UNIFIED)
 """The interfaces that registered functions may have (`xjit.hlo.custom_call_registry`); "" is the original one."""
 

@@ -8,7 +8,7 @@ from xjit.emitters.entry.context_calls import emit_fail
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.view import KernelView
 from xjit.hlo.attributes import CustomCallAttributes
-from xjit.hlo.custom_call_registry import STATUS_BYTES, SYMBOL_PREFIX
+from xjit.hlo.custom_call_registry import STATUS_BYTES, STATUS_RETURNING, STATUS_RETURNING_UNIFIED, SYMBOL_PREFIX
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.physical import physical_byte_size
@@ -18,13 +18,7 @@ from xjit.llvm.execution_context import RuntimeStatus
 from xjit.llvm.inline_control_flow import return_if
 from xjit.llvm.types import I64, PTR, VOID, array
 from xjit.llvm.values import Value, const_int
-from xjit.ops.custom_call_targets import (
-    STATUS_RETURNING,
-    STATUS_RETURNING_UNIFIED,
-    check_registered_call,
-    opaque_of,
-    operand_aliases,
-)
+from xjit.ops.custom_call_targets import check_registered_call, opaque_of, operand_aliases
 
 KIND = "custom-call"
 """The kind of kernels that may call back into Python."""

@@ -9,18 +9,15 @@ import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from xjit.ops.lapack_call import KINDS, LapackArray, LapackCall
-from xjit.ops.lapack_targets import LAPACK_TARGETS
 from xjit.runtime.cuda.driver import CudaDriver
 from xjit.runtime.cuda.libraries.cublaslt import STATUSES as CUBLAS_STATUSES
 from xjit.runtime.cuda.libraries.library import I32, PTR, BoundLibrary, LibraryName, shared_library
 from xjit.thunks import SolverSpec
-from xjit.thunks.solver_spec import SOLVER_FUNCTIONS
+from xjit.thunks.solver_spec import SOLVER_FUNCTIONS, solver_function
 
 CUBLAS = LibraryName("cublas", (13, 12), "nvidia-cublas")
 CUSOLVER = LibraryName("cusolver", (12, 11), "nvidia-cusolver")
@@ -74,14 +71,15 @@ def _signatures() -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[Any]]]:
         "cusolverDnSetStream": (PTR, PTR),
         "cusolverDnCreateGesvdjInfo": (PTR,),
     }
-    for letter in KINDS:
+    for letter in SOLVER_FUNCTIONS["trsm"][1]:
         cublas[f"cublas{letter.upper()}trsm_v2"] = (PTR, *_types(_TRSM))
         cublas[f"cublas{letter.upper()}geam"] = (PTR, I32, I32, I32, I32, PTR, PTR, I32, PTR, PTR, I32, PTR, I32)
-    for row in LAPACK_TARGETS.values():
-        if row.routine not in SOLVER_FUNCTIONS or row.routine == "trsm":
+    solvers = [(routine, letter) for routine, (_, letters) in SOLVER_FUNCTIONS.items() for letter in letters]
+    for routine, letter in solvers:
+        if routine == "trsm":
             continue
-        arguments = _ARGUMENTS[_SAME.get(row.routine, row.routine)]
-        name = SOLVER_FUNCTIONS[row.routine].format(row.letter.upper())
+        arguments = _ARGUMENTS[_SAME.get(routine, routine)]
+        name = solver_function(routine, letter)
         parameters = (PTR,) if name.endswith("gesvdj") else ()
         cusolver[name] = (PTR, *_types(arguments), *parameters)
         cusolver[f"{name}_bufferSize"] = (PTR, *_types(arguments.split("|")[0]), PTR, *parameters)
@@ -136,16 +134,16 @@ class _Solution:
         self, owner: Solvers, spec: SolverSpec, addresses: Sequence[int], stream: int, instruction: str
     ) -> None:
         self._owner, self._spec, self._stream, self._instruction = owner, spec, stream, instruction
-        self._call = LapackCall(LAPACK_TARGETS[spec.target], (spec.count,), dict(spec.sizes), dict(spec.flags))
+        self._sizes, self._flags = dict(spec.sizes), dict(spec.flags)
         self._scratch: list[int] = []
-        self._kind = KINDS[spec.letter]
+        self._kind = spec.element_type
         self._one = ctypes.create_string_buffer(np.ones(1, self._kind.dtype).tobytes())
         self._zero = ctypes.create_string_buffer(np.zeros(1, self._kind.dtype).tobytes())
         self._arrays = self._placed(addresses)
 
     def put_on_stream(self) -> None:
         """Puts the calls for all matrices there."""
-        if 0 in (size for name, size in self._spec.sizes if name in ("m", "n")):
+        if 0 in (self._sizes.get("m"), self._sizes.get("n")):
             self._clear()
             return
         is_blas = self._spec.routine == "trsm"
@@ -155,11 +153,13 @@ class _Solution:
 
     def _clear(self) -> None:
         """Empty matrices: what else there is of results, such as the status, is zero."""
-        for name, _ in self._spec.results:
-            size = self._arrays[name].step * self._spec.count
+        for array in self._spec.results:
+            size = array.byte_size * self._spec.count
             if size:
                 zeros = np.zeros(size, np.uint8)
-                self._owner.driver.copy_to_device(self._arrays[name].address, zeros.ctypes.data, size, self._stream)
+                self._owner.driver.copy_to_device(
+                    self._arrays[array.name].address, zeros.ctypes.data, size, self._stream
+                )
 
     def free(self) -> None:
         """Gives the scratch memory back, behind what is on the stream."""
@@ -168,19 +168,13 @@ class _Solution:
 
     def _placed(self, addresses: Sequence[int]) -> dict[str, _Arrays]:
         """Where the arrays lie; operands that are worked on are copied to the results first."""
-        row, found = self._call.row, dict[str, _Arrays]()
-        for array, (name, place) in zip(row.operands, self._spec.operands, strict=True):
-            found[name] = _Arrays(addresses[place], self._bytes(array))
-        for array, (name, place) in zip(row.results, self._spec.results, strict=True):
-            source, step = found.get(name), self._bytes(array)
-            if source is not None and source.address != addresses[place] and step * self._spec.count:
-                size = step * self._spec.count
-                self._owner.driver.copy_on_device(addresses[place], source.address, size, self._stream)
-            found[name] = _Arrays(addresses[place], step)
+        found = {array.name: _Arrays(addresses[array.number], array.byte_size) for array in self._spec.operands}
+        for array in self._spec.results:
+            source, address, size = found.get(array.name), addresses[array.number], array.byte_size * self._spec.count
+            if source is not None and source.address != address and size:
+                self._owner.driver.copy_on_device(address, source.address, size, self._stream)
+            found[array.name] = _Arrays(address, array.byte_size)
         return found
-
-    def _bytes(self, array: LapackArray) -> int:
-        return prod(self._call.dimensions(array)) * array.element_type(self._spec.letter).byte_width
 
     def _allocate(self, size: int) -> int:
         self._scratch.append(self._owner.driver.allocate(max(size, 1), self._stream))
@@ -205,14 +199,14 @@ class _Solution:
         def solve(number: int) -> None:
             values = [self._argument(token, number, length.value) for token in (*query.split(), *rest.split())]
             library.call(name, self._owner.handle, *values, *last, instruction=self._instruction)
-            if is_svd and dict(self._spec.flags)["mode"] != "N":
+            if is_svd and self._flags["mode"] != "N":
                 self._transpose_v(number)
 
         return solve
 
     def _argument(self, token: str, number: int, length: int) -> Any:
         """An argument for matrix `number`, whose workspace has `length` elements."""
-        flags, sizes = self._call.flags, self._call.sizes
+        flags, sizes = self._flags, self._sizes
         if token in self._arrays:
             return self._arrays[token].address + number * self._arrays[token].step
         if token in _CODES:
@@ -223,7 +217,7 @@ class _Solution:
 
     def _transpose_v(self, number: int) -> None:
         """gesvdj gives V [n, y], LAPACK V^H [y, n]."""
-        n, y = self._call.sizes["n"], self._call.sizes["y"]
+        n, y = self._sizes["n"], self._sizes["y"]
         v, vt = (self._argument(name, number, 0) for name in ("v", "vt"))
         name = f"cublas{self._spec.letter.upper()}geam"
         codes = (_TRANSPOSE[self._spec.letter], 0)

@@ -55,6 +55,11 @@ def lapack_results(call: LapackCall, arrays: Arrays) -> Arrays:
         return _ROUTINES[call.row.routine](getattr(library, call.row.letter + call.row.routine), call, arrays)
 
 
+def run_lapack(target: str, sizes: Mapping[str, int], flags: Mapping[str, str], arrays: Arrays) -> Arrays:
+    """As `lapack_results`, for a checked call that its target, sizes and flags describe."""
+    return lapack_results(LapackCall(LAPACK_TARGETS[target], (), sizes, flags), arrays)
+
+
 def _potrf(f: Any, call: LapackCall, x: Arrays) -> Arrays:
     a, info = f(x["a"], lower=call.flags["uplo"] == "L", clean=False)
     return {"a": a, "info": info}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xjit.hlo import attributes as at
+from xjit.hlo.call_registered import call_registered
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
-from xjit.ops.call_registered import call_registered
 from xjit.ops.custom_call_targets import check_registered_call, opaque_of, operand_aliases
 from xjit.ops.evaluation.numerics import Array, Value
 

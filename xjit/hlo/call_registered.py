@@ -5,9 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-from xjit.hlo.custom_call_registry import STATUS_BYTES, custom_call_address, take_failure_message
+from xjit.hlo.custom_call_registry import (
+    STATUS_BYTES,
+    STATUS_RETURNING,
+    STATUS_RETURNING_UNIFIED,
+    custom_call_address,
+    take_failure_message,
+)
 from xjit.hlo.diagnostics import ExecutionError, Span
-from xjit.ops.custom_call_targets import STATUS_RETURNING, STATUS_RETURNING_UNIFIED
 
 _P, _SIZE = ctypes.c_void_p, ctypes.c_size_t
 _INTERFACES = {
