@@ -29,7 +29,7 @@ SOLVER_FUNCTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "trsm": ("cublas{}trsm_v2", _ALL),
     }
 )
-"""By LAPACK's name of a routine: that of NVIDIA's function, with a place for the letter of a type, and those letters."""
+"""By LAPACK's name of a routine: that of NVIDIA's, with a place for the letter of a type, and those letters."""
 
 
 def solver_function(routine: str, letter: str) -> str:
