@@ -13,7 +13,8 @@ import numpy as np
 
 from xjit.llvm import Function, Module
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import CodegenOptions, LoadedObject, compile_ir_to_object, load_object
+from xjit.runtime.machine_code.jit import CodegenOptions, compile_ir_to_object
+from xjit.runtime.machine_code.linker import LoadedObject, load_object
 from xjit.runtime.machine_code.symbols import resolve_symbols
 
 

@@ -28,7 +28,8 @@ from xjit.runtime.calls.status_error import FindPlace, StatusError
 from xjit.runtime.collectives import ShardedCall
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import load_object, missing_features
+from xjit.runtime.machine_code.jit import missing_features
+from xjit.runtime.machine_code.linker import load_object
 from xjit.runtime.machine_code.symbols import resolve_symbols
 from xjit.runtime.memory_limit import refused_call
 from xjit.runtime.program import (

@@ -26,13 +26,8 @@ from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 from xjit.runtime.calls.thunk_interpreter import OnThunk, ThunkInterpreter
 from xjit.runtime.executable import ConvertingCall, CpuExecutable
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import (
-    CodegenOptions,
-    compile_modules_to_objects,
-    emit_assembly,
-    load_object,
-    optimize_ir,
-)
+from xjit.runtime.machine_code.jit import CodegenOptions, compile_modules_to_objects, emit_assembly, optimize_ir
+from xjit.runtime.machine_code.linker import load_object
 from xjit.runtime.machine_code.symbols import resolve_symbols
 from xjit.runtime.program import CpuProgram
 from xjit.thunks import program_to_string

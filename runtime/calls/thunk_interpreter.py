@@ -18,7 +18,7 @@ from xjit.runtime.arrays.arguments import conforming
 from xjit.runtime.arrays.physical_layout import Array, array_signature, from_physical
 from xjit.runtime.buffer_pool import pooled_library
 from xjit.runtime.calls.status_error import FindPlace, StatusError
-from xjit.runtime.machine_code.jit import LoadedObject
+from xjit.runtime.machine_code.linker import LoadedObject
 from xjit.runtime.program import ARENA_ALIGNMENT, CpuProgram
 from xjit.thunks import (
     BufferSlice,

@@ -14,7 +14,8 @@ from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I32, I64, PTR
 from xjit.llvm.values import Value, const_int, zero
-from xjit.runtime.machine_code.jit import LoadedObject, compile_ir_to_object, load_object
+from xjit.runtime.machine_code.jit import compile_ir_to_object
+from xjit.runtime.machine_code.linker import LoadedObject, load_object
 from xjit.runtime.machine_code.symbols import resolve_symbols
 
 MAX_ARGUMENTS = 1024

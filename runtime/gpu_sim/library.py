@@ -16,7 +16,8 @@ from xjit.runtime.gpu_sim.fields import equal, i32
 from xjit.runtime.gpu_sim.report_ir import define_report
 from xjit.runtime.gpu_sim.scheduler_ir import define_scheduler
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import LoadedObject, compile_optimized, load_object
+from xjit.runtime.machine_code.jit import compile_optimized
+from xjit.runtime.machine_code.linker import LoadedObject, load_object
 from xjit.runtime.machine_code.symbols import resolve_symbols
 
 RUN, CALL = "xjit_sim_run", "xjit_sim_call"

@@ -12,12 +12,8 @@ from xjit.runtime.gpu_sim.library import RUN, library_addresses
 from xjit.runtime.gpu_sim.plain_loops_ir import RUN_PLAIN, plain_loops_ir
 from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.ir_check import check_ir_text
-from xjit.runtime.machine_code.jit import (
-    CodegenOptions,
-    compile_optimized,
-    host_features,
-    load_object,
-)
+from xjit.runtime.machine_code.jit import CodegenOptions, compile_optimized, host_features
+from xjit.runtime.machine_code.linker import load_object
 from xjit.runtime.machine_code.symbols import resolve_symbols
 from xjit.thunks.gpu_kernel import GpuKernel
 

@@ -1,6 +1,6 @@
-"""LLVM, as used by xjit: IR text in, object code or assembly out, and objects linked into the process.
+"""LLVM's code generation, as used by xjit: IR text in, object code or assembly out.
 
-Role: the only module that talks to llvmlite. No IR pass pipeline runs by default: emitters write the vectors they want.
+No IR pass pipeline runs by default: emitters write the vectors they want.
 Invariants: every module is checked (intrinsics, externals, LLVM's verifier) before LLVM sees it in code generation,
 because LLVM aborts the process on what it cannot select. CPU and features are properties of the target machine, never
 of functions.
@@ -14,11 +14,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import itertools
 import os
 import platform
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -27,7 +26,6 @@ import llvmlite.binding as llvm
 from xjit.hlo.diagnostics import CompileError
 from xjit.llvm.host_cpu import host_features
 from xjit.llvm.library import Library
-from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.ir_check import check_ir_text, defined_symbols
 from xjit.runtime.machine_code.library_cache import keep_library, kept_library, library_key
 from xjit.runtime.machine_code.llvm_lock import UnlockedThreads, completed
@@ -75,7 +73,7 @@ def host_target_machine(options: CodegenOptions = CodegenOptions()) -> llvm.Targ
     """The target machine for `options`, one per thread and options: LLVM's machines are not for concurrent use."""
     machines: dict[CodegenOptions, llvm.TargetMachine] = _per_thread.__dict__.setdefault("machines", {})
     if options not in machines:
-        machines[options] = _create_target_machine(options)
+        machines[options] = create_target_machine(options)
     return machines[options]
 
 
@@ -237,52 +235,8 @@ def parse_and_verify(ir_text: str, context: llvm.ContextRef | None = None) -> ll
     return module
 
 
-class LoadedObject:
-    """Object code linked into the process. The addresses are valid for as long as this object lives."""
-
-    __slots__ = ("_addresses", "_tracker")
-
-    def __init__(self, tracker: llvm.ResourceTracker, addresses: dict[str, int]) -> None:
-        self._tracker = tracker
-        self._addresses = addresses
-
-    def address(self, symbol: str) -> int:
-        """The address of an exported symbol; KeyError if it was not asked for when loading."""
-        return self._addresses[symbol]
-
-
-def load_object(
-    object_code: bytes | Sequence[bytes], exports: Sequence[str], symbols: Mapping[str, int]
-) -> LoadedObject:
-    """Links object code and returns the addresses of `exports`.
-
-    `symbols` maps every external symbol to its address: nothing else of the process is visible to the code. Raises
-    CompileError if a symbol is missing.
-    """
-    initialize_llvm()
-    objects = (object_code,) if isinstance(object_code, bytes) else tuple(object_code)
-    missing = sorted(undefined_symbols(objects) - symbols.keys())
-    if missing:
-        raise CompileError(f"the object code needs symbols that the runtime does not offer: {', '.join(missing)}")
-    builder = llvm.JITLibraryBuilder()
-    for code in objects:
-        builder.add_object_img(code)
-    for name, address in symbols.items():
-        builder.import_symbol(name, address)
-    for name in exports:
-        builder.export_symbol(name)
-    with _link_lock:
-        try:
-            tracker = builder.link(_lljit(), f"xjit.{next(_library_numbers)}")
-        except RuntimeError as error:
-            raise CompileError(f"cannot link the object code: {error}") from error
-    return LoadedObject(tracker, {name: tracker[name] for name in exports})
-
-
 _per_thread = threading.local()
 _codegen_lock = threading.RLock()  # the flags are global: nobody may change them while code is generated
-_link_lock = threading.Lock()
-_library_numbers = itertools.count()  # library names cannot be reused
 _flags_state: list[bool] = []
 _RELOCATION, _CODE_MODEL = "pic", "small"
 
@@ -291,27 +245,17 @@ _ALIGNED_LOOPS = ("-x86-experimental-pref-innermost-loop-alignment=6",)
 
 
 def _after_fork_in_child() -> None:
-    """Other threads, which may have held these locks, or were changing the flags, do not exist in the child."""
-    global _codegen_lock, _link_lock
+    """Other threads, which may have held this lock, or were changing the flags, do not exist in the child."""
+    global _codegen_lock
     _codegen_lock = threading.RLock()
-    _link_lock = threading.Lock()
     _flags_state.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-@functools.cache
-def _lljit() -> llvm.LLJIT:
-    """The one JIT session. It is never disposed: worker threads may run its code until the process ends."""
-    lljit = llvm.create_lljit_compiler(
-        _create_target_machine(CodegenOptions()), use_jit_link=True, suppress_errors=True
-    )
-    lljit._owned = True  # pyright: ignore[reportPrivateUsage]  # no dispose at interpreter exit
-    return lljit
-
-
-def _create_target_machine(options: CodegenOptions) -> llvm.TargetMachine:
+def create_target_machine(options: CodegenOptions) -> llvm.TargetMachine:
+    """A target machine for `options` that nobody else has."""
     initialize_llvm()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(

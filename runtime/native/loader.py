@@ -16,7 +16,8 @@ from xjit.llvm import Module
 from xjit.llvm.execution_context import EXECUTION_CONTEXT
 from xjit.llvm.library import Library
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import LoadedObject, compile_library, load_object
+from xjit.runtime.machine_code.jit import compile_library
+from xjit.runtime.machine_code.linker import LoadedObject, load_object
 from xjit.runtime.native.buffer_pool_functions import define_buffer_pool
 from xjit.runtime.native.buffer_records import STATISTICS, STATISTICS_SYMBOL
 from xjit.runtime.native.call_functions import define_call_functions

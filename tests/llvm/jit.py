@@ -10,7 +10,8 @@ from xjit.llvm import IRBuilder, Module, Param, Target
 from xjit.llvm import types as ty
 from xjit.llvm import values as va
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import CodegenOptions, compile_ir_to_object, load_object
+from xjit.runtime.machine_code.jit import CodegenOptions, compile_ir_to_object
+from xjit.runtime.machine_code.linker import load_object
 
 LEVELS = ("sse2", "sse4.2", "avx2", "avx512")
 

@@ -11,7 +11,7 @@ from xjit.llvm.library import Library
 from xjit.llvm.partition import PartKind, PartWriter
 from xjit.llvm.types import I64, VOID
 from xjit.llvm.values import const_int, zero
-from xjit.runtime.machine_code import jit
+from xjit.runtime.machine_code import jit, linker
 from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.ir_check import defined_symbols
 from xjit.runtime.machine_code.symbols import resolve_symbols
@@ -57,7 +57,7 @@ def _no_library(library: Library) -> None:
 
 def run(texts: list[str], name: str, argument: int) -> int:
     objects = jit.compile_modules_to_objects(texts)
-    loaded = jit.load_object(objects, [name], resolve_symbols(undefined_symbols(objects)))
+    loaded = linker.load_object(objects, [name], resolve_symbols(undefined_symbols(objects)))
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(loaded.address(name))(argument)
 
 

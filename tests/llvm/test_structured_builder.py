@@ -9,7 +9,8 @@ from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I1, I32, I64, PTR
 from xjit.llvm.values import const_int
-from xjit.runtime.machine_code.jit import compile_ir_to_object, load_object
+from xjit.runtime.machine_code.jit import compile_ir_to_object
+from xjit.runtime.machine_code.linker import load_object
 
 PAIR = StructLayout("Pair", (("key", I32), ("value", I64)))
 

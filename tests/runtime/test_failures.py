@@ -15,7 +15,7 @@ import xjit
 from xjit.llvm.execution_context import EXECUTION_CONTEXT, RuntimeStatus, initial_context
 from xjit.runtime.machine_code import symbols
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import load_object
+from xjit.runtime.machine_code.linker import load_object
 from xjit.runtime.program import CpuProgram
 
 pytestmark = pytest.mark.unguarded  # routines here fail at a certain call

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from xjit.hlo.diagnostics import CompileError
-from xjit.runtime.machine_code import jit
+from xjit.runtime.machine_code import jit, linker
 from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.ir_check import check_ir_text, external_symbols
 
@@ -23,7 +23,7 @@ def _call(address: int, value: int) -> int:
 
 
 def test_compile_and_load() -> None:
-    loaded = jit.load_object(jit.compile_ir_to_object(_SQUARE.format(n=1)), ["square1"], {})
+    loaded = linker.load_object(jit.compile_ir_to_object(_SQUARE.format(n=1)), ["square1"], {})
     assert _call(loaded.address("square1"), 7) == 50
     with pytest.raises(KeyError):
         loaded.address("other")
@@ -34,7 +34,7 @@ def test_several_objects_are_linked_together() -> None:
     helper = "define i64 @helper(i64 %x) {\n  %y = sub i64 0, %x\n  ret i64 %y\n}\n"
     objects = [jit.compile_ir_to_object(caller, trusted=True), jit.compile_ir_to_object(helper)]
     assert undefined_symbols(objects) == set() and undefined_symbols(objects[:1]) == {"helper"}
-    assert _call(jit.load_object(objects, ["main"], {}).address("main"), 5) == -5
+    assert _call(linker.load_object(objects, ["main"], {}).address("main"), 5) == -5
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_missing_symbols_are_named_before_linking(capfd: pytest.CaptureFixture[s
         "declare float @expf(float)\ndefine float @f(float %x) {\n  %y = call float @expf(float %x)\n  ret float %y\n}"
     )
     with pytest.raises(CompileError, match="needs symbols that the runtime does not offer: expf"):
-        jit.load_object(jit.compile_ir_to_object(text), ["f"], {})
+        linker.load_object(jit.compile_ir_to_object(text), ["f"], {})
     assert capfd.readouterr().err == ""
 
 
@@ -101,7 +101,7 @@ def test_missing_symbols_are_named_before_linking(capfd: pytest.CaptureFixture[s
 )
 def test_damaged_objects_are_refused(code: bytes) -> None:
     with pytest.raises(CompileError):
-        jit.load_object(code, ["f"], {})
+        linker.load_object(code, ["f"], {})
 
 
 def test_parallel_compilation_gives_the_same_objects() -> None:
@@ -124,7 +124,7 @@ def test_modules_are_compiled_while_others_are_written(num_threads: int) -> None
         objects = compiler.objects()
     assert jit.llvm.ffi.lib._lock._lock is lock
     assert objects[1] == jit.compile_ir_to_object(_SQUARE.format(n=2), jit.CodegenOptions(opt_level=0))
-    assert _call(jit.load_object(objects, ["f"], {}).address("f"), 3) == 10
+    assert _call(linker.load_object(objects, ["f"], {}).address("f"), 3) == 10
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])
@@ -173,7 +173,7 @@ def test_compilation_from_many_threads() -> None:
     with ThreadPoolExecutor(4) as executor:
         objects = list(executor.map(jit.compile_ir_to_object, [_SQUARE.format(n=n) for n in range(20)]))
     for n, code in enumerate(objects):
-        assert _call(jit.load_object(code, [f"square{n}"], {}).address(f"square{n}"), 3) == 9 + n
+        assert _call(linker.load_object(code, [f"square{n}"], {}).address(f"square{n}"), 3) == 9 + n
 
 
 def test_text_forms() -> None:
@@ -196,7 +196,7 @@ def test_options_change_the_code() -> None:
         changed = replace(options, strength_reduction=strength_reduction, opt_level=0)
         assert (
             _call(
-                jit.load_object(jit.compile_ir_to_object(_SQUARE.format(n=2), changed), ["square2"], {}).address(
+                linker.load_object(jit.compile_ir_to_object(_SQUARE.format(n=2), changed), ["square2"], {}).address(
                     "square2"
                 ),
                 2,
@@ -240,5 +240,5 @@ def test_no_page_is_writable_and_executable() -> None:
             return sum("rwx" in line for line in file)
 
     before = count()
-    loaded = jit.load_object(jit.compile_ir_to_object(_SQUARE.format(n=5)), ["square5"], {})
+    loaded = linker.load_object(jit.compile_ir_to_object(_SQUARE.format(n=5)), ["square5"], {})
     assert _call(loaded.address("square5"), 1) == 6 and count() == before

@@ -19,7 +19,8 @@ from tests.runtime.programs import array, program
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.runtime import thread_pool
 from xjit.runtime.executable import CpuExecutable
-from xjit.runtime.machine_code.jit import LoadedObject, compile_ir_to_object, load_object
+from xjit.runtime.machine_code.jit import compile_ir_to_object
+from xjit.runtime.machine_code.linker import LoadedObject, load_object
 from xjit.runtime.native import library
 
 pytestmark = pytest.mark.unguarded  # the calls themselves are tested
@@ -177,7 +178,8 @@ import numpy as np
 sys.path.insert(0, os.getcwd())
 from tests.runtime.test_threads import _TASKS
 from xjit.runtime import thread_pool
-from xjit.runtime.machine_code.jit import compile_ir_to_object, load_object
+from xjit.runtime.machine_code.jit import compile_ir_to_object
+from xjit.runtime.machine_code.linker import load_object
 thread_pool.set_num_threads(3)
 native = thread_pool.running_pool()
 tasks = load_object(compile_ir_to_object(_TASKS), ["count"], {"xjit_parallel_for": native.address("xjit_parallel_for")})
@@ -206,7 +208,8 @@ _ENDLESS_SCRIPT = """
 import os, sys, threading, time
 sys.path.insert(0, os.getcwd())
 from xjit.runtime import thread_pool
-from xjit.runtime.machine_code.jit import compile_ir_to_object, load_object
+from xjit.runtime.machine_code.jit import compile_ir_to_object
+from xjit.runtime.machine_code.linker import load_object
 native = thread_pool.running_pool()
 text = "define void @endless(ptr %ctx, i64 %task) {\\nentry:\\n  br label %loop\\nloop:\\n  br label %loop\\n}"
 loaded = load_object(compile_ir_to_object(text), ["endless"], {})

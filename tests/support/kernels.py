@@ -31,7 +31,7 @@ from xjit.hlo.types.shape import Shape
 from xjit.llvm.execution_context import initial_context
 from xjit.llvm.module import Module
 from xjit.llvm.target import LEVELS, Target
-from xjit.runtime.machine_code import jit
+from xjit.runtime.machine_code import jit, linker
 from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.jit import missing_features
 from xjit.runtime.machine_code.symbols import resolve_symbols
@@ -147,14 +147,14 @@ def _targets(text: str) -> list[Target]:
     return [Target.host(), *(levels if every else [levels[zlib.crc32(text.encode()) % len(levels)]])]
 
 
-def _load(module: Module, kernels: Sequence[Kernel], target: Target) -> jit.LoadedObject:
+def _load(module: Module, kernels: Sequence[Kernel], target: Target) -> linker.LoadedObject:
     for kernel in kernels:
         kernel.function.linkage = ""
     options = jit.CodegenOptions(cpu=target.cpu, features=target.features)
     objects = jit.compile_modules_to_objects(
         [*[library.make_text() for library in module.libraries.values()], module.to_text()], options
     )
-    return jit.load_object(objects, [k.function.name for k in kernels], resolve_symbols(undefined_symbols(objects)))
+    return linker.load_object(objects, [k.function.name for k in kernels], resolve_symbols(undefined_symbols(objects)))
 
 
 def _operands(view: KernelView, given: Sequence[Array]) -> list[Array]:
@@ -192,7 +192,7 @@ def _physical(array: Array, shape: Shape) -> Array:
 
 
 def _run(
-    code: jit.LoadedObject, kernels: Sequence[Kernel], operands: Sequence[Array], shapes: Sequence[Shape], cuts: int
+    code: linker.LoadedObject, kernels: Sequence[Kernel], operands: Sequence[Array], shapes: Sequence[Shape], cuts: int
 ) -> list[Array]:
     """Runs kernels on arrays between canaries; CanaryError if they write outside of their results."""
     given = [GuardedBuffer(a.nbytes, PARAMETER_ALIGNMENT) for a in operands]

@@ -15,7 +15,7 @@ from xjit.llvm.module import Module
 from xjit.llvm.target import Target
 from xjit.llvm.types import PTR, VOID
 from xjit.llvm.values import Value
-from xjit.runtime.machine_code import jit
+from xjit.runtime.machine_code import jit, linker
 from xjit.runtime.machine_code.ir_check import external_symbols
 from xjit.runtime.machine_code.symbols import resolve_symbols
 
@@ -46,7 +46,7 @@ class EmittedNest:
         symbols = resolve_symbols(external_symbols(self.text))
         target = self.nest.target
         options = jit.CodegenOptions(cpu=target.cpu, features=target.features)
-        code = jit.load_object(jit.compile_ir_to_object(self.text, options), ["nest"], symbols)
+        code = linker.load_object(jit.compile_ir_to_object(self.text, options), ["nest"], symbols)
         ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * self.pointers)(code.address("nest"))(
             *[a.ctypes.data for a in arrays]
         )

@@ -32,7 +32,8 @@ from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I32, PTR, VOID
 from xjit.llvm.values import const_int, zero
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import LoadedObject, compile_ir_to_object, load_object
+from xjit.runtime.machine_code.jit import compile_ir_to_object
+from xjit.runtime.machine_code.linker import LoadedObject, load_object
 from xjit.runtime.thread_pool import running_pool
 
 SILENCE_ERROR: Final = "xjit_silence_error"

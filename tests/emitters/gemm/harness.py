@@ -18,7 +18,8 @@ from xjit.emitters.gemm.storage import FLOAT8_KINDS, UNSIGNED
 from xjit.llvm import LLVMType, Module, Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF, I8, I16, I32, I64
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import CodegenOptions, LoadedObject, compile_ir_to_object, load_object
+from xjit.runtime.machine_code.jit import CodegenOptions, compile_ir_to_object
+from xjit.runtime.machine_code.linker import LoadedObject, load_object
 from xjit.runtime.machine_code.symbols import resolve_symbols
 
 DTYPES = {

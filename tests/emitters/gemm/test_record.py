@@ -15,7 +15,7 @@ from xjit.llvm import Module
 from xjit.llvm.structured_builder import define
 from xjit.llvm.target import Target
 from xjit.llvm.types import I64, PTR
-from xjit.runtime.machine_code import jit
+from xjit.runtime.machine_code import jit, linker
 
 
 @pytest.mark.parametrize(("kind", "fields"), [(GemmParameters, GEMM), (ConvolutionParameters, CONV)])
@@ -28,7 +28,7 @@ def test_every_field_is_read_where_it_was_written(kind: type[Parameters], fields
         builder.store(Record(builder, record, fields)[getattr(fields, name)], out, align=8)
         builder.ret_void()
     written = kind(*(7 * n for n in range(len(names)))).to_array()
-    code = jit.load_object(jit.compile_modules_to_objects([module.to_text()]), names, {})
+    code = linker.load_object(jit.compile_modules_to_objects([module.to_text()]), names, {})
     for number, name in enumerate(names):
         found = np.zeros(1, np.int64)
         call(code.address(name), written, found)
