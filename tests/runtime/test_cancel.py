@@ -112,7 +112,7 @@ def test_failures_name_the_instruction(load: Load) -> None:
         executable()
     text = FAILS.format(status=int(RuntimeStatus.RESOURCE_EXHAUSTED), instruction=0, detail=123456)
     executable = load(program(text, [], [array(np.float32, 8)], instructions=names))
-    with pytest.raises(ResourceExhausted, match=r"failed at sort.1: .* of 123,456 bytes") as raised:
+    with pytest.raises(ResourceExhausted, match=r"failed at sort.1: .* allocating 123456 bytes") as raised:
         executable()
     assert isinstance(raised.value, MemoryError)
 
