@@ -39,8 +39,9 @@ def shared_reduction(planning: LoopPlanning, instruction: HloInstruction, index:
     for an extremum comes by the elements that threads started with once more, which changes nothing.
     """
     table = planning.table
-    ranges = [e.position for e in range_symbols(planning.analysis, instruction) if table.size(e.position) > 1]
-    symbols: tuple[AffineExpr, ...] = tuple(table.simplify(e) for e in range_symbols(planning.analysis, instruction))
+    positions = [e.position for e in range_symbols(planning.analysis, instruction)]
+    ranges = [position for position in positions if table.size(position) > 1]
+    symbols: tuple[AffineExpr, ...] = tuple(table.simplify(dim(position)) for position in positions)
     if independent_identities(instruction.to_apply) is None:
         (column,) = ranges
         lanes = Lanes(column, 1, first=table.new_variable(min(table.size(column), THREADS)), role=role)
@@ -48,7 +49,7 @@ def shared_reduction(planning: LoopPlanning, instruction: HloInstruction, index:
     if len(ranges) == 1:
         walked = ranges[0]
     else:
-        sizes = [table.size(e.position) for e in symbols]
+        sizes = [table.size(position) for position in positions]
         walked = table.new_variable(math.prod(sizes))
         symbols = tuple(table.simplify(e) for e in delinearize(dim(walked), sizes))
     width = 1

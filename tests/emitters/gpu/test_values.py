@@ -76,6 +76,12 @@ def test_other_reducers(opcode: str) -> None:
     check_simulated(text, rtol=1e-5 if opcode == "multiply" else 0.0)
 
 
+def test_sums_over_several_dimensions_one_of_size_one() -> None:
+    square = "s = f32[4,17,1,64] multiply(x, x)\n ROOT r"
+    text = reduced("f32[4,17,1,64]", "f32[4]", "1,2,3").replace("ROOT r", square).replace("reduce(x", "reduce(s")
+    check_simulated(text, rtol=1e-5)
+
+
 def test_a_reducer_without_an_identity_is_a_threads() -> None:
     clipped = "big = f32[] constant(1e9)\n c = f32[] minimum(b, big)\n ROOT sum = f32[] maximum(a, c)"
     text = reduced("f32[9,40]", "f32[9]", "1").replace("ROOT sum = f32[] add(a, b)", clipped)
