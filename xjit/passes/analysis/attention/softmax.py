@@ -40,13 +40,10 @@ def find_softmax(space: Space, scores: Place, total: Place | None, column: Affin
         place, total = quotient
     exponential = space.behind(place, _PASSED)
     total = space.behind(total, _PASSED)
-    shifted = _operand(space, exponential, "exponential", 0)
-    shifted = None if shifted is None else space.behind(shifted, _PASSED)
-    if shifted is None or shifted.opcode != "subtract":
+    difference = _exponential_of_difference(space, exponential)
+    if difference is None:
         return None
-    logits, shift = space.operand(shifted, 0), space.operand(shifted, 1)
-    if logits is None or shift is None:
-        return None
+    logits, shift = difference
     maximum = _maximum(space, shift)
     if not _reduces(space, maximum, "maximum", logits, column):
         return None
@@ -77,15 +74,22 @@ def _quotient(space: Space, place: Place) -> tuple[Place, Place] | None:
     return None
 
 
-def _exponential_of_logarithm(space: Space, place: Place, column: AffineExpr) -> tuple[Place, Place] | None:
-    """Returns exp(y) and sum(exp(y)) of exp(y - log(sum(exp(y)))), which is their quotient."""
+def _exponential_of_difference(space: Space, place: Place) -> tuple[Place, Place] | None:
+    """Returns a and b of exp(a - b)."""
     difference = _operand(space, place, "exponential", 0)
     difference = None if difference is None else space.behind(difference, _PASSED)
     if difference is None or difference.opcode != "subtract":
         return None
-    shifted, logarithm = space.operand(difference, 0), space.operand(difference, 1)
-    if shifted is None or logarithm is None:
+    a, b = space.operand(difference, 0), space.operand(difference, 1)
+    return None if a is None or b is None else (a, b)
+
+
+def _exponential_of_logarithm(space: Space, place: Place, column: AffineExpr) -> tuple[Place, Place] | None:
+    """Returns exp(y) and sum(exp(y)) of exp(y - log(sum(exp(y)))), which is their quotient."""
+    difference = _exponential_of_difference(space, place)
+    if difference is None:
         return None
+    shifted, logarithm = difference
     total = _operand(space, space.behind(logarithm, _PASSED), "log", 0)
     total = None if total is None else space.behind(total, _PASSED)
     if total is None or total.opcode != "reduce" or space.ranges(total) != (space.sizes[column.position],):
