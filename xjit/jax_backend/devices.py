@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.jax_backend.records import CLIENT, DEVICE, MEMORY
+from xjit.jax_backend.records import CLIENT, DEVICE, MEMORY, PTHREAD_SIZE, QUEUE
 from xjit.jax_backend.requests import Memory
 from xjit.llvm.struct_layout import StructLayout
 from xjit.version import __version__
@@ -32,6 +32,7 @@ class Client:
     address: int
     devices: tuple[int, ...]
     memories: tuple[int, ...]
+    queues: tuple[int, ...]
     keep_alive: tuple[Memory, ...]
 
     def device_of_memory(self, memory: int) -> int:
@@ -50,11 +51,20 @@ def num_devices() -> int:
     return int(text)
 
 
+def is_asynchronous() -> bool:
+    """Whether calls may return before their results are there: JAX's `jax_cpu_enable_async_dispatch`."""
+    import jax
+
+    settings: Any = jax.config
+    return settings._read("jax_cpu_enable_async_dispatch")
+
+
 class ClientBuilder:
     """Makes the structs of a client with a number of devices."""
 
     def __init__(self, count: int) -> None:
         self._kept: list[Memory] = []
+        self._queues: list[int] = []
         self._count = count
 
     def build(self) -> Client:
@@ -76,7 +86,7 @@ class ClientBuilder:
             **self._text("platform_name", PLATFORM_NAME),
             **self._text("platform_version", version),
         )
-        return Client(address, tuple(devices), tuple(memories), tuple(self._kept))
+        return Client(address, tuple(devices), tuple(memories), tuple(self._queues), tuple(self._kept))
 
     def _memory(self, device: int, kind: int, devices: int) -> int:
         name = MEMORY_KINDS[kind]
@@ -103,10 +113,16 @@ class ClientBuilder:
             num_memories=len(memories),
             default_memory=memories[0],
             own_address=address,
+            queue=self._queue(),
             **self._text("kind", "cpu"),
             **self._text("debug_string", f"cpu:{number}"),
             **self._text("to_string", f"CpuDevice(id={number})"),
         )
+
+    def _queue(self) -> int:
+        mutex, changed = (self._keep(b"\0" * PTHREAD_SIZE).address for _ in range(2))
+        self._queues.append(self._struct(QUEUE, mutex=mutex, changed=changed))
+        return self._queues[-1]
 
     def _struct(self, layout: StructLayout, **fields: int) -> int:
         return self._keep(layout.pack(**fields)).address

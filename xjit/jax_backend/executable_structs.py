@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections.abc import Sequence
+from typing import Final
 
+from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
+from xjit.emitters.kernels.collectives.collective import KIND as COLLECTIVE
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.layout import Layout
@@ -14,10 +17,31 @@ from xjit.jax_backend.boundary import Boundary
 from xjit.jax_backend.c_api import BUFFER_TYPES
 from xjit.jax_backend.devices import MEMORY_KINDS, Client
 from xjit.jax_backend.placement import Placement
-from xjit.jax_backend.records import ARRAY, DONATED_WITHOUT_RESULT, EXECUTABLE, LAYOUT, NO_LEAF, NOT_DONATED
+from xjit.jax_backend.records import (
+    ARRAY,
+    DISPATCH_INLINE,
+    DISPATCH_LONG,
+    DISPATCH_SHORT,
+    DONATED_WITHOUT_RESULT,
+    EXECUTABLE,
+    LAYOUT,
+    NO_LEAF,
+    NOT_DONATED,
+)
 from xjit.jax_backend.requests import Memory
 from xjit.runtime.executable import CpuExecutable
-from xjit.runtime.program import ArraySignature
+from xjit.runtime.program import ArraySignature, CpuProgram
+
+LONG_US: Final = 100.0
+"""Microseconds of estimated work above which a call goes to a queue: to wake another thread, and to be woken by it,
+costs about 20."""
+
+
+def _dispatch(program: CpuProgram) -> int:
+    """How a program on one device is called; a loop without a known end may be long."""
+    calls_others = any(kernel.kind in (CUSTOM_CALL, COLLECTIVE) for kernel in program.kernels)
+    may_be_endless = program.always_releases_gil and not calls_others
+    return DISPATCH_LONG if may_be_endless or program.estimated_us > LONG_US else DISPATCH_SHORT
 
 
 def _donors(module: HloModule, parameters: _Leaves, results: _Leaves, to: dict[int, int]) -> frozenset[int]:
@@ -54,6 +78,7 @@ class ExecutableStructs:
         devices = [self._client.devices[number] for number in placement.devices]
         common = {
             "returns_errors": returns_errors,
+            "calls_functions": any(kernel.kind == CUSTOM_CALL for kernel in program.kernels),
             "num_replicas": placement.num_replicas,
             "num_partitions": placement.num_partitions,
             "entry": entry.address,
@@ -65,14 +90,15 @@ class ExecutableStructs:
             **self._text("fingerprint", hashlib.sha256(code).hexdigest()),
             **self._signature_fields(module),
         }
-        self.address = self._on_devices(common, devices)
+        self.address = self._on_devices(common, devices, _dispatch(program))
         if len(devices) > 1:
-            self.parts = tuple(self._on_devices(common, [device]) for device in devices)
+            self.parts = tuple(self._on_devices(common, [device], DISPATCH_INLINE) for device in devices)
 
-    def _on_devices(self, common: dict[str, int], devices: Sequence[int]) -> int:
+    def _on_devices(self, common: dict[str, int], devices: Sequence[int], dispatch: int) -> int:
         """The struct of the program on some devices."""
         context = self._bytes(self._executable.entry.initial_context)
-        return self._struct(**common, initial_context=context, devices=self._numbers(devices), num_devices=len(devices))
+        places = {"devices": self._numbers(devices), "num_devices": len(devices)}
+        return self._struct(**common, **places, initial_context=context, dispatch=dispatch)
 
     def _signature_fields(self, module: HloModule) -> dict[str, int]:
         entry, program = module.entry_computation, self._executable.program

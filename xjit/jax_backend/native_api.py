@@ -19,10 +19,13 @@ from xjit.jax_backend.c_api import (
     MAX_FUNCTIONS,
 )
 from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT, define_buffers
+from xjit.jax_backend.native_calls import STATUS_ERROR, define_calls
+from xjit.jax_backend.native_copies import COPY_START, define_copies
 from xjit.jax_backend.native_events import define_errors, define_events
-from xjit.jax_backend.native_execute import COUNT_ERROR, EXECUTE, STATUS_ERROR, define_execute
+from xjit.jax_backend.native_execute import COUNT_ERROR, EXECUTE, IS_ASYNCHRONOUS, define_execute
 from xjit.jax_backend.native_getters import define_getters
 from xjit.jax_backend.native_layouts import define_layouts
+from xjit.jax_backend.native_queues import NESTED_KEY, RUN_APART, START_WORKER, define_queues
 from xjit.jax_backend.native_transfers import FROM_HOST, define_from_host
 from xjit.jax_backend.records import EXECUTABLE
 from xjit.jax_backend.requests import Memory
@@ -42,8 +45,16 @@ SILENCE_ERROR: Final = "xjit_silence_error"
 REFUSAL_ERROR: Final = "xjit_refusal_error"
 """The same for functions that the backend does not have."""
 
-VARIABLES: Final = (READY_EVENT, DELETED_ERROR, COUNT_ERROR, STATUS_ERROR, SILENCE_ERROR, REFUSAL_ERROR)
-"""Variables of the module that Python sets before the first request."""
+VARIABLES: Final = (
+    READY_EVENT, DELETED_ERROR, COUNT_ERROR, STATUS_ERROR, SILENCE_ERROR, REFUSAL_ERROR, START_WORKER, RUN_APART,
+    NESTED_KEY, IS_ASYNCHRONOUS,
+)  # fmt: skip
+"""Variables of the module that Python sets."""
+
+_FUNCTIONS_FOR_PYTHON: Final = (
+    "xjit_buffer_new", "xjit_buffer_hold", "xjit_buffer_unhold", "xjit_event_wait", COPY_START,
+    "xjit_queue_work", "xjit_queue_wait", "xjit_job_run",
+)  # fmt: skip
 
 _REFUSE: Final = "xjit_refuse"
 _RUNTIME_SYMBOLS: Final = ("xjit_scratch_alloc", "xjit_scratch_free", "xjit_call_entry")
@@ -60,11 +71,15 @@ class NativeApi:
         code = compile_ir_to_object(module.to_text(), trusted=True)
         symbols = {name: _address(name) for name in undefined_symbols([code])}
         layouts = [f"Layouts_{name}" for name in LAYOUT_FUNCTIONS]
-        exports = [*sorted(native), *layouts, *VARIABLES, *slots, _REFUSE, "xjit_buffer_new"]
+        exports = [*sorted(native), *layouts, *VARIABLES, *slots, _REFUSE, *_FUNCTIONS_FOR_PYTHON]
         self._loaded: LoadedObject = load_object(code, exports, symbols)
         self.functions = {name: self.address(name if name in native else _REFUSE) for name in FUNCTIONS}
         pointer = ctypes.c_void_p
         self.new_buffer = ctypes.CFUNCTYPE(pointer, *[pointer] * 6)(self.address("xjit_buffer_new"))
+        self.hold = ctypes.CFUNCTYPE(ctypes.c_bool, pointer, ctypes.c_int64)(self.address("xjit_buffer_hold"))
+        self.unhold = ctypes.CFUNCTYPE(None, pointer, ctypes.c_int64)(self.address("xjit_buffer_unhold"))
+        self.wait = ctypes.CFUNCTYPE(None, pointer)(self.address("xjit_event_wait"))
+        self.start_copy = ctypes.CFUNCTYPE(None, *[pointer] * 3)(self.address(COPY_START))
 
     def address(self, name: str) -> int:
         """The address of a function or variable."""
@@ -107,6 +122,9 @@ def build_module(python_functions: Iterable[str]) -> Module:
     define_errors(module)
     define_events(module)
     define_buffers(module)
+    define_calls(module)
+    define_queues(module)
+    define_copies(module)
     define_getters(module)
     define_layouts(module)
     _define_ends(module)

@@ -1,10 +1,12 @@
 """Buffers as native code: their counts, their end, and copies of row-major arrays.
 
 A buffer's data lives while anything holds it: the owner until the buffer is deleted or destroyed, external references
-(a NumPy view), executions that read it. The struct lives a little longer, until the last of those has let go.
+(a NumPy view), calls that read or make it. The struct lives a little longer, until the last of those has let go.
 
-* `i1 xjit_buffer_hold(buffer)`: one more hold, unless the data is gone.
-* `void xjit_buffer_unhold(buffer)`, `void xjit_buffer_disown(buffer)` (delete), `void xjit_buffer_release(buffer)`.
+* `i1 xjit_buffer_hold(buffer, i64 hold)`: one more hold, `HOLD` or `QUEUED`, unless the buffer is deleted.
+* `void xjit_buffer_unhold(buffer, i64 hold)`, `i1 xjit_buffer_disown(buffer)` (delete).
+* `ptr xjit_buffer_take(buffer, i64 hold)`: the data of a buffer that the caller disowned and holds; null if others
+  need it.
 * `ptr xjit_buffer_new(array, data, device, memory, ready, host_event)`: takes the references it is given.
 """
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 from xjit.jax_backend.c_api import FUNCTIONS
 from xjit.jax_backend.native_events import count
-from xjit.jax_backend.records import ARRAY, BUFFER
+from xjit.jax_backend.records import ARRAY, BUFFER, HOLD, QUEUED
 from xjit.llvm import Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I1, I8, I32, I64, PTR, VOID
@@ -31,6 +33,7 @@ def define_buffers(module: Module) -> None:
     _define_hold(module)
     _define_unhold(module)
     _define_disown(module)
+    _define_take(module)
     _define_new(module)
     _define_entries(module)
 
@@ -48,10 +51,10 @@ def _define_release(module: Module) -> None:
 
 def _define_drop_data(module: Module) -> None:
     """Drops a hold of the data, and frees it or gives it back to the caller's program with the last."""
-    builder = define(module, "xjit_buffer_drop_data", [(PTR, "buffer")])
-    (buffer,) = builder.function.args
-    before = count(builder, BUFFER.pointer(builder, buffer, "holds"), -1)
-    with builder.when(builder.icmp_signed("==", before, builder.i64(1))):
+    builder = define(module, "xjit_buffer_drop_data", [(PTR, "buffer"), (I64, "hold")])
+    buffer, hold = builder.function.args
+    before = builder.atomicrmw("sub", BUFFER.pointer(builder, buffer, "holds"), hold, "acq_rel", "before")
+    with builder.when(builder.icmp_signed("==", before, hold)):
         event = BUFFER.load(builder, buffer, "host_event")
         with builder.when(builder.is_null(event)):
             builder.call(module.declare("xjit_scratch_free", VOID, [PTR]), [BUFFER.load(builder, buffer, "data")])
@@ -62,27 +65,52 @@ def _define_drop_data(module: Module) -> None:
 
 
 def _define_hold(module: Module) -> None:
-    builder = define(module, "xjit_buffer_hold", [(PTR, "buffer")], return_type=I1)
-    (buffer,) = builder.function.args
+    """Looks whether the buffer is deleted when it has the hold: one that is taken meanwhile is deleted before."""
+    builder = define(module, "xjit_buffer_hold", [(PTR, "buffer"), (I64, "hold")], linkage="", return_type=I1)
+    buffer, hold = builder.function.args
     holds = BUFFER.pointer(builder, buffer, "holds")
-    deleted = BUFFER.load_atomic(builder, buffer, "is_deleted", "acquire")
-    with builder.when(builder.icmp_signed("!=", deleted, const_int(I32, 0))):
-        builder.ret(const_int(I1, 0))
     with builder.repeat() as loop:
         found = builder.load_atomic(I64, holds, align=8)
         with builder.when(builder.icmp_signed("==", found, builder.i64(0))):
             builder.ret(const_int(I1, 0))
-        _, is_swapped = builder.cmpxchg(holds, found, builder.add(found, builder.i64(1)))
+        _, is_swapped = builder.cmpxchg(holds, found, builder.add(found, hold))
         loop.leave_if(is_swapped)
+    deleted = BUFFER.load_atomic(builder, buffer, "is_deleted", "acquire")
+    with builder.when(builder.icmp_signed("!=", deleted, const_int(I32, 0))):
+        builder.call(module.functions["xjit_buffer_drop_data"], [buffer, hold])
+        builder.ret(const_int(I1, 0))
     count(builder, BUFFER.pointer(builder, buffer, "references"), 1)
     builder.ret(const_int(I1, 1))
 
 
 def _define_unhold(module: Module) -> None:
-    builder = define(module, "xjit_buffer_unhold", [(PTR, "buffer")])
-    for name in ("xjit_buffer_drop_data", "xjit_buffer_drop_struct"):
-        builder.call(module.functions[name], builder.function.args)
+    builder = define(module, "xjit_buffer_unhold", [(PTR, "buffer"), (I64, "hold")], linkage="")
+    builder.call(module.functions["xjit_buffer_drop_data"], builder.function.args)
+    builder.call(module.functions["xjit_buffer_drop_struct"], builder.function.args[:1])
     builder.ret_void()
+
+
+def _define_take(module: Module) -> None:
+    """The owner's hold ends. A caller in the queue may take what those before it read.
+
+    Memory of the caller's program is never taken.
+    """
+    builder = define(module, "xjit_buffer_take", [(PTR, "buffer"), (I64, "hold")], return_type=PTR)
+    buffer, hold = builder.function.args
+    holds = BUFFER.pointer(builder, buffer, "holds")
+    is_queued = builder.icmp_signed("==", hold, builder.i64(QUEUED))
+    matters = builder.select(is_queued, builder.i64(QUEUED - 1), builder.i64(-1))
+    alone = builder.select(is_queued, builder.i64(HOLD), builder.i64(2 * HOLD))
+    with builder.when(builder.is_null(BUFFER.load(builder, buffer, "host_event"))), builder.repeat() as loop:
+        found = builder.load_atomic(I64, holds, align=8)
+        loop.leave_if(builder.icmp_signed("!=", builder.and_(found, matters), alone))
+        _, is_swapped = builder.cmpxchg(holds, found, builder.sub(found, builder.i64(HOLD)))
+        with builder.when(is_swapped):
+            data = BUFFER.load(builder, buffer, "data")
+            BUFFER.store(builder, buffer, "data", zero(PTR))
+            builder.ret(data)
+    builder.call(module.functions["xjit_buffer_drop_data"], [buffer, builder.i64(HOLD)])
+    builder.ret(zero(PTR))
 
 
 def _define_disown(module: Module) -> None:
@@ -150,13 +178,13 @@ def _define_entries(module: Module) -> None:
     builder.ret(zero(PTR))
 
     builder, _, buffer = _entry(module, "Buffer_IncreaseExternalReferenceCount")
-    held = builder.call(functions["xjit_buffer_hold"], [buffer], name="held")
+    held = builder.call(functions["xjit_buffer_hold"], [buffer, builder.i64(HOLD)], name="held")
     with builder.when(builder.not_(held)):
         builder.ret(builder.load(PTR, Value(PTR, f"@{DELETED_ERROR}"), align=8))
     builder.ret(zero(PTR))
 
     builder, _, buffer = _entry(module, "Buffer_DecreaseExternalReferenceCount")
-    builder.call(functions["xjit_buffer_unhold"], [buffer])
+    builder.call(functions["xjit_buffer_unhold"], [buffer, builder.i64(HOLD)])
     builder.ret(zero(PTR))
 
 
@@ -167,4 +195,4 @@ DELETED_ERROR = "xjit_deleted_error"
 def _delete(builder: StructuredBuilder, buffer: Value) -> None:
     functions = builder.module.functions
     with builder.when(builder.call(functions["xjit_buffer_disown"], [buffer], name="was_owned")):
-        builder.call(functions["xjit_buffer_drop_data"], [buffer])
+        builder.call(functions["xjit_buffer_drop_data"], [buffer, builder.i64(HOLD)])

@@ -2,7 +2,7 @@
 
 * `void xjit_error_release(error)`: drops a reference.
 * `void xjit_event_release(event)`, `ptr xjit_event_retain(event)`.
-* `void xjit_event_set(event)`: makes it ready and calls what waits.
+* `void xjit_event_set(event)`: makes it ready and calls what waits. `void xjit_event_wait(event)`: sleeps until it is.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from xjit.jax_backend.c_api import FUNCTIONS
 from xjit.jax_backend.records import CALLBACK, ERROR, EVENT, READY
 from xjit.llvm import Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
-from xjit.llvm.types import I32, I64, PTR, VOID
+from xjit.llvm.types import I1, I8, I32, I64, PTR, VOID
 from xjit.llvm.values import const_int, zero
 
-_POLL_US = 50
+_SEMAPHORE_SIZE = 64
+"""At least the bytes of a `sem_t`."""
 
 
 def define_errors(module: Module) -> None:
@@ -51,6 +52,8 @@ def define_events(module: Module) -> None:
     _define_destroy(module)
     _define_is_ready(module)
     _define_error(module)
+    _define_listen(module)
+    _define_wait(module)
     _define_await(module)
     _define_on_ready(module)
 
@@ -124,7 +127,8 @@ def _define_destroy(module: Module) -> None:
     builder.ret(zero(PTR))
 
 
-def _is_ready(builder: StructuredBuilder, event: Value) -> Value:
+def is_ready(builder: StructuredBuilder, event: Value) -> Value:
+    """Whether an event was set."""
     waiting = EVENT.load_atomic(builder, event, "waiting", "acquire")
     return builder.icmp_signed("==", builder.ptrtoint(waiting, I64), builder.i64(READY))
 
@@ -133,7 +137,7 @@ def _define_is_ready(module: Module) -> None:
     args = FUNCTIONS["Event_IsReady"]
     builder = define(module, "Event_IsReady", [(PTR, "args")], linkage="", return_type=PTR)
     (request,) = builder.function.args
-    ready = _is_ready(builder, args.load(builder, request, "event"))
+    ready = is_ready(builder, args.load(builder, request, "event"))
     args.store(builder, request, "is_ready", builder.zext(ready, args.type_of("is_ready")))
     builder.ret(zero(PTR))
 
@@ -144,14 +148,51 @@ def _define_error(module: Module) -> None:
     builder.ret(new_error_reference(builder, args.load(builder, builder.function.args[0], "event")))
 
 
+def _define_listen(module: Module) -> None:
+    """`i1 xjit_event_listen(event, function, argument, subject)`: has a `CALLBACK` called later, unless it is ready."""
+    names = ("event", "function", "argument", "subject")
+    builder = define(module, "xjit_event_listen", [(PTR, name) for name in names], return_type=I1)
+    event = builder.function.args[0]
+    with builder.when(is_ready(builder, event)):
+        builder.ret(const_int(I1, 0))
+    node = builder.call(module.declare("malloc", PTR, [I64]), [builder.i64(CALLBACK.size)], name="node")
+    for name, value in zip(names[1:], builder.function.args[1:], strict=True):
+        CALLBACK.store(builder, node, name, value)
+    place = EVENT.pointer(builder, event, "waiting")
+    with builder.repeat() as loop:
+        first = builder.load_atomic(PTR, place, align=8)
+        with builder.when(builder.icmp_signed("==", builder.ptrtoint(first, I64), builder.i64(READY))):
+            builder.call(module.declare("free", VOID, [PTR]), [node])
+            builder.ret(const_int(I1, 0))
+        CALLBACK.store(builder, node, "next", first)
+        _, is_swapped = builder.cmpxchg(place, first, node)
+        loop.leave_if(is_swapped)
+    builder.ret(const_int(I1, 1))
+
+
+def _define_wait(module: Module) -> None:
+    """The caller must not have the GIL."""
+    builder = define(module, "xjit_event_wait", [(PTR, "event")], linkage="")
+    (event,) = builder.function.args
+    with builder.when(is_ready(builder, event)):
+        builder.ret_void()
+    semaphore = builder.alloca(I8, _SEMAPHORE_SIZE, align=16, name="semaphore")
+    builder.call(module.declare("sem_init", I32, [PTR, I32, I32]), [semaphore, const_int(I32, 0), const_int(I32, 0)])
+    post = module.declare("sem_post", I32, [PTR])
+    listening = [event, Value(PTR, f"@{post.name}"), zero(PTR), semaphore]
+    with builder.when(builder.not_(builder.call(module.functions["xjit_event_listen"], listening, name="waits"))):
+        builder.ret_void()
+    with builder.repeat() as loop:  # a signal may end it early
+        failed = builder.call(module.declare("sem_wait", I32, [PTR]), [semaphore], name="failed")
+        loop.leave_if(builder.icmp_signed("==", failed, const_int(I32, 0)))
+    builder.ret_void()
+
+
 def _define_await(module: Module) -> None:
-    """What is not ready yet waits for the caller itself: for the end of a buffer that lies in its memory."""
     args = FUNCTIONS["Event_Await"]
     builder = define(module, "Event_Await", [(PTR, "args")], linkage="", return_type=PTR)
     event = args.load(builder, builder.function.args[0], "event")
-    with builder.repeat() as loop:
-        loop.leave_if(_is_ready(builder, event))
-        builder.call(module.declare("usleep", I32, [I32]), [const_int(I32, _POLL_US)])
+    builder.call(module.functions["xjit_event_wait"], [event])
     builder.ret(new_error_reference(builder, event))
 
 
@@ -160,21 +201,7 @@ def _define_on_ready(module: Module) -> None:
     builder = define(module, "Event_OnReady", [(PTR, "args")], linkage="", return_type=PTR)
     (request,) = builder.function.args
     event, function, argument = (args.load(builder, request, name) for name in ("event", "callback", "user_arg"))
-    with builder.when(_is_ready(builder, event)):
+    listening = [event, function, argument, zero(PTR)]
+    with builder.when(builder.not_(builder.call(module.functions["xjit_event_listen"], listening, name="waits"))):
         _call_back(builder, event, function, argument)
-        builder.ret(zero(PTR))
-    node = builder.call(module.declare("malloc", PTR, [I64]), [builder.i64(CALLBACK.size)], name="node")
-    CALLBACK.store(builder, node, "function", function)
-    CALLBACK.store(builder, node, "argument", argument)
-    CALLBACK.store(builder, node, "subject", zero(PTR))
-    place = EVENT.pointer(builder, event, "waiting")
-    with builder.repeat() as loop:
-        first = builder.load_atomic(PTR, place, align=8)
-        with builder.when(builder.icmp_signed("==", builder.ptrtoint(first, I64), builder.i64(READY))):
-            builder.call(module.declare("free", VOID, [PTR]), [node])
-            _call_back(builder, event, function, argument)
-            builder.ret(zero(PTR))
-        CALLBACK.store(builder, node, "next", first)
-        _, is_swapped = builder.cmpxchg(place, first, node)
-        loop.leave_if(is_swapped)
     builder.ret(zero(PTR))

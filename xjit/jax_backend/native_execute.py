@@ -1,38 +1,56 @@
 """Execution as native code: one call of a program on one device, from buffers to buffers, without Python.
 
-A failure of the program becomes the error of its results, as an asynchronous failure would: callers raise it where the
-values are used. What is wrong with the request itself (a deleted argument) is the error of the call.
+What is short, and has all its arguments, runs in the thread that calls it: that costs less than to wake another one.
+Everything else goes to the queue of its device (`xjit.jax_backend.native_queues`), and the results are there at once,
+with an event that says when they are ready.
+
+A failure of the program becomes the error of its results: callers raise it where the values are used. What is wrong
+with the request itself (a deleted argument), and a lack of memory before the program runs, is the error of the call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from xjit.jax_backend.c_api import FUNCTIONS
+from xjit.jax_backend.c_api import FUNCTIONS, ErrorCode
 from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT
+from xjit.jax_backend.native_calls import STATUS_ERROR, allocate, buffer_of, out_of_memory
 from xjit.jax_backend.native_donation import CLAIMED, define_donation
-from xjit.jax_backend.native_events import new_error_reference
-from xjit.jax_backend.records import ARRAY, BUFFER, DEVICE, DONATED_WITHOUT_RESULT, EVENT, EXECUTABLE
+from xjit.jax_backend.native_events import count, is_ready
+from xjit.jax_backend.records import (
+    ARRAY,
+    BUFFER,
+    CALL,
+    DEVICE,
+    DISPATCH_INLINE,
+    DISPATCH_LONG,
+    DONATED_WITHOUT_RESULT,
+    ERROR,
+    EVENT,
+    EXECUTABLE,
+    HOLD,
+    QUEUED,
+    READY,
+)
 from xjit.llvm import Module, Value
-from xjit.llvm.execution_context import EXECUTION_CONTEXT, RuntimeStatus
 from xjit.llvm.function import Function
 from xjit.llvm.structured_builder import define
-from xjit.llvm.types import I8, I32, I64, PTR, VOID
+from xjit.llvm.types import I1, I8, I64, PTR, VOID
 from xjit.llvm.values import const_int, zero
 
-COUNT_ERROR = "xjit_count_error"
+COUNT_ERROR: Final = "xjit_count_error"
 """The variable that holds the address of the error for a wrong number of arguments or devices."""
 
-STATUS_ERROR = "xjit_status_error"
-"""The variable of `ptr (*)(executable, i64 status, i64 instruction, i64 detail)`: the error for a program's failure."""
+IS_ASYNCHRONOUS: Final = "xjit_is_asynchronous"
+"""The variable that is null if every call runs in the thread that makes it."""
 
-
-EXECUTE = "LoadedExecutable_Execute"
+EXECUTE: Final = "LoadedExecutable_Execute"
 
 
 def define_execute(module: Module, ask: Function) -> None:
-    """Defines `EXECUTE`. The module must have buffers. `ask` does it for programs on several devices."""
-    for name in (COUNT_ERROR, STATUS_ERROR):
+    """Defines `EXECUTE`. The module must have calls and queues. `ask` does it for programs on several devices."""
+    for name in (COUNT_ERROR, IS_ASYNCHRONOUS):
         module.add_global(name, PTR, zero(PTR), align=8, linkage="")
     define_donation(module, STATUS_ERROR)
     _define_new_event(module)
@@ -40,13 +58,14 @@ def define_execute(module: Module, ask: Function) -> None:
 
 
 def _define_new_event(module: Module) -> None:
-    """`ptr xjit_event_failed(error)`: a ready event that takes the reference to its error."""
-    builder = define(module, "xjit_event_failed", [(PTR, "error")], return_type=PTR)
+    """`ptr xjit_event_new(i64 waiting, error)`: an event with one reference, which takes that to its error."""
+    builder = define(module, "xjit_event_new", [(I64, "waiting"), (PTR, "error")], return_type=PTR)
+    waiting, error = builder.function.args
     event = builder.call(module.declare("malloc", PTR, [I64]), [builder.i64(EVENT.size)], name="event")
     EVENT.store(builder, event, "vtable", zero(PTR))
     EVENT.store(builder, event, "references", builder.i64(1))
-    EVENT.store(builder, event, "waiting", builder.inttoptr(builder.i64(1), PTR))
-    EVENT.store(builder, event, "error", builder.function.args[0])
+    EVENT.store(builder, event, "waiting", builder.inttoptr(waiting, PTR))
+    EVENT.store(builder, event, "error", error)
     builder.ret(event)
 
 
@@ -60,15 +79,8 @@ class _Execute:
         (self._request,) = builder.function.args
         self._executable = self._asked("executable")
         self._ask_for_several(ask)
-        self._options = self._asked("options")
         self._num_parameters = self._fixed("num_parameters")
         self._num_results = self._fixed("num_results")
-        self._inputs = builder.alloca_many(PTR, self._num_parameters, align=16, name="inputs")
-        self._outputs = builder.alloca_many(PTR, self._num_results, align=16, name="outputs")
-        self._data = builder.alloca_many(PTR, self._num_results, align=16, name="data")
-        self._donated = builder.alloca_many(I64, self._num_parameters, align=16, name="donated")
-        self._context = builder.alloca(I8, EXECUTION_CONTEXT.size, align=16, name="context")
-        self._event = builder.alloca(PTR, align=8, name="event")
 
     def _ask_for_several(self, ask: Function) -> None:
         """Python runs programs on several devices: it calls this function for each."""
@@ -80,20 +92,18 @@ class _Execute:
     def emit(self) -> None:
         builder = self.builder
         self._check_counts()
-        buffers = builder.load(PTR, self._asked("argument_lists"), align=8, name="buffers")
-        results = builder.load(PTR, self._asked("output_lists"), align=8, name="results")
-        self._hold_arguments(buffers)
-        self._take_donations(buffers)
-        ready = builder.load(PTR, Value(PTR, f"@{READY_EVENT}"), align=8, name="ready")
-        builder.store(ready, self._event, align=8)
-        self._inherit_errors(buffers)
-        self._make_outputs(buffers)
-        self._run()
-        self._return_error(buffers)
-        self._make_results(results)
-        self._let_go(buffers)
-        self._complete()
-        builder.ret(zero(PTR))
+        self._buffers = builder.load(PTR, self._asked("argument_lists"), align=8, name="buffers")
+        default = builder.load(PTR, self._fixed("devices"), align=8)
+        asked = self._asked("execute_device")
+        self._device = builder.select(builder.is_null(asked), default, asked)
+        self._is_queued = self._decide()
+        self._call = self._new_call()
+        self._hold_arguments()
+        self._take_donations()
+        self._make_outputs()
+        with builder.when(self._is_queued):
+            self._enqueue()
+        self._run_inline()
 
     def _asked(self, field: str) -> Value:
         return self._arguments.load(self.builder, self._request, field)
@@ -108,180 +118,198 @@ class _Execute:
         with builder.when(builder.not_(builder.and_(one_device, fits))):
             builder.ret(builder.load(PTR, Value(PTR, f"@{COUNT_ERROR}"), align=8))
 
-    def _hold_arguments(self, buffers: Value) -> None:
+    def _decide(self) -> Value:
+        """Whether the call goes to a queue. If not, all its arguments are ready.
+
+        A function that a program calls may call programs, but not wait for what the queue does after its own program.
+        """
+        builder = self.builder
+        queued = builder.alloca(I1, align=1, name="queued")
+        dispatch = self._fixed("dispatch")
+        builder.store(const_int(I1, 0), queued, align=1)
+        with builder.when(builder.icmp_signed("==", dispatch, builder.i64(DISPATCH_LONG))):
+            is_nested = builder.call(self._functions["xjit_is_nested"], [], name="is_nested")
+            builder.store(builder.not_(is_nested), queued, align=1)
+        with builder.loop(builder.i64(0), self._num_parameters) as i:
+            found = builder.load(I1, queued, align=1)
+            is_pending = builder.not_(is_ready(builder, self._ready_event(i)))
+            builder.store(builder.or_(found, is_pending), queued, align=1)
+        with builder.when(builder.load(I1, queued, align=1)):
+            enabled = builder.not_(builder.is_null(builder.load(PTR, Value(PTR, f"@{IS_ASYNCHRONOUS}"), align=8)))
+            may = builder.and_(enabled, builder.icmp_signed("!=", dispatch, builder.i64(DISPATCH_INLINE)))
+            builder.store(may, queued, align=1)
+            with builder.when(builder.not_(may)), builder.loop(builder.i64(0), self._num_parameters) as i:
+                builder.call(self._functions["xjit_event_wait"], [self._ready_event(i)])
+        return builder.load(I1, queued, align=1, name="is_queued")
+
+    def _ready_event(self, i: Value) -> Value:
+        buffer = self.builder.load(PTR, self.builder.gep(PTR, self._buffers, i), align=8, name="buffer")
+        return BUFFER.load(self.builder, buffer, "ready")
+
+    def _new_call(self) -> Value:
+        """The record of the call: on the stack, or what the queue will free."""
+        builder = self.builder
+        place = builder.alloca(PTR, align=8, name="place")
+        size = builder.call(self._functions["xjit_call_size"], [self._executable], name="size")
+        builder.store(builder.alloca_many(I8, size, align=16, name="call"), place, align=8)
+        with builder.when(self._is_queued):
+            builder.store(builder.call(builder.module.declare("malloc", PTR, [I64]), [size]), place, align=8)
+        call = builder.load(PTR, place, align=8, name="call")
+        is_ordered = builder.icmp_signed("==", self._fixed("calls_functions"), builder.i64(0))
+        in_order = builder.and_(self._is_queued, is_ordered)
+        self._hold = builder.select(in_order, builder.i64(QUEUED), builder.i64(HOLD))
+        builder.call(self._functions["xjit_call_init"], [call, self._executable, self._hold])
+        size = builder.mul(self._num_parameters, builder.i64(8))
+        builder.memcpy(CALL.load(builder, call, "arguments"), self._buffers, size, align=8)
+        return call
+
+    def _field(self, field: str, i: Value) -> Value:
+        """The place of entry `i` of an array of the call."""
+        return self.builder.gep(PTR, CALL.load(self.builder, self._call, field), i)
+
+    def _hold_arguments(self) -> None:
         """Nobody may free or overwrite what this call reads."""
         builder = self.builder
         with builder.loop(builder.i64(0), self._num_parameters) as i:
-            buffer = builder.load(PTR, builder.gep(PTR, buffers, i), align=8, name="buffer")
-            held = builder.call(self._functions["xjit_buffer_hold"], [buffer], name="held")
+            buffer = buffer_of(builder, self._call, "arguments", i)
+            held = builder.call(self._functions["xjit_buffer_hold"], [buffer, self._hold], name="held")
             with builder.when(builder.not_(held)):
-                self._unhold(buffers, i)
+                self._give_up(i)
                 builder.ret(builder.load(PTR, Value(PTR, f"@{DELETED_ERROR}"), align=8))
             leaf = ARRAY.load(builder, ARRAY.element(builder, self._fixed("parameters"), i), "leaf")
             with builder.when(builder.icmp_signed(">=", leaf, builder.i64(0))):
-                builder.store(BUFFER.load(builder, buffer, "data"), builder.gep(PTR, self._inputs, leaf), align=8)
+                builder.store(BUFFER.load(builder, buffer, "data"), self._field("inputs", leaf), align=8)
 
-    def _take_donations(self, buffers: Value) -> None:
-        """Deletes donated arguments. The memory of one that nobody else holds is taken: `donated` is 1 then, else 0."""
+    def _give_up(self, num_held: Value) -> None:
+        """Lets go of the first arguments and of the record, of a call that does not take place."""
         builder = self.builder
-        request = [self._executable, self._options, buffers, self._donated]
+        builder.call(self._functions["xjit_call_release_arguments"], [self._call, num_held])
+        with builder.when(self._is_queued):
+            builder.call(builder.module.declare("free", VOID, [PTR]), [self._call])
+
+    def _take_donations(self) -> None:
+        """Deletes donated arguments. Memory that nobody else needs is taken: `donated` is its address then, else 0."""
+        builder = self.builder
+        donated = CALL.load(builder, self._call, "donated")
+        request = [self._executable, self._asked("options"), self._buffers, donated]
         error = builder.call(self._functions["xjit_claim_donations"], request, name="error")
         with builder.when(builder.not_(builder.is_null(error))):
-            self._unhold(buffers, self._num_parameters)
+            self._give_up(self._num_parameters)
             builder.ret(error)
         parameters = self._fixed("parameters")
         with builder.loop(builder.i64(0), self._num_parameters) as i:
-            taken = builder.gep(I64, self._donated, i)
+            taken = builder.gep(I64, donated, i)
             with builder.when(builder.icmp_signed("==", builder.load(I64, taken, align=8), builder.i64(CLAIMED))):
                 to = ARRAY.load(builder, ARRAY.element(builder, parameters, i), "donated_to")
-                self._take(builder.load(PTR, builder.gep(PTR, buffers, i), align=8), to, taken)
+                self._take(buffer_of(builder, self._call, "arguments", i), to, taken)
 
     def _take(self, buffer: Value, to: Value, taken: Value) -> None:
         builder = self.builder
-        builder.store(builder.i64(0), taken, align=8)
+        builder.store(zero(PTR), taken, align=8)
         has_result = builder.icmp_signed("!=", to, builder.i64(DONATED_WITHOUT_RESULT))
-        is_ours = builder.is_null(BUFFER.load(builder, buffer, "host_event"))
-        with builder.when(builder.and_(has_result, is_ours)):
-            holds = BUFFER.pointer(builder, buffer, "holds")
-            _, alone = builder.cmpxchg(holds, builder.i64(2), builder.i64(0))
-            with builder.when(alone):
-                builder.store(builder.i64(1), taken, align=8)
-        kept = builder.icmp_signed("==", builder.load(I64, taken, align=8), builder.i64(0))
-        with builder.when(kept):
-            builder.call(self._functions["xjit_buffer_drop_data"], [buffer])
+        with builder.when(has_result):
+            data = builder.call(self._functions["xjit_buffer_take"], [buffer, self._hold], name="taken")
+            builder.store(data, taken, align=8)
+        with builder.when(builder.not_(has_result)):
+            builder.call(self._functions["xjit_buffer_drop_data"], [buffer, builder.i64(HOLD)])
 
-    def _unhold(self, buffers: Value, count: Value) -> None:
-        """Lets go of the first arguments."""
-        builder = self.builder
-        with builder.loop(builder.i64(0), count) as i:
-            buffer = builder.load(PTR, builder.gep(PTR, buffers, i), align=8)
-            builder.call(self._functions["xjit_buffer_unhold"], [buffer])
-
-    def _inherit_errors(self, buffers: Value) -> None:
-        """What is computed from a failed array has failed, too."""
-        builder = self.builder
-        with builder.loop(builder.i64(0), self._num_parameters) as i:
-            buffer = builder.load(PTR, builder.gep(PTR, buffers, i), align=8, name="buffer")
-            event = BUFFER.load(builder, buffer, "ready")
-            with builder.when(builder.not_(builder.is_null(EVENT.load(builder, event, "error")))):
-                builder.store(event, self._event, align=8)
-        event = builder.load(PTR, self._event, align=8)
-        builder.call(self._functions["xjit_event_retain"], [event])
-
-    def _make_outputs(self, buffers: Value) -> None:
+    def _make_outputs(self) -> None:
         """Memory for the results: that of a donated argument, or new. Without any, the call fails."""
         builder = self.builder
         arrays = self._fixed("results")
         with builder.loop(builder.i64(0), self._num_results) as i:
-            array = ARRAY.element(builder, arrays, i)
-            place = builder.gep(PTR, self._data, i)
+            array, place = ARRAY.element(builder, arrays, i), self._field("data", i)
             builder.store(zero(PTR), place, align=8)
             source = ARRAY.load(builder, array, "donated_from")
             with builder.when(builder.icmp_signed(">=", source, builder.i64(0))):
-                taken = builder.load(I64, builder.gep(I64, self._donated, source), align=8)
-                with builder.when(builder.icmp_signed("!=", taken, builder.i64(0))):
-                    buffer = builder.load(PTR, builder.gep(PTR, buffers, source), align=8)
-                    builder.store(BUFFER.load(builder, buffer, "data"), place, align=8)
+                builder.store(builder.load(PTR, self._field("donated", source), align=8), place, align=8)
             with builder.when(builder.is_null(builder.load(PTR, place, align=8))):
-                num_bytes = ARRAY.load(builder, array, "num_bytes")
-                data = self._allocate(builder.intrinsic("smax", I64, [num_bytes, builder.i64(1)]))
-                builder.store(data, place, align=8)
-                with builder.when(builder.is_null(data)):
-                    self._fail(RuntimeStatus.RESOURCE_EXHAUSTED, num_bytes)
+                builder.store(allocate(builder, ARRAY.load(builder, array, "num_bytes")), place, align=8)
+        with builder.loop(builder.i64(0), self._num_results) as i:
+            array = ARRAY.element(builder, arrays, i)
+            data = builder.load(PTR, self._field("data", i), align=8)
+            with builder.when(builder.is_null(data)):
+                self._fail(out_of_memory(builder, self._executable, ARRAY.load(builder, array, "num_bytes")))
             leaf = ARRAY.load(builder, array, "leaf")
             with builder.when(builder.icmp_signed(">=", leaf, builder.i64(0))):
-                builder.store(builder.load(PTR, place, align=8), builder.gep(PTR, self._outputs, leaf), align=8)
+                builder.store(data, self._field("outputs", leaf), align=8)
 
-    def _allocate(self, num_bytes: Value) -> Value:
-        allocate = self.builder.module.declare("xjit_scratch_alloc", PTR, [I64])
-        return self.builder.call(allocate, [num_bytes], name="data")
-
-    def _fail(self, status: RuntimeStatus | Value, detail: Value, instruction: Value | None = None) -> None:
-        """Notes the first failure: asks Python for its error and puts it into the event of the results."""
+    def _fail(self, error: Value) -> None:
+        """Ends a call without results."""
         builder = self.builder
-        event = builder.load(PTR, self._event, align=8)
-        with builder.when(builder.is_null(EVENT.load(builder, event, "error"))):
-            number = builder.sext(status, I64) if isinstance(status, Value) else builder.i64(status)
-            place = builder.sext(instruction, I64) if instruction is not None else builder.i64(-1)
-            function = builder.load(PTR, Value(PTR, f"@{STATUS_ERROR}"), align=8, name="function")
-            error = builder.call_pointer(function, PTR, [self._executable, number, place, detail], name="error")
-            failed = builder.call(self._functions["xjit_event_failed"], [error], name="failed")
-            builder.store(failed, self._event, align=8)
+        with builder.loop(builder.i64(0), self._num_results) as i:
+            data = builder.load(PTR, self._field("data", i), align=8)
+            builder.call(builder.module.declare("xjit_scratch_free", VOID, [PTR]), [data])
+        self._give_up(self._num_parameters)
+        builder.ret(error)
 
-    def _has_failed(self) -> Value:
-        event = self.builder.load(PTR, self._event, align=8)
-        return self.builder.not_(self.builder.is_null(EVENT.load(self.builder, event, "error")))
-
-    def _run(self) -> None:
+    def _enqueue(self) -> None:
         builder = self.builder
-        with builder.when(builder.not_(self._has_failed())):
-            arena_size = self._fixed("arena_size")
-            arena = self._allocate(builder.intrinsic("smax", I64, [arena_size, builder.i64(1)]))
-            with builder.when(builder.is_null(arena)):
-                self._fail(RuntimeStatus.RESOURCE_EXHAUSTED, arena_size)
-            with builder.when(builder.not_(builder.is_null(arena))):
-                self._call_entry(arena)
-                builder.call(builder.module.declare("xjit_scratch_free", VOID, [PTR]), [arena])
+        event = builder.call(self._functions["xjit_event_new"], [builder.i64(0), zero(PTR)], name="event")
+        CALL.store(builder, self._call, "event", event)
+        self._make_results(event)
+        with builder.loop(builder.i64(0), self._num_results) as i:
+            result = buffer_of(builder, self._call, "results", i)
+            builder.call(self._functions["xjit_buffer_hold"], [result, self._hold])
+        count(builder, EXECUTABLE.pointer(builder, self._executable, "num_pending"), 1)
+        self._complete(event)
+        apart = builder.icmp_signed("!=", self._fixed("calls_functions"), builder.i64(0))
+        with builder.when(apart):
+            builder.call(self._functions["xjit_job_run_apart"], [self._call])
+        with builder.when(builder.not_(apart)):
+            builder.call(self._functions["xjit_queue_put"], [DEVICE.load(builder, self._device, "queue"), self._call])
+        builder.ret(zero(PTR))
 
-    def _call_entry(self, arena: Value) -> None:
+    def _run_inline(self) -> None:
         builder = self.builder
-        size = builder.i64(EXECUTION_CONTEXT.size)
-        builder.memcpy(self._context, self._fixed("initial_context"), size, align=8)
-        pointers = [self._fixed("entry"), self._context, self._inputs, self._outputs, arena, self._fixed("constants")]
-        call_entry = builder.module.declare("xjit_call_entry", I32, [PTR] * 6 + [I64])
-        status = builder.call(call_entry, [*pointers, builder.i64(0)], name="status")  # the caller let go of the GIL
-        with builder.when(builder.icmp_signed("!=", status, const_int(I32, 0))):
-            detail = EXECUTION_CONTEXT.load(builder, self._context, "detail")
-            self._fail(status, detail, EXECUTION_CONTEXT.load(builder, self._context, "failed_instruction"))
+        ready = builder.load(PTR, Value(PTR, f"@{READY_EVENT}"), align=8, name="ready")
+        event = builder.alloca(PTR, align=8, name="event")
+        error = builder.alloca(PTR, align=8, name="error")
+        builder.store(builder.call(self._functions["xjit_event_retain"], [ready]), event, align=8)
+        builder.store(builder.call(self._functions["xjit_call_failed_input"], [self._call]), error, align=8)
+        with builder.when(builder.is_null(builder.load(PTR, error, align=8))):
+            builder.store(builder.call(self._functions["xjit_call_run"], [self._call]), error, align=8)
+            self._fail_if_out_of_memory(builder.load(PTR, error, align=8))
+        failure = builder.load(PTR, error, align=8, name="failure")
+        with builder.when(builder.not_(builder.is_null(failure))):
+            with builder.when(builder.icmp_signed("!=", self._fixed("returns_errors"), builder.i64(0))):
+                self._fail(failure)
+            failed = builder.call(self._functions["xjit_event_new"], [builder.i64(READY), failure], name="failed")
+            builder.call(self._functions["xjit_event_release"], [ready])
+            builder.store(failed, event, align=8)
+        found = builder.load(PTR, event, align=8)
+        self._make_results(found)
+        self._give_up(self._num_parameters)
+        self._complete(found)
+        builder.call(self._functions["xjit_event_release"], [found])
+        builder.ret(zero(PTR))
 
-    def _return_error(self, buffers: Value) -> None:
-        """Of programs that say so, a failure is that of the call, which then has no results."""
+    def _fail_if_out_of_memory(self, error: Value) -> None:
         builder = self.builder
-        returns = builder.icmp_signed("!=", self._fixed("returns_errors"), builder.i64(0))
-        with builder.when(builder.and_(returns, self._has_failed())):
-            with builder.loop(builder.i64(0), self._num_results) as i:
-                data = builder.load(PTR, builder.gep(PTR, self._data, i), align=8)
-                with builder.when(builder.not_(builder.is_null(data))):
-                    builder.call(builder.module.declare("xjit_scratch_free", VOID, [PTR]), [data])
-            self._let_go(buffers)
-            event = builder.load(PTR, self._event, align=8)
-            error = new_error_reference(builder, event)
-            builder.call(self._functions["xjit_event_release"], [event])
-            builder.ret(error)
+        with builder.when(builder.not_(builder.is_null(error))):
+            code = ERROR.load(builder, error, "code")
+            with builder.when(builder.icmp_signed("==", code, builder.i64(ErrorCode.RESOURCE_EXHAUSTED))):
+                self._fail(error)
 
-    def _make_results(self, results: Value) -> None:
+    def _make_results(self, event: Value) -> None:
+        """Buffers for the results, ready with an event."""
         builder = self.builder
         arrays = self._fixed("results")
-        default = builder.load(PTR, self._fixed("devices"), align=8)
-        asked = self._asked("execute_device")
-        device = builder.select(builder.is_null(asked), default, asked)
-        memories = DEVICE.load(builder, device, "memories")
-        event = builder.load(PTR, self._event, align=8)
+        results = builder.load(PTR, self._asked("output_lists"), align=8, name="results")
+        memories = DEVICE.load(builder, self._device, "memories")
         with builder.loop(builder.i64(0), self._num_results) as i:
             builder.call(self._functions["xjit_event_retain"], [event])
-            data = builder.load(PTR, builder.gep(PTR, self._data, i), align=8)
+            data = builder.load(PTR, self._field("data", i), align=8)
             array = ARRAY.element(builder, arrays, i)
             memory = builder.load(PTR, builder.gep(PTR, memories, ARRAY.load(builder, array, "memory")), align=8)
-            given: Sequence[Value] = [array, data, device, memory, event, zero(PTR)]
+            given: Sequence[Value] = [array, data, self._device, memory, event, zero(PTR)]
             made = builder.call(self._functions["xjit_buffer_new"], given, name="made")
+            builder.store(made, self._field("results", i), align=8)
             builder.store(made, builder.gep(PTR, results, i), align=8)
 
-    def _let_go(self, buffers: Value) -> None:
-        """Of the arguments; the data of a donated one belongs to a result now."""
-        builder = self.builder
-        with builder.loop(builder.i64(0), self._num_parameters) as i:
-            buffer = builder.load(PTR, builder.gep(PTR, buffers, i), align=8, name="buffer")
-            taken = builder.load(I64, builder.gep(I64, self._donated, i), align=8)
-            with builder.when(builder.icmp_signed("==", taken, builder.i64(0))):
-                builder.call(self._functions["xjit_buffer_drop_data"], [buffer])
-            builder.call(self._functions["xjit_buffer_drop_struct"], [buffer])
-
-    def _complete(self) -> None:
-        """Gives the reference to the event to the caller if it asked for one."""
+    def _complete(self, event: Value) -> None:
+        """Gives the caller the event if it asked for one."""
         builder = self.builder
         events = self._asked("device_complete_events")
-        event = builder.load(PTR, self._event, align=8)
-        with builder.when(builder.is_null(events)):
-            builder.call(self._functions["xjit_event_release"], [event])
-            builder.ret(zero(PTR))
-        builder.store(event, events, align=8)
+        with builder.when(builder.not_(builder.is_null(events))):
+            builder.store(builder.call(self._functions["xjit_event_retain"], [event]), events, align=8)

@@ -16,7 +16,9 @@ from xjit.llvm.function import Function
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR
 from xjit.llvm.values import const_int, zero
-from xjit.runtime.program import PARAMETER_ALIGNMENT
+
+ALIASING_ALIGNMENT = 64
+"""Bytes. Arrays of NumPy's that are less aligned are copied, as in XLA: who owns them may write while a call runs."""
 
 FROM_HOST = "Client_BufferFromHostBuffer"
 """The function that this module defines."""
@@ -96,7 +98,7 @@ class _FromHost:
     def _make(self, array: Value, num_bytes: Value, memory: Value) -> None:
         builder = self.builder
         source = self._asked("data")
-        misaligned = builder.and_(builder.ptrtoint(source, I64), builder.i64(PARAMETER_ALIGNMENT - 1))
+        misaligned = builder.and_(builder.ptrtoint(source, I64), builder.i64(ALIASING_ALIGNMENT - 1))
         semantics = builder.sext(self._asked("host_buffer_semantics"), I64)
         kept = builder.icmp_signed("==", semantics, builder.i64(HostBufferSemantics.IMMUTABLE_ZERO_COPY))
         in_place = builder.and_(kept, builder.icmp_signed("==", misaligned, builder.i64(0)))

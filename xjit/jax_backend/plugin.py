@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.jax_backend.c_api import FUNCTIONS, NAMED_VALUE, PROGRAM, VERSION, ErrorCode, NamedValueType
-from xjit.jax_backend.devices import Client, ClientBuilder, num_devices
+from xjit.jax_backend.devices import Client, ClientBuilder, is_asynchronous, num_devices
 from xjit.jax_backend.native_api import REFUSAL_ERROR, SILENCE_ERROR, NativeApi
 from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT
+from xjit.jax_backend.native_calls import STATUS_ERROR
 from xjit.jax_backend.native_donation import DONATED_AND_READ, DONATED_TWICE
-from xjit.jax_backend.native_execute import COUNT_ERROR, EXECUTE, STATUS_ERROR
+from xjit.jax_backend.native_execute import COUNT_ERROR, EXECUTE
 from xjit.jax_backend.programs import LoadedProgram, load_program, read_program
 from xjit.jax_backend.records import EXECUTABLE
 from xjit.jax_backend.requests import (
@@ -33,6 +34,7 @@ from xjit.jax_backend.requests import (
 )
 from xjit.jax_backend.sharded_execution import ShardedExecution
 from xjit.jax_backend.transfers import Copying, Transfers
+from xjit.jax_backend.workers import Workers
 
 _STATIC_ERRORS: Final = {
     DELETED_ERROR: (ErrorCode.INVALID_ARGUMENT, "Array has been deleted or donated"),
@@ -76,6 +78,7 @@ class Plugin:
             self._api.set_variable(name, address)
             self._kept.append(kept)
         self._set_answers(answers)
+        self._workers = Workers(self._api)
         self.struct = self._api.api_struct(VERSION)
         atexit.register(self._end, tuple(answers))
 
@@ -116,7 +119,8 @@ class Plugin:
         self._api.set_variable(STATUS_ERROR, ctypes.cast(status, ctypes.c_void_p).value or 0)
 
     def _end(self, names: tuple[str, ...]) -> None:
-        """At exit: from now on nothing asks Python."""
+        """At exit: what was asked for is done, and from now on nothing asks Python."""
+        self._workers.end()
         for name in names:
             self._api.answer_with(name, 0)
 
@@ -151,6 +155,8 @@ class Plugin:
         with self._lock:
             if self._client is None:
                 self._client = ClientBuilder(num_devices()).build()
+                if is_asynchronous():
+                    self._workers.serve(self._client.queues)
         request["client"] = self._client.address
 
     def _topology(self, request: Request) -> None:
@@ -209,7 +215,8 @@ class Plugin:
     def _sweep(self) -> None:
         """Forgets programs that JAX has destroyed."""
         for number, program in list(self._programs.items()):
-            if Request(EXECUTABLE, program.structs.address)["is_destroyed"]:
+            struct = Request(EXECUTABLE, program.structs.address)
+            if struct["is_destroyed"] and not struct["num_pending"]:
                 self._programs.pop(number, None)
 
     def _program(self, address: int) -> LoadedProgram:

@@ -60,9 +60,52 @@ DEVICE: Final = StructLayout(
         ("num_memories", I64),
         ("default_memory", PTR),
         ("own_address", PTR),  # a device is its own description
+        ("queue", PTR),  # a QUEUE
     ),
 )
 """A device and its description."""
+
+QUEUE: Final = StructLayout(
+    "Queue",
+    (
+        ("first", PTR),  # a JOB, as is `last`
+        ("last", PTR),
+        ("length", I64),  # jobs that are not done
+        ("has_worker", I32),
+        ("mutex", PTR),  # a pthread_mutex_t
+        ("changed", PTR),  # a pthread_cond_t
+    ),
+)
+"""What a device has to do, in order. A thread of its own does it, which starts with the first job."""
+
+PTHREAD_SIZE: Final = 128
+"""At least the bytes of a `pthread_mutex_t` or a `pthread_cond_t`; zeros are one that is initialized."""
+
+JOB: Final = StructLayout("Job", (("next", PTR), ("run", PTR)))
+"""To be run as `void run(job)`, which frees it: the first fields of what a queue holds."""
+
+CALL: Final = StructLayout(
+    "Call",
+    (
+        *JOB.fields,
+        ("executable", PTR),
+        ("event", PTR),  # that of the results; the call has a reference
+        ("hold", I64),  # how it holds arguments and results: HOLD or QUEUED
+        ("arguments", PTR),  # a BUFFER each
+        ("donated", PTR),  # an i64 each: whether the memory of that argument was taken
+        ("inputs", PTR),  # the memory of each leaf of the parameters
+        ("data", PTR),  # the memory of each result
+        ("outputs", PTR),  # the memory of each leaf of the results
+        ("results", PTR),  # a BUFFER each, once they are made
+    ),
+)
+"""One call of a program on one device."""
+
+COPY: Final = StructLayout(
+    "Copy",
+    (*JOB.fields, ("source", PTR), ("data", PTR), ("target", PTR), ("event", PTR)),  # of the target
+)
+"""A copy of a buffer; `data` is the source's: the buffer may be donated before the copy is made."""
 
 CLIENT: Final = StructLayout(
     "Client",
@@ -86,7 +129,7 @@ BUFFER: Final = StructLayout(
     (
         ("vtable", PTR),
         ("references", I64),  # of this struct: the handle, and every hold
-        ("holds", I64),  # of the data: the owner, external references, executions that read it
+        ("holds", I64),  # of the data: HOLDs of the owner, external references and running calls, and QUEUED ones
         ("data", PTR),
         ("num_bytes", I64),
         ("is_deleted", I32),
@@ -102,6 +145,10 @@ BUFFER: Final = StructLayout(
 )
 """An array. Its data is a block of the warm pool, unless there is a `host_event`."""
 
+HOLD: Final = 1
+QUEUED: Final = 1 << 32
+"""The hold of a job in the queue of the buffer's device: what comes later in that queue may overwrite the data."""
+
 EXECUTABLE: Final = StructLayout(
     "Executable",
     (
@@ -109,6 +156,9 @@ EXECUTABLE: Final = StructLayout(
         ("is_destroyed", I32),
         ("is_deleted", I32),
         ("returns_errors", I64),  # whether a failure is the error of the call, not that of its results
+        ("dispatch", I64),  # one of DISPATCH_*
+        ("calls_functions", I64),  # whether it calls functions of users, Python's for example
+        ("num_pending", I64),  # calls that are queued or run by another thread
         ("num_replicas", I64),
         ("num_partitions", I64),
         ("num_parameters", I64),
@@ -137,6 +187,15 @@ EXECUTABLE: Final = StructLayout(
     ),
 )
 """A loaded program."""
+
+DISPATCH_INLINE: Final = 0
+"""The caller's thread runs it, after waiting for its arguments: the part of one device of a program of several."""
+
+DISPATCH_SHORT: Final = 1
+"""The caller's thread runs it if all its arguments are there."""
+
+DISPATCH_LONG: Final = 2
+"""It always goes to the queue of its device."""
 
 LAYOUT: Final = StructLayout("Layout", (("vtable", PTR), ("is_static", I64), ("text_size", I64)))
 """A layout; its text follows. What is static belongs to an executable and ends with that."""

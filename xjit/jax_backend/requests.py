@@ -118,6 +118,14 @@ def new_ending(function: int, subject: int, argument: int) -> int:
     return event
 
 
+class FailedArray(Exception):
+    """What is asked of an array that has failed, with the address of its error."""
+
+    def __init__(self, error: int) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 _CODES = (  # the first class that fits decides
     (InvalidArgument, ErrorCode.INVALID_ARGUMENT),
     (Unsupported, ErrorCode.UNIMPLEMENTED),
@@ -132,6 +140,9 @@ _CODES = (  # the first class that fits decides
 
 def error_of(error: BaseException) -> int:
     """The address of a new error for a Python exception: of ours its text, of others the traceback as well."""
+    if isinstance(error, FailedArray):
+        fields = Request(ERROR, error.error)
+        return new_error(ErrorCode(fields["code"]), fields.bytes("message", "message_size").decode("utf-8", "replace"))
     for kind, code in _CODES:
         if isinstance(error, kind):
             return new_error(code, str(error))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from xjit.jax_backend.c_api import MEMORY_LAYOUT, STRIDED_LAYOUT, HostBufferSema
 from xjit.jax_backend.devices import Client
 from xjit.jax_backend.element_types import byte_width
 from xjit.jax_backend.native_api import NativeApi
-from xjit.jax_backend.records import ARRAY, BUFFER
-from xjit.jax_backend.requests import Memory, Request, new_ending, new_event
+from xjit.jax_backend.native_transfers import ALIASING_ALIGNMENT
+from xjit.jax_backend.records import ARRAY, BUFFER, EVENT, HOLD
+from xjit.jax_backend.requests import FailedArray, Memory, Request, new_ending, new_event
 from xjit.runtime.program import PARAMETER_ALIGNMENT
 from xjit.runtime.thread_pool import running_pool
 
@@ -51,7 +53,7 @@ class Transfers:
         source = request["data"]
         in_place = (
             request["host_buffer_semantics"] == HostBufferSemantics.IMMUTABLE_ZERO_COPY
-            and source % PARAMETER_ALIGNMENT == 0
+            and source % ALIASING_ALIGNMENT == 0
             and _is_dense(shape, strides, _strides(shape, order, width))
         )
         if in_place:
@@ -92,11 +94,14 @@ class Transfers:
 
     def to_host(self, request: Request) -> None:
         """`Buffer_ToHostBuffer`: in the layout that is asked for, row-major by default; without `dst`, its size."""
-        buffer = Request(BUFFER, request["src"])
         if not request["dst"]:
-            request["dst_size"] = buffer["num_bytes"]
+            request["dst_size"] = Request(BUFFER, request["src"])["num_bytes"]
             return
-        check_alive(buffer)
+        with self._reading(request["src"]) as buffer:
+            self._to_host(request, buffer)
+        request["event"] = self._ready_event
+
+    def _to_host(self, request: Request, buffer: Request) -> None:
         shape = buffer.numbers("dimensions", "rank")
         width = byte_width(buffer["type"])
         strides = _strides(shape, buffer.numbers("minor_to_major", "rank"), width)
@@ -105,27 +110,43 @@ class Transfers:
         if request["dst_size"] < buffer["num_bytes"]:
             raise InvalidArgument(f"{request['dst_size']} bytes for an array of {buffer['num_bytes']}")
         view(request["dst"], shape, target, width)[...] = view(buffer["data"], shape, strides, width)
-        request["event"] = self._ready_event
 
     def raw_to_host(self, request: Request) -> None:
         """`Buffer_CopyRawToHost`: a range of bytes."""
-        buffer = Request(BUFFER, request["buffer"])
-        check_alive(buffer)
-        offset, size = request["offset"], request["transfer_size"]
-        if not 0 <= offset <= offset + size <= buffer["num_bytes"]:
-            raise InvalidArgument(f"bytes {offset} to {offset + size} of an array of {buffer['num_bytes']}")
-        ctypes.memmove(request["dst"], buffer["data"] + offset, size)
+        with self._reading(request["buffer"]) as buffer:
+            offset, size = request["offset"], request["transfer_size"]
+            if not 0 <= offset <= offset + size <= buffer["num_bytes"]:
+                raise InvalidArgument(f"bytes {offset} to {offset + size} of an array of {buffer['num_bytes']}")
+            ctypes.memmove(request["dst"], buffer["data"] + offset, size)
         request["event"] = self._ready_event
 
+    @contextmanager
+    def _reading(self, address: int) -> Generator[Request]:
+        """A buffer whose data is there, and stays. Errors: InvalidArgument if it is deleted, FailedArray."""
+        if not self._api.hold(address, HOLD):
+            raise InvalidArgument("the array has been deleted or donated")
+        buffer = Request(BUFFER, address)
+        try:
+            self._api.wait(buffer["ready"])
+            error = Request(EVENT, buffer["ready"])["error"]
+            if error:
+                raise FailedArray(error)
+            yield buffer
+        finally:
+            self._api.unhold(address, HOLD)
+
     def copy(self, source: int, device: int, memory: int) -> int:
-        """A copy of a buffer on a device."""
+        """A copy of a buffer on a device, which may have to wait for it. Errors: InvalidArgument if it is deleted."""
         buffer = Request(BUFFER, source)
-        check_alive(buffer)
-        shape = buffer.numbers("dimensions", "rank")
-        data = _allocate(buffer["num_bytes"])
-        ctypes.memmove(data, buffer["data"], buffer["num_bytes"])
-        order = buffer.numbers("minor_to_major", "rank")
-        return self.new_buffer(buffer["type"], shape, data, device, memory, order=order)
+        if buffer["is_deleted"]:
+            raise InvalidArgument("the array has been deleted or donated")
+        shape, order = buffer.numbers("dimensions", "rank"), buffer.numbers("minor_to_major", "rank")
+        event = new_event(is_ready=False, references=2)
+        made = self.new_buffer(
+            buffer["type"], shape, _allocate(buffer["num_bytes"]), device, memory, ready=event, order=order
+        )
+        self._api.start_copy(source, made, event)
+        return made
 
     def uninitialized(self, request: Request, error_event: int = 0) -> int:
         """A buffer of the shape in a request whose contents are undefined, or an error."""
@@ -168,12 +189,6 @@ class Transfers:
     def _default(self, device: int) -> int:
         per_device = len(self._client.memories) // len(self._client.devices)
         return self._client.memories[self._client.devices.index(device) * per_device]
-
-
-def check_alive(buffer: Request) -> None:
-    """Errors: InvalidArgument if the buffer was deleted or donated."""
-    if buffer["is_deleted"]:
-        raise InvalidArgument("the array has been deleted or donated")
 
 
 def row_major_strides(shape: Sequence[int], width: int) -> tuple[int, ...]:

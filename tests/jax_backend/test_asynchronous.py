@@ -1,0 +1,207 @@
+"""Calls that return before their results are there: order, waiting, deletion, donation, errors, callbacks, forks, exits.
+
+A gate is a program that ends when Python says so: what is computed from its result is pending until then.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.jax_backend.test_backend import run
+
+PROLOGUE = """
+import os, pickle, sys, threading, time
+from jax.experimental import io_callback
+scalar = jax.ShapeDtypeStruct((), jnp.float32)
+opened = threading.Event()
+def wait(v):
+    assert opened.wait(100)
+    return v
+@jax.jit
+def gated(a):
+    waste = jnp.sin(jnp.arange(1e6)).sum() * 0  # long: it never runs in the thread that calls it
+    return a + jax.pure_callback(wait, scalar, waste)
+def gate(a):
+    opened.clear()
+    return gated(a)
+def opens(wanted=None):
+    opened.set()
+    return wanted
+increment = jax.jit(lambda a: a + 1)
+step = jax.jit(lambda a: a * 2, donate_argnums=0)
+def python(f):
+    return jax.jit(lambda a: jax.pure_callback(f, jax.ShapeDtypeStruct(a.shape, a.dtype), a))
+def fail(v):
+    raise ValueError("boom")
+plain, failing = python(lambda v: np.asarray(v) + 1), python(fail)
+x = jnp.ones(1000)
+one, two = jax.devices()
+elsewhere = jax.device_put(x, two)
+opens(), jax.block_until_ready([gated(x), increment(x), step(x + 0), plain(x), increment(elsewhere)])
+raises(jax.errors.JaxRuntimeError, "boom", lambda: failing(x))
+"""
+
+
+def test_pending_arrays() -> None:
+    run(PROLOGUE + """
+y = gate(x)
+z = increment(y)
+assert not y.is_ready() and not z.is_ready()
+readers = [
+    lambda a: np.asarray(a)[0], lambda a: np.from_dlpack(a)[0], lambda a: pickle.loads(pickle.dumps(a))[0],
+    lambda a: float(a[0]), lambda a: increment(jax.device_put(a, two))[0] - 1, lambda a: jax.block_until_ready(a)[0],
+    lambda a: np.asarray(jax.device_put(a, two))[0], lambda a: jnp.from_dlpack(a)[0], lambda a: a.copy()[0],
+]
+for read in readers:
+    read(x)
+    z = increment(gate(x))
+    later = threading.Timer(0.05, opened.set)
+    later.start()
+    assert read(z) == 2
+    z.delete()
+y = gate(x)
+kept, gone = increment(y), increment(y)
+del gone
+y.delete()
+raises(RuntimeError, "deleted", lambda: y + 1)
+assert (opens(kept) == 2).all()
+y = gate(x)
+state, places, old = increment(y), set(), []
+for _ in range(20):
+    old.append(state)
+    state = step(state)
+    places.add(state.unsafe_buffer_pointer())
+assert len(places) == 1 and all(a.is_deleted() for a in old), "donation while pending is in place"
+view = increment(y)
+held = np.asarray(opens(view))
+y = gate(x)
+doubled = step(view + y * 0)
+assert (opens(doubled) == 4).all() and (held == 2).all() and (state == 2.0**21).all()
+w = gate(x)
+summed = [increment(w) for _ in range(3)]
+again = step(w)
+assert not again.is_ready()
+opens()
+assert all((s == 2).all() for s in summed) and (again == 2).all(), "a donation waits for those who read before"
+""", devices=2)  # fmt: skip
+
+
+def test_failures_of_pending_calls() -> None:
+    run(PROLOGUE + """
+y = failing(gate(x))
+after = [y, increment(y), step(increment(y)), jax.device_put(y, two), increment(jax.device_put(y, two)), plain(increment(y))]
+opens()
+for array in after:
+    for use in (jax.block_until_ready, np.asarray, lambda a: increment(a).block_until_ready()):
+        raises(jax.errors.JaxRuntimeError, "INTERNAL: program", lambda: use(array))
+        raises(jax.errors.JaxRuntimeError, "boom", lambda: use(array))
+huge = jax.jit(lambda a: jnp.broadcast_to(a, (1 << 46,)))
+sorting = jax.jit(lambda a: jnp.sort(a + jnp.arange(1 << 46, dtype=jnp.float32))[5])
+for attempt in range(3):
+    raises(jax.errors.JaxRuntimeError, "RESOURCE_EXHAUSTED", lambda: huge(jnp.float32(1)))
+    raises(jax.errors.JaxRuntimeError, "RESOURCE_EXHAUSTED", lambda: sorting(jnp.float32(1)).block_until_ready())
+    raises(jax.errors.JaxRuntimeError, "RESOURCE_EXHAUSTED", lambda: huge(gate(x)[0] + opens(0)).block_until_ready())
+assert (increment(x) == 2).all()
+""", devices=2)  # fmt: skip
+
+
+def test_callbacks_of_pending_calls() -> None:
+    run(PROLOGUE + """
+seen = []
+@jax.jit
+def note(a):
+    io_callback(lambda v: seen.append(float(v[0])), None, a, ordered=True)
+    return a + 1
+note(x)
+jax.effects_barrier()
+seen.clear()
+y = note(gate(x))
+assert not seen
+opens()
+for _ in range(9):
+    y = note(y)
+jax.effects_barrier()
+assert seen == [float(i) for i in range(1, 11)]
+long = jax.jit(lambda a: a + jnp.sin(jnp.arange(1e6)).sum() * 0)
+nested = python(lambda v: np.asarray(long(increment(jnp.asarray(v)))))
+y = nested(gate(x))
+others = [long(y) for _ in range(50)] if opens(True) else []  # more than a queue takes
+assert (y == 2).all() and all((o == 2).all() for o in others)
+@jax.jit
+def chat(a):
+    jax.debug.callback(lambda v: seen.append("unordered"), a)
+    return a
+chat(gate(x))
+opens()
+jax.effects_barrier()
+assert seen[-1] == "unordered"
+""", devices=2)  # fmt: skip
+
+
+def test_threads_delete_and_donate_what_is_pending() -> None:
+    run(PROLOGUE + """
+import gc, random
+sys.setswitchinterval(1e-5)
+long = jax.jit(lambda a: a + jnp.sin(jnp.arange(1e5)).sum() * 0)
+long(x)
+problems = []
+def work(seed):
+    choose = random.Random(seed)
+    try:
+        for i in range(40):
+            arrays = [(long(x), 1.0)]
+            for _ in range(choose.randrange(1, 8)):
+                place = choose.randrange(len(arrays))
+                array, value = arrays[place]
+                kind = choose.randrange(6)
+                if kind == 0:
+                    arrays.append((increment(array), value + 1))
+                elif kind == 1:
+                    arrays[place] = step(array), value * 2
+                elif kind == 2 and len(arrays) > 1:
+                    del arrays[place]
+                    array.delete()
+                elif kind == 3:
+                    arrays.append((plain(array), value + 1))
+                elif kind == 4:
+                    arrays.append((jax.device_put(jax.device_put(array, two), one), value))
+                elif kind == 5:
+                    array.is_ready(), np.asarray(array)
+            gc.collect() if i % 20 == 0 else None
+            for array, value in arrays:
+                assert (np.asarray(array) == value).all(), (np.asarray(array)[:5], value)
+    except BaseException as error:
+        problems.append(error)
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not problems, problems
+""", devices=2)  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit(0)", "keep = [keep]; keep.append(keep)"])
+def test_forks_and_exits_wait_for_what_is_pending(end: str) -> None:
+    printed = run(PROLOGUE + """
+y = increment(gate(x))
+threading.Timer(0.05, opened.set).start()
+child = os.fork()
+if not child:
+    os._exit(0 if y.is_ready() and np.asarray(increment(y))[0] == 3 and np.asarray(plain(gated(x)))[0] == 2 else 1)
+assert os.waitpid(child, 0)[1] == 0 and y.is_ready()
+@jax.jit
+def report(a):
+    io_callback(lambda v: print("reported", float(v[0]), flush=True), None, a)
+    return a
+report(x)
+jax.effects_barrier()
+keep = report(gate(x))
+threading.Timer(0.05, opened.set).start()
+""" + end, devices=2)  # fmt: skip
+    assert printed.split().count("reported") == 2
+
+
+def test_it_may_be_turned_off() -> None:
+    run("""
+long = jax.jit(lambda a: a + jnp.sin(jnp.arange(1e7)).sum() * 0)
+assert long(x).is_ready() and long(long(x)).is_ready()
+""", JAX_CPU_ENABLE_ASYNC_DISPATCH="0")  # fmt: skip

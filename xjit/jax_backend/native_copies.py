@@ -1,0 +1,65 @@
+"""Copies of buffers as native code: at once, or once the source is ready.
+
+* `void xjit_copy_start(source, target, event)`: copies all bytes and sets the event, whose reference it takes. What is
+  copied from a failed array has failed, too. The caller must not have the GIL.
+"""
+
+from __future__ import annotations
+
+from xjit.jax_backend.native_buffers import DELETED_ERROR
+from xjit.jax_backend.native_events import is_ready, new_error_reference
+from xjit.jax_backend.records import BUFFER, COPY, DEVICE, EVENT, HOLD, QUEUED
+from xjit.llvm import Module, Value
+from xjit.llvm.structured_builder import define
+from xjit.llvm.types import I64, PTR, VOID
+
+COPY_START = "xjit_copy_start"
+
+
+def define_copies(module: Module) -> None:
+    """Defines them. The module must have buffers and queues."""
+    _define_work(module)
+    _define_start(module)
+
+
+def _define_work(module: Module) -> None:
+    functions = module.functions
+    builder = define(module, "xjit_copy_work", [(PTR, "job")])
+    (job,) = builder.function.args
+    source, target, event = (COPY.load(builder, job, field) for field in ("source", "target", "event"))
+    before = BUFFER.load(builder, source, "ready")
+    builder.call(functions["xjit_event_wait"], [before])
+    error = new_error_reference(builder, before)
+    EVENT.store(builder, event, "error", error)
+    with builder.when(builder.is_null(error)):
+        data, num_bytes = COPY.load(builder, job, "data"), BUFFER.load(builder, source, "num_bytes")
+        builder.memcpy(BUFFER.load(builder, target, "data"), data, num_bytes)
+    builder.call(functions["xjit_buffer_unhold"], [source, builder.i64(QUEUED)])
+    builder.call(functions["xjit_buffer_unhold"], [target, builder.i64(HOLD)])
+    builder.call(functions["xjit_event_set"], [event])
+    builder.call(functions["xjit_event_release"], [event])
+    builder.call(module.declare("free", VOID, [PTR]), [job])
+    builder.ret_void()
+
+
+def _define_start(module: Module) -> None:
+    functions = module.functions
+    builder = define(module, COPY_START, [(PTR, "source"), (PTR, "target"), (PTR, "event")], linkage="")
+    source, target, event = builder.function.args
+    held = builder.call(functions["xjit_buffer_hold"], [source, builder.i64(QUEUED)], name="held")
+    with builder.when(builder.not_(held)):
+        EVENT.store(builder, event, "error", builder.load(PTR, Value(PTR, f"@{DELETED_ERROR}"), align=8))
+        builder.call(functions["xjit_event_set"], [event])
+        builder.call(functions["xjit_event_release"], [event])
+        builder.ret_void()
+    builder.call(functions["xjit_buffer_hold"], [target, builder.i64(HOLD)])
+    job = builder.call(module.declare("malloc", PTR, [I64]), [builder.i64(COPY.size)], name="job")
+    work, data = Value(PTR, "@xjit_copy_work"), BUFFER.load(builder, source, "data")
+    for field, value in {"run": work, "source": source, "data": data, "target": target, "event": event}.items():
+        COPY.store(builder, job, field, value)
+    with builder.when(is_ready(builder, BUFFER.load(builder, source, "ready"))):
+        builder.call(functions["xjit_copy_work"], [job])
+        builder.ret_void()
+    queue = DEVICE.load(builder, BUFFER.load(builder, source, "device"), "queue")
+    builder.call(functions["xjit_queue_put"], [queue, job])
+    builder.ret_void()

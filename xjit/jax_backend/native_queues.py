@@ -1,0 +1,181 @@
+"""What a device has to do, as native code: jobs that one thread takes from a queue, in order.
+
+Jobs that call functions of users are run apart, by other threads: such a function may wait for any other program. None
+of these functions may be called with the GIL. Where no thread can be started the caller does the job.
+
+* `void xjit_queue_put(queue, job)`: waits while there are `MAX_JOBS`, unless the caller is nested.
+* `void xjit_queue_work(queue)`: what a worker does, for ever.
+* `void xjit_queue_wait(queue)`: until there is nothing to do.
+* `void xjit_job_run_apart(job)`, `void xjit_job_run(job)`: has another thread run it, and what that does.
+* `i1 xjit_is_nested()`: whether this thread runs a job that is apart, so that the caller is a function of a user.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xjit.jax_backend.records import JOB, QUEUE
+from xjit.llvm import Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder, define
+from xjit.llvm.types import I1, I32, I64, PTR, VOID
+from xjit.llvm.values import const_int, zero
+
+MAX_JOBS: Final = 32
+"""As many calls of a device may be waiting or running, as in XLA; they hold the memory of their results."""
+
+START_WORKER: Final = "xjit_start_worker"
+"""The variable of `i64 (*)(queue)`: Python starts a worker. Not 0 if it did."""
+
+RUN_APART: Final = "xjit_run_apart"
+"""The variable of `i64 (*)(job)`: Python has a thread call `xjit_job_run`. Not 0 if it does."""
+
+NESTED_KEY: Final = "xjit_nested_key"
+"""The variable of the pthread key that has a value in threads which run a job apart."""
+
+_PTHREAD: Final = {
+    "pthread_mutex_lock": (PTR,),
+    "pthread_mutex_unlock": (PTR,),
+    "pthread_cond_wait": (PTR, PTR),
+    "pthread_cond_broadcast": (PTR,),
+    "pthread_setspecific": (I32, PTR),
+}
+
+
+def define_queues(module: Module) -> None:
+    """Defines them."""
+    for name in (START_WORKER, RUN_APART, NESTED_KEY):
+        module.add_global(name, PTR, zero(PTR), align=8, linkage="")
+    _define_is_nested(module)
+    _define_run(module)
+    _define_run_apart(module)
+    _define_put(module)
+    _define_work(module)
+    _define_wait(module)
+
+
+def _pthread(builder: StructuredBuilder, name: str, *arguments: Value) -> None:
+    builder.call(builder.module.declare(name, I32, _PTHREAD[name]), arguments)
+
+
+class _Locked:
+    """Emits what a thread does with a queue between `enter` and `leave`."""
+
+    def __init__(self, builder: StructuredBuilder, queue: Value) -> None:
+        self.builder = builder
+        self.queue = queue
+        self._mutex, self._changed = (QUEUE.load(builder, queue, name) for name in ("mutex", "changed"))
+
+    def enter(self) -> None:
+        _pthread(self.builder, "pthread_mutex_lock", self._mutex)
+
+    def leave(self) -> None:
+        _pthread(self.builder, "pthread_mutex_unlock", self._mutex)
+
+    def sleep(self) -> None:
+        """Until another thread calls `wake`, or for no reason."""
+        _pthread(self.builder, "pthread_cond_wait", self._changed, self._mutex)
+
+    def wake(self) -> None:
+        """Wakes all that sleep."""
+        _pthread(self.builder, "pthread_cond_broadcast", self._changed)
+
+    def add_to_length(self, number: int) -> None:
+        length = QUEUE.load(self.builder, self.queue, "length")
+        QUEUE.store(self.builder, self.queue, "length", self.builder.add(length, self.builder.i64(number)))
+
+
+def _nested_key(builder: StructuredBuilder) -> Value:
+    return builder.trunc(builder.ptrtoint(builder.load(PTR, Value(PTR, f"@{NESTED_KEY}"), align=8), I64), I32)
+
+
+def _define_is_nested(module: Module) -> None:
+    builder = define(module, "xjit_is_nested", [], return_type=I1)
+    get = module.declare("pthread_getspecific", PTR, [I32])
+    builder.ret(builder.not_(builder.is_null(builder.call(get, [_nested_key(builder)], name="own"))))
+
+
+def _define_run(module: Module) -> None:
+    builder = define(module, "xjit_job_run", [(PTR, "job")], linkage="")
+    (job,) = builder.function.args
+    _pthread(builder, "pthread_setspecific", _nested_key(builder), job)
+    _run(builder, job)
+    _pthread(builder, "pthread_setspecific", _nested_key(builder), zero(PTR))
+    builder.ret_void()
+
+
+def _run(builder: StructuredBuilder, job: Value) -> None:
+    builder.call_pointer(JOB.load(builder, job, "run"), VOID, [job])
+
+
+def _define_run_apart(module: Module) -> None:
+    builder = define(module, "xjit_job_run_apart", [(PTR, "job")])
+    (job,) = builder.function.args
+    with builder.when(builder.not_(_asked(builder, RUN_APART, job))):
+        _run(builder, job)
+    builder.ret_void()
+
+
+def _asked(builder: StructuredBuilder, variable: str, subject: Value) -> Value:
+    """Emits a question to Python; whether it says yes."""
+    function = builder.load(PTR, Value(PTR, f"@{variable}"), align=8, name="function")
+    answer = builder.call_pointer(function, I64, [subject], name="answer")
+    return builder.icmp_signed("!=", answer, builder.i64(0))
+
+
+def _define_put(module: Module) -> None:
+    builder = define(module, "xjit_queue_put", [(PTR, "queue"), (PTR, "job")])
+    queue, job = builder.function.args
+    locked = _Locked(builder, queue)
+    has_worker = QUEUE.load_atomic(builder, queue, "has_worker", "acquire")
+    is_first = builder.icmp_signed("==", has_worker, const_int(I32, 0))
+    with builder.when(is_first), builder.when(builder.not_(_asked(builder, START_WORKER, queue))):
+        _run(builder, job)
+        builder.ret_void()
+    JOB.store(builder, job, "next", zero(PTR))
+    is_nested = builder.call(module.functions["xjit_is_nested"], [], name="is_nested")
+    locked.enter()
+    with builder.repeat() as loop:
+        length = QUEUE.load(builder, queue, "length")
+        loop.leave_if(builder.or_(is_nested, builder.icmp_signed("<", length, builder.i64(MAX_JOBS))))
+        locked.sleep()
+    last = QUEUE.load(builder, queue, "last")
+    before = builder.select(builder.is_null(last), QUEUE.pointer(builder, queue, "first"), last)
+    builder.store(job, before, align=8)  # `next` is the first field of a job
+    QUEUE.store(builder, queue, "last", job)
+    locked.add_to_length(1)
+    locked.wake()
+    locked.leave()
+    builder.ret_void()
+
+
+def _define_work(module: Module) -> None:
+    builder = define(module, "xjit_queue_work", [(PTR, "queue")], linkage="")
+    (queue,) = builder.function.args
+    locked = _Locked(builder, queue)
+    locked.enter()
+    with builder.repeat("work"):
+        with builder.repeat("idle") as idle:
+            idle.leave_if(builder.not_(builder.is_null(QUEUE.load(builder, queue, "first"))))
+            locked.sleep()
+        job = QUEUE.load(builder, queue, "first")
+        following = JOB.load(builder, job, "next")
+        QUEUE.store(builder, queue, "first", following)
+        with builder.when(builder.is_null(following)):
+            QUEUE.store(builder, queue, "last", zero(PTR))
+        locked.leave()
+        _run(builder, job)
+        locked.enter()
+        locked.add_to_length(-1)
+        locked.wake()
+    builder.ret_void()
+
+
+def _define_wait(module: Module) -> None:
+    builder = define(module, "xjit_queue_wait", [(PTR, "queue")], linkage="")
+    locked = _Locked(builder, builder.function.args[0])
+    locked.enter()
+    with builder.repeat() as loop:
+        loop.leave_if(builder.icmp_signed("==", QUEUE.load(builder, locked.queue, "length"), builder.i64(0)))
+        locked.sleep()
+    locked.leave()
+    builder.ret_void()
