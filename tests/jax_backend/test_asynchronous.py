@@ -1,6 +1,6 @@
 """Calls that return before their results are there: order, waiting, deletion, donation, errors, callbacks, forks, exits.
 
-A gate is a program that ends when Python says so: what is computed from its result is pending until then.
+A gate is a program that ends when Python says so: what is computed from its result is pending until then. `-m slow` selects the others of these tests.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ assert all((s == 2).all() for s in summed) and (again == 2).all(), "a donation w
 """, devices=2)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_failures_of_pending_calls() -> None:
     run(PROLOGUE + """
 y = failing(gate(x))
@@ -105,6 +106,7 @@ assert (increment(x) == 2).all()
 """, devices=2)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_callbacks_of_pending_calls() -> None:
     run(PROLOGUE + """
 seen = []
@@ -138,6 +140,7 @@ assert seen[-1] == "unordered"
 """, devices=2)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_threads_delete_and_donate_what_is_pending() -> None:
     run(PROLOGUE + """
 import gc, random
@@ -179,6 +182,7 @@ assert not problems, problems
 """, devices=2)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "raise SystemExit(0)", "keep = [keep]; keep.append(keep)"])
 def test_forks_and_exits_wait_for_what_is_pending(end: str) -> None:
     printed = run(PROLOGUE + """
@@ -200,6 +204,7 @@ threading.Timer(0.05, opened.set).start()
     assert printed.split().count("reported") == 2
 
 
+@pytest.mark.slow
 def test_it_may_be_turned_off() -> None:
     run("""
 long = jax.jit(lambda a: a + jnp.sin(jnp.arange(1e7)).sum() * 0)
