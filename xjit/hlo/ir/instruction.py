@@ -172,11 +172,16 @@ class HloInstruction(InstructionConstructors):
 
     @property
     def mutable_shape(self) -> Shape:
-        """The shape, to be replaced: shapes themselves are immutable. Users are not adapted."""
+        """The shape, to be replaced: shapes themselves are immutable. Users are not adapted.
+
+        An origin names leaves, and goes with a shape of others.
+        """
         return self.shape
 
     @mutable_shape.setter
     def mutable_shape(self, shape: Shape) -> None:
+        if self.origin and not shape.compatible(self.shape):
+            self.origin = ""
         self.shape = shape
 
     def set_and_sanitize_name(self, name: str) -> None:
