@@ -88,7 +88,7 @@ def parse_braces(text: str) -> str:
 
 def parse_domain(text: str) -> str:
     """Returns `{kind="sharding", entry={...}, exit={...}}` as it is: both sides of a domain."""
-    sides = dict(item.split("=", 1) if "=" in item else (item, "") for item in split_list(inside(text)))
+    sides = {name: value for name, _, value in (item.partition("=") for item in split_list(inside(text)))}
     if sides.keys() != {"kind", "entry", "exit"} or unquote(sides["kind"]) != "sharding":
         raise CodecError(f'expected {{kind="sharding", entry=..., exit=...}}, found {shorten(text)}')
     return text
