@@ -292,7 +292,7 @@ def test_equality_is_structural_and_hash_is_not() -> None:
 
 
 def test_create_fusion_instruction() -> None:
-    module, entry = module_of()
+    module, entry = module_of(ALL_READ)
     with pytest.raises(InvalidArgument, match="needs instructions of e"):
         entry.create_fusion_instruction([])
     with pytest.raises(InvalidArgument, match="needs instructions of e"):
