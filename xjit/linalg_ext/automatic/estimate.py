@@ -43,8 +43,8 @@ _Tile: TypeAlias = tuple[_Extent, ...]
 class Estimate:
     """Costs of one nest of loops over tiles of these `sizes`.
 
-    `short`: loops that were cut too short for vectors. `tile_bytes`: of all tiles of one iteration. `traffic`: bytes that the nest loads and stores. `outside`: producers
-    with reductions that the nest would compute again and again.
+    `short`: loops that were cut too short for vectors. `tile_bytes`: of all tiles of one iteration. `traffic`: bytes
+    that the nest loads and stores. `outside`: producers with reductions that the nest would compute again and again.
     """
 
     sizes: Sequence[int]
