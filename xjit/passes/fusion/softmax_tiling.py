@@ -26,15 +26,7 @@ from xjit.affine import dim
 from xjit.hlo import HloInstruction, HloModule, PrimitiveType
 from xjit.hlo.attributes import DimensionsAttributes
 from xjit.hlo.types.physical import physical_byte_size
-from xjit.ops.build import (
-    binary,
-    broadcast,
-    make_reduce,
-    reshape,
-    select,
-    slice_,
-    unary,
-)
+from xjit.ops.build import binary, broadcast, make_reduce, reshape, select, slice_, unary
 from xjit.passes.analysis.attention.places import Place, Space
 from xjit.passes.analysis.attention.softmax import find_softmax
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
@@ -105,6 +97,8 @@ def _find(total: HloInstruction) -> _LongRows | None:
     if not shape.is_static_array or not shape.is_row_major or terms.operand(0).opcode != "subtract":
         return None
     x, shift = terms.operand(0).operands
+    if not x.shape.is_row_major:
+        return None
     space = Space(shape.dimensions)
     row = tuple(space.simplify(dim(d)) for d in range(shape.rank - 1))
     found = find_softmax(space, space.identity(terms), Place(total, row), dim(shape.rank - 1))
