@@ -100,6 +100,7 @@ from xjit.passes.layout.layout_normalization import LayoutNormalization
 from xjit.passes.layout.memory_space_propagation import MemorySpacePropagation
 from xjit.passes.layout.move_copy_to_users import MoveCopyToUsers
 from xjit.passes.layout.reshape_decomposer import ReshapeDecomposer
+from xjit.passes.loops.while_loop_all_reduce_code_motion import WhileLoopAllReduceCodeMotion
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
@@ -281,6 +282,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     TupleSimplifier,
     VariadicOpSplitter,
     VectorDotRewriter,
+    WhileLoopAllReduceCodeMotion,
     WhileLoopConstantSinking,
     WhileLoopInvariantCodeMotion,
     WhileLoopSimplifier,

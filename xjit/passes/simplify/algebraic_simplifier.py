@@ -88,7 +88,9 @@ def _table(options: frozenset[str]) -> Rules:
     return rule_table(Rule(f"{r.id}: {r.equation}", r.pattern, r.rewrite) for r in ALGEBRA if is_allowed(r, options))
 
 
-_KEEPS_SIZES = frozenset([*opcodes_with(Trait.ELEMENTWISE), "broadcast", "custom-call", "get-tuple-element", "transpose"])
+_KEEPS_SIZES = frozenset(
+    [*opcodes_with(Trait.ELEMENTWISE), "broadcast", "custom-call", "get-tuple-element", "transpose"]
+)
 """Opcodes whose rules hold for dynamic dimensions as well: elements stay what they are, and as many."""
 
 
