@@ -41,6 +41,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "GemmRewriter": (38, 17),  # of the 39th, a broadcast, XLA's whole pipeline makes a copy
     "GatherExpander": (6, 2),
     "GatherSimplifier": (4, 3),
+    "GpuLayoutAssignment": (1, 1),
     "HloCSE": (10, 0),
     "HloConstantFolding": (13, 0),
     "HloDCE": (5, 0),

@@ -89,6 +89,7 @@ from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
 from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
 from xjit.passes.gpu.gpu_copy_insertion import GpuCopyInsertion
+from xjit.passes.gpu.gpu_layout_assignment import GpuLayoutAssignment
 from xjit.passes.gpu.gpu_multi_output_fusion import GpuMultiOutputFusion
 from xjit.passes.gpu.gpu_sanitize_constant_names import GpuSanitizeConstantNames
 from xjit.passes.gpu.horizontal_loop_fusion import GpuHorizontalLoopFusion
@@ -215,6 +216,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     GpuConvRewriter,
     GpuCopyInsertion,
     GpuHorizontalLoopFusion,
+    GpuLayoutAssignment,
     GpuMultiOutputFusion,
     GpuSanitizeConstantNames,
     GpuTreeReductionRewriter,
