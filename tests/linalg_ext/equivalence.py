@@ -45,24 +45,35 @@ def resources(name: str, t: TensorType) -> Any:
     return np.random.default_rng(sum(n or 0 for n in t.shape)).normal(size=t.shape)
 
 
-def check_equivalent(before: Operation, after: Operation, seed: int = 0, tolerance: float = 1e-5) -> list[Any]:
-    """Compares results, and memrefs that were arguments; what the first program leaves undefined may be anything."""
-    function = function_of(before)
+def results_of(function: Operation, module: Operation, seed: int = 0) -> list[tuple[Any, Any]]:
+    """Runs the function of a module that has the name and the arguments of `function`, on random arguments.
+
+    Returns results, and memrefs that were arguments, each with a mask of the elements that are undefined.
+    """
     name = function.attributes["sym_name"].value
     types = [argument.type for argument in function.body.arguments]
-    found = []
-    for module in (before, after):
-        rng = np.random.default_rng(seed)
-        arguments = [random_array(t, rng) for t in types]
-        results = evaluate_with_undefined(module, name, *arguments, resources=resources)
-        memrefs = [(a, np.zeros(a.shape, np.bool_)) for t, a in zip(types, arguments) if isinstance(t, MemRefType)]
-        found.append([*results, *memrefs])
-    assert len(found[0]) == len(found[1])
-    for (expected, expected_mask), (value, mask) in zip(*found):
+    rng = np.random.default_rng(seed)
+    arguments = [random_array(t, rng) for t in types]
+    results = evaluate_with_undefined(module, name, *arguments, resources=resources)
+    memrefs = [(a, np.zeros(a.shape, np.bool_)) for t, a in zip(types, arguments) if isinstance(t, MemRefType)]
+    return [*results, *memrefs]
+
+
+def check_same(before: list[tuple[Any, Any]], after: list[tuple[Any, Any]], tolerance: float = 1e-5) -> None:
+    """Compares what `results_of` gave; what was undefined before may be anything."""
+    assert len(before) == len(after)
+    for (expected, expected_mask), (value, mask) in zip(before, after):
         assert expected.shape == value.shape and expected.dtype == value.dtype
         assert not (mask & ~expected_mask).any(), "elements are undefined that were not"
         _assert_close(expected[~expected_mask], value[~expected_mask], tolerance)
-    return [value for value, _ in found[1]]
+
+
+def check_equivalent(before: Operation, after: Operation, seed: int = 0, tolerance: float = 1e-5) -> list[Any]:
+    """Runs both programs and compares; returns what the second one gives."""
+    function = function_of(before)
+    found = results_of(function, after, seed)
+    check_same(results_of(function, before, seed), found, tolerance)
+    return [value for value, _ in found]
 
 
 def _assert_close(expected: Any, value: Any, tolerance: float) -> None:
@@ -75,9 +86,10 @@ def _assert_close(expected: Any, value: Any, tolerance: float) -> None:
 
 def check_transformation(text: str, transformation: Callable[[Operation], Any], seed: int = 0) -> Operation:
     """Applies a transformation to a module and checks that it computes what it did; returns the result."""
-    after = parse_module(text)
+    before = parse_module(text)
+    after = before.clone()
     transformation(after)
-    check_equivalent(parse_module(text), after, seed)
+    check_equivalent(before, after, seed)
     return after
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.linalg_ext.equivalence import check_transformation, count
+from tests.linalg_ext.equivalence import check_same, check_transformation, count, function_of, results_of
 from tests.linalg_ext.random_programs import random_program
 from xjit.linalg_ext.ir import Operation
 from xjit.linalg_ext.structured import as_structured, verify_structured
@@ -282,9 +282,13 @@ TRANSFORMATIONS = {
 
 
 def check_random(seed: int) -> None:
-    text = random_program(seed, 4 + seed % 12)
+    before = parse_module(random_program(seed, 4 + seed % 12))
+    function = function_of(before)
+    expected = results_of(function, before, seed)
     for transformation in TRANSFORMATIONS.values():
-        after = check_transformation(text, transformation, seed)
+        after = before.clone()
+        transformation(after)
+        check_same(expected, results_of(function, after, seed))
         for op in after.walk():
             view = as_structured(op)
             if view is not None:

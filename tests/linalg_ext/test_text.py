@@ -55,7 +55,7 @@ FORMS = """
 %8 = affine.apply affine_map<(d0)[s0] -> (d0 + s0)>(%c0)[%dim]
 %9 = affine.min affine_map<(d0) -> (d0, 4)>(%c0)
 %10 = linalg.fill ins(%a : f32) outs(%7 : tensor<?x4xf32>) -> tensor<?x4xf32>
-%alloc = memref.alloc(%dim) {alignment = 64} : memref<?x4xf32>
+%alloc = memref.alloc(%dim) {alignment = 64 : i64} : memref<?x4xf32>
 %11 = memref.load %alloc[%c0, %c0] : memref<?x4xf32>
 memref.store %11, %alloc[%c0, %c0] : memref<?x4xf32>
 %subview = memref.subview %alloc[0, 0] [2, 2] [1, 1] : memref<?x4xf32> to memref<2x2xf32, strided<[4, 1]>>

@@ -286,16 +286,17 @@ def test_fuse_operands(numbers: list[int]) -> None:
 
 def _check_random(seed: int) -> None:
     text = random_program(seed)
-    module = linalg_ext.parse(text)
+    before = linalg_ext.parse(text)
+    module = before.clone()
     done = random_transformations(module, seed)
     try:
         after = linalg_ext.parse(linalg_ext.print_module(module))
-        check_equivalent(linalg_ext.parse(text), after, seed, tolerance=1e-7)
+        check_equivalent(before, after, seed, tolerance=1e-7)
     except Exception as error:
         raise AssertionError(f"seed {seed}: {done}") from error
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", [*range(30), 2154])  # the last one shares out a tile that may be empty
 def test_random_sequences_of_transformations_keep_the_value(seed: int) -> None:
     _check_random(seed)
 

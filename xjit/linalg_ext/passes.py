@@ -14,6 +14,7 @@ from xjit.linalg_ext.rewrite.rules import CANONICALIZE, CANONICALIZE_EXT
 from xjit.linalg_ext.transform.interpreter import interpret
 from xjit.linalg_ext.transforms.bufferize import bufferize
 from xjit.linalg_ext.transforms.collapse_dims import collapse_loops
+from xjit.linalg_ext.transforms.detensorize import detensorize_all
 from xjit.linalg_ext.transforms.diag_products import rewrite_diag_products
 from xjit.linalg_ext.transforms.elementwise_fusion.driver import fuse_elementwise
 from xjit.linalg_ext.transforms.generalize import generalize_all
@@ -77,6 +78,7 @@ PASSES: dict[str, Pass] = {
     "linalg-collapse-loops": Pass("make one loop of loops that are neighbours everywhere", collapse_linalg_loops),
     "linalg-generalization-ext": Pass("make named ops generic", generalize_all),
     "linalg-generalize-named-ops": Pass("the same, by MLIR's name", generalize_all),
+    "linalg-detensorize": Pass("make ops on tensors without dimensions scalar code", detensorize_all),
     "linalg-ext-bufferize": Pass("give structured ops on tensors buffers of their own", bufferize),
     "linalg-bufferize": Pass("the same, by MLIR's name", bufferize),
     "rewrite-diag-products": Pass("make products with linalg_ext.diag elementwise", rewrite_diag_products),

@@ -39,6 +39,92 @@ transform.sequence failures(suppress) {
 
 transform.sequence failures(propagate) {
 ^bb0(%arg0: !pdl.operation):
-  // expected-error @below {{unknown transform operation 'transform.structured.pad'}}
-  %1 = "transform.structured.pad"(%arg0) : (!pdl.operation) -> !pdl.operation
+  // expected-error @below {{unknown transform operation 'transform.structured.vectorize'}}
+  %1 = "transform.structured.vectorize"(%arg0) : (!pdl.operation) -> !pdl.operation
+}
+
+// -----
+
+func.func @f(%a: tensor<?xf32>) -> tensor<?xf32> {
+  %0 = linalg.exp ins(%a : tensor<?xf32>) outs(%a : tensor<?xf32>) -> tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  %0 = transform.structured.match ops{["linalg.exp"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+  // expected-error @below {{'linalg.exp' op has a size without a known bound: it cannot be padded}}
+  %1 = transform.structured.pad %0 {padding_dimensions = [0]} : (!transform.any_op) -> !transform.any_op
+}
+
+// -----
+
+func.func @f(%a: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = linalg.exp ins(%a : tensor<8xf32>) outs(%a : tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  %0 = transform.structured.match ops{["linalg.exp"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+  // expected-error @below {{'linalg.exp' op has 1 loops, found dimension 1}}
+  %1 = transform.structured.split %0 after 2 {dimension = 1 : i64} : !transform.any_op
+}
+
+// -----
+
+func.func @f(%a: tensor<8xf32>, %b: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = linalg.exp ins(%a : tensor<8xf32>) outs(%b : tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  %0 = transform.structured.match ops{["linalg.exp"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+  %1, %loop = transform.structured.tile_using_for %0 tile_sizes [4] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+  // expected-error @below {{failed to peel: the steps divide the loop}}
+  %2, %3 = transform.loop.peel %loop : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+}
+
+// -----
+
+func.func @f(%a: tensor<8xf32>) -> tensor<8xf32> {
+  return %a : tensor<8xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  %0 = transform.structured.match ops{["func.func"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+  // expected-error @below {{all alternatives failed}}
+  transform.alternatives %0 : !transform.any_op {
+  ^bb0(%arg1: !transform.any_op):
+    %1 = transform.structured.match ops{["func.return"]} in %arg1 : (!transform.any_op) -> !transform.any_op
+    %2, %loop = transform.structured.tile_using_for %1 tile_sizes [4] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+  }
+}
+
+// -----
+
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  // expected-error @below {{unknown pass "no-such-pass"}}
+  %0 = transform.apply_registered_pass "no-such-pass" to %arg0 : (!transform.any_op) -> !transform.any_op
+}
+
+// -----
+
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  %0 = transform.param.constant 6 : i64 -> !transform.param<i64>
+  // expected-error @below {{'transform.apply_cse' op expects a handle of operations}}
+  transform.apply_cse to %0 : !transform.param<i64>
+}
+
+// -----
+
+func.func @f(%a: tensor<8xf32>) -> tensor<8xf32> {
+  return %a : tensor<8xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  %0 = transform.structured.match ops{["func.return"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+  %1 = transform.get_operand %0[0] : (!transform.any_op) -> !transform.any_value
+  // expected-error @below {{cannot get defining ops of block argument}}
+  %2 = transform.get_defining_op %1 : (!transform.any_value) -> !transform.any_op
 }

@@ -174,6 +174,30 @@ def _word_kind(dialect: str, words: tuple[str, ...]) -> AttributeKind:
     return AttributeKind(parse, text, lambda p: p.at(*words))
 
 
+def _parse_positions(p: Parser, state: ParseState, names: tuple[str, ...]) -> None:
+    """`0, -1`, `except(0)` or `all`: a list, whether it tells what is left out, whether it is everything."""
+    if p.accept("all"):
+        state.attributes[names[2]] = UnitAttr()
+        state.attributes[names[0]] = DenseArrayAttr.i64(())
+        return
+    if p.accept("except"):
+        state.attributes[names[1]] = UnitAttr()
+        state.attributes[names[0]] = DenseArrayAttr.i64(p.comma_list("(", ")", p.integer))
+        return
+    positions = [p.integer()]
+    while p.accept(","):
+        positions.append(p.integer())
+    state.attributes[names[0]] = DenseArrayAttr.i64(positions)
+
+
+def _positions_text(p: Printer, op: Operation, names: tuple[str, ...]) -> str:
+    if names[2] in op.attributes:
+        return "all"
+    positions = op.attributes.get(names[0])
+    listed = ", ".join(map(str, positions.ints)) if isinstance(positions, DenseArrayAttr) else ""
+    return f"except({listed})" if names[1] in op.attributes else listed
+
+
 ROUNDING_MODES = ("to_nearest_even", "downward", "upward", "toward_zero", "to_nearest_away")
 CMPF = (
     "false",
@@ -223,6 +247,8 @@ ATTRIBUTE_KINDS: dict[str, AttributeKind] = {
     "nofold": _unit_kind("nofold"),
     "deduplicate": _unit_kind("deduplicate"),
     "unique": _unit_kind("unique"),
+    "positions": AttributeKind(_parse_positions, _positions_text),
+    "comparison": _word_kind("transform.match_cmpi", ("eq", "ne", "le", "lt", "ge", "gt")),
     "rounding": _word_kind("arith.roundingmode", ROUNDING_MODES),
     "mode": _simple(
         lambda p: EnumAttr("transform.failures", p.keyword("'propagate' or 'suppress'")),

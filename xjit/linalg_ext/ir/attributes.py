@@ -56,12 +56,12 @@ def dictionary_text(attributes: Mapping[str, Attribute], alias: Alias = no_alias
     entries: list[str] = []
     for name, value in attributes.items():
         key = name if _BARE_KEY.match(name) else quoted(name)
-        entries.append(key if isinstance(value, UnitAttr) else f"{key} = {nested_text(value, alias)}")
+        entries.append(key if isinstance(value, UnitAttr) else f"{key} = {value.text(alias)}")
     return f"{{{', '.join(entries)}}}"
 
 
-def nested_text(attribute: Attribute, alias: Alias) -> str:
-    """Returns the syntax inside a list or dictionary, where 64-bit numbers do not tell their type."""
+def element_text(attribute: Attribute, alias: Alias) -> str:
+    """Returns the syntax inside a list, where 64-bit numbers do not tell their type."""
     if isinstance(attribute, IntegerAttr) and attribute.type == IntegerType(64):
         return str(attribute.value)
     if isinstance(attribute, FloatAttr) and attribute.type.name == "f64":
@@ -154,7 +154,7 @@ class ArrayAttr(Attribute):
     elements: tuple[Attribute, ...]
 
     def text(self, alias: Alias) -> str:
-        return f"[{', '.join(nested_text(element, alias) for element in self.elements)}]"
+        return f"[{', '.join(element_text(element, alias) for element in self.elements)}]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -304,12 +304,27 @@ def trivial_pad(op: Operation) -> bool:
 _SLICES = ("tensor.extract_slice", "tensor.insert_slice", "tensor.parallel_insert_slice")
 _RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape", "memref.expand_shape", "memref.collapse_shape")
 
+
+def extracted_element(op: Operation) -> bool:
+    """An element of a tensor that is made of elements is that element."""
+    maker = op.operands[0].defining_op
+    if maker is None or maker.name != "tensor.from_elements":
+        return False
+    place = 0
+    for size, index in zip(_shape(op.operands[0]), map(constant_value, op.operands[1:])):
+        if size is None or index is None or not 0 <= index < size:
+            return False
+        place = place * size + index
+    return replace(op, [maker.operands[place]])
+
+
 TENSOR_RULES: tuple[Rule, ...] = (
     Rule(("tensor.dim", "memref.dim"), fold_dim),
     Rule(_SLICES, constant_lists),
     Rule(("tensor.extract_slice",), fold_extract_slice),
     Rule(("tensor.insert_slice",), fold_insert_slice),
     Rule(("tensor.empty",), constant_empty),
+    Rule(("tensor.extract",), extracted_element),
     Rule(("tensor.cast",), fold_cast),
     Rule(_SAME_OPERANDS, look_through_cast),
     Rule(("",), structured_through_cast),

@@ -6,13 +6,29 @@ from xjit.hlo.diagnostics import did_you_mean
 from xjit.linalg_ext.ir.attributes import EnumAttr, StringAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
+from xjit.linalg_ext.transform.control_rows import CONTROL_ROWS
 from xjit.linalg_ext.transform.handle_rows import HANDLE_ROWS
+from xjit.linalg_ext.transform.loop_rows import LOOP_ROWS
+from xjit.linalg_ext.transform.match_rows import MATCH_ROWS
+from xjit.linalg_ext.transform.neighbour_rows import NEIGHBOUR_ROWS
+from xjit.linalg_ext.transform.rewrite_rows import REWRITE_ROWS
 from xjit.linalg_ext.transform.state import Handles, Script, TransformRow
 from xjit.linalg_ext.transform.structured_rows import STRUCTURED_TRANSFORM_ROWS
 
 __all__ = ["TRANSFORM_OPS", "interpret"]
 
-TRANSFORM_OPS: dict[str, TransformRow] = {row.name: row for row in (*HANDLE_ROWS, *STRUCTURED_TRANSFORM_ROWS)}
+TRANSFORM_OPS: dict[str, TransformRow] = {
+    row.name: row
+    for row in (
+        *HANDLE_ROWS,
+        *MATCH_ROWS,
+        *NEIGHBOUR_ROWS,
+        *CONTROL_ROWS,
+        *LOOP_ROWS,
+        *REWRITE_ROWS,
+        *STRUCTURED_TRANSFORM_ROWS,
+    )
+}
 """The operations that scripts may use."""
 
 _SEQUENCES = ("transform.sequence", "transform.with_pdl_patterns")
@@ -43,13 +59,15 @@ def _run_sequence(script: Script, op: Operation, arguments: Handles) -> Handles:
         raise
 
 
-def _run_region(script: Script, op: Operation, arguments: Handles) -> Handles:
+def _run_region(script: Script, op: Operation, arguments: Handles, number: int = 0) -> Handles:
     """Executes the operations of a region; returns what its terminator passes on."""
-    block = op.body
+    if not op.regions[number].blocks:
+        return []
+    block = op.regions[number].block
     script.bind(block.arguments, arguments)
     for each in block.operations:
         if each.name == "transform.yield":
-            return [script.payload(each, i) for i in range(len(each.operands))]
+            return [script.lookup(each, i) for i in range(len(each.operands))]
         if each.name in _SEQUENCES:
             inner = [script.payload(each)] if each.operands else list(arguments)
             script.bind(each.results, _run_sequence(script, each, inner))

@@ -10,7 +10,7 @@ from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.ir.types import IndexType
 from xjit.linalg_ext.rewrite.driver import erase_dead
-from xjit.linalg_ext.transform.state import Handles, Script, TransformRow
+from xjit.linalg_ext.transform.state import Handles, Script, TransformRow, payload_of
 from xjit.linalg_ext.transforms.collapse_dims import collapse_dims
 from xjit.linalg_ext.transforms.distributed_style import shared_output_to_distributed_style
 from xjit.linalg_ext.transforms.fold_unit_dims import fold_unit_extent_dims
@@ -73,10 +73,16 @@ def located(
 
 
 def tile_sizes(script: Script, op: Operation, target: int, name: str, first: int) -> list[int | Value]:
-    """Returns the sizes of `name` for payload operation number `target`; values come from handles, one per payload."""
-    values: list[Value] = []
+    """Returns the sizes of `name` for payload operation number `target`: those that are operands come from parameters,
+    one for all payload, or from handles of what computes them, one per payload.
+    """
+    values: list[int | Value] = []
     for index in range(first, len(op.operands)):
-        producers = script.payload(op, index)
+        found = script.lookup(op, index)
+        if len(found) == 1 and isinstance(found[0], IntegerAttr):
+            values.append(found[0].value)
+            continue
+        producers = payload_of(op, found)
         if target >= len(producers):
             raise LinalgError("expected as many dynamic size-producing operations as target ops", op.location)
         producer = producers[target]

@@ -115,7 +115,8 @@ def tile_to_forall(
     outer = IndexBuilder(Builder.before(op))
     extents = root.extents(outer)
     sizes = [_size(outer, extents[loop], given[loop], bool(num_threads)) for loop in cut]
-    counts = [_count(outer, extents[loop], size) for loop, size in zip(cut, sizes)]
+    threads = given if num_threads else [None] * len(given)
+    counts = [_count(outer, extents[loop], size, threads[loop]) for loop, size in zip(cut, sizes)]
     loop_op = Forall(op, counts, outer)
     shares = {
         loop: (*share_of(loop_op.index, i, size, extents[loop], count), True)
@@ -154,8 +155,10 @@ def _size(outer: IndexBuilder, extent: Index, given: Index, is_count: bool) -> I
     return outer.apply(dim(0).ceildiv(given), (extent,))
 
 
-def _count(outer: IndexBuilder, extent: Index, size: Index) -> Index:
-    """The number of shares of `size` elements; no more than that have elements."""
+def _count(outer: IndexBuilder, extent: Index, size: Index, threads: Index | None) -> Index:
+    """The number of shares of `size` elements: those that have elements, or all threads where that is not known."""
+    if threads is not None and isinstance(extent, Value):
+        return threads
     return outer.apply(ceildiv(dim(0), symbol(0)), (extent,), (size,))
 
 

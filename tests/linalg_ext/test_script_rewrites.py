@@ -1,0 +1,152 @@
+"""Rewrites of single operations and loops keep the value, on shapes that divide and that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.linalg_ext.equivalence import check_transformation, count
+from tests.linalg_ext.tiling_programs import random_program
+from tests.linalg_ext.tiling_support import MATMUL, named
+from xjit import linalg_ext
+from xjit.linalg_ext.ir import FloatAttr, FloatType, LinalgError, Operation
+from xjit.linalg_ext.transforms import tile
+from xjit.linalg_ext.transforms.destination_passing import insert_slice_to_copy, rewrite_in_destination_passing_style
+from xjit.linalg_ext.transforms.detensorize import detensorize_all
+from xjit.linalg_ext.transforms.pad_operands import pad
+from xjit.linalg_ext.transforms.scf_loops import move_invariants_out, peel, unroll
+from xjit.linalg_ext.transforms.split import split
+
+DYNAMIC = MATMUL.replace("12x10", "?x10").replace("12x9", "?x9").replace("tensor.empty()", "tensor.empty(%n)")
+DYNAMIC = DYNAMIC.replace("%b: tensor<10x9xf32>", "%b: tensor<10x9xf32>, %c0: index").replace(
+    "%0 =", "%zero_index = arith.constant 0 : index\n  %n = tensor.dim %a, %zero_index : tensor<?x10xf32>\n  %0 ="
+)
+ZERO = FloatAttr(0.0, FloatType("f32"))
+
+
+def on_all(name: str, rewrite: Callable[[Operation], object]) -> Callable[[Operation], None]:
+    """Returns what rewrites all operations of a name that there are at the start."""
+
+    def run(module: Operation) -> None:
+        for op in named(module, name):
+            rewrite(op)
+
+    return run
+
+
+@pytest.mark.parametrize("text", [MATMUL, DYNAMIC], ids=["static", "dynamic"])
+@pytest.mark.parametrize("loop", range(3))
+@pytest.mark.parametrize("point", [1, 5, 100])
+def test_split(text: str, loop: int, point: int) -> None:
+    after = check_transformation(text, on_all("linalg.matmul", lambda op: split(op, loop, point)))
+    known_to_end_before = point == 100 and (text is MATMUL or loop)
+    assert count(after, "linalg.matmul") == (1 if known_to_end_before else 2)
+
+
+@pytest.mark.parametrize("sizes", [[5, 0, 0], [5, 4, 0], [5, 4, 3]], ids=str)
+@pytest.mark.parametrize("text", [MATMUL, DYNAMIC], ids=["static", "dynamic"])
+def test_pad_tiles(text: str, sizes: list[int]) -> None:
+    def padded(module: Operation) -> None:
+        [matmul] = named(module, "linalg.matmul")
+        tiled = tile(matmul, sizes).tiled_op
+        result = pad(tiled, [ZERO] * 3, [0, 1, 2], [1, 0, 0])
+        assert all("?" not in str(v.type) for v in result.op.operands)
+
+    check_transformation(text, padded)
+
+
+@pytest.mark.parametrize("factor", [2, 3, 7])
+@pytest.mark.parametrize("sizes", [[5, 0, 0], [5, 4, 0], [5, 4, 3]], ids=str)
+@pytest.mark.parametrize("text", [MATMUL, DYNAMIC], ids=["static", "dynamic"])
+def test_unroll(text: str, sizes: list[int], factor: int) -> None:
+    def unrolled(module: Operation) -> None:
+        [matmul] = named(module, "linalg.matmul")
+        for loop in reversed(tile(matmul, sizes).loops):
+            unroll(loop, factor)
+
+    check_transformation(text, unrolled)
+
+
+@pytest.mark.parametrize("sizes", [[5, 0, 0], [5, 4, 0], [5, 4, 3], [7, 5, 11]], ids=str)
+@pytest.mark.parametrize("text", [MATMUL, DYNAMIC], ids=["static", "dynamic"])
+def test_peel(text: str, sizes: list[int]) -> None:
+    def peeled(module: Operation) -> None:
+        [matmul] = named(module, "linalg.matmul")
+        for loop in reversed(tile(matmul, sizes).loops):
+            try:
+                peel(loop)
+            except LinalgError as error:
+                assert "failed to peel" in error.message
+
+    check_transformation(text, peeled)
+
+
+BOUNDS = """
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %low = arith.constant LOW : index
+  %high = arith.constant HIGH : index
+  %dim = arith.constant 4 : index
+  %u = arith.addi %high, %dim : index
+  %upper = arith.subi %u, %dim : index
+  %step = arith.constant STEP : index
+  %0 = scf.for %i = %low to %upper step %step iter_args(%y = %x) -> (tensor<4xf32>) {
+    %j = arith.index_cast %i : index to i32
+    %v = arith.sitofp %j : i32 to f32
+    %c0 = arith.constant 0 : index
+    %e = tensor.extract %y[%c0] : tensor<4xf32>
+    %s = arith.addf %e, %v : f32
+    %z = tensor.insert %s into %y[%c0] : tensor<4xf32>
+    scf.yield %z : tensor<4xf32>
+  }
+  return %0 : tensor<4xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("low", [0, 5])
+@pytest.mark.parametrize("high", [1, 2, 9, 12])
+@pytest.mark.parametrize("step", [2, 3])
+def test_loops_of_unknown_length(low: int, high: int, step: int) -> None:
+    """Also of none: a loop from 5 to 2 has no iteration, and no part of it has any."""
+    text = BOUNDS.replace("LOW", str(low)).replace("HIGH", str(high)).replace("STEP", str(step))
+    for factor in (2, 5):
+        check_transformation(text, on_all("scf.for", lambda loop, factor=factor: unroll(loop, factor)))
+    check_transformation(text, on_all("scf.for", peel))
+    assert count(check_transformation(text, on_all("scf.for", move_invariants_out)), "scf.for") == 1
+
+
+def _moved(module: Operation) -> None:
+    for op in list(module.walk()):
+        if op.name in ("tensor.pad", "tensor.generate", "tensor.from_elements"):
+            rewrite_in_destination_passing_style(op)
+        elif op.name == "tensor.insert_slice" and op.operands[0].type.rank == op.operands[1].type.rank:
+            insert_slice_to_copy(op)
+    detensorize_all(module)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs(seed: int) -> None:
+    def rewritten(module: Operation) -> None:
+        for op in [op for op in module.walk() if op.dialect == "linalg" and op.results]:
+            try:
+                split(op, seed % 2, 1 + seed % 3)
+            except LinalgError as error:
+                assert "cannot be" in error.message or "loops, found" in error.message
+        _moved(module)
+        linalg_ext.run_passes(module, ["canonicalize", "cse"])
+
+    check_transformation(random_program(seed), rewritten, seed)
+
+
+def test_pads_that_depend_on_the_place() -> None:
+    text = """
+    func.func @f(%a: tensor<3x4xindex>, %n: index) -> tensor<?x9xindex> {
+      %0 = tensor.pad %a low[%n, 2] high[1, 3] {
+      ^bb0(%i: index, %j: index):
+        %1 = arith.muli %i, %j : index
+        tensor.yield %1 : index
+      } : tensor<3x4xindex> to tensor<?x9xindex>
+      return %0 : tensor<?x9xindex>
+    }"""
+    assert count(check_transformation(text, _moved), "tensor.pad") == 0
