@@ -21,7 +21,6 @@ from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
 
-
 Constraints = tuple[Shape, Sequence[Shape]]
 """The shapes, with layouts, of a result and of the first operands."""
 
