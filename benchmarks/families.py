@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from cases import Arguments, Case, bfloat16, complex_normal, indices, integers, normal, random_key, several
-
-Sizes = tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A function, what makes its arguments for a size, and sizes."""
-
-    name: str
-    function: Callable[..., Any]
-    arguments: Callable[..., Arguments]
-    sizes: Sizes
-
-    def cases(self) -> dict[str, Case]:
-        """The rows, by name and size."""
-        return {f"{self.name} {_text(s)}": Case(self.function, self.arguments(*s)) for s in self.sizes}
-
-
-def _text(size: tuple[int, ...]) -> str:
-    return "x".join(map(str, size))
-
-
-def two(*dims: int) -> Arguments:
-    """Two arrays of normal float32 numbers."""
-    return several(normal(*dims), normal(*dims))
+from family import MATRICES, VECTORS, Family, Sizes, heads, positive_definite, summed, two
+from layer_families import LAYER_FAMILIES
+from numeric_families import NUMERIC_FAMILIES
 
 
 def product(m: int, k: int, n: int) -> Arguments:
@@ -52,24 +29,9 @@ def channels_first(batch: int, size: int, channels: int, features: int) -> Argum
     return several(normal(batch, channels, size, size), normal(features, channels, 3, 3))
 
 
-def positive_definite(batch: int, size: int) -> Arguments:
-    """A batch of symmetric positive definite float32 matrices."""
-
-    def make(rng: np.random.Generator) -> tuple[Any, ...]:
-        (a,) = normal(batch, size, size)(rng)
-        return (a @ a.swapaxes(1, 2) + size * np.eye(size, dtype=np.float32),)
-
-    return make
-
-
 def triangular_system(batch: int, size: int) -> Arguments:
     """A batch of well-conditioned systems, and right sides of eight columns."""
     return several(positive_definite(batch, size), normal(batch, size, 8))
-
-
-def heads(length: int, width: int) -> Arguments:
-    """Queries, keys and values of eight heads."""
-    return several(*[normal(8, length, width)] * 3)
 
 
 def attention(q: Any, k: Any, v: Any) -> Any:
@@ -105,18 +67,11 @@ def pool(x: Any) -> Any:
     return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
 
-def summed(function: Callable[..., Any], argument: int = 0) -> Callable[..., Any]:
-    """The gradient of the sum of a function's results by one argument."""
-    return jax.grad(lambda *args: function(*args).sum(), argument)
-
-
 def drawn(draw: Callable[[Any, int], Any], count: int) -> Case:
     """What is drawn with a key."""
     return Case(lambda key: draw(jax.random.wrap_key_data(key), count), random_key)
 
 
-VECTORS: Sizes = ((1 << 12,), (1 << 17,), (1 << 20,))
-MATRICES: Sizes = ((64, 100), (1024, 512), (2048, 2048))
 SQUARES: Sizes = ((64,), (256,), (768,))
 SMALL_SYSTEMS: Sizes = ((1, 16), (500, 8), (64, 32))
 IMAGES: Sizes = ((1, 14, 64, 64), (4, 28, 32, 64), (2, 56, 16, 32))
@@ -214,4 +169,6 @@ DRAWS = {
     for count in (1 << 12, 1 << 18)
 }
 
-FAMILY_CASES = {name: case for family in FAMILIES for name, case in family.cases().items()} | DRAWS
+ALL_FAMILIES = (*FAMILIES, *LAYER_FAMILIES, *NUMERIC_FAMILIES)
+FAMILY_CASES = {name: case for family in ALL_FAMILIES for name, case in family.cases().items()} | DRAWS
+"""How fast families are, by name and size."""

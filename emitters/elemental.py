@@ -51,6 +51,9 @@ __all__ = [
 
 P = PrimitiveType
 
+_NEVER_ROUNDED = frozenset({"abs", "negate", "maximum", "minimum", "sign", "floor", "ceil"})
+"""Opcodes whose results bf16 and f16 have, as their operands are of these types."""
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
@@ -105,7 +108,9 @@ def emit_elementwise(
     if function is None:
         raise Unsupported(f"no code for {opcode} of {', '.join(t.text for t in operand_types)}")
     result = function(*[Vec(builder, _real(value)) for value in operands])
-    return round_part(result_type, result).v
+    if opcode in _NEVER_ROUNDED and result_type in (P.BF16, P.F16):
+        return result.v
+    return round_part(result_type, result, operands_fit=all(t is result_type for t in operand_types)).v
 
 
 def supports_elementwise(opcode: str, operand_type: PrimitiveType) -> bool:

@@ -21,6 +21,7 @@ from xjit.runtime.arrays.arguments import conforming, flatten_arguments, leaf_pa
 from xjit.runtime.arrays.donation import Donations, required_donations, result_buffers
 from xjit.runtime.arrays.given_results import GivenResults
 from xjit.runtime.arrays.physical_layout import Array, from_physical
+from xjit.runtime.arrays.reordered_results import ReorderedResults, reordering
 from xjit.runtime.buffer_pool import pooled_library
 from xjit.runtime.calls.ctypes_call import CtypesCall, call_with_results
 from xjit.runtime.calls.fast_call import MAX_FAST_LEAVES, ArraySpec, NativeEntry, make_fast_call
@@ -101,21 +102,22 @@ class CpuExecutable:
             return
         slow = ConvertingCall(program, self._physical, partial(call_with_results, entry, on_error))
         direct_parameters = [_logical_spec(signature) for signature in program.parameters]
-        direct_results = [_logical_spec(signature) for signature in program.results]
+        direct_results = [_logical_spec(signature) or _in_memory_order(signature) for signature in program.results]
         direct = None not in direct_parameters and None not in direct_results and is_flat(program.result_tree)
         if not direct or any(alias.must for alias in program.aliases):
             self.__call__ = slow
             return
-        returns_tuple = not isinstance(program.result_tree, int)
-        self.__call__ = make(
+        reordered = ReorderedResults.of(program, slow)
+        native = make(
             entry,
             [spec for spec in direct_parameters if spec is not None],
             [spec for spec in direct_results if spec is not None],
-            returns_tuple,
+            not isinstance(program.result_tree, int),
             PARAMETER_ALIGNMENT,
-            slow,
+            slow if reordered is None else reordered.convert,
             on_error,
         )
+        self.__call__ = native if reordered is None else partial(reordered, native)
 
     @property
     def name(self) -> str:
@@ -292,6 +294,12 @@ def _logical_spec(signature: ArraySignature) -> ArraySpec | None:
     if signature.minor_to_major == tuple(range(len(signature.shape))):
         return ArraySpec(spec.dtype, spec.shape, fortran=True)
     return None
+
+
+def _in_memory_order(signature: ArraySignature) -> ArraySpec | None:
+    """The row-major array of other dimensions that a result of permuted layout is a transpose of."""
+    order = reordering(signature)
+    return None if order is None else ArraySpec(canonical_dtype(signature.dtype), order.dimensions)
 
 
 def _bind(program: CpuProgram) -> NativeEntry:

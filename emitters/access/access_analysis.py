@@ -269,12 +269,17 @@ class AccessAnalysis:
         return self.collect(instruction.operand(0), apply_map(self.table, operand, index, symbols))
 
     def contiguous_range(self, instruction: HloInstruction, index: Index) -> int | None:
-        """Returns which range variable of a reduction walks through contiguous memory, or None."""
+        """Returns which range variable of a reduction walks through contiguous memory, or None. The largest arrays
+        decide: what is broadcast along a dimension is read again and again.
+        """
         operand = self.maps.of(instruction)[0][0]
         symbols = self.range_variables(instruction, operand.indexing)
         inner = self.reduced_accesses(instruction, index)
+        sizes = [leaf.shape.num_elements for leaf, _ in inner.reads]
         votes = [0] * len(symbols)
-        for offset in inner.offsets:
+        for offset, size in zip(inner.offsets, sizes, strict=True):
+            if size < max(sizes):
+                continue
             for k, symbol in enumerate(symbols):
                 if any(term is symbol and factor == 1 for term, factor in offset.terms):
                     votes[k] += 1

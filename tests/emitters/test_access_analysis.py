@@ -175,6 +175,22 @@ def test_reductions_along_rows(dimensions: str, result: str, layout: str, contig
     assert rows == ([(reduce, case.index)] if contiguous is not None else [])
 
 
+def test_what_is_broadcast_does_not_make_a_row() -> None:
+    """Sums of columns of a matrix whose rows are scaled: the scales lie along the reduced dimension."""
+    case = Case(
+        fusion(
+            "f32[24]",
+            """  z = f32[] constant(0)
+  s = f32[8,24] broadcast(p1), dimensions={0}
+  x = f32[8,24] multiply(p0, s)
+  ROOT r = f32[24] reduce(x, z), dimensions={0}, to_apply=sum""",
+            "f32[8,24]",
+            "f32[8]",
+        )
+    )
+    assert case.analysis.contiguous_range(case.view.roots[0], case.index) is None
+
+
 def test_range_variables_are_the_same_at_every_request() -> None:
     """Otherwise every request would be a new element, and equal accesses would not be equal."""
     case = reduction("2", "5,6")

@@ -223,3 +223,14 @@ def test_narrow_floats_are_exact(kind, level):
     same = got.view(codes.dtype) == want.view(codes.dtype)
     bad = np.nonzero(~(same | (nan & np.isnan(got.astype(np.float32)))))[0]
     assert bad.size == 0, [(float(x[i]), got[i], want[i]) for i in bad[:5]]
+
+
+@pytest.mark.parametrize(
+    "opcode", ["add", "multiply", "maximum", "exponential", "tanh", "log", "power", "negate", "floor"]
+)
+def test_nans_of_bf16_stay_nans(opcode):
+    """Also those whose payload has all bits, which rounding must not carry out of."""
+    codes = np.array([0x7F81, 0x7FC0, 0x7FFF, 0xFF81, 0xFFC0, 0xFFFF, 0x7FFE, 0xFFFE], np.uint16)
+    nans = codes.view(P.BF16.dtype)
+    operands = [nans, nans[::-1].copy()] if opcode in BINARY else [nans]
+    assert np.isnan(run(opcode, P.BF16, operands).astype(np.float32)).all()

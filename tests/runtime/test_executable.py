@@ -321,6 +321,23 @@ def test_any_dimension_order(load: Load) -> None:
     assert back(x.transpose(0, 2, 1)).base is not None  # a view of the physical buffer
 
 
+def test_results_in_memory_order_take_the_native_call(load: Load) -> None:
+    """A permuted result is a transposed view; what does not fit, and `out`, give the same."""
+    plain, permuted = array(np.int32, 2, 3, 4), array(np.int32, 3, 2, 4, layout=(2, 0, 1))
+    executable = load(program(copies([96, 96]), [plain, plain], [permuted, plain], (0, 1)))
+    x = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    for argument in (x, np.asfortranarray(x)):
+        first, second = executable(argument, x)
+        np.testing.assert_array_equal(first, x.transpose(1, 0, 2))
+        np.testing.assert_array_equal(second, x)
+        assert first.strides == (16, 48, 4)
+    out = (np.empty((3, 2, 4), np.int32), np.empty((2, 3, 4), np.int32))
+    assert executable(x, x, out=out)[0] is out[0]
+    np.testing.assert_array_equal(out[0], x.transpose(1, 0, 2))
+    with pytest.raises(InvalidArgument, match="expected"):
+        executable(x[0], x)
+
+
 def test_tiled_parameters_and_results(load: Load) -> None:
     signature = array(np.float32, 3, 5, layout=(1, 0), tiles=((2, 2),), byte_size=24 * 4)
     executable = load(program(copies([96]), [signature], [signature]))

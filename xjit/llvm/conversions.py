@@ -72,9 +72,11 @@ def load_convert(builder: IRBuilder, kind: PrimitiveType, stored: Value) -> Valu
 
 
 def store_convert(builder: IRBuilder, kind: PrimitiveType, value: Value) -> Value:
-    """The value of type `storage_type(kind)` to store."""
+    """The value of type `storage_type(kind)` to store. What a register holds was rounded: nothing is lost."""
     if kind is P.PRED:
         return builder.zext(value, I8)
+    if kind is P.BF16:
+        return small_floats.high_half(Vec(builder, value)).v
     if is_narrow_float(kind):
         return small_floats.encode(kind, Vec(builder, value)).v
     return value
@@ -85,9 +87,12 @@ def _normalized(x: Vec, kind: PrimitiveType) -> Vec:
     return (x << spare).sar(spare) if kind.is_signed else x & ((1 << kind.bit_width) - 1)
 
 
-def round_part(kind: PrimitiveType, x: Vec) -> Vec:
+def round_part(kind: PrimitiveType, x: Vec, *, operands_fit: bool = False) -> Vec:
     """The result of arithmetic in the register type, rounded (narrow floats) or wrapped (sub-byte integers) to
-    `kind`."""
+    `kind`. `operands_fit`: it was computed from numbers of `kind` alone.
+    """
+    if kind is P.BF16 and operands_fit and x.b.target.keeps_nan_payloads:
+        return small_floats.round_arithmetic_to_bf16(x)
     if is_narrow_float(kind):
         return small_floats.round_to(kind, x)
     if kind.is_integer and kind.bit_width < 8:

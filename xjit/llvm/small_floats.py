@@ -75,7 +75,7 @@ def encode(kind: PrimitiveType, x: Vec) -> Vec:
     """An f32 rounded to `kind`, as storage bits."""
     storage = I16 if kind.bit_width == 16 else I8
     if kind is P.BF16:
-        return (_round_bf16(x) >> 16).trunc(I16)
+        return high_half(_round_bf16(x).as_float())
     if kind is P.F8E8M0FNU:
         return _encode_e8m0(x).trunc(I8)
     if kind is P.F16 and x.b.target.has_f16c:
@@ -94,10 +94,26 @@ def round_to(kind: PrimitiveType, x: Vec) -> Vec:
     return _decode(FORMATS[kind], _encode(FORMATS[kind], x))
 
 
+def high_half(x: Vec) -> Vec:
+    """The storage bits of an f32 that bf16 has."""
+    return (x.as_int() >> 16).trunc(I16)
+
+
+def round_arithmetic_to_bf16(x: Vec) -> Vec:
+    """What was computed from bf16 numbers by a processor whose NaNs have the payload of an operand or none, rounded.
+
+    Their low half is zero then, and stays so: they need no case of their own.
+    """
+    return (_nearest_bf16(x.as_int()) & -0x10000).as_float()
+
+
+def _nearest_bf16(bits: Vec) -> Vec:
+    return bits + (((bits >> 16) & 1) + 0x7FFF)
+
+
 def _round_bf16(x: Vec) -> Vec:
     bits = x.as_int()
-    rounded = bits + (((bits >> 16) & 1) + 0x7FFF)
-    return (bits | 0x400000).where(x.is_nan(), rounded)
+    return (bits | 0x400000).where(x.is_nan(), _nearest_bf16(bits))
 
 
 def _decode(form: Format, code: Vec) -> Vec:

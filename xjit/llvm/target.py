@@ -122,6 +122,11 @@ class Target:
         return self.gpu is not None or self.has("sse4.1")
 
     @property
+    def keeps_nan_payloads(self) -> bool:
+        """Whether a NaN that arithmetic returns has the payload of one of its operands, or none."""
+        return self.gpu is None
+
+    @property
     def has_vector_arithmetic(self) -> bool:
         """Whether lanes of a register are computed with in one instruction."""
         return self.gpu is None

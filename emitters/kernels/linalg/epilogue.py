@@ -17,6 +17,7 @@ from xjit.affine.reshape import delinearize
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.access.memory import Buffer
 from xjit.emitters.access.physical_offsets import physical_offset
+from xjit.emitters.elemental import round_to_type
 from xjit.emitters.fused import Element, FusedIrEmitter
 from xjit.emitters.gemm.conversions import convert
 from xjit.emitters.gemm.epilogue import EPILOGUE_PARAMS
@@ -30,7 +31,7 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 from xjit.llvm import LLVMType
 from xjit.llvm.builder import IRBuilder
-from xjit.llvm.conversions import is_narrow_float, load_convert, store_convert
+from xjit.llvm.conversions import is_narrow_float, load_convert
 from xjit.llvm.function import Function
 from xjit.llvm.types import I8, I64, PTR, VOID, vector
 from xjit.llvm.values import Value, const_int, zero
@@ -207,9 +208,8 @@ class _EpilogueEmitter:
             value = builder.masked_load(kind, place, lanes.mask, align, zero(kind))
         element_type = self.hero.shape.element_type
         if is_narrow_float(element_type):  # rounded as elements are, also where the CPU cannot convert f16
-            stored = store_convert(builder, element_type, value)
-        else:
-            stored = convert(builder, value, types.storage)
+            return round_to_type(builder, element_type, value), nest.level.depth
+        stored = convert(builder, value, types.storage)
         return load_convert(builder, element_type, stored), nest.level.depth
 
     def _value(self, position: int) -> Value:

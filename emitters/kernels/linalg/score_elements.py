@@ -13,6 +13,7 @@ from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.access.memory import Buffer
 from xjit.emitters.attention.block import STRIP_BYTES
 from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES
+from xjit.emitters.elemental import round_to_type
 from xjit.emitters.fused import Element, FusedIrEmitter
 from xjit.emitters.gemm.epilogue import EPILOGUE_PARAMS
 from xjit.emitters.kernels.kernel import KernelContext
@@ -21,7 +22,6 @@ from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.planners.cpu.scores import ScoreWork
 from xjit.emitters.planners.score_product import batch_index
 from xjit.hlo.ir.instruction import HloInstruction
-from xjit.llvm.conversions import load_convert, store_convert
 from xjit.llvm.function import Function
 from xjit.llvm.types import I8, I64, PTR, VOID, vector
 from xjit.llvm.values import Value, const_int, zero
@@ -134,8 +134,7 @@ class _ScoreEmitter:
         """Makes a vector of a tile the elements of its product, rounded to their type."""
         nest = self.nest
         element_type = tile.place.instruction.shape.element_type
-        rounded = load_convert(nest.builder, element_type, store_convert(nest.builder, element_type, value))
-        element: Element = rounded, nest.level.depth
+        element: Element = round_to_type(nest.builder, element_type, value), nest.level.depth
         expected = self._place(tile.place)
 
         def given(index: Index) -> Element:

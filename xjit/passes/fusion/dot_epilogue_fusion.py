@@ -201,9 +201,12 @@ def _needs_only_before(hero: HloInstruction, consumer: _Consumer, position: Mapp
 
 
 def _is_loop(user: HloInstruction) -> bool:
-    """Whether an instruction is one array that is computed in a loop, without anything that it must wait for."""
+    """Whether an instruction is one array that is computed in a loop, without anything that it must wait for. A
+    transpose would be the kernel's hero, even if it moves nothing in memory.
+    """
     if user.opcode == "fusion":
-        return user.attributes_as(at.FusionAttributes).kind == "kLoop" and cost.is_array_program(user)
+        is_loop = user.attributes_as(at.FusionAttributes).kind == "kLoop" and cost.is_array_program(user)
+        return is_loop and all(i.opcode != "transpose" for i in user.fused_instructions_computation.instructions)
     return user.opcode not in ("bitcast", "copy") and cost.may_be_root(user)
 
 

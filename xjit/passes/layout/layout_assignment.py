@@ -20,6 +20,7 @@ from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
+from xjit.passes.simplify.algebra.memory_order import source_in_memory
 
 Constraints = tuple[Shape, Sequence[Shape]]
 """The shapes, with layouts, of a result and of the first operands."""
@@ -208,12 +209,16 @@ def copy_to_layout(instruction: HloInstruction, shape: Shape) -> HloInstruction:
 
 @dataclass
 class ReshapeToBitcast(HloModulePass):
-    """Turns reshapes that move nothing in memory into bitcasts, which need no kernel and no buffer."""
+    """Turns reshapes, and transposes in other layouts, that move nothing in memory into bitcasts, which need no kernel
+    and no buffer.
+    """
 
     name = "reshape-to-bitcast"
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
-        """Rewrites reshapes between row-major, untiled, static shapes; True if there were any."""
+        """Rewrites reshapes between row-major, untiled, static shapes, and copies of transposes that undo them in
+        memory; True if there were any.
+        """
         changed = False
         for computation in module.make_nonfusion_computations():
             changed |= apply_rules(computation, RESHAPES)
@@ -229,6 +234,14 @@ def _moves_nothing(reshape: HloInstruction) -> bool:
     return all(s.is_static and s.layout is not None and s.layout == Layout.row_major(s.rank) for s in shapes)
 
 
+def _source(match: Match, into: Expansion) -> HloInstruction | None:
+    source, shape = source_in_memory(match.root), match.root.shape
+    if source is None or source.shape == shape:
+        return source
+    return into.add(HloInstruction.create("bitcast", shape, [source], name="bitcast"))
+
+
 RESHAPES = rule_table([
-    Rule("reshape(x) that moves nothing = bitcast(x)", m.op("reshape").where(_moves_nothing), _bitcast)
+    Rule("reshape(x) that moves nothing = bitcast(x)", m.op("reshape").where(_moves_nothing), _bitcast),
+    Rule("copy(transpose(x)) that moves nothing = bitcast(x)", m.op("copy", m.op("transpose", m.any())), _source),
 ])  # fmt: skip

@@ -1,0 +1,138 @@
+"""Families of kernels that numeric programs spend their time on: moves, orders, sums and functions of other types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from cases import Arguments, bfloat16, complex_normal, indices, integers, normal, several
+from family import MATRICES, VECTORS, Family, positive_definite, two
+
+
+def stencil(x: Any) -> Any:
+    """A step of the heat equation."""
+    return x + 0.1 * (jnp.roll(x, 1, 0) + jnp.roll(x, -1, 0) + jnp.roll(x, 1, 1) + jnp.roll(x, -1, 1) - 4 * x)
+
+
+def pairwise(x: Any, y: Any) -> Any:
+    """Squared distances of all pairs of rows."""
+    return ((x[:, None] - y[None]) ** 2).sum(-1)
+
+
+def integers_of_rows(rows: int, columns: int) -> Arguments:
+    """For each element of a matrix the index of a column."""
+    return lambda rng: (rng.integers(0, columns, (rows, columns), dtype=np.int32),)
+
+
+def lower_triangular(size: int) -> Arguments:
+    """One well-conditioned triangular matrix."""
+    return lambda rng: (np.tril(positive_definite(1, size)(rng)[0][0]),)
+
+
+NUMERIC_FAMILIES = (
+    Family("stencil", stencil, normal, ((64, 64), (1024, 1024))),
+    Family("pairwise distances", pairwise, lambda n, d: two(n, d), ((64, 16), (512, 32))),
+    Family("transpose of heads", lambda x: x.transpose(0, 2, 1, 3), normal, ((1, 64, 4, 32), (8, 512, 12, 64))),
+    Family("transpose of channels", lambda x: x.transpose(0, 3, 1, 2), normal, ((1, 28, 28, 32), (8, 56, 56, 64))),
+    Family("middle sums", lambda x: x.sum(1), normal, ((8, 100, 64), (32, 256, 300))),
+    Family("outer sums", lambda x: x.sum((0, 2)), normal, ((8, 100, 64), (32, 256, 300))),
+    Family("argmax of rows", lambda x: jnp.argmax(x, -1), normal, MATRICES),
+    Family("argmin of columns", lambda x: jnp.argmin(x, 0), normal, MATRICES),
+    Family("norms of rows", lambda x: jnp.linalg.norm(x, axis=-1), normal, MATRICES),
+    Family("all finite", lambda x: jnp.isfinite(x).all(), normal, VECTORS),
+    Family("mean of integers", lambda i: i.astype(jnp.float32).mean(), lambda n: integers(np.uint8, n), VECTORS),
+    Family("bytes", lambda x, y: (x & y) + (x >> 1), lambda n: several(*[integers(np.uint8, n)] * 2), VECTORS),
+    Family("sum of bytes", lambda x: x.astype(jnp.int32).sum(), lambda n: integers(np.int8, n), VECTORS),
+    Family("remainder", lambda i, j: i % (j | 1), lambda n: several(*[integers(np.int32, n)] * 2), VECTORS),
+    Family("power", lambda x: jnp.abs(x) ** 2.3, normal, VECTORS),
+    Family("tangent", jnp.tan, normal, VECTORS),
+    Family("arc tangent of two", jnp.arctan2, two, VECTORS),
+    Family("error function", jax.scipy.special.erf, normal, VECTORS),
+    Family("log of gamma", jax.scipy.special.gammaln, normal, VECTORS),
+    Family("silu product", lambda x, y: jax.nn.silu(x) * y, two, VECTORS),
+    Family("silu product of bf16", lambda x, y: jax.nn.silu(x) * y, lambda n: several(*[bfloat16(n)] * 2), VECTORS),
+    Family("sum of bf16", jnp.sum, bfloat16, VECTORS),
+    Family("complex exp", jnp.exp, complex_normal, VECTORS),
+    Family("complex quotient", jnp.divide, lambda n: several(*[complex_normal(n)] * 2), VECTORS),
+    Family("complex matmul", jnp.matmul, lambda n: several(*[complex_normal(n, n)] * 2), ((64,), (256,))),
+    Family(
+        "einsum of three",
+        lambda a, b, c: jnp.einsum("ij,jk,kl->il", a, b, c),
+        lambda n: several(*[normal(n, n)] * 3),
+        ((64,), (256,)),
+    ),
+    Family(
+        "bilinear form",
+        lambda a, b, c: jnp.einsum("bi,ijk,bk->bj", a, b, c),
+        lambda n: several(normal(n, n), normal(n, n, n), normal(n, n)),
+        ((32,), (64,)),
+    ),
+    Family("vecmat", jnp.matmul, lambda n: several(normal(n), normal(n, n)), ((64,), (1000,), (2048,))),
+    Family(
+        "thin matmul",
+        jnp.matmul,
+        lambda m, k, n: several(normal(m, k), normal(k, n)),
+        ((4, 1024, 1024), (1000, 8, 1000), (2048, 512, 16)),
+    ),
+    Family("outer product", jnp.outer, two, ((100,), (1500,))),
+    Family(
+        "batched matvec",
+        lambda a, x: jnp.einsum("bij,bj->bi", a, x),
+        lambda b, n: several(normal(b, n, n), normal(b, n)),
+        ((64, 16), (64, 128)),
+    ),
+    Family("many small matmuls", jnp.matmul, lambda b, n: two(b, n, n), ((1000, 4), (4000, 8))),
+    Family("argsort of rows", lambda x: jnp.argsort(x, -1), normal, ((64, 100), (512, 256))),
+    Family("sort of integers", jnp.sort, lambda n: integers(np.int32, n), ((1 << 10,), (1 << 18,))),
+    Family(
+        "sort by two keys",
+        lambda a, b: jax.lax.sort((a, b), num_keys=2),
+        lambda n: several(indices(n, 100), normal(n)),
+        ((1 << 10,), (1 << 16,)),
+    ),
+    Family("median", jnp.median, normal, ((1 << 10,), (1 << 17,))),
+    Family("searchsorted", lambda a, x: jnp.searchsorted(jnp.sort(a), x), two, ((1 << 10,), (1 << 15,))),
+    Family(
+        "segment sums",
+        lambda x, i: jax.ops.segment_sum(x, i, 1000),
+        lambda n: several(normal(n), indices(n, 1000)),
+        VECTORS,
+    ),
+    Family(
+        "segment maxima",
+        lambda x, i: jax.ops.segment_max(x, i, 1000),
+        lambda n: several(normal(n), indices(n, 1000)),
+        VECTORS,
+    ),
+    Family(
+        "take along rows",
+        lambda x, i: jnp.take_along_axis(x, i, 1),
+        lambda n, m: several(normal(n, m), integers_of_rows(n, m)),
+        MATRICES,
+    ),
+    Family("take columns", lambda x, i: x[:, i], lambda n, m: several(normal(n, m), indices(m, m)), MATRICES),
+    Family(
+        "set rows",
+        lambda t, i, u: t.at[i].set(u),
+        lambda n, d: several(normal(4 * n, d), indices(n, 4 * n), normal(n, d)),
+        MATRICES,
+    ),
+    Family("tile", lambda x: jnp.tile(x, (3, 2)), normal, MATRICES),
+    Family("stack", lambda x, y: jnp.stack([x, y], -1), two, MATRICES),
+    Family("roll", lambda x: jnp.roll(x, 5, 1), normal, MATRICES),
+    Family("triangle", jnp.tril, normal, MATRICES),
+    Family("inverse", jnp.linalg.inv, positive_definite, ((1, 16), (64, 32))),
+    Family("determinant", jnp.linalg.det, positive_definite, ((1, 16), (500, 8), (64, 32))),
+    Family("singular values", lambda x: jnp.linalg.svd(x, compute_uv=False), normal, ((1, 16, 16), (16, 32, 32))),
+    Family("eigenvalues", jnp.linalg.eigvalsh, positive_definite, ((1, 16), (16, 32))),
+    Family(
+        "triangular solve",
+        lambda a, b: jax.scipy.linalg.solve_triangular(a, b, lower=True),
+        lambda n: several(lower_triangular(n), normal(n, 8)),
+        ((16,), (128,), (512,)),
+    ),
+    Family("large cholesky", jnp.linalg.cholesky, lambda n: positive_definite(1, n), ((128,), (512,))),
+)
+"""Rows of the benchmark by family and size."""
