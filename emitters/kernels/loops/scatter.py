@@ -86,8 +86,10 @@ class _ScatterKernel:
             return max(outer, key=lambda u: self.update_sizes[u]), 1
         if innermost in candidates:
             size = self.update_sizes[innermost]
-            pieces = next((n for n in PIECES if size % (n * LANES) == 0), None)
-            return (None, 1) if pieces is None else (innermost, size // pieces)
+            whole = [n for n in PIECES if size % (n * LANES) == 0]
+            wide = [n for n in whole if size >= 2 * n * LANES]  # of a cache line alone only if it must be
+            pieces = [*wide, *reversed(whole)]
+            return (innermost, size // pieces[0]) if pieces else (None, 1)
         return None, 1
 
     def _innermost_window(self) -> int:
