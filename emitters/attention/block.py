@@ -23,6 +23,7 @@ from xjit.emitters.attention.shapes import (
 )
 from xjit.emitters.attention.softmax_rows import emit_softmax_rows
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
+from xjit.emitters.gemm.kernels import all_kernels_table
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import multiply_panels_function, pack_panels_function
@@ -88,6 +89,7 @@ class _UnitEmitter:
         self.args = args
         slack = self.tile.columns * COMPUTE_BYTES * MAX_COLUMNS
         self.record = self._scratch(8 * Slot.COUNT, "kernel_record")
+        self.builder.store_slot(all_kernels_table(module, PRODUCTS), self.record, Slot.KERNELS)
         self.scores = self._scratch(len(types.tiles) * STRIP_BYTES + 64 * STRIP_ROWS, "scores")
         self.sums = self._scratch(LEFT_BYTES + 2 * left_row_bytes(1) * STRIP_ROWS, "sums")
         self.maxima, self.totals = (self._scratch(MAX_ROWS * COMPUTE_BYTES, n) for n in ("max", "total"))
@@ -96,7 +98,7 @@ class _UnitEmitter:
 
     def _support(self, right: LLVMType) -> GemmSupport:
         """What packs a right operand of a type and multiplies it."""
-        return support_for(self.module, GemmTypes(COMPUTE, right, COMPUTE), transposes=True)
+        return support_for(self.module, GemmTypes(COMPUTE, right, COMPUTE), transposes=True, linked=False)
 
     def _scratch(self, size: int, name: str) -> Value:
         return self.builder.alloca(I8, size, align=64, name=name)

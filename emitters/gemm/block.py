@@ -88,12 +88,12 @@ class _Chunk:
 def emit_block(module: Module, name: str, support: GemmSupport, routine: Routine) -> Function:
     """Defines the function with `_BLOCK_PARAMS`."""
     parts = _Parts(
-        emit_strips(module, f"{name}_strip", support) if routine.tiles else None,
-        pack_panels_function(module, support) if routine.tiles else None,
+        emit_strips(module, f"{name}_strip", support, packs=routine.copies) if routine.tiles else None,
+        pack_panels_function(module, support) if routine.tiles and routine.copies else None,
         _emit_vector_products(module, name, support, routine),
     )
     builder = define(module, name, _BLOCK_PARAMS)
-    block = _locate(builder, support)
+    block = _locate(builder, support, routine)
     done = builder.append_block("computed")
     tiles, others = builder.append_block("tiles"), builder.append_block("others")
     is_tiles = builder.icmp_signed("==", block.record[GEMM.method], builder.i64(Method.TILES))
@@ -106,9 +106,10 @@ def emit_block(module: Module, name: str, support: GemmSupport, routine: Routine
         _multiply_tiles(builder, support, parts, block)
     builder.br(done)
     builder.position_at_end(done)
-    unpacks = builder.and_(block.record.flag(GEMM.use_scratch), builder.icmp_signed("==", block.closure, zero(PTR)))
-    with builder.when(unpacks):
-        _unpack(builder, support, block)
+    if routine.copies:
+        unpacks = builder.and_(block.record.flag(GEMM.use_scratch), builder.icmp_signed("==", block.closure, zero(PTR)))
+        with builder.when(unpacks):
+            _unpack(builder, support, block)
     builder.ret_void()
     return builder.function
 
@@ -117,7 +118,7 @@ def _emit_vector_products(
     module: Module, name: str, support: GemmSupport, routine: Routine
 ) -> dict[Method, list[Function]]:
     """The functions for each group of rows."""
-    if not support.types.out.is_float or support.group > 1:
+    if not routine.vectors or not support.types.out.is_float or support.group > 1:
         return {}
     types = support.types.rhs, support.compute, support.pack_lhs
     return {
@@ -140,7 +141,7 @@ def _allocate(builder: StructuredBuilder, support: GemmSupport) -> _Memory:
     )
 
 
-def _locate(builder: StructuredBuilder, support: GemmSupport) -> _Block:
+def _locate(builder: StructuredBuilder, support: GemmSupport, routine: Routine) -> _Block:
     """Finds the operands and the result of the block that the function's arguments name."""
     out, lhs, rhs, closure, parameters, batch, first_row, rows, first_column, columns = builder.function.args
     record = Record(builder, parameters, GEMM)
@@ -154,6 +155,8 @@ def _locate(builder: StructuredBuilder, support: GemmSupport) -> _Block:
     use_scratch = record.flag(GEMM.use_scratch)
     sums_row = builder.select(use_scratch, scratch_row, record[GEMM.out_row])
     builder.store_slot(sums_row, memory.kernel_record, Slot.C_STRIDE)
+    if routine.tiles:
+        builder.store_slot(support.kernel_table(builder, record.end), memory.kernel_record, Slot.KERNELS)
     return _Block(
         record, memory, batch, first_row, rows, first_column, columns,
         lhs=builder.offset(lhs, builder.mul(first_row, record[GEMM.lhs_row])),
@@ -222,22 +225,32 @@ def _multiply_chunk(
     builder.store_slot(builder.select(first, builder.i64(0), builder.i64(1)), memory.kernel_record, Slot.ACCUMULATE)
     rhs = builder.offset_2d(block.rhs, chunk.outer, record[GEMM.rhs_k_outer], chunk.inner, record[GEMM.rhs_k_inner])
     lhs = builder.offset_2d(block.lhs, chunk.outer, record[GEMM.lhs_k_outer], chunk.inner, record[GEMM.lhs_k_inner])
-    pack_rhs = record.flag(GEMM.pack_rhs)
-    assert parts.strips is not None and parts.pack_panels is not None
-    with builder.when(pack_rhs):
-        args = (
-            memory.packed_rhs, rhs, record[GEMM.rhs_k_outer], record[GEMM.rhs_k_inner], record[GEMM.rhs_column],
-            chunk.runs, chunk.length, block.columns, chunk.size, builder.i64(0), support.lanes(builder, chunk.length),
-        )  # fmt: skip
-        builder.call(parts.pack_panels, args)
-        finish_panels(builder, support, (memory.packed_rhs, chunk.size, block.columns))
-    panels = builder.select(pack_rhs, memory.packed_rhs, rhs)
+    assert parts.strips is not None
+    panels = rhs
+    if parts.pack_panels is not None:
+        pack_rhs = record.flag(GEMM.pack_rhs)
+        with builder.when(pack_rhs):
+            _pack_rhs(builder, support, parts.pack_panels, block, chunk, rhs)
+        panels = builder.select(pack_rhs, memory.packed_rhs, rhs)
     finishes = builder.and_(chunk.is_last, has_epilogue(builder, block.closure))
     args = (
         record.ptr, memory.kernel_record, memory.packed_lhs, block.sums, lhs, panels, block.rows, block.columns,
         chunk.runs, chunk.length, finishes, block.closure, block.batch, block.first_row, block.first_column,
     )  # fmt: skip
     builder.call(parts.strips, args)
+
+
+def _pack_rhs(
+    builder: StructuredBuilder, support: GemmSupport, pack_panels: Function, block: _Block, chunk: _Chunk, rhs: Value
+) -> None:
+    """Packs the chunk's part of the right operand, which begins at `rhs`."""
+    record, packed = block.record, block.memory.packed_rhs
+    args = (
+        packed, rhs, record[GEMM.rhs_k_outer], record[GEMM.rhs_k_inner], record[GEMM.rhs_column],
+        chunk.runs, chunk.length, block.columns, chunk.size, builder.i64(0), support.lanes(builder, chunk.length),
+    )  # fmt: skip
+    builder.call(pack_panels, args)
+    finish_panels(builder, support, (packed, chunk.size, block.columns))
 
 
 def _unpack(builder: StructuredBuilder, support: GemmSupport, block: _Block) -> None:

@@ -13,6 +13,7 @@ from xjit.emitters.gemm.convolution_tile import Tile, fill_row_table, locate_til
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.record import CONV
+from xjit.emitters.gemm.routine import ConvolutionRoutine
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport, support_for
 from xjit.llvm import Function, Module, Target
@@ -23,31 +24,37 @@ from xjit.llvm.values import zero
 CONVOLUTION_PARAMS = ((PTR, "out"), (PTR, "input"), (PTR, "kernel"), (PTR, "closure"), (PTR, "parameters"))
 
 
-def convolution_name(types: GemmTypes, *, transposes: bool = True) -> str:
+ANY_CONVOLUTION = ConvolutionRoutine()
+
+
+def convolution_name(types: GemmTypes, routine: ConvolutionRoutine) -> str:
     """The name of the convolution in its module."""
-    return f"xjit_convolution_{types.name}{'_transposes' if transposes else ''}"
+    return f"xjit_convolution_{types.name}{routine.suffix}"
 
 
-def emit_convolution(module: Module, target: Target, types: GemmTypes, *, transposes: bool = True) -> Function:
+def emit_convolution(
+    module: Module, target: Target, types: GemmTypes, routine: ConvolutionRoutine = ANY_CONVOLUTION
+) -> Function:
     """Defines, once per module, `void (ptr out, ptr input, ptr kernel, ptr closure, ptr parameters)`.
 
-    `parameters` points to the record of `plan_convolution`, `closure` is the epilogue or null. `types.lhs` is the type
-    of the input, `rhs` that of the kernel. With `transposes` copies are fast that change the direction.
+    `parameters` points to the record of `plan_convolution`, with the table of kernels behind it if the routine is
+    linked to them; `closure` is the epilogue or null. `types.lhs` is the type of the input, `rhs` that of the kernel.
     """
     if target is not module.target and target != module.target:
         raise ValueError(f"the module is for {module.target.cpu}, not for {target.cpu}")
-    name = convolution_name(types, transposes=transposes)
+    name = convolution_name(types, routine)
     if name in module.functions:
         return module.functions[name]
-    task = _emit_task(module, f"{name}_task", support_for(module, types, transposes=transposes))
+    support = support_for(module, types, transposes=routine.transposes, linked=routine.linked)
+    task = _emit_task(module, f"{name}_task", support, routine)
     return emit_parallel_entry(module, name, CONVOLUTION_PARAMS, task, CONV)
 
 
-def _emit_task(module: Module, name: str, support: GemmSupport) -> Function:
+def _emit_task(module: Module, name: str, support: GemmSupport, routine: ConvolutionRoutine) -> Function:
     """Defines the function that computes one tile of pixels for one block of features."""
-    parts = emit_chunk_parts(module, name, support)
+    parts = emit_chunk_parts(module, name, support, routine)
     builder = define(module, name, ((PTR, "context"), (I64, "task")))
-    tile = locate_tile(builder, support)
+    tile = locate_tile(builder, support, routine)
     fill_row_table(builder, support, tile)
     sum_chunks(builder, parts, tile)
     with builder.when(has_epilogue(builder, tile.closure)):

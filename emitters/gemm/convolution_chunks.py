@@ -10,6 +10,7 @@ from xjit.emitters.gemm.depthwise import emit_depthwise_multiply
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.panels import PACK_STEP, finish_panels, multiply_panels_function, pack_panels_function
 from xjit.emitters.gemm.record import CONV
+from xjit.emitters.gemm.routine import ConvolutionRoutine
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.emitters.gemm.tile_instructions import configure_tiles, release_tiles
@@ -24,14 +25,21 @@ _COLUMNS = (CONV.window_stride_2, CONV.dilation_2, CONV.padding_2)
 
 
 @dataclass(frozen=True, slots=True)
+class _TileParts:
+    """Those for products by tiles."""
+
+    pack_panels: Function
+    multiply_panels: Function
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkParts:
     """The functions that the chunks call, and what they are made of."""
 
     support: GemmSupport
     fill_slab: Function
-    pack_panels: Function
-    multiply_panels: Function
-    depthwise_multiply: Function | None  # units of several elements of k have none
+    tiles: _TileParts | None
+    depthwise_multiply: Function | None
 
     @property
     def unit_bytes(self) -> int:
@@ -54,17 +62,15 @@ class _Chunk:
     depthwise: Value
 
 
-def emit_chunk_parts(module: Module, name: str, support: GemmSupport) -> ChunkParts:
+def emit_chunk_parts(module: Module, name: str, support: GemmSupport, routine: ConvolutionRoutine) -> ChunkParts:
     """Emits the functions for a set of types; `name` is that of the task."""
-    return ChunkParts(
-        support,
-        fill_slab=emit_fill_slab(module, f"{name}_slab", support),
-        pack_panels=pack_panels_function(module, support),
-        multiply_panels=multiply_panels_function(module, support),
-        depthwise_multiply=emit_depthwise_multiply(module, f"{name}_depthwise", support)
-        if support.group == 1
-        else None,
-    )
+    fill_slab = emit_fill_slab(module, f"{name}_slab", support)
+    tiles = deep = None
+    if routine.tiles:
+        tiles = _TileParts(pack_panels_function(module, support), multiply_panels_function(module, support))
+    if routine.depthwise and support.group == 1:  # units of several elements of k have none
+        deep = emit_depthwise_multiply(module, f"{name}_depthwise", support)
+    return ChunkParts(support, fill_slab, tiles, deep)
 
 
 def sum_chunks(builder: StructuredBuilder, parts: ChunkParts, tile: Tile) -> None:
@@ -125,18 +131,12 @@ def _sum_chunk(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk:
     taps = builder.offset_2d(tile.kernel, chunk.tap_0, record[CONV.tap_0], chunk.tap_1, record[CONV.tap_1])
     taps = builder.offset(taps, builder.mul(chunk.tap_2, record[CONV.tap_2]))
     channel_taps = builder.offset(taps, builder.mul(chunk.channel, record[CONV.tap_channel]))
-    if parts.depthwise_multiply is None:
-        _multiply(builder, parts, tile, chunk, channel_taps, (pixel_bytes, plane_bytes))
-        return
-    done, deep, full = (builder.append_block(label) for label in ("chunk_done", "depthwise", "full"))
-    builder.cbranch(chunk.depthwise, deep, full)
-    builder.position_at_end(deep)
-    _multiply_depthwise(builder, parts, parts.depthwise_multiply, tile, chunk, taps, pixel_bytes)
-    builder.br(done)
-    builder.position_at_end(full)
-    _multiply(builder, parts, tile, chunk, channel_taps, (pixel_bytes, plane_bytes))
-    builder.br(done)
-    builder.position_at_end(done)
+    if parts.depthwise_multiply is not None:
+        with builder.when(chunk.depthwise):
+            _multiply_depthwise(builder, parts, parts.depthwise_multiply, tile, chunk, taps, pixel_bytes)
+    if parts.tiles is not None:
+        with builder.when(builder.not_(chunk.depthwise)):
+            _multiply(builder, parts, parts.tiles, tile, chunk, channel_taps, (pixel_bytes, plane_bytes))
 
 
 def _fill_slabs(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk: _Chunk, pixel_bytes: Value) -> Value:
@@ -162,6 +162,7 @@ def _fill_slabs(builder: StructuredBuilder, parts: ChunkParts, tile: Tile, chunk
 def _multiply(
     builder: StructuredBuilder,
     parts: ChunkParts,
+    tiles: _TileParts,
     tile: Tile,
     chunk: _Chunk,
     taps: Value,
@@ -173,7 +174,7 @@ def _multiply(
     pixel_lanes = support.lanes(builder, chunk.channels)
     run = builder.mul(chunk.taps_2, pixel_lanes)
     size = builder.mul(chunk.taps_1, run)
-    _pack_kernel(builder, parts, tile, chunk, taps, (run, pixel_lanes, size))
+    _pack_kernel(builder, support, tiles, tile, chunk, taps, (run, pixel_lanes, size))
     finish_panels(builder, support, (memory.packed, size, tile.features.size))
     outer = builder.mul(builder.mul(record[CONV.slab_tap_1], record[CONV.slab_2]), pixel_bytes)
     if support.types.unit.is_tiles:
@@ -199,7 +200,7 @@ def _multiply(
         builder.store_slot(rows, memory.kernel_record, Slot.NUM_ROWS)
         place = builder.offset(tile.sums, builder.mul(first, tile.sums_row))
         args = memory.kernel_record, place, memory.packed, panel_step, nothing, tile.features.size, rows
-        builder.call(parts.multiply_panels, args)
+        builder.call(tiles.multiply_panels, args)
     if support.types.unit.is_tiles:
         release_tiles(builder, builder.module.target)
 
@@ -216,7 +217,8 @@ def _point_at_rows(
 
 def _pack_kernel(
     builder: StructuredBuilder,
-    parts: ChunkParts,
+    support: GemmSupport,
+    tiles: _TileParts,
     tile: Tile,
     chunk: _Chunk,
     taps: Value,
@@ -235,9 +237,9 @@ def _pack_kernel(
         args = (
             tile.memory.packed, source, record[CONV.tap_2], record[CONV.tap_channel], record[CONV.tap_feature],
             chunk.taps_2, count, tile.features.size, size,
-            builder.add(builder.mul(tap, run), parts.support.lanes(builder, channel)), pixel_lanes,
+            builder.add(builder.mul(tap, run), support.lanes(builder, channel)), pixel_lanes,
         )  # fmt: skip
-        builder.call(parts.pack_panels, args)
+        builder.call(tiles.pack_panels, args)
 
 
 def _multiply_depthwise(

@@ -9,6 +9,7 @@ from xjit.emitters.gemm.depthwise import MAX_DEPTHWISE_TAPS
 from xjit.emitters.gemm.microkernel import Slot
 from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
 from xjit.emitters.gemm.record import CONV, Record
+from xjit.emitters.gemm.routine import ConvolutionRoutine
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.emitters.gemm.tile_rows import gathered_bytes
@@ -68,7 +69,7 @@ class Tile:
     closure: Value
 
 
-def locate_tile(builder: StructuredBuilder, support: GemmSupport) -> Tile:
+def locate_tile(builder: StructuredBuilder, support: GemmSupport, routine: ConvolutionRoutine) -> Tile:
     """Splits the task number in block of features, tile, depth and group; finds where the tile is.
 
     `builder` stands at the start of a function of a context, which holds the parameters of the convolution, and a task.
@@ -105,6 +106,8 @@ def locate_tile(builder: StructuredBuilder, support: GemmSupport) -> Tile:
     out = builder.offset_2d(out, rows.start, record[CONV.out_1], columns.start, record[CONV.out_2])
     sums_row = record[CONV.result_row]
     builder.store_slot(sums_row, memory.kernel_record, Slot.C_STRIDE)
+    if routine.tiles:
+        builder.store_slot(support.kernel_table(builder, record.end), memory.kernel_record, Slot.KERNELS)
     return Tile(
         record, memory, group, depth, images, rows, columns, features,
         pixels=builder.mul(images.size, builder.mul(rows.size, columns.size)),

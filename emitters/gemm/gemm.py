@@ -22,12 +22,13 @@ def gemm_name(types: GemmTypes, routine: Routine) -> str:
 def emit_gemm(module: Module, target: Target, types: GemmTypes, routine: Routine = ANY_METHOD) -> Function:
     """Defines, once per module, `void (ptr out, ptr lhs, ptr rhs, ptr closure, ptr parameters)`.
 
-    `parameters` points to the record that `plan_gemm` makes for a shape; `closure` is the epilogue or null. The methods
-    of `routine` are the ones that the record may ask for.
+    `parameters` points to the record that `plan_gemm` makes for a shape, with the table of kernels behind it if the
+    routine is linked to them; `closure` is the epilogue or null. The record may ask for what `routine` has.
     """
     if target is not module.target and target != module.target:
         raise ValueError(f"the module is for {module.target.cpu}, not for {target.cpu}")
     name = gemm_name(types, routine)
     if name in module.functions:
         return module.functions[name]
-    return emit_driver(module, name, support_for(module, types, transposes=routine.transposes), routine)
+    support = support_for(module, types, transposes=routine.transposes, linked=routine.linked)
+    return emit_driver(module, name, support, routine)

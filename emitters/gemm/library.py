@@ -6,8 +6,10 @@ other module under `Module.libraries`. The runtime compiles each once, and keeps
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from xjit.emitters.gemm.block import GEMM_PARAMS
 from xjit.emitters.gemm.convolution import CONVOLUTION_PARAMS, convolution_name, emit_convolution
@@ -15,16 +17,27 @@ from xjit.emitters.gemm.convolution_dimensions import as_gemm
 from xjit.emitters.gemm.convolution_plan import plan_convolution
 from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, convolution_spans
 from xjit.emitters.gemm.gemm import emit_gemm, gemm_name
+from xjit.emitters.gemm.kernels import (
+    KernelSize,
+    convolution_kernels,
+    emit_kernel,
+    gemm_kernels,
+    kernel_name,
+    kernel_types,
+    table_entries,
+)
 from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.microkernel import KERNEL_PARAMS
 from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.plane_range import FIT_PARAMS, emit_planes_fit, greatest_exponents, planes_fit_name
-from xjit.emitters.gemm.routine import Routine, convolution_transposes, routine_for
+from xjit.emitters.gemm.register_tile import register_tile
+from xjit.emitters.gemm.routine import ConvolutionRoutine, Routine, convolution_routine_for, routine_for
 from xjit.emitters.gemm.shapes import GemmShape, operand_spans
 from xjit.emitters.gemm.units import Unit
 from xjit.llvm import IRBuilder, Module, Target, Value
 from xjit.llvm.library import Library
 from xjit.llvm.module import Declaration
-from xjit.llvm.types import I1, I64, PTR, VOID
+from xjit.llvm.types import I1, I64, PTR, VOID, array
 from xjit.llvm.values import const_int, zero
 
 
@@ -48,8 +61,9 @@ def emit_gemm_call(
     def prepared(types: GemmTypes) -> tuple[Declaration, Value]:
         target, may_swap, in_scratch = module.target, closure is None, out is None
         parameters = plan_gemm(shape, types, target, may_swap=may_swap, in_scratch=in_scratch)
-        function = link_gemm(module, types, routine_for(parameters, types))
-        return function, module.add_constant_array(parameters.to_array(), hint="gemm_parameters")
+        routine = routine_for(parameters, types, epilogue=closure is not None)
+        kernels = gemm_kernels(parameters, register_tile(target, types))
+        return link_gemm(module, types, routine), add_record(module, types, parameters.to_array(), kernels)
 
     counts = operand_spans(shape)
     _call_prepared(builder, prepared, types, (out or zero(PTR), *operands, closure or zero(PTR)), (*counts, shape.k))
@@ -74,8 +88,9 @@ def emit_convolution_call(
 
     def prepared(types: GemmTypes) -> tuple[Declaration, Value]:
         parameters = plan_convolution(shape, types, module.target, in_scratch=out is None)
-        function = link_convolution(module, types, transposes=convolution_transposes(parameters, types))
-        return function, module.add_constant_array(parameters.to_array(), hint="convolution_parameters")
+        function = link_convolution(module, types, convolution_routine_for(parameters, types))
+        kernels = convolution_kernels(parameters, register_tile(module.target, types))
+        return function, add_record(module, types, parameters.to_array(), kernels)
 
     counts = convolution_spans(shape)
     args = out or zero(PTR), *operands, closure or zero(PTR)
@@ -114,11 +129,10 @@ def link_gemm(module: Module, types: GemmTypes, routine: Routine) -> Declaration
     return module.declare(name, VOID, [type for type, _ in GEMM_PARAMS])
 
 
-def link_convolution(module: Module, types: GemmTypes, *, transposes: bool) -> Declaration:
+def link_convolution(module: Module, types: GemmTypes, routine: ConvolutionRoutine) -> Declaration:
     """The same for a convolution."""
-    name = convolution_name(types, transposes=transposes)
-    library = Library.of(name, convolution_library_text, types, module.target, transposes)
-    module.libraries.setdefault(name, library)
+    name = convolution_name(types, routine)
+    module.libraries.setdefault(name, Library.of(name, convolution_library_text, types, routine, module.target))
     return module.declare(name, VOID, [type for type, _ in CONVOLUTION_PARAMS])
 
 
@@ -127,6 +141,32 @@ def link_planes_fit(module: Module, types: GemmTypes) -> Declaration:
     name = planes_fit_name(types)
     module.libraries.setdefault(name, Library.of(name, planes_fit_library_text, types, module.target))
     return module.declare(name, I1, [type for type, _ in FIT_PARAMS])
+
+
+def link_kernel(module: Module, types: GemmTypes, size: KernelSize) -> Declaration:
+    """The same for a kernel that multiplications and convolutions call."""
+    types = kernel_types(types)
+    name = kernel_name(types, size)
+    module.libraries.setdefault(name, Library.of(name, kernel_library_text, types, size, module.target))
+    return module.declare(name, VOID, [type for type, _ in KERNEL_PARAMS])
+
+
+def add_record(module: Module, types: GemmTypes, numbers: np.ndarray, kernels: Sequence[KernelSize]) -> Value:
+    """A constant of some numbers, with the table of kernels behind them if there are any; links the kernels."""
+    if not kernels:
+        return module.add_constant_array(numbers, hint="parameters")
+    addresses = {size: link_kernel(module, types, size).value for size in kernels}
+    table = table_entries(register_tile(module.target, types), addresses)
+    entries = (*map(str, numbers), *(f"ptrtoint (ptr {address} to i64)" for address in table))
+    type = array(I64, len(entries))
+    return module.add_constant(type, Value(type, f"[{', '.join(f'i64 {e}' for e in entries)}]"), 64, "parameters")
+
+
+def kernel_library_text(types: GemmTypes, size: KernelSize, target: Target) -> str:
+    """The text of the module with that."""
+    module = Module(f"{kernel_name(types, size)}_library", target)
+    emit_kernel(module, types, size)
+    return module.to_text()
 
 
 def planes_fit_library_text(types: GemmTypes, target: Target) -> str:
@@ -143,8 +183,8 @@ def gemm_library_text(types: GemmTypes, routine: Routine, target: Target) -> str
     return module.to_text()
 
 
-def convolution_library_text(types: GemmTypes, target: Target, transposes: bool) -> str:
+def convolution_library_text(types: GemmTypes, routine: ConvolutionRoutine, target: Target) -> str:
     """The text of the module with a convolution."""
-    module = Module(f"{convolution_name(types, transposes=transposes)}_library", target)
-    emit_convolution(module, target, types, transposes=transposes)
+    module = Module(f"{convolution_name(types, routine)}_library", target)
+    emit_convolution(module, target, types, routine)
     return module.to_text()

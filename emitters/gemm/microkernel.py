@@ -2,8 +2,8 @@
 
 Rows of A are read through a table of row pointers, along which k is contiguous: rows may lie anywhere (a matrix with
 any row stride, a packed block, the pixels of an image). B is read in vectors of consecutive columns, a fixed byte
-stride from one k to the next. There is one kernel per (rows, vectors) variant; a table of function pointers picks
-one. Here k counts lanes (`units`): several elements of k for units that sum their products.
+stride from one k to the next. There is one kernel per (rows, vectors) variant (`kernels`). Here k counts lanes
+(`units`): several elements of k for units that sum their products.
 
 Invariants: k ascends, one multiply-add per k and element, so a result does not depend on the variant; nothing outside
 the given rows and `lanes` is touched.
@@ -11,7 +11,7 @@ the given rows and `lanes` is touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 
 from xjit.emitters.gemm.conversions import lane_mask
@@ -20,9 +20,9 @@ from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.storage import has_native_masks, size_of
 from xjit.emitters.gemm.tile_instructions import bf16_part, flush
 from xjit.emitters.gemm.units import Unit, is_biased
-from xjit.llvm import Module, Phi, Value
+from xjit.llvm import Function, Module, Phi, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
-from xjit.llvm.types import BFLOAT, I8, I16, I32, I64, PTR, array, vector
+from xjit.llvm.types import BFLOAT, I8, I16, I32, I64, PTR, vector
 from xjit.llvm.values import zero
 
 MAX_ROWS = 8
@@ -38,33 +38,17 @@ class Slot(IntEnum):
     NUM_ROWS = MAX_ROWS + 4
     ACCUMULATE = MAX_ROWS + 5  # 1: add to C, 0: overwrite it
     A_STRIDE = MAX_ROWS + 6  # of matrix units, which read rows from slot 0 on, so many bytes apart
-    COUNT = MAX_ROWS + 7
+    KERNELS = MAX_ROWS + 7  # their table (`kernels`)
+    COUNT = MAX_ROWS + 8
 
 
 KERNEL_PARAMS = ((PTR, "record"), (PTR, "b"), (I64, "b_stride"), (PTR, "c"), (I64, "lanes"))
 """`lanes` counts the valid lanes of the last vector."""
 
 
-def emit_microkernels(module: Module, prefix: str, types: GemmTypes) -> Value:
-    """Emits all variants; returns the table of their addresses, indexed by (rows - 1) * tile.vectors + vectors - 1."""
-    tile = register_tile(module.target, types)
-    kernels: dict[tuple[int, int], Value] = {}
-    for rows in tile.row_variants:
-        for vectors in range(1, tile.vectors + 1):
-            kernel = _Microkernel(module, f"{prefix}_{rows}x{vectors}", types, rows, vectors, tile)
-            kernels[rows, vectors] = kernel.emit()
-    return kernel_table(module, prefix, tile, kernels)
-
-
-def kernel_table(module: Module, prefix: str, tile: RegisterTile, kernels: Mapping[tuple[int, int], Value]) -> Value:
-    """The table of the addresses of `kernels`, which are for (rows, vectors)."""
-    entries = [
-        kernels[tile.variant_for(rows), vectors].typed
-        for rows in range(1, tile.rows + 1)
-        for vectors in range(1, tile.vectors + 1)
-    ]
-    type = array(PTR, len(entries))
-    return module.add_constant(type, Value(type, f"[{', '.join(entries)}]"), 8, f"{prefix}_table")
+def emit_microkernel(module: Module, name: str, types: GemmTypes, rows: int, vectors: int) -> Function:
+    """Defines the variant of so many rows and vectors."""
+    return _Microkernel(module, name, types, rows, vectors, register_tile(module.target, types)).emit()
 
 
 class _Microkernel:
@@ -87,10 +71,10 @@ class _Microkernel:
         self.width = tile.width
         self.type = vector(types.compute, tile.width)
         self.sure_rows = 1 + max((variant for variant in tile.row_variants if variant < rows), default=0)
-        self.builder = define(module, name, KERNEL_PARAMS)
+        self.builder = define(module, name, KERNEL_PARAMS, linkage="")
 
-    def emit(self) -> Value:
-        """Emits the kernel and returns its address."""
+    def emit(self) -> Function:
+        """Emits the kernel."""
         builder = self.builder
         record, b, b_stride, c, lanes = builder.function.args
         masked = has_native_masks(self.target, self.compute)
@@ -107,7 +91,7 @@ class _Microkernel:
             for v in range(self.vectors):
                 self._store_c(sums[i * self.vectors + v], i, v)
         builder.ret_void()
-        return builder.function.value
+        return builder.function
 
     def _c_rows(self, record: Value, c: Value) -> list[Value]:
         """Addresses of the rows of C; rows that may be missing go to a dummy if they are."""

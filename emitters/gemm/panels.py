@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from xjit.emitters.gemm.microkernel import add_products, emit_microkernels
+from xjit.emitters.gemm.microkernel import Slot, add_products
 from xjit.emitters.gemm.register_tile import RegisterTile
 from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport, call_copy
-from xjit.emitters.gemm.tile_kernel import emit_tile_kernels
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR, VOID, vector
@@ -188,8 +187,7 @@ def _emit_multiply_panels(module: Module, name: str, support: GemmSupport) -> Fu
     builder = define(module, name, MULTIPLY_PARAMS)
     kernel_record, result, rhs, panel_step, b_stride, columns, rows = builder.function.args
     tile, vector_bytes = support.tile, builder.i64(support.vector_bytes)
-    emit_kernels = emit_tile_kernels if support.types.unit.is_tiles else emit_microkernels
-    kernels = emit_kernels(module, f"{support.prefix}_kernel", support.types)
+    kernels = builder.load_ptr(kernel_record, Slot.KERNELS)
     row_entries = builder.mul(builder.sub(rows, builder.i64(1)), builder.i64(tile.vectors))
     packed = builder.icmp_signed("==", b_stride, builder.i64(0))
     with panels(builder, tile, vectors_for(builder, tile, columns)) as (first, count):

@@ -46,6 +46,11 @@ class Record:
         """Returns the value of a field, by its number. KeyError for a field of another record."""
         return self._layout.load(self._builder, self.ptr, self._names[field])
 
+    @property
+    def end(self) -> Value:
+        """Where the record ends."""
+        return self._builder.offset(self.ptr, self._builder.i64(self._layout.size))
+
     def flag(self, field: int) -> Value:
         """Whether a field is not zero."""
         return self._builder.icmp_signed("!=", self[field], self._builder.i64(0))

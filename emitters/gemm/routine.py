@@ -17,45 +17,68 @@ that the result must have: it has a multiple of the group of rows.
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """Methods that a function has, and whether its copies are fast for operands and results that are transposed.
+    """What a multiplication has: methods, copies of operands and results (fast for transposed ones: `transposes`), and
+    kernels of its own, unless it is `linked` to them.
 
-    Any routine does any strides, and what has no terms.
+    Any routine does any strides that its copies allow, and what has no terms.
     """
 
     tiles: bool = True
     vectors: tuple[Method, ...] = (Method.VECTOR_ALONG_N, Method.VECTOR_ALONG_K)
     row_groups: tuple[int, ...] = ROW_GROUPS
     transposes: bool = True
+    copies: bool = True
+    linked: bool = False
 
     @property
     def suffix(self) -> str:
-        """The end of its name: that of tiles in rows has none."""
+        """The end of its name: that of tiles in rows, without copies, has none."""
         methods = (
             "_any" if self.tiles and self.vectors else "".join(f"_{method.name.lower()}" for method in self.vectors)
         )
         groups = f"_{self.row_groups[-1]}" if self.row_groups and not self.tiles else ""
-        return f"{methods}{groups}{'_transposes' if self.transposes else ''}"
+        copies = "_copies" if self.copies and not self.vectors else ""
+        return f"{methods}{groups}{copies}{'_transposes' if self.transposes else ''}"
 
 
-def routine_for(plan: GemmParameters, types: GemmTypes) -> Routine:
-    """The routine for a plan and no more."""
+@dataclass(frozen=True, slots=True)
+class ConvolutionRoutine:
+    """The same for a convolution: what it can do, tiles or depthwise or both."""
+
+    tiles: bool = True
+    depthwise: bool = True
+    transposes: bool = True
+    linked: bool = False
+
+    @property
+    def suffix(self) -> str:
+        """The end of its name."""
+        kind = "_any" if self.tiles and self.depthwise else "_depthwise" if self.depthwise else ""
+        return f"{kind}{'_transposes' if self.transposes else ''}"
+
+
+def routine_for(plan: GemmParameters, types: GemmTypes, *, epilogue: bool = False) -> Routine:
+    """The routine for a plan and no more; with an epilogue, which takes the sums from where they are."""
     is_tiles = plan.method in (Method.ZERO, Method.TILES)
+    unpacks = plan.use_scratch and not epilogue
     strided = (
         (plan.pack_lhs or not is_tiles) and plan.k_inner > 1 and plan.lhs_k_inner != size_of(types.lhs),
         plan.pack_rhs and plan.n > 1 and plan.rhs_column != size_of(types.rhs),
-        plan.use_scratch and plan.n > 1 and plan.out_column != size_of(types.out),
+        unpacks and plan.n > 1 and plan.out_column != size_of(types.out),
     )
     if is_tiles:
-        return Routine(vectors=(), row_groups=(), transposes=any(strided))
+        copies = bool(plan.pack_lhs or plan.pack_rhs or unpacks)
+        return Routine(vectors=(), row_groups=(), transposes=any(strided), copies=copies, linked=True)
     groups = ROW_GROUPS[: 1 + next(i for i, rows in enumerate(ROW_GROUPS) if rows >= min(plan.m, ROW_GROUPS[-1]))]
     return Routine(False, (Method(plan.method),), groups, any(strided))
 
 
-def convolution_transposes(plan: ConvolutionParameters, types: GemmTypes) -> bool:
-    """Whether copies of a convolution's input, kernel or output change the direction."""
+def convolution_routine_for(plan: ConvolutionParameters, types: GemmTypes) -> ConvolutionRoutine:
+    """The same for a convolution."""
     strided = (
         plan.channels > 1 and plan.in_channel != size_of(types.lhs),
         plan.features > 1 and plan.tap_feature != size_of(types.rhs),
         plan.use_scratch and plan.features > 1 and plan.out_feature != size_of(types.out),
     )
-    return any(strided)
+    deep = bool(plan.depthwise)
+    return ConvolutionRoutine(not deep, deep, any(strided), linked=not deep)

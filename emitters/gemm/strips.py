@@ -53,16 +53,15 @@ class _Left:
     is_packed: Value
 
 
-def emit_strips(module: Module, name: str, support: GemmSupport) -> Function:
-    """Defines the function with `STRIPS_PARAMS`."""
+def emit_strips(module: Module, name: str, support: GemmSupport, *, packs: bool) -> Function:
+    """Defines the function with `STRIPS_PARAMS`. Without `packs`, no record may ask for packed operands."""
     multiply_panels = multiply_panels_function(module, support)
     builder = define(module, name, STRIPS_PARAMS)
     parameters, kernel_record, packed, result, source, rhs, rows, columns, runs, length, *rest = builder.function.args
     finishes, closure, batch, first_row, first_column = rest
     record = Record(builder, parameters, GEMM)
-    left = _Left(
-        record, source, packed, runs, length, record[GEMM.lhs_row], record[GEMM.lhs_leading], record.flag(GEMM.pack_lhs)
-    )
+    pack_lhs, pack_rhs = (record.flag(flag) if packs else const_int(I1, 0) for flag in (GEMM.pack_lhs, GEMM.pack_rhs))
+    left = _Left(record, source, packed, runs, length, record[GEMM.lhs_row], record[GEMM.lhs_leading], pack_lhs)
     size = builder.mul(runs, support.lanes(builder, length))
     _describe_rows(builder, left, size, kernel_record)
     tile_rows = support.tile.rows
@@ -72,15 +71,16 @@ def emit_strips(module: Module, name: str, support: GemmSupport) -> Function:
         configure_tiles(builder, module.target)
         builder.store_slot(a_row, kernel_record, Slot.A_STRIDE)
     result_row = builder.load_i64(kernel_record, Slot.C_STRIDE)
-    pack_rhs, vector_bytes = record.flag(GEMM.pack_rhs), builder.i64(support.vector_bytes)
+    vector_bytes = builder.i64(support.vector_bytes)
     packed_step = support.panel_step(builder, size)
     panel_step = builder.select(pack_rhs, packed_step, vector_bytes)
     b_stride = builder.select(pack_rhs, builder.i64(0), record[GEMM.rhs_k_inner])
     with builder.loop(builder.i64(0), rows, group, "group") as start:
         count = builder.min(group, builder.sub(rows, start))
         place = builder.offset(source, builder.mul(start, left.row))
-        with builder.when(left.is_packed):
-            _pack_group(builder, support, left, place, count)
+        if packs:
+            with builder.when(left.is_packed):
+                _pack_group(builder, support, left, place, count)
         base = builder.select(left.is_packed, packed, place)
         with builder.loop(builder.i64(0), count, tile_rows, "strip") as strip:
             row = builder.add(start, strip)

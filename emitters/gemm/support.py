@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xjit.emitters.gemm.kernels import all_kernels_table
 from xjit.emitters.gemm.lane_packing import LaneCopy, emit_lane_copy
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.packing import emit_copy
@@ -26,6 +27,7 @@ class GemmSupport:
     types: GemmTypes
     tile: RegisterTile
     transposes: bool  # copies are fast that change the direction
+    linked: bool  # to its kernels (`kernels`)
 
     @property
     def pack_lhs(self) -> Function:
@@ -67,6 +69,10 @@ class GemmSupport:
         """What the bytes of a zero of the packed left operand are."""
         return 128 if self.is_biased else 0
 
+    def kernel_table(self, builder: StructuredBuilder, record_end: Value) -> Value:
+        """The table of kernels, which lies behind the record if they are linked."""
+        return record_end if self.linked else all_kernels_table(builder.module, self.types)
+
     def lanes(self, builder: StructuredBuilder, length: Value) -> Value:
         """Lanes that `length` elements of k fill."""
         if self.group == 1:
@@ -90,10 +96,10 @@ class GemmSupport:
         return emit_lane_copy(self.module, LaneCopy(storage, packed, self.group, is_lhs, self.transposes, planes))
 
 
-def support_for(module: Module, types: GemmTypes, *, transposes: bool) -> GemmSupport:
+def support_for(module: Module, types: GemmTypes, *, transposes: bool, linked: bool) -> GemmSupport:
     """The parts for a combination of types."""
     prefix = f"xjit_tiles_{types.name}{'_transposes' if transposes else ''}"
-    return GemmSupport(module, prefix, types, register_tile(module.target, types), transposes)
+    return GemmSupport(module, prefix, types, register_tile(module.target, types), transposes, linked)
 
 
 def call_copy(builder: StructuredBuilder, copy: Function, args: Sequence[Value], plane_bytes: Value) -> None:

@@ -15,11 +15,10 @@ import numpy as np
 
 from xjit.emitters.gemm.conversions import lane_mask
 from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.microkernel import KERNEL_PARAMS, Slot, add, kernel_table
-from xjit.emitters.gemm.register_tile import register_tile
+from xjit.emitters.gemm.microkernel import KERNEL_PARAMS, Slot, add
 from xjit.emitters.gemm.tile_instructions import ROW_BYTES, Tiles
 from xjit.emitters.gemm.units import TILE_LANES
-from xjit.llvm import Module, Value
+from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, vector
 from xjit.llvm.values import zero
@@ -28,20 +27,10 @@ _A_TILES, _B_TILES = (4, 5), (6, 7)  # sums are in tiles 0 to 3
 _LANE_BYTES = ROW_BYTES // TILE_LANES
 
 
-def emit_tile_kernels(module: Module, prefix: str, types: GemmTypes) -> Value:
-    """Emits all variants; returns their table (`kernel_table`)."""
-    tile = register_tile(module.target, types)
-    kernels = {
-        (rows, vectors): _emit_kernel(module, f"{prefix}_{rows}x{vectors}", types, rows // TILE_LANES, vectors)
-        for rows in tile.row_variants
-        for vectors in range(1, tile.vectors + 1)
-    }
-    return kernel_table(module, prefix, tile, kernels)
-
-
-def _emit_kernel(module: Module, name: str, types: GemmTypes, row_tiles: int, vectors: int) -> Value:
-    """Emits the kernel for so many tiles of rows and of columns."""
-    builder = define(module, name, KERNEL_PARAMS)
+def emit_tile_kernel(module: Module, name: str, types: GemmTypes, rows: int, vectors: int) -> Function:
+    """Defines the kernel for so many rows and vectors, both whole tiles."""
+    builder = define(module, name, KERNEL_PARAMS, linkage="")
+    row_tiles = rows // TILE_LANES
     record, b, b_stride, c, lanes = builder.function.args
     tiles = Tiles(builder, types)
     a, a_stride = builder.load_ptr(record, 0), builder.load_i64(record, Slot.A_STRIDE)
@@ -68,7 +57,7 @@ def _emit_kernel(module: Module, name: str, types: GemmTypes, row_tiles: int, ve
         tiles.store(tile, place, builder.i64(row_bytes))
     _add_to_result(builder, types, record, (c, lanes), buffer, vectors)
     builder.ret_void()
-    return builder.function.value
+    return builder.function
 
 
 @contextmanager

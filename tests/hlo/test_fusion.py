@@ -111,6 +111,19 @@ def test_multi_output_with_a_producer() -> None:
     check(module)
 
 
+def test_a_grown_fusion_has_no_origin_of_fewer_leaves() -> None:
+    module = load()
+    f1 = named(module, "f1")
+    f1.origin = '{{"f1"}}'
+    f1.fuse_instruction_into_multi_output(named(module, "s"))
+    check(module)
+    y = f1.operand(0)
+    y.origin = '{{"y"}}'
+    pair = HloInstruction.create_tuple([y, y])
+    pair.copy_annotations_from(y)
+    assert not pair.origin
+
+
 def test_multi_output_with_a_sibling_twice() -> None:
     module = load()
     f1, other = named(module, "f1"), named(module, "other")

@@ -17,6 +17,7 @@ from xjit.passes import PassDriver, PipelineOptions, cpu_pipeline
 from xjit.passes.analysis.in_place import InPlacePair, in_place_pairs
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, assign_buffers
 from xjit.passes.schedule_and_memory.buffer_verifier import verify_buffer_assignment
+from xjit.passes.schedule_and_memory.copy_cycles import LONGEST_CYCLE
 from xjit.passes.schedule_and_memory.copy_fusion import CopyFusion
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
@@ -99,6 +100,26 @@ def test_rotation_needs_as_many_copies_as_a_shift() -> None:
     shift, _ = assign(loop(state, f"n = f32[2] negate(c) ROOT t = {state} tuple(j, b, c, n)", entry))
     rotation, _ = assign(loop(state, f"ROOT t = {state} tuple(j, b, c, a)", entry))
     assert count(shift, "copy") == count(rotation, "copy") == 7
+
+
+@pytest.mark.parametrize(("length", "fused"), [(LONGEST_CYCLE, True), (LONGEST_CYCLE + 1, False)])
+def test_a_long_rotation_is_cut(length: int, fused: bool) -> None:
+    arrays = range(length)
+    state = f"(s32[], {', '.join(['f32[2]'] * length)})"
+    text = f"""HloModule m
+b {{ p = {state} parameter(0)  i = s32[] get-tuple-element(p), index=0  o = s32[] constant(1)  j = s32[] add(i, o)
+  {" ".join(f"g{k} = f32[2] get-tuple-element(p), index={k + 1}" for k in arrays)}
+  ROOT t = {state} tuple(j, {", ".join(f"g{(k + 1) % length}" for k in arrays)}) }}
+c {{ p = {state} parameter(0)  i = s32[] get-tuple-element(p), index=0  n = s32[] constant(100)
+  ROOT r = pred[] compare(i, n), direction=LT }}
+ENTRY e {{ z = s32[] constant(0)  {" ".join(f"x{k} = f32[2] parameter({k})" for k in arrays)}
+  t = {state} tuple(z, {", ".join(f"x{k}" for k in arrays)})
+  ROOT w = {state} while(t), condition=c, body=b }}"""
+    module, _ = assign(text)
+    assert any(i.opcode == "fusion" for c in module.computations() for i in c.instructions) is fused
+    arguments = [np.full(2, k, np.float32) for k in arrays]
+    results = xjit.compile(text)(*arguments)
+    assert [int(r[0]) for r in results[1:]] == [(k + 100) % length for k in arrays]
 
 
 @pytest.mark.parametrize("seed", range(8))

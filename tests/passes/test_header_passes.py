@@ -107,6 +107,7 @@ def test_constants_get_names_that_are_symbols() -> None:
     assert changed and constants == {"k_1_1", "k_1_2"}
     assert len(names) == len(set(names)) and "a.b" in names and "k_1" in names
     assert evaluate(module, True, 1.0) == evaluate(parse_hlo(CONSTANTS), True, 1.0)
+    assert module.instruction_name_uniquer.get_unique_name("k_1_1") not in names  # what comes later gets another
 
 
 @pytest.mark.parametrize("name", ["k_1", "k", "constant"])

@@ -29,6 +29,8 @@ NOT_VALUES = {
 
 NAMES = sorted({cls.name for cls in PASSES.values()} - NOT_VALUES.keys())
 FEW, MANY = 3, 60
+FOUND = (1018, 1027)
+"""Seeds that found what no other test does: costs of fusions that were merged, origins of loops that get elements."""
 
 
 def check(case: Case, passes: list[HloModulePass]) -> None:
@@ -75,6 +77,11 @@ def test_a_pass_alone_on_many(name: str) -> None:
 def test_passes_in_any_order(seed: int) -> None:
     rng = random.Random(seed)
     check(graph(8000 + seed), [PASSES[name]() for name in rng.sample(NAMES, 8)])
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_was_found(seed: int) -> None:
+    test_many_passes_in_any_order(seed)
 
 
 @pytest.mark.slow

@@ -12,12 +12,14 @@ import xjit
 from tests.support import corpus
 from xjit.hlo import HloInstruction, HloModule, Unsupported
 from xjit.hlo.diagnostics import HloError
+from xjit.hlo.edit.replacing import replace
 from xjit.ops import build
 from xjit.passes import PASSES, HloPassFix, PassDriver, cpu_pipeline
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.driver import StopAt
 from xjit.passes.framework.expansion import Expansion
+from xjit.passes.fusion.unit_merging import merge_units
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.tools import bisect_pass
@@ -89,6 +91,69 @@ def test_the_pass_and_the_rewrite_are_found() -> None:
     assert (found.number, found.count, found.name) == (3, 4, "wrong-subtract")
     assert found.rewrites == 3 and "subtract(%y, %x)" in found.old and "add(" in found.new
     assert found.wrong.startswith("output 0 is off by")
+
+
+INSIDE = """HloModule m
+fused { p = f32[4] parameter(0)  q = f32[4] parameter(1)
+  same = f32[4] subtract(q, q)
+  wrong = f32[4] subtract(p, q)
+  ROOT s = f32[4] add(same, wrong) }
+body { t = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0  one = s32[] constant(1)  j = s32[] add(i, one)
+  x = f32[4] get-tuple-element(t), index=1  y = f32[4] get-tuple-element(t), index=2
+  n = f32[4] fusion(x, y), kind=kLoop, calls=fused
+  ROOT u = (s32[], f32[4], f32[4]) tuple(j, n, y) }
+condition { t = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0  three = s32[] constant(3)
+  ROOT less = pred[] compare(i, three), direction=LT }
+ENTRY e { x = f32[4] parameter(0)  y = f32[4] parameter(1)  zero = s32[] constant(0)
+  t = (s32[], f32[4], f32[4]) tuple(zero, x, y)
+  ROOT w = (s32[], f32[4], f32[4]) while(t), condition=condition, body=body }"""
+
+
+class WrongInside(HloModulePass):
+    """The same as WrongSubtract in all computations, those of fusions included."""
+
+    name = "wrong-inside"
+
+    def run_impl(self, module: HloModule, execution_threads: object) -> bool:
+        """Turns a - b into b - a."""
+        differences = [i for c in module.computations() for i in c.instructions if i.opcode == "subtract"]
+        for old in differences:
+            assert old.parent is not None
+            swapped = build.binary("subtract", old.operand(1), old.operand(0))
+            replace(old, old.parent.add_instruction(swapped))
+        return bool(differences)
+
+
+class WrongMerge(HloModulePass):
+    """Merges sums with what they read; afterwards, of the second merged, into negative ones."""
+
+    name = "wrong-merge"
+
+    def run_impl(self, module: HloModule, execution_threads: object) -> bool:
+        """Merges two sums of the entry."""
+        entry = module.entry_computation
+        for number, name in enumerate(("c", "h")):
+            (total,) = [i for i in entry.instructions if i.name == name]
+            (read,) = [o for o in total.unique_operands() if o.name in ("a", "f")]
+            if number:
+                wrong = entry.add_instruction(build.unary("negate", read.operand(0)))
+                read.replace_operand_with(0, wrong)
+            merge_units(entry, [read, total], [total], total, "kLoop", "wrong")
+        return True
+
+
+def test_a_rewrite_inside_a_fusion_inside_a_loop_is_found() -> None:
+    found = PassBisection(xjit.parse_hlo(INSIDE), INPUTS, lambda: [HloDCE(), WrongInside()]).find()
+    assert found is not None and (found.number, found.rewrite, found.rewrites) == (2, 2, 2)
+    assert "%wrong = " in found.old and "subtract(%q, %p)" in found.new
+
+
+def test_a_merger_is_a_rewrite() -> None:
+    found = find(HloDCE, WrongMerge)
+    assert found is not None and (found.number, found.rewrite, found.rewrites) == (2, 2, 2)
+    assert "%f = " in found.old and "%h = " in found.old and "fusion(" in found.new
 
 
 def test_right_passes_are_right() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
+import pytest
 
 import xjit
-from xjit.emitters.gemm.library import convolution_library_text, gemm_library_text, link_gemm
+from xjit.emitters.gemm.library import convolution_library_text, gemm_library_text, kernel_library_text, link_gemm
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.plan import plan_gemm
-from xjit.emitters.gemm.routine import routine_for
+from xjit.emitters.gemm.routine import ConvolutionRoutine, routine_for
 from xjit.emitters.gemm.shapes import row_major
 from xjit.llvm import Module, Target
+from xjit.llvm.host_cpu import host_features
 from xjit.llvm.library import Library
 from xjit.runtime.machine_code import jit
 from xjit.runtime.machine_code.ir_check import defined_symbols
@@ -25,15 +29,16 @@ ENTRY main {{
 """
 
 
+HAS_AVX512 = "avx512f" in host_features()
 TILES = routine_for(plan_gemm(row_major(64, 64, 64), GemmTypes(), Target.host()), GemmTypes())
 
 
 def test_one_function_is_visible() -> None:
     text = gemm_library_text(GemmTypes(), TILES, Target.host())
     assert defined_symbols(text) == {"xjit_gemm_f32_f32_f32"}
-    assert defined_symbols(convolution_library_text(GemmTypes(), Target.host(), False)) == {
-        "xjit_convolution_f32_f32_f32"
-    }
+    text = convolution_library_text(GemmTypes(), ConvolutionRoutine(depthwise=False, transposes=False), Target.host())
+    assert {name for name in defined_symbols(text) if "kernel" not in name} == {"xjit_convolution_f32_f32_f32"}
+    assert defined_symbols(kernel_library_text(GemmTypes(), (8, 2), Target.host())) == {"xjit_kernel_f32_f32_f32_8x2"}
 
 
 def test_a_program_has_the_methods_that_it_needs() -> None:
@@ -41,9 +46,59 @@ def test_a_program_has_the_methods_that_it_needs() -> None:
     vector = routine_for(plan_gemm(row_major(1, 700, 700), GemmTypes(), Target.host()), GemmTypes())
     rows = routine_for(plan_gemm(row_major(4, 900, 900), GemmTypes(), Target.host()), GemmTypes())
     texts = [gemm_library_text(GemmTypes(), routine, Target.host()) for routine in (TILES, vector, rows)]
-    assert ["_kernel_" in text for text in texts] == [True, False, False]
+    assert ["_strip(" in text for text in texts] == [True, False, False]
     assert ["block_vector_along_n_1(" in text for text in texts] == [False, True, True]
     assert ["block_vector_along_n_4(" in text for text in texts] == [False, False, True]
+
+
+def test_a_product_that_copies_nothing_has_no_code_for_it() -> None:
+    packed = routine_for(plan_gemm(row_major(300, 300, 300), GemmTypes(), Target.host()), GemmTypes())
+    texts = [gemm_library_text(GemmTypes(), routine, Target.host()) for routine in (TILES, packed)]
+    assert ["xjit_copy" in text for text in texts] == [False, True]
+    assert [routine.suffix for routine in (TILES, packed)] == ["", "_copies"]
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "kernels"),
+    [
+        (12, 20, {"4x2", "8x2"}),
+        (9, 40, {"4x3", "8x3"}),
+        (21, 64, {"8x2"}),
+        (68, 100, {"4x2", "4x3", "8x2", "8x3"}),
+        (64, 64, {"8x2"}),
+    ],
+)
+def test_a_product_has_the_kernels_of_its_edges(m: int, n: int, kernels: set[str]) -> None:
+    exe = xjit.compile(
+        f"""HloModule edges
+        ENTRY main {{
+          x = f32[{m},17] parameter(0)
+          y = f32[17,{n}] parameter(1)
+          ROOT dot = f32[{m},{n}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+        }}""",
+        options=xjit.CompileOptions(cpu_level="avx512") if HAS_AVX512 else None,
+    )
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-8, 9, size).astype(np.float32) for size in ((m, 17), (17, n)))
+    np.testing.assert_array_equal(exe(x, y), x @ y)
+    if HAS_AVX512:
+        assert set(re.findall(r"@xjit_kernel_f32_f32_f32_(\dx\d)\(", exe.as_text("llvm"))) == kernels
+
+
+@pytest.mark.parametrize(("side", "features"), [(3, 5), (7, 48), (9, 100)])
+def test_a_convolution_has_the_kernels_of_its_edges(side: int, features: int) -> None:
+    exe = xjit.compile(f"""HloModule edges
+        ENTRY main {{
+          x = f32[1,{side},{side},6] parameter(0)
+          y = f32[1,1,6,{features}] parameter(1)
+          ROOT r = f32[1,{side + 2},{side + 2},{features}] convolution(x, y), window={{size=1x1 pad=1_1x1_1}},
+            dim_labels=b01f_01io->b01f
+        }}""")
+    rng = np.random.default_rng(0)
+    x = rng.integers(-8, 9, (1, side, side, 6)).astype(np.float32)
+    y = rng.integers(-8, 9, (1, 1, 6, features)).astype(np.float32)
+    np.testing.assert_array_equal(exe(x, y)[:, 1:-1, 1:-1], x @ y[0, 0])
+    np.testing.assert_array_equal(exe(x, y)[:, 0], 0)
 
 
 def test_a_module_lists_a_library_once() -> None:
@@ -55,10 +110,10 @@ def test_a_module_lists_a_library_once() -> None:
 
 
 def test_programs_share_the_object() -> None:
-    executables = [xjit.compile(DOT.format(n=n)) for n in (32, 48)]
+    executables = [xjit.compile(DOT.format(n=n)) for n in (32, 64)]
     first, second = (set(exe.program.object_code) for exe in executables)
-    assert len(first & second) == 1
-    x = np.random.default_rng(0).standard_normal((48, 48), dtype=np.float32)
+    assert len(first & second) == 2  # the multiplication and its kernel
+    x = np.random.default_rng(0).standard_normal((64, 64), dtype=np.float32)
     np.testing.assert_allclose(executables[1](x, x), x @ x, atol=1e-4)
 
 

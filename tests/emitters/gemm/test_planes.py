@@ -339,6 +339,6 @@ def test_the_matrix_unit_is_used() -> None:
         machine = llvm.Target.from_triple(target.triple).create_target_machine(target.cpu, target.features, opt=2)
         assembly = machine.emit_assembly(module)
         module.close()
-    largest = assembly[assembly.index("kernel_32x2:") :].split(".Lfunc_end")[0]
+    largest = assembly[assembly.index("_32x2:") :].split(".Lfunc_end")[0]
     assert largest.count("tdpbf16ps") == largest.count("tileloadd") == 4
     assert largest.count("tilestored") == 4

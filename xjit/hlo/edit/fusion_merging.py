@@ -158,7 +158,7 @@ def _append_outputs(fusion: HloInstruction, outputs: Sequence[HloInstruction]) -
     tuple_root = fusion.create_tuple([*present, *outputs])
     computation.add_instruction(tuple_root)
     computation.set_root_instruction(tuple_root, accept_different_shape=True)
-    fusion.shape = Shape.tuple_of([*_output_shapes(old_shape, root), *(o.shape for o in outputs)])
+    fusion.mutable_shape = Shape.tuple_of([*_output_shapes(old_shape, root), *(o.shape for o in outputs)])
     if root.opcode == "tuple":
         others = [u for u in fusion.users if u.opcode != "get-tuple-element"]
         if others or fusion.is_root():

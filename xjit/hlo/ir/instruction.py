@@ -172,11 +172,16 @@ class HloInstruction(InstructionConstructors):
 
     @property
     def mutable_shape(self) -> Shape:
-        """The shape, to be replaced: shapes themselves are immutable. Users are not adapted."""
+        """The shape, to be replaced: shapes themselves are immutable. Users are not adapted.
+
+        An origin names leaves, and goes with a shape of others.
+        """
         return self.shape
 
     @mutable_shape.setter
     def mutable_shape(self, shape: Shape) -> None:
+        if self.origin and not shape.compatible(self.shape):
+            self.origin = ""
         self.shape = shape
 
     def set_and_sanitize_name(self, name: str) -> None:
@@ -434,12 +439,15 @@ class HloInstruction(InstructionConstructors):
         self.sharding = sharding_of_leaves(self.shape, sharding)
 
     def copy_annotations_from(self, other: HloInstruction) -> None:
-        """Takes metadata, backend config, frontend attributes, sharding and span of another instruction."""
+        """Takes metadata, backend config, frontend attributes, sharding and span of another instruction.
+
+        Its origin as well, which names leaves, if this has the same leaves.
+        """
         self.metadata = other.metadata
         self.raw_backend_config = other.raw_backend_config
         self.frontend_attributes = dict(other.frontend_attributes)
         self.sharding = other.sharding
-        self.origin = other.origin
+        self.origin = other.origin if self.shape.compatible(other.shape) else ""
         self.statistics = other.statistics
         self.place = other.place
 

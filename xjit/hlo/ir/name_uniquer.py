@@ -28,6 +28,10 @@ class NameUniquer:
             name = "_" + name
         return name + "_" if name in _TYPE_NAMES else name
 
+    def reserve(self, name: str) -> None:
+        """Never hands out a name that something was given otherwise."""
+        self._used.add(name)
+
     def get_unique_name(self, name: str) -> str:
         """Returns `name`, sanitized, or its first free numbered variant, and reserves it."""
         name = self.sanitize(name)

@@ -73,7 +73,10 @@ class HloDataflowAnalysis:
             assert instruction.parent is not None
             self._analyze(instruction.parent)
             leaves = self._leaves[instruction]
-        return tuple(None if v is None else v if v.forward is None else v.resolved() for v in leaves)
+        for value in leaves:
+            if value is not None and value.forward is not None:
+                return tuple(v.resolved() if v is not None else None for v in leaves)
+        return leaves
 
     def unique_value_at(self, instruction: HloInstruction, index: ShapeIndex = ()) -> HloValue:
         """Returns the value at a leaf, which may be a phi. KeyError where there is none."""

@@ -36,6 +36,9 @@ MAX_DIVISIONS = 6
 them, every one makes index expressions some times larger."""
 
 
+_SINGLE_ELEMENTS = Trait.ELEMENTWISE | Trait.INDEX_ONLY
+
+
 def is_expensive(instruction: HloInstruction) -> bool:
     """Whether computing an element twice costs more than storing and loading it."""
     return instruction.op.has(Trait.EXPENSIVE) or instruction.opcode == "gather"
@@ -91,7 +94,7 @@ def may_be_update_root(instruction: HloInstruction) -> bool:
 
 
 def _is_of_single_elements(instruction: HloInstruction) -> bool:
-    return instruction.op.has(Trait.ELEMENTWISE | Trait.INDEX_ONLY)
+    return instruction.op.has(_SINGLE_ELEMENTS)
 
 
 def may_read_fused(user: HloInstruction, position: int) -> bool:

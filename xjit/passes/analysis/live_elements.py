@@ -13,6 +13,7 @@ from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo import attributes as at
 from xjit.hlo.types.shape_index import ShapeIndex
 from xjit.passes.analysis.side_effects import SideEffects
+from xjit.passes.framework import analyses
 
 
 @dataclass(slots=True)
@@ -41,9 +42,9 @@ class _Propagation:
         self.needs_all: set[HloInstruction] = set()
 
     def run(self) -> LiveElements:
-        effects = SideEffects.of(self.module)
+        effects = analyses.get(SideEffects, self.module)
         self.mark_all(self.module.entry_computation.root_instruction)
-        for computation in self.module.computations():
+        for computation in effects.computations:
             for instruction in computation.instructions:
                 if effects.of_instruction(instruction):
                     self.mark_all(instruction)
@@ -59,6 +60,9 @@ class _Propagation:
             self.fresh.setdefault(instruction, []).append(index)
 
     def mark_all(self, instruction: HloInstruction) -> None:
+        if not instruction.shape.is_tuple:
+            self.mark(instruction, ())
+            return
         for index, _ in instruction.shape.subshapes():
             self.mark(instruction, index)
 

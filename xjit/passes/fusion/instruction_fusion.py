@@ -152,11 +152,10 @@ class InstructionFusion(HloModulePass):
         """Returns where the group would evaluate the producer for its readers, or None if it should not."""
         if len(group.members) >= self.max_instructions and not cost.is_better_made_again(p):
             return None
-        if (
-            len(group.operands) + sum(o not in group.operands for o in dict.fromkeys(p.operands)) - 1
-            > self.max_operands
-        ):
-            return None
+        if len(group.operands) + p.operand_count - 1 > self.max_operands:  # most have few, or they are counted
+            new = len(group.operands.keys() | set(p.operands)) - 1
+            if new > self.max_operands:
+                return None
         if group.root.opcode in cost.BUFFER_READERS and not _reads_may_fuse(group.root, p):  # they are roots only
             return None
         if p in group.from_target:

@@ -29,6 +29,8 @@ def merge_units(
     """
     module = computation.parent
     assert module is not None
+    told = module.on_rewrite
+    text = "; ".join(map(str, units)) if told is not None else ""
     computed = module.add_embedded_computation(HloComputation(f"{name}_fused_computation"))
     leaving = _leaving(computation, units, outputs)
     body = FusionBody(computed)
@@ -59,6 +61,8 @@ def merge_units(
             computation.remove_instruction(unit)
             for unused in bodies:
                 module.remove_embedded_computation(unused)
+    if told is not None:
+        told(text, fusion)
     return new
 
 

@@ -43,6 +43,7 @@ class FusionMerger(HloModulePass):
                 for reader in producer.users:
                     kind = reader.attributes_as(FusionAttributes).kind
                     merge_units(computation, [producer, reader], [reader], reader, kind, reader.name)
+                costs = HloCostAnalysis()  # it knows the readers as they were
                 changed = True
         return changed
 

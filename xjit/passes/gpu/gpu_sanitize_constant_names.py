@@ -36,5 +36,6 @@ class GpuSanitizeConstantNames(HloModulePass):
             name = names.get_unique_name(instruction.name.replace(".", "_").replace("-", "_"))
             if name != instruction.name:
                 instruction.name = name
+                module.instruction_name_uniquer.reserve(name)
                 changed = True
         return changed

@@ -70,9 +70,10 @@ class BufferClasses:
             return True
         if a.read_only or b.read_only or a.size != b.size or (a.result is not None and b.result is not None):
             return False
-        small, large = sorted((a, b), key=lambda c: len(c.values))
-        if any(self._overlaps(large, interval) for interval in small.intervals):
-            return False
+        small, large = (a, b) if len(a.values) <= len(b.values) else (b, a)
+        for interval in small.intervals:
+            if self._overlaps(large, interval):
+                return False
         large.values.extend(small.values)
         large.result = a.result if a.result is not None else b.result
         if large.result is not None:

@@ -11,6 +11,10 @@ from xjit.passes.analysis.alias_analysis import Tie
 from xjit.passes.analysis.dataflow import HloDataflowAnalysis
 from xjit.passes.analysis.hlo_value import HloValue
 
+LONGEST_CYCLE = 16
+"""How many arrays change places in one kernel. Of more, one is copied aside: little beside the others, and loops that
+walk through so many arrays are slow."""
+
 
 class CopyCycles:
     """The cycles of a module's loops. Each loop is looked at once, when it is first asked about."""
@@ -22,7 +26,8 @@ class CopyCycles:
     def of(self, tie: Tie) -> tuple[HloInstruction, ...]:
         """Returns the copies of the cycle that a leaf of a loop's state is part of; () if of none.
 
-        Each copy is read by the body's result only, and all arrays are of one shape.
+        Each copy is read by the body's result only, and all arrays are of one shape. Cycles of more than
+        LONGEST_CYCLE are none: copy insertion cuts them.
         """
         if tie.kind != "body":
             return ()
@@ -49,7 +54,7 @@ def _cycles_of(flow: HloDataflowAnalysis, loop: HloInstruction) -> dict[int, tup
         cycle = path[path.index(leaf) :] if leaf in path else []
         first = cycle.index(min(cycle)) if cycle else 0
         values = [value for n in cycle[first:] + cycle[:first] if (value := ends[n]) is not None]
-        if len(values) > 1 and all(v.shape == values[0].shape for v in values):
+        if 1 < len(values) <= LONGEST_CYCLE and all(v.shape == values[0].shape for v in values):
             copies = tuple(v.instruction for v in values)
             found.update(dict.fromkeys(cycle, copies))
     return found

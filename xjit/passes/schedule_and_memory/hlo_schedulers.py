@@ -63,11 +63,8 @@ class HloMemoryScheduler(HloModulePass):
                 orders[computation] = _stable_post_order(computation)
                 continue
             graph = _Graph(computation, size, peaks)
-            candidates = [graph.post_order(), graph.depth_first_order(), graph.list_order()]
-            costs = [graph.peak(order) for order in candidates]
-            best = min(range(len(candidates)), key=lambda i: (costs[i], i))
-            orders[computation] = graph.instructions_of(candidates[best])
-            peaks[computation] = costs[best]
+            order, peaks[computation] = graph.best_order()
+            orders[computation] = graph.instructions_of(order)
         return _set_schedule(module, orders)
 
 
@@ -167,6 +164,28 @@ class _Graph:
         return [self.order[i] for i in order]
 
     # -- orders
+
+    def best_order(self) -> tuple[list[int], int]:
+        """Returns the order with the smallest peak, and that; no other is tried once no order can be better."""
+        least = self._least_peak()
+        best: list[int] = []
+        cost = -1
+        for make in (self.post_order, self.depth_first_order, self.list_order):
+            order = make()
+            peak = self.peak(order)
+            if cost < 0 or peak < cost:
+                best, cost = order, peak
+            if cost <= least:
+                break
+        return best, cost
+
+    def _least_peak(self) -> int:
+        """Returns what is live in any order while one instruction runs: what it reads, and what it defines."""
+        size = self.size
+        return max(
+            size[i] + inner + sum([size[s] for s in sources if s != i])
+            for i, (inner, sources) in enumerate(zip(self.inner_peak, self.sources, strict=True))
+        )
 
     def post_order(self) -> list[int]:
         """Returns the plain post order (with the optional edges)."""

@@ -123,6 +123,8 @@ def _sink(instruction: HloInstruction, rearrange: HloInstruction) -> None:
     shape = source.with_dimensions(source.dimensions).with_element_type(instruction.shape.element_type)
     moved = instruction.clone_with_new_operands(shape, operands)
     moved.sharding = None
+    if moved.opcode == "map":
+        moved.attributes = DimensionsAttributes(tuple(range(shape.rank)))  # it runs over all of them
     into.add(moved)
     into.replace_source(into.like_source(rearrange.opcode, [moved], rearrange.attributes))
 
