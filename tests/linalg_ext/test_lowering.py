@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tests.linalg_ext.equivalence import check_equivalent, check_transformation, count
+from xjit.linalg_ext import compile
+from xjit.linalg_ext.evaluation import evaluate
 from xjit.linalg_ext.ir import Block, Builder, FloatType, LinalgError, MemRefType, Operation, Region, TensorType
 from xjit.linalg_ext.ir.attributes import DenseArrayAttr, StringAttr, TypeAttr
 from xjit.linalg_ext.ir.types import FunctionType
@@ -14,6 +16,7 @@ from xjit.linalg_ext.structured.contractions import CONTRACTION_ROWS
 from xjit.linalg_ext.structured.elementwise import ELEMENTWISE_ROWS
 from xjit.linalg_ext.structured.view import bounds_of
 from xjit.linalg_ext.text.parser import parse_module
+from xjit.linalg_ext.transforms import tile
 from xjit.linalg_ext.transforms.generalize import generalize_all
 from xjit.linalg_ext.transforms.lowering import convert_linalg_ext_to_loops, convert_linalg_to_loops, lower_to_loops
 
@@ -90,6 +93,12 @@ EXTENSION = {
     %t = arith.subf %l, %r : f32
     linalg_ext.yield %t : f32
   }"""),
+    "topk": ("%x: memref<2x?x4xf32>, %v: memref<2x3x4xf32>, %i: memref<2x3x4xi32>", """
+  linalg_ext.topk dimension(1) ins(%x : memref<2x?x4xf32>) outs(%v, %i : memref<2x3x4xf32>, memref<2x3x4xi32>) {
+  ^bb0(%l: f32, %r: f32):
+    %t = arith.cmpf ogt, %l, %r : f32
+    linalg_ext.yield %t : i1
+  }"""),
     "diag": ("%x: memref<2x?xf32>, %o: memref<2x?x?xf32>", """
   linalg_ext.diag ins(%x : memref<2x?xf32>) outs(%o : memref<2x?x?xf32>)"""),
     "layer_norm": ("%x: memref<2x3x4xf32>, %w: memref<3x4xf32>, %b: memref<3x4xf32>, %o: memref<2x3x4xf32>", """
@@ -150,3 +159,45 @@ def test_an_empty_reduction_leaves_what_was_there() -> None:
     before, after = (function_with("linalg.matmul", [(2, 0), (0, 3), (2, 3)], TensorType) for _ in range(2))
     generalize_all(after)
     assert np.isfinite(check_equivalent(before, after)[0]).all()
+
+
+def test_topk_keeps_the_order_of_equal_elements() -> None:
+    text = """
+func.func @f(%x: memref<9xi32>, %n: memref<9xindex>, %v: memref<4xi32>, %i: memref<4xindex>) {
+  linalg_ext.topk dimension(0) ins(%x, %n : memref<9xi32>, memref<9xindex>) outs(%v, %i : memref<4xi32>, memref<4xindex>) {
+  ^bb0(%l: i32, %r: i32):
+    %t = arith.cmpi slt, %l, %r : i32
+    linalg_ext.yield %t : i1
+  }
+  return
+}"""
+    module = parse_module(text)
+    numbers = np.arange(9)
+    for function in (lambda m: None, convert_linalg_ext_to_loops):
+        after = module.clone()
+        function(after)
+        values, indices = np.array([5, 2, 5, 2], np.int32), np.array([10, 11, 12, 13])
+        evaluate(after, "f", np.array([3, 2, 3, 2, 9, 3, 2, 2, 1], np.int32), numbers, values, indices)
+        assert values.tolist() == [1, 2, 2, 2] and indices.tolist() == [8, 11, 13, 1]
+
+
+def test_plain_softmax_is_evaluated_tiled_compiled_and_lowered() -> None:
+    t = "tensor<6x8xf32>"
+    text = f"""
+func.func @f(%a: {t}, %b: {t}) -> {t} {{
+  %0 = linalg.softmax dimension(1) ins(%a : {t}) outs(%b : {t}) -> {t}
+  return %0 : {t}
+}}"""
+    data = np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32)
+    expected = np.exp(data) / np.exp(data).sum(1, keepdims=True)
+    tiled = check_transformation(text, lambda m: tile(next(o for o in m.walk() if o.name == "linalg.softmax"), [4]))
+    for module in (parse_module(text), tiled):
+        np.testing.assert_allclose(evaluate(module, "f", data, data), expected, rtol=1e-5)
+        np.testing.assert_allclose(compile(module, "f")(data, data), expected, rtol=1e-5)
+    m = "memref<6x?xf32>"
+    memrefs = f"""
+func.func @f(%a: {m}, %b: {m}) {{
+  linalg.softmax dimension(1) ins(%a : {m}) outs(%b : {m})
+  return
+}}"""
+    assert count(check_transformation(memrefs, convert_linalg_to_loops), "linalg.softmax") == 0

@@ -73,6 +73,13 @@ def _softmax(interpreter: Interpreter, op: StructuredOp, operands: list[Array]) 
     return results
 
 
+def _plain_softmax(interpreter: Interpreter, op: StructuredOp, operands: list[Array]) -> list[Array]:
+    """The same without anything before."""
+    kept = tuple(n for i, n in enumerate(operands[0].shape) if i != axis_of(op))
+    nothing = Array(np.zeros(kept, operands[0].data.dtype), np.ones(kept, np.bool_))
+    return _softmax(interpreter, op, [*operands, nothing, nothing])[:1]
+
+
 def _call_body(interpreter: Interpreter, op: StructuredOp, *arguments: Runtime) -> Runtime:
     return interpreter.run_block(op.body, list(arguments))[0]
 
@@ -211,6 +218,7 @@ def _custom(interpreter: Interpreter, op: StructuredOp, operands: list[Array]) -
 
 
 EXTENSION_OPS: dict[str, Definition] = {
+    "linalg.softmax": _plain_softmax,
     "linalg_ext.softmax": _softmax,
     "linalg_ext.scan": _scan,
     "linalg_ext.scatter": _scatter,

@@ -1,4 +1,6 @@
-"""Rows of ByteIR's extension ops: diag, scan, scatter, softmax, topk, batch_matmul, layer_norm, custom."""
+"""Rows of ByteIR's extension ops: diag, scan, scatter, softmax, topk, batch_matmul, layer_norm, custom; and of MLIR's
+own softmax, which carries nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +42,10 @@ def _softmax_accesses(op: StructuredOp) -> Accesses:
     rank = len(_input_shape(op))
     kept = _without(rank, (axis_of(op),))
     return identity_access(rank), identity_access(rank), kept, kept, kept
+
+
+def _plain_softmax_accesses(op: StructuredOp) -> Accesses:
+    return (identity_access(len(_input_shape(op))),) * 2
 
 
 def _scan_accesses(op: StructuredOp) -> Accesses:
@@ -215,6 +221,16 @@ EXTENSION_ROWS: tuple[StructuredRow, ...] = (
         pointwise=False,
         check=_check_elements,
         reads_init=_reads_max_and_accumulator,
+    ),
+    StructuredRow(
+        "linalg.softmax",
+        1,
+        1,
+        _plain_softmax_accesses,
+        _along_axis,
+        pointwise=False,
+        check=_check_elements,
+        reads_init=_never,
     ),
     StructuredRow(
         "linalg_ext.scan",

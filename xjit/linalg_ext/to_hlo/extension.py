@@ -53,6 +53,14 @@ def _softmax(scope: Scope, operation: Operation) -> list[Lowered]:
     return [output, new_max, new_sum, writer.make("divide", carried, new_sum)]
 
 
+def _plain_softmax(scope: Scope, operation: Operation) -> list[Lowered]:
+    op, (data, _) = _operands(scope, operation)
+    writer, axes = scope.writer, [axis_of(op)]
+    largest = _reduced(writer, "maximum", data, axes, float("-inf"))
+    weights = writer.make("exponential", writer.make("subtract", data, _spread(writer, largest, data, axes)))
+    return [writer.make("divide", weights, _spread(writer, _reduced(writer, "add", weights, axes, 0), data, axes))]
+
+
 def _scan(scope: Scope, operation: Operation) -> list[Lowered]:
     """One line after the other."""
     op, (data, output, total) = _operands(scope, operation)
@@ -169,6 +177,7 @@ def _custom(scope: Scope, operation: Operation) -> list[Lowered]:
 
 
 EXTENSION_HANDLERS: dict[str, Handler] = {
+    "linalg.softmax": _plain_softmax,
     "linalg_ext.softmax": _softmax,
     "linalg_ext.scan": _scan,
     "linalg_ext.scatter": _scatter,

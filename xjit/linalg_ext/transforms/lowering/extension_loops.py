@@ -73,15 +73,41 @@ class _Lines:
 
 
 def _softmax(loops: ScalarLoops, op: StructuredOp) -> None:
-    """Three passes over each line: its maximum, the sum of exponentials, the quotients."""
     data, output, maximum, accumulator, scale = op.operands
     lines = _Lines(loops, op, (axis_of(op),))
     old_max, old_sum = loops.load(maximum, lines.line), loops.load(accumulator, lines.line)
 
+    def carried_on(new_max: Value) -> Value:
+        kept = loops.apply("math.exp", loops.apply("arith.subf", old_max, new_max))
+        return loops.apply("arith.mulf", old_sum, kept)
+
+    new_max, scaled, new_sum = _normalize(loops, lines, data, output, old_max, carried_on)
+    loops.store(new_max, maximum, lines.line)
+    loops.store(new_sum, accumulator, lines.line)
+    loops.store(loops.apply("arith.divf", scaled, new_sum), scale, lines.line)
+    lines.close()
+
+
+def _plain_softmax(loops: ScalarLoops, op: StructuredOp) -> None:
+    data, output = op.operands
+    lines = _Lines(loops, op, (axis_of(op),))
+    kind = element_type(data.type)
+    _normalize(loops, lines, data, output, loops.number(float("-inf"), kind), lambda _: loops.number(0, kind))
+    lines.close()
+
+
+def _normalize(
+    loops: ScalarLoops, lines: _Lines, data: Value, output: Value, least: Value, start: Callable[[Value], Value]
+) -> tuple[Value, Value, Value]:
+    """Three passes over each line: its maximum, from `least` on, the sum of exponentials, the quotients.
+
+    The sum begins with what `start` makes of the maximum. Returns the maximum, that start, and the sum.
+    """
+
     def larger(along: list[Value], carried: list[Value]) -> list[Value]:
         return [loops.apply("arith.maximumf", carried[0], loops.load(data, lines.at(along)))]
 
-    new_max = lines.fold([old_max], larger)[0]
+    new_max = lines.fold([least], larger)[0]
 
     def weight(along: list[Value]) -> Value:
         difference = loops.apply("arith.subf", loops.load(data, lines.at(along)), new_max)
@@ -90,19 +116,15 @@ def _softmax(loops: ScalarLoops, op: StructuredOp) -> None:
     def added(along: list[Value], carried: list[Value]) -> list[Value]:
         return [loops.apply("arith.addf", carried[0], weight(along))]
 
-    kept = loops.apply("math.exp", loops.apply("arith.subf", old_max, new_max))
-    scaled = loops.apply("arith.mulf", old_sum, kept)
-    new_sum = lines.fold([scaled], added)[0]
+    begin = start(new_max)
+    new_sum = lines.fold([begin], added)[0]
 
     def divided(along: list[Value], carried: list[Value]) -> list[Value]:
         loops.store(loops.apply("arith.divf", weight(along), new_sum), output, lines.at(along))
         return []
 
     lines.fold([], divided)
-    loops.store(new_max, maximum, lines.line)
-    loops.store(new_sum, accumulator, lines.line)
-    loops.store(loops.apply("arith.divf", scaled, new_sum), scale, lines.line)
-    lines.close()
+    return new_max, begin, new_sum
 
 
 def _scan(loops: ScalarLoops, op: StructuredOp) -> None:
@@ -130,8 +152,7 @@ def _diag(loops: ScalarLoops, op: StructuredOp) -> None:
     equal = {"predicate": IntegerAttr(0, IntegerType(64))}
     on = loops.builder.create("arith.cmpi", variables[-2:], (IntegerType(1),), equal).result
     element = loops.load(source, variables[:-1])
-    value = loops.builder.create("arith.select", (on, element, zero), (zero.type,)).result
-    loops.store(value, matrix, variables)
+    loops.store(loops.select(on, element, zero), matrix, variables)
     loops.close_all(rank)
 
 
@@ -175,11 +196,54 @@ def _layer_norm(loops: ScalarLoops, op: StructuredOp) -> None:
     lines.close()
 
 
+def _topk(loops: ScalarLoops, op: StructuredOp) -> None:
+    """Inserts the elements of each line, one by one, into what has been chosen; first those of the inits themselves."""
+    data, (values, numbers) = op.inputs[0], op.inits
+    axis = axis_of(op)
+    lines = _Lines(loops, op, (axis,))
+    count = loops.size(values, axis)
+    kind = element_type(numbers.type)
+
+    def insert(element: Value, number: Value, length: Value) -> list[Value]:
+        """Inserts before the first of `length` elements that the new one is before; returns what falls out."""
+        new, new_number, shifts = loops.open(length, [element, number, loops.number(0, IntegerType(1))])
+        place = lines.at(loops.variables[-1:])
+        old, old_number = loops.load(values, place), loops.load(numbers, place)
+        before = loops.inline(op.body, [new, old])[0]
+        moves = loops.apply("arith.ori", shifts, before)
+        for memref, pair in ((values, (new, old)), (numbers, (new_number, old_number))):
+            loops.store(loops.select(moves, *pair), memref, place)
+        return list(loops.close([loops.select(moves, old, new), loops.select(moves, old_number, new_number), moves]))
+
+    loops.open(count)
+    place = lines.at(loops.variables[-1:])
+    rest = insert(loops.load(values, place), loops.load(numbers, place), loops.variables[-1])
+    loops.store(rest[0], values, place)
+    loops.store(rest[1], numbers, place)
+    loops.close()
+
+    def next_element(along: list[Value], carried: list[Value]) -> list[Value]:
+        place = lines.at(along)
+        if len(op.inputs) > 1:
+            number = loops.load(op.inputs[1], place)
+        elif isinstance(kind, IndexType):
+            number = along[0]
+        else:
+            number = loops.builder.create("arith.index_cast", along, (kind,)).result
+        insert(loops.load(data, place), number, count)
+        return []
+
+    lines.fold([], next_element)
+    lines.close()
+
+
 EXTENSION_LOOPS: dict[str, Lowering] = {
     "linalg_ext.scatter": _scatter,
+    "linalg.softmax": _plain_softmax,
     "linalg_ext.softmax": _softmax,
     "linalg_ext.scan": _scan,
     "linalg_ext.diag": _diag,
     "linalg_ext.layer_norm": _layer_norm,
+    "linalg_ext.topk": _topk,
 }
-"""By name of the op; `topk` and `custom` have no loops."""
+"""By name of the op; `custom` has no loops."""

@@ -115,3 +115,7 @@ class ScalarLoops:
     def apply(self, name: str, *operands: Value) -> Value:
         """Returns the result of an operation whose result has the type of its first operand."""
         return self.builder.create(name, operands, (operands[0].type,)).result
+
+    def select(self, condition: Value, yes: Value, no: Value) -> Value:
+        """Returns one of two values of a type."""
+        return self.builder.create("arith.select", (condition, yes, no), (yes.type,)).result

@@ -18,6 +18,7 @@ __all__ = ["StructuredTilable"]
 _UNKNOWN_EXTENT = 2**40  # stands for the size of a dynamic loop where a bound is asked for
 
 _NORMALIZES = {
+    "linalg.softmax": "its results along the reduced dimension need the whole dimension",
     "linalg_ext.softmax": "its results along the reduced dimension need the whole dimension",
     "linalg_ext.layer_norm": "its results along the normalized dimensions need all of them",
 }
