@@ -44,12 +44,13 @@ def emit_return_on_failure(builder: IRBuilder, number: int | None = None) -> Non
     builder.function.may_fail = True
     context = builder.function.args[0]
 
-    def name_instruction() -> None:
+    def name_instruction() -> Value | None:
         if number is not None:
             place = EXECUTION_CONTEXT.load(builder, context, "failed_instruction")
             unknown = builder.icmp_signed("==", place, const_int(I32, NO_INSTRUCTION))
             named = builder.select(unknown, const_int(I32, number), place)
             EXECUTION_CONTEXT.store(builder, context, "failed_instruction", named)
+        return status_result(builder)
 
     status = EXECUTION_CONTEXT.load(builder, context, "status")
     failed = builder.icmp_unsigned("!=", status, const_int(I32, RuntimeStatus.OK))
@@ -65,7 +66,15 @@ def emit_return_on_cancel(builder: IRBuilder) -> None:
     return_if(builder, ends, lambda: _report_cancel(builder, context))
 
 
-def _report_cancel(builder: IRBuilder, context: Value) -> None:
+def status_result(builder: IRBuilder) -> Value | None:
+    """What the builder's function returns in the end: the native entry has the status as its result."""
+    if builder.function.return_type is VOID:
+        return None
+    return EXECUTION_CONTEXT.load(builder, builder.function.args[0], "status")
+
+
+def _report_cancel(builder: IRBuilder, context: Value) -> Value | None:
     fail = builder.module.declare("xjit_fail", VOID, [PTR, I32, I32, I64])  # nothing, if something has failed before
     cancelled, where = const_int(I32, RuntimeStatus.CANCELLED), const_int(I32, NO_INSTRUCTION)
     builder.call(fail, [context, cancelled, where, const_int(I64, 0)])
+    return status_result(builder)

@@ -2,8 +2,8 @@
 
 The entry's sequence, loop bodies and branches become one function each, `void @name(ptr context, ptr parameters, ptr
 results, ptr arena, ptr constants)`, which calls kernels in order, hands the tasks of large ones to the thread pool, and
-branches. After what can fail, and at the end of each round of a loop, it looks at the status in the context: nothing
-else runs once something has failed.
+branches; that of the entry returns the status. After what can fail, and at the end of each round of a loop, it looks at
+the status in the context: nothing else runs once something has failed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from xjit.emitters.entry.cancel_checks import check_interval, return_on_cancel_if
-from xjit.emitters.entry.context_calls import emit_return_on_cancel, emit_return_on_failure
+from xjit.emitters.entry.context_calls import emit_return_on_cancel, emit_return_on_failure, status_result
 from xjit.emitters.entry.loop_registers import LoopRegisters, loop_numbers
 from xjit.emitters.entry.scalar_code import emit_scalar_code
 from xjit.emitters.entry.sequences_in_place import sequences_in_place
@@ -61,24 +61,22 @@ class NativeEntryEmitter:
 
     def emit(self, symbol: str) -> None:
         """Emits `i32 @symbol(ptr context, ptr parameters, ptr results, ptr arena, ptr constants)` and all it calls."""
-        program = self.unnested.program
+        module, program = self.context.module, self.unnested.program
         for sequence in program.sequences.values():  # callees first
-            if sequence.name not in self._in_place:
-                self._emit_sequence(sequence)
-                self.parts.advance()
-        function = self.context.module.add_function(symbol, I32, ENTRY_PARAMS)
-        function.is_cold = True
-        builder = IRBuilder(function.append_block("entry"))
-        builder.call(self.functions[program.entry], list(function.args))
-        builder.ret(EXECUTION_CONTEXT.load(builder, function.args[0], "status"))
+            if sequence.name in self._in_place:
+                continue
+            if sequence.name == program.entry:
+                function = module.add_function(symbol, I32, ENTRY_PARAMS)
+                bodies = (thunk.body for thunk in sequence if isinstance(thunk, WhileThunk))
+                function.is_cold = self._in_place.isdisjoint(bodies)  # it runs once; the bodies of loops run often
+            else:
+                name = module.unique_name(f"computation.{sequence.name}")
+                function = module.add_function(name, VOID, ENTRY_PARAMS, linkage="internal")
+            self._emit_sequence(sequence, function)
+            self.parts.advance()
 
-    def _emit_sequence(self, sequence: ThunkSequence) -> None:
-        module = self.context.module
-        name = module.unique_name(f"computation.{sequence.name}")
-        self.functions[sequence.name] = function = module.add_function(name, VOID, ENTRY_PARAMS, linkage="internal")
-        bodies = (thunk.body for thunk in sequence if isinstance(thunk, WhileThunk))
-        is_entry = sequence.name == self.unnested.program.entry  # it runs once; the bodies of loops run often
-        function.is_cold = is_entry and self._in_place.isdisjoint(bodies)
+    def _emit_sequence(self, sequence: ThunkSequence, function: Function) -> None:
+        self.functions[sequence.name] = function
         emitter = _SequenceEmitter(self, function)
         emitter.emit_thunks(sequence.thunks)
         emitter.finish()
@@ -140,7 +138,11 @@ class _SequenceEmitter:
 
     def finish(self) -> None:
         """Ends the function."""
-        self.builder.ret_void()
+        status = status_result(self.builder)
+        if status is None:
+            self.builder.ret_void()
+        else:
+            self.builder.ret(status)
 
     def _arguments(self, thunk: KernelThunk | InlineThunk) -> list[Value]:
         return [self.pointers[place.slice] for place in (*thunk.operands, *thunk.results)]

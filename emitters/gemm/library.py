@@ -123,7 +123,13 @@ def _call_prepared(
 
 
 def link_gemm(module: Module, types: GemmTypes, routine: Routine) -> Declaration:
-    """Declares a multiplication in `module`, and lists what defines it."""
+    """Declares a multiplication in `module`, and lists what defines it.
+
+    One that needs no copies is done by one with copies if that is there already: the program compiles less.
+    """
+    able = replace(routine, copies=True)
+    if gemm_name(types, able) in module.libraries:
+        routine = able
     name = gemm_name(types, routine)
     module.libraries.setdefault(name, Library.of(name, gemm_library_text, types, routine, module.target))
     return module.declare(name, VOID, [type for type, _ in GEMM_PARAMS])

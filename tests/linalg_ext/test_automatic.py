@@ -123,13 +123,15 @@ def test_tile_sizes_of_attention() -> None:
     module = linalg_ext.from_hlo(xjit.parse_hlo(attention(2048, 64)))
     product = [op for op in module.walk() if op.name == "linalg.batch_matmul"][-1]
     estimator = FusionEstimator(structured(product))
-    sizes = choose_tile_sizes(estimator, 512 << 10)
-    batch, rows, width, columns = sizes
+    found = choose_tile_sizes(estimator, 512 << 10)
+    batch, rows, width, columns = found.sizes
     assert batch == 1 and width == 64 and 16 <= rows < 2048 and 16 <= columns < 2048
-    found = estimator.of(sizes)
+    assert found == estimator.of(found.sizes)
     assert found.tile_bytes <= 512 << 10 and not found.outside
     narrow = estimator.of([batch, rows, 16, columns])
     assert [op.name for op in narrow.outside] == ["linalg_ext.softmax"]
+    stopped = estimator.of(narrow.sizes, found)  # when it turned out worse
+    assert found.rank < stopped.rank <= narrow.rank
 
 
 def test_what_fits_is_left_alone() -> None:

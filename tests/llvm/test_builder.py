@@ -1,6 +1,7 @@
 """The builder prints IR that LLVM accepts, folds what is trivial, and is fast enough."""
 
 import itertools
+import re
 import time
 
 import llvmlite.binding as llvm
@@ -100,6 +101,18 @@ def test_every_instruction_verifies():
     b.position_at_end(exit_block)
     b.ret_void()
     _verify(module)
+
+
+def test_constants_of_many_bytes():
+    """Those of a few are readable; both forms are the bytes."""
+    data = bytes(range(256)).replace(b"\\", b"/")  # which LLVM prints in another way
+    module = Module("constants")
+    for size in (0, 256, 257):
+        module.add_constant_bytes((data + data)[:size], 1, "bytes")
+    text = str(llvm.parse_assembly(module.to_text()))
+    encoded = [re.search(rf'\[{size} x i8\] c"([^"]*)"', text) for size in (256, 257)]
+    found = [re.sub(r"\\([0-9A-F]{2})", lambda m: chr(int(m[1], 16)), match[1]) for match in encoded if match]
+    assert [value.encode("latin-1") for value in found] == [data, data + data[:1]]
 
 
 def test_phi_and_late_hoisting():

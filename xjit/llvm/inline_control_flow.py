@@ -40,15 +40,16 @@ def if_then(
     ]
 
 
-def return_if(builder: IRBuilder, condition: Value, before: Callable[[], None] | None = None) -> None:
-    """Leaves a function without result if `condition` (i1) holds, which is rare; `before` emits what it does first."""
+def return_if(builder: IRBuilder, condition: Value, before: Callable[[], Value | None] | None = None) -> None:
+    """Leaves a function if `condition` (i1) holds, which is rare; `before` emits what it does first, and gives its
+    result if it has one.
+    """
     number = builder.function.number()
     leave, stay = f"leave.{number}", f"stay.{number}"
     _branch(builder, condition, leave, stay, (_RARE, _OFTEN))
     _enter(builder, leave)
-    if before is not None:
-        before()
-    builder.write("ret void")
+    result = before() if before is not None else None
+    builder.write("ret void" if result is None else f"ret {result.typed}")
     _enter(builder, stay)
 
 

@@ -21,6 +21,8 @@ from xjit.llvm.values import Value, const_int
 _ESCAPES = {b: f"\\{b:02X}" for b in range(256) if not 32 <= b < 127 or b in b'"\\'}
 """Bytes as LLVM writes them in c"..."."""
 
+_READABLE_BYTES = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
@@ -131,9 +133,12 @@ class Module:
         return self._globals[name].value
 
     def add_constant_bytes(self, data: bytes, align: int, hint: str = "constant", *, address_space: int = 0) -> Value:
-        """A private constant of raw bytes."""
+        """A private constant of raw bytes; few ones may be read in the module's text."""
         type = array(I8, len(data))
-        text = data.decode("latin-1").translate(_ESCAPES)
+        if len(data) > _READABLE_BYTES:
+            text = "\\" + data.hex("\\")
+        else:
+            text = data.decode("latin-1").translate(_ESCAPES)
         return self.add_constant(type, Value(type, f'c"{text}"'), align, hint, address_space=address_space)
 
     def add_constant_array(

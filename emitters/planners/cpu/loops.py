@@ -20,7 +20,7 @@ from xjit.emitters.loops.iteration_space import (
     sort_loops,
 )
 from xjit.emitters.loops.variables import VariableTable, factor_of
-from xjit.emitters.planners.cpu.nests import drop_single_trips, element_nest, merge_outer
+from xjit.emitters.planners.cpu.nests import MIN_PARALLEL_UNITS, drop_single_trips, element_nest, merge_outer
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanContext
 from xjit.emitters.planners.cpu.regions import regions
 from xjit.emitters.planners.cpu.transpose import tiled_spaces, transposed_loop
@@ -29,6 +29,9 @@ from xjit.emitters.schedule.statements import Part
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
+
+ROW_STRIP = 1 << 14
+"""Elements of a row that are one unit of work where there are few rows."""
 
 SpacePlanner = Callable[[LoopPlanning, IterationSpace], list[Part]]
 """Makes parts of a space without needless loops and divisions."""
@@ -90,12 +93,29 @@ def plain_parts(planning: LoopPlanning, space: IterationSpace) -> list[Part]:
     width = vector_width(planning, space)
     across = transposed_loop(planning, space, width) if width else None
     if across is None:
-        return [_part(planning, space, width)]
+        return [_part(planning, piece, width) for piece in _cut_long_rows(planning, space, width)]
     parts: list[Part] = []
     for piece, tiled in tiled_spaces(space, width, across):
         piece = piece if tiled else drop_single_trips(piece)
         parts.append(_part(planning, piece, width if tiled else vector_width(planning, piece), tiled))
     return parts
+
+
+def _cut_long_rows(planning: LoopPlanning, space: IterationSpace, width: int) -> list[IterationSpace]:
+    """Cuts the innermost loop where the others are too few to be shared out, and no reduction would be done again.
+
+    The rest of a loop that has no good divisor is a space of its own.
+    """
+    others = math.prod(space.size(p) for p in space.loops[:-1])
+    if not width or len(space.loops) < 2 or others >= MIN_PARALLEL_UNITS:
+        return [space]
+    row, length = space.loops[-1], space.size(space.loops[-1])
+    if length < 2 * ROW_STRIP or any(access.reductions for access in planning.accesses(space)):
+        return [space]
+    strips = range(length // (2 * ROW_STRIP) + 1, 2 * length // ROW_STRIP + 1)
+    strip = next((length // n for n in strips if length % (n * width) == 0), ROW_STRIP)
+    pieces = [space] if length % strip == 0 else space.peel(row, strip)
+    return [p.split(p.loops[-1], strip) if p.size(p.loops[-1]) >= strip else p for p in pieces]
 
 
 def _part(planning: LoopPlanning, space: IterationSpace, width: int, tiled: bool = False) -> Part:

@@ -67,7 +67,7 @@ def element_nest(planning: LoopPlanning, space: IterationSpace, width: int, tile
     return (*levels[0], *body)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Planned:
     """A reduction with those inside of it: `depth` loops are around it."""
 
@@ -105,6 +105,8 @@ def reductions_by_level(
             found = planned.get((instruction, index))
             if found is not None:
                 found.where_needed &= accesses.conditional
+                if found in outermost:  # what needs it was found later: it comes first
+                    outermost.append(outermost.pop(outermost.index(found)))
                 continue
             variables = {p for e in index for p in e.dims}
             unknown = [p for p in variables if p not in depths and p not in owners]

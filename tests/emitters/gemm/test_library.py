@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import xjit
+from xjit.emitters.gemm.gemm import gemm_name
 from xjit.emitters.gemm.library import convolution_library_text, gemm_library_text, kernel_library_text, link_gemm
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.plan import plan_gemm
@@ -99,6 +101,13 @@ def test_a_convolution_has_the_kernels_of_its_edges(side: int, features: int) ->
     y = rng.integers(-8, 9, (1, 1, 6, features)).astype(np.float32)
     np.testing.assert_array_equal(exe(x, y)[:, 1:-1, 1:-1], x @ y[0, 0])
     np.testing.assert_array_equal(exe(x, y)[:, 0], 0)
+
+
+def test_a_product_without_copies_takes_what_is_there() -> None:
+    module, copying = Module("m"), replace(TILES, copies=True)
+    functions = [link_gemm(module, GemmTypes(), routine).name for routine in (copying, TILES)]
+    assert functions == [gemm_name(GemmTypes(), copying)] * 2
+    assert list(module.libraries) == functions[:1]
 
 
 def test_a_module_lists_a_library_once() -> None:

@@ -246,3 +246,22 @@ def test_the_type_of_an_index_does_not_shorten_vectors() -> None:
       ROOT n = f32[1,256] fusion(x, i), kind=kLoop, calls=f }"""
     widths = [re.findall(r"load <(\d+) x float>", kernel_text(t)) for t in (text, text.replace("s64", "s32"))]
     assert widths[0] == widths[1] != []
+
+
+@pytest.mark.parametrize(("length", "units"), [(40_000, 3 * 2), (32_771, 3 * 2 + 3)])
+def test_few_long_rows_are_shared_out_in_pieces(length: int, units: int) -> None:
+    text = f"""
+    HloModule m
+    f {{
+      x = f32[3,{length}] parameter(0)
+      b = f32[3] parameter(1)
+      bs = f32[3,{length}] broadcast(b), dimensions={{0}}
+      ROOT s = f32[3,{length}] add(x, bs)
+    }}
+    ENTRY e {{
+      x = f32[3,{length}] parameter(0)
+      b = f32[3] parameter(1)
+      ROOT r = f32[3,{length}] fusion(x, b), kind=kLoop, calls=f
+    }}
+    """
+    assert check_units(text) == units

@@ -24,6 +24,10 @@ _REPEATED = 1.25
 """By how much more than once a producer may be computed to count as computed once: tiles at borders overlap."""
 
 
+MIN_TILE = 16
+"""Iterations that the lanes of vectors share out. Loops that are shorter are those of batches and windows."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Extent:
     """How many elements of a dimension one tile has, and which loops of the root move it."""
@@ -37,15 +41,22 @@ _Tile: TypeAlias = tuple[_Extent, ...]
 
 @dataclass(slots=True)
 class Estimate:
-    """Costs of one nest of loops.
+    """Costs of one nest of loops over tiles of these `sizes`.
 
-    `tile_bytes`: of all tiles of one iteration. `traffic`: bytes that the nest loads and stores. `outside`: producers
-    with reductions that the nest would compute again and again.
+    `short`: loops that were cut too short for vectors. `tile_bytes`: of all tiles of one iteration. `traffic`: bytes
+    that the nest loads and stores. `outside`: producers with reductions that the nest would compute again and again.
     """
 
+    sizes: Sequence[int]
+    short: int
     tile_bytes: int = 0
     traffic: int = 0
     outside: list[Operation] = field(default_factory=list[Operation])
+
+    @property
+    def rank(self) -> tuple[int, int, int, int]:
+        """What makes one estimate better than another, the less the better. It grows with every producer."""
+        return len(self.outside), self.short, self.traffic, self.tile_bytes
 
 
 def static_loops(op: StructuredOp) -> list[int]:
@@ -74,9 +85,12 @@ class FusionEstimator:
             self._views[op] = None if view is None else (view, static_loops(view))
         return self._views[op]
 
-    def of(self, tile_sizes: Sequence[int]) -> Estimate:
-        """Returns the costs for the size of a tile in each loop."""
-        return _Walk(self, tile_sizes).run()
+    def of(self, tile_sizes: Sequence[int], bound: Estimate | None = None) -> Estimate:
+        """Returns the costs for the size of a tile in each loop.
+
+        With a `bound`, no producers are followed any more once the costs rank behind that: they are just too large.
+        """
+        return _Walk(self, tile_sizes).run(bound)
 
 
 class _Walk:
@@ -89,15 +103,16 @@ class _Walk:
         self._counts = [-(-n // max(size, 1)) for n, size in zip(estimator.ranges, tile_sizes)]
         self._needed: dict[Operation, list[tuple[int, _Tile]]] = {}
         self._queue: list[tuple[int, Operation]] = []  # the last one in the block first
-        self._found = Estimate()
+        short = sum(size < MIN_TILE <= n for size, n in zip(tile_sizes, estimator.ranges))
+        self._found = Estimate(list(tile_sizes), short)
 
-    def run(self) -> Estimate:
+    def run(self, bound: Estimate | None) -> Estimate:
         loops = [
             _Extent(size, frozenset((i,)) if count > 1 else frozenset[int]())
             for i, (size, count) in enumerate(zip(self._sizes, self._counts))
         ]
         self._ask(self._root, loops)
-        while self._queue:
+        while self._queue and (bound is None or self._found.rank <= bound.rank):
             op = heappop(self._queue)[1]
             self._visit(op, self._needed[op])
         return self._found
@@ -160,7 +175,6 @@ def _largest(tiles: Sequence[_Tile]) -> _Tile:
 def _operand_tile(value: Value, access: Access, loops: Sequence[_Extent]) -> _Tile:
     """Returns what an operand's index takes on over the loops' tile."""
     found: list[_Extent] = []
-    spans = [Interval(0, e.size - 1) for e in loops]
     for index, size in zip(access, shape_of(value)):
         assert size is not None
         if index is None:
@@ -169,6 +183,7 @@ def _operand_tile(value: Value, access: Access, loops: Sequence[_Extent]) -> _Ti
             loop = loops[index.position]
             found.append(_Extent(min(size, loop.size), loop.loops))
         else:
+            spans = [Interval(0, e.size - 1) for e in loops]
             moved = frozenset[int]().union(*(loops[d].loops for d in index.dims))
             found.append(_Extent(min(size, interval_of(index, spans).size), moved))
     return tuple(found)

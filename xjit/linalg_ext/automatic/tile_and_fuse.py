@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from xjit.linalg_ext.automatic.estimate import FusionEstimator
+from xjit.linalg_ext.automatic.estimate import Estimate, FusionEstimator
 from xjit.linalg_ext.ir import Block, Builder, LinalgError, Operation
 from xjit.linalg_ext.structured import StructuredOp, as_structured, structured
 from xjit.linalg_ext.transforms import fuse_ext
 from xjit.linalg_ext.transforms.tilable import as_tilable
 
 __all__ = ["choose_tile_sizes", "tile_and_fuse"]
-
-MIN_TILE = 16
-"""Iterations that the lanes of vectors share out. Loops that are shorter are those of batches and windows."""
 
 
 def tile_and_fuse(module: Operation, cache_bytes: int) -> int:
@@ -58,38 +53,33 @@ def _tiled(view: StructuredOp, cache_bytes: int) -> bool:
     if not view.num_loops:
         return False
     estimator = FusionEstimator(view)
-    sizes = choose_tile_sizes(estimator, cache_bytes)
-    tiles = [0 if size == n else size for size, n in zip(sizes, estimator.ranges)]
+    chosen = choose_tile_sizes(estimator, cache_bytes)
+    tiles = [0 if size == n else size for size, n in zip(chosen.sizes, estimator.ranges)]
     if not any(tiles):
         return False
     try:
-        fuse_ext(view.operation, tiles, stop=estimator.of(sizes).outside)
+        fuse_ext(view.operation, tiles, stop=chosen.outside)
     except LinalgError:
         return False
     return True
 
 
-def choose_tile_sizes(estimator: FusionEstimator, cache_bytes: int) -> list[int]:
-    """Returns the iterations of a tile in each loop of the root, such that the tiles of a fusion fit.
+def choose_tile_sizes(estimator: FusionEstimator, cache_bytes: int) -> Estimate:
+    """Returns the costs for iterations of a tile in each loop of the root such that the tiles of a fusion fit.
 
     Starting with whole loops, again and again one is cut to the next lower power of two: one that leaves most producers
     in the nest; of those one that stays long enough for vectors, then one with the least to load and store, and with
     the smallest tiles.
     """
-    sizes, fixed = list(estimator.ranges), as_tilable(estimator.root.operation).fixed_loops
-    while estimator.of(sizes).tile_bytes > cache_bytes:
-        cuts = [i for i, n in enumerate(sizes) if n > 1 and i not in fixed]
-        if not cuts:
+    fixed = as_tilable(estimator.root.operation).fixed_loops
+    best = estimator.of(estimator.ranges)
+    while best.tile_bytes > cache_bytes:
+        sizes, before = best.sizes, best
+        for loop, size in enumerate(sizes):
+            if size > 1 and loop not in fixed:
+                shorter = 1 << ((size - 1).bit_length() - 1)
+                cut = estimator.of([*sizes[:loop], shorter, *sizes[loop + 1 :]], None if best is before else best)
+                best = cut if best is before or cut.rank < best.rank else best
+        if best is before:
             break
-        sizes = min((_cut(sizes, i) for i in cuts), key=lambda cut: _rank(estimator, cut))
-    return sizes
-
-
-def _cut(sizes: Sequence[int], loop: int) -> list[int]:
-    return [1 << ((n - 1).bit_length() - 1) if i == loop else n for i, n in enumerate(sizes)]
-
-
-def _rank(estimator: FusionEstimator, sizes: Sequence[int]) -> tuple[int, int, int, int]:
-    found = estimator.of(sizes)
-    short = sum(size < MIN_TILE <= n for size, n in zip(sizes, estimator.ranges))
-    return len(found.outside), short, found.traffic, found.tile_bytes
+    return best

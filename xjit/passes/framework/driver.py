@@ -31,15 +31,14 @@ class PassSwitches:
 
     def are_on(self, item: HloModulePass) -> bool:
         """Whether a pass runs; InvalidArgument if a pass is disabled that is required."""
-        names = _names_of(item)
         if self.disables(item):
             refuse_if_required(item)
             return False
-        return not self.enabled_only or not self.enabled_only.isdisjoint(names)
+        return not self.enabled_only or not self.enabled_only.isdisjoint(_names_of(item))
 
     def disables(self, item: HloModulePass) -> bool:
         """Whether a pass, or a whole group of them, is disabled by name."""
-        return not self.disabled.isdisjoint(_names_of(item))
+        return bool(self.disabled) and not self.disabled.isdisjoint(_names_of(item))
 
 
 def _names_of(item: HloModulePass) -> frozenset[str]:

@@ -164,16 +164,31 @@ class _Fuser:
     def _join_producers(self, unit: HloInstruction) -> None:
         """Adds a unit to the group of a large array that it reads at just the index of its result."""
         for operand in unit.unique_operands() if unit not in self.home else ():
-            if self.units.get(operand) != self.units[unit] or _root_of(operand).opcode == "reduce":
+            if self.units.get(operand) != self.units[unit] or not self._reads_own(unit, operand):
                 continue
             level = self.home[operand].level if operand in self.home else self.levels[operand]
             if any(self.levels[o] >= level and o is not operand and o not in self.home for o in unit.operands):
                 continue
-            if self._ways(unit).get(operand) != {self.reads.identity(unit.shape): None} or not self._ways(operand):
-                continue
             group = self._group_of(operand)
             if all(o in group.members or self.levels[o] < level for o in unit.operands) and self._add(group, unit):
                 return
+
+    def _reads_own(self, unit: HloInstruction, operand: HloInstruction) -> bool:
+        """Whether each step of a unit's loop reads what the same step of the operand's loop gives.
+
+        Of two reductions: whether rows are read by both, and the second one reads only the result of its own row.
+        """
+        ways, before = self._ways(unit), self._ways(operand)
+        read = ways.get(operand)
+        if read is None or not before:
+            return False
+        identity = self.reads.identity(_source_of(unit).shape)
+        reduces = [_root_of(u).opcode == "reduce" for u in (unit, operand)]
+        if not any(reduces):
+            return read == {identity: None}
+        same_rows = any(before.get(o) == found and self._is_large(o) for o, found in ways.items())
+        row = identity.map.results[: unit.shape.rank]
+        return all(reduces) and same_rows and all(m.map.results == row for m in read)
 
     def _add(self, group: _Group, unit: HloInstruction) -> bool:
         if not self._has_room(group, unit):
