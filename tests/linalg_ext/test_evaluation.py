@@ -257,3 +257,28 @@ func.func @f(%a: i8, %b: i8) -> (i8, i8, i8, i8) {
   return %s, %q, %r, %u : i8, i8, i8, i8
 }"""
     assert [int(v) for v in run(text, -128, -3)] == [125, 42, -2, 0]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("index.divs %a, %b", -2),
+        ("index.floordivs %a, %b", -3),
+        ("index.ceildivs %a, %b", -2),
+        ("index.rems %a, %b", -1),
+        ("index.maxs %a, %b", 3),
+        ("index.maxu %a, %b", -7),
+        ("index.shl %b, %b", 24),
+        ("index.xor %b, %a", 3 ^ -7),
+    ],
+)
+def test_index_arithmetic(expression: str, expected: int) -> None:
+    text = f"func.func @f(%a: index, %b: index) -> index {{\n  %0 = {expression}\n  return %0 : index\n}}"
+    assert run(text, -7, 3) == expected
+
+
+@pytest.mark.parametrize(("value", "leading", "trailing"), [(1, 31, 0), (40, 26, 3), (0, 32, 32), (-1, 0, 0)])
+def test_zeros_of_integers(value: int, leading: int, trailing: int) -> None:
+    for name, expected in (("ctlz", leading), ("cttz", trailing)):
+        text = f"func.func @f(%a: i32) -> i32 {{\n  %0 = math.{name} %a : i32\n  return %0 : i32\n}}"
+        assert run(text, np.int32(value)) == expected

@@ -19,6 +19,7 @@ from xjit.linalg_ext.transforms.diag_products import rewrite_diag_products
 from xjit.linalg_ext.transforms.elementwise_fusion.driver import fuse_elementwise
 from xjit.linalg_ext.transforms.generalize import generalize_all
 from xjit.linalg_ext.transforms.lowering.to_loops import convert_linalg_ext_to_loops, convert_linalg_to_loops
+from xjit.linalg_ext.transforms.memref_copies import copies_to_linalg
 from xjit.linalg_ext.verify import verify
 
 __all__ = ["PASSES", "Pass", "parse_options", "run_passes"]
@@ -79,6 +80,8 @@ PASSES: dict[str, Pass] = {
     "linalg-generalization-ext": Pass("make named ops generic", generalize_all),
     "linalg-generalize-named-ops": Pass("the same, by MLIR's name", generalize_all),
     "linalg-detensorize": Pass("make ops on tensors without dimensions scalar code", detensorize_all),
+    "memref-copy-to-linalg": Pass("make copies of buffers generic ops", copies_to_linalg),
+    "linalg-memref-copy-to-linalg": Pass("the same, by ByteIR's name", copies_to_linalg),
     "linalg-ext-bufferize": Pass("give structured ops on tensors buffers of their own", bufferize),
     "linalg-bufferize": Pass("the same, by MLIR's name", bufferize),
     "rewrite-diag-products": Pass("make products with linalg_ext.diag elementwise", rewrite_diag_products),

@@ -10,6 +10,7 @@ from xjit.linalg_ext.dialects.arith import ARITH_ROWS
 from xjit.linalg_ext.dialects.cf import CF_ROWS
 from xjit.linalg_ext.dialects.definition import OpDefinition, group_values
 from xjit.linalg_ext.dialects.func import FUNC_ROWS
+from xjit.linalg_ext.dialects.index import INDEX_ROWS
 from xjit.linalg_ext.dialects.linalg import LINALG_ROWS
 from xjit.linalg_ext.dialects.linalg_ext import LINALG_EXT_ROWS
 from xjit.linalg_ext.dialects.memref import MEMREF_ROWS
@@ -23,6 +24,7 @@ __all__ = ["definition_of", "has_trait", "known_names", "operand_group"]
 _ROWS: dict[str, OpDefinition] = {
     **FUNC_ROWS,
     **ARITH_ROWS,
+    **INDEX_ROWS,
     **TENSOR_ROWS,
     **MEMREF_ROWS,
     **SCF_ROWS,

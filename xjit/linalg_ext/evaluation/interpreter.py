@@ -164,7 +164,7 @@ HANDLERS: dict[str, Handler] = {
     **TENSOR_OPS,
     **MEMREF_OPS,
     **CONTROL_OPS,
-    "arith.constant": _constant,
+    **dict.fromkeys(("arith.constant", "index.constant"), _constant),
     "linalg.index": _index,
 }
 """What runs each operation; terminators are run by what contains them."""

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import special
 
+from xjit.linalg_ext.dialects.index import INDEX_BINARY
 from xjit.linalg_ext.evaluation.values import dtype_of
 from xjit.linalg_ext.ir.attributes import Attribute, EnumAttr, IntegerAttr, StringAttr
 from xjit.linalg_ext.ir.operation import Operation
@@ -159,6 +160,16 @@ def _round_half_away(x: Elements) -> Elements:
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
 
 
+def _leading_zeros(x: Elements) -> Elements:
+    bits = np.asarray(x).dtype.itemsize * 8
+    return sum((_unsigned(x) >> i == 0).astype(np.asarray(x).dtype) for i in range(bits))
+
+
+def _trailing_zeros(x: Elements) -> Elements:
+    bits = np.asarray(x).dtype.itemsize * 8
+    return sum((_unsigned(x) << i == 0).astype(np.asarray(x).dtype) for i in range(bits))
+
+
 SCALAR_OPS: dict[str, ScalarFunction] = {
     **{f"arith.{name}": _arith(f) for name, f in {
         "addi": np.add, "subi": np.subtract, "muli": np.multiply,
@@ -175,6 +186,9 @@ SCALAR_OPS: dict[str, ScalarFunction] = {
     }.items()},
     **dict.fromkeys(("arith.extf", "arith.truncf", "arith.fptosi", "arith.fptoui", "arith.index_cast"), _convert),
     "arith.cmpi": _compare_integers,
+    "index.cmp": _compare_integers,
+    "index.casts": _convert,
+    "index.castu": _convert_unsigned,
     "arith.cmpf": _compare_floats,
     "arith.select": _select,
     "arith.extsi": _extend_signed,
@@ -195,6 +209,7 @@ SCALAR_OPS: dict[str, ScalarFunction] = {
         "fma": lambda a, b, c: a * b + c,
     }.items()},
     **{f"math.{name}": _arith(f) for name, f in {"absi": np.abs, "ipowi": np.power}.items()},
+    **{f"math.{name}": _arith(f) for name, f in {"ctlz": _leading_zeros, "cttz": _trailing_zeros}.items()},
     "math.ctpop": _arith(lambda x: np.bitwise_count(_unsigned(x))),
     "math.isnan": _plain(np.isnan),
     "math.isinf": _plain(np.isinf),
@@ -202,3 +217,5 @@ SCALAR_OPS: dict[str, ScalarFunction] = {
     "math.clampf": _arith(lambda x, low, high: np.minimum(np.maximum(x, low), high)),
 }  # fmt: skip
 """Functions of (operation, elements of operands...) by name of the operation."""
+
+SCALAR_OPS.update({name: SCALAR_OPS[same] for name, same in INDEX_BINARY.items()})

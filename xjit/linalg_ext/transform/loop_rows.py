@@ -39,9 +39,9 @@ def peel_loop(script: Script, op: Operation) -> Handles:
     main: list[Operation] = []
     remainder: list[Operation] = []
     for loop in script.payload(op):
-        parts = located(op, lambda loop=loop: (lambda p: (p.main, p.remainder))(peel(loop)))
-        main.append(parts[0])
-        remainder.append(parts[1])
+        whole, rest = located(op, lambda loop=loop: peel(loop))
+        main.append(whole)
+        remainder.append(rest)
     return [main, remainder][: len(op.results)]
 
 

@@ -20,7 +20,7 @@ from xjit.linalg_ext.ir import (
     Value,
 )
 from xjit.linalg_ext.ir.types import IndexType
-from xjit.linalg_ext.structured import as_structured, shape_of
+from xjit.linalg_ext.structured import Access, as_structured, shape_of
 from xjit.linalg_ext.structured.creation import origin_of_sizes
 from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
 from xjit.linalg_ext.transforms.slices import extract_tile, slice_lists, static_list
@@ -68,12 +68,11 @@ def pad(op: Operation, values: Sequence[Attribute], loops: Sequence[int], nofold
     return PaddedOp(new, tuple(pads))
 
 
-def _bounds(op: Operation, value: Value, access: Sequence[object], loops: Sequence[int]) -> tuple[int | None, ...]:
+def _bounds(op: Operation, value: Value, access: Access, loops: Sequence[int]) -> tuple[int | None, ...]:
     """Returns the shape of a padded operand."""
     found: list[int | None] = []
     for axis, (size, e) in enumerate(zip(shape_of(value), access)):
-        known = getattr(e, "kind", None) is AffineExprKind.DIM and getattr(e, "position", None) in loops
-        if size is not None or not known:
+        if size is not None or e is None or e.kind is not AffineExprKind.DIM or e.position not in loops:
             found.append(size)
             continue
         bound = _upper_bound(_size(value, axis))

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xjit.affine import AffineExpr, AffineMap, constant, dim, symbol
 from xjit.linalg_ext.ir import AffineMapAttr, Builder, LinalgError, Operation, Value, constant_value
 from xjit.linalg_ext.rewrite.effects import is_pure
 from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
 
-__all__ = ["PeeledLoop", "move_invariants_out", "peel", "unroll"]
+__all__ = ["move_invariants_out", "peel", "unroll"]
 
 _MAY_FAIL = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.ceildivsi", "arith.ceildivui")
 """Pure operations that must not run where the program would not have run them."""
-
-
-@dataclass(frozen=True)
-class PeeledLoop:
-    """`main` has whole steps only; `remainder` runs once, or not at all."""
-
-    main: Operation
-    remainder: Operation
 
 
 def _bounds(loop: Operation) -> tuple[Index, Index, int]:
@@ -83,8 +73,11 @@ def unroll(loop: Operation, factor: int) -> None:
     loop.set_operand(2, builder.value(step * factor))
 
 
-def peel(loop: Operation) -> PeeledLoop:
-    """Splits the last, partial step off. LinalgError if the bounds tell that there is none, or the step is unknown."""
+def peel(loop: Operation) -> tuple[Operation, Operation]:
+    """Splits the last, partial step off; returns the loop of whole steps, and one that runs once, or not at all.
+
+    LinalgError if the bounds tell that there is none, or the step is unknown.
+    """
     lower, upper, step = _bounds(loop)
     if isinstance(lower, int) and isinstance(upper, int) and (upper - lower) % step == 0:
         raise LinalgError("failed to peel: the steps divide the loop", loop.location)
@@ -97,7 +90,7 @@ def peel(loop: Operation) -> PeeledLoop:
         for op in list(each.body.operations):
             if op.name == "affine.min":
                 _decide(op, each.body.arguments[0], upper, step, is_whole)
-    return PeeledLoop(loop, rest)
+    return loop, rest
 
 
 def _decide(op: Operation, variable: Value, upper: Index, step: int, is_whole: bool) -> None:
