@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import jax.scipy.special as special
 import numpy as np
 from jax import lax
+from jax.experimental import sparse
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -364,6 +365,7 @@ def _rest() -> Iterator[Row]:
     yield "map_coordinates", lambda a: jax.scipy.ndimage.map_coordinates(a, [a[0], a[1]], 1), (np.abs(x),)
     yield "multivariate", lambda a: jax.scipy.stats.norm.logpdf(a), (x,)
     yield "resize", lambda a: jax.image.resize(a, (3, 12), "bilinear"), (x,)
+    yield "sparse rows", lambda a: sparse.BCSR.fromdense(a, nse=48) @ a.T, (x,)  # a handler of jaxlib's, with a future
     yield "donated elements", lambda a: (a + 1, a * 2, a[0]), (x,)
     yield "same result twice", lambda a: (a, a, a + 0), (x,)
     yield "no arguments", lambda: jnp.arange(5.0), ()

@@ -81,7 +81,7 @@ both = jax.jit(lambda a, b: (a + b, a * b), donate_argnums=(0, 1))
 first = jax.jit(lambda a, b: a + b, donate_argnums=0)
 one = jnp.ones((1000,))
 raises(jax.errors.JaxRuntimeError, "donate the same buffer twice in Execute() (argument 1, first use: 0)", lambda: both(one, one))
-raises(jax.errors.JaxRuntimeError, "previously donated in the same call to Execute() (argument 1, first use: 0)", lambda: first(one, one))
+raises(jax.errors.JaxRuntimeError, "previously donated in the same call to Execute() (flattened argument 1, first use: 0)", lambda: first(one, one))
 assert not one.is_deleted() and (first(one, one + 1) == 3).all() and one.is_deleted()
 """)
 

@@ -93,6 +93,12 @@ CASES = [
         38,
         "expected one of rng_uniform, rng_normal; found 'normal'",
     ),
+    (
+        '  x = f32[4] domain(p), domain={kind="sharding", entry={replicated}}\n}',
+        4,
+        32,
+        'expected {kind="sharding", entry=',
+    ),
     ("  x = f32[4] fusion(p), kind=kLop, calls=e\n}", 4, 30, "expected one of kLoop, kInput, kOutput, kCustom"),
     (
         "  x = f32[] dot(p, p), lhs_contracting_dims={0}, rhs_contracting_dims={0}, operand_precision={high,best}\n}",

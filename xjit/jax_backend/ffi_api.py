@@ -1,21 +1,44 @@
 """The API that handlers of XLA's typed interface are given.
 
-Errors can be made, read and destroyed. Everything else (streams, state, scratch memory, thread pools) is refused with
-an error. An error is the address of its message.
+Errors can be made, read and destroyed; an error is the address of its message. The pool of threads is the caller's
+thread, which the interface allows. A handler may return before its work is done, with a future that it completes
+later. Everything else (streams, state, scratch memory) is refused with an error.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
+import threading
 from typing import ClassVar, Final
 
-from xjit.jax_backend.ffi_structs import HEADER, ErrorRequest, SizedStruct
+from xjit.jax_backend.ffi_structs import (
+    HEADER,
+    ErrorRequest,
+    FutureRequest,
+    NumThreadsRequest,
+    ScheduleRequest,
+    SizedStruct,
+)
 
 _VERSION: Final = (0, 3)
 _NUM_FUNCTIONS: Final = 18
 
 HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+_TASK: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _errors: dict[int, ctypes.Array[ctypes.c_char]] = {}
+
+
+class _Future:
+    """Work of a handler that may end after it returned, with an error or (0) without."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.error = 0
+
+
+_futures: dict[int, _Future] = {}
+_future_numbers = itertools.count(1)
 
 
 def _new_error(message: bytes) -> int:
@@ -44,8 +67,55 @@ def _error_destroy(request: int) -> int:
 
 
 @HANDLER
+def _schedule(request: int) -> int:
+    fields = ScheduleRequest.from_address(request)
+    _TASK(fields.task)(fields.data)
+    return 0
+
+
+@HANDLER
+def _num_threads(request: int) -> int:
+    NumThreadsRequest.from_address(request).num_threads[0] = 1
+    return 0
+
+
+@HANDLER
+def _future_create(request: int) -> int:
+    number = next(_future_numbers)
+    _futures[number] = _Future()
+    FutureRequest.from_address(request).future = number
+    return 0
+
+
+@HANDLER
+def _future_set_available(request: int) -> int:
+    _futures[FutureRequest.from_address(request).future].done.set()
+    return 0
+
+
+@HANDLER
+def _future_set_error(request: int) -> int:
+    fields = FutureRequest.from_address(request)
+    future = _futures[fields.future]
+    future.error = fields.error
+    future.done.set()
+    return 0
+
+
+@HANDLER
 def _refuse(_request: int) -> int:
     return _new_error(b"xjit's backend does not have this function of XLA's FFI")
+
+
+_FUNCTIONS: Final = {
+    place: function
+    for first, functions in (
+        (0, (_error_create, _error_get_message, _error_destroy)),
+        (11, (_schedule, _num_threads, _future_create, _future_set_available, _future_set_error)),
+    )
+    for place, function in enumerate(functions, first)
+}
+"""By their places among the functions of XLA_FFI_Api."""
 
 
 class _Version(SizedStruct):
@@ -62,7 +132,7 @@ class _Api(SizedStruct):
 
 
 def _make_api() -> _Api:
-    functions = [_error_create, _error_get_message, _error_destroy, *[_refuse] * (_NUM_FUNCTIONS - 3)]
+    functions = [_FUNCTIONS.get(place, _refuse) for place in range(_NUM_FUNCTIONS)]
     addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
     return _Api(
         version=_Version(major=_VERSION[0], minor=_VERSION[1]), functions=(ctypes.c_void_p * _NUM_FUNCTIONS)(*addresses)
@@ -70,6 +140,14 @@ def _make_api() -> _Api:
 
 
 API: Final = _make_api()
+
+
+def wait_for(future: int) -> int:
+    """Waits for a future, which ends; returns its error, 0 for none."""
+    work = _futures[future]
+    work.done.wait()
+    del _futures[future]
+    return work.error
 
 
 def take_message(error: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from xjit.hlo.custom_call_registry import register_custom_call_target
 from xjit.hlo.diagnostics import ExecutionError
 from xjit.hlo.types.shape import Shape
-from xjit.jax_backend.ffi_api import API, HANDLER, take_message
+from xjit.jax_backend.ffi_api import API, HANDLER, take_message, wait_for
 from xjit.jax_backend.ffi_attribute_list import AttributeList
 from xjit.jax_backend.ffi_structs import Buffer, CallFrame, Values
 from xjit.ops.lapack_targets import LAPACK_TARGETS, PERTURBED_TARGET
@@ -112,6 +112,8 @@ class FfiCall:
             attributes=self._attributes.struct,
         )
         error = self._handler(ctypes.addressof(frame))
+        if frame.future:
+            error = wait_for(frame.future)
         del kept, also_kept
         if error:
             raise ExecutionError(take_message(error))

@@ -60,7 +60,7 @@ class Array(ctypes.Structure):
 
 
 class CallFrame(SizedStruct):
-    """XLA_FFI_CallFrame."""
+    """XLA_FFI_CallFrame. Its size is told, and compared by functions, without the last field."""
 
     _fields_ = [
         *HEADER,
@@ -73,8 +73,30 @@ class CallFrame(SizedStruct):
         ("future", ctypes.c_void_p),
     ]
 
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.struct_size -= ctypes.sizeof(ctypes.c_void_p)
+
 
 class ErrorRequest(ctypes.Structure):
     """The arguments of the functions for errors: the second is a message, or an error and the place of its message."""
 
     _fields_ = [*HEADER, ("subject", ctypes.c_void_p), ("message", ctypes.c_void_p)]
+
+
+class ScheduleRequest(ctypes.Structure):
+    """XLA_FFI_ThreadPool_Schedule_Args: a function to call with its data."""
+
+    _fields_ = [*HEADER, ("context", ctypes.c_void_p), ("task", ctypes.c_void_p), ("data", ctypes.c_void_p)]
+
+
+class NumThreadsRequest(ctypes.Structure):
+    """XLA_FFI_ThreadPool_NumThreads_Args: where the number goes."""
+
+    _fields_ = [*HEADER, ("context", ctypes.c_void_p), ("num_threads", ctypes.POINTER(ctypes.c_int64))]
+
+
+class FutureRequest(ctypes.Structure):
+    """XLA_FFI_Future_Create_Args, _SetAvailable_Args, and _SetError_Args, which alone has the error."""
+
+    _fields_ = [*HEADER, ("future", ctypes.c_void_p), ("error", ctypes.c_void_p)]

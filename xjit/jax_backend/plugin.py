@@ -35,7 +35,10 @@ from xjit.jax_backend.sharded_execution import ShardedExecution
 from xjit.jax_backend.transfers import Copying, Transfers
 
 _STATIC_ERRORS: Final = {
-    DELETED_ERROR: (ErrorCode.INVALID_ARGUMENT, "Array has been deleted or donated"),
+    DELETED_ERROR: (
+        ErrorCode.INVALID_ARGUMENT,
+        "Invalid buffer passed to Execute(): INVALID_ARGUMENT: Buffer has been deleted or donated.",
+    ),
     COUNT_ERROR: (
         ErrorCode.INVALID_ARGUMENT,
         "a call with another number of arguments or devices than its program",
@@ -47,7 +50,7 @@ _STATIC_ERRORS: Final = {
 _DONATION_ERRORS: Final = {
     DONATED_TWICE: "Attempt to donate the same buffer twice in Execute() (argument {0}, first use: {1})",
     DONATED_AND_READ: "Attempt to use a buffer that was previously donated in the same call to Execute() "
-    "(argument {0}, first use: {1})",
+    "(flattened argument {0}, first use: {1}). Toy example for this bug: `f(donate(a), a)`.",
 }
 
 _ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)

@@ -139,6 +139,8 @@ def _check_composite(call: HloInstruction) -> None:
     if version is None or not version.isdecimal():
         found = "" if version is None else f", found '{version}'"
         raise HloVerifyError(f"call: a composite needs a composite.version that is a number from 0 on{found}")
+    if given.get("composite.attributes") == "":
+        raise HloVerifyError("call: composite.attributes of a composite are {} or more, not empty")
 
 
 def _are_arrays_of_one_type(values: Sequence[HloInstruction]) -> bool:

@@ -50,6 +50,7 @@ _ALL_REDUCES = frozenset({"all-reduce", "all-reduce-start"})
 def verify_pairs(module: HloModule) -> None:
     """Raises HloVerifyError at the first rule that instructions break together."""
     transfers: dict[tuple[str, int], HloInstruction] = {}
+    channels: dict[int, HloInstruction] = {}
     all_reduce: HloInstruction | None = None
     for computation in module.computations():
         for instruction in computation.instructions:
@@ -58,6 +59,8 @@ def verify_pairs(module: HloModule) -> None:
                 _check_consumer(instruction)
             if opcode in _CALLERS or opcode in _APPLIERS:
                 _check_thread(instruction, computation)
+            if instruction.channel_id is not None:
+                _check_channel(instruction, channels.setdefault(instruction.channel_id, instruction))
             if opcode in _ASYNC:
                 _check_asynchronous(instruction)
             elif opcode in _TRANSFERS:
@@ -114,6 +117,12 @@ def _check_asynchronous(instruction: HloInstruction) -> None:
         others = [i for i in called.instructions if i is not root and i.opcode != "parameter"]
         if others and not all(i.opcode in _MAY_STAND_TOGETHER for i in called.instructions):
             raise _fail(instruction, f"{called.name} must be one instruction, but has {others[0].name} and {root.name}")
+
+
+def _check_channel(instruction: HloInstruction, first: HloInstruction) -> None:
+    """A channel that begins with a transfer is for transfers; collectives may share one."""
+    if first.opcode in _TRANSFERS and instruction.opcode not in _TRANSFERS:
+        raise _fail(instruction, f"channel {instruction.channel_id} is that of {first.name}, which is {first.opcode}")
 
 
 def _check_transfer(transfer: HloInstruction, seen: dict[tuple[str, int], HloInstruction]) -> None:

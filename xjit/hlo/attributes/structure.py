@@ -46,7 +46,7 @@ class CustomCallAttributes(Attributes):
 
 @dataclass(frozen=True, slots=True)
 class DomainAttributes(Attributes):
-    domain: str = attr("raw_braces")
+    domain: str = attr("domain")
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,12 +101,11 @@ class Propagation:
         for round_ in range(ROUNDS):
             changed = True
             while changed:
-                changed = False
+                changed = self._within_groups(round_)  # before what an operation between two members would say
                 for instruction in self.order:
                     changed |= self._from_operands(instruction, round_)
                 for instruction in reversed(self.order):
                     changed |= self._from_users(instruction, round_)
-                changed |= self._within_groups(round_)
 
     def _from_operands(self, instruction: HloInstruction, round_: int) -> bool:
         if target_of(instruction) in BARRIERS | BOUNDARIES:
@@ -219,12 +218,17 @@ class Propagation:
         return self.accept.offer(self.slots[instruction][0], REPLICATED, round_)
 
     def _within_groups(self, round_: int) -> bool:
+        """Gives each member of a group, and what it annotates, what is said of another."""
         changed = False
         for members in self.groups.values():
+            for member in members:
+                changed |= self._from_operands(member, round_)
             for source in members:
                 for target in members:
                     for a, b in zip(self.slots[source], self.slots[target]):
                         changed |= self.accept.offer(b, a.sharding, round_, single_use=True)
+            for member in members:
+                changed |= self._from_users(member, round_)
         return changed
 
 

@@ -86,6 +86,14 @@ def parse_braces(text: str) -> str:
     return text
 
 
+def parse_domain(text: str) -> str:
+    """Returns `{kind="sharding", entry={...}, exit={...}}` as it is: both sides of a domain."""
+    sides = {name: value for name, _, value in (item.partition("=") for item in split_list(inside(text)))}
+    if sides.keys() != {"kind", "entry", "exit"} or unquote(sides["kind"]) != "sharding":
+        raise CodecError(f'expected {{kind="sharding", entry=..., exit=...}}, found {shorten(text)}')
+    return text
+
+
 def word_unless(default: str, words: tuple[str, ...] = ()) -> Codec:
     """Returns the codec of a word that is left out (the empty string) where it has its default value.
 
@@ -149,4 +157,5 @@ SCALAR_CODECS: dict[str, Codec] = {
     "int_lists": Codec(parse_int_lists, format_int_lists),
     "bool_list": list_of(parse_bool, format_bool),
     "raw_braces": Codec(parse_braces, str),
+    "domain": Codec(parse_domain, str),
 }
