@@ -751,6 +751,14 @@ _JOINED: dict[str, tuple[str, ...]] = {
                   "ROOT r = s32[5] bitcast-convert(c)"),
     "N24": _moves("x = T[2] parameter(0) y = T[3] parameter(1) t = (T[2], T[3], T[2]) tuple(x, y, x) "
                   "b = (T[2], T[3], T[2]) opt-barrier(t) ROOT g = T[3] get-tuple-element(b), index=1"),
+    "N43": _moves(*(
+        f"x = T[4,3] parameter(0) n = s32[] parameter(1) d = T[<=4,<=3] custom-call(x, n, n), {_cut} "
+        "p = (T[4,3], s32[], s32[]) custom-call(d), custom_call_target=\"PadToStatic\" "
+        "a = T[4,3] get-tuple-element(p), index=0 u = s32[] get-tuple-element(p), index=1 "
+        f"v = s32[] get-tuple-element(p), index=2 ROOT r = {shape} custom-call({operands}), {_cut}"
+        for _cut in ('custom_call_target="SliceToDynamic"',)
+        for shape, operands in (("T[<=4,<=3]", "a, u, v"), ("T[<=4,<=3]", "a, v, u"), ("T[<=4,3]", "a, u"))
+    )),
     "N25": _moves(*(
         f"x = T[{x}] parameter(0) s = T[{s}] reshape(x) t = T[{t}] transpose(s), dimensions={{{p}}} "
         f"ROOT r = T[{r}] reshape(t)"

@@ -4,7 +4,7 @@ A file is a header and cases:
 
     // RUN: algebraic-simplifier{is_layout_sensitive=true},hlo-dce   passes with options, in order
     // EQUAL: metadata, control                                  further things that must be equal (see ANNOTATIONS)
-    // VALUES: tol=1e-4 devices                                  how values are compared; `none`: not at all
+    // VALUES: ulps=16 scale=1e-2 devices                        how values are compared; `none`: not at all
     // BEFORE: name of the case
     HloModule ...
     // AFTER

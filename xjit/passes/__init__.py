@@ -90,6 +90,7 @@ from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.gpu_conv_padding_legalization import GpuConvPaddingLegalization
 from xjit.passes.gpu.gpu_conv_rewriter import GpuConvRewriter
 from xjit.passes.gpu.gpu_copy_insertion import GpuCopyInsertion
+from xjit.passes.gpu.gpu_layout_assignment import GpuLayoutAssignment
 from xjit.passes.gpu.gpu_multi_output_fusion import GpuMultiOutputFusion
 from xjit.passes.gpu.gpu_sanitize_constant_names import GpuSanitizeConstantNames
 from xjit.passes.gpu.horizontal_loop_fusion import GpuHorizontalLoopFusion
@@ -101,6 +102,7 @@ from xjit.passes.layout.layout_normalization import LayoutNormalization
 from xjit.passes.layout.memory_space_propagation import MemorySpacePropagation
 from xjit.passes.layout.move_copy_to_users import MoveCopyToUsers
 from xjit.passes.layout.reshape_decomposer import ReshapeDecomposer
+from xjit.passes.loops.while_loop_all_reduce_code_motion import WhileLoopAllReduceCodeMotion
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
@@ -215,6 +217,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     GpuConvRewriter,
     GpuCopyInsertion,
     GpuHorizontalLoopFusion,
+    GpuLayoutAssignment,
     GpuMultiOutputFusion,
     GpuSanitizeConstantNames,
     GpuTreeReductionRewriter,
@@ -283,6 +286,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     TupleSimplifier,
     VariadicOpSplitter,
     VectorDotRewriter,
+    WhileLoopAllReduceCodeMotion,
     WhileLoopConstantSinking,
     WhileLoopInvariantCodeMotion,
     WhileLoopSimplifier,

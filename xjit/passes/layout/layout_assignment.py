@@ -6,7 +6,7 @@ reshapes be free and keeps index maps small.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xjit.hlo import HloInstruction, HloModule, Layout, Shape
@@ -22,6 +22,9 @@ from xjit.passes.framework.match import Match
 from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
 from xjit.passes.simplify.algebra.memory_order import source_in_memory
 
+Constraints = tuple[Shape, Sequence[Shape]]
+"""The shapes, with layouts, of a result and of the first operands."""
+
 
 @dataclass
 class LayoutAssignment(HloModulePass):
@@ -29,7 +32,8 @@ class LayoutAssignment(HloModulePass):
 
     Row-major without tiles everywhere inside; `keep_intermediate_layouts` leaves the layouts of the text and only
     completes missing ones. Custom calls with `operand_layout_constraints` keep their layouts behind copies. A
-    bitcast whose meaning depends on a layout is first written as transposes and a reshape.
+    bitcast whose meaning depends on a layout is first written as transposes and a reshape. A backend's own needs are
+    what a derived class adds to `constraints`.
     """
 
     name = "layout-assignment"
@@ -62,13 +66,22 @@ class LayoutAssignment(HloModulePass):
                 if self.keep_intermediate_layouts:
                     changed |= _untile_lines(instruction)
                 else:
-                    changed |= _shield_users(instruction, kept)
-        changed |= _pin_custom_calls(module)
+                    changed |= self._shield_users(instruction, kept)
+        changed |= self._constrain_operands(module)
         root = module.entry_computation.root_instruction
         if root.shape != result:
             module.entry_computation.set_root_instruction(copy_to_layout(root, result))
             changed = True
         return changed
+
+    def constraints(self, instruction: HloInstruction) -> Constraints | None:
+        """Returns the shapes, with layouts, of the result and the operands of an instruction that needs its own."""
+        if instruction.opcode != "custom-call":
+            return None
+        operands = instruction.attributes_as(at.CustomCallAttributes).operand_layout_constraints
+        if operands is None:
+            return None
+        return instruction.shape.with_default_layouts(), [o.with_default_layouts() for o in operands]
 
     def _shape_of(
         self, i: HloInstruction, parameters: Mapping[HloInstruction, Shape], kept: Collection[HloInstruction]
@@ -80,9 +93,47 @@ class LayoutAssignment(HloModulePass):
             return i.operand(0).shape.tuple_shapes[i.attributes_as(at.GetTupleElementAttributes).index]
         if i.opcode == "tuple" and (self.keep_intermediate_layouts or i in kept):
             return Shape.tuple_of([o.shape for o in i.operands])
-        if self.keep_intermediate_layouts or i in kept or _has_layout_constraints(i):
+        if self.keep_intermediate_layouts or i in kept or self._is_only_for_constraints(i):
             return i.shape.with_default_layouts()
-        return row_major(i.shape)
+        constraints = self.constraints(i)
+        return row_major(i.shape) if constraints is None else constraints[0]
+
+    def _is_only_for_constraints(self, i: HloInstruction) -> bool:
+        """Whether this is a copy into the layout that all of its users need."""
+        return i.opcode == "copy" and i.user_count > 0 and all(self._takes(user, i) for user in i.users)
+
+    def _takes(self, user: HloInstruction, value: HloInstruction) -> bool:
+        """Whether a user needs a value in just the layout that it has."""
+        constraints = self.constraints(user)
+        if constraints is None:
+            return False
+        needed = zip(user.operands, constraints[1], strict=False)
+        return all(shape == value.shape for operand, shape in needed if operand is value)
+
+    def _shield_users(self, instruction: HloInstruction, kept: Collection[HloInstruction]) -> bool:
+        """Lets the users of a value that keeps another layout read a row-major copy."""
+        inner = row_major(instruction.shape)
+        if inner == instruction.shape or instruction in kept:
+            return False
+        users = [u for u in instruction.users if u.opcode not in ("copy", "get-tuple-element") and u not in kept]
+        users = [u for u in users if not self._takes(u, instruction)]
+        if not users:
+            return False
+        replace_users_operand(instruction, users, copy_to_layout(instruction, inner))
+        return True
+
+    def _constrain_operands(self, module: HloModule) -> bool:
+        """Puts copies before the operands of what needs other layouts."""
+        changed = False
+        for computation in module.make_nonfusion_computations():
+            for instruction in computation.instructions:
+                constraints = self.constraints(instruction)
+                for i, wanted in enumerate(() if constraints is None else constraints[1]):
+                    operand = instruction.operand(i)
+                    if operand.shape != wanted and operand.shape.compatible(wanted):
+                        instruction.replace_operand_with(i, copy_to_layout(operand, wanted))
+                        changed = True
+        return changed
 
 
 def _complete_entry_layout(module: HloModule, parameters: list[Shape], result: Shape) -> bool:
@@ -106,25 +157,6 @@ def _result_copies(root: HloInstruction, result: Shape) -> set[HloInstruction]:
             if instruction.opcode == "tuple":
                 stack.extend(instruction.operands)
     return kept
-
-
-def _has_layout_constraints(instruction: HloInstruction) -> bool:
-    return (
-        instruction.opcode == "custom-call"
-        and instruction.attributes_as(at.CustomCallAttributes).operand_layout_constraints is not None
-    )
-
-
-def _shield_users(instruction: HloInstruction, kept: Collection[HloInstruction]) -> bool:
-    """Lets the users of a value that keeps another layout read a row-major copy."""
-    inner = row_major(instruction.shape)
-    if inner == instruction.shape or instruction in kept:
-        return False
-    users = [u for u in instruction.users if u.opcode not in ("copy", "get-tuple-element") and u not in kept]
-    if not users:
-        return False
-    replace_users_operand(instruction, users, copy_to_layout(instruction, inner))
-    return True
 
 
 _WHOLE_LINES = frozenset(["sort", "topk", "fft", "cholesky", "triangular-solve"])
@@ -173,25 +205,6 @@ def copy_to_layout(instruction: HloInstruction, shape: Shape) -> HloInstruction:
             element = computation.add_instruction(HloInstruction.create_get_tuple_element(instruction, i))
         elements.append(copy_to_layout(element, element_shape))
     return computation.add_instruction(HloInstruction.create_tuple(elements))
-
-
-def _pin_custom_calls(module: HloModule) -> bool:
-    """Puts copies before the operands of custom calls that ask for a layout."""
-    changed = False
-    for computation in module.make_nonfusion_computations():
-        for instruction in computation.instructions:
-            constraints = (
-                instruction.attributes_as(at.CustomCallAttributes).operand_layout_constraints
-                if instruction.opcode == "custom-call"
-                else None
-            )
-            for i, shape in enumerate(constraints or ()):
-                operand = instruction.operand(i)
-                wanted = shape.with_default_layouts()
-                if operand.shape != wanted and operand.shape.compatible(wanted):
-                    instruction.replace_operand_with(i, copy_to_layout(operand, wanted))
-                    changed = True
-    return changed
 
 
 @dataclass

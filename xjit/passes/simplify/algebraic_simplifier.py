@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from functools import cache
 
 from xjit.hlo import HloInstruction, HloModule
+from xjit.hlo import attributes as at
+from xjit.hlo.attributes.opcodes import Trait, opcodes_with
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 from xjit.passes.framework.rewriting import Rule, Rules, apply_rules, rule_table
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
@@ -60,6 +62,8 @@ class AlgebraicSimplifier(HloModulePass):
             return False
         if old.frontend_attributes and new.frontend_attributes != old.frontend_attributes:
             return False
+        if not old.shape.is_static and _lacks_size(new):
+            return False
         if old.shape.layout == new.shape.layout:
             return True
         return not self.is_layout_sensitive and all(user.opcode != "bitcast" for user in old.users)
@@ -84,5 +88,23 @@ def _table(options: frozenset[str]) -> Rules:
     return rule_table(Rule(f"{r.id}: {r.equation}", r.pattern, r.rewrite) for r in ALGEBRA if is_allowed(r, options))
 
 
+_KEEPS_SIZES = frozenset(
+    [*opcodes_with(Trait.ELEMENTWISE), "broadcast", "custom-call", "get-tuple-element", "transpose"]
+)
+"""Opcodes whose rules hold for dynamic dimensions as well: elements stay what they are, and as many."""
+
+
 def _is_plain(instruction: HloInstruction) -> bool:
-    return instruction.shape.is_static and not has_control_dependencies(instruction)
+    if not instruction.shape.is_static and instruction.opcode not in _KEEPS_SIZES:
+        return False
+    return not has_control_dependencies(instruction)
+
+
+def _lacks_size(new: HloInstruction) -> bool:
+    """Whether a replacement, or an operand of it, is a broadcast into a dynamic dimension, whose size nothing says."""
+    for i in (new, *new.operands):
+        if i.opcode == "broadcast" and not i.shape.is_static:
+            kept = i.attributes_as(at.DimensionsAttributes).dimensions
+            if any(i.shape.is_dynamic_dimension(d) for d in range(i.shape.rank) if d not in kept):
+                return True
+    return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo.ir.orders import reachable_computations
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.framework import analyses
@@ -23,12 +23,14 @@ class HloDCE(HloModulePass):
     """Removes instructions that neither reach a root nor have side effects, then computations that nothing reaches.
 
     Instructions with control edges stay, and the entry's parameters. Fusions lose results that nothing reads, and with
-    `use_call_analysis` calls operands that the computation does not read.
+    `use_call_analysis` calls operands that the computation does not read. A collective with a channel may wait for one
+    in another program: it stays unless all partitions run this one, or `remove_cross_partition_collective_ops`.
     """
 
     name = "hlo-dce"
     aliases = ("dce",)
     use_call_analysis: bool = True
+    remove_cross_partition_collective_ops: bool = False
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Removes what is dead; True if anything was."""
@@ -46,12 +48,19 @@ class HloDCE(HloModulePass):
             if has_opcodes(computation, {"fusion"}):
                 for fusion in [i for i in computation.instructions if i.opcode == "fusion" and i.shape.is_tuple]:
                     changed |= remove_dead_fusion_results(fusion)
-            changed |= remove_dead_instructions(computation, effects)
+            changed |= remove_dead_instructions(computation, effects, self._keeps_channels(module))
         return changed
 
+    def _keeps_channels(self, module: HloModule) -> bool:
+        is_spmd = module.config.use_spmd_partitioning or module.config.num_partitions > 1
+        return not (is_spmd or self.remove_cross_partition_collective_ops)
 
-def remove_dead_instructions(computation: HloComputation, effects: SideEffects) -> bool:
-    """Removes what has no users, and then what has lost its last user: in a graph without cycles, that is all."""
+
+def remove_dead_instructions(computation: HloComputation, effects: SideEffects, keeps_channels: bool = False) -> bool:
+    """Removes what has no users, and then what has lost its last user: in a graph without cycles, that is all.
+
+    `keeps_channels`: a collective with a channel counts as a side effect.
+    """
 
     def is_dead(instruction: HloInstruction) -> bool:
         return (
@@ -60,6 +69,7 @@ def remove_dead_instructions(computation: HloComputation, effects: SideEffects) 
             and instruction.opcode != "parameter"
             and not has_control_dependencies(instruction)
             and not effects.of_instruction(instruction)
+            and not (keeps_channels and instruction.op.has(Trait.COLLECTIVE) and instruction.channel_id is not None)
         )
 
     root = computation.root_instruction

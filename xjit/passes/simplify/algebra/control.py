@@ -70,6 +70,22 @@ def _unread(match: Match, into: Expansion) -> HloInstruction | None:
     return into.tuple_of(*[kept.get(i, operand) for i, operand in enumerate(elements.operands)])
 
 
+def _is_cut_again(cut: HloInstruction) -> bool:
+    """Whether a SliceToDynamic takes the array and all sizes of one PadToStatic of the same shape."""
+    source = cut.operand(0).operand(0) if cut.operand(0).opcode == "get-tuple-element" else cut
+    if not (_calls(cut, "SliceToDynamic") and _calls(source, "PadToStatic")):
+        return False
+    elements = [o.attributes for o in cut.operands if o.opcode == "get-tuple-element" and o.operand(0) is source]
+    expected = [at.GetTupleElementAttributes(i) for i in range(len(source.shape.tuple_shapes))]
+    return elements == expected and source.operand(0).shape == cut.shape
+
+
+def _calls(instruction: HloInstruction, target: str) -> bool:
+    if instruction.opcode != "custom-call":
+        return False
+    return instruction.attributes_as(at.CustomCallAttributes).custom_call_target == target
+
+
 _X = m.any("x")
 
 CONTROL = (
@@ -82,6 +98,8 @@ CONTROL = (
                 m.op("add-dependency", _X, m.op("after-all", name="token")), _is_unordered),
     AlgebraRule("N24", "opt-barrier(tuple(x, y)) = tuple(opt-barrier(x), y) where nothing reads y",
                 m.op("opt-barrier", m.op("tuple", name="elements")), _unread),
+    AlgebraRule("N43", "custom-call SliceToDynamic(PadToStatic(x)) = x",
+                m.op("custom-call").where(_is_cut_again), lambda match, _: match.root.operand(0).operand(0).operand(0)),
     AlgebraRule("R168", "conditional(p, f, f) = call(f)", m.op("conditional").where(_same_branches), _call,
                 option="enable_conditional_simplification"),
 )  # fmt: skip

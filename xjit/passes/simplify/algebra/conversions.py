@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.hlo.types.primitive_type import PrimitiveType
@@ -9,7 +11,7 @@ from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.kinds import embeds, is_complex
-from xjit.passes.simplify.algebra.rule import AlgebraRule, bound, converted, filled
+from xjit.passes.simplify.algebra.rule import AlgebraRule, bound, converted
 
 
 def _passes_through(convert: HloInstruction) -> bool:
@@ -71,6 +73,18 @@ def _same_precision(i: HloInstruction) -> bool:
     return i.operand(0).opcode == "reduce-precision" and i.operand(0).attributes == i.attributes
 
 
+def _zeros(match: Match, into: Expansion) -> HloInstruction:
+    """Zeros of the shape of what is replaced; dynamic sizes are those of its operand."""
+    shape = match.root.shape
+    made = into.full(replace(shape, dynamic_dimensions=()), 0)
+    for dimension in range(shape.rank):
+        if shape.is_dynamic_dimension(dimension):
+            along = at.DimensionAttributes(dimension)
+            size = into.make("get-dimension-size", match.root.operand(0), attributes=along)
+            made = into.make("set-dimension-size", made, size, attributes=along)
+    return made
+
+
 _PRECISIONS = {PrimitiveType.BF16: (8, 7), PrimitiveType.F32: (8, 23), PrimitiveType.F64: (11, 52)}
 _X, _Y = m.any("x"), m.any("y")
 _IS_REAL = m.any("x").where(lambda i: not is_complex(i))
@@ -100,5 +114,5 @@ COMPLEX_PARTS = (
     AlgebraRule("R83c", "complex(real(z), imag(z)) = z",
                 m.op("complex", m.op("real", _X.where(is_complex)), m.op("imag", m.any("x"))), bound("x")),
     AlgebraRule("R83d", "real(x) = x of floats", m.op("real", _IS_REAL), bound("x")),
-    AlgebraRule("R83e", "imag(x) = 0 of floats", m.op("imag", _IS_REAL), filled(0)),
+    AlgebraRule("R83e", "imag(x) = 0 of floats", m.op("imag", _IS_REAL), _zeros),
 )  # fmt: skip
