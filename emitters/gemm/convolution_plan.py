@@ -164,7 +164,7 @@ class _ConvolutionPlanner:
                 taps_2 = 1
             least = 1 if self._planar() else max(1, min(self._padded(self.channels), _CHANNEL_STEP))
             taps_2 = min(taps_2, max(1, limit // least))
-            taps_1 = min(taps_1, max(1, limit // (taps_2 * least)))
+            taps_1 = _balanced(taps_1, max(1, limit // (taps_2 * least)))
             most = 1 if self._planar() else max(least, limit // (taps_1 * taps_2))
             chunks = -(-self.channels // most)
             step = 1 if self._planar() else _CHANNEL_STEP
@@ -215,6 +215,9 @@ class _ConvolutionPlanner:
         pixels = (
             MAX_TILE_PIXELS if self._always_direct() else min(MAX_TILE_PIXELS, max(1, RESULT_SCRATCH_BYTES // padded))
         )
+        least = GOOD_BLOCK_FEATURES
+        if self.shape.kernel_output != 1:  # features are packed across memory: every tile of pixels does that again
+            least = 2 * self.tile.width
         outer = self.shape.groups * self.dims[0].output
         total = self.batch * self.dims[1].output * self.dims[2].output
         if parallel:
@@ -222,7 +225,7 @@ class _ConvolutionPlanner:
             wanted = -(-self.max_tasks // (outer * blocks))
             pixels = min(pixels, max(GOOD_TILE_PIXELS, -(-total // wanted)))
             while -(-total // pixels) * blocks * outer < self.max_tasks // 2 and not self.depthwise:
-                if self.block_features < 2 * GOOD_BLOCK_FEATURES:
+                if self.block_features < 2 * least:
                     break
                 self.block_features = _round_up(-(-self.block_features // 2), self.tile.width)
                 blocks = -(-self.features // self.block_features)
@@ -239,11 +242,12 @@ class _ConvolutionPlanner:
         tile_1 = tile_batch = 1
         if tile_2 == second.output:
             tile_1 = max((t for t in range(1, first.output + 1) if self._fits(1, t, tile_2, pixels)), default=1)
-            tile_1 = -(-first.output // -(-first.output // tile_1)) if first.output else 1
+            tile_1 = _balanced(first.output, tile_1)
             if tile_1 == first.output:
                 tile_batch = max(
                     (t for t in range(1, self.batch + 1) if self._fits(t, tile_1, tile_2, pixels)), default=1
                 )
+                tile_batch = _balanced(self.batch, tile_batch)
         self.tile_batch, self.tile_1, self.tile_2 = tile_batch, tile_1, tile_2
 
     def _rows_merge(self) -> bool:
@@ -280,6 +284,11 @@ class _ConvolutionPlanner:
         if self.tile_batch > 1 and shape.output_batch != first.output * second.output * row:
             return None
         return row * size_of(types.out)
+
+
+def _balanced(size: int, most: int) -> int:
+    """The length of pieces of `most` at most, as many as needed and about equally long."""
+    return -(-size // -(-size // most)) if size else 1
 
 
 def _round_up(value: int, multiple: int) -> int:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from xjit.emitters.gemm.shapes import MAX_BATCH_DIMENSIONS, BatchDimension, GemmShape
 
+LONG = 16
+"""Elements of a dimension that fill the kernels."""
+
 
 @dataclass(frozen=True, slots=True)
 class DotDimension:
@@ -99,10 +102,12 @@ def _prefers_swap(m: list[DotDimension], n: list[DotDimension]) -> bool:
 
 
 def _pick(dimensions: list[DotDimension]) -> tuple[DotDimension, list[DotDimension]]:
-    """The dimension for the kernels (contiguous in the result if there is one, else the largest), and the others."""
+    """The dimension for the kernels, and the others: one that is contiguous in the result, or in the operand and not
+    short (as a loop around the multiplication it would read each line of memory again and again), else the largest.
+    """
     if not dimensions:
         return DotDimension(1, 1, 1, 1), []
-    best = max(dimensions, key=lambda d: (d.out == 1, d.size))
+    best = max(dimensions, key=lambda d: (d.out == 1, 1 in (d.lhs, d.rhs) and d.size >= LONG, d.size))
     others = list(dimensions)
     others.remove(best)
     return best, others

@@ -12,6 +12,7 @@ import pytest
 
 import xjit
 from tests.support.hlo_cases import Case, difference, graph, leaves, magnitudes
+from tests.support.hlo_rules import CONTROL
 from xjit.hlo import HloModule
 from xjit.hlo.compare.fingerprint import module_fingerprint
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
@@ -77,6 +78,23 @@ def test_a_pass_alone_on_many(name: str) -> None:
 def test_passes_in_any_order(seed: int) -> None:
     rng = random.Random(seed)
     check(graph(8000 + seed), [PASSES[name]() for name in rng.sample(NAMES, 8)])
+
+
+def _check_control(seed: int) -> None:
+    """Loops and branches over tuples, and what is dear inside and around them."""
+    rng = random.Random(seed)
+    check(graph(9000 + seed, CONTROL, 4, 16), [PASSES[name]() for name in rng.sample(NAMES, 10)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_control_flow_in_any_order(seed: int) -> None:
+    _check_control(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6, 400))
+def test_much_control_flow_in_any_order(seed: int) -> None:
+    _check_control(seed)
 
 
 @pytest.mark.parametrize("seed", FOUND)

@@ -105,6 +105,31 @@ def dot(g: Generator) -> Value:
     return g.emit("dot", kind, result, names(lhs, rhs), joined, kind.is_integer)
 
 
+def convolution(g: Generator) -> Value:
+    """One of one or two spatial dimensions, strided, dilated and padded at random, never without a result."""
+    kind = g.kind(P.F32, P.F32, P.F64, P.S32)
+    batch, features, groups = g.rng.randint(1, 2), g.rng.randint(1, 3), g.rng.choice((1, 1, 2))
+    outputs = groups * g.rng.randint(1, 3)
+    sizes = [g.rng.randint(1, 7) for _ in range(g.rng.randint(1, 2))]
+    taps = [g.rng.randint(1, 3) for _ in sizes]
+    strides = [g.rng.randint(1, 2) for _ in sizes]
+    dilations = [g.rng.randint(1, 2) for _ in sizes]
+    spans = [(t - 1) * d + 1 for t, d in zip(taps, dilations, strict=True)]
+    low = [g.rng.randint(0, s) for s in spans]
+    high = [max(g.rng.randint(0, 2), s - n - p) for s, n, p in zip(spans, sizes, low, strict=True)]
+    padded = [n + a + b for n, a, b in zip(sizes, low, high, strict=True)]
+    result = [(n - s) // stride + 1 for n, s, stride in zip(padded, spans, strides, strict=True)]
+    lhs = g.operand(kind, (batch, features * groups, *sizes))
+    rhs = g.operand(kind, (outputs, features, *taps))
+    padding = "x".join(f"{a}_{b}" for a, b in zip(low, high, strict=True))
+    window = f"window={{size={_by(taps)} stride={_by(strides)} pad={padding} rhs_dilate={_by(dilations)}}}"
+    places = "01"[: len(sizes)]
+    labels = f"dim_labels=bf{places}_oi{places}->bf{places}"
+    attributes = f"{window}, {labels}, feature_group_count={groups}"
+    dims = (batch, outputs, *result)
+    return g.emit("convolution", kind, dims, names(lhs, rhs), attributes, kind.is_integer)
+
+
 def map_(g: Generator) -> Value:
     kind = g.kind(P.F32, P.S32, P.BF16)
     x = g.operand(kind)

@@ -7,6 +7,7 @@ from functools import partial
 
 from tests.support import hlo_contraction_rules as ct
 from tests.support import hlo_movement_rules as mv
+from tests.support import hlo_state_rules as st
 from tests.support.hlo_generator import ALL, COMMON, COMPLEX, FLOATS, INTEGERS, WIDE, Generator, Value, names
 from xjit.hlo.types.primitive_type import PrimitiveType as P
 
@@ -223,11 +224,14 @@ RULES: Mapping[str, Rule] = {
     "argmax": ct.argmax,
     "reduce-window": ct.reduce_window,
     "dot": ct.dot,
+    "convolution": ct.convolution,
     "map": ct.map_,
     "sort": ct.sort,
     "call": _call,
     "conditional": _conditional,
     "while": _while,
+    "loop": partial(st.loop, lambda g: random_instruction(g, CHEAP)),
+    "branches": partial(st.conditional, lambda g: random_instruction(g, CHEAP)),
 }
 """Opcode (or the name of a combination) -> rule."""
 
@@ -247,6 +251,13 @@ GRAPH = (
     ),
     *("reduce-window", "dot", "map", "sort", "call", "conditional", "while", "while"),
 )
+
+CONTROL = (
+    *("loop", "loop", "loop", "branches", "branches", "while", "conditional", "call", "convolution", "dot", "sort"),
+    *("gather", "scatter", "reduce", "dynamic-update-slice", "dynamic-slice", "add", "transpose", "reshape", "slice"),
+    *("broadcast", "pad", "concatenate", "select", "negate"),
+)
+"""Mostly loops and branches over tuples, and what is dear inside and around them."""
 
 
 def random_instruction(g: Generator, opcodes: tuple[str, ...]) -> Value:

@@ -99,7 +99,13 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
     """Returns the passes that make a module ready for buffer assignment and the CPU emitters, in order."""
     options = options or PipelineOptions()
     return [
-        *canonicalization(options, [ReducingCollectiveExpander()]),  # devices exchange data, and code folds them
+        *canonicalization(
+            options,
+            [
+                ReducingCollectiveExpander(),  # devices exchange data, and code folds them
+                DotExpander(splits_complex=True),  # multiplications have floats, and loops are slow
+            ],
+        ),
         *(simplification(options) if options.optimize else []),
         *layouts(options),
         *(fusion(options) if options.optimize and options.fuse else []),

@@ -1,4 +1,5 @@
-"""Custom calls to LAPACK (`lapack_spotrf_ffi` and the like): calls of SciPy's LAPACK, one per matrix of the batch.
+"""Custom calls to LAPACK (`lapack_spotrf_ffi` and the like): calls of SciPy's LAPACK, one per matrix of the batch,
+and small triangular solves in line.
 
 `xjit.ops.lapack_targets` says what each routine takes. Arrays are worked on where they lie: matrices are column-major,
 which the calls ask for with `operand_layout_constraints`. Results that a routine does not write are zero.
@@ -14,6 +15,7 @@ import numpy as np
 from xjit.emitters.entry.context_calls import emit_fail, emit_scratch_alloc
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.lapack_geev import emit_eigenvectors, emit_is_finite
+from xjit.emitters.kernels.linalg.small_trsm import MAX_SIZE, SmallTrsm, emit_small_trsm
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.kernels.view import KernelView
 from xjit.hlo.attributes import CustomCallAttributes
@@ -209,10 +211,28 @@ class _LapackKernel:
 
     def _call_routine(self) -> None:
         row = self.row
+        solve = self._small_trsm()
+        if solve is not None:
+            emit_small_trsm(self.builder, solve, self.part, self.pointers["a"], self.pointers["b"])
+            return
         library = "blas" if row.routine in _BLAS else "lapack"
         name = f"xjit_{library}_{row.letter}{row.routine}"
         declaration = self.module.declare(name, VOID, [PTR] * len(row.arguments))
         self.builder.call(declaration, [self.pointers[token] for token in row.arguments])
+
+    def _small_trsm(self) -> SmallTrsm | None:
+        """The triangular solve that is emitted in line; None for another routine, a large or a complex matrix."""
+        sizes, flags = self.call.sizes, self.call.flags
+        if self.row.routine != "trsm" or self.kind.is_complex or sizes["q"] > MAX_SIZE:
+            return None
+        return SmallTrsm(
+            left=flags["side"] == "L",
+            lower=flags["uplo"] == "L",
+            transposed=flags["trans_x"] != "N",
+            unit_diagonal=flags["diag"] == "U",
+            m=sizes["m"],
+            n=sizes["n"],
+        )
 
 
 def check_layouts(view: KernelView, call: LapackCall) -> None:

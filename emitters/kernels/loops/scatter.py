@@ -24,8 +24,11 @@ from xjit.llvm.types import I1, I64
 from xjit.llvm.values import Value, const_int
 
 NS_PER_ELEMENT = 0.5
-CHUNKS = (64, 32, 16)
-"""Sizes into which the only dimension that can be split is cut, into two pieces or more: whole vectors each."""
+LANES = 16  # of the pieces into which the only dimension that can be split is cut: whole vectors
+PIECES = (4, 8, 5, 6, 7, 3, 2)
+"""How many pieces these are, the best number first. More cost more: every piece goes through all indices, and through
+as many pages of memory as there are rows.
+"""
 
 Index = tuple[AffineExpr, ...]
 
@@ -81,9 +84,12 @@ class _ScatterKernel:
         outer = [u for u in candidates if u != innermost]
         if outer:
             return max(outer, key=lambda u: self.update_sizes[u]), 1
-        for chunk in CHUNKS:
-            if innermost in candidates and _is_cut_by(self.update_sizes[innermost], chunk):
-                return innermost, chunk
+        if innermost in candidates:
+            size = self.update_sizes[innermost]
+            whole = [n for n in PIECES if size % (n * LANES) == 0]
+            wide = [n for n in whole if size >= 2 * n * LANES]  # of a cache line alone only if it must be
+            pieces = [*wide, *reversed(whole)]
+            return (innermost, size // pieces[0]) if pieces else (None, 1)
         return None, 1
 
     def _innermost_window(self) -> int:
@@ -153,7 +159,7 @@ class _ScatterKernel:
         loops = [self._over(d) for d in windows]
         if piece is not None:
             loops.append(piece)
-            width = min(width, CHUNKS[-1])
+            width = min(width, LANES)
         elif innermost not in windows:
             width = 0
         nest.loops(loops, lambda _: self._combine(starts), vector_width=width)
@@ -180,7 +186,3 @@ class _ScatterKernel:
             moving = window if window is not None else batch
             place.append(start + (index[moving] if moving is not None else 0))
         return tuple(self.nest.simplify(e) for e in place)
-
-
-def _is_cut_by(size: int, chunk: int) -> bool:
-    return size >= 2 * chunk and size % chunk == 0

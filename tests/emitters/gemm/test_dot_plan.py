@@ -66,3 +66,11 @@ def _strides(order: tuple[str, ...] | str, sizes: dict[str, int]) -> dict[str, i
         strides[dimension] = step
         step *= sizes[dimension]
     return strides
+
+
+def test_rows_that_are_contiguous_in_the_operand_are_no_loop() -> None:
+    """x[a, k, c] w[k, n] -> out[a, c, n]: of the rows a and c, which no stride joins, c lies along memory."""
+    rows = [DotDimension(512, lhs=56 * 64, out=64 * 64), DotDimension(64, lhs=1, out=64)]
+    plan = plan_dot([], rows, [DotDimension(64, rhs=1, out=1)], [DotDimension(56, lhs=64, rhs=64)])
+    assert plan is not None
+    assert (plan.shape.m, plan.shape.lhs_row, plan.shape.num_batches) == (64, 1, 512)

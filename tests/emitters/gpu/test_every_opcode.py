@@ -20,7 +20,7 @@ from xjit.emitters.coverage import UNSUPPORTED
 from xjit.hlo.attributes.opcodes import OPCODES
 
 TARGET = "cuda-sim:sm_90"
-COMBINATIONS = {"argmax"}
+COMBINATIONS = {"argmax", "loop", "branches"}
 """Rules of the generator that are no opcode."""
 ELSEWHERE = {"rng", "ragged-all-to-all"}
 """Opcodes with a test of their own, below, and what one device has none of."""

@@ -47,6 +47,9 @@ def _trsm_variants(letters: str) -> list[Variant]:
             (2,),
         )
         for side, uplo, trans, diag in flags
+    ] + [  # more right sides than a vector has lanes, and a matrix that is not small
+        Variant({"m": m, "n": n, "q": m}, {"side": "L", "uplo": "U", "trans_x": "N", "diag": "N"})
+        for m, n in ((5, 37), (70, 3))
     ]
 
 

@@ -1,7 +1,8 @@
-"""ragged-dot, scaled-dot, and dots of floats with an integer result, as ordinary dots."""
+"""ragged-dot, scaled-dot, dots of complex numbers, and of floats with an integer result, as ordinary dots."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
@@ -11,21 +12,27 @@ from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.expand.ragged_dot_rewriter import group_mask
 from xjit.passes.framework.expansion import Expansion
 
+_MIN_PARTS_SIZE = 16  # rows, columns and terms: with less, taking numbers apart costs as much as it gains
+
 
 @dataclass
 class DotExpander(OpExpander):
     """Groups of a ragged dot are selected by masks; the scales of a scaled dot are multiplied in before, in f32.
 
-    A dot of floats whose result is an integer is computed in floats and converted, as in XLA.
+    A dot of floats whose result is an integer is computed in floats and converted, as in XLA. With `splits_complex`
+    a large dot of complex numbers becomes four of their parts.
     """
 
     name = "dot-expander"
+    splits_complex: bool = False
     opcodes = frozenset({"dot", "ragged-dot", "scaled-dot"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the result, or None for a ragged dot of several ragged dimensions."""
         if instruction.opcode == "scaled-dot":
             return _scaled(instruction, into)
+        if instruction.opcode == "dot" and instruction.shape.element_type.is_complex:
+            return _of_parts(instruction, into) if self.splits_complex and _is_large(instruction) else None
         if instruction.opcode == "dot":
             return _integer_of_floats(instruction, into)
         attributes = instruction.attributes_as(RaggedDotAttributes)
@@ -44,6 +51,26 @@ def _dot(
 ) -> HloInstruction:
     dims = (a.lhs_batch_dims, a.lhs_contracting_dims, a.rhs_batch_dims, a.rhs_contracting_dims)
     return build.make_dot(lhs, rhs, DotAttributes(*dims, operand_precision=a.operand_precision), like.element_type)
+
+
+def _is_large(dot: HloInstruction) -> bool:
+    """Whether a dot has rows, columns and terms enough for a multiplication to be faster than loops."""
+    attributes = dot.attributes_as(DotAttributes)
+    sizes = [o.shape.dimensions for o in dot.operands]
+    terms = math.prod(sizes[0][d] for d in attributes.lhs_contracting_dims)
+    batches = math.prod(sizes[0][d] for d in attributes.lhs_batch_dims)
+    rows, columns = (math.prod(s) // max(1, terms * batches) for s in sizes)
+    return min(rows, columns, terms) >= _MIN_PARTS_SIZE
+
+
+def _of_parts(dot: HloInstruction, into: Expansion) -> HloInstruction | None:
+    """(a + bi) (c + di) = (ac - bd) + (ad + bc) i, each product a dot; None if an operand is real."""
+    if any(not o.shape.element_type.is_complex for o in dot.operands):
+        return None
+    attributes, kind = dot.attributes_as(DotAttributes), dot.shape.element_type.component
+    (a, b), (c, d) = ([into.make(part, o) for part in ("real", "imag")] for o in dot.operands)
+    ac, bd, ad, bc = (into.add(build.make_dot(x, y, attributes, kind)) for x, y in ((a, c), (b, d), (a, d), (b, c)))
+    return into.make("complex", into.make("subtract", ac, bd), into.make("add", ad, bc))
 
 
 def _integer_of_floats(dot: HloInstruction, into: Expansion) -> HloInstruction | None:

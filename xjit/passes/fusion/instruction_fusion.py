@@ -48,7 +48,7 @@ class _Group:
         for user in readers:
             for position, (operand, read) in enumerate(zip(user.operands, self.reads.of(user), strict=True)):
                 if operand is producer:
-                    if read.is_identity:
+                    if read.is_identity or (read.keeps_number and not read.divides):  # dimensions of size 1 aside
                         found.update(self.members[user])
                     else:
                         self._add_reads(user, position, read, found)

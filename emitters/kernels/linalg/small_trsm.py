@@ -1,0 +1,95 @@
+"""Triangular solves with small real matrices, in line: BLAS takes many times as long to look at its arguments.
+
+As many right sides as a vector has lanes are solved at once, in a tile whose rows are the unknowns:
+x[j] = (b[j] - sum over k of t[j, k] x[k]) / t[j, j], where k runs over what is solved already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xjit.emitters.gemm.microkernel import multiply_add
+from xjit.llvm.structured_builder import StructuredBuilder
+from xjit.llvm.types import I64, LLVMType, vector
+from xjit.llvm.values import Value, const_int
+
+MAX_SIZE = 64
+"""Rows of the largest matrix that is small: above, blocks of multiplications pay."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallTrsm:
+    """BLAS's trsm: op(A) X = B, or X op(A) = B unless `left`, for m x n elements of B; matrices are column-major."""
+
+    left: bool
+    lower: bool
+    transposed: bool
+    unit_diagonal: bool
+    m: int
+    n: int
+
+    @property
+    def size(self) -> int:
+        """Rows and columns of A."""
+        return self.m if self.left else self.n
+
+    @property
+    def ascends(self) -> bool:
+        """Whether the first unknown is solved first."""
+        return (self.lower != self.transposed) == self.left
+
+    @property
+    def strides(self) -> tuple[int, int]:
+        """How far apart the coefficients of neighbouring unknowns j, and of neighbouring k, are."""
+        return (1, self.size) if self.left != self.transposed else (self.size, 1)
+
+
+def emit_small_trsm(builder: StructuredBuilder, solve: SmallTrsm, kind: LLVMType, a: Value, b: Value) -> None:
+    """Emits the solution in the place of `b`; `kind` is the type of the elements, f32 or f64."""
+    width = builder.target.vector_width(kind)
+    tile = builder.alloca(vector(kind, width), solve.size, align=64, name="unknowns")
+    sides = solve.n if solve.left else solve.m
+    steps = (1, solve.m) if solve.left else (solve.m, 1)  # between unknowns, between right sides
+    with builder.loop(builder.i64(0), builder.i64(sides), width, "sides") as first:
+        count = builder.min(builder.i64(width), builder.sub(builder.i64(sides), first))
+        here = builder.gep(kind, b, builder.mul(first, builder.i64(steps[1])))
+
+        def copy(*, back: bool) -> None:
+            with (
+                builder.loop(builder.i64(0), count, name="side") as side,
+                builder.loop(builder.i64(0), builder.i64(solve.size), name="unknown") as unknown,
+            ):
+                offset = builder.add(_times(builder, unknown, steps[0]), _times(builder, side, steps[1]))
+                far = builder.gep(kind, here, offset)
+                near = builder.gep(kind, tile, builder.add(_times(builder, unknown, width), side))
+                source, target = (near, far) if back else (far, near)
+                builder.store(builder.load(kind, source, kind.bits // 8), target, kind.bits // 8)
+
+        copy(back=False)
+        _solve_tile(builder, solve, kind, a, tile)
+        copy(back=True)
+
+
+def _solve_tile(builder: StructuredBuilder, solve: SmallTrsm, kind: LLVMType, a: Value, tile: Value) -> None:
+    lanes = vector(kind, builder.target.vector_width(kind))
+    size, align = solve.size, kind.bits // 8
+    next_j, next_k = solve.strides
+
+    def coefficient(j: Value, k: Value) -> Value:
+        offset = builder.add(_times(builder, j, next_j), _times(builder, k, next_k))
+        return builder.splat(builder.load(kind, builder.gep(kind, a, offset), align), lanes.width)
+
+    with builder.loop(builder.i64(0), builder.i64(size), name="step") as step:
+        j = step if solve.ascends else builder.sub(builder.i64(size - 1), step)
+        place = builder.gep(lanes, tile, j)
+        begin, end = (builder.i64(0), j) if solve.ascends else (builder.add(j, builder.i64(1)), builder.i64(size))
+        with builder.loop_with(begin, end, [builder.load(lanes, place, align)], 1, "k") as (k, carried, following):
+            known = builder.load(lanes, builder.gep(lanes, tile, k), align)
+            following.append(multiply_add(builder, builder.fneg(known), coefficient(j, k), carried[0]))
+        (rest,) = carried
+        value = rest if solve.unit_diagonal else builder.fdiv(rest, coefficient(j, j))
+        builder.store(value, place, align)
+
+
+def _times(builder: StructuredBuilder, index: Value, factor: int) -> Value:
+    return builder.mul(index, const_int(I64, factor))
