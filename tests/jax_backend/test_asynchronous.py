@@ -206,7 +206,10 @@ threading.Timer(0.05, opened.set).start()
 
 @pytest.mark.slow
 def test_it_may_be_turned_off() -> None:
-    run("""
+    run(
+        """
 long = jax.jit(lambda a: a + jnp.sin(jnp.arange(1e7)).sum() * 0)
 assert long(x).is_ready() and long(long(x)).is_ready()
-""", JAX_CPU_ENABLE_ASYNC_DISPATCH="0")  # fmt: skip
+""",
+        flags="import jax; jax.config.update('jax_cpu_enable_async_dispatch', False)",
+    )

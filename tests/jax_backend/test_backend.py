@@ -25,13 +25,20 @@ x = jnp.arange(12.0).reshape(3, 4)
 """
 
 
-def run(code: str, platforms: str | None = "xjit", devices: int | str = 1, expected_exit: int = 0, **more: str) -> str:
-    """Runs code after the prologue; returns what it printed."""
+def run(
+    code: str,
+    platforms: str | None = "xjit",
+    devices: int | str = 1,
+    expected_exit: int = 0,
+    flags: str = "",
+    **more: str,
+) -> str:
+    """Runs code after JAX's flags are set and the prologue; returns what it printed."""
     environment = {**os.environ, "XJIT_NUM_DEVICES": str(devices), **more}
     environment.pop("JAX_PLATFORMS", None)
     if platforms is not None:
         environment["JAX_PLATFORMS"] = platforms
-    command = [sys.executable, "-W", "ignore", "-c", PROLOGUE + code]
+    command = [sys.executable, "-W", "ignore", "-c", flags + PROLOGUE + code]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=240)
     assert result.returncode == expected_exit, result.stdout + result.stderr[-4000:]
     return result.stdout
