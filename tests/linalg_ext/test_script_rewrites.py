@@ -116,6 +116,25 @@ def test_loops_of_unknown_length(low: int, high: int, step: int) -> None:
     assert count(check_transformation(text, on_all("scf.for", move_invariants_out)), "scf.for") == 1
 
 
+@pytest.mark.parametrize("division", ["arith.floordivsi", "index.divs"])
+def test_a_division_stays_in_a_loop_that_may_not_run(division: str) -> None:
+    types = " : index" if division.startswith("arith") else ""
+    text = f"""
+    func.func @f(%x: index, %upper: index) -> index {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %0 = scf.for %i = %c0 to %upper step %c1 iter_args(%y = %x) -> (index) {{
+        %1 = {division} %x, %upper{types}
+        scf.yield %1 : index
+      }}
+      return %0 : index
+    }}"""
+    module = linalg_ext.parse(text)
+    [loop] = named(module, "scf.for")
+    move_invariants_out(loop)
+    assert [op.name for op in loop.body.operations] == [division, "scf.yield"]
+
+
 def _moved(module: Operation) -> None:
     for op in list(module.walk()):
         if op.name in ("tensor.pad", "tensor.generate", "tensor.from_elements"):

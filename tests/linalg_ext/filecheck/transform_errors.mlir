@@ -128,3 +128,56 @@ transform.sequence failures(propagate) {
   // expected-error @below {{cannot get defining ops of block argument}}
   %2 = transform.get_defining_op %1 : (!transform.any_value) -> !transform.any_op
 }
+
+// -----
+
+func.func @f(%a: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = linalg.exp ins(%a : tensor<8xf32>) outs(%a : tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  %0 = transform.structured.match ops{["linalg.exp"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+  // expected-error @below {{expects 'nth_parent' to be 1 or more, found 0}}
+  %1 = transform.get_parent_op %0 {nth_parent = 0 : i64} : (!transform.any_op) -> !transform.any_op
+}
+
+// -----
+
+func.func @f(%a: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = linalg.exp ins(%a : tensor<8xf32>) outs(%a : tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  %0 = transform.structured.match ops{["linalg.exp"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+  // expected-error @below {{expects 'num_loops' to be 1 or more, found 0}}
+  %1 = transform.loop.get_parent_for %0 {num_loops = 0 : i64} : (!transform.any_op) -> !transform.any_op
+}
+
+// -----
+
+func.func @f(%a: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = linalg.exp ins(%a : tensor<8xf32>) outs(%a : tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  %0 = transform.structured.match ops{["linalg.exp"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+  // expected-error @below {{cannot be split behind -3 iterations}}
+  %1, %2 = transform.structured.split %0 after -3 {dimension = 0} : !transform.any_op
+}
+
+// -----
+
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @again(%arg0: !transform.any_op {transform.readonly}) {
+    // expected-error @below {{runs a sequence inside of itself}}
+    transform.include @again failures(propagate) (%arg0) : (!transform.any_op) -> ()
+    transform.yield
+  }
+  transform.sequence failures(propagate) {
+  ^bb0(%arg0: !transform.any_op):
+    transform.include @again failures(propagate) (%arg0) : (!transform.any_op) -> ()
+  }
+}

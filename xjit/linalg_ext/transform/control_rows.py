@@ -22,6 +22,17 @@ def _sequence(script: Script, op: Operation, name: object) -> Operation:
     raise LinalgError(f"there is no sequence {name}", op.location)
 
 
+def _call(script: Script, op: Operation, sequence: Operation, arguments: Handles) -> Handles:
+    """Runs a named sequence; LinalgError, at the place of `op`, if that is running already: it would not end."""
+    if sequence in script.running:
+        raise LinalgError(f"'{op.name}' op runs a sequence inside of itself", op.location)
+    script.running.append(sequence)
+    try:
+        return script.run(script, sequence, arguments, 0)
+    finally:
+        script.running.pop()
+
+
 def _collect(found: list[list[Payload]], handles: Handles) -> None:
     for group, more in zip(found, handles):
         group.extend(more)
@@ -41,7 +52,7 @@ def foreach(script: Script, op: Operation) -> Handles:
 def include(script: Script, op: Operation) -> Handles:
     """Runs a named sequence."""
     sequence = _sequence(script, op, op.attributes.get("target"))
-    return script.run(script, sequence, [script.lookup(op, i) for i in range(len(op.operands))], 0)
+    return _call(script, op, sequence, [script.lookup(op, i) for i in range(len(op.operands))])
 
 
 def alternatives(script: Script, op: Operation) -> Handles:
@@ -91,9 +102,9 @@ def foreach_match(script: Script, op: Operation) -> Handles:
             if not root.is_ancestor_of(each):
                 continue  # an action has erased it
             for matcher, action in pairs:
-                matched = _matched(script, matcher, each)
+                matched = _matched(script, op, matcher, each)
                 if matched is not None:
-                    _collect(found, script.run(script, action, matched, 0))
+                    _collect(found, _call(script, op, action, matched))
                     break
     return [roots, *found]
 
@@ -104,14 +115,14 @@ def collect_matching(script: Script, op: Operation) -> Handles:
     found: list[list[Payload]] = [[] for _ in op.results]
     for root in script.payload(op):
         for each in inside_first(root):
-            _collect(found, _matched(script, matcher, each) or [])
+            _collect(found, _matched(script, op, matcher, each) or [])
     return found
 
 
-def _matched(script: Script, matcher: Operation, op: Operation) -> Handles | None:
+def _matched(script: Script, op: Operation, matcher: Operation, target: Operation) -> Handles | None:
     """What a matcher passes on for an operation, None if it fails."""
     try:
-        return script.run(script, matcher, [[op]], 0)
+        return _call(script, op, matcher, [[target]])
     except LinalgError:
         return None
 

@@ -17,6 +17,8 @@ def get_parent_for(script: Script, op: Operation) -> Handles:
     """The n-th loop around each payload operation."""
     loops = op.attributes.get("num_loops")
     number = loops.value if isinstance(loops, IntegerAttr) else 1
+    if number < 1:
+        raise LinalgError(f"'{op.name}' op expects 'num_loops' to be 1 or more, found {number}", op.location)
     found: dict[Operation, None] = {}
     for target in script.payload(op):
         around = [p for p in target.ancestors() if p.name in ("scf.for", "affine.for")]

@@ -54,6 +54,8 @@ def get_parent_op(script: Script, op: Operation) -> Handles:
     """
     name, nth = op.attributes.get("op_name"), op.attributes.get("nth_parent")
     count = nth.value if isinstance(nth, IntegerAttr) else 1
+    if count < 1:
+        raise LinalgError(f"'{op.name}' op expects 'nth_parent' to be 1 or more, found {count}", op.location)
     isolated = "isolated_from_above" in op.attributes
     found: list[Operation] = []
     for target in script.payload(op):

@@ -31,12 +31,16 @@ def payload_of(op: Operation, found: Iterable[Payload]) -> list[Operation]:
 
 @dataclass
 class Script:
-    """`root` is the program; `run` executes region `number` of an operation, with the handles of its arguments."""
+    """`root` is the program; `run` executes region `number` of an operation, with the handles of its arguments.
+
+    `running`: the named sequences that are being executed, the innermost last.
+    """
 
     root: Operation
     run: Callable[[Script, Operation, Handles, int], Handles]
     handles: dict[Value, list[Payload]] = field(default_factory=dict)
     consumed: dict[Value, Operation] = field(default_factory=dict)
+    running: list[Operation] = field(default_factory=list)
 
     def lookup(self, op: Operation, index: int = 0) -> list[Payload]:
         """Returns what operand `index` of a script's operation stands for, of the program that there is now.

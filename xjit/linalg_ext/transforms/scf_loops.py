@@ -9,7 +9,8 @@ from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
 
 __all__ = ["move_invariants_out", "peel", "unroll"]
 
-_MAY_FAIL = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.ceildivsi", "arith.ceildivui")
+_DIVISIONS = ("divs", "divu", "rems", "remu", "ceildivs", "ceildivu", "floordivs")
+_MAY_FAIL = frozenset(name for each in _DIVISIONS for name in (f"arith.{each}i", f"index.{each}"))
 """Pure operations that must not run where the program would not have run them."""
 
 
@@ -121,7 +122,8 @@ def move_invariants_out(loop: Operation) -> None:
     """Moves pure operations that use nothing of the loop in front of it, those of inner loops first."""
     for inner in reversed([op for op in loop.walk() if op.name in ("scf.for", "scf.forall", "scf.parallel")]):
         for op in inner.body.operations[:-1]:
-            if is_pure(op) and op.name not in _MAY_FAIL and not _uses_inside(op, inner):
+            may_fail = any(each.name in _MAY_FAIL for each in op.walk())
+            if is_pure(op) and not may_fail and not _uses_inside(op, inner):
                 op.move_before(inner)
 
 

@@ -27,6 +27,8 @@ def split(op: Operation, loop: int, point: Index) -> list[Operation]:
         raise root.error(f"has {len(root.iterator_types)} loops, found dimension {loop}")
     if loop in root.fixed_loops:
         raise root.error(f"cannot be split along loop {loop}: {root.fixed_loops[loop]}")
+    if isinstance(point, int) and point < 0:
+        raise root.error(f"cannot be split behind {point} iterations")
     index = IndexBuilder(Builder.before(op))
     extents = root.extents(index)
     first = index.minimum((dim(0), dim(1)), (point, extents[loop]))

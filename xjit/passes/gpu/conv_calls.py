@@ -56,8 +56,14 @@ def has_scratch(call: HloInstruction) -> bool:
 
 
 def is_conv_call(instruction: HloInstruction) -> bool:
-    """Whether an instruction is a convolution call with a tuple of a result and scratch memory."""
-    return call_target(instruction) in _NAMES and instruction.shape.is_tuple
+    """Whether an instruction is a convolution call with a tuple of a result and scratch memory.
+
+    What has the name of one, but not its operands, or does not tell which dimension is which, is any custom call.
+    """
+    if call_target(instruction) not in _NAMES or not instruction.shape.is_tuple:
+        return False
+    is_whole = len(instruction.shape.tuple_shapes) == 2 and instruction.operand_count >= 2
+    return is_whole and instruction.attributes_as(CustomCallAttributes).dim_labels is not None
 
 
 def zero_pad(into: Expansion, array: HloInstruction, padding: Sequence[tuple[int, int, int]]) -> HloInstruction:

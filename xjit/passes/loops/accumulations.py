@@ -66,7 +66,7 @@ class Accumulation:
         old, new = self.collective, self.collective.operand(0)
         for step in self.path:
             shape = self._shape_after(step, new.shape)
-            operands = [new if o is old else _of_shape(o, shape) for o in step.operands]
+            operands = [new if o is old else self._operand(o, shape) for o in step.operands]
             old, new = step, self.add.parent.add_instruction(step.clone_with_new_operands(shape, operands))
         return new
 
@@ -77,6 +77,14 @@ class Accumulation:
         if step.opcode == "transpose":
             sizes = [sizes[d] for d in step.attributes_as(at.DimensionsAttributes).dimensions]
         return step.shape.with_dimensions(sizes)
+
+    def _operand(self, other: HloInstruction, shape: Shape) -> HloInstruction:
+        """Returns another operand of a step: where all parts are added up, a scalar's broadcast to the whole shape."""
+        if not self.is_scattered:
+            return other
+        assert other.parent is not None
+        wanted = replace(shape, element_type=other.shape.element_type)
+        return other.parent.add_instruction(build.broadcast_scalar(other.operand(0), wanted))
 
 
 def find_accumulations(loop: HloInstruction, is_same: IsSame, scatters: bool) -> list[Accumulation]:
@@ -101,8 +109,12 @@ def _ends(loop: HloInstruction, collective: HloInstruction, is_same: IsSame) -> 
     """Returns the accumulations that all uses of a collective end at; none if a use does not."""
     found: list[Accumulation] = []
     waiting: list[tuple[HloInstruction, tuple[HloInstruction, ...]]] = [(collective, ())]
+    seen: set[HloInstruction] = set()
     while waiting:
         value, path = waiting.pop()
+        if not seen.isdisjoint(value.users):
+            return []  # a product of the collective with itself
+        seen.update(value.users)
         for user in value.users:
             element = _accumulated(loop, user, value)
             if element is not None:
@@ -160,12 +172,3 @@ def _is_scalar(instruction: HloInstruction) -> bool:
 def _is_zero(instruction: HloInstruction) -> bool:
     value = instruction.operand(0) if instruction.opcode == "broadcast" else instruction
     return value.opcode == "constant" and not value.attributes_as(at.ConstantAttributes).literal.array.any()
-
-
-def _of_shape(scalar: HloInstruction, shape: Shape) -> HloInstruction:
-    """Returns a scalar's broadcast to other dimensions; what has them already, or is a scalar, is left."""
-    if scalar.opcode != "broadcast" or scalar.shape.dimensions == shape.dimensions:
-        return scalar
-    assert scalar.parent is not None
-    wanted = replace(shape, element_type=scalar.shape.element_type)
-    return scalar.parent.add_instruction(build.broadcast_scalar(scalar.operand(0), wanted))

@@ -75,7 +75,7 @@ def _is_cut_again(cut: HloInstruction) -> bool:
     if not (cut.operands and _calls(cut, "SliceToDynamic") and cut.operand(0).opcode == "get-tuple-element"):
         return False
     source = cut.operand(0).operand(0)
-    if not _calls(source, "PadToStatic"):
+    if not (source.operands and _calls(source, "PadToStatic")):
         return False
     elements = [o.attributes for o in cut.operands if o.opcode == "get-tuple-element" and o.operand(0) is source]
     expected = [at.GetTupleElementAttributes(i) for i in range(len(source.shape.tuple_shapes))]
