@@ -15,7 +15,7 @@ from xjit.runtime.machine_code.symbol_table import is_known_symbol
 # Patterns start with a literal newline: that is many times faster to search for than `^` in megabytes of text.
 _DECLARATION = re.compile(r"\n[ \t]*declare\b[^@\n]*@(?:\"([^\"]+)\"|([\w.$-]+))")
 _VISIBLE_DEFINITION = re.compile(r"\ndefine (?!internal|private)[^@\n]*@(?:\"([^\"]+)\"|([\w.$-]+))")
-_EXTERNAL_GLOBAL = re.compile(r"\n[ \t]*@(?:\"([^\"]+)\"|([\w.$-]+))[ \t]*=[ \t]*(?:external|extern_weak)\b")
+_EXTERNAL_GLOBAL = re.compile(r"\n[ \t]*@(?:\"([^\"]+)\"|([\w.$-]+))\s*=\s*(?:external|extern_weak)\b")
 _INTRINSIC_USE = re.compile(r"@(llvm\.[\w.]+)")  # the parser accepts intrinsics that are not declared
 _INLINE_ASSEMBLY = re.compile(r"\basm\s+(?:sideeffect|alignstack|inteldialect|unwind|\")[^\n]*")
 

@@ -183,6 +183,25 @@ assert not problems, problems
 
 
 @pytest.mark.slow
+def test_a_donation_does_not_overwrite_what_is_being_copied() -> None:
+    run(PROLOGUE + """
+clear = jax.jit(lambda a: a * 0, donate_argnums=0)
+fill = jax.jit(lambda: jnp.ones(1 << 24))
+clear(fill()).block_until_ready()
+for i in range(20):
+    large, copies = fill().block_until_ready(), []
+    copier = threading.Thread(target=lambda: copies.append(jax.device_put(large, two)))
+    copier.start()
+    time.sleep(0.001 * (i % 5))
+    try:
+        cleared = clear(large)
+    finally:
+        copier.join()
+    assert all((np.asarray(copy) == 1).all() for copy in copies)
+""", devices=2)  # fmt: skip
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "raise SystemExit(0)", "keep = [keep]; keep.append(keep)"])
 def test_forks_and_exits_wait_for_what_is_pending(end: str) -> None:
     printed = run(PROLOGUE + """

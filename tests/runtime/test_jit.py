@@ -85,6 +85,7 @@ def test_external_symbols() -> None:
         "declare float @expf(float)\n@g = external global i8\n@h = global i8 0\ndeclare float @llvm.sqrt.f32(float)\n"
     )
     assert external_symbols(text) == ["expf", "g"]
+    assert external_symbols("@a\n= external global i32\n@b =\n  extern_weak global i32\n") == ["a", "b"]
 
 
 def test_missing_symbols_are_named_before_linking(capfd: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ def _define_work(module: Module) -> None:
     with builder.when(builder.is_null(error)):
         data, num_bytes = COPY.load(builder, job, "data"), BUFFER.load(builder, source, "num_bytes")
         builder.memcpy(BUFFER.load(builder, target, "data"), data, num_bytes)
-    builder.call(functions["xjit_buffer_unhold"], [source, builder.i64(QUEUED)])
+    builder.call(functions["xjit_buffer_unhold"], [source, COPY.load(builder, job, "hold")])
     builder.call(functions["xjit_buffer_unhold"], [target, builder.i64(HOLD)])
     builder.call(functions["xjit_event_set"], [event])
     builder.call(functions["xjit_event_release"], [event])
@@ -43,10 +43,13 @@ def _define_work(module: Module) -> None:
 
 
 def _define_start(module: Module) -> None:
+    """Only a copy in the queue lets later jobs there overwrite the source: they begin when it is done."""
     functions = module.functions
     builder = define(module, COPY_START, [(PTR, "source"), (PTR, "target"), (PTR, "event")], linkage="")
     source, target, event = builder.function.args
-    held = builder.call(functions["xjit_buffer_hold"], [source, builder.i64(QUEUED)], name="held")
+    is_source_ready = is_ready(builder, BUFFER.load(builder, source, "ready"))
+    hold = builder.select(is_source_ready, builder.i64(HOLD), builder.i64(QUEUED))
+    held = builder.call(functions["xjit_buffer_hold"], [source, hold], name="held")
     with builder.when(builder.not_(held)):
         EVENT.store(builder, event, "error", builder.load(PTR, Value(PTR, f"@{DELETED_ERROR}"), align=8))
         builder.call(functions["xjit_event_set"], [event])
@@ -55,9 +58,10 @@ def _define_start(module: Module) -> None:
     builder.call(functions["xjit_buffer_hold"], [target, builder.i64(HOLD)])
     job = builder.call(module.declare("malloc", PTR, [I64]), [builder.i64(COPY.size)], name="job")
     work, data = Value(PTR, "@xjit_copy_work"), BUFFER.load(builder, source, "data")
-    for field, value in {"run": work, "source": source, "data": data, "target": target, "event": event}.items():
+    fields = {"run": work, "hold": hold, "source": source, "data": data, "target": target, "event": event}
+    for field, value in fields.items():
         COPY.store(builder, job, field, value)
-    with builder.when(is_ready(builder, BUFFER.load(builder, source, "ready"))):
+    with builder.when(is_source_ready):
         builder.call(functions["xjit_copy_work"], [job])
         builder.ret_void()
     queue = DEVICE.load(builder, BUFFER.load(builder, source, "device"), "queue")

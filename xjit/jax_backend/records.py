@@ -103,7 +103,14 @@ CALL: Final = StructLayout(
 
 COPY: Final = StructLayout(
     "Copy",
-    (*JOB.fields, ("source", PTR), ("data", PTR), ("target", PTR), ("event", PTR)),  # of the target
+    (
+        *JOB.fields,
+        ("hold", I64),  # how it holds the source: HOLD or QUEUED
+        ("source", PTR),
+        ("data", PTR),
+        ("target", PTR),
+        ("event", PTR),  # of the target
+    ),
 )
 """A copy of a buffer; `data` is the source's: the buffer may be donated before the copy is made."""
 

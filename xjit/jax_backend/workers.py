@@ -85,10 +85,10 @@ class Workers:
             self._room.acquire()
         thread = threading.Thread(target=self._run_in_room, args=(job, is_nested), daemon=True)
         with self._starting:
-            self._apart = {other for other in self._apart if other.is_alive()}
+            self._apart = {thread, *(other for other in self._apart if other.is_alive())}  # it looks for itself there
             if _start(thread):
-                self._apart.add(thread)
                 return 1
+            self._apart.discard(thread)
         if not is_nested:
             self._room.release()
         return 0
