@@ -92,7 +92,7 @@ CALL: Final = StructLayout(
         ("event", PTR),  # that of the results; the call has a reference
         ("hold", I64),  # how it holds arguments and results: HOLD or QUEUED
         ("arguments", PTR),  # a BUFFER each
-        ("donated", PTR),  # an i64 each: whether the memory of that argument was taken
+        ("donated", PTR),  # the memory of each argument if it was taken, else null
         ("inputs", PTR),  # the memory of each leaf of the parameters
         ("data", PTR),  # the memory of each result
         ("outputs", PTR),  # the memory of each leaf of the results
