@@ -268,18 +268,20 @@ class AccessAnalysis:
         symbols = self.range_variables(instruction, operand.indexing)
         return self.collect(instruction.operand(0), apply_map(self.table, operand, index, symbols))
 
-    def contiguous_range(self, instruction: HloInstruction, index: Index) -> int | None:
-        """Returns which range variable of a reduction walks through contiguous memory, or None. The largest arrays
-        decide: what is broadcast along a dimension is read again and again.
+    def deciding_offsets(self, instruction: HloInstruction, index: Index) -> list[AffineExpr]:
+        """Returns where a reduction reads the largest arrays, which decide how it walks: what is broadcast along a
+        dimension is read again and again.
         """
-        operand = self.maps.of(instruction)[0][0]
-        symbols = self.range_variables(instruction, operand.indexing)
         inner = self.reduced_accesses(instruction, index)
         sizes = [leaf.shape.num_elements for leaf, _ in inner.reads]
+        return [offset for offset, size in zip(inner.offsets, sizes, strict=True) if size == max(sizes)]
+
+    def contiguous_range(self, instruction: HloInstruction, index: Index) -> int | None:
+        """Returns which range variable of a reduction walks through contiguous memory, or None."""
+        operand = self.maps.of(instruction)[0][0]
+        symbols = self.range_variables(instruction, operand.indexing)
         votes = [0] * len(symbols)
-        for offset, size in zip(inner.offsets, sizes, strict=True):
-            if size < max(sizes):
-                continue
+        for offset in self.deciding_offsets(instruction, index):
             for k, symbol in enumerate(symbols):
                 if any(term is symbol and factor == 1 for term, factor in offset.terms):
                     votes[k] += 1

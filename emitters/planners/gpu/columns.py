@@ -32,7 +32,7 @@ def column_reductions(planning: LoopPlanning, space: IterationSpace) -> set[tupl
             known = all(p in space.loops for e in index for p in e.dims)
             if not known or not can_be_shared(instruction) or reduced_count(planning, instruction) < MIN_ROWS:
                 continue
-            offsets = planning.analysis.reduced_accesses(instruction, index).offsets
+            offsets = planning.analysis.deciding_offsets(instruction, index)
             along = sum(1 for offset in offsets if factor_of(offset, inner) == 1)
             if 2 * along > len(offsets) and (instruction, index) not in item.row_reductions:
                 found.add((instruction, index))
