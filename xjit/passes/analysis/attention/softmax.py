@@ -103,11 +103,11 @@ def _exponential_of_logarithm(space: Space, place: Place, column: AffineExpr) ->
 
 
 def _maximum(space: Space, shift: Place) -> Place:
-    """Returns the maximum behind what replaces infinite ones and what bounds it by -inf."""
+    """Returns the maximum behind what replaces infinite ones by 0 and what bounds it by -inf."""
     shift = space.behind(shift, _PASSED)
     if shift.opcode == "select":
-        test, value = space.operand(shift, 0), space.operand(shift, 1)
-        if test is None or value is None:
+        test, value, other = (space.operand(shift, i) for i in range(3))
+        if test is None or value is None or other is None or not _is_constant(space, other, 0.0):
             return shift
         tested = _operand(space, space.behind(test, _PASSED), "is-finite", 0)
         if tested is None or space.behind(tested, _PASSED) != space.behind(value, _PASSED):
