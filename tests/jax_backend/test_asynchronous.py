@@ -188,6 +188,7 @@ def test_a_donation_does_not_overwrite_what_is_being_copied() -> None:
 clear = jax.jit(lambda a: a * 0, donate_argnums=0)
 fill = jax.jit(lambda: jnp.ones(1 << 24))
 clear(fill()).block_until_ready()
+num_made = 0
 for i in range(20):
     large, copies = fill().block_until_ready(), []
     copier = threading.Thread(target=lambda: copies.append(jax.device_put(large, two)))
@@ -197,7 +198,37 @@ for i in range(20):
         cleared = clear(large)
     finally:
         copier.join()
-    assert all((np.asarray(copy) == 1).all() for copy in copies)
+    for copy in copies:
+        try:
+            assert (np.asarray(copy) == 1).all()
+            num_made += 1
+        except jax.errors.JaxRuntimeError as error:  # the donation came first
+            assert "deleted" in str(error)
+assert num_made
+""", devices=2)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_donation_does_not_overwrite_what_waits_for_a_full_queue() -> None:
+    run(PROLOGUE + """
+read = jax.jit(lambda a, b: a + b * 0)
+clear = jax.jit(lambda a, b: a * 0 + b * 0, donate_argnums=0)
+arrays = [x + i for i in range(24)]
+jax.block_until_ready([read(x, x), clear(x + 0, x), arrays])
+y, sums = gate(x), {}
+pending = [increment(y) for _ in range(32)]
+def start(function, *arguments):
+    thread = threading.Thread(target=function, args=arguments)
+    thread.start()
+    time.sleep(0.02)  # it is in the call, and waits
+    return thread
+threads = []
+for i, array in enumerate(arrays):
+    threads.append(start(lambda i, a: sums.update({i: read(a, y)}), i, array))
+    threads.append(start(clear, array, y))
+opens()
+for thread in threads: thread.join()
+assert all((np.asarray(sums[i]) == 1 + i).all() for i in range(len(arrays)))
 """, devices=2)  # fmt: skip
 
 

@@ -5,8 +5,9 @@ A buffer's data lives while anything holds it: the owner until the buffer is del
 
 * `i1 xjit_buffer_hold(buffer, i64 hold)`: one more hold, `HOLD` or `QUEUED`, unless the buffer is deleted.
 * `void xjit_buffer_unhold(buffer, i64 hold)`, `i1 xjit_buffer_disown(buffer)` (delete).
-* `ptr xjit_buffer_take(buffer, i64 hold)`: the data of a buffer that the caller disowned and holds; null if others
-  need it.
+* `void xjit_buffer_queue(buffer)`: a `HOLD` becomes `QUEUED`. Only a job that has its place in the queue may do this.
+* `ptr xjit_buffer_take(buffer, i1 in_order)`: the data of a buffer that the caller disowned and holds; null if others
+  need it. With `in_order` the caller goes to the queue.
 * `ptr xjit_buffer_new(array, data, device, memory, ready, host_event)`: takes the references it is given.
 """
 
@@ -33,6 +34,7 @@ def define_buffers(module: Module) -> None:
     _define_hold(module)
     _define_unhold(module)
     _define_disown(module)
+    _define_queue(module)
     _define_take(module)
     _define_new(module)
     _define_entries(module)
@@ -90,17 +92,23 @@ def _define_unhold(module: Module) -> None:
     builder.ret_void()
 
 
+def _define_queue(module: Module) -> None:
+    builder = define(module, "xjit_buffer_queue", [(PTR, "buffer")])
+    holds = BUFFER.pointer(builder, builder.function.args[0], "holds")
+    builder.atomicrmw("add", holds, builder.i64(QUEUED - HOLD), "acq_rel")
+    builder.ret_void()
+
+
 def _define_take(module: Module) -> None:
-    """The owner's hold ends. A caller in the queue may take what those before it read.
+    """The owner's hold ends. A caller that goes to the queue may take what those read who are there.
 
     Memory of the caller's program is never taken.
     """
-    builder = define(module, "xjit_buffer_take", [(PTR, "buffer"), (I64, "hold")], return_type=PTR)
-    buffer, hold = builder.function.args
+    builder = define(module, "xjit_buffer_take", [(PTR, "buffer"), (I1, "in_order")], return_type=PTR)
+    buffer, in_order = builder.function.args
     holds = BUFFER.pointer(builder, buffer, "holds")
-    is_queued = builder.icmp_signed("==", hold, builder.i64(QUEUED))
-    matters = builder.select(is_queued, builder.i64(QUEUED - 1), builder.i64(-1))
-    alone = builder.select(is_queued, builder.i64(HOLD), builder.i64(2 * HOLD))
+    matters = builder.select(in_order, builder.i64(QUEUED - 1), builder.i64(-1))
+    alone = builder.i64(2 * HOLD)
     with builder.when(builder.is_null(BUFFER.load(builder, buffer, "host_event"))), builder.repeat() as loop:
         found = builder.load_atomic(I64, holds, align=8)
         loop.leave_if(builder.icmp_signed("!=", builder.and_(found, matters), alone))

@@ -1,11 +1,11 @@
 """Calls of programs as native code: the record of a call, its run by a thread that has all it needs, and its end.
 
-* `i64 xjit_call_size(executable)`, `void xjit_call_init(call, executable, i64 hold)`: the record.
+* `i64 xjit_call_size(executable)`, `void xjit_call_init(call, executable)`: the record.
 * `ptr xjit_call_failed_input(call)`: a reference to the error of an argument, or null: what is computed from a failed
   array has failed, too.
 * `ptr xjit_call_run(call)`: runs the program; a reference to its error, or null.
 * `void xjit_call_release_arguments(call, i64 count)`: lets go of the first arguments.
-* `void xjit_call_work(call)`: all of these, for a queue.
+* `void xjit_call_queued(call)`, `void xjit_call_work(call)`: for a queue; the latter does all of these.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from xjit.jax_backend.native_events import count, new_error_reference
-from xjit.jax_backend.records import BUFFER, CALL, EVENT, EXECUTABLE
+from xjit.jax_backend.records import BUFFER, CALL, EVENT, EXECUTABLE, HOLD, QUEUED
 from xjit.llvm import Module, Value
 from xjit.llvm.execution_context import EXECUTION_CONTEXT, RuntimeStatus
 from xjit.llvm.structured_builder import StructuredBuilder, define
@@ -35,6 +35,7 @@ def define_calls(module: Module) -> None:
     _define_failed_input(module)
     _define_run(module)
     _define_release_arguments(module)
+    _define_queued(module)
     _define_work(module)
 
 
@@ -71,12 +72,12 @@ def _define_size(module: Module) -> None:
 
 
 def _define_init(module: Module) -> None:
-    params = [(PTR, "call"), (PTR, "executable"), (I64, "hold")]
-    builder = define(module, "xjit_call_init", params)
-    call, executable, hold = builder.function.args
+    builder = define(module, "xjit_call_init", [(PTR, "call"), (PTR, "executable")])
+    call, executable = builder.function.args
     CALL.store(builder, call, "executable", executable)
-    CALL.store(builder, call, "hold", hold)
+    CALL.store(builder, call, "hold", builder.i64(HOLD))
     CALL.store(builder, call, "run", Value(PTR, "@xjit_call_work"))
+    CALL.store(builder, call, "queued", Value(PTR, "@xjit_call_queued"))
     place = builder.offset(call, builder.i64(CALL.size))
     for fields, number in ((_PER_PARAMETER, "num_parameters"), (_PER_RESULT, "num_results")):
         size = builder.mul(EXECUTABLE.load(builder, executable, number), builder.i64(8))
@@ -127,6 +128,18 @@ def _define_release_arguments(module: Module) -> None:
     hold = CALL.load(builder, call, "hold")
     with builder.loop(builder.i64(0), number) as i:
         builder.call(module.functions["xjit_buffer_unhold"], [buffer_of(builder, call, "arguments", i), hold])
+    builder.ret_void()
+
+
+def _define_queued(module: Module) -> None:
+    """Later calls in the queue may overwrite what this one reads and makes: they begin when it is done."""
+    builder = define(module, "xjit_call_queued", [(PTR, "call")])
+    (call,) = builder.function.args
+    CALL.store(builder, call, "hold", builder.i64(QUEUED))
+    executable = CALL.load(builder, call, "executable")
+    for field, number in (("arguments", "num_parameters"), ("results", "num_results")):
+        with builder.loop(builder.i64(0), EXECUTABLE.load(builder, executable, number)) as i:
+            builder.call(module.functions["xjit_buffer_queue"], [buffer_of(builder, call, field, i)])
     builder.ret_void()
 
 

@@ -19,6 +19,7 @@ COPY_START = "xjit_copy_start"
 def define_copies(module: Module) -> None:
     """Defines them. The module must have buffers and queues."""
     _define_work(module)
+    _define_queued(module)
     _define_start(module)
 
 
@@ -42,26 +43,34 @@ def _define_work(module: Module) -> None:
     builder.ret_void()
 
 
+def _define_queued(module: Module) -> None:
+    """Later jobs in the queue may overwrite the source: they begin when the copy is done."""
+    builder = define(module, "xjit_copy_queued", [(PTR, "job")])
+    (job,) = builder.function.args
+    COPY.store(builder, job, "hold", builder.i64(QUEUED))
+    builder.call(module.functions["xjit_buffer_queue"], [COPY.load(builder, job, "source")])
+    builder.ret_void()
+
+
 def _define_start(module: Module) -> None:
-    """Only a copy in the queue lets later jobs there overwrite the source: they begin when it is done."""
     functions = module.functions
     builder = define(module, COPY_START, [(PTR, "source"), (PTR, "target"), (PTR, "event")], linkage="")
     source, target, event = builder.function.args
-    is_source_ready = is_ready(builder, BUFFER.load(builder, source, "ready"))
-    hold = builder.select(is_source_ready, builder.i64(HOLD), builder.i64(QUEUED))
+    hold = builder.i64(HOLD)
     held = builder.call(functions["xjit_buffer_hold"], [source, hold], name="held")
     with builder.when(builder.not_(held)):
         EVENT.store(builder, event, "error", builder.load(PTR, Value(PTR, f"@{DELETED_ERROR}"), align=8))
         builder.call(functions["xjit_event_set"], [event])
         builder.call(functions["xjit_event_release"], [event])
         builder.ret_void()
-    builder.call(functions["xjit_buffer_hold"], [target, builder.i64(HOLD)])
+    builder.call(functions["xjit_buffer_hold"], [target, hold])
     job = builder.call(module.declare("malloc", PTR, [I64]), [builder.i64(COPY.size)], name="job")
-    work, data = Value(PTR, "@xjit_copy_work"), BUFFER.load(builder, source, "data")
-    fields = {"run": work, "hold": hold, "source": source, "data": data, "target": target, "event": event}
+    functions_of_job = {"run": Value(PTR, "@xjit_copy_work"), "queued": Value(PTR, "@xjit_copy_queued")}
+    data = BUFFER.load(builder, source, "data")
+    fields = {**functions_of_job, "hold": hold, "source": source, "data": data, "target": target, "event": event}
     for field, value in fields.items():
         COPY.store(builder, job, field, value)
-    with builder.when(is_source_ready):
+    with builder.when(is_ready(builder, BUFFER.load(builder, source, "ready"))):
         builder.call(functions["xjit_copy_work"], [job])
         builder.ret_void()
     queue = DEVICE.load(builder, BUFFER.load(builder, source, "device"), "queue")

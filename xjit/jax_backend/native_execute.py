@@ -30,7 +30,6 @@ from xjit.jax_backend.records import (
     EVENT,
     EXECUTABLE,
     HOLD,
-    QUEUED,
     READY,
 )
 from xjit.llvm import Module, Value
@@ -156,9 +155,8 @@ class _Execute:
             builder.store(builder.call(builder.module.declare("malloc", PTR, [I64]), [size]), place, align=8)
         call = builder.load(PTR, place, align=8, name="call")
         is_ordered = builder.icmp_signed("==", self._fixed("calls_functions"), builder.i64(0))
-        in_order = builder.and_(self._is_queued, is_ordered)
-        self._hold = builder.select(in_order, builder.i64(QUEUED), builder.i64(HOLD))
-        builder.call(self._functions["xjit_call_init"], [call, self._executable, self._hold])
+        self._in_order = builder.and_(self._is_queued, is_ordered)
+        builder.call(self._functions["xjit_call_init"], [call, self._executable])
         size = builder.mul(self._num_parameters, builder.i64(8))
         builder.memcpy(CALL.load(builder, call, "arguments"), self._buffers, size, align=8)
         return call
@@ -172,7 +170,7 @@ class _Execute:
         builder = self.builder
         with builder.loop(builder.i64(0), self._num_parameters) as i:
             buffer = buffer_of(builder, self._call, "arguments", i)
-            held = builder.call(self._functions["xjit_buffer_hold"], [buffer, self._hold], name="held")
+            held = builder.call(self._functions["xjit_buffer_hold"], [buffer, builder.i64(HOLD)], name="held")
             with builder.when(builder.not_(held)):
                 self._give_up(i)
                 builder.ret(builder.load(PTR, Value(PTR, f"@{DELETED_ERROR}"), align=8))
@@ -208,7 +206,7 @@ class _Execute:
         builder.store(zero(PTR), taken, align=8)
         has_result = builder.icmp_signed("!=", to, builder.i64(DONATED_WITHOUT_RESULT))
         with builder.when(has_result):
-            data = builder.call(self._functions["xjit_buffer_take"], [buffer, self._hold], name="taken")
+            data = builder.call(self._functions["xjit_buffer_take"], [buffer, self._in_order], name="taken")
             builder.store(data, taken, align=8)
         with builder.when(builder.not_(has_result)):
             builder.call(self._functions["xjit_buffer_drop_data"], [buffer, builder.i64(HOLD)])
@@ -235,8 +233,10 @@ class _Execute:
                 builder.store(data, self._field("outputs", leaf), align=8)
 
     def _fail(self, error: Value) -> None:
-        """Ends a call without results."""
+        """Ends a call without results. Calls before it in the queue may use memory that it has taken."""
         builder = self.builder
+        with builder.when(self._in_order):
+            builder.call(self._functions["xjit_queue_wait"], [DEVICE.load(builder, self._device, "queue")])
         with builder.loop(builder.i64(0), self._num_results) as i:
             data = builder.load(PTR, self._field("data", i), align=8)
             builder.call(builder.module.declare("xjit_scratch_free", VOID, [PTR]), [data])
@@ -250,7 +250,7 @@ class _Execute:
         self._make_results(event)
         with builder.loop(builder.i64(0), self._num_results) as i:
             result = buffer_of(builder, self._call, "results", i)
-            builder.call(self._functions["xjit_buffer_hold"], [result, self._hold])
+            builder.call(self._functions["xjit_buffer_hold"], [result, builder.i64(HOLD)])
         count(builder, EXECUTABLE.pointer(builder, self._executable, "num_pending"), 1)
         self._complete(event)
         apart = builder.icmp_signed("!=", self._fixed("calls_functions"), builder.i64(0))

@@ -143,6 +143,7 @@ def _define_put(module: Module) -> None:
     builder.store(job, before, align=8)  # `next` is the first field of a job
     QUEUE.store(builder, queue, "last", job)
     locked.add_to_length(1)
+    builder.call_pointer(JOB.load(builder, job, "queued"), VOID, [job])
     locked.wake()
     locked.leave()
     builder.ret_void()

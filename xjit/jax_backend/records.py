@@ -81,8 +81,10 @@ QUEUE: Final = StructLayout(
 PTHREAD_SIZE: Final = 128
 """At least the bytes of a `pthread_mutex_t` or a `pthread_cond_t`; zeros are one that is initialized."""
 
-JOB: Final = StructLayout("Job", (("next", PTR), ("run", PTR)))
-"""To be run as `void run(job)`, which frees it: the first fields of what a queue holds."""
+JOB: Final = StructLayout("Job", (("next", PTR), ("run", PTR), ("queued", PTR)))
+"""The first fields of what a queue holds. `void queued(job)` is called when it has its place there, before any job that
+comes later; `void run(job)` does it and frees it.
+"""
 
 CALL: Final = StructLayout(
     "Call",
