@@ -26,7 +26,7 @@ from xjit.linalg_ext.structured import PARALLEL, REDUCTION, StructuredOp, shape_
 from xjit.linalg_ext.structured.creation import create_fill, create_generic, is_filled_with
 from xjit.linalg_ext.structured.extension import axis_of
 from xjit.linalg_ext.structured.scalars import compare, select
-from xjit.linalg_ext.transforms.reshapes import expand_shape
+from xjit.linalg_ext.transforms.split_reduction import split_reduction
 
 __all__ = ["SoftmaxSplit", "split_softmax"]
 
@@ -53,21 +53,21 @@ def split_softmax(op: Operation, parts: int) -> SoftmaxSplit:
     view = structured(op)
     axis = _checked_axis(view, parts)
     work = _Work(Builder.before(op), view, axis, parts)
-    data, (_, old_maximum, old_total, _) = view.inputs[0], view.inits
-    cut, kind = work.cut(data), work.kind
-    lowest, zero = (work.builder.constant_float(x, kind) for x in (float("-inf"), 0.0))
-    maxima = work.generic([(cut, work.all)], work.full(lowest), work.parts, _larger)
-    finite = work.generic([(maxima.result, work.parts)], work.empty(work.parts), work.parts, _zero_if_infinite)
-    sums = work.generic([(cut, work.all), (finite.result, work.parts)], work.full(zero), work.parts, _add_exponential)
-    maximum = work.generic([(maxima.result, work.parts)], old_maximum, work.rows, _larger)
-    given = [(sums.result, work.parts), (maxima.result, work.parts), (maximum.result, work.rows)]
+    _, old_maximum, old_total, _ = view.inits
+    whole = work.generic([(view.inputs[0], work.whole)], old_maximum, work.whole_rows, _larger)
+    maxima = split_reduction(whole, parts, axis)
+    cut, part_maxima, maximum = maxima.split.operands[0], maxima.split.result, maxima.merge.result
+    finite = work.generic([(part_maxima, work.parts)], work.empty(work.parts), work.parts, _zero_if_infinite)
+    zeros = create_fill(work.builder, work.builder.constant_float(0.0, work.kind), work.empty(work.parts))
+    sums = work.generic([(cut, work.all), (finite.result, work.parts)], zeros, work.parts, _add_exponential)
+    given = [(sums.result, work.parts), (part_maxima, work.parts), (maximum, work.rows)]
     total = work.generic(given, old_total, work.rows, _add_weighted)
     if op.results[0].has_uses:
-        op.results[0].replace_all_uses_with(_probabilities(work, view, maximum.result, total.result))
-    op.results[1].replace_all_uses_with(maximum.result)
+        op.results[0].replace_all_uses_with(_probabilities(work, view, maximum, total.result))
+    op.results[1].replace_all_uses_with(maximum)
     op.results[2].replace_all_uses_with(total.result)
     op.erase()
-    return SoftmaxSplit(maxima, sums, maximum, total)
+    return SoftmaxSplit(maxima.split, sums, maxima.merge, total)
 
 
 def _checked_axis(view: StructuredOp, parts: int) -> int:
@@ -90,7 +90,8 @@ def _checked_axis(view: StructuredOp, parts: int) -> int:
 class _Work:
     """Writes generics over the dimensions of the input, of which `axis` is cut in two: the part, and the place in it.
 
-    `all`, `parts`, `rows`: the loops that index the cut input, what a part has, and what a row has.
+    `all`, `parts`, `rows`: the loops that index the cut input, what a part has, and what a row has; `whole` and
+    `whole_rows`: the input as it was, and its rows.
     """
 
     def __init__(self, builder: Builder, view: StructuredOp, axis: int, parts: int) -> None:
@@ -99,23 +100,16 @@ class _Work:
         self.builder, self.kind = builder, kind.element
         sizes = [n or 0 for n in kind.shape]
         self.sizes = (*sizes[:axis], parts, sizes[axis] // parts, *sizes[axis + 1 :])
-        self.groups = [(axis, axis + 1) if d == axis else (d + (d > axis),) for d in range(len(sizes))]
         self.all = tuple(range(len(self.sizes)))
         self.parts = tuple(d for d in self.all if d != axis + 1)
         self.rows = tuple(d for d in self.parts if d != axis)
-
-    def cut(self, value: Value) -> Value:
-        """Returns the input with rows in parts."""
-        return expand_shape(self.builder, value, self.groups, self.sizes, ())
+        self.whole = tuple(range(len(sizes)))
+        self.whole_rows = tuple(d for d in self.whole if d != axis)
 
     def empty(self, loops: Sequence[int]) -> Value:
         """Returns a `tensor.empty` with the dimensions of some loops."""
         t = TensorType(tuple(self.sizes[d] for d in loops), self.kind)
         return self.builder.create("tensor.empty", (), (t,)).result
-
-    def full(self, scalar: Value) -> Value:
-        """Returns a tensor with a number for each part."""
-        return create_fill(self.builder, scalar, self.empty(self.parts))
 
     def generic(
         self, inputs: Sequence[tuple[Value, Sequence[int]]], init: Value, kept: Sequence[int], code: Code
@@ -133,12 +127,10 @@ class _Work:
 
 def _probabilities(work: _Work, view: StructuredOp, maximum: Value, total: Value) -> Value:
     """Exponentials times the reciprocal of their sum, which is at least 1: no bits but the last change."""
-    data, axis = view.inputs[0], axis_of(view)
-    whole = range(len(shape_of(data)))
-    rows = [d for d in whole if d != axis]
+    rows = work.whole_rows
     reciprocal = work.generic([(total, rows)], work.empty(work.rows), rows, _reciprocal).result
-    given = [(data, whole), (maximum, rows), (reciprocal, rows)]
-    return work.generic(given, view.inits[0], whole, _weighted_exponential).result
+    given = [(view.inputs[0], work.whole), (maximum, rows), (reciprocal, rows)]
+    return work.generic(given, view.inits[0], work.whole, _weighted_exponential).result
 
 
 def _binary(builder: Builder, name: str, a: Value, b: Value) -> Value:
