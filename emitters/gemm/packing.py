@@ -1,8 +1,8 @@
 """Strided 2-D copies that convert: how operands are packed and results unpacked.
 
-`emit_copy` defines `dst[i, j] = convert(src[i, j])` for any byte strides. It finds the fast way at run time: rows of
-vectors where both sides are contiguous along the same dimension, in-register transposes where they are contiguous
-along different ones, element by element otherwise. Invariant: exactly `rows x columns` elements are read and written.
+`emit_copy` defines `dst[i, j] = convert(src[i, j])`. Where rows are contiguous on both sides, that is rows of vectors;
+for any byte strides, the fast way is found at run time: in-register transposes where the two sides are contiguous along
+different dimensions, else element by element. Invariant: exactly `rows x columns` elements are read and written.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def emit_copy(
     module: Module, name: str, source: LLVMType, destination: LLVMType, compute: LLVMType, *, transposes: bool
 ) -> Function:
     """Defines the copy from `source` to `destination` elements; `compute` is the type on the way (no narrower than
-    `source`). With `transposes` there are tiles for what is contiguous along different dimensions.
+    `source`). Without `transposes`, columns must be contiguous on both sides, if there is more than one.
     """
     builder = define(module, name, COPY_PARAMS)
     _CopyEmitter(builder, source, destination, compute, transposes).emit()
@@ -73,6 +73,10 @@ class _CopyEmitter:
         element.
         """
         builder, dst, src = self.builder, self.dst, self.src
+        if not self.transposes:
+            self._copy_rows()
+            builder.ret_void()
+            return
         dst_unit, src_unit = builder.i64(size_of(dst.elem)), builder.i64(size_of(src.elem))
         by_columns = builder.icmp_signed("!=", dst.column, dst_unit)
         swappable = builder.and_(by_columns, builder.icmp_signed("==", dst.row, dst_unit))
@@ -86,10 +90,9 @@ class _CopyEmitter:
         with builder.when(builder.icmp_signed("==", src.column, src_unit)):
             self._copy_rows()
             builder.ret_void()
-        if self.transposes:
-            with builder.when(builder.icmp_signed("==", src.row, src_unit)):
-                self._transpose_tiles()
-                builder.ret_void()
+        with builder.when(builder.icmp_signed("==", src.row, src_unit)):
+            self._transpose_tiles()
+            builder.ret_void()
         self._copy_elements(builder.i64(0), builder.i64(0))
         builder.ret_void()
 

@@ -72,9 +72,7 @@ class Kernel:
         b.ret_void()
         self.text = module.to_text()
         texts = (*(library.make_text() for library in module.libraries.values()), self.text)
-        objects = compile_modules_to_objects(
-            texts, CodegenOptions(cpu=self.target.cpu, features=self.target.features)
-        )
+        objects = compile_modules_to_objects(texts, CodegenOptions(cpu=self.target.cpu, features=self.target.features))
         self.undefined = undefined_symbols(objects)
         if not self.undefined:
             self._loaded = load_object(objects, ["kernel"], {})
