@@ -54,7 +54,7 @@ def _link(module: Module) -> Declaration:
 
 
 def reduction_library_text(target: Target) -> str:
-    """The module with `void(rows, lanes)`: of three rows of doubles, the first holds x and then n; high and low follow."""
+    """The module with `void(rows, lanes)`: of three rows of doubles, the first holds x, later n; then high and low."""
     module = Module(f"{_NAME}_library", target)
     b = define(module, _NAME, _PARAMS, linkage="")
     rows, lanes = b.function.args
