@@ -72,6 +72,7 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
+from xjit.passes.fusion.scatter_parallelizer import ScatterParallelizer
 from xjit.passes.fusion.softmax_tiling import SoftmaxTiling
 from xjit.passes.gpu.add_tracking_suffix import AddTrackingSuffixToInstructionNames
 from xjit.passes.gpu.algorithm_pickers import GemmAlgorithmPicker, GpuConvAlgorithmPicker
@@ -105,6 +106,7 @@ from xjit.passes.layout.reshape_decomposer import ReshapeDecomposer
 from xjit.passes.loops.while_loop_all_reduce_code_motion import WhileLoopAllReduceCodeMotion
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
+from xjit.passes.loops.while_loop_dot_hoisting import WhileLoopDotHoisting
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_transpose_sinking import WhileLoopTransposeSinking
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
@@ -269,6 +271,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     RowFusion,
     ScanExpander,
     ScatterExpander,
+    ScatterParallelizer,
     ScatterSimplifier,
     ShardingPropagation,
     SingleDeviceCanonicalizer,
@@ -288,6 +291,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     VectorDotRewriter,
     WhileLoopAllReduceCodeMotion,
     WhileLoopConstantSinking,
+    WhileLoopDotHoisting,
     WhileLoopInvariantCodeMotion,
     WhileLoopSimplifier,
     WhileLoopTransposeSinking,
