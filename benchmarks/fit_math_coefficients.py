@@ -107,8 +107,8 @@ def rows(bits: int) -> dict[str, tuple[Callable, mpf, mpf, Callable, float]]:
             (6 - ERFC_CENTER) / (6 + ERFC_CENTER), lambda t: 1, goal + 3,
         ),
         "ERFC_LOG2": (
-            lambda t: mp.log(mp.erfc(ERFC_CENTER + t), 2) + 3, mpf("-1.01"), mpf(2),
-            lambda t: mp.erfc(ERFC_CENTER + t) * LN2, goal - 1,
+            lambda t: mp.log(mp.erfc(1 + t), 2) + 3, mpf("-0.001"), mpf(3),
+            lambda t: mp.erfc(1 + t) * LN2, goal - 1,
         ),
         "EXP2": (lambda r: (mpf(2) ** r - 1) / r, -q / 2, q / 2, lambda r: abs(r) / 4, goal - 1),
         "CBRT": (mp.cbrt, mpf(1), mpf(2), lambda m: 1, -9.0),

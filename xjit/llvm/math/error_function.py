@@ -19,8 +19,8 @@ def erf(x: Vec) -> Vec:
 
 
 def _large_f32(x: Vec) -> Vec:
-    """1 - 2^P(x - 2) / 8 from 1 to 4. Near 1, where erfc counts most, P is small, and so is its rounding error."""
-    exponent = polynomial(x - 2.0, co.ERFC_LOG2_F32)
+    """1 - 2^P(x - 1) / 8 from 1 to 4. Near 1, where erfc counts most, P is small, and so is its rounding error."""
+    exponent = polynomial(x - 1.0, co.ERFC_LOG2_F32)
     n, n_int = round_to_int(exponent)
     r = exponent - n
     power = r.fma(polynomial(r, co.EXP2_F32), x.const(1.0))
