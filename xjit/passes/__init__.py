@@ -105,8 +105,8 @@ from xjit.passes.layout.move_copy_to_users import MoveCopyToUsers
 from xjit.passes.layout.reshape_decomposer import ReshapeDecomposer
 from xjit.passes.loops.while_loop_all_reduce_code_motion import WhileLoopAllReduceCodeMotion
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
-from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from xjit.passes.loops.while_loop_dot_hoisting import WhileLoopDotHoisting
+from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_transpose_sinking import WhileLoopTransposeSinking
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
