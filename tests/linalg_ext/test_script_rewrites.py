@@ -12,11 +12,14 @@ from tests.linalg_ext.tiling_support import MATMUL, named
 from xjit import linalg_ext
 from xjit.linalg_ext.ir import FloatAttr, FloatType, LinalgError, Operation
 from xjit.linalg_ext.transforms import tile
+from xjit.linalg_ext.transforms.coalesce import coalesce
+from xjit.linalg_ext.transforms.decompose import decompose
 from xjit.linalg_ext.transforms.destination_passing import insert_slice_to_copy, rewrite_in_destination_passing_style
 from xjit.linalg_ext.transforms.detensorize import detensorize_all
 from xjit.linalg_ext.transforms.pad_operands import pad
 from xjit.linalg_ext.transforms.scf_loops import move_invariants_out, peel, unroll
 from xjit.linalg_ext.transforms.split import split
+from xjit.linalg_ext.transforms.split_reduction import split_reduction
 
 DYNAMIC = MATMUL.replace("12x10", "?x10").replace("12x9", "?x9").replace("tensor.empty()", "tensor.empty(%n)")
 DYNAMIC = DYNAMIC.replace("%b: tensor<10x9xf32>", "%b: tensor<10x9xf32>, %c0: index").replace(
@@ -169,3 +172,74 @@ def test_pads_that_depend_on_the_place() -> None:
       return %0 : tensor<?x9xindex>
     }"""
     assert count(check_transformation(text, _moved), "tensor.pad") == 0
+
+
+@pytest.mark.parametrize("copy_back", ["none", "linalg.copy", "bufferization.materialize_in_destination"])
+@pytest.mark.parametrize("text", [MATMUL, DYNAMIC], ids=["static", "dynamic"])
+def test_pad_to_multiples_and_copy_back(text: str, copy_back: str) -> None:
+    def padded(module: Operation) -> None:
+        [matmul] = named(module, "linalg.matmul")
+        result = pad(tile(matmul, [5, 4, 3]).tiled_op, [ZERO] * 3, [0, 1, 2], multiples=[4, 2, 3], copy_back=copy_back)
+        assert [str(v.type) for v in result.op.operands] == ["tensor<8x3xf32>", "tensor<3x4xf32>", "tensor<8x4xf32>"]
+        assert [op.name for op in result.copies] == [copy_back] * (copy_back != "none")
+
+    check_transformation(text, padded)
+
+
+@pytest.mark.parametrize("text", [MATMUL, DYNAMIC], ids=["static", "dynamic"])
+@pytest.mark.parametrize(("factor", "position"), [(2, 0), (5, 1), (10, 2), (1, 0)])
+@pytest.mark.parametrize("inner_parallel", [False, True])
+def test_split_reduction(text: str, factor: int, position: int, inner_parallel: bool) -> None:
+    def rewrite(op: Operation) -> None:
+        made = split_reduction(op, factor, position, inner_parallel)
+        assert made.empty.result.type.shape[position] == factor
+
+    after = check_transformation(text, on_all("linalg.matmul", rewrite))
+    assert count(after, "linalg.generic") == 2
+
+
+@pytest.mark.parametrize(
+    ("factor", "position", "message"),
+    [(3, 0, "3 does not divide"), (0, 0, "0 does not divide"), (2, 3, "no place 3"), (2, -1, "no place -1")],
+)
+def test_split_reduction_refuses(factor: int, position: int, message: str) -> None:
+    module = linalg_ext.parse(MATMUL)
+    before = str(module)
+    with pytest.raises(LinalgError, match=message):
+        split_reduction(named(module, "linalg.matmul")[0], factor, position)
+    assert str(module) == before
+    with pytest.raises(LinalgError, match="no reduction"):
+        split_reduction(named(module, "linalg.fill")[0], 2, 0)
+
+
+@pytest.mark.parametrize("sizes", [[5, 4, 3], [5, 4, 0], [12, 2, 5]], ids=str)
+def test_coalesce(sizes: list[int]) -> None:
+    def rewrite(module: Operation) -> None:
+        loops = tile(named(module, "linalg.matmul")[0], sizes).loops
+        coalesce(loops[0])
+
+    after = check_transformation(MATMUL, rewrite)
+    assert count(after, "scf.for") == 1
+
+
+def test_coalesce_needs_known_bounds() -> None:
+    module = linalg_ext.parse(DYNAMIC)
+    loops = tile(named(module, "linalg.matmul")[0], [5, 4]).loops
+    with pytest.raises(LinalgError, match="no perfect nest"):
+        coalesce(loops[0])
+    with pytest.raises(LinalgError, match="no perfect nest"):
+        coalesce(loops[1])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_decompose_softmax(axis: int) -> None:
+    kind = "tensor<4x?x3xf32>"
+    text = f"""func.func @main(%a: {kind}, %o: {kind}) -> {kind} {{
+      %0 = linalg.softmax dimension({axis}) ins(%a : {kind}) outs(%o : {kind}) -> {kind}
+      return %0 : {kind}
+    }}"""
+    after = check_transformation(text, on_all("linalg.softmax", decompose))
+    assert count(after, "linalg.generic") == 4
+    module = linalg_ext.parse(MATMUL)
+    with pytest.raises(LinalgError, match="not made of other ops"):
+        decompose(named(module, "linalg.matmul")[0])

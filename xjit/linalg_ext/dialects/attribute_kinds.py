@@ -125,7 +125,7 @@ def _dense_array(p: Parser) -> Attribute:
 
 
 def _dense_text(value: Attribute) -> str:
-    return f"[{', '.join(str(v) for v in value.ints)}]" if isinstance(value, DenseArrayAttr) else str(value)
+    return f"[{', '.join(str(v) for v in value.ints)}]" if isinstance(value, DenseArrayAttr) else _bare_array(value)
 
 
 def _parse_indices(p: Parser, state: ParseState, names: tuple[str, ...]) -> None:
@@ -247,6 +247,8 @@ ATTRIBUTE_KINDS: dict[str, AttributeKind] = {
     "nofold": _unit_kind("nofold"),
     "deduplicate": _unit_kind("deduplicate"),
     "unique": _unit_kind("unique"),
+    "restrict": _unit_kind("restrict"),
+    "writable": _unit_kind("writable"),
     "positions": AttributeKind(_parse_positions, _positions_text),
     "comparison": _word_kind("transform.match_cmpi", ("eq", "ne", "le", "lt", "ge", "gt")),
     "rounding": _word_kind("arith.roundingmode", ROUNDING_MODES),

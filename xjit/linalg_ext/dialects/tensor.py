@@ -294,6 +294,12 @@ TENSOR_ROWS = make_rows(
     ),
     op("bufferization.dealloc_tensor", "tensor", "", "%tensor attrs : type(tensor)"),
     op("bufferization.clone", "input", "output", "%input attrs : type(input) to type(output)"),
+    op(
+        "bufferization.materialize_in_destination",
+        "source;dest",
+        "result?",
+        "%source in { restrict(restrict) }?restrict { writable(writable) }?writable %dest attrs : functional",
+    ),
     op("bufferization.to_tensor", assembly=CustomAssembly(parse_to_tensor, print_to_tensor)),
     op("bufferization.to_memref", "tensor", "memref", "%tensor attrs : type(memref)"),
     op("shape.shape_of", "arg", "result", "%arg attrs : type(arg) -> type(result)", traits="pure"),

@@ -61,7 +61,7 @@ def parse_named_sequence(p: Parser, state: ParseState) -> None:
 
 def parse_match(p: Parser, state: ParseState) -> None:
     while not p.at("in"):
-        word = p.keyword("'ops', 'interface', 'attributes', 'filter_result_type' or 'in'")
+        word = p.keyword("a criterion of the match, or 'in'")
         if word == "ops":
             p.expect("{")
             state.attributes["ops"] = p.attribute()
@@ -72,9 +72,9 @@ def parse_match(p: Parser, state: ParseState) -> None:
             p.expect("}")
         elif word == "attributes":
             state.attributes["op_attrs"] = DictAttr(tuple(sorted(p.attribute_dictionary().items())))
-        elif word == "filter_result_type":
+        elif word in ("filter_result_type", "filter_operand_types"):
             p.expect("=")
-            state.attributes["filter_result_type"] = p.attribute()
+            state.attributes[word] = p.attribute()
         else:
             p.fail(f"unknown criterion '{word}' of a match", state.span)
     p.expect("in")
@@ -84,7 +84,8 @@ def parse_match(p: Parser, state: ParseState) -> None:
     state.result_types = handle_types(p, state, state.operands, 1)
 
 
-_MATCH_ATTRIBUTES = frozenset({"ops", "interface", "op_attrs", "filter_result_type"})
+_FILTERS = ("filter_result_type", "filter_operand_types")
+_MATCH_ATTRIBUTES = frozenset({"ops", "interface", "op_attrs", *_FILTERS})
 
 
 def print_match(p: Printer, op: Operation) -> None:
@@ -95,8 +96,9 @@ def print_match(p: Printer, op: Operation) -> None:
         p.write(f" interface{{{interface.value}}}")
     if "op_attrs" in op.attributes:
         p.write(f" attributes {p.attribute(op.attributes['op_attrs'])}")
-    if "filter_result_type" in op.attributes:
-        p.write(f" filter_result_type = {p.attribute(op.attributes['filter_result_type'])}")
+    for name in _FILTERS:
+        if name in op.attributes:
+            p.write(f" {name} = {p.attribute(op.attributes[name])}")
     p.write(f" in {p.value(op.operands[0])}")
     p.optional_dictionary(op, _MATCH_ATTRIBUTES)
     p.write(f" : {p.type(FunctionType((op.operands[0].type,), op.result_types))}")
@@ -111,6 +113,7 @@ _HANDLE_ROWS = (
     handles_row("get_producer_of_operand", "target", "producer", "%target [ i64(operand_number) ]"),
     handles_row("get_consumers_of_result", "target", "consumers", "%target [ i64(result_number) ]"),
     handles_row("get_parent_op", "target", "parent", "%target"),
+    handles_row("get_closest_isolated_parent", "target", "parent", "%target"),
     handles_row("get_operand", "target", "result", f"%target [ {_POSITIONS} ]"),
     handles_row("get_result", "target", "result", f"%target [ {_POSITIONS} ]"),
     handles_row("get_defining_op", "target", "result", "%target"),
@@ -123,10 +126,16 @@ _HANDLE_ROWS = (
     handles_row("apply_cse", "target", "", "to %target"),
     handles_row("apply_dce", "target", "", "to %target"),
     handles_row("apply_licm", "target", "", "to %target"),
-    handles_row("apply_registered_pass", "target", "result", "string(pass_name) to %target"),
+    handles_row(
+        "apply_registered_pass",
+        "target",
+        "result",
+        "string(pass_name) { with options = attr(options) }?options to %target",
+    ),
     handles_row("loop.get_parent_for", "target", "parent", "%target"),
     handles_row("loop.unroll", "target", "", "%target"),
     handles_row("loop.promote_if_one_iteration", "target", "", "%target"),
+    handles_row("loop.coalesce", "target", "transformed", "%target"),
     handles_row("loop.peel", "target", "results*", "%target"),
 )
 
@@ -159,7 +168,7 @@ TRANSFORM_ROWS = make_rows(
     ),
     op("transform.yield", "operands*", "", "attrs { %operands : type(operands) }?operands", traits="terminator"),
     op("transform.cleanup", format="attrs"),
-    op("transform.structured.match", assembly=CustomAssembly(parse_match, print_match)),
+    op("transform.structured.match", "target", "results", assembly=CustomAssembly(parse_match, print_match)),
     *STRUCTURED_SCRIPT_ROWS,
     *CONTROL_SCRIPT_ROWS,
     *_HANDLE_ROWS,

@@ -8,7 +8,7 @@ from xjit.linalg_ext.dialects.assembly import op
 from xjit.linalg_ext.dialects.definition import CustomAssembly
 from xjit.linalg_ext.dialects.handle_syntax import handle_types, print_handle_types
 from xjit.linalg_ext.dialects.scf import ensure_terminator
-from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, SymbolRefAttr
+from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, SymbolRefAttr, UnitAttr
 from xjit.linalg_ext.ir.operation import Operation
 
 if TYPE_CHECKING:
@@ -72,11 +72,14 @@ def print_apply_patterns(p: Printer, op: Operation) -> None:
         p.write(f" : {p.type(op.operands[0].type)}")
 
 
+_MATCH_FLAGS = ("restrict_root", "flatten_results")
+
+
 def parse_foreach_match(p: Parser, state: ParseState) -> None:
-    """Parses `in %0 @matcher -> @action, @matcher -> @action : types`."""
-    for word in ("restrict_root", "flatten_results"):
-        if p.at(word):
-            p.fail(f"'{word}' of foreach_match is not supported")
+    """Parses `restrict_root flatten_results in %0 @matcher -> @action, @matcher -> @action : types`."""
+    for word in _MATCH_FLAGS:
+        if p.accept(word):
+            state.attributes[word] = UnitAttr()
     p.expect("in")
     _parse_operands(p, state)
     pairs: list[tuple[SymbolRefAttr, SymbolRefAttr]] = []
@@ -97,8 +100,9 @@ def _symbols(attribute: Attribute) -> tuple[Attribute, ...]:
 def print_foreach_match(p: Printer, op: Operation) -> None:
     matchers, actions = _symbols(op.attributes["matchers"]), _symbols(op.attributes["actions"])
     pairs = ", ".join(f"{p.attribute(m)} -> {p.attribute(a)}" for m, a in zip(matchers, actions))
-    p.write(f" in {', '.join(map(p.value, op.operands))} {pairs}")
-    p.optional_dictionary(op, frozenset({"matchers", "actions"}))
+    flags = "".join(f" {word}" for word in _MATCH_FLAGS if word in op.attributes)
+    p.write(f"{flags} in {', '.join(map(p.value, op.operands))} {pairs}")
+    p.optional_dictionary(op, frozenset({"matchers", "actions", *_MATCH_FLAGS}))
     print_handle_types(p, op)
 
 
@@ -112,6 +116,11 @@ CONTROL_SCRIPT_ROWS = (
         assembly=CustomAssembly(parse_apply_patterns, print_apply_patterns),
         default_dialect="transform",
     ),
-    op("transform.foreach_match", assembly=CustomAssembly(parse_foreach_match, print_foreach_match)),
+    op(
+        "transform.foreach_match",
+        "root",
+        "updated;results*",
+        assembly=CustomAssembly(parse_foreach_match, print_foreach_match),
+    ),
     op("transform.collect_matching", "root", "results*", "symbol(matcher) in %root attrs handles"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xjit.linalg_ext.dialects.assembly import op
-from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC
+from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC, integer_array
 from xjit.linalg_ext.dialects.definition import HANDLE, SEGMENTS, CustomAssembly, OpDefinition
 from xjit.linalg_ext.dialects.handle_syntax import handle_types, handles_row, print_handle_types
 from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DenseArrayAttr, IntegerAttr
@@ -73,7 +73,8 @@ def parse_tile(p: Parser, state: ParseState) -> None:
 
 def print_tile(p: Printer, op: Operation) -> None:
     target, *sizes = op.operands
-    p.write(f" {p.value(target)} {_mixed_text(p, op.attributes.get('static_sizes'), sizes)}")
+    word = "tile_sizes " if op.name.endswith("tile_using_for") else ""
+    p.write(f" {p.value(target)} {word}{_mixed_text(p, op.attributes.get('static_sizes'), sizes)}")
     interchange = op.attributes.get("interchange")
     if isinstance(interchange, DenseArrayAttr) and interchange.values:
         p.write(f" {{interchange = [{', '.join(map(str, interchange.ints))}]}}")
@@ -81,7 +82,7 @@ def print_tile(p: Printer, op: Operation) -> None:
     print_handle_types(p, op)
 
 
-def _counted(name: str, sizes: str, none: tuple[int, ...] = (0,)) -> OpDefinition:
+def _counted(name: str, operands: str, sizes: str, none: tuple[int, ...] = (0,)) -> OpDefinition:
     """The row of an op that takes handles and a dictionary, with a loop per number in `sizes` not in `none`."""
 
     def parse(p: Parser, state: ParseState) -> None:
@@ -89,8 +90,11 @@ def _counted(name: str, sizes: str, none: tuple[int, ...] = (0,)) -> OpDefinitio
         while p.accept(","):
             names.append(p.operand())
         state.operands = p.resolve_all(names, None)
-        if p.at("["):
-            state.attributes[sizes] = DenseArrayAttr.i64(p.comma_list("[", "]", p.integer))
+        if p.accept(sizes) or p.at("["):
+            state.attributes[sizes] = integer_array(p.comma_list("[", "]", p.integer))
+        if p.accept("interchange"):
+            p.accept("=")
+            state.attributes["tile_interchange"] = integer_array(p.comma_list("[", "]", p.integer))
         state.attributes.update(p.optional_dictionary())
         if sizes not in state.attributes:
             p.fail(f"expected '{sizes}' attribute", state.span)
@@ -103,7 +107,11 @@ def _counted(name: str, sizes: str, none: tuple[int, ...] = (0,)) -> OpDefinitio
         print_handle_types(p, op)
 
     return op(
-        f"transform.structured.{name}", assembly=CustomAssembly(parse, show), result_names=("transformed", "loops")
+        f"transform.structured.{name}",
+        operands,
+        "transformed;loops*",
+        assembly=CustomAssembly(parse, show),
+        result_names=("transformed", "loops"),
     )
 
 
@@ -155,15 +163,14 @@ def print_split(p: Printer, op: Operation) -> None:
 
 
 _TILED = ("tiled_linalg_op", "loops")
-
-
+_REDUCTION_DIMS = "{ reduction_dims = dense_integers(reduction_dims) }?reduction_dims"
 _PARTS = ("fill_op", "split_linalg_op", "combining_linalg_op")
 
 _STRUCTURED_HANDLES = (
     handles_row(
         "structured.fuse_into_containing_op",
         "producer_op;containing_op",
-        "fused_op;new_containing_op",
+        "fused_op;new_containing_op?",
         "%producer_op into %containing_op",
         ("fused_op", "new_containing_op"),
     ),
@@ -179,8 +186,24 @@ _STRUCTURED_HANDLES = (
         "transformed",
         "%target { iterator_interchange = dense_integers(iterator_interchange) }?iterator_interchange",
     ),
-    handles_row("structured.pad", "target", "results*", "%target"),
-    handles_row("structured.insert_slice_to_copy", "target", "transformed", "%target", ("transformed",)),
+    handles_row(
+        "structured.pad",
+        "target",
+        "results*",
+        "%target { pad_to_multiple_of dense_integers(pad_to_multiple_of) }?pad_to_multiple_of",
+    ),
+    *(
+        handles_row(f"structured.{name}", "target", "transformed", "%target", ("transformed",))
+        for name in ("insert_slice_to_copy", "insert_slice_to_copy_ext")
+    ),
+    handles_row("structured.decompose_interface", "target", "transformed", "%target"),
+    handles_row("structured.scalarize", "target", "transformed", "%target"),
+    handles_row(
+        "structured.split_reduction",
+        "target",
+        "init_or_alloc_op;fill_op;split_linalg_op;combining_linalg_op",
+        "%target",
+    ),
     handles_row("structured.rewrite_in_destination_passing_style", "target", "transformed", "%target"),
     handles_row("structured.detensorize", "target", "results*", "%target"),
     handles_row("structured.convert_to_loops", "target", "result", "%target"),
@@ -193,47 +216,65 @@ _STRUCTURED_HANDLES = (
         "%loop , %init , %merge",
         ("new_loop", "new_init"),
     ),
-    handles_row(
-        "structured.tile_reduction_using_forall",
-        "target",
-        "fill_op;split;combining;loop",
-        "%target by num_threads = dense_integers(num_threads) { , tile_sizes = dense_integers(tile_sizes) }?tile_sizes"
-        " { , mapping = attr(mapping) }?mapping",
-        (*_PARTS, "forall_op"),
+    *(
+        handles_row(
+            f"structured.{name}",
+            "target",
+            "fill_op;split;combining;loop",
+            f"%target {_REDUCTION_DIMS} {{ by num_threads = dense_integers(num_threads) }}?num_threads"
+            " { , tile_sizes = dense_integers(tile_sizes) }?tile_sizes { , mapping = attr(mapping) }?mapping",
+            (*_PARTS, "forall_op"),
+        )
+        for name in ("tile_reduction_using_forall", "tile_reduction_using_foreach_thread")
     ),
-    handles_row(
-        "structured.tile_reduction_using_for",
-        "target",
-        "fill_op;split;combining;loop",
-        "%target by tile_sizes = dense_integers(tile_sizes)",
-        (*_PARTS, "for_op"),
+    *(
+        handles_row(
+            f"structured.{name}",
+            "target",
+            "fill_op;split;combining;loop",
+            f"%target {_REDUCTION_DIMS} {{ by tile_sizes = dense_integers(tile_sizes) }}?tile_sizes",
+            (*_PARTS, "for_op"),
+        )
+        for name in ("tile_reduction_using_for", "tile_reduction_using_scf")
     ),
     *(
         handles_row(
             f"structured.{name}",
             "target;threads*;sizes*",
-            "tiled_op;forall_op",
+            ";".join(results),
             "%target { num_threads indices(threads, num_threads) }?num_threads"
             " { tile_sizes indices(sizes, tile_sizes) }?tile_sizes { ( mapping = attr(mapping) ) }?mapping",
-            ("tiled_op", "forall_op"),
+            results,
         )
-        for name in ("tile_using_forall", "tile_to_forall_op")
+        for name, results in (
+            ("tile_using_forall", ("tiled_op", "forall_op")),
+            ("tile_to_forall_op", ("forall_op", "tiled_op")),
+            ("tile_to_foreach_thread_op", ("forall_op", "tiled_op")),
+        )
     ),
 )
 
 STRUCTURED_SCRIPT_ROWS = (
     *(
-        op(f"transform.structured.{name}", assembly=CustomAssembly(parse_tile, print_tile), result_names=_TILED)
+        op(
+            f"transform.structured.{name}",
+            "target;sizes*",
+            "tiled_op;loops*",
+            assembly=CustomAssembly(parse_tile, print_tile),
+            result_names=_TILED,
+        )
         for name in ("tile_ext", "tile_using_for", "tile", "tile_to_scf_for")
     ),
-    _counted("fuse", "tile_sizes"),
-    _counted("fuse_ext", "tile_sizes"),
-    _counted("fuse_operands", "tile_nums", (0, 1)),
+    _counted("fuse", "target", "tile_sizes"),
+    _counted("fuse_ext", "target;stop?", "tile_sizes"),
+    _counted("fuse_operands", "target", "tile_nums", (0, 1)),
     op(
         "transform.structured.lower_to_loops",
+        "target",
+        "loops*",
         assembly=CustomAssembly(parse_loops, print_loops),
         result_names=("loops",),
     ),
-    op("transform.structured.split", assembly=CustomAssembly(parse_split, print_split)),
+    op("transform.structured.split", "target;point?", "parts*", assembly=CustomAssembly(parse_split, print_split)),
     *_STRUCTURED_HANDLES,
 )

@@ -154,6 +154,14 @@ def _same(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> l
     return [operands[0]]
 
 
+def _materialize(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
+    """A tensor put into another one is what it was; a buffer is written."""
+    if op.results:
+        return [operands[0]]
+    operands[1].store(..., operands[0].copy())
+    return []
+
+
 def _copied(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
     return [operands[0].copy()]
 
@@ -227,5 +235,5 @@ TENSOR_OPS: dict[str, _Handler] = {
     "bufferization.to_tensor": _copied,
     "bufferization.to_memref": _copied,
     "bufferization.to_buffer": _copied,
-    "bufferization.materialize_in_destination": _same,
+    "bufferization.materialize_in_destination": _materialize,
 }

@@ -198,6 +198,7 @@ TENSOR_HANDLERS: dict[str, Handler] = {
     "tensor.dim": _dim,
     "tensor.rank": _rank,
     "tensor.cast": _same,
+    "bufferization.materialize_in_destination": _same,
     "tensor.extract": _extract,
     "tensor.insert": _insert,
     "tensor.extract_slice": _extract_slice,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xjit.hlo.diagnostics import HloError
 from xjit.linalg_ext.dialects.registry import has_trait
-from xjit.linalg_ext.ir.attributes import ArrayAttr, StringAttr, SymbolRefAttr
+from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DictAttr, StringAttr, SymbolRefAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.transform.match_rows import inside_first
@@ -88,17 +88,25 @@ def _first_success(script: Script, op: Operation, scope: Operation) -> Handles:
     raise LinalgError("all alternatives failed", op.location, *reasons)
 
 
+def _inside(root: Operation) -> list[Operation]:
+    return [inner for inner in root.walk() if inner is not root and inner.dialect != "transform"]
+
+
 def foreach_match(script: Script, op: Operation) -> Handles:
-    """Runs, for each operation inside the payload, the action behind the first matcher that does not fail for it."""
+    """Runs, for each operation inside the payload, the action behind the first matcher that does not fail for it.
+
+    With `restrict_root` these are the operations of the payload themselves.
+    """
     pairs: list[tuple[Operation, Operation]] = []
     matchers, actions = op.attributes.get("matchers"), op.attributes.get("actions")
-    assert isinstance(matchers, ArrayAttr) and isinstance(actions, ArrayAttr)
+    if not isinstance(matchers, ArrayAttr) or not isinstance(actions, ArrayAttr):
+        raise LinalgError(f"'{op.name}' op expects lists of matchers and actions", op.location)
     for matcher, action in zip(matchers.elements, actions.elements):
         pairs.append((_sequence(script, op, matcher), _sequence(script, op, action)))
     roots = script.payload(op)
     found: list[list[Payload]] = [[] for _ in op.results[1:]]
     for root in roots:
-        for each in [inner for inner in root.walk() if inner is not root and inner.dialect != "transform"]:
+        for each in [root] if "restrict_root" in op.attributes else _inside(root):
             if not root.is_ancestor_of(each):
                 continue  # an action has erased it
             for matcher, action in pairs:
@@ -127,6 +135,14 @@ def _matched(script: Script, op: Operation, matcher: Operation, target: Operatio
         return None
 
 
+def _options_text(options: Attribute | None) -> str:
+    """Returns options, a string or a dictionary, as a command line has them."""
+    if isinstance(options, DictAttr):
+        texts = {name: value.value if isinstance(value, StringAttr) else value for name, value in options.entries}
+        return " ".join(f"{name}={value}" for name, value in texts.items())
+    return options.value if isinstance(options, StringAttr) else ""
+
+
 def apply_registered_pass(script: Script, op: Operation) -> Handles:
     """Runs a pass of `PASSES` on the payload."""
     from xjit.linalg_ext.passes import PASSES, parse_options  # passes run scripts, too
@@ -135,7 +151,7 @@ def apply_registered_pass(script: Script, op: Operation) -> Handles:
     if not isinstance(name, StringAttr) or name.value not in PASSES:
         raise LinalgError(f"unknown pass {name}", op.location)
     try:
-        arguments = parse_options(name.value, options.value if isinstance(options, StringAttr) else "")
+        arguments = parse_options(name.value, _options_text(options))
     except HloError as error:
         raise LinalgError(error.message, op.location) from error
     targets = script.payload(op)

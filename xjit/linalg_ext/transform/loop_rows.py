@@ -8,6 +8,7 @@ from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.rewrite.loop_rules import known_trips
 from xjit.linalg_ext.transform.state import Handles, Script, TransformRow
 from xjit.linalg_ext.transform.structured_rows import located
+from xjit.linalg_ext.transforms.coalesce import coalesce
 from xjit.linalg_ext.transforms.scf_loops import move_invariants_out, peel, unroll
 
 __all__ = ["LOOP_ROWS"]
@@ -47,6 +48,11 @@ def peel_loop(script: Script, op: Operation) -> Handles:
     return [main, remainder][: len(op.results)]
 
 
+def coalesce_loops(script: Script, op: Operation) -> Handles:
+    """The loops that nests have become."""
+    return [[loop for target in script.payload(op) for loop in located(op, lambda t=target: (coalesce(t),))]]
+
+
 def licm(script: Script, op: Operation) -> Handles:
     for loop in script.payload(op):
         move_invariants_out(loop)
@@ -65,6 +71,7 @@ LOOP_ROWS: tuple[TransformRow, ...] = (
     TransformRow("transform.loop.get_parent_for", get_parent_for),
     TransformRow("transform.loop.unroll", unroll_loop, (0,)),
     TransformRow("transform.loop.peel", peel_loop, (0,)),
+    TransformRow("transform.loop.coalesce", coalesce_loops, (0,)),
     TransformRow("transform.apply_licm", licm),
     TransformRow("transform.loop.promote_if_one_iteration", promote, (0,)),
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xjit.linalg_ext.dialects.registry import has_trait
-from xjit.linalg_ext.ir.attributes import ArrayAttr, DictAttr, EnumAttr, IntegerAttr, StringAttr, TypeAttr
+from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DictAttr, EnumAttr, IntegerAttr, StringAttr, TypeAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.structured import as_structured
@@ -35,10 +35,19 @@ def has_interface(op: Operation, interface: str) -> bool:
     return has_trait(op, "structured") or op.name in _TILABLE
 
 
+def _has_operand_types(op: Operation, kinds: Sequence[Attribute]) -> bool:
+    """Whether the operands are of these types, or all of them of the only one."""
+    wanted = [kind.type for kind in kinds if isinstance(kind, TypeAttr)]
+    found = [value.type for value in op.operands]
+    return found == (wanted * len(found) if len(wanted) == 1 else wanted)
+
+
 def match(script: Script, op: Operation) -> Handles:
     """All operations inside the payload that have one of the names, the attributes, the interface."""
     ops, wanted = op.attributes.get("ops"), op.attributes.get("op_attrs")
     interface, result_type = op.attributes.get("interface"), op.attributes.get("filter_result_type")
+    operand_types = op.attributes.get("filter_operand_types")
+    kinds = operand_types.elements if isinstance(operand_types, ArrayAttr) else ()
     names = {e.value for e in ops.elements if isinstance(e, StringAttr)} if isinstance(ops, ArrayAttr) else None
     entries = wanted.entries if isinstance(wanted, DictAttr) else ()
     found: dict[Operation, None] = {}
@@ -51,6 +60,8 @@ def match(script: Script, op: Operation) -> Handles:
             if isinstance(interface, EnumAttr) and not has_interface(each, interface.value):
                 continue
             if isinstance(result_type, TypeAttr) and each.result_types != (result_type.type,):
+                continue
+            if operand_types is not None and not _has_operand_types(each, kinds):
                 continue
             found[each] = None
     return [list(found)]
@@ -82,11 +93,13 @@ def compare_parameters(script: Script, op: Operation) -> Handles:
     pairs = [script.lookup(op, 0), script.lookup(op, 1)]
     if len(pairs[0]) != len(pairs[1]):
         raise LinalgError(f"'{op.name}' op compares {len(pairs[0])} with {len(pairs[1])} parameters", op.location)
-    assert isinstance(predicate, EnumAttr)
+    compare = _COMPARISONS.get(predicate.value) if isinstance(predicate, EnumAttr) else None
+    if not isinstance(predicate, EnumAttr) or compare is None:
+        raise LinalgError(f"'{op.name}' op has no predicate {predicate}", op.location)
     for left, right in zip(*pairs):
         if not isinstance(left, IntegerAttr) or not isinstance(right, IntegerAttr):
             raise LinalgError(f"'{op.name}' op expects parameters that are integers", op.location)
-        if not _COMPARISONS[predicate.value](left.value, right.value):
+        if not compare(left.value, right.value):
             raise LinalgError(f"expected parameter {left.value} {predicate.value} {right.value}", op.location)
     return []
 

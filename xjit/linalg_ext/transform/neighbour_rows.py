@@ -73,12 +73,19 @@ def get_parent_op(script: Script, op: Operation) -> Handles:
     return [list(dict.fromkeys(found)) if "deduplicate" in op.attributes else found]
 
 
+def get_closest_isolated_parent(script: Script, op: Operation) -> Handles:
+    """What `get_parent_op` finds if it is asked for isolated operations, each once: an older name of that."""
+    found = [next((p for p in t.ancestors() if has_trait(p, "isolated")), None) for t in script.payload(op)]
+    return [list(dict.fromkeys(parent for parent in found if parent is not None))]
+
+
 def _picked(op: Operation, target: Operation, values: Sequence[Value]) -> list[Value]:
     """Returns the values at the positions that the script's operation lists, from the end if they are negative."""
     if "is_all" in op.attributes:
         return list(values)
     positions = op.attributes.get("raw_position_list")
-    assert isinstance(positions, DenseArrayAttr)
+    if not isinstance(positions, DenseArrayAttr):
+        raise LinalgError(f"'{op.name}' op expects a list of positions, found {positions}", op.location)
     for position in positions.ints:
         if not -len(values) <= position < len(values):
             raise LinalgError(f"'{target.name}' op has {len(values)} values, none at position {position}", op.location)
@@ -111,6 +118,7 @@ NEIGHBOUR_ROWS: tuple[TransformRow, ...] = (
     TransformRow("transform.get_producer_of_operand", get_producer_of_operand),
     TransformRow("transform.get_consumers_of_result", get_consumers_of_result),
     TransformRow("transform.get_parent_op", get_parent_op),
+    TransformRow("transform.get_closest_isolated_parent", get_closest_isolated_parent),
     TransformRow("transform.get_operand", get_operand),
     TransformRow("transform.get_result", get_result),
     TransformRow("transform.get_defining_op", get_defining_op),

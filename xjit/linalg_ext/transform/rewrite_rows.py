@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, FloatAttr, IntegerAttr, StringAttr
+from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import FloatType, element_type
 from xjit.linalg_ext.transform.state import Handles, Script, TransformRow
-from xjit.linalg_ext.transform.structured_rows import each_target, integers, located, tile_sizes
+from xjit.linalg_ext.transform.structured_rows import each_target, flag, integers, located, tile_sizes
+from xjit.linalg_ext.transforms.decompose import decompose
 from xjit.linalg_ext.transforms.destination_passing import insert_slice_to_copy, rewrite_in_destination_passing_style
 from xjit.linalg_ext.transforms.detensorize import detensorize
+from xjit.linalg_ext.transforms.index_values import IndexBuilder
 from xjit.linalg_ext.transforms.pad_operands import pad
 from xjit.linalg_ext.transforms.split import split
+from xjit.linalg_ext.transforms.split_reduction import split_reduction
+from xjit.linalg_ext.transforms.tilable import as_tilable
+from xjit.linalg_ext.transforms.tiling import tile
 
 __all__ = ["REWRITE_ROWS"]
 
@@ -23,7 +29,10 @@ def split_op(script: Script, op: Operation) -> Handles:
     first: list[Operation] = []
     second: list[Operation] = []
     for number, target in enumerate(script.payload(op)):
-        [point] = tile_sizes(script, op, number, "static_chunk_sizes", 1)
+        points = tile_sizes(script, op, number, "static_chunk_sizes", 1)
+        if len(points) != 1:
+            raise LinalgError(f"'{op.name}' op expects one point to split at, found {len(points)}", op.location)
+        point = points[0]
         parts = located(op, lambda target=target, point=point: split(target, loop, point))
         first.append(parts[0])
         second += parts[1:]
@@ -41,24 +50,57 @@ def _values(op: Operation, target: Operation) -> list[Attribute]:
 
 
 def pad_op(script: Script, op: Operation) -> Handles:
-    """The padded ops, the pads of their operands, and the copies of results into their destinations: there are none."""
+    """The padded ops, the pads of their operands, and the copies of results into their destinations."""
     copy = op.attributes.get("copy_back_op")
-    if isinstance(copy, StringAttr) and copy.value != "none":
-        raise LinalgError(f"'{op.name}' op copies nothing back: copy_back_op is \"none\"", op.location)
-    loops = integers(op, "padding_dimensions")
+    copy_back = copy.value if isinstance(copy, StringAttr) else "none"
+    loops, multiples = integers(op, "padding_dimensions"), integers(op, "pad_to_multiple_of")
     nofold = integers(op, "nofold_flags") or integers(op, "pack_paddings")
     padded: list[Operation] = []
     pads: list[Operation] = []
+    copies: list[Operation] = []
     for target in script.payload(op):
 
         def one(target: Operation = target) -> list[Operation]:
-            result = pad(target, _values(op, target), loops, nofold)
-            return [result.op, *result.pads]
+            result = pad(target, _values(op, target), loops, nofold, multiples, copy_back)
+            pads.extend(result.pads)
+            copies.extend(result.copies)
+            return [result.op]
 
-        new, *made = located(op, one)
-        padded.append(new)
-        pads += made
-    return [padded, pads, []][: len(op.results)]
+        padded += located(op, one)
+    return [padded, pads, copies][: len(op.results)]
+
+
+def split_reduction_op(script: Script, op: Operation) -> Handles:
+    """The tensors of partial results, their fills, the reductions into them, and the reductions of them."""
+    for name in ("use_alloc", "use_scaling_algorithm"):
+        if flag(op, name):
+            raise LinalgError(f"'{op.name}' op reshapes inputs only: {name} is not supported", op.location)
+    numbers = [op.attributes.get(name) for name in ("split_factor", "insert_split_dimension")]
+    factor, position = (n.value if isinstance(n, IntegerAttr) else 0 for n in numbers)
+
+    def one(target: Operation, number: int) -> list[Operation]:
+        made = split_reduction(target, factor, position, flag(op, "inner_parallel"))
+        return [made.empty, made.fill, made.split, made.merge]
+
+    return each_target(script, op, one)
+
+
+def decompose_op(script: Script, op: Operation) -> Handles:
+    """The last ones of the ops that targets have become."""
+    return each_target(script, op, lambda target, number: (decompose(target),))
+
+
+def scalarize(script: Script, op: Operation) -> Handles:
+    """The ops on single elements: each loop that is known to have one iteration stays."""
+
+    def one(target: Operation, number: int) -> list[Operation]:
+        root = as_tilable(target)
+        index = IndexBuilder(Builder.before(target))
+        sizes = [0 if n == 1 else 1 for n in root.extents(index)]
+        index.discard_unused()
+        return [tile(target, sizes).tiled_op]
+
+    return each_target(script, op, one)
 
 
 def copies(script: Script, op: Operation) -> Handles:
@@ -86,7 +128,10 @@ _PREFIX = "transform.structured."
 REWRITE_ROWS: tuple[TransformRow, ...] = (
     TransformRow(_PREFIX + "split", split_op, (0,)),
     TransformRow(_PREFIX + "pad", pad_op, (0,)),
-    TransformRow(_PREFIX + "insert_slice_to_copy", copies, (0,)),
+    TransformRow(_PREFIX + "split_reduction", split_reduction_op, (0,)),
+    TransformRow(_PREFIX + "decompose_interface", decompose_op, (0,)),
+    TransformRow(_PREFIX + "scalarize", scalarize, (0,)),
+    *(TransformRow(_PREFIX + name, copies, (0,)) for name in ("insert_slice_to_copy", "insert_slice_to_copy_ext")),
     TransformRow(_PREFIX + "rewrite_in_destination_passing_style", in_destination, (0,)),
     TransformRow(_PREFIX + "detensorize", detensorize_op, (0,)),
 )

@@ -9,7 +9,8 @@ from xjit.linalg_ext.ir.attributes import ArrayAttr, BoolAttr, DenseArrayAttr, I
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.ir.types import IndexType
-from xjit.linalg_ext.rewrite.driver import erase_dead
+from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead
+from xjit.linalg_ext.rewrite.rules import CANONICALIZE
 from xjit.linalg_ext.transform.state import Handles, Script, TransformRow, payload_of
 from xjit.linalg_ext.transforms.collapse_dims import collapse_dims
 from xjit.linalg_ext.transforms.distributed_style import shared_output_to_distributed_style
@@ -112,8 +113,15 @@ def each_target(script: Script, op: Operation, one: Callable[[Operation, int], S
 
 
 def fuse_op(script: Script, op: Operation) -> Handles:
+    """Tiles and fuses each target; the functions around them are simplified if the script asks for that."""
+    if flag(op, "use_forall"):
+        raise LinalgError(f"'{op.name}' op makes scf.for loops only: use_forall is not supported", op.location)
+
     def one(target: Operation, number: int) -> Sequence[Operation]:
+        function = next((each for each in target.ancestors() if each.name == "func.func"), script.root)
         result = fuse(target, integers(op, "tile_sizes"), integers(op, "tile_interchange"))
+        if flag(op, "apply_cleanup"):
+            apply_rules(function, CANONICALIZE)
         return (result.tiled_ops[0], *result.loops)
 
     return each_target(script, op, one)
@@ -156,6 +164,8 @@ def fuse_into_containing(script: Script, op: Operation) -> Handles:
 
 
 def tile_using_forall(script: Script, op: Operation) -> Handles:
+    """The tiled ops and the loops."""
+
     def one(target: Operation, number: int) -> Sequence[Operation]:
         sizes = tile_sizes(script, op, number, "tile_sizes", 1)
         result = tile_to_forall(target, sizes, integers(op, "num_threads"), op.attributes.get("mapping"))
@@ -164,17 +174,32 @@ def tile_using_forall(script: Script, op: Operation) -> Handles:
     return each_target(script, op, one)
 
 
+def tile_to_forall_op(script: Script, op: Operation) -> Handles:
+    """By its older names, `tile_using_forall` returns the loops first."""
+    return tile_using_forall(script, op)[::-1]
+
+
 def _parts(result: ReductionTiling) -> Sequence[Operation]:
     return (result.init, result.split, result.merge, result.loop)
 
 
+def _reduction_sizes(op: Operation, name: str) -> tuple[int, ...]:
+    """Returns the entry per loop that tells which is split; `reduction_dims`, if it is there, has to tell the same."""
+    sizes, dims = integers(op, name), integers(op, "reduction_dims")
+    if dims and sorted(dims) != [loop for loop, n in enumerate(sizes) if n != 0]:
+        raise LinalgError(f"'{op.name}' op has reduction_dims {list(dims)}, but {name} {list(sizes)}", op.location)
+    return sizes
+
+
 def tile_reduction_for(script: Script, op: Operation) -> Handles:
-    return each_target(script, op, lambda t, n: _parts(tile_reduction_using_for(t, integers(op, "tile_sizes"))))
+    sizes = _reduction_sizes(op, "tile_sizes")
+    return each_target(script, op, lambda t, n: _parts(tile_reduction_using_for(t, sizes)))
 
 
 def tile_reduction_forall(script: Script, op: Operation) -> Handles:
+    threads, sizes = _reduction_sizes(op, "num_threads"), integers(op, "tile_sizes")
+
     def one(target: Operation, number: int) -> Sequence[Operation]:
-        threads, sizes = integers(op, "num_threads"), integers(op, "tile_sizes")
         return _parts(tile_reduction_using_forall(target, threads, sizes, op.attributes.get("mapping")))
 
     return each_target(script, op, one)
@@ -267,9 +292,18 @@ STRUCTURED_TRANSFORM_ROWS: tuple[TransformRow, ...] = (
     TransformRow(_PREFIX + "fuse_operands", fuse_operands_op),
     TransformRow(_PREFIX + "fuse_into_containing_op", fuse_into_containing, (0,)),
     TransformRow(_PREFIX + "tile_using_forall", tile_using_forall, (0,)),
-    TransformRow(_PREFIX + "tile_to_forall_op", tile_using_forall, (0,)),
-    TransformRow(_PREFIX + "tile_reduction_using_for", tile_reduction_for, (0,)),
-    TransformRow(_PREFIX + "tile_reduction_using_forall", tile_reduction_forall, (0,)),
+    *(
+        TransformRow(_PREFIX + name, tile_to_forall_op, (0,))
+        for name in ("tile_to_forall_op", "tile_to_foreach_thread_op")
+    ),
+    *(
+        TransformRow(_PREFIX + name, tile_reduction_for, (0,))
+        for name in ("tile_reduction_using_for", "tile_reduction_using_scf")
+    ),
+    *(
+        TransformRow(_PREFIX + name, tile_reduction_forall, (0,))
+        for name in ("tile_reduction_using_forall", "tile_reduction_using_foreach_thread")
+    ),
     TransformRow(_PREFIX + "shared_output_to_distributed_style", distributed_style, (0, 1, 2)),
     TransformRow(_PREFIX + "tile_loop_hint", loop_hint),
     TransformRow(_PREFIX + "collapse_dims", collapse, (0,)),

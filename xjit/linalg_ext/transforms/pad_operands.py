@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xjit.affine import AffineExprKind, dim
@@ -26,31 +26,49 @@ from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
 from xjit.linalg_ext.transforms.slices import extract_tile, slice_lists, static_list
 from xjit.linalg_ext.transforms.tiles import Tile
 
-__all__ = ["PaddedOp", "pad"]
+__all__ = ["COPIES_BACK", "PaddedOp", "pad"]
+
+COPIES_BACK = ("none", "linalg.copy", "bufferization.materialize_in_destination")
+"""What may put a padded result into its destination."""
 
 
 @dataclass(frozen=True)
 class PaddedOp:
-    """`op` computes padded tiles; `pads` are the pads of its operands."""
+    """`op` computes padded tiles; `pads` are the pads of its operands, `copies` the copies of its results."""
 
     op: Operation
     pads: tuple[Operation, ...]
+    copies: tuple[Operation, ...]
 
 
-def pad(op: Operation, values: Sequence[Attribute], loops: Sequence[int], nofold: Sequence[int] = ()) -> PaddedOp:
+def pad(
+    op: Operation,
+    values: Sequence[Attribute],
+    loops: Sequence[int],
+    nofold: Sequence[int] = (),
+    multiples: Sequence[int] = (),
+    copy_back: str = "none",
+) -> PaddedOp:
     """Pads the operands of a structured op on tensors along some loops, operand i with constant `values[i]`.
 
-    `nofold` tells which operands get a pad that may not go, though it pads nothing. The results are cut to the sizes
-    that they had. Who asks chooses values that the op leaves the rest of the result alone for. LinalgError, with the
-    operation's place, if no bound is known for a size; then nothing has changed.
+    `nofold` tells which operands get a pad that may not go, though it pads nothing. Sizes along `loops[i]` become a
+    multiple of `multiples[i]`, those that are known, too. The results are cut to the sizes that they had, and copied
+    into what they were to be written into by `copy_back`, an op of `COPIES_BACK`. Who asks chooses values that the op
+    leaves the rest of the result alone for. LinalgError, with the operation's place, if no bound is known for a size;
+    then nothing has changed.
     """
     view = as_structured(op)
     if view is None or not op.results or not view.has_tensor_semantics:
         raise LinalgError(f"'{op.name}' op is padded only if it is structured, on tensors", op.location)
     if len(values) != len(view.operands):
         raise LinalgError(f"expected {len(view.operands)} padding values, found {len(values)}", op.location)
+    if len(multiples) not in (0, len(loops)) or any(n < 1 for n in multiples):
+        raise LinalgError(f"expected {len(loops)} positive multiples, found {list(multiples)}", op.location)
+    if copy_back not in COPIES_BACK:
+        raise LinalgError(f"expected one of {', '.join(COPIES_BACK)} to copy back, found {copy_back}", op.location)
     index = IndexBuilder(Builder.before(op))
-    bounds = [_bounds(op, value, access, loops) for value, access in zip(view.operands, view.accesses)]
+    steps = dict(zip(loops, multiples or [1] * len(loops)))
+    bounds = [_bounds(op, value, access, steps) for value, access in zip(view.operands, view.accesses)]
     operands, pads = list(op.operands), []
     for number, (value, shape) in enumerate(zip(view.operands, bounds)):
         kept = number < len(nofold) and bool(nofold[number])
@@ -63,22 +81,31 @@ def pad(op: Operation, values: Sequence[Attribute], loops: Sequence[int], nofold
         new.add_region(region.clone({}))
     index.builder.insert(new)
     results = [_cut(index, value, init) for value, init in zip(new.results, view.inits)]
+    copies: list[Operation] = []
+    if copy_back != "none":
+        copies = [_copied(index.builder, copy_back, value, init) for value, init in zip(results, view.inits)]
+        results = [copy.result for copy in copies]
     op.replace_all_uses_with(results)
     op.erase()
-    return PaddedOp(new, tuple(pads))
+    return PaddedOp(new, tuple(pads), tuple(copies))
 
 
-def _bounds(op: Operation, value: Value, access: Access, loops: Sequence[int]) -> tuple[int | None, ...]:
-    """Returns the shape of a padded operand."""
+def _copied(builder: Builder, name: str, value: Value, init: Value) -> Operation:
+    segments: dict[str, Attribute] = {"operandSegmentSizes": DenseArrayAttr.i32((1, 1))}
+    return builder.create(name, (value, init), (init.type,), segments if name == "linalg.copy" else {})
+
+
+def _bounds(op: Operation, value: Value, access: Access, steps: Mapping[int, int]) -> tuple[int | None, ...]:
+    """Returns the shape of a padded operand; `steps` has what the sizes along a loop are to be multiples of."""
     found: list[int | None] = []
     for axis, (size, e) in enumerate(zip(shape_of(value), access)):
-        if size is not None or e is None or e.kind is not AffineExprKind.DIM or e.position not in loops:
+        if e is None or e.kind is not AffineExprKind.DIM or e.position not in steps:
             found.append(size)
             continue
         bound = _upper_bound(_size(value, axis))
         if bound is None:
             raise LinalgError(f"'{op.name}' op has a size without a known bound: it cannot be padded", op.location)
-        found.append(bound)
+        found.append(-(-bound // steps[e.position]) * steps[e.position])
     return tuple(found)
 
 

@@ -7,19 +7,17 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineMap, dim
 from xjit.linalg_ext.ir import (
-    AffineMapAttr,
-    ArrayAttr,
     Attribute,
     Block,
     Builder,
     DenseArrayAttr,
-    EnumAttr,
     Operation,
     Region,
     TensorType,
     Value,
 )
 from xjit.linalg_ext.structured import PARALLEL, REDUCTION, shape_of
+from xjit.linalg_ext.structured.creation import create_generic
 from xjit.linalg_ext.transforms.collectives import Combiner, combiner_of, neutral_element
 from xjit.linalg_ext.transforms.forall import Forall, share_of
 from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
@@ -28,7 +26,7 @@ from xjit.linalg_ext.transforms.slices import create_empty, extract_tile, insert
 from xjit.linalg_ext.transforms.tilable import StructuredTilable, as_tilable
 from xjit.linalg_ext.transforms.tiles import Tile
 
-__all__ = ["ReductionTiling", "tile_reduction_using_for", "tile_reduction_using_forall"]
+__all__ = ["ReductionTiling", "merge_parts", "tile_reduction_using_for", "tile_reduction_using_forall"]
 
 
 @dataclass(frozen=True)
@@ -90,35 +88,24 @@ def _partial_init(r: _Reduction, outer: IndexBuilder, parts: Index) -> Operation
     return outer.builder.create("linalg.fill", (start, empty), (empty.type,), attributes)
 
 
-def _generic(
-    builder: Builder,
-    inputs: Sequence[Value],
-    init: Value,
-    maps: Sequence[AffineMap],
-    iterators: Sequence[str],
-    body: Block,
-) -> Operation:
-    attributes: dict[str, Attribute] = {
-        "indexing_maps": ArrayAttr(tuple(AffineMapAttr(m) for m in maps)),
-        "iterator_types": ArrayAttr(tuple(EnumAttr("linalg.iterator_type", kind) for kind in iterators)),
-        "operandSegmentSizes": DenseArrayAttr.i32((len(inputs), 1)),
-    }
-    return builder.create("linalg.generic", (*inputs, init), (init.type,), attributes, [Region([body])])
-
-
-def _merge(r: _Reduction, partial: Value, outer: IndexBuilder) -> Operation:
-    """Reduces the last dimension of the partial results into the init of the reduction."""
-    init = r.tilable.view.inits[0]
-    rank = len(shape_of(init))
-    combine = r.combiner.op
+def merge_parts(builder: Builder, combiner: Combiner, partial: Value, init: Value, axis: int) -> Operation:
+    """Reduces dimension `axis` of the partial results into the init of the reduction."""
+    rank = len(shape_of(init)) + 1
+    combine = combiner.op
     element = combine.result.type
     body = Block([element, element])
     inner = Builder(body)
     total = inner.create(combine.name, body.arguments, (element,), combine.attributes).result
     inner.create("linalg.yield", (total,))
-    maps = [AffineMap.identity(rank + 1), AffineMap(rank + 1, 0, tuple(dim(i) for i in range(rank)))]
-    kinds = [*[PARALLEL] * rank, REDUCTION]
-    return _generic(outer.builder, [partial], init, maps, kinds, body)
+    maps = [AffineMap.identity(rank), AffineMap(rank, 0, tuple(dim(i) for i in range(rank) if i != axis))]
+    kinds = [REDUCTION if i == axis else PARALLEL for i in range(rank)]
+    return create_generic(builder, [partial], [init], maps, kinds, Region([body]))
+
+
+def _merge(r: _Reduction, partial: Value, outer: IndexBuilder) -> Operation:
+    """Reduces the last dimension of the partial results."""
+    init = r.tilable.view.inits[0]
+    return merge_parts(outer.builder, r.combiner, partial, init, len(shape_of(init)))
 
 
 def tile_reduction_using_for(op: Operation, tile_sizes: Sequence[int]) -> ReductionTiling:
@@ -170,7 +157,8 @@ def _split_generic(r: _Reduction, builder: Builder, inputs: Sequence[Value], par
     loops = len(r.tilable.iterator_types)
     target = AffineMap(loops, 0, tuple(dim(i) for i in (*r.kept, r.loop)))
     kinds = [PARALLEL if i == r.loop else kind for i, kind in enumerate(r.tilable.iterator_types)]
-    return _generic(builder, inputs, partial, [*view.indexing_maps[:-1], target], kinds, body)
+    maps = [*view.indexing_maps[:-1], target]
+    return create_generic(builder, inputs, [partial], maps, kinds, Region([body]))
 
 
 def tile_reduction_using_forall(
