@@ -1,7 +1,7 @@
 """Which arguments of a call are donated, as native code.
 
-* `i1 xjit_may_donate(options, i64 parameter, buffer)`: unless the caller keeps that argument, or has an external reference
-  to it: then it is a copy that the call takes.
+* `i1 xjit_may_donate(options, i64 parameter, buffer)`: unless the caller keeps that argument, or has an external
+  reference to it: then it is a copy that the call takes.
 * `ptr xjit_claim_donations(executable, options, buffers, donated)`: deletes the donated arguments and sets their
   entries of `donated` to `CLAIMED`, those of others to 0. Returns null; or an error, with all as it was, if one array
   is donated twice, or donated and read besides.

@@ -19,8 +19,8 @@ ERROR: Final = StructLayout(
 EVENT: Final = StructLayout(
     "Event", (("vtable", PTR), ("references", I64), ("waiting", PTR), ("error", PTR), ("in_queue", I64))
 )
-"""Something that is ready (`waiting` is `READY`) or not yet: then `waiting` is a list of `CALLBACK`s and `in_queue` is not
-0 if a job makes it ready that has its place in a queue.
+"""Something that is ready (`waiting` is `READY`) or not yet: then `waiting` is a list of `CALLBACK`s and `in_queue` is
+not 0 if a job makes it ready that has its place in a queue.
 """
 
 READY: Final = 1
