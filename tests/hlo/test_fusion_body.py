@@ -58,14 +58,14 @@ def test_what_stays_is_cloned() -> None:
 def test_parameters_do_not_move(name: str) -> None:
     _, named, body = start()
     with pytest.raises(InvalidArgument, match=f"{name} cannot move into body"):
-        body.computation.take_instruction(named[name])
+        body.computation.take_instruction(named[name], [])
 
 
 def test_what_is_free_or_of_another_module_does_not_move() -> None:
     _, named, body = start()
     free = HloInstruction.create("negate", named["x"].shape, [named["x"]])
     with pytest.raises(InvalidArgument, match="no part of another computation"):
-        body.computation.take_instruction(free)
+        body.computation.take_instruction(free, [])
     free.detach_from_operands()
     with pytest.raises(InvalidArgument, match="no part of another computation"):
-        body.computation.take_instruction(start()[1]["m"])
+        body.computation.take_instruction(start()[1]["m"], [])

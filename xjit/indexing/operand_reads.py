@@ -93,6 +93,11 @@ class OperandRead:
         """Whether element i reads element i, whatever the dimensions: identities, reshapes, what only adds ones."""
         return self.operand.num_elements == self.elements and self._number_is(dim(0))
 
+    @cached_property
+    def keeps_index(self) -> bool:
+        """Whether the operand is read at the index of the result, but for dimensions of size 1."""
+        return self.is_identity or (self.keeps_number and not self.divides)
+
     def reads_its_row(self, length: int) -> bool:
         """Whether the operand has an element for each row of `length` elements, and element i reads its row's."""
         return 0 < self.elements == self.operand.num_elements * length and self._is_one_per_row

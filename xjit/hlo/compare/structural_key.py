@@ -31,7 +31,7 @@ def content_key(instruction: HloInstruction, layouts: bool = True, annotations: 
 
 def annotation_key(instruction: HloInstruction) -> Hashable:
     """Returns what counts of the annotations: None if there are none."""
-    config, frontend, sharding = instruction.backend_config, instruction.frontend_attributes, instruction.sharding
+    config, frontend, sharding = instruction.raw_backend_config, instruction.frontend_attributes, instruction.sharding
     if not config and not frontend and sharding is None:
         return None
     return (canonical_backend_config(config) if config else "", sharding, tuple(sorted(frontend.items())))
@@ -102,6 +102,10 @@ class StructuralKeys:
             computation.make_instruction_post_order(),
             {},
             [computation.root_instruction],
-            lambda i: self.number(content_key(i, self._layouts, self._annotations)),
+            self._content,
             self._computations.__getitem__,
         )
+
+    def _content(self, instruction: HloInstruction) -> int:
+        key = content_key(instruction, self._layouts, self._annotations)
+        return self._numbers.setdefault(key, len(self._numbers))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from xjit.hlo.ir import use_def
-
 if TYPE_CHECKING:
     from xjit.hlo.ir.computation import HloComputation
     from xjit.hlo.ir.instruction import HloInstruction
@@ -36,7 +34,7 @@ class FusionBody:
         elif stays:
             value = self.computation.add_instruction(unit.clone_with_new_operands(unit.shape, operands))
         else:
-            value = self._move(unit, operands)
+            value = self.computation.take_instruction(unit, operands)
         self._values[unit] = value
         return value
 
@@ -57,9 +55,5 @@ class FusionBody:
             return body.clone_instructions(self.computation, bound)[root]
         for instruction in body.make_instruction_post_order():
             if instruction not in bound:
-                self._move(instruction, [bound.get(o, o) for o in instruction.operands])
+                self.computation.take_instruction(instruction, [bound.get(o, o) for o in instruction.operands])
         return bound.get(root, root)
-
-    def _move(self, instruction: HloInstruction, operands: Sequence[HloInstruction]) -> HloInstruction:
-        use_def.replace_operands(instruction, operands)
-        return self.computation.take_instruction(instruction)

@@ -15,7 +15,7 @@ from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.hlo.edit import cloning, deep_copy, fusion, replacing
 from xjit.hlo.io import serialization
 from xjit.hlo.io.printing import HloPrintOptions, computation_to_string
-from xjit.hlo.ir import parameters, roles
+from xjit.hlo.ir import parameters, roles, use_def
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module_config import ProgramShape
 from xjit.hlo.ir.post_order import instruction_post_order
@@ -43,6 +43,7 @@ class HloComputation:
         self._callers: dict[HloInstruction, None] = {}
         self._post_order: tuple[HloInstruction, ...] | None = None
         self._callees: tuple[HloComputation, ...] | None = None
+        self._opcodes: frozenset[str] | None = None
 
     class Builder:
         """Collects free instructions; `build` makes a computation of them."""
@@ -72,6 +73,13 @@ class HloComputation:
     def instructions(self) -> tuple[HloInstruction, ...]:
         """All instructions in insertion order."""
         return tuple(self._instructions)
+
+    @property
+    def opcodes(self) -> frozenset[str]:
+        """The opcodes of the instructions: most passes look for a few, in computations that change seldom."""
+        if self._opcodes is None:
+            self._opcodes = frozenset([i.opcode for i in self._instructions])
+        return self._opcodes
 
     @property
     def instruction_count(self) -> int:
@@ -289,10 +297,11 @@ class HloComputation:
             self.calls_changed()
         return instruction
 
-    def take_instruction(self, instruction: HloInstruction) -> HloInstruction:
-        """Takes an instruction out of another computation of the module; name, id and edges stay as they are.
+    def take_instruction(self, instruction: HloInstruction, operands: Sequence[HloInstruction]) -> HloInstruction:
+        """Takes an instruction out of another computation of the module, to read other operands; name and id stay.
 
-        Who moves it makes sure that all it reads and is read by moves with it, or is replaced. Parameters stay.
+        Who moves it makes sure that all that reads it moves with it, or is made to read something else. Parameters
+        stay.
         """
         source = instruction.parent
         if source is None or source.parent is not self.parent or instruction.opcode == "parameter":
@@ -300,16 +309,20 @@ class HloComputation:
                 f"{instruction.name} cannot move into {self.name}: it is no part of another computation"
             )
         del source._instructions[instruction]
+        source.edges_changed()
         instruction.parent = self
         self._instructions[instruction] = None
-        for computation in (source, self):
-            computation.edges_changed()
-            if instruction.op.called:
-                computation.calls_changed()
+        use_def.replace_operands(instruction, operands)
+        if instruction.op.called:
+            source.calls_changed()
+            self.calls_changed()
         return instruction
 
     def _place_parameter(self, instruction: HloInstruction) -> None:
         number = parameters.parameter_number(instruction)
+        if not self._parameters or number > parameters.parameter_number(self._parameters[-1]):
+            self._parameters.append(instruction)
+            return
         position = bisect_left(self._parameters, number, key=parameters.parameter_number)
         if position < len(self._parameters) and parameters.parameter_number(self._parameters[position]) == number:
             raise InvalidArgument(f"computation {self.name} has two parameters numbered {number}")
@@ -421,6 +434,7 @@ class HloComputation:
     def edges_changed(self) -> None:
         """Notes that instructions, what they read, wait for or call have changed (for the functions that do it)."""
         self._post_order = None
+        self._opcodes = None
         if self.parent is not None:
             self.parent.note_change()
 

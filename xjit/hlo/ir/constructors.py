@@ -13,6 +13,7 @@ Type checkers read `constructors.pyi`, which is generated from the same signatur
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 MAX_SINGLE_OPERANDS = 3  # a constructor takes more than that as a sequence
 
 
+@functools.lru_cache(maxsize=1 << 10)
+def _numbered(number: int) -> at.ParameterAttributes:
+    return at.ParameterAttributes(number)
+
+
 class InstructionConstructors:
     """The constructors of `HloInstruction`, which has `create`, on which they all rest.
 
@@ -42,7 +48,7 @@ class InstructionConstructors:
     @classmethod
     def create_parameter(cls, number: int, shape: Shape, name: str = "") -> HloInstruction:
         """Returns parameter `number`."""
-        return cls.create("parameter", shape, attributes=at.ParameterAttributes(number), name=name)
+        return cls.create("parameter", shape, attributes=_numbered(number), name=name)
 
     @classmethod
     def create_constant(cls, literal: Literal, name: str = "") -> HloInstruction:

@@ -445,9 +445,10 @@ class HloInstruction(InstructionConstructors):
         """
         self.metadata = other.metadata
         self.raw_backend_config = other.raw_backend_config
-        self.frontend_attributes = dict(other.frontend_attributes)
+        if self.frontend_attributes or other.frontend_attributes:
+            self.frontend_attributes = dict(other.frontend_attributes)
         self.sharding = other.sharding
-        self.origin = other.origin if self.shape.compatible(other.shape) else ""
+        self.origin = other.origin if other.origin and self.shape.compatible(other.shape) else ""
         self.statistics = other.statistics
         self.place = other.place
 

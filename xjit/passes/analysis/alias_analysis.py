@@ -15,8 +15,8 @@ from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo.types.shape import ShapeIndex
 from xjit.passes.analysis.dataflow import HloDataflowAnalysis
 from xjit.passes.analysis.hlo_value import HloValue
-from xjit.passes.analysis.in_place import in_place_pairs, updates_in_place
-from xjit.passes.analysis.linear_order import EventKind
+from xjit.passes.analysis.in_place import InPlacePair, in_place_pairs, updates_in_place
+from xjit.passes.analysis.linear_order import CALL_END, RUN, WHILE_END
 from xjit.passes.framework import analyses
 
 
@@ -123,11 +123,11 @@ def _joined(
 def _ties(flow: HloDataflowAnalysis) -> Iterator[Tie]:
     for event in flow.events:
         instruction = event.instruction
-        if event.kind is EventKind.WHILE_END:
+        if event.kind is WHILE_END:
             for kind, source in (("body", instruction.while_body.root_instruction), ("init", instruction.operand(0))):
                 for leaf, value, phi in _joined(flow, instruction, source):
                     yield Tie(kind, instruction, leaf, 0, value, phi)
-        elif event.kind is EventKind.CALL_END and instruction.opcode == "conditional":
+        elif event.kind is CALL_END and instruction.opcode == "conditional":
             for branch, computation in enumerate(instruction.called_computations):
                 for leaf, value, phi in _joined(flow, instruction, computation.root_instruction):
                     yield Tie("branch", instruction, leaf, branch, value, phi)
@@ -140,33 +140,32 @@ def _ties(flow: HloDataflowAnalysis) -> Iterator[Tie]:
 
 def _updates(flow: HloDataflowAnalysis) -> Iterator[InPlaceUpdate]:
     for time, event in enumerate(flow.events):
-        if event.kind is EventKind.RUN:
-            pairs = _in_place_values(flow, event.instruction)
-            partial = bool(pairs) and updates_in_place(event.instruction)
-            for operand, result in pairs:
+        if event.kind is RUN and (pairs := in_place_pairs(event.instruction)):
+            values = _in_place_values(flow, event.instruction, pairs)
+            partial = bool(values) and updates_in_place(event.instruction)
+            for operand, result in values:
                 yield InPlaceUpdate(time, operand, result, partial)
 
 
-def _in_place_values(flow: HloDataflowAnalysis, instruction: HloInstruction) -> list[tuple[HloValue, HloValue]]:
+def _in_place_values(
+    flow: HloDataflowAnalysis, instruction: HloInstruction, pairs: Sequence[InPlacePair]
+) -> list[tuple[HloValue, HloValue]]:
     """Returns the (operand, result) values that may share; an operand read in another role, too, may not."""
-    pairs = in_place_pairs(instruction)
-    if not pairs:
-        return []
     results = flow.values(instruction)
-    readers: dict[int, set[tuple[int, int]]] = {}
-    for n, operand in enumerate(instruction.operands):
-        for leaf, value in enumerate(flow.values(operand)):
+    read = [flow.values(operand) for operand in instruction.operands]
+    places: dict[HloValue, list[tuple[int, int]]] = {}
+    for n, values in enumerate(read):
+        for leaf, value in enumerate(values):
             if value is not None:
-                readers.setdefault(value.id, set()).add((n, leaf))
-    allowed: dict[int, set[tuple[int, int]]] = {}
-    for pair in pairs:
-        allowed.setdefault(pair.result_leaf, set()).add((pair.operand, pair.operand_leaf))
+                places.setdefault(value, []).append((n, leaf))
     found: list[tuple[HloValue, HloValue]] = []
     for pair in pairs:
-        operand = flow.values(instruction.operand(pair.operand))[pair.operand_leaf]
-        result = results[pair.result_leaf]
+        operand, result = read[pair.operand][pair.operand_leaf], results[pair.result_leaf]
         if operand is None or result is None or operand.byte_size != result.byte_size:
             continue
-        if readers[operand.id] <= allowed[pair.result_leaf]:
-            found.append((operand, result))
+        if len(places[operand]) > 1:
+            allowed = {(p.operand, p.operand_leaf) for p in pairs if p.result_leaf == pair.result_leaf}
+            if not allowed.issuperset(places[operand]):
+                continue
+        found.append((operand, result))
     return found

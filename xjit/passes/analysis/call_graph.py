@@ -53,10 +53,11 @@ class CallGraph:
         nesting: dict[HloComputation, int] = {}
         for computation in order:
             depth = 0
-            for caller in computation.instructions if computation.callees() else ():
+            for caller in _callers_in(computation):
+                context = context_of(caller)
                 for callee in caller.called_computations:
                     depth = max(depth, nesting[callee] + (caller.opcode == "while"))
-                    contexts[callee] |= context_of(caller)
+                    contexts[callee] = _joined(contexts[callee], context)
                     if caller.op.has(Trait.CONTROL_FLOW):
                         sites[callee].append(caller)
             nesting[computation] = depth
@@ -81,8 +82,18 @@ def _sequential(entry: HloComputation) -> list[HloComputation]:
         if computation in found:
             continue
         found[computation] = None
-        if computation.callees():
-            for caller in computation.instructions:
-                if caller.op.has(Trait.CONTROL_FLOW):
-                    stack.extend(caller.called_computations)
+        for caller in _callers_in(computation):
+            if caller.op.has(Trait.CONTROL_FLOW):
+                stack.extend(caller.called_computations)
     return list(found)
+
+
+def _callers_in(computation: HloComputation) -> list[HloInstruction]:
+    return [i for i in computation.instructions if i.op.called] if computation.callees() else []
+
+
+def _joined(a: CallContext, b: CallContext) -> CallContext:
+    """Returns `a | b`, for which an enum takes ten times as long where they are one, as they mostly are."""
+    if a is b or not b.value:
+        return a
+    return a | b if a.value else b

@@ -21,7 +21,16 @@ from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import ShapeIndex
 from xjit.passes.analysis.forwarding import forwarded_leaves, forwards
 from xjit.passes.analysis.hlo_value import HloPosition, HloUse, HloValue, HloValueSet
-from xjit.passes.analysis.linear_order import Event, EventKind, linear_order, sequence_of
+from xjit.passes.analysis.linear_order import (
+    BRANCH_BEGIN,
+    CALL_END,
+    RUN,
+    WHILE_BEGIN,
+    WHILE_END,
+    Event,
+    linear_order,
+    sequence_of,
+)
 
 Leaves = tuple["HloValue | None", ...]
 """The values of an instruction, one per leaf of its shape, in order; None for tokens and opaques."""
@@ -141,8 +150,12 @@ class HloDataflowAnalysis:
     def _analyze(self, start: HloComputation) -> list[Event]:
         """Analyses a computation and what it runs; returns the order in which that was done."""
         events = linear_order(start, self._sequence)
+        known = self._leaves
         for time, event in enumerate(events):
-            self._step(time, event)
+            if event.kind is not RUN:
+                self._step(time, event)
+            elif event.instruction not in known:  # else the parameter of a called computation, bound at its call
+                known[event.instruction] = self._run(event.instruction, time)
         self._simplify_phis()
         return events
 
@@ -154,32 +167,33 @@ class HloDataflowAnalysis:
         self, instruction: HloInstruction, time: int, phi: bool = False, handed_on: Mapping[int, HloValue] = _NOTHING
     ) -> Leaves:
         """Returns new values for the leaves of an instruction, but for those that are `handed_on`, by number."""
+        shape, defined = instruction.shape, self._defined
+        if shape.is_array and not handed_on:
+            value = HloValue(len(defined), instruction, (), shape, physical_byte_size(shape), time, phi)
+            defined.append(value)
+            return (value,)
         leaves: list[HloValue | None] = []
-        for index, leaf in (((), instruction.shape),) if instruction.shape.is_array else instruction.shape.leaves():
+        for index, leaf in shape.leaves():
             value = handed_on.get(len(leaves))
             if value is None and leaf.is_array:
-                number = len(self._defined)
-                value = HloValue(number, instruction, index, leaf, physical_byte_size(leaf), time, phi)
-                self._defined.append(value)
+                value = HloValue(len(defined), instruction, index, leaf, physical_byte_size(leaf), time, phi)
+                defined.append(value)
             leaves.append(value)
         return tuple(leaves)
 
     def _step(self, time: int, event: Event) -> None:
         instruction = event.instruction
-        if event.kind is EventKind.RUN:
-            if instruction not in self._leaves:  # else the parameter of a called computation, bound at its call
-                self._leaves[instruction] = self._run(instruction, time)
-        elif event.kind is EventKind.WHILE_BEGIN:
+        if event.kind is WHILE_BEGIN:
             self._begin_loop(instruction, time)
-        elif event.kind is EventKind.WHILE_END:
+        elif event.kind is WHILE_END:
             self._end_loop(instruction)
-        elif event.kind is EventKind.BRANCH_BEGIN:
+        elif event.kind is BRANCH_BEGIN:
             computation = instruction.called_computations[event.branch]
             is_branch = instruction.opcode == "conditional"
             operands = (instruction.operand(event.branch + 1),) if is_branch else instruction.operands
             for parameter, operand in zip(computation.parameter_instructions, operands, strict=True):
                 self._bind(parameter, self._leaves[operand], time)
-        elif event.kind is EventKind.CALL_END:
+        elif event.kind is CALL_END:
             self._leaves[instruction] = self._end_call(instruction, time)
 
     def _run(self, instruction: HloInstruction, time: int) -> Leaves:

@@ -2,45 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from xjit.hlo import HloInstruction, Shape, Trait
 from xjit.hlo import attributes as at
+from xjit.hlo.attributes.opcodes import opcodes_with
 from xjit.hlo.diagnostics import FailedPrecondition
 from xjit.hlo.types.physical import physical_byte_size
-from xjit.passes.analysis.linear_order import Event, EventKind
+from xjit.passes.analysis.linear_order import BRANCH_BEGIN, RUN, WHILE_BEGIN, Event
 
 
 def check_forwarded_layouts(events: Sequence[Event]) -> None:
     """Raises FailedPrecondition for what hands a value on in another layout, or as another number of bytes."""
     for event in events:
-        for instruction, shape, source in _handed_on(event):
+        instruction = event.instruction
+        if event.kind is not RUN:
+            handed_on = _bound_at(event)
+        elif instruction.opcode == "bitcast":
+            _check_bitcast(instruction)
+            continue
+        elif instruction.opcode in _FORWARDED:
+            handed_on = _forwarded_by(instruction)
+        else:
+            continue
+        for instruction, shape, source in handed_on:
             if shape is not source and shape != source:
                 _check(instruction, shape, source)
 
 
-def _handed_on(event: Event) -> Iterator[tuple[HloInstruction, Shape, Shape]]:
-    """Yields (instruction, its shape or that of an element, the shape of what it hands on)."""
+_FORWARDED = opcodes_with(Trait.FORWARDS) | {"tuple", "get-tuple-element"}
+
+_HandedOn = Iterable[tuple[HloInstruction, Shape, Shape]]
+"""(instruction, its shape or that of an element, the shape of what it hands on)"""
+
+
+def _forwarded_by(instruction: HloInstruction) -> _HandedOn:
+    if instruction.opcode == "tuple":
+        shapes = zip(instruction.shape.tuple_shapes, instruction.operands, strict=True)
+        return [(instruction, shape, operand.shape) for shape, operand in shapes]
+    source = instruction.operand(0).shape
+    if instruction.opcode == "get-tuple-element":
+        source = source.tuple_shapes[instruction.attributes_as(at.GetTupleElementAttributes).index]
+    return [(instruction, instruction.shape, source)]
+
+
+def _bound_at(event: Event) -> _HandedOn:
     instruction = event.instruction
-    if event.kind is EventKind.RUN:
-        opcode = instruction.opcode
-        if opcode == "tuple":
-            for shape, operand in zip(instruction.shape.tuple_shapes, instruction.operands, strict=True):
-                yield instruction, shape, operand.shape
-        elif opcode == "get-tuple-element":
-            index = instruction.attributes_as(at.GetTupleElementAttributes).index
-            yield instruction, instruction.shape, instruction.operand(0).shape.tuple_shapes[index]
-        elif opcode == "bitcast":
-            _check_bitcast(instruction)
-        elif instruction.op.has(Trait.FORWARDS):
-            yield instruction, instruction.shape, instruction.operand(0).shape
-    elif event.kind is EventKind.WHILE_BEGIN:
+    if event.kind is WHILE_BEGIN:
         yield instruction, instruction.shape, instruction.operand(0).shape
         yield instruction, instruction.shape, instruction.while_body.root_instruction.shape
         for computation in instruction.called_computations:
             parameter = computation.parameter_instruction(0)
             yield parameter, parameter.shape, instruction.shape
-    elif event.kind is EventKind.BRANCH_BEGIN:
+    elif event.kind is BRANCH_BEGIN:
         computation = instruction.called_computations[event.branch]
         is_branch = instruction.opcode == "conditional"
         operands = (instruction.operand(event.branch + 1),) if is_branch else instruction.operands

@@ -111,6 +111,8 @@ def changes_minor_dimension(instruction: HloInstruction) -> bool:
     operand = instruction.operand(0).shape
     if operand.rank != instruction.shape.rank:
         return False
+    if instruction.op.has(Trait.ELEMENTWISE) and operand.layout == instruction.shape.layout:
+        return False  # needs no maps
     return reads_of(instruction)[0].walks_across(instruction.shape.minor_to_major[0], operand.minor_to_major[0])
 
 

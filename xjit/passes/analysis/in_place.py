@@ -8,6 +8,7 @@ slices of operand and result.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from xjit.hlo import HloComputation, HloInstruction, Shape, Trait
 from xjit.hlo import attributes as at
@@ -31,11 +32,15 @@ class InPlacePair:
     result_leaf: int = 0
 
 
+_at_operand = cache(InPlacePair)
+"""The pair of an operand and a result that are arrays: there are few of them, and they are asked for all the time."""
+
+
 def in_place_pairs(instruction: HloInstruction) -> tuple[InPlacePair, ...]:
     """Returns the operands that the instruction may overwrite; candidates for updating in place come first."""
     opcode = instruction.opcode
     if opcode == "dynamic-update-slice":
-        return (InPlacePair(0),)
+        return (_at_operand(0),)
     if opcode == "scatter":
         return tuple(InPlacePair(i, 0, i) for i in range(instruction.operand_count // 2))
     if opcode == "fusion":
@@ -44,9 +49,8 @@ def in_place_pairs(instruction: HloInstruction) -> tuple[InPlacePair, ...]:
         return _lapack_pairs(instruction) or _declared_pairs(instruction)
     if not instruction.op.has(Trait.ELEMENTWISE) or not instruction.shape.is_array:
         return ()
-    return tuple(
-        InPlacePair(i) for i, o in enumerate(instruction.operands) if same_positions(o.shape, instruction.shape)
-    )
+    shape = instruction.shape
+    return tuple([_at_operand(i) for i, o in enumerate(instruction.operands) if same_positions(o.shape, shape)])
 
 
 def _declared_pairs(call: HloInstruction) -> tuple[InPlacePair, ...]:
@@ -91,7 +95,7 @@ def same_positions(a: Shape, b: Shape) -> bool:
         a.is_array
         and b.is_array
         and a.dimensions == b.dimensions
-        and a.layout == b.layout
+        and (a.layout is b.layout or a.layout == b.layout)
         and a.element_type.byte_width == b.element_type.byte_width
     )
 
@@ -118,7 +122,7 @@ def _fusion_pairs(fusion: HloInstruction) -> tuple[InPlacePair, ...]:
     if candidates and any(i.opcode in _KEEPS_SUMS for i in computation.instructions):
         candidates = [(i, p) for i, p in candidates if _is_state(fusion.operand(i))]
     linear = _linear_identities(computation) if candidates else set()
-    return tuple(InPlacePair(i) for i, p in candidates if p in linear)
+    return tuple([_at_operand(i) for i, p in candidates if p in linear])
 
 
 def _loop_pairs(fusion: HloInstruction, computation: HloComputation) -> tuple[InPlacePair, ...]:

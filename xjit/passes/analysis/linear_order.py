@@ -8,8 +8,8 @@ other instructions are one RUN. A computation runs where it is called first: eac
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo.attributes.opcodes import opcodes_with
@@ -28,8 +28,11 @@ class EventKind(enum.Enum):
     CALL_END = "call-end"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+RUN, WHILE_BEGIN, WHILE_BODY, WHILE_END, BRANCH_BEGIN, BRANCH_END, CALL_END = EventKind
+"""The kinds by themselves: reading a member of an enum takes as long as a call."""
+
+
+class Event(NamedTuple):
     """One step. `branch` numbers the called computation of BRANCH events."""
 
     kind: EventKind
@@ -37,7 +40,9 @@ class Event:
     branch: int = 0
 
 
-CALLS = opcodes_with(Trait.CONTROL_FLOW) - {"while"}
+_RUNS_COMPUTATIONS = opcodes_with(Trait.CONTROL_FLOW)
+
+CALLS = _RUNS_COMPUTATIONS - {"while"}
 """Opcodes that run each of their computations at most once."""
 
 
@@ -63,7 +68,7 @@ def module_sequences(module: HloModule) -> dict[HloComputation, list[HloInstruct
             )
         sequences[computation] = list(sequence_of(module, computation))
         for instruction in sequences[computation]:
-            if instruction.op.has(Trait.CONTROL_FLOW):
+            if instruction.opcode in _RUNS_COMPUTATIONS:
                 stack.extend(instruction.called_computations)
     return sequences
 
@@ -72,27 +77,36 @@ def linear_order(start: HloComputation, sequence: Callable[[HloComputation], Seq
     """Returns the events of a computation and of what it runs, each computation in its `sequence`."""
     events: list[Event] = []
     seen: set[HloComputation] = set()
-    stack: list[HloComputation | HloInstruction | Event] = [start]
+    stack: list[Iterator[HloInstruction | HloComputation | Event]] = [iter([start])]
     while stack:
-        item = stack.pop()
-        if isinstance(item, Event):
-            events.append(item)
-        elif isinstance(item, HloComputation):
-            if item not in seen:
+        for item in stack[-1]:
+            if isinstance(item, HloInstruction):
+                if item.opcode in _RUNS_COMPUTATIONS:
+                    stack.append(_steps_of(item))
+                    break
+                events.append(Event(RUN, item))
+            elif isinstance(item, Event):
+                events.append(item)
+            elif item not in seen:
                 seen.add(item)
-                stack.extend(reversed(sequence(item)))
-        elif item.opcode == "while":
-            events.append(Event(EventKind.WHILE_BEGIN, item))
-            stack.append(Event(EventKind.WHILE_END, item))
-            stack.append(item.while_body)
-            stack.append(Event(EventKind.WHILE_BODY, item))
-            stack.append(item.while_condition)
-        elif item.opcode in CALLS:
-            stack.append(Event(EventKind.CALL_END, item))
-            for branch in range(len(item.called_computations) - 1, -1, -1):
-                stack.append(Event(EventKind.BRANCH_END, item, branch))
-                stack.append(item.called_computations[branch])
-                stack.append(Event(EventKind.BRANCH_BEGIN, item, branch))
+                stack.append(iter(sequence(item)))
+                break
         else:
-            events.append(Event(EventKind.RUN, item))
+            stack.pop()
     return events
+
+
+def _steps_of(caller: HloInstruction) -> Iterator[HloComputation | Event]:
+    """Yields what an instruction runs, with the events around it."""
+    if caller.opcode == "while":
+        yield Event(WHILE_BEGIN, caller)
+        yield caller.while_condition
+        yield Event(WHILE_BODY, caller)
+        yield caller.while_body
+        yield Event(WHILE_END, caller)
+        return
+    for branch, computation in enumerate(caller.called_computations):
+        yield Event(BRANCH_BEGIN, caller, branch)
+        yield computation
+        yield Event(BRANCH_END, caller, branch)
+    yield Event(CALL_END, caller)

@@ -8,6 +8,7 @@ value from outside that a loop reads lives until the loop ends: the next iterati
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule
@@ -15,7 +16,16 @@ from xjit.passes.analysis.dataflow import HloDataflowAnalysis
 from xjit.passes.analysis.forwarded_layouts import check_forwarded_layouts
 from xjit.passes.analysis.forwarding import forwards
 from xjit.passes.analysis.hlo_value import HloValue
-from xjit.passes.analysis.linear_order import CALLS, EventKind, module_sequences
+from xjit.passes.analysis.linear_order import (
+    BRANCH_BEGIN,
+    BRANCH_END,
+    CALLS,
+    RUN,
+    WHILE_BEGIN,
+    WHILE_BODY,
+    WHILE_END,
+    module_sequences,
+)
 from xjit.passes.framework import analyses
 
 Interval = tuple[int, int]
@@ -58,15 +68,15 @@ class Liveness:
     def _find_loops(self) -> None:
         current: _Loop | None = None
         for time, event in enumerate(self.flow.events):
-            if event.kind is EventKind.WHILE_BEGIN:
-                self._loop_at.append(current)  # the initial values are read once, before the first iteration
+            self._loop_at.append(current)  # a loop's initial values are read once, before the first iteration
+            if event.kind is RUN:
+                continue
+            if event.kind is WHILE_BEGIN:
                 current = _Loop(time, time, time, current)
                 self._loop_of[event.instruction] = current
-                continue
-            self._loop_at.append(current)
-            if event.kind is EventKind.WHILE_BODY and current is not None:
+            if event.kind is WHILE_BODY and current is not None:
                 current.body = time
-            if event.kind is EventKind.WHILE_END and current is not None:
+            if event.kind is WHILE_END and current is not None:
                 current.end = time
                 current = current.parent
         self._loop_at.append(None)
@@ -79,21 +89,21 @@ class Liveness:
     def _collect_uses(self) -> None:
         for time, event in enumerate(self.flow.events):
             instruction = event.instruction
-            if event.kind is EventKind.RUN:
+            if event.kind is RUN:
                 if not forwards(instruction):
                     for operand in instruction.unique_operands():
                         self._use(operand, time)
-            elif event.kind is EventKind.WHILE_BEGIN:
+            elif event.kind is WHILE_BEGIN:
                 self._use(instruction.operand(0), time)
-            elif event.kind is EventKind.WHILE_BODY:
+            elif event.kind is WHILE_BODY:
                 self._use(instruction.while_condition.root_instruction, time)
-            elif event.kind is EventKind.WHILE_END:
+            elif event.kind is WHILE_END:
                 self._use(instruction.while_body.root_instruction, time)
-            elif event.kind is EventKind.BRANCH_BEGIN and event.branch == 0:
+            elif event.kind is BRANCH_BEGIN and event.branch == 0:
                 for operand in instruction.operands if instruction.opcode in CALLS else ():
                     if instruction.opcode != "conditional" or operand is instruction.operand(0):
                         self._use(operand, time)
-            elif event.kind is EventKind.BRANCH_END:
+            elif event.kind is BRANCH_END:
                 self._use(instruction.called_computations[event.branch].root_instruction, time)
 
     def _extended(self, time: int, defined: int) -> int:
@@ -106,13 +116,14 @@ class Liveness:
         return result
 
     def _live(self, value: HloValue) -> tuple[Interval, ...]:
-        uses = self.use_times[value.id]
+        uses = self.use_times[value.id]  # in order: the last one lives longest, extended or not
         if value.instruction.opcode != "while" or value.forward is not None:
-            last = max((self._extended(t, value.time) for t in uses), default=value.time)
+            last = self._extended(uses[-1], value.time) if uses else value.time
             return ((2 * value.time, 2 * max(last, value.time) + 1),)
         loop = self._loop_of[value.instruction]
-        inside = [self._extended(t, value.time) for t in uses if t <= loop.end]
-        after = [self._extended(t, value.time) for t in uses if t > loop.end]
-        first = (2 * loop.begin, 2 * max([loop.body, *inside]) + 1)
-        second = (2 * loop.end, 2 * max([loop.end, *after]) + 1)
+        inside = bisect_right(uses, loop.end)
+        read = self._extended(uses[inside - 1], value.time) if inside else loop.body
+        read_after = self._extended(uses[-1], value.time) if inside < len(uses) else loop.end
+        first = (2 * loop.begin, 2 * max(loop.body, read) + 1)
+        second = (2 * loop.end, 2 * max(loop.end, read_after) + 1)
         return (first, second) if first[1] < second[0] else ((first[0], second[1]),)

@@ -54,7 +54,7 @@ def has_control_dependencies(instruction: HloInstruction) -> bool:
 
 def has_opcodes(computation: HloComputation, opcodes: Set[str]) -> bool:
     """Whether an instruction of the computation has one of these opcodes."""
-    return not opcodes.isdisjoint([i.opcode for i in computation.instructions])
+    return not opcodes.isdisjoint(computation.opcodes)
 
 
 def selected_computations(module: HloModule, execution_threads: Collection[str]) -> list[HloComputation]:

@@ -85,9 +85,26 @@ def apply_rules(
     `may_rewrite` is asked of an instruction before any rule, `accept` of (instruction, replacement) before it is
     replaced. Rules that go on for ever are stopped by a budget, with a PassWarning that names the busiest of them.
     """
-    if not has_opcodes(computation, rules.by_opcode.keys()):
-        return False
-    return _Rewriter(computation, rules, may_rewrite, accept).run()
+    return apply_rules_to_all([computation], rules, may_rewrite, accept)
+
+
+def apply_rules_to_all(
+    computations: Iterable[HloComputation],
+    rules: Rules,
+    may_rewrite: Callable[[HloInstruction], bool] = _always,
+    accept: Callable[[HloInstruction, HloInstruction], bool] = _always,
+) -> bool:
+    """Rewrites computations, one after the other, as `apply_rules` does; True if one changed."""
+    alike: _Alike = {}
+    changed = False
+    for computation in computations:
+        if has_opcodes(computation, rules.by_opcode.keys()):
+            changed |= _Rewriter(computation, rules, may_rewrite, accept, alike).run()
+    return changed
+
+
+_Alike = dict[tuple[object, ...], tuple[tuple[Rule, ...], tuple[object, ...]]]
+"""Which rules may apply to what is alike in opcode, attributes, shape and operands, and what the key's ids are of."""
 
 
 class _Rewriter:
@@ -97,6 +114,7 @@ class _Rewriter:
         rules: Rules,
         may_rewrite: Callable[[HloInstruction], bool],
         accept: Callable[[HloInstruction, HloInstruction], bool],
+        alike: _Alike,
     ) -> None:
         self.computation = computation
         self.rules = rules
@@ -104,7 +122,7 @@ class _Rewriter:
         self.accept = accept
         self.worklist: deque[HloInstruction] = deque()
         self.waiting: set[HloInstruction] = set()
-        self.alike: dict[tuple[object, ...], tuple[tuple[Rule, ...], tuple[object, ...]]] = {}
+        self.alike = alike
         self.applied: Counter[str] = Counter()
 
     def run(self) -> bool:
@@ -152,13 +170,11 @@ class _Rewriter:
         operands = instruction.operands
         kinds = tuple([kind_of(o) if o.opcode == "broadcast" else o.opcode for o in operands])
         are_one = len(operands) == 2 and operands[0] is operands[1]
-        rules = self.rules.candidates(instruction.opcode, kinds, are_one)
-        if not rules:
-            return rules
         shapes = [o.shape for o in operands]
         key = (instruction.opcode, kinds, are_one, id(instruction.attributes), id(instruction.shape), *map(id, shapes))
         found = self.alike.get(key)
         if found is None:
+            rules = self.rules.candidates(instruction.opcode, kinds, are_one)
             fitting = tuple(r for r in rules if r.pattern.may_match_shapes(instruction))
             kept = (instruction.attributes, instruction.shape, shapes)  # so that ids stay theirs
             found = self.alike[key] = (fitting, kept)

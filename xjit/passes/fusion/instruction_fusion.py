@@ -8,6 +8,7 @@ arise and no reachability is needed. The fused computations are built in one go 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -48,13 +49,12 @@ class _Group:
         for user in readers:
             for position, (operand, read) in enumerate(zip(user.operands, self.reads.of(user), strict=True)):
                 if operand is producer:
-                    if read.is_identity or (read.keeps_number and not read.divides):  # dimensions of size 1 aside
-                        found.update(self.members[user])
-                    else:
-                        self._add_reads(user, position, read, found)
+                    there = self.members[user] if read.keeps_index else self._read_at(user, position, read)
+                    found = {**found, **there} if found else there
         return found
 
-    def _add_reads(self, user: HloInstruction, position: int, read: OperandRead, found: Evaluations) -> None:
+    def _read_at(self, user: HloInstruction, position: int, read: OperandRead) -> Evaluations:
+        found: Evaluations = {}
         for index, count in self.members[user].items():
             key = (index, user, position)
             number = self.indices.get(key)
@@ -64,11 +64,31 @@ class _Group:
                 self.divisions[number] = self.divisions[index] + read.divides
             once = user.opcode in cost.UPDATE_ROOTS
             found[number] = float(read.operand.num_elements) if once else count * read.evaluations
+        return found
 
     def add(self, producer: HloInstruction, evaluations: Evaluations) -> None:
         self.members[producer] = evaluations
         self.operands.pop(producer, None)
         self.operands.update(dict.fromkeys(producer.operands))
+
+
+class _Producer:
+    """An instruction that may join groups, with what each of them asks.
+
+    `is_free`: no arithmetic. `max_computed`: how many elements of it may be computed in one group.
+    """
+
+    __slots__ = ("instruction", "is_free", "max_computed", "operands")
+
+    def __init__(self, instruction: HloInstruction, max_recompute: float) -> None:
+        self.instruction = instruction
+        self.operands = instruction.operands
+        self.is_free = cost.chooses_elements(instruction)
+        self.max_computed = math.inf
+        if not self.is_free and instruction.opcode != "convert":
+            elements, is_expensive = instruction.shape.num_elements, cost.is_expensive(instruction)
+            if elements > TINY or is_expensive:
+                self.max_computed = (1.01 if is_expensive else max_recompute) * max(elements, 1)
 
 
 @dataclass
@@ -124,38 +144,43 @@ class InstructionFusion(HloModulePass):
 
     def _place(self, p: HloInstruction, homes: dict[HloInstruction, list[_Group]]) -> tuple[list[_Group], bool]:
         """Returns the groups that the instruction joined, and whether its value must (also) be stored."""
-        users = p.users
-        if not users or p.is_root() or not cost.may_be_producer(p):
+        if not p.user_count or p.is_root() or not cost.may_be_producer(p):
             return [], True
         candidates: dict[_Group, list[HloInstruction]] = {}
         outside = False
-        for user in users:
+        for user in p.users:
             user_groups = homes.get(user)
-            for group in user_groups or ():
+            if not user_groups:
+                outside = True
+                continue
+            for group in user_groups:
                 candidates.setdefault(group, []).append(user)
-            outside |= not user_groups
-        accepted = [(g, e) for g, readers in candidates.items() if (e := self._accepts(g, p, readers)) is not None]
+        if not candidates:
+            return [], True
+        producer = _Producer(p, self.max_recompute)
+        accepted = {g: e for g, readers in candidates.items() if (e := self._accepts(g, producer, readers)) is not None}
         stored = outside or len(accepted) < len(candidates)
         if not accepted:
             return [], True
         if len(accepted) > 1 or stored:
-            crowded = any(g.duplicates >= self.max_duplicates for g, _ in accepted) and not cost.chooses_elements(p)
+            crowded = not producer.is_free and any(g.duplicates >= self.max_duplicates for g in accepted)
             if not self.may_duplicate or crowded or not cost.worth_duplicating(p, len(accepted), stored):
                 return [], True
-            for group, _ in accepted:
-                group.duplicates += not cost.chooses_elements(p)
-        for group, evaluations in accepted:
+            if not producer.is_free:
+                for group in accepted:
+                    group.duplicates += 1
+        for group, evaluations in accepted.items():
             group.add(p, evaluations)
-        return [g for g, _ in accepted], stored
+        return list(accepted), stored
 
-    def _accepts(self, group: _Group, p: HloInstruction, readers: Sequence[HloInstruction]) -> Evaluations | None:
+    def _accepts(self, group: _Group, producer: _Producer, readers: Sequence[HloInstruction]) -> Evaluations | None:
         """Returns where the group would evaluate the producer for its readers, or None if it should not."""
+        p = producer.instruction
         if len(group.members) >= self.max_instructions and not cost.is_better_made_again(p):
             return None
-        if len(group.operands) + p.operand_count - 1 > self.max_operands:  # most have few, or they are counted
-            new = len(group.operands.keys() | set(p.operands)) - 1
-            if new > self.max_operands:
-                return None
+        most = len(group.operands) + len(producer.operands) - 1  # most have few, or they are counted
+        if most > self.max_operands and len(group.operands.keys() | set(producer.operands)) - 1 > self.max_operands:
+            return None
         if group.root.opcode in cost.BUFFER_READERS and not _reads_may_fuse(group.root, p):  # they are roots only
             return None
         if p in group.from_target:
@@ -163,13 +188,10 @@ class InstructionFusion(HloModulePass):
         evaluations = group.evaluations_of(p, readers)
         if len(evaluations) > self.max_evaluations:
             return None
-        if max([group.divisions[index] for index in evaluations], default=0) > cost.MAX_DIVISIONS:
+        divisions = group.divisions
+        if len(divisions) > cost.MAX_DIVISIONS and max([divisions[i] for i in evaluations]) > cost.MAX_DIVISIONS:
             return None
-        if cost.chooses_elements(p) or p.opcode == "convert":
-            return evaluations
-        elements = p.shape.num_elements
-        limit = 1.01 if cost.is_expensive(p) else self.max_recompute
-        if sum(evaluations.values()) > limit * max(elements, 1) and (elements > TINY or cost.is_expensive(p)):
+        if producer.max_computed != math.inf and sum(evaluations.values()) > producer.max_computed:
             return None
         return evaluations
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from xjit.hlo import HloInstruction
 from xjit.passes.analysis.alias_analysis import HloAliasAnalysis, Tie
 from xjit.passes.analysis.hlo_value import HloValue
-from xjit.passes.analysis.linear_order import EventKind
+from xjit.passes.analysis.linear_order import BRANCH_BEGIN, RUN, WHILE_BEGIN, WHILE_END
 from xjit.passes.analysis.liveness import Liveness
 
 
@@ -150,11 +150,13 @@ class BufferClasses:
         """Notes when one value may take the place of another: at updates, and at both ends of loops."""
         times: dict[tuple[str, HloInstruction], int] = {}
         for time, event in enumerate(self.flow.events):
-            if event.kind is EventKind.WHILE_BEGIN:
+            if event.kind is RUN:
+                continue
+            if event.kind is WHILE_BEGIN:
                 times["init", event.instruction] = time
-            elif event.kind is EventKind.WHILE_END:
+            elif event.kind is WHILE_END:
                 times["body", event.instruction] = time
-            elif event.kind is EventKind.BRANCH_BEGIN:
+            elif event.kind is BRANCH_BEGIN:
                 self._branch_begins[event.instruction, event.branch] = time
         for update in alias.updates:
             self.shareable[update.operand.id, update.result.id] = update.time

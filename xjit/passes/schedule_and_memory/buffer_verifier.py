@@ -7,6 +7,7 @@ the dataflow is taken from the assignment: live ranges and classes are not looke
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
@@ -144,17 +145,24 @@ class _Replay:
 
     def _check_overlaps(self, instruction: HloInstruction, results: list[tuple[BufferSlice, HloValue]]) -> None:
         """Results overlap neither each other nor an operand, except for operands that are updated in place."""
-        written: dict[_Place, list[tuple[int, BufferSlice]]] = {}
+        written: dict[
+            _Place, list[tuple[int, int]]
+        ] = {}  # (offset, number of the result), sorted: none overlaps another
         for n, (where, _) in enumerate(results):
-            for _, other in written.get((where.kind, where.index), ()):
-                if where.overlaps(other):
-                    raise HloVerifyError(f"buffers: two results of {instruction.name} lie in {where}")
-            written.setdefault((where.kind, where.index), []).append((n, where))
-        pairs = in_place_pairs(instruction)
-        allowed = {(p.operand, p.operand_leaf, p.result_leaf) for p in pairs}
+            if where.size:
+                written.setdefault((where.kind, where.index), []).append((where.offset, n))
+        for places in written.values():
+            places.sort()
+            for (_, before), (_, n) in itertools.pairwise(places):
+                if results[n][0].overlaps(results[before][0]):
+                    raise HloVerifyError(f"buffers: two results of {instruction.name} lie in {results[n][0]}")
+        allowed = {(p.operand, p.operand_leaf, p.result_leaf) for p in in_place_pairs(instruction)}
         for number, operand in enumerate(instruction.operands):
             for leaf, source in enumerate(self.assignment.leaf_slices(operand)):
-                for n, where in written.get((source.kind, source.index), ()):
+                places = written.get((source.kind, source.index), [])
+                first = max(bisect_left(places, (source.offset, 0)) - 1, 0)
+                for _, n in places[first : bisect_left(places, (source.offset + source.size, 0))]:
+                    where = results[n][0]
                     if where.overlaps(source) and ((number, leaf, n) not in allowed or where != source):
                         raise HloVerifyError(
                             f"buffers: {instruction.name} overwrites its operand {operand.name} in {where} "

@@ -10,7 +10,7 @@ from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait, opcodes_with
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
-from xjit.passes.framework.rewriting import Rule, Rules, apply_rules, rule_table
+from xjit.passes.framework.rewriting import Rule, Rules, apply_rules_to_all, rule_table
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
 from xjit.passes.simplify.algebra.table import ALGEBRA
 
@@ -51,10 +51,7 @@ class AlgebraicSimplifier(HloModulePass):
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites every non-fusion computation; True if something changed."""
         rules = _table(frozenset(f.name for f in fields(self) if getattr(self, f.name)))
-        changed = False
-        for computation in selected_computations(module, execution_threads):
-            changed |= apply_rules(computation, rules, _is_plain, self._may_replace)
-        return changed
+        return apply_rules_to_all(selected_computations(module, execution_threads), rules, _is_plain, self._may_replace)
 
     def _may_replace(self, old: HloInstruction, new: HloInstruction) -> bool:
         """Whether shape, layout (if it matters, as it does to bitcasts), sharding and frontend attributes are kept."""

@@ -49,10 +49,12 @@ class HloCSE(HloModulePass):
         seen: dict[Hashable, HloInstruction] = {}
         changed = False
         for instruction in computation.make_instruction_post_order():
-            operands = _operands_in_any_order(instruction)
-            other = alone.setdefault((instruction.opcode, operands), instruction)
+            operands = instruction.operands
+            if len(operands) == 2:
+                operands = _in_any_order(instruction, operands)
+            other = alone.setdefault((instruction.opcode, operands, instruction.shape.dimensions), instruction)
             if other is instruction:
-                continue  # most are the only one of their opcode and operands: they need no key
+                continue  # most are the only one of their opcode, operands and dimensions: they need no key
             if not self._may_merge(instruction, effects):
                 continue
             if self._may_merge(other, effects):
@@ -74,9 +76,8 @@ class HloCSE(HloModulePass):
         return self.should_eliminate is None or self.should_eliminate(instruction)
 
 
-def _operands_in_any_order(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Returns the operands; the two of a commutative instruction always in one order."""
-    operands = instruction.operands
-    if len(operands) == 2 and operands[0].unique_id > operands[1].unique_id and instruction.op.has(Trait.COMMUTATIVE):
+def _in_any_order(instruction: HloInstruction, operands: tuple[HloInstruction, ...]) -> tuple[HloInstruction, ...]:
+    """Returns the two operands of an instruction; those of a commutative one always in one order."""
+    if operands[0].unique_id > operands[1].unique_id and instruction.op.has(Trait.COMMUTATIVE):
         return operands[::-1]
     return operands

@@ -11,7 +11,7 @@ from xjit.passes.framework import match as m
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
-from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
+from xjit.passes.framework.rewriting import Rule, apply_rules_to_all, rule_table
 
 
 @dataclass
@@ -23,11 +23,10 @@ class TupleSimplifier(HloModulePass):
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Simplifies every non-fusion computation; True if something changed."""
-        changed = False
-        for computation in selected_computations(module, execution_threads):
-            if not (self.exclude_entry_computation and computation.is_entry_computation()):
-                changed |= apply_rules(computation, RULES, lambda i: not has_control_dependencies(i))
-        return changed
+        computations = selected_computations(module, execution_threads)
+        if self.exclude_entry_computation:
+            computations = [c for c in computations if not c.is_entry_computation()]
+        return apply_rules_to_all(computations, RULES, lambda i: not has_control_dependencies(i))
 
 
 def _element(match: Match, _into: Expansion) -> HloInstruction:
