@@ -25,7 +25,7 @@ def draw() -> str:
             x = LEFT + tile * WIDTH
             box = f'x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}"'
             parts.append(f'<rect {box} fill="{COLOURS[tile]}" stroke="#555"/>')
-            parts.append(_text(x + WIDTH // 2, y + 22, f"16384 elements: task {row * TILES + tile}"))
+            parts.append(_text(x + WIDTH // 2, y + 22, f"8192 elements: task {row * TILES + tile}"))
             parts.append(_text(x + WIDTH // 2, y + HEIGHT + 20, f"m{tile}, sum{tile} of exp(x - m{tile})"))
         parts.append(_text(right + 12, y + 22, "m = max of m0, m1, ...", "start"))
         parts.append(_text(right + 12, y + HEIGHT + 20, "sum of exp(mi - m) sumi", "start"))

@@ -161,3 +161,30 @@ def test_the_stage_is_text_of_two_modules(target: str, tmp_path: Path, capsys: p
     assert "scf.for" not in structured_text and "scf.for" in tiled_text
     for text in (structured_text, tiled_text):
         assert str(linalg_ext.parse(text)) in text
+
+
+def test_the_stage_shows_what_is_compiled_from_structured_operations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "logsumexp.hlo"
+    file.write_text(f"""
+HloModule logsumexp
+{REDUCERS}
+ENTRY main {{
+  x = f32[4,131072] parameter(0)
+  low = f32[] constant(-inf)
+  top = f32[4] reduce(x, low), dimensions={{1}}, to_apply=larger
+  tops = f32[4,131072] broadcast(top), dimensions={{0}}
+  shifted = f32[4,131072] subtract(x, tops)
+  weights = f32[4,131072] exponential(shifted)
+  zero = f32[] constant(0)
+  total = f32[4] reduce(weights, zero), dimensions={{1}}, to_apply=sum
+  log.1 = f32[4] log(total)
+  ROOT y = f32[4] add(log.1, top)
+}}
+""")
+    assert main(["opt", str(file), "--stage", "linalg"]) == 0
+    *_, compiled = capsys.readouterr().out.split("// -----\n")
+    assert "rows in 16 parts" in compiled and "tensor<4x131072xf32> into tensor<4x16x8192xf32>" in compiled
+    assert "linalg_ext.softmax" not in compiled
+    assert str(linalg_ext.parse(compiled)) in compiled

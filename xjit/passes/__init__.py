@@ -72,7 +72,7 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
-from xjit.passes.fusion.softmax_tiling import SoftmaxTiling
+from xjit.passes.fusion.row_tiling import RowTiling
 from xjit.passes.gpu.add_tracking_suffix import AddTrackingSuffixToInstructionNames
 from xjit.passes.gpu.algorithm_pickers import GemmAlgorithmPicker, GpuConvAlgorithmPicker
 from xjit.passes.gpu.cub_scratch_size import EstimateCubScanScratchSize, EstimateCubSortScratchSize
@@ -267,13 +267,13 @@ _ALL: tuple[type[HloModulePass], ...] = (
     RngExpander,
     RootInstructionSinker,
     RowFusion,
+    RowTiling,
     ScanExpander,
     ScatterExpander,
     ScatterSimplifier,
     ShardingPropagation,
     SingleDeviceCanonicalizer,
     SliceSinker,
-    SoftmaxTiling,
     SortSimplifier,
     SplitkRewriter,
     SpmdPartitioner,

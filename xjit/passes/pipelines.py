@@ -33,7 +33,7 @@ from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
-from xjit.passes.fusion.softmax_tiling import SoftmaxTiling
+from xjit.passes.fusion.row_tiling import RowTiling
 from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.gpu.splitk_rewriter import SplitkRewriter
@@ -74,7 +74,7 @@ NEEDED_FOR: Mapping[str, str] = {
     "reducing-collective-expander": "reductions over devices: the runtime only moves data",
     "reduction-parallelizer": "large sums to few results, for threads, in training steps larger than those measured",
     "rng-expander": "random numbers of the stateful opcode, which has no kernel inside fusions",
-    "softmax-tiling": "softmax over rows that are longer than those measured",
+    "row-tiling": "softmax over rows that are longer than those measured",
     "while-loop-constant-sinking": "loops whose state carries constants, as JAX makes none: they fold in the body",
 }
 """Passes of the CPU pipeline that make no difference to the programs that are measured, and what they are for."""
@@ -222,8 +222,8 @@ def layouts(options: PipelineOptions) -> list[HloModulePass]:
         FlattenCallGraph(),
         LayoutAssignment(options.keep_intermediate_layouts),
         TupleSimplifier(),  # copies of tuples are taken apart again by get-tuple-element
-        # softmax first: of its reductions each has a use for the other's tiles
-        *([SoftmaxTiling(), ReductionParallelizer()] if options.optimize else []),
+        # rows first: of their reductions each has a use for the other's parts
+        *([RowTiling(), ReductionParallelizer()] if options.optimize else []),
         ReshapeToBitcast(),  # only now is it known which reshapes move nothing
         HloDCE(),
     ]

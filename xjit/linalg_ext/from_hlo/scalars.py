@@ -7,16 +7,14 @@ from typing import TypeAlias
 
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType
 from xjit.hlo import attributes as at
-from xjit.linalg_ext.dialects.attribute_kinds import CMPF, CMPI
 from xjit.linalg_ext.from_hlo.scope import Body, number_attribute
 from xjit.linalg_ext.from_hlo.types import has_scalar_code, raised_element
-from xjit.linalg_ext.ir.attributes import IntegerAttr
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.operation import Value
 from xjit.linalg_ext.ir.types import FloatType, IntegerType
-from xjit.linalg_ext.structured.scalars import cast
+from xjit.linalg_ext.structured.scalars import cast, compare, select
 
-__all__ = ["code_of", "compare", "has_code", "is_scalar_code", "select", "write_scalar"]
+__all__ = ["code_of", "has_code", "is_scalar_code", "write_scalar"]
 
 Code: TypeAlias = Callable[[Builder, HloInstruction, Sequence[Value]], Value]
 """Writes one instruction on scalars."""
@@ -83,18 +81,6 @@ def _operation(builder: Builder, instruction: HloInstruction, given: Sequence[Va
 
 def _number(builder: Builder, value: float, like: Value) -> Value:
     return builder.constant(number_attribute(value, like.type), like.type)
-
-
-def compare(builder: Builder, predicate: str, a: Value, b: Value) -> Value:
-    """Writes `cmpf` or `cmpi` with a predicate by name."""
-    name, names = ("arith.cmpf", CMPF) if isinstance(a.type, FloatType) else ("arith.cmpi", CMPI)
-    number = IntegerAttr(names.index(predicate), IntegerType(64))
-    return builder.create(name, (a, b), (IntegerType(1),), {"predicate": number}).result
-
-
-def select(builder: Builder, condition: Value, a: Value, b: Value) -> Value:
-    """Writes a choice of two values."""
-    return builder.create("arith.select", (condition, a, b), (a.type,)).result
 
 
 def _comparison(builder: Builder, instruction: HloInstruction, given: Sequence[Value]) -> Value:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo import attributes as at
-from xjit.linalg_ext.from_hlo.scalars import code_of, compare, is_scalar_code
+from xjit.linalg_ext.from_hlo.scalars import code_of, is_scalar_code
 from xjit.linalg_ext.from_hlo.scope import Body, Raised, Rule, Scope
 from xjit.linalg_ext.from_hlo.types import has_scalar_code, raised_element
 from xjit.linalg_ext.ir.attributes import IntegerAttr
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.operation import OpResult, Value
 from xjit.linalg_ext.ir.types import FloatType, IntegerType, element_type
+from xjit.linalg_ext.structured.scalars import compare
 from xjit.passes.simplify.topk_rewriter import TARGET
 
 __all__ = ["SELECTION_RULES"]

@@ -14,13 +14,13 @@ from xjit.affine.pool import dim
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.linalg_ext.from_hlo.reshaping import reshaped
-from xjit.linalg_ext.from_hlo.scalars import compare, select
 from xjit.linalg_ext.from_hlo.scope import Probabilities, Raised, Rule, Scope
 from xjit.linalg_ext.from_hlo.types import has_scalar_code, raised_element
 from xjit.linalg_ext.ir.attributes import IntegerAttr
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.operation import OpResult, Value
 from xjit.linalg_ext.ir.types import FloatType, IntegerType, element_type
+from xjit.linalg_ext.structured.scalars import compare, select
 from xjit.linalg_ext.structured.view import shape_of
 from xjit.passes.analysis.attention.places import MOVES, Place, Space
 from xjit.passes.analysis.attention.softmax import Softmax, find_softmax

@@ -1,18 +1,18 @@
-"""Makes `linalg.generic` operations and `tensor.empty`."""
+"""Makes `linalg.generic` operations, `linalg.fill` and `tensor.empty`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from xjit.affine import AffineMap
-from xjit.linalg_ext.ir.attributes import AffineMapAttr, ArrayAttr, DenseArrayAttr, EnumAttr
+from xjit.linalg_ext.ir.attributes import AffineMapAttr, ArrayAttr, DenseArrayAttr, EnumAttr, FloatAttr
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.operation import Operation, OpResult, Region, Value
 from xjit.linalg_ext.ir.types import IndexType, MemRefType, TensorType, Type
 from xjit.linalg_ext.structured.table import as_structured
 from xjit.linalg_ext.structured.view import shape_of
 
-__all__ = ["create_generic", "empty_like", "origin_of_sizes", "size_of"]
+__all__ = ["create_fill", "create_generic", "empty_like", "is_filled_with", "origin_of_sizes", "size_of"]
 
 
 def create_generic(
@@ -31,6 +31,20 @@ def create_generic(
         "operandSegmentSizes": DenseArrayAttr.i32((len(inputs), len(inits))),
     }
     return builder.create("linalg.generic", (*inputs, *inits), results, attributes, (region,))
+
+
+def create_fill(builder: Builder, scalar: Value, into: Value) -> Value:
+    """Returns a tensor of the type of `into` whose elements are all `scalar`."""
+    segments = {"operandSegmentSizes": DenseArrayAttr.i32((1, 1))}
+    return builder.create("linalg.fill", (scalar, into), (into.type,), segments).result
+
+
+def is_filled_with(value: Value, number: float) -> bool:
+    """Whether a value is a `linalg.fill` with a constant float."""
+    fill = value.defining_op
+    source = fill.operands[0].defining_op if fill is not None and fill.name == "linalg.fill" else None
+    found = source.attributes.get("value") if source is not None and source.name == "arith.constant" else None
+    return isinstance(found, FloatAttr) and found.value == number
 
 
 def origin_of_sizes(value: Value) -> Value:

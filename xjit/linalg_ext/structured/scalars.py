@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from xjit.linalg_ext.dialects.attribute_kinds import CMPF, CMPI
 from xjit.linalg_ext.ir.attributes import FloatAttr, IntegerAttr
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.operation import Value
 from xjit.linalg_ext.ir.types import FloatType, IndexType, IntegerType, Type
 
-__all__ = ["BINARY_FUNCTIONS", "UNARY_FUNCTIONS", "BinaryFunction", "UnaryFunction", "cast", "constant_of"]
+__all__ = [
+    "BINARY_FUNCTIONS",
+    "UNARY_FUNCTIONS",
+    "BinaryFunction",
+    "UnaryFunction",
+    "cast",
+    "compare",
+    "constant_of",
+    "select",
+]
 
 UnaryFunction: TypeAlias = Callable[[Builder, Value], Value]
 BinaryFunction: TypeAlias = Callable[[Builder, Value, Value], Value]
@@ -55,6 +65,18 @@ def _by_type(float_op: str, integer_op: str, bool_op: str | None = None) -> Bina
         return builder.create(name, (left, right), (left.type,)).result
 
     return build
+
+
+def compare(builder: Builder, predicate: str, a: Value, b: Value) -> Value:
+    """Writes `cmpf` or `cmpi` with a predicate by name."""
+    name, names = ("arith.cmpf", CMPF) if isinstance(a.type, FloatType) else ("arith.cmpi", CMPI)
+    number = IntegerAttr(names.index(predicate), IntegerType(64))
+    return builder.create(name, (a, b), (IntegerType(1),), {"predicate": number}).result
+
+
+def select(builder: Builder, condition: Value, a: Value, b: Value) -> Value:
+    """Writes a choice of two values."""
+    return builder.create("arith.select", (condition, a, b), (a.type,)).result
 
 
 BINARY_FUNCTIONS: dict[str, BinaryFunction] = {

@@ -7,12 +7,13 @@ The body is applied to whole arrays in the space of the loops. Loops that an out
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.structured import STRUCTURED_ROWS, Access, StructuredOp, structured
+from xjit.linalg_ext.structured.creation import is_filled_with
 from xjit.linalg_ext.to_hlo.accesses import loop_of, over_loops, plain_loops
 from xjit.linalg_ext.to_hlo.affine_ops import AFFINE_HANDLERS
 from xjit.linalg_ext.to_hlo.combiners import combined_terms, depends_on, neutral_element
@@ -114,10 +115,10 @@ class _Pointwise:
         found = self._terms(number)
         assert found is not None
         opcode, terms = found
-        init = self._init_part(number)
-        for term in terms:
-            init = self.writer.make(opcode, init, self._reduced(number, opcode, term))
-        return self._into_init(number, init)
+        parts = [self._reduced(number, opcode, term) for term in terms]
+        if not is_filled_with(self.op.inits[number], neutral_element(opcode, terms[0].type)):
+            parts.insert(0, self._init_part(number))
+        return self._into_init(number, reduce(lambda a, b: self.writer.make(opcode, a, b), parts))
 
     def _reduced(self, number: int, opcode: str, term: Value) -> HloInstruction:
         """The term of all iterations joined, in the shape of the output's part."""

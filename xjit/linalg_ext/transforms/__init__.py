@@ -9,6 +9,7 @@ from xjit.linalg_ext.transforms.fuse_into_containing_op import fuse_into_contain
 from xjit.linalg_ext.transforms.fuse_operands import fuse_operands
 from xjit.linalg_ext.transforms.fusing import FusionResult
 from xjit.linalg_ext.transforms.loop_hint import PARALLEL_LOOP, tile_loop_hint
+from xjit.linalg_ext.transforms.split_softmax import SoftmaxSplit, split_softmax
 from xjit.linalg_ext.transforms.tile_reduction import (
     ReductionTiling,
     tile_reduction_using_for,
@@ -20,12 +21,14 @@ __all__ = [
     "PARALLEL_LOOP",
     "FusionResult",
     "ReductionTiling",
+    "SoftmaxSplit",
     "TilingResult",
     "fuse",
     "fuse_ext",
     "fuse_into_containing_op",
     "fuse_operands",
     "shared_output_to_distributed_style",
+    "split_softmax",
     "tile",
     "tile_loop_hint",
     "tile_reduction_using_for",

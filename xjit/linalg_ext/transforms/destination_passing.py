@@ -8,7 +8,7 @@ from xjit.affine import AffineMap, dim
 from xjit.linalg_ext.ir import Builder, DenseArrayAttr, IntegerAttr, LinalgError, Operation, Region, TensorType, Value
 from xjit.linalg_ext.ir.types import IndexType, IntegerType
 from xjit.linalg_ext.structured import PARALLEL
-from xjit.linalg_ext.structured.creation import create_generic
+from xjit.linalg_ext.structured.creation import create_fill, create_generic
 from xjit.linalg_ext.transforms.index_values import IndexBuilder
 from xjit.linalg_ext.transforms.slices import create_empty, extract_tile, insert_tile, mixed, slice_lists
 from xjit.linalg_ext.transforms.tiles import Tile, whole_tile
@@ -52,13 +52,8 @@ def _pad(op: Operation, index: IndexBuilder) -> Value:
     empty = create_empty(index.builder, sizes, kind)
     yielded = op.body.terminator.operands[0]
     constant = yielded.parent_block is not op.body
-    filled = _fill(index.builder, yielded, empty) if constant else _generated(index.builder, op, empty)
+    filled = create_fill(index.builder, yielded, empty) if constant else _generated(index.builder, op, empty)
     return insert_tile(index.builder, source, filled, Tile(tuple(before), place.sizes, place.covers))
-
-
-def _fill(builder: Builder, value: Value, into: Value) -> Value:
-    segments = {"operandSegmentSizes": DenseArrayAttr.i32((1, 1))}
-    return builder.create("linalg.fill", (value, into), (into.type,), segments).result
 
 
 def _generated(builder: Builder, op: Operation, into: Value) -> Value:

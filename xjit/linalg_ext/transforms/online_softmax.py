@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xjit.linalg_ext.ir import Attribute, DenseArrayAttr, FloatAttr, FloatType, StringAttr, TensorType, Value
+from xjit.linalg_ext.ir import Attribute, DenseArrayAttr, FloatType, StringAttr, TensorType, Value
 from xjit.linalg_ext.structured import as_structured, shape_of
+from xjit.linalg_ext.structured.creation import create_fill, is_filled_with
 from xjit.linalg_ext.structured.extension import axis_of
 from xjit.linalg_ext.transforms.fusion_plan import Planned, Request
 from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
@@ -60,14 +61,7 @@ def _is_product_of_rows(consumer: Planned, operand: int) -> bool:
         return False
     view = as_structured(op)
     assert view is not None
-    fill = view.inits[0].defining_op
-    return isinstance(view.inits[0].type, TensorType) and fill is not None and _is_zero_fill(fill.name, fill.operands)
-
-
-def _is_zero_fill(name: str, operands: tuple[Value, ...]) -> bool:
-    source = operands[0].defining_op if name == "linalg.fill" else None
-    value = source.attributes.get("value") if source is not None and source.name == "arith.constant" else None
-    return isinstance(value, FloatAttr) and value.value == 0.0
+    return isinstance(view.inits[0].type, TensorType) and is_filled_with(view.inits[0], 0.0)
 
 
 def rescaled(index: IndexBuilder, scale: Value, total: Value) -> Value:
@@ -81,7 +75,7 @@ def rescaled(index: IndexBuilder, scale: Value, total: Value) -> Value:
     assert isinstance(of_total.element, FloatType)
     zero = index.outer.builder.constant_float(0.0, of_total.element)
     empty = create_empty(builder, _sizes(index, total), of_total)
-    zeros = builder.create("linalg.fill", (zero, empty), (empty.type,), unary).result
+    zeros = create_fill(builder, zero, empty)
     binary: dict[str, Attribute] = {"operandSegmentSizes": DenseArrayAttr.i32((2, 1))}
     name = "linalg.matmul"
     if of_total.rank > 2:

@@ -1,0 +1,146 @@
+"""Long rows in parts: what is left to go through memory, where infinities lead, and what compiles them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xjit
+from tests.support.hlo_cases import leaves
+from xjit import CompileOptions, HloModule, linalg_ext
+from xjit.linalg_ext.automatic import rows
+from xjit.linalg_ext.ir import Operation
+from xjit.passes import PassDriver
+from xjit.passes.fusion.row_tiling import RowTiling
+
+ROWS, LENGTH = 9, 9 << 13
+SOFTMAX = """
+HloModule softmax
+larger {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) }}
+sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }}
+ENTRY main {{
+  logits = f32[{rows},{length}] parameter(0)
+  two = f32[] constant(2)
+  twos = f32[{rows},{length}] broadcast(two), dimensions={{}}
+  x = f32[{rows},{length}] multiply(logits, twos)
+  low = f32[] constant(-inf)
+  top = f32[{rows}] reduce(x, low), dimensions={{1}}, to_apply=larger
+  finite = pred[{rows}] is-finite(top)
+  zero = f32[] constant(0)
+  zeros = f32[{rows}] broadcast(zero), dimensions={{}}
+  finite_top = f32[{rows}] select(finite, top, zeros)
+  tops = f32[{rows},{length}] broadcast({shift}), dimensions={{0}}
+  below = f32[{rows},{length}] subtract(x, tops)
+  weights = f32[{rows},{length}] exponential(below)
+  total = f32[{rows}] reduce(weights, zero), dimensions={{1}}, to_apply=sum
+  totals = f32[{rows},{length}] broadcast(total), dimensions={{0}}
+  ROOT y = f32[{rows},{length}] divide(weights, totals)
+}}
+"""
+
+
+def softmax(shift: str = "top", rows: int = ROWS, length: int = LENGTH) -> str:
+    return SOFTMAX.format(shift=shift, rows=rows, length=length)
+
+
+def rows_with_infinities() -> np.ndarray:
+    """Rows that grow, fall, are large, and have -inf in whole tiles, everywhere, or +inf or NaN somewhere."""
+    x = np.random.default_rng(0).normal(size=(ROWS, LENGTH)).astype(np.float32)
+    x[1] += np.linspace(-200, 200, LENGTH, dtype=np.float32)
+    x[2] += np.linspace(200, -200, LENGTH, dtype=np.float32)
+    x[3, : LENGTH * 2 // 3] = -np.inf
+    x[4] = -np.inf
+    x[5, 5] = np.inf
+    x[6, LENGTH - 1] = np.nan
+    x[7] = 1e38
+    x[8] *= 1e-30
+    return x
+
+
+@pytest.mark.parametrize("shift", ["top", "finite_top"])
+def test_infinities_lead_where_they_lead_without_tiles(shift: str) -> None:
+    x = rows_with_infinities()
+    compiled = xjit.compile(softmax(shift))
+    plain = xjit.compile(softmax(shift), options=CompileOptions(disabled_passes=("row-tiling",)))
+    np.testing.assert_allclose(compiled(x), plain(x), rtol=1e-5, atol=1e-38)
+
+
+def test_the_array_is_read_twice_and_written_once() -> None:
+    """Before, exponentials went to memory between the sum and the quotient."""
+    compiled = xjit.compile(softmax(rows=4, length=1 << 20))
+    size = 4 << 20 << 2
+    assert compiled.memory_analysis().temp_size_in_bytes < size // 64
+    assert 3 * size <= sum(k.bytes_accessed for k in compiled.kernels) < 3.1 * size
+
+
+FORMS = {
+    "logsumexp": ("f32[4]", "log.1 = f32[4] log(total)", "add(top, log.1)"),
+    "log_softmax": (
+        "f32[4,4104]",
+        """log.1 = f32[4] log(total)
+  logs = f32[4,4104] broadcast(log.1), dimensions={0}""",
+        "subtract(below, logs)",
+    ),
+    "gradient": (
+        "f32[4,4104]",
+        """y = f32[4,4104] divide(weights, totals)
+  gy = f32[4,4104] multiply(g, y)
+  dot = f32[4] reduce(gy, zero), dimensions={1}, to_apply=sum
+  dots = f32[4,4104] broadcast(dot), dimensions={0}
+  less = f32[4,4104] subtract(g, dots)""",
+        "multiply(less, y)",
+    ),
+    "everything": (
+        "(f32[4,4104], f32[4], f32[4], f32[4,4104])",
+        "y = f32[4,4104] divide(weights, totals)",
+        "tuple(y, top, total, weights)",
+    ),
+    "of_bf16": (
+        "bf16[4,4104]",
+        "y = f32[4,4104] divide(weights, totals)",
+        "convert(y)",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_have_the_values_of_the_evaluator(form: str) -> None:
+    shape, lines, root = FORMS[form]
+    text = softmax(rows=4, length=4104)
+    start, end = text.index("  totals = "), text.index("  ROOT y")
+    totals = text[start:end] if "totals" in lines else ""
+    g = "  g = f32[4,4104] parameter(1)\n" if form == "gradient" else ""
+    text = text[:start] + totals + g + f"  {lines}\n  ROOT root = {shape} {root}\n}}\n"
+    if form == "of_bf16":
+        text = text.replace("logits = f32", "narrow = bf16").replace(
+            "  two =", "  logits = f32[4,4104] convert(narrow)\n  two ="
+        )
+    module = xjit.parse_hlo(text)
+    rng = np.random.default_rng(0)
+    arrays = [
+        rng.normal(size=(4, 4104)).astype(p.shape.element_type.dtype)
+        for p in module.entry_computation.parameter_instructions
+    ]
+    wanted = leaves(xjit.evaluate(module, *arrays))
+    PassDriver().run([RowTiling(max_tile_bytes=1 << 10, max_row_elements=1 << 10, min_result_bytes=0)], module)
+    assert "f32[4,18,228]" in str(module)
+    for found, want in zip(leaves(xjit.compile(module)(*arrays)), wanted, strict=True):
+        tolerance = 1e-2 if form == "of_bf16" else 1e-4
+        np.testing.assert_allclose(found.astype(np.float32), want.astype(np.float32), rtol=tolerance, atol=1e-6)
+
+
+def test_long_rows_are_compiled_from_structured_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of default compilations; rows that stay in the cache are not raised."""
+    forms: list[str] = []
+
+    def to_hlo(module: Operation, function: str) -> HloModule:
+        forms.append(str(module))
+        return linalg_ext.to_hlo(module, function)
+
+    monkeypatch.setattr(rows, "to_hlo", to_hlo)
+    xjit.compile(softmax(rows=4, length=1024))
+    assert not forms
+    compiled = xjit.compile(softmax(rows=4, length=1 << 20))
+    [form] = forms
+    assert "tensor<4x1048576xf32> into tensor<4x128x8192xf32>" in form
+    assert "f32[4,128,8192]" in compiled.as_text("optimized-hlo")
