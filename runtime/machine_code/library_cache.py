@@ -48,6 +48,11 @@ def keep_library(key: str, directory: str | None, library: Library, code: bytes)
         cache.put(key, code, f"library {library.name}")
 
 
+def forget_libraries() -> None:
+    """Forgets all code in memory: the next programs find it on disk, or compile it again."""
+    _in_memory.clear()
+
+
 def library_cache(directory: str | None = None) -> ObjectCache | None:
     """The cache that libraries are kept in: that of a directory; of None, what the environment names, or the user's.
 
