@@ -13,12 +13,12 @@ from xjit.passes.sharding.custom_call_partitioners import custom_call_partitione
 from xjit.passes.sharding.dimension_factors import PASSED_CUSTOM_CALLS
 from xjit.passes.sharding.sharding_annotations import BOUNDARIES, target_of
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
-from xjit.passes.sharding.spmd.halo_exchange import windowed
 from xjit.passes.sharding.spmd.leaves import check_reduced
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 from xjit.passes.sharding.spmd.placement import local_shape, place
 from xjit.passes.sharding.spmd.run_on_tiles import run_on_tiles
 from xjit.passes.sharding.spmd.run_once import run_once
+from xjit.passes.sharding.spmd.windowed_rules import windowed
 
 Parts = list[PartitionedHlo]
 OpcodeRule = Callable[[HloInstruction, Sequence[PartitionedHlo], DeviceSharding, SpmdBuilder], Parts]
@@ -150,7 +150,9 @@ OPCODE_RULES: Mapping[str, OpcodeRule] = {
     "convolution": windowed,
     "custom-call": _custom_call,
     "iota": _iota,
+    "pad": windowed,
     "reduce-window": windowed,
     "reshape": _reshape,
     "rng": _rng,
+    "slice": windowed,
 }
