@@ -83,7 +83,7 @@ def measure(text: str, repetitions: int, with_xla: bool) -> dict[str, Any]:
 def hlo_text(case: Case) -> str:
     """The program of a row, as JAX lowers it."""
     arguments = case.arguments(np.random.default_rng(0))
-    return jax.jit(case.function).lower(*arguments).compiler_ir("hlo").as_hlo_text()
+    return jax.jit(case.function).lower(*arguments).as_text("hlo")
 
 
 def measure_small(text: str, repetitions: int, with_xla: bool) -> dict[str, Any]:
