@@ -20,7 +20,7 @@ _PACKAGE = Path(__file__).absolute().parents[2]
 _FOLDERS = ("emitters", "llvm", "runtime")
 """Whose files decide the text of a library, in a package or where a clone's links lead."""
 
-_in_memory: dict[str, bytes] = {}  # by key; few: one per combination of element types
+_in_memory: dict[str, bytes] = {}  # by key; few: one per combination of element types, or stage of a transform
 
 
 def library_key(library: Library, *decisive: str) -> str:
