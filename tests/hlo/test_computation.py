@@ -25,6 +25,7 @@ ENTRY e {
   n = f32[2] negate(y)
   ROOT f = f32[2] fusion(x, n, y), kind=kLoop, calls=fused
 }"""
+ALL_READ = TEXT.replace("  ROOT s = f32[2] subtract(a, c)", "  t = f32[2] add(b, c)\n  ROOT s = f32[2] subtract(a, t)")
 
 
 def parameter(number: int, shape: Shape = PAIR) -> HloInstruction:
@@ -73,7 +74,7 @@ def test_add_parameter() -> None:
 
 
 def test_entry_parameters() -> None:
-    module, entry = module_of()
+    module, entry = module_of(ALL_READ)
     entry.add_entry_parameter(parameter(2, F32))
     assert module.entry_computation_layout.parameter_shapes == [PAIR, PAIR, F32]
     column = Shape.array("f64", (2,))
@@ -90,7 +91,7 @@ def test_entry_parameters() -> None:
 
 
 def test_replace_parameter() -> None:
-    module, entry = module_of()
+    module, entry = module_of(ALL_READ)
     fused = module.get_computation_with_name("fused")
     old, new = fused.parameter_instruction(0), parameter(0)
     fused.replace_parameter(0, new)
@@ -291,7 +292,7 @@ def test_equality_is_structural_and_hash_is_not() -> None:
 
 
 def test_create_fusion_instruction() -> None:
-    module, entry = module_of()
+    module, entry = module_of(ALL_READ)
     with pytest.raises(InvalidArgument, match="needs instructions of e"):
         entry.create_fusion_instruction([])
     with pytest.raises(InvalidArgument, match="needs instructions of e"):

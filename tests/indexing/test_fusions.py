@@ -8,10 +8,12 @@ import pytest
 from tests.indexing.relations import Array, observed, random_input, relation
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.ir.module import HloModule
 from xjit.indexing import compute_input_to_output_indexing, compute_output_to_input_indexing
 from xjit.indexing.hlo_indexing import compute_epilogue_indexing, compute_hero_indexing
 from xjit.indexing.structure import leaf_count, leaf_shape
 from xjit.indexing.utilization import operand_utilizations
+from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.text.parser import parse_hlo
 
 ADD = "add_f32 { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }"
@@ -99,22 +101,16 @@ class Generator:
             sizes = ",".join(str(n) for n in changed.values())
             self.emit(tuple(changed.values()), f"dynamic-slice({name}, {zeros}), dynamic_slice_sizes={{{sizes}}}")
 
-    def module(self, steps: int):
+    def module(self, steps: int) -> HloModule:
+        """Returns a module whose root is a fusion of what the last instruction reads."""
         while len(self.lines) < steps + 5:
             self.step()
-        _, dims = self.values[-1]
         body = "\n".join([*self.lines[:-1], "  ROOT " + self.lines[-1].strip()])
-        return parse_hlo(f"""HloModule m
-{ADD}
-f {{
-{body}
-}}
-ENTRY e {{
-  x = f32[4,6] parameter(0)
-  y = f32[6] parameter(1)
-  s = s32[] parameter(2)
-  ROOT fusion = {show(dims)} fusion(x, y, s), kind=kLoop, calls=f
-}}""")
+        module = parse_hlo(f"HloModule m\n{ADD}\nENTRY e {{\n{body}\n}}")
+        HloDCE().run(module)
+        fused = [i for i in module.entry_computation.make_instruction_post_order() if i.opcode != "parameter"]
+        module.entry_computation.create_fusion_instruction(fused[::-1])
+        return module
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -126,17 +122,19 @@ def test_random_fusion(seed: int) -> None:
     inputs[2] = np.int32(seed % 4)
 
     def value(source: HloInstruction) -> Array:
-        assert source.opcode == "parameter"
-        return np.asarray(inputs[source.parameter_number])
+        assert source.opcode == "parameter"  # of the fused computation
+        return np.asarray(inputs[root.operand(source.parameter_number).parameter_number])
 
     indexing = compute_output_to_input_indexing(root)
     dims = root.shape.dimensions
-    for number in (0, 1):
-        sizes = root.operand(number).shape.dimensions
+    for number, operand in enumerate(root.operands):
+        sizes = operand.shape.dimensions
+        if operand.shape.is_scalar:
+            continue
         said = relation(indexing[number], dims, sizes, value)
         for flat in range(int(np.prod(sizes))):
             place = tuple(int(i) for i in np.unravel_index(flat, sizes))
-            (changed,) = observed(module, inputs, number, place)
+            (changed,) = observed(module, inputs, operand.parameter_number, place)
             assert np.array_equal(said[:, flat], changed), (number, place)
         back = compute_input_to_output_indexing(root, number)
         assert np.array_equal(relation(back[0], sizes, dims, value).T, said)

@@ -45,6 +45,16 @@ MODULES = {
         ROOT c = f32[4,9,6] convolution(x, k), window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f }""",
     "grouped convolution": """ENTRY e { x = f32[4,7,6] parameter(0) k = f32[2,3,4] parameter(1)
         ROOT c = f32[4,3,4] convolution(x, k), window={size=2 stride=2}, dim_labels=b0f_0io->b0f, feature_group_count=2 }""",
+    "grouped lines": """ENTRY e { x = f32[2,16,4] parameter(0) k = f32[3,2,4] parameter(1) l = f32[3,4,4] parameter(2)
+        c = f32[2,16,4] convolution(x, k), window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f, feature_group_count=2
+        d = f32[1,16,4] convolution(x, l), window={size=3 pad=2_0}, dim_labels=b0f_0io->b0f, batch_group_count=2
+        ROOT t = (f32[2,16,4], f32[1,16,4]) tuple(c, d) }""",
+    "transposed convolution": """ENTRY e { x = f32[2,12,3] parameter(0) k = f32[4,3,2] parameter(1)
+        c = f32[2,24,2] convolution(x, k), window={size=4 pad=2_2 lhs_dilate=2 rhs_reversal=1}, dim_labels=b0f_0io->b0f
+        ROOT d = f32[2,36,2] convolution(x, k), window={size=4 pad=1_4 lhs_dilate=3}, dim_labels=b0f_0io->b0f }""",
+    "far windows": ADD + """ENTRY e { x = f32[24] parameter(0) z = f32[] constant(0)
+        r = f32[24] reduce-window(x, z), window={size=11 pad=7_3}, to_apply=add
+        ROOT s = f32[24] reduce-window(r, z), window={size=24 pad=23_0}, to_apply=add }""",
     "concatenate": """ENTRY e { x = s32[3,5] parameter(0) y = s32[4,5] parameter(1)
         ROOT c = s32[7,5] concatenate(x, y), dimensions={0} }""",
     "slice": """ENTRY e { x = s32[9,8] parameter(0) a = s32[3,8] slice(x), slice={[1:8:3], [0:8]}
@@ -52,6 +62,10 @@ MODULES = {
     "pad": """ENTRY e { x = s32[4,5] parameter(0) v = s32[] parameter(1)
         a = s32[7,5] pad(x, v), padding=1_2x0_0 b = s32[13,6] pad(a, v), padding=0_0_1x2_-1
         ROOT c = s32[13,6] pad(b, v), padding=1_-1x0_0 }""",
+    "slices of lines": """ENTRY e { x = s32[25] parameter(0) v = s32[] parameter(1) a = s32[20] slice(x), slice={[3:23]}
+        b = s32[8] slice(x), slice={[2:25:3]} c = s32[24] slice(x), slice={[1:25]}
+        d = s32[24] pad(b, v), padding=1_1_2 e = s32[30] pad(x, v), padding=2_3 f = s32[21] pad(x, v), padding=-3_-1
+        ROOT t = (s32[20], s32[8], s32[24], s32[24], s32[30], s32[21]) tuple(a, b, c, d, e, f) }""",
     "dynamic-slice": """ENTRY e { x = s32[6,7] parameter(0) i = s32[] parameter(1) j = s32[] parameter(2)
         a = s32[3,7] dynamic-slice(x, i, j), dynamic_slice_sizes={3,7}
         ROOT b = s32[3,2] dynamic-slice(a, j, i), dynamic_slice_sizes={3,2} }""",
@@ -203,7 +217,8 @@ LINES, MIXED = "devices=[1,4,1]<=[4]", "devices=[2,2,1]3,1,2,0"
         (11, 11, 4, 1, "1_2", LINES, ["collective-permute", "collective-permute"]),
         (12, 6, 3, 2, "1_0", MIXED, ["collective-permute"]),
         (12, 6, 2, 2, "0_0", MIXED, []),
-        (8, 8, 7, 1, "3_3", LINES, ["all-gather"]),  # beyond the next tile
+        (16, 16, 7, 1, "6_0", LINES, ["collective-permute", "collective-permute"]),  # beyond the next tile
+        (8, 8, 7, 1, "3_3", LINES, ["all-gather"]),  # as much as all tiles are
     ],
 )
 def test_windows_exchange_the_edges_of_tiles(
@@ -211,6 +226,46 @@ def test_windows_exchange_the_edges_of_tiles(
 ) -> None:
     module = partition(MOST + text.format(n=n, m=m, size=size, stride=stride, pad=pad, tiles=tiles))
     assert exchanges(module) == expected, module
+
+
+LINE = "sharding={devices=[4]<=[4]}"
+
+
+@pytest.mark.parametrize(
+    ("n", "instruction", "exchanged"),
+    [
+        (12, "f32[12] pad(x, v), padding=1_-1", 1),
+        (12, "f32[12] pad(x, v), padding=2_-2", 1),
+        (12, "f32[10] slice(x), slice={[2:12]}", 1),
+        (16, "f32[16] pad(x, v), padding=6_-6", 2),
+        (8, "f32[16] pad(x, v), padding=0_1_1", 0),
+        (8, "f32[16] pad(x, v), padding=1_0_1", 0),
+        (16, "f32[8] slice(x), slice={[0:16:2]}", 0),
+        (16, "f32[8] slice(x), slice={[1:16:2]}", 0),
+    ],
+)
+def test_slices_and_pads_exchange_what_moves_to_another_tile(n: int, instruction: str, exchanged: int) -> None:
+    module = partition(
+        f"ENTRY e {{ x = f32[{n}] parameter(0), {LINE} v = f32[] parameter(1), sharding={{replicated}} "
+        f"ROOT r = {instruction}, {LINE} }}"
+    )
+    assert exchanges(module) == ["collective-permute"] * exchanged, module
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("k = f32[3,2,4] parameter(1) ROOT c = f32[2,16,4] convolution(x, k), window={size=3 pad=1_1}, feature_group_count=2", 2),
+        ("k = f32[3,4,4] parameter(1) ROOT c = f32[1,16,4] convolution(x, k), window={size=3 pad=2_0}, batch_group_count=2", 1),
+        ("k = f32[3,4,4] parameter(1) ROOT c = f32[2,32,4] convolution(x, k), window={size=3 pad=1_2 lhs_dilate=2}", 1),
+        ("k = f32[3,4,4] parameter(1) ROOT c = f32[2,48,4] convolution(x, k), window={size=3 pad=2_2 lhs_dilate=3}", 0),
+    ],
+)  # fmt: skip
+def test_grouped_and_dilated_convolutions_exchange_edges(text: str, expected: int) -> None:
+    lines = "sharding={devices=[1,4,1]<=[4]}"
+    text = text.replace("parameter(1)", "parameter(1), sharding={replicated}")
+    module = partition(f"ENTRY e {{ x = f32[2,16,4] parameter(0), {lines} {text}, dim_labels=b0f_0io->b0f, {lines} }}")
+    assert exchanges(module) == ["collective-permute"] * expected, module
 
 
 def test_a_kernel_as_large_as_its_input_is_not_split() -> None:

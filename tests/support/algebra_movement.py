@@ -325,6 +325,18 @@ _SUMMED_SCATTERS = {
         _scatters("add", other, f"w = T[6,2] add(x, s) ROOT r = T[6,2] add({operands})")
         for other, operands in (("z", "w, t"), ("z", "t, w"), ("x", "w, t"))
     )),
+    "N44": tuple(
+        f"{reducer(opcode)}ENTRY e {{ x = T[4,3,2] parameter(0) i = s32[{indices}] parameter(1) u = T[{updates}] "
+        f"parameter(2) s = T[4,3,2] scatter(x, i, u), to_apply=f, index_vector_dim=1, {attributes} "
+        "ROOT t = T[2,4,3] transpose(s), dimensions={2,0,1} }"
+        for opcode in ("add", "maximum")
+        for indices, updates, attributes in (
+            ("5", "5,3,2", "update_window_dims={1,2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}"),
+            ("5,2", "2,5,1", "update_window_dims={0,2}, inserted_window_dims={1}, scatter_dims_to_operand_dims={2,1}"),
+            ("3,1", "3,4,2", "update_window_dims={1,2}, inserted_window_dims={}, scatter_dims_to_operand_dims={0}, "
+             "input_batching_dims={1}, scatter_indices_batching_dims={0}"),
+        )
+    ),
 }  # fmt: skip
 
 _PIECES: dict[str, tuple[str, ...]] = {

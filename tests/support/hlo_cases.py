@@ -11,7 +11,8 @@ import numpy as np
 from tests.support.hlo_generator import Array, Generator, ModuleText, Value
 from tests.support.hlo_rules import GRAPH, RULES, random_instruction
 from tests.support.tolerance import is_float, mismatch
-from xjit.ops.evaluation import evaluate
+from xjit.hlo import HloModule
+from xjit.ops.evaluation import evaluate, evaluate_devices
 from xjit.text.parser import parse_hlo
 
 MAX_ROOTS = 5
@@ -22,7 +23,7 @@ ULPS_NARROW = 2
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A module with inputs; `exact` says for each result whether its bits are determined."""
+    """A module with inputs; `exact` says for each result (of each device) whether its bits are determined."""
 
     text: str
     inputs: list[Array]
@@ -35,9 +36,15 @@ def single_instruction(opcode: str, seed: int) -> Case:
     return _case(g, [RULES[opcode](g)])
 
 
-def graph(seed: int, opcodes: tuple[str, ...] = GRAPH, low: int = 5, high: int = 40) -> Case:
-    """Returns a module of `low` to `high` random instructions, and those that make their operands fit."""
+def graph(
+    seed: int, opcodes: tuple[str, ...] = GRAPH, low: int = 5, high: int = 40, devices: tuple[int, int] = (1, 1)
+) -> Case:
+    """Returns a module of `low` to `high` random instructions, and those that make their operands fit.
+
+    It is for that many (replicas, partitions); the inputs are those of the first device.
+    """
     g = _generator(f"graph {seed}", graph=True, layouts=0.2, special=0.15)
+    g.module.replicas, g.module.partitions = devices
     for _ in range(g.rng.randint(1, 3)):
         g.parameter(g.kind(), g.dims())
     for _ in range(g.rng.randint(low, high)):
@@ -52,12 +59,25 @@ def _generator(seed: str, graph: bool, layouts: float, special: float) -> Genera
 
 
 def _case(g: Generator, roots: list[Value]) -> Case:
-    return Case(g.text(roots), g.module.inputs, tuple(v.exact for v in roots))
+    devices = g.module.replicas * g.module.partitions
+    return Case(g.text(roots), g.module.inputs, tuple(v.exact for v in roots) * devices)
 
 
 def leaves(result: Any) -> list[Array]:
     """Returns the arrays of a result."""
     return [x for item in result for x in leaves(item)] if isinstance(result, tuple) else [np.asarray(result)]
+
+
+def computed(module: HloModule, inputs: list[Array]) -> list[Array]:
+    """Returns the arrays that a module computes, those of one device after the other.
+
+    Each device is given the inputs' elements, one place further than the one before.
+    """
+    count = module.config.replica_count * module.config.num_partitions
+    if count == 1:
+        return leaves(evaluate(module, *inputs))
+    given = [[np.roll(x, device) for x in inputs] for device in range(count)]
+    return leaves(tuple(evaluate_devices(module, given)))
 
 
 def magnitudes(case: Case) -> list[Array | None]:
@@ -67,9 +87,8 @@ def magnitudes(case: Case) -> list[Array | None]:
     """
     if all(case.exact):
         return [None] * len(case.exact)
-    results = leaves(
-        evaluate(parse_hlo(case.text), *[abs(x).astype(x.dtype) if is_float(x.dtype) else x for x in case.inputs])
-    )
+    positive = [abs(x).astype(x.dtype) if is_float(x.dtype) else x for x in case.inputs]
+    results = computed(parse_hlo(case.text), positive)
     return [None if exact or not is_float(r.dtype) else _magnitude(r) for r, exact in zip(results, case.exact)]
 
 

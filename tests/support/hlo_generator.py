@@ -52,7 +52,7 @@ class Value:
 
 @dataclass(slots=True)
 class ModuleText:
-    """What the computations of one module share: called computations, parameters' data, names."""
+    """What the computations of one module share: called computations, parameters' data, names, devices, channels."""
 
     rng: random.Random
     layouts: float
@@ -60,6 +60,20 @@ class ModuleText:
     computations: list[str] = field(default_factory=list)
     inputs: list[Array] = field(default_factory=list)
     names: int = 0
+    replicas: int = 1
+    partitions: int = 1
+    channels: int = 0
+
+    def new_channel(self) -> int:
+        """Returns the id of a channel that no instruction has yet."""
+        self.channels += 1
+        return self.channels
+
+    @property
+    def header(self) -> str:
+        """The first line of the module."""
+        devices = f", replica_count={self.replicas}, num_partitions={self.partitions}"
+        return "HloModule generated" + (devices if self.replicas * self.partitions > 1 else "")
 
     def new_name(self, hint: str) -> str:
         """Returns a name that the module does not have yet."""
@@ -232,7 +246,7 @@ class Generator:
             shapes = ", ".join(f"{v.kind.text}[{','.join(map(str, v.dims))}]" for v in roots)
             root = self.write("tuple", f"({shapes})", ", ".join(v.name for v in roots))
         computations = "\n".join(self.module.computations)
-        return f"HloModule generated\n\n{computations}\nENTRY entry {{\n{self.body(root)}}}\n"
+        return f"{self.module.header}\n\n{computations}\nENTRY entry {{\n{self.body(root)}}}\n"
 
 
 def literal(kind: P, rng: random.Random) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from tests.support import hlo_collective_rules as co
 from tests.support import hlo_contraction_rules as ct
 from tests.support import hlo_movement_rules as mv
 from tests.support import hlo_state_rules as st
@@ -235,6 +236,18 @@ RULES: Mapping[str, Rule] = {
 }
 """Opcode (or the name of a combination) -> rule."""
 
+COLLECTIVES: Mapping[str, Rule] = {
+    "all-reduce": co.all_reduce,
+    "all-gather": co.all_gather,
+    "reduce-scatter": co.reduce_scatter,
+    "all-to-all": co.all_to_all,
+    "collective-permute": co.collective_permute,
+    "collective-broadcast": co.collective_broadcast,
+    "replica-id": co.replica_id,
+    "partition-id": co.partition_id,
+}
+"""The same of what asks for other devices: in modules of several only."""
+
 GRAPH = (
     *("add", "subtract", "multiply", "maximum", "minimum", "and", "xor", "negate", "abs", "tanh", "exponential"),
     *("compare", "select", "select", "clamp", "convert", "convert", "is-finite", "copy", "floor", "logistic"),
@@ -259,7 +272,16 @@ CONTROL = (
 )
 """Mostly loops and branches over tuples, and what is dear inside and around them."""
 
+COLLECTIVE = (
+    *(("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute") * 3),
+    *("collective-broadcast", "replica-id", "partition-id", "all-reduce", "all-reduce"),
+    *("add", "multiply", "negate", "broadcast", "convert", "reshape", "transpose", "slice", "concatenate", "reduce"),
+    *("select", "loop", "call", "dot", "dynamic-slice"),
+)
+"""Mostly collectives, and what their operands and results go through."""
+
 
 def random_instruction(g: Generator, opcodes: tuple[str, ...]) -> Value:
     """Writes an instruction of a random one of the opcodes."""
-    return RULES[g.rng.choice(opcodes)](g)
+    opcode = g.rng.choice(opcodes)
+    return (RULES.get(opcode) or COLLECTIVES[opcode])(g)

@@ -40,6 +40,7 @@ _ALGEBRA: Mapping[str, Sequence[str]] = {
         "ReducePrecisionWithSamePrecisionAsOperandIsRemovedIfRemoveNoOpIsSet",
     ),
     "enable_conditional_simplification": ("ConditionalWithConvert",),
+    "enable_transpose_into_scatter": ("FoldTransposeIntoScatter",),
 }  # fmt: skip
 """Tests of the algebraic simplifier by the option that they set."""
 

@@ -12,6 +12,7 @@ import xjit
 from tests.support import corpus
 from xjit.hlo import HloInstruction, HloModule, Unsupported
 from xjit.hlo.diagnostics import HloError
+from xjit.hlo.edit.fusion_body import FusionBody
 from xjit.hlo.edit.replacing import replace
 from xjit.ops import build
 from xjit.passes import PASSES, HloPassFix, PassDriver, cpu_pipeline
@@ -19,6 +20,8 @@ from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.driver import StopAt
 from xjit.passes.framework.expansion import Expansion
+from xjit.passes.fusion import instruction_fusion
+from xjit.passes.fusion.instruction_fusion import InstructionFusion
 from xjit.passes.fusion.unit_merging import merge_units
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
@@ -154,6 +157,50 @@ def test_a_merger_is_a_rewrite() -> None:
     found = find(HloDCE, WrongMerge)
     assert found is not None and (found.number, found.rewrite, found.rewrites) == (2, 2, 2)
     assert "%f = " in found.old and "%h = " in found.old and "fusion(" in found.new
+
+
+THREE = """HloModule m
+ENTRY e { x = f32[4] parameter(0)  y = f32[4] parameter(1)
+  a = f32[4] add(x, y)  l = f32[4] negate(a)
+  wrong = f32[4] subtract(x, y)  m = f32[4] negate(wrong)
+  c = f32[4] multiply(x, y)  n = f32[4] negate(c)
+  ROOT t = (f32[4], f32[4], f32[4]) tuple(l, m, n) }"""
+
+
+class WrongBody(FusionBody):
+    """Takes one difference in with its operands swapped."""
+
+    def take(self, unit: HloInstruction, stays: bool) -> HloInstruction:
+        """Returns what stands for the unit."""
+        value = super().take(unit, stays)
+        if unit.name == "wrong":
+            a, b = value.operands
+            value.replace_operand_with(0, b)
+            value.replace_operand_with(1, a)
+        return value
+
+
+def test_a_fusion_is_a_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found() -> bisect_pass.Finding | None:
+        return PassBisection(xjit.parse_hlo(THREE), INPUTS, lambda: [HloDCE(), InstructionFusion()]).find()
+
+    assert found() is None
+    monkeypatch.setattr(instruction_fusion, "FusionBody", WrongBody)
+    wrong = found()
+    assert wrong is not None and (wrong.name, wrong.rewrite, wrong.rewrites) == ("instruction-fusion", 2, 3)
+    assert "%wrong = " in wrong.old and "%m = " in wrong.old and "fusion(" in wrong.new
+
+
+@pytest.mark.parametrize("rewrites", [0, 1, 2, 3, None])
+def test_fusions_that_are_made_one_by_one_are_the_same(rewrites: int | None) -> None:
+    module, whole = xjit.parse_hlo(THREE), xjit.parse_hlo(THREE)
+    PassDriver(stop=StopAt(1, rewrites)).run([InstructionFusion()], module)
+    InstructionFusion().run(whole)
+    fusions = [i for i in module.entry_computation.instructions if i.opcode == "fusion"]
+    assert len(fusions) == (3 if rewrites is None else rewrites)
+    assert (module.entry_computation == whole.entry_computation) == (len(fusions) == 3)
+    for a, e in zip(leaves_of(xjit.evaluate(module, *INPUTS)), leaves_of(xjit.evaluate(THREE, *INPUTS)), strict=True):
+        assert compare_leaf(a, e).ok
 
 
 def test_right_passes_are_right() -> None:

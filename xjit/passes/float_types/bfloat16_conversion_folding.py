@@ -56,14 +56,14 @@ def _fold(instruction: HloInstruction, support: FloatSupport) -> bool:
         return False
     computation = instruction.parent
     assert computation is not None
-    if folds_output:
-        instruction.shape = instruction.shape.with_element_type(support.low)
-        for convert in instruction.users:
-            computation.replace_instruction(convert, instruction)
     for n in folded:
         convert = instruction.operand(n)
         instruction.replace_operand_with_different_shape(n, convert.operand(0))
         computation.remove_instruction_and_unused_operands(convert)
+    if folds_output:  # last: with conversions that nothing reads the instruction goes, too
+        instruction.shape = instruction.shape.with_element_type(support.low)
+        for convert in instruction.users:
+            computation.replace_instruction(convert, instruction)
     return True
 
 

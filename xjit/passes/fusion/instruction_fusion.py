@@ -9,7 +9,7 @@ arise and no reachability is needed. The fused computations are built in one go 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
@@ -136,7 +136,11 @@ class InstructionFusion(HloModulePass):
                 joined = [*joined, group]
             homes[instruction] = joined
         chosen = [members for g in groups if (members := _worth_a_fusion(g)) is not None]
-        _build(computation, chosen)
+        module = computation.parent
+        if module is not None and module.on_rewrite is not None:
+            _build_one_by_one(computation, chosen, module.on_rewrite)
+        else:
+            _build(computation, chosen)
         return bool(chosen)
 
     def _takes_producers(self, root: HloInstruction) -> bool:
@@ -232,8 +236,20 @@ def _worth_a_fusion(group: _Group) -> list[HloInstruction] | None:
     return list(members)
 
 
-def _build(computation: HloComputation, groups: list[list[HloInstruction]]) -> None:
-    """Makes a fusion of every list of members (root first, users before producers), which move into it.
+def _build_one_by_one(
+    computation: HloComputation,
+    groups: list[list[HloInstruction]],
+    told: Callable[[str, HloInstruction], None],
+) -> None:
+    """Makes the fusions one after the other and tells of each: who listens may end the pass between two of them."""
+    for members in groups:
+        text = "; ".join(map(str, reversed(members)))
+        (fusion,) = _build(computation, [members])
+        told(text, fusion)
+
+
+def _build(computation: HloComputation, groups: list[list[HloInstruction]]) -> list[HloInstruction]:
+    """Makes and returns a fusion of every list of members (root first, users before producers), which move into it.
 
     Members of several lists, and those that something else needs, are cloned. What is in the last of its lists moves:
     it must be read as it was until then, and a root's own list comes behind those of what reads it.
@@ -266,6 +282,7 @@ def _build(computation: HloComputation, groups: list[list[HloInstruction]]) -> N
         replace_users_operand(root, root.users, fusion)
         if computation.root_instruction is root:
             computation.set_root_instruction(fusion)
+    return list(fusions.values())
 
 
 def _leaving(computation: HloComputation, groups: Sequence[Sequence[HloInstruction]]) -> set[HloInstruction]:
@@ -276,7 +293,8 @@ def _leaving(computation: HloComputation, groups: Sequence[Sequence[HloInstructi
         needed.update(o for member in members for o in member.operands if o not in inside)
     leaving = {members[0] for members in groups}
     members = {member for members in groups for member in members} - needed
-    for instruction in reversed(computation.make_instruction_post_order()):
+    users_first = groups[0] if len(groups) == 1 else reversed(computation.make_instruction_post_order())
+    for instruction in users_first:
         if (
             instruction in members
             and leaving.issuperset(instruction.users)

@@ -47,6 +47,7 @@ class AlgebraicSimplifier(HloModulePass):
     enable_remove_no_op_reduce_precision: bool = False
     enable_conditional_simplification: bool = False
     use_associative_reordering: bool = False
+    enable_transpose_into_scatter: bool = False
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites every non-fusion computation; True if something changed."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from xjit.hlo import HloInstruction
+from xjit.hlo import attributes as at
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.constants import (
+    are_binary_powers,
     compute,
     constant,
     folded,
@@ -46,17 +48,13 @@ def _shared_factor(match: Match, into: Expansion) -> HloInstruction | None:
 
 
 def _is_shared_factor_exact(match: Match) -> bool:
+    """Whether the factor is a constant, or a broadcast of one, whose elements are powers of two."""
     factor = next((o for o in match["left"].operands if o in match["right"].operands), None)
-    value = None if factor is None else value_of(factor)
-    return value is not None and _is_binary_power(float(value))
-
-
-def _is_binary_power(value: float) -> bool:
-    return (
-        value == value
-        and abs(value) not in (0.0, float("inf"))
-        and abs(value).hex().split("p")[0] == "0x1.0000000000000"
-    )
+    if factor is None or not is_constant_like(factor):
+        return False
+    constant_ = factor.operand(0) if factor.opcode == "broadcast" else factor
+    elements = constant_.attributes_as(at.ConstantAttributes).literal.array
+    return elements.size > 0 and are_binary_powers(elements)
 
 
 def _shared_power(match: Match, into: Expansion) -> HloInstruction | None:

@@ -72,6 +72,12 @@ def is_finite(value: Any, kind: PrimitiveType) -> bool:
     return kind.is_integer or bool(np.isfinite(complex(value) if kind.is_complex else float(value)))
 
 
+def are_binary_powers(elements: Any) -> bool:
+    """Whether all floats of an array are powers of two, of any sign."""
+    fractions, _ = np.frexp(np.abs(elements.astype(np.float64)))
+    return bool((fractions == 0.5).all())
+
+
 def power_of_two(value: Any, kind: PrimitiveType) -> int | None:
     """Returns k if a positive integer, taken as unsigned, is 2**k."""
     if not kind.is_integer:
@@ -139,6 +145,7 @@ def is_constant_like(instruction: HloInstruction) -> bool:
 
 
 __all__ = [
+    "are_binary_powers",
     "compute",
     "constant",
     "folded",

@@ -1,4 +1,4 @@
-"""Sums of scatters into nothing."""
+"""Sums of scatters into nothing, and scatters into what is transposed afterwards."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.constants import is_zero, value_of
+from xjit.passes.simplify.algebra.dimensions import dimensions_of, inverse
 from xjit.passes.simplify.algebra.kinds import is_float, is_integer
 from xjit.passes.simplify.algebra.reductions import operation
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
+
+
+def _has_one_array(scatter: HloInstruction) -> bool:
+    return scatter.operand_count == 3
 
 
 def _adds_to_zeros(scatter: HloInstruction) -> bool:
@@ -49,6 +54,30 @@ def _joined(match: Match, into: Expansion) -> HloInstruction | None:
     return into.make("add", match["x"], joined) if "x" in match.bindings else joined
 
 
+def _transposed(match: Match, into: Expansion) -> HloInstruction:
+    """transpose(scatter(x, i, u)): operand dimension j becomes number `new[j]`, and windows go along."""
+    scatter = match["scatter"]
+    a, order = scatter.attributes_as(at.ScatterAttributes), dimensions_of(match.root)
+    new = inverse(order)
+    batching = sorted(zip((new[d] for d in a.input_batching_dims), a.scatter_indices_batching_dims, strict=True))
+    whole = {*a.inserted_window_dims, *a.input_batching_dims}
+    windows = [d for d in range(len(order)) if d not in whole]
+    moved = [windows.index(d) for d in order if d not in whole]  # the windows' new order
+    places = list(range(scatter.operand(2).shape.rank))
+    for place, window in zip(a.update_window_dims, moved, strict=True):
+        places[place] = a.update_window_dims[window]
+    attributes = replace(
+        a,
+        inserted_window_dims=tuple(sorted(new[d] for d in a.inserted_window_dims)),
+        scatter_dims_to_operand_dims=tuple(new[d] for d in a.scatter_dims_to_operand_dims),
+        input_batching_dims=tuple(d for d, _ in batching),
+        scatter_indices_batching_dims=tuple(d for _, d in batching),
+    )
+    operand = into.add(build.transpose(scatter.operand(0), order))
+    updates = into.add(build.transpose(scatter.operand(2), places))
+    return into.make("scatter", operand, scatter.operand(1), updates, attributes=attributes, called=[scatter.to_apply])
+
+
 def _scatter(name: str) -> m.Pattern:
     return m.op("scatter", name=name).where(_adds_to_zeros).one_use()
 
@@ -65,4 +94,7 @@ SCATTERS = (
                 _THREE.where(is_integer), _joined),
     AlgebraRule("N32y", "add(add(x, scatter(0, i, u)), scatter(0, j, v)) = add(x, scatter(0, i j, u v)) of floats",
                 _THREE.where(is_float), _joined, Exactness.ORDER),
+    AlgebraRule("N44", "transpose(scatter(x, i, u)) = scatter(transpose(x), i, transpose(u))",
+                m.op("transpose", m.op("scatter", name="scatter").where(_has_one_array).one_use()), _transposed,
+                option="enable_transpose_into_scatter"),
 )  # fmt: skip
