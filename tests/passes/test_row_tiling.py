@@ -73,6 +73,18 @@ def test_the_array_is_read_twice_and_written_once() -> None:
     assert 3 * size <= sum(k.bytes_accessed for k in compiled.kernels) < 3.1 * size
 
 
+def test_constants_that_the_logits_need_too_do_not_keep_rows_whole() -> None:
+    """A sum in front of the rows starts at the constant that their own sum starts at."""
+    text = softmax(rows=4, length=1 << 20).replace("  logits =", """  zero = f32[] constant(0)
+  given = f32[4,8] parameter(0)
+  before = f32[4] reduce(given, zero), dimensions={1}, to_apply=sum
+  logits =""")
+    text = text.replace("parameter(0)\n  two", "broadcast(before), dimensions={0}\n  two")
+    text = text.replace("  zero = f32[] constant(0)\n  zeros", "  zeros")
+    module = xjit.parse_hlo(text)
+    assert RowTiling().run(module)
+
+
 FORMS = {
     "logsumexp": ("f32[4]", "log.1 = f32[4] log(total)", "add(top, log.1)"),
     "log_softmax": (

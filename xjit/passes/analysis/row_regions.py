@@ -96,10 +96,10 @@ def _region(order: list[HloInstruction], reduces: set[HloInstruction], last: Hlo
     _add_consumers(members)
     if len(members) > _MOST or any(has_control_dependencies(i) for i in members):
         return None
-    for constant in [o for i in members for o in i.operands if _is_constant(o)]:
-        members |= {constant, *constant.operands}
     if instruction_between(members) is not None:
         return None
+    for constant in [o for i in members for o in i.operands if _is_constant(o)]:
+        members |= {constant, *constant.operands}  # only now: others may read them too
     instructions = tuple(i for i in order if i in members)
     inputs = dict.fromkeys(o for i in instructions for o in i.operands if o not in members)
     read = (i for i in instructions if i.is_root() or any(u not in members for u in i.users))
