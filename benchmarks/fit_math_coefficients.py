@@ -104,14 +104,18 @@ def rows(bits: int) -> dict[str, tuple[Callable, mpf, mpf, Callable, float]]:
         "ERF": (sqrt_argument(lambda r: mp.erf(r) / r - 1), mpf("1e-12"), erf_small * q, lambda t: 1, goal + 2.5),
         "ERFCX": (
             erfcx_of, (mpf("0.99") - ERFC_CENTER) / (mpf("0.99") + ERFC_CENTER),
-            ((mpf(4) if single else mpf(6)) - ERFC_CENTER) / ((mpf(4) if single else mpf(6)) + ERFC_CENTER),
-            lambda t: 1, goal + 3,
+            (6 - ERFC_CENTER) / (6 + ERFC_CENTER), lambda t: 1, goal + 3,
         ),
+        "ERFC_LOG2": (
+            lambda t: mp.log(mp.erfc(1 + t), 2) + 3, mpf("-0.001"), mpf(3),
+            lambda t: mp.erfc(1 + t) * LN2, goal - 1,
+        ),
+        "EXP2": (lambda r: (mpf(2) ** r - 1) / r, -q / 2, q / 2, lambda r: abs(r) / 4, goal - 1),
         "CBRT": (mp.cbrt, mpf(1), mpf(2), lambda m: 1, -9.0),
     }  # fmt: skip
 
 
-UNUSED = {("LOG", 64), ("ATANH", 32), ("TANH", 64)}
+UNUSED = {("LOG", 64), ("ATANH", 32), ("TANH", 64), ("ERFCX", 32), ("ERFC_LOG2", 64), ("EXP2", 64)}
 
 HEADER = '''"""Fitted polynomial coefficients, lowest order first.
 

@@ -93,8 +93,9 @@ class CpuExecutable:
         parameters = [_physical_spec(signature) for signature in program.parameters]
         mismatch = _PhysicalMismatch(program, parameters)
         results = [_physical_spec(signature) for signature in program.results]
-        self._physical = make(entry, parameters, results, True, PARAMETER_ALIGNMENT, mismatch, on_error)
-        mismatch.retry = make(entry, parameters, results, True, PARAMETER_ALIGNMENT, _refuse, on_error)
+        physical = partial(make, entry, parameters, results, True, PARAMETER_ALIGNMENT)
+        self._physical = _MadeWhenCalled(lambda: physical(mismatch, on_error))
+        mismatch.retry = _MadeWhenCalled(lambda: physical(_refuse, on_error))
         self.execute_sharded = ShardedCall(program, entry, on_error)
         refused = refused_call(program) or refused_on_one_device(program)
         if refused is not None:
@@ -240,6 +241,22 @@ class ConvertingCall:
             for n, pair in enumerate(zip(outputs, program.results, strict=True))
         ]
         return unflatten_tree(program.result_tree, arrays)
+
+
+class _MadeWhenCalled:
+    """A function that is made at its first call: most programs never need it."""
+
+    __slots__ = ("_function", "_make")
+
+    def __init__(self, make: Callable[[], Callable[..., Any]]) -> None:
+        self._make = make
+        self._function: Callable[..., Any] | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        function = self._function
+        if function is None:
+            function = self._function = self._make()
+        return function(*arguments)
 
 
 class _PhysicalMismatch:

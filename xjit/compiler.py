@@ -176,8 +176,8 @@ def _cpu_target(options: CompileOptions) -> Target:
 
 def _compile_parts(compiler: ProgramCompiler) -> PartSink:
     def sink(text: str, kind: PartKind) -> None:
-        level = 0 if kind is PartKind.COLD else None
-        compiler.add(text, opt_level=level, is_last=kind is PartKind.WHOLE)
+        level = 0 if kind in (PartKind.COLD, PartKind.WHOLE_COLD) else None
+        compiler.add(text, opt_level=level, is_last=kind in (PartKind.WHOLE, PartKind.WHOLE_COLD))
 
     return sink
 

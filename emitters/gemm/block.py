@@ -94,18 +94,16 @@ def emit_block(module: Module, name: str, support: GemmSupport, routine: Routine
     )
     builder = define(module, name, _BLOCK_PARAMS)
     block = _locate(builder, support, routine)
-    done = builder.append_block("computed")
-    tiles, others = builder.append_block("tiles"), builder.append_block("others")
-    is_tiles = builder.icmp_signed("==", block.record[GEMM.method], builder.i64(Method.TILES))
-    builder.cbranch(is_tiles, tiles, others)
-    builder.position_at_end(others)
-    _multiply_vectors(builder, support, parts, block)
-    builder.br(done)
-    builder.position_at_end(tiles)
-    if routine.tiles:
+    if routine.tiles and routine.vectors:
+        is_tiles = builder.icmp_signed("==", block.record[GEMM.method], builder.i64(Method.TILES))
+        with builder.when(is_tiles):
+            _multiply_tiles(builder, support, parts, block)
+        with builder.when(builder.not_(is_tiles)):
+            _multiply_vectors(builder, support, parts, block)
+    elif routine.tiles:
         _multiply_tiles(builder, support, parts, block)
-    builder.br(done)
-    builder.position_at_end(done)
+    else:
+        _multiply_vectors(builder, support, parts, block)
     if routine.copies:
         unpacks = builder.and_(block.record.flag(GEMM.use_scratch), builder.icmp_signed("==", block.closure, zero(PTR)))
         with builder.when(unpacks):

@@ -18,6 +18,7 @@ def emit_parallel_entry(
     The last parameter points to a record of these `fields`.
     """
     builder = define(module, name, params, linkage="")
+    builder.function.is_cold = True
     context = builder.alloca(I64, len(params), align=8, name="context")
     for slot, arg in enumerate(builder.function.args):
         builder.store_slot(arg, context, slot)

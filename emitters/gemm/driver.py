@@ -22,7 +22,8 @@ _RHS_BATCH = (GEMM.batch_rhs_0, GEMM.batch_rhs_1, GEMM.batch_rhs_2)
 def emit_driver(module: Module, name: str, support: GemmSupport, routine: Routine) -> Function:
     """Defines `void name(out, lhs, rhs, closure, parameters)` on top of `support`."""
     block = emit_block(module, f"{name}_block", support, routine)
-    task = _emit_task(module, f"{name}_task", block)
+    block.is_cold = not routine.batches  # it runs once per task
+    task = (_emit_task if routine.batches else _emit_block_task)(module, f"{name}_task", block)
     return emit_parallel_entry(module, name, GEMM_PARAMS, task, GEMM)
 
 
@@ -32,8 +33,8 @@ def _emit_task(module: Module, name: str, block: Function) -> Function:
     context, task = builder.function.args
     out, lhs, rhs, closure, parameters = (builder.load_ptr(context, slot) for slot in range(len(GEMM_PARAMS)))
     record = Record(builder, parameters, GEMM)
-    blocks_m, blocks_n = record[GEMM.blocks_m], record[GEMM.blocks_n]
-    per_batch = builder.mul(blocks_m, blocks_n)
+    blocks_m = record[GEMM.blocks_m]
+    per_batch = builder.mul(blocks_m, record[GEMM.blocks_n])
     group, index_n, index_m = builder.if_else(
         builder.icmp_signed("==", per_batch, builder.i64(1)),
         lambda: [task, builder.i64(0), builder.i64(0)],
@@ -43,10 +44,7 @@ def _emit_task(module: Module, name: str, block: Function) -> Function:
             builder.urem(builder.urem(task, per_batch), blocks_m),
         ],
     )
-    first_row = builder.mul(index_m, record[GEMM.block_m])
-    first_column = builder.mul(index_n, record[GEMM.block_n])
-    rows = builder.min(record[GEMM.block_m], builder.sub(record[GEMM.m], first_row))
-    columns = builder.min(record[GEMM.block_n], builder.sub(record[GEMM.n], first_column))
+    place = _extent(builder, record, index_m, index_n)
     first_batch = builder.mul(group, record[GEMM.batches_per_task])
     end = builder.min(builder.add(first_batch, record[GEMM.batches_per_task]), record[GEMM.num_batches])
     with builder.loop(first_batch, end, name="batch") as batch:
@@ -56,9 +54,37 @@ def _emit_task(module: Module, name: str, block: Function) -> Function:
             for index, stride in zip(indices, strides, strict=True):
                 base = builder.offset(base, builder.mul(index, record[stride]))
             moved.append(base)
-        builder.call(block, (*moved, closure, parameters, batch, first_row, rows, first_column, columns))
+        builder.call(block, (*moved, closure, parameters, batch, *place))
     builder.ret_void()
     return builder.function
+
+
+def _emit_block_task(module: Module, name: str, block: Function) -> Function:
+    """The same for one product: task -> (block of n, block of m)."""
+    builder = define(module, name, ((PTR, "context"), (I64, "task")))
+    builder.function.is_cold = True
+    context, task = builder.function.args
+    args = [builder.load_ptr(context, slot) for slot in range(len(GEMM_PARAMS))]
+    record = Record(builder, args[-1], GEMM)
+    blocks_m = record[GEMM.blocks_m]
+    indices = builder.if_else(
+        builder.icmp_signed("==", record[GEMM.num_tasks], builder.i64(1)),
+        lambda: [builder.i64(0), builder.i64(0)],
+        lambda: [builder.urem(task, blocks_m), builder.udiv(task, blocks_m)],
+    )
+    builder.call(block, (*args, builder.i64(0), *_extent(builder, record, *indices)))
+    builder.ret_void()
+    return builder.function
+
+
+def _extent(builder: StructuredBuilder, record: Record, index_m: Value, index_n: Value) -> list[Value]:
+    """First row, rows, first column and columns of a block."""
+    found: list[Value] = []
+    for index, step, end in ((index_m, GEMM.block_m, GEMM.m), (index_n, GEMM.block_n, GEMM.n)):
+        size = record[step]
+        first = builder.mul(index, size)
+        found += [first, builder.min(size, builder.sub(record[end], first))]
+    return found
 
 
 def _batch_indices(builder: StructuredBuilder, record: Record, batch: Value) -> list[Value]:

@@ -125,11 +125,13 @@ def _call_prepared(
 def link_gemm(module: Module, types: GemmTypes, routine: Routine) -> Declaration:
     """Declares a multiplication in `module`, and lists what defines it.
 
-    One that needs no copies is done by one with copies if that is there already: the program compiles less.
+    One that needs no copies, or no batches, is done by one with them if that is there already: less is compiled.
     """
-    able = replace(routine, copies=True)
-    if gemm_name(types, able) in module.libraries:
-        routine = able
+    for copies, batches in ((True, True), (True, routine.batches), (routine.copies, True)):
+        able = replace(routine, copies=copies, batches=batches)
+        if gemm_name(types, able) in module.libraries:
+            routine = able
+            break
     name = gemm_name(types, routine)
     module.libraries.setdefault(name, Library.of(name, gemm_library_text, types, routine, module.target))
     return module.declare(name, VOID, [type for type, _ in GEMM_PARAMS])

@@ -1,13 +1,13 @@
 """Strided 2-D copies that convert: how operands are packed and results unpacked.
 
-`emit_copy` defines `dst[i, j] = convert(src[i, j])` for any byte strides. It finds the fast way at run time: rows of
-vectors where both sides are contiguous along the same dimension, in-register transposes where they are contiguous
-along different ones, element by element otherwise. Invariant: exactly `rows x columns` elements are read and written.
+`emit_copy` defines `dst[i, j] = convert(src[i, j])`. Where rows are contiguous on both sides, that is rows of vectors;
+for any byte strides, the fast way is found at run time: in-register transposes where the two sides are contiguous along
+different dimensions, else element by element. Invariant: exactly `rows x columns` elements are read and written.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xjit.emitters.gemm.conversions import lane_mask, load_as, store_as, widen
 from xjit.emitters.gemm.storage import has_native_masks, memory_type, size_of
@@ -38,12 +38,16 @@ class _Strided:
     def at(self, builder: StructuredBuilder, i: Value, j: Value) -> Value:
         return builder.offset_2d(self.ptr, i, self.row, j, self.column)
 
+    def contiguous(self, builder: StructuredBuilder) -> _Strided:
+        """The same matrix, if its columns are contiguous."""
+        return replace(self, column=builder.i64(size_of(self.elem)))
+
 
 def emit_copy(
     module: Module, name: str, source: LLVMType, destination: LLVMType, compute: LLVMType, *, transposes: bool
 ) -> Function:
     """Defines the copy from `source` to `destination` elements; `compute` is the type on the way (no narrower than
-    `source`). With `transposes` there are tiles for what is contiguous along different dimensions.
+    `source`). Without `transposes`, columns must be contiguous on both sides, if there is more than one.
     """
     builder = define(module, name, COPY_PARAMS)
     _CopyEmitter(builder, source, destination, compute, transposes).emit()
@@ -73,6 +77,10 @@ class _CopyEmitter:
         element.
         """
         builder, dst, src = self.builder, self.dst, self.src
+        if not self.transposes:
+            self._copy_rows()
+            builder.ret_void()
+            return
         dst_unit, src_unit = builder.i64(size_of(dst.elem)), builder.i64(size_of(src.elem))
         by_columns = builder.icmp_signed("!=", dst.column, dst_unit)
         swappable = builder.and_(by_columns, builder.icmp_signed("==", dst.row, dst_unit))
@@ -86,10 +94,9 @@ class _CopyEmitter:
         with builder.when(builder.icmp_signed("==", src.column, src_unit)):
             self._copy_rows()
             builder.ret_void()
-        if self.transposes:
-            with builder.when(builder.icmp_signed("==", src.row, src_unit)):
-                self._transpose_tiles()
-                builder.ret_void()
+        with builder.when(builder.icmp_signed("==", src.row, src_unit)):
+            self._transpose_tiles()
+            builder.ret_void()
         self._copy_elements(builder.i64(0), builder.i64(0))
         builder.ret_void()
 
@@ -110,25 +117,28 @@ class _CopyEmitter:
                     following.extend((dst, src))
                 ends = list(carried)
 
-    def _move(self, i: Value, j: Value, width: int, mask: Value | None = None) -> None:
-        builder = self.builder
-        value = load_as(builder, self.compute, self.src.elem, self.src.at(builder, i, j), width, mask)
-        store_as(builder, value, self.dst.elem, self.dst.at(builder, i, j), mask)
+    def _move(
+        self, sides: tuple[_Strided, _Strided], i: Value, j: Value, width: int, mask: Value | None = None
+    ) -> None:
+        builder, (dst, src) = self.builder, sides
+        value = load_as(builder, self.compute, src.elem, src.at(builder, i, j), width, mask)
+        store_as(builder, value, dst.elem, dst.at(builder, i, j), mask)
 
     def _copy_rows(self) -> None:
         builder, width = self.builder, self.width
+        sides = self.dst.contiguous(builder), self.src.contiguous(builder)
         full = builder.and_(self.columns, builder.i64(-width))
         left = builder.sub(self.columns, full)
         mask = lane_mask(builder, left, width) if self.masked else None
         with builder.loop(builder.i64(0), self.rows, name="row") as i:
             with builder.loop(builder.i64(0), full, width, name="column") as j:
-                self._move(i, j, width)
+                self._move(sides, i, j, width)
             if mask is not None:
                 with builder.when(builder.icmp_signed(">", left, builder.i64(0))):
-                    self._move(i, full, width, mask)
+                    self._move(sides, i, full, width, mask)
             else:
                 with builder.loop(full, self.columns, name="tail") as j:
-                    self._move(i, j, 1)
+                    self._move(sides, i, j, 1)
 
     def _transpose_tiles(self) -> None:
         """src is contiguous along i, dst along j: tiles of a few i and `width` j through registers, the rest element
@@ -147,7 +157,7 @@ class _CopyEmitter:
             builder.loop(full_columns, self.columns, name="tail") as j,
             builder.loop(builder.i64(0), full_rows, name="i") as i,
         ):
-            self._move(i, j, 1)
+            self._move((self.dst, self.src), i, j, 1)
         self._copy_elements(full_rows, builder.i64(0))
 
     def _transpose_tile(self, i: Value, j: Value, depth: int) -> None:

@@ -17,10 +17,8 @@ that the result must have: it has a multiple of the group of rows.
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """What a multiplication has: methods, copies of operands and results (fast for transposed ones: `transposes`), and
-    kernels of its own, unless it is `linked` to them.
-
-    Any routine does any strides that its copies allow, and what has no terms.
+    """What a multiplication has: methods (none: all sums are zero), copies of operands and results (of any strides:
+    `transposes`), a loop over batches, and kernels of its own, unless it is `linked` to them.
     """
 
     tiles: bool = True
@@ -28,17 +26,19 @@ class Routine:
     row_groups: tuple[int, ...] = ROW_GROUPS
     transposes: bool = True
     copies: bool = True
+    batches: bool = True
     linked: bool = False
 
     @property
     def suffix(self) -> str:
-        """The end of its name: that of tiles in rows, without copies, has none."""
-        methods = (
-            "_any" if self.tiles and self.vectors else "".join(f"_{method.name.lower()}" for method in self.vectors)
-        )
+        """The end of its name: that of one product by tiles in rows, without copies, has none."""
+        methods = "".join(f"_{method.name.lower()}" for method in self.vectors)
+        if self.tiles == bool(self.vectors):
+            methods = "_any" if self.tiles else "_zero"
         groups = f"_{self.row_groups[-1]}" if self.row_groups and not self.tiles else ""
         copies = "_copies" if self.copies and not self.vectors else ""
-        return f"{methods}{groups}{copies}{'_transposes' if self.transposes else ''}"
+        batches = "_batches" if self.batches else ""
+        return f"{methods}{groups}{copies}{'_transposes' if self.transposes else ''}{batches}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ConvolutionRoutine:
 
 def routine_for(plan: GemmParameters, types: GemmTypes, *, epilogue: bool = False) -> Routine:
     """The routine for a plan and no more; with an epilogue, which takes the sums from where they are."""
-    is_tiles = plan.method in (Method.ZERO, Method.TILES)
+    is_tiles, batches = plan.method == Method.TILES, plan.num_batches > 1
     unpacks = plan.use_scratch and not epilogue
     strided = (
         (plan.pack_lhs or not is_tiles) and plan.k_inner > 1 and plan.lhs_k_inner != size_of(types.lhs),
@@ -68,9 +68,11 @@ def routine_for(plan: GemmParameters, types: GemmTypes, *, epilogue: bool = Fals
     )
     if is_tiles:
         copies = bool(plan.pack_lhs or plan.pack_rhs or unpacks)
-        return Routine(vectors=(), row_groups=(), transposes=any(strided), copies=copies, linked=True)
+        return Routine(True, (), (), any(strided), copies, batches, linked=True)
+    if plan.method == Method.ZERO:
+        return Routine(False, (), (), any(strided), batches=batches)
     groups = ROW_GROUPS[: 1 + next(i for i, rows in enumerate(ROW_GROUPS) if rows >= min(plan.m, ROW_GROUPS[-1]))]
-    return Routine(False, (Method(plan.method),), groups, any(strided))
+    return Routine(False, (Method(plan.method),), groups, any(strided), batches=batches)
 
 
 def convolution_routine_for(plan: ConvolutionParameters, types: GemmTypes) -> ConvolutionRoutine:

@@ -4,6 +4,7 @@ strips that are finished.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.epilogue import call_epilogue
@@ -75,7 +76,8 @@ def emit_strips(module: Module, name: str, support: GemmSupport, *, packs: bool)
     packed_step = support.panel_step(builder, size)
     panel_step = builder.select(pack_rhs, packed_step, vector_bytes)
     b_stride = builder.select(pack_rhs, builder.i64(0), record[GEMM.rhs_k_inner])
-    with builder.loop(builder.i64(0), rows, group, "group") as start:
+    groups = builder.loop(builder.i64(0), rows, group, "group") if packs else nullcontext(builder.i64(0))
+    with groups as start:
         count = builder.min(group, builder.sub(rows, start))
         place = builder.offset(source, builder.mul(start, left.row))
         if packs:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +36,7 @@ class ArraySpec:
     @property
     def nbytes(self) -> int:
         """Bytes of the data."""
-        return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 class _MethodDefinition(ctypes.Structure):
@@ -152,14 +153,15 @@ def _method_definition() -> _MethodDefinition:
     return definition
 
 
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+    ("PyCapsule_New", ctypes.pythonapi)
+)
+_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
+
+
 def _new_builtin(call_address: int, keep_alive: tuple[Any, ...]) -> Callable[..., Any]:
     """A builtin whose `self` is a capsule of the record; its "module" is the tuple that keeps the record alive."""
-    api = ctypes.pythonapi
-    new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
-        ("PyCapsule_New", api)
-    )
-    new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(
-        ("PyCFunction_NewEx", api)
-    )
-    capsule = new_capsule(call_address, ctypes.addressof(_CAPSULE_NAME), None)
-    return new_function(ctypes.addressof(_method_definition()), capsule, keep_alive)
+    capsule = _new_capsule(call_address, ctypes.addressof(_CAPSULE_NAME), None)
+    return _new_function(ctypes.addressof(_method_definition()), capsule, keep_alive)

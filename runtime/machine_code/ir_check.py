@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection
 
 from xjit.hlo.diagnostics import CompileError
+from xjit.llvm.host_cpu import enabled_features
 from xjit.runtime.machine_code.symbol_table import is_known_symbol
 
 # Patterns start with a literal newline: that is many times faster to search for than `^` in megabytes of text.
@@ -77,7 +78,7 @@ def check_ir_text(ir_text: str, features: str, others: Collection[str] = ()) -> 
     """
     if "asm" in ir_text and (forbidden := _INLINE_ASSEMBLY.search(ir_text)):
         raise CompileError(f"inline assembly is not allowed in generated code: {forbidden.group(0).strip()}")
-    enabled = {flag[1:] for flag in features.split(",") if flag.startswith("+")}
+    enabled = enabled_features(features)
     for name in sorted(set(_INTRINSIC_USE.findall(ir_text))):
         _check_intrinsic(name, enabled)
     unknown = [name for name in external_symbols(ir_text) if name not in others and not is_known_symbol(name)]
@@ -85,7 +86,7 @@ def check_ir_text(ir_text: str, features: str, others: Collection[str] = ()) -> 
         raise CompileError(f"generated code uses symbols that the runtime does not offer: {', '.join(unknown)}")
 
 
-def _check_intrinsic(name: str, enabled: set[str]) -> None:
+def _check_intrinsic(name: str, enabled: frozenset[str]) -> None:
     if not _INTRINSIC.fullmatch(name):
         raise CompileError(f"generated code uses the unknown LLVM intrinsic {name}")
     if not name.startswith("llvm.x86."):

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import CompileError
-from xjit.llvm.host_cpu import host_features
+from xjit.llvm.host_cpu import enabled_features, host_features
 from xjit.llvm.library import Library
 from xjit.runtime.machine_code.ir_check import check_ir_text, defined_symbols
 from xjit.runtime.machine_code.library_cache import keep_library, kept_library, library_key
@@ -64,9 +64,8 @@ def host_cpu() -> str:
 
 
 def missing_features(features: str) -> list[str]:
-    """The features among `features` (LLVM's spelling) that this host lacks; code that needs them must not run here."""
-    available = set(host_features().split(","))
-    return [flag[1:] for flag in features.split(",") if flag.startswith("+") and flag not in available]
+    """The names of features among `features` (LLVM's spelling) that this host lacks, whose code must not run here."""
+    return sorted(enabled_features(features) - enabled_features(host_features()))
 
 
 def host_target_machine(options: CodegenOptions = CodegenOptions()) -> llvm.TargetMachine:

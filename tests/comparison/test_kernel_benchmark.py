@@ -11,20 +11,22 @@ import pytest
 jax = pytest.importorskip("jax")
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
+TABLES = ("families", "family", "layer_families", "numeric_families")
 
 
 @pytest.fixture(autouse=True)
 def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(FOLDER))
-    for name in ("cases", "families", "kernels", "reporting", "side_by_side"):
+    for name in ("cases", "kernels", "reporting", "side_by_side", *TABLES):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
 def test_families_are_traced_at_their_first_size() -> None:
-    from families import FAMILIES, FAMILY_CASES  # pyright: ignore[reportMissingImports]
+    from families import ALL_FAMILIES, FAMILY_CASES  # pyright: ignore[reportMissingImports]
 
-    assert len(FAMILY_CASES) >= 100
-    for family in FAMILIES:
+    assert len(FAMILY_CASES) >= 350
+    assert len({family.name for family in ALL_FAMILIES}) == len(ALL_FAMILIES)
+    for family in ALL_FAMILIES:
         arguments = family.arguments(*family.sizes[0])(np.random.default_rng(0))
         assert jax.eval_shape(family.function, *arguments) is not None, family.name
 

@@ -247,6 +247,21 @@ def donation(mesh: Mesh) -> Any:
 
 
 @program
+def summands_come_and_go(mesh: Mesh) -> Any:
+    explicit = Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Explicit,) * 2)
+    split = P(None, unreduced={"x"})
+    with jax.set_mesh(explicit):
+        a, b = jax.device_put(A, P(None, "x")), jax.device_put(B, P("x", None))
+        product = jnp.einsum("ij,jk->ik", a, b, out_sharding=P(None, None, unreduced={"x"}))
+        doubled = product + product
+        sums = jax.jit(jax.shard_map(lambda v: v.sum(1), in_specs=P(None, "x"), out_specs=split))(a)
+        added = jax.jit(jax.shard_map(lambda v: lax.psum(v, "x"), in_specs=split, out_specs=P(None)))(sums)
+        apart = jax.device_put(jax.device_put(A[0], P()), split)
+        shards = [[shard.data for shard in v.addressable_shards] for v in (product, doubled, sums, apart)]
+        return shards, added, jax.sharding.reshard(doubled, P("x", None)), jax.sharding.reshard(apart, P())
+
+
+@program
 def some_shardings_are_given(mesh: Mesh) -> Any:
     f = jax.jit(lambda v: (v, v.sum(), v * 2), out_shardings=(NamedSharding(mesh, P("y")), None, None))
     results = f(put(mesh, A, "x", "y"))

@@ -129,6 +129,21 @@ nested = python(lambda v: np.asarray(long(increment(jnp.asarray(v)))))
 y = nested(gate(x))
 others = [long(y) for _ in range(50)] if opens(True) else []  # more than a queue takes
 assert (y == 2).all() and all((o == 2).all() for o in others)
+begun, done = threading.Event(), threading.Event()
+@python
+def patient(v):
+    begun.set()
+    assert done.wait(100)
+    return np.asarray(v)
+y = patient(gate(x))
+depends = [increment(y), jax.device_put(y, two), step(long(y))]
+opens()
+assert begun.wait(100)
+later = threading.Thread(target=lambda: (long(x * 2).block_until_ready(), step(x * 3).block_until_ready(), done.set()))
+later.start()
+later.join(100)
+assert done.is_set(), "what needs a callback's result keeps nothing else"
+assert [float(d[0]) for d in depends] == [2.0, 1.0, 2.0]
 @jax.jit
 def chat(a):
     jax.debug.callback(lambda v: seen.append("unordered"), a)

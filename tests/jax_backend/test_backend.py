@@ -82,6 +82,7 @@ assert (step(jax.device_put(host)) == 2).all() and (host == 1).all(), "memory of
 view = np.asarray(z)
 after = step(z)
 assert (view == 2).all() and (after == 3).all(), "memory that a view reads was overwritten"
+assert not z.is_deleted() and (z == 2).all(), "a view keeps its array"
 two = jax.jit(lambda a, b: (a + b, a - b), donate_argnums=(0, 1))(after, jnp.ones((1000,)))
 assert (two[0] == 4).all() and (two[1] == 2).all()
 both = jax.jit(lambda a, b: (a + b, a * b), donate_argnums=(0, 1))
@@ -226,6 +227,9 @@ def compiled(**options):
     return jax.jit(lambda a: a + 1, compiler_options=options)(x)
 raises(jax.errors.JaxRuntimeError, "INVALID_ARGUMENT: No such compile option: 'xla_nothing'", lambda: compiled(xla_nothing=True))
 raises(jax.errors.JaxRuntimeError, "'maybe' is not a valid bool value", lambda: compiled(xla_embed_ir_in_executable="maybe"))
+for name, value in {"xla_cpu_enable_fast_math": "false", "xla_dump_max_hlo_modules": 1.5, "xla_step_marker_location": "entry"}.items():
+    raises(jax.errors.JaxRuntimeError, f"While setting option {name}, '{value}' is not a valid", lambda: compiled(**{name: value}))
+compiled(xla_cpu_enable_fast_math="False", xla_cpu_opt_preset="CPU_OPT_PRESET_DEFAULT", xla_dump_max_hlo_modules="7")
 assert (compiled(xla_backend_optimization_level=0, xla_disable_hlo_passes="cse,fusion") == x + 1).all()
 raises(jax.errors.JaxRuntimeError, "UNIMPLEMENTED", lambda: jax.jit(jax.ffi.ffi_call("nobody", jax.ShapeDtypeStruct((), np.float32)))())
 raises(jax.errors.JaxRuntimeError, "Out of memory allocating 70368744177664 bytes", lambda: jnp.zeros((1 << 46,), np.uint8).block_until_ready())

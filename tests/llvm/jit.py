@@ -10,7 +10,7 @@ from xjit.llvm import IRBuilder, Module, Param, Target
 from xjit.llvm import types as ty
 from xjit.llvm import values as va
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import CodegenOptions, compile_ir_to_object
+from xjit.runtime.machine_code.jit import CodegenOptions, compile_modules_to_objects
 from xjit.runtime.machine_code.linker import load_object
 
 LEVELS = ("sse2", "sse4.2", "avx2", "avx512")
@@ -71,12 +71,11 @@ class Kernel:
         b.intrinsic("x86.sse.ldmxcsr", ty.VOID, (saved,), ())
         b.ret_void()
         self.text = module.to_text()
-        self.object = compile_ir_to_object(
-            self.text, CodegenOptions(cpu=self.target.cpu, features=self.target.features)
-        )
-        self.undefined = undefined_symbols((self.object,))
+        texts = (*(library.make_text() for library in module.libraries.values()), self.text)
+        objects = compile_modules_to_objects(texts, CodegenOptions(cpu=self.target.cpu, features=self.target.features))
+        self.undefined = undefined_symbols(objects)
         if not self.undefined:
-            self._loaded = load_object(self.object, ["kernel"], {})
+            self._loaded = load_object(objects, ["kernel"], {})
             address = self._loaded.address("kernel")
             self._call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(params), ctypes.c_int64)(address)
 

@@ -147,3 +147,25 @@ def test_names_of_c_functions_are_not_given_away() -> None:
         names.append(module.unique_name(hint))
         module.add_function(names[-1], VOID)
     assert names == ["memcpy.1", "floor.1", "floor.2", "truncsfbf2.1", "floor.3", "add_fusion", "floor.3.1"]
+
+
+@pytest.mark.parametrize("cold", [(), (0,), (0, 1)])
+def test_a_module_of_cold_functions_is_cold(cold: tuple[int, ...]) -> None:
+    module = chain_module(2)
+    functions = list(module.functions.values())
+    for number in cold:
+        functions[number].is_cold = True
+    ((text, kind),) = parts_of(module)
+    assert kind is (PartKind.WHOLE_COLD if len(cold) == 2 else PartKind.WHOLE)
+    assert text.count("optnone") == len(cold)
+    assert run([text], functions[1].name, 5) == run([chain_module(2).to_text()], functions[1].name, 5)
+
+
+def test_a_cold_function_that_parts_call_is_in_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "PART_BYTES", 100)
+    module = chain_module(3)
+    for function in module.functions.values():
+        function.is_cold, function.linkage = True, "internal"
+    texts = [text for text, _ in parts_of(module)]
+    assert [text.count("define ") for text in texts] == [1, 1, 1]
+    assert run(texts, next(reversed(module.functions)), 5) == run([chain_module(3).to_text()], "odd name 2", 5)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
-from xjit.hlo import HloInstruction, HloVerifyError, Unsupported
+import xjit
+from xjit.hlo import HloInstruction, HloVerifyError
 from xjit.passes.sharding.custom_call_partitioners import register_custom_call_partitioner
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
@@ -55,16 +56,28 @@ ENTRY e {
 SUMMANDS = "sharding={devices=[1,2]<=[2] last_tile_dims={unreduced}}"
 
 
-@pytest.mark.parametrize(("inner", "outer", "fits"), [(SUMMANDS, "sharding={replicated}", True), ("", SUMMANDS, False)])
-def test_summands_stay_within_a_program(inner: str, outer: str, fits: bool) -> None:
-    module = parse_hlo(f"""HloModule m, num_partitions=2
-ENTRY e {{
-  p = f32[8] parameter(0), sharding={{devices=[2]<=[2]}}
-  a = f32[8] negate(p){", " + inner if inner else ""}
-  ROOT b = f32[8] abs(a), {outer}
-}}""")
-    with contextlib.nullcontext() if fits else pytest.raises(Unsupported, match="summands"):
-        SpmdPartitioner().run(module)
+@pytest.mark.parametrize(
+    ("body", "opcodes", "total"),
+    [
+        (
+            f"a = f32[8] negate(p), {SUMMANDS}\n  ROOT r = f32[8] abs(a), sharding={{replicated}}",
+            "all-reduce negate abs",
+            9,
+        ),
+        (f"a = f32[8] negate(p)\n  ROOT r = f32[8] add(a, a), {SUMMANDS}", "negate add", 18),
+        (f"a = f32[8] abs(p)\n  ROOT r = f32[8] negate(a), {SUMMANDS}", "all-reduce abs negate select", -9),
+    ],
+)
+def test_summands_are_added_where_operations_are_not_linear(body: str, opcodes: str, total: float) -> None:
+    module = parse_hlo(
+        f"HloModule m, num_partitions=2\nENTRY e {{\n  p = f32[8] parameter(0), {SUMMANDS}\n  {body}\n}}"
+    )
+    SpmdPartitioner().run(module)
+    xjit.run_passes(module, ["dce"])
+    found = [i.opcode for i in module.entry_computation.make_instruction_post_order()]
+    assert [opcode for opcode in found if opcode in ("all-reduce", "negate", "abs", "add", "select")] == opcodes.split()
+    results = xjit.evaluate(module, inputs_per_device=[[np.full(8, v, np.float32)] for v in (-11, 2)])
+    assert ((results[0] if "replicated" in body else sum(results)) == total).all()
 
 
 def call_module(more: str = "", operand: str = "f32[8]") -> str:

@@ -24,6 +24,7 @@ from xjit.hlo.types.shape import Shape
 from xjit.ops.mesh_groups import mesh_table
 from xjit.passes.sharding.spmd.builder import SpmdBuilder, SpmdModule
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
+from xjit.passes.sharding.spmd.summands import SUMMANDS
 
 MESHES = "xla.sdy.meshes"
 _TO_LOCAL, _TO_GLOBAL = "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"
@@ -33,7 +34,9 @@ _MANUAL = HloSharding(str(MANUAL))
 
 _MESH = re.compile(r"([\w.$-]+) = #sdy\.mesh<\[([^\]]*)\](?:, device_ids=\[([\d, ]*)\])?>")
 _SIZE = re.compile(r'"([^"]+)"=(\d+)')
-_SHARDING = re.compile(r"<@([\w.$-]+), \[((?:\{[^}]*\}(?:p\d+)?(?:, )?)*)\]")
+_SHARDING = re.compile(
+    r"<@([\w.$-]+), \[((?:\{[^}]*\}(?:p\d+)?(?:, )?)*)\](?:, replicated=\{[^}]*\})?(?:, unreduced=\{([^}]*)\})?"
+)
 _DIMENSION = re.compile(r"\{([^}]*)\}")
 _AXIS = re.compile(r'"([^"]+)"(?::\((\d+)\)(\d+))?')
 
@@ -143,12 +146,15 @@ def _replace_boundary(call: HloInstruction, meshes: dict[str, Mesh]) -> None:
     """Puts two custom calls per array in the place of one: an annotation, and the step over the boundary."""
     to_local = _target(call) == _TO_LOCAL
     parts: list[HloInstruction] = []
-    for operand, shape, mesh, axes in _boundary_arrays(call, meshes):
+    for operand, shape, mesh, axes, summed in _boundary_arrays(call, meshes):
         sharding = HloSharding(str(_sharding(call, mesh, axes, shape.rank)))
-        first, second = (sharding, _MANUAL) if to_local else (_MANUAL, sharding)
+        summands = _summands(call, mesh, axes, summed) if summed else None
+        first, second = (sharding, _MANUAL) if to_local else (_MANUAL, summands or sharding)
         annotated = _annotation(call, operand, operand.shape, "Sharding", first)
         step = "SPMDFullToShardShape" if to_local else "SPMDShardToFullShape"
         parts.append(_annotation(call, annotated, shape, step, second))
+        if to_local and summands:
+            parts[-1].frontend_attributes[SUMMANDS] = summands.text
     _replace_arrays(call, parts)
 
 
@@ -156,7 +162,9 @@ def _replace_inner_boundary(call: HloInstruction, meshes: dict[str, Mesh], outer
     """Inside of another region, whose devices all have all of it: each takes its part, or they gather all parts."""
     builder = SpmdBuilder(spmd, call)
     parts: list[HloInstruction] = []
-    for operand, shape, mesh, axes in _boundary_arrays(call, meshes):
+    for operand, shape, mesh, axes, summed in _boundary_arrays(call, meshes):
+        if summed:
+            raise Unsupported(f"custom-call '{call.name}': arrays of summands in a region within another", call.span)
         split, whole = (_sharding(call, mesh, some, shape.rank, outer) for some in (axes, [[]] * shape.rank))
         if _target(call) == _TO_LOCAL:
             part = reshard(PartitionedHlo(operand, operand.shape, whole), split, builder)
@@ -168,25 +176,25 @@ def _replace_inner_boundary(call: HloInstruction, meshes: dict[str, Mesh], outer
 
 def _boundary_arrays(
     call: HloInstruction, meshes: dict[str, Mesh]
-) -> Iterator[tuple[HloInstruction, Shape, Mesh, list[list[_Axis]]]]:
-    """Yields the operands of a boundary, their shapes behind it, and the manual axes that split each dimension."""
+) -> Iterator[tuple[HloInstruction, Shape, Mesh, list[list[_Axis]], list[_Axis]]]:
+    """Yields the operands of a boundary, their shapes behind it, the manual axes that split each dimension, and those
+    whose devices have summands.
+    """
     attribute = "xla.sdy.in_shardings" if _target(call) == _TO_LOCAL else "xla.sdy.out_shardings"
     manual, given = _manual_axes(call), call.frontend_attributes.get(attribute, "")
-    if "unreduced=" in given:
-        raise Unsupported(f"custom-call '{call.name}': arrays of summands that come or go", call.span)
     texts = _SHARDING.findall(given)
     if len(texts) != call.operand_count:
         raise Unsupported(f"the shardings of custom-call '{call.name}' are no list of meshes and axes", call.span)
     shapes = call.shape.tuple_shapes if call.shape.is_tuple else (call.shape,)
-    for operand, shape, (name, text) in zip(call.operands, shapes, texts, strict=True):
+    for operand, shape, (name, text, summed) in zip(call.operands, shapes, texts, strict=True):
         mesh = meshes.get(name)
         if mesh is None:
             raise Unsupported(f"custom-call '{call.name}' over a mesh that the module does not have", call.span)
-        dimensions = [
+        *dimensions, added = (
             [(n, int(pre or 1), int(size or mesh.axes[n])) for n, pre, size in _AXIS.findall(part) if n in manual]
-            for part in _DIMENSION.findall(text)
-        ]
-        yield operand, shape, mesh, dimensions
+            for part in (*_DIMENSION.findall(text), summed)
+        )
+        yield operand, shape, mesh, dimensions, added
 
 
 def _replace_arrays(call: HloInstruction, parts: Sequence[HloInstruction]) -> None:
@@ -237,6 +245,19 @@ def _sharding(
     tiles = [int(np.prod([size for _, _, size in axes], dtype=np.int64)) for axes in dimensions]
     alone = int(np.prod([mesh.axes[name] for name in outer], dtype=np.int64))
     return tiled(table.T.reshape(*tiles, alone, table.shape[0]), ("manual", "replicated"))
+
+
+def _summands(
+    call: HloInstruction, mesh: Mesh, dimensions: Sequence[Sequence[_Axis]], summed: list[_Axis]
+) -> HloSharding:
+    """The sharding of an array that is split by axes and of which devices along other axes have summands."""
+    table = mesh_table(mesh.devices, mesh.axes, [*(axis for axes in dimensions for axis in axes), *summed])
+    if table is None:
+        raise Unsupported(f"custom-call '{call.name}' over parts of axes that the mesh has not", call.span)
+    tiles = [int(np.prod([size for _, _, size in axes], dtype=np.int64)) for axes in (*dimensions, summed)]
+    grid = (*tiles, table.shape[0])
+    devices = ",".join(str(device) for device in table.T.flat)
+    return HloSharding(f"devices=[{','.join(map(str, grid))}]{devices} last_tile_dims={{unreduced, replicated}}")
 
 
 def _is_body_call(instruction: HloInstruction) -> bool:

@@ -189,9 +189,11 @@ def _define_entries(module: Module) -> None:
     held = builder.call(functions["xjit_buffer_hold"], [buffer, builder.i64(HOLD)], name="held")
     with builder.when(builder.not_(held)):
         builder.ret(builder.load(PTR, Value(PTR, f"@{DELETED_ERROR}"), align=8))
+    count(builder, BUFFER.pointer(builder, buffer, "external_references"), 1)
     builder.ret(zero(PTR))
 
     builder, _, buffer = _entry(module, "Buffer_DecreaseExternalReferenceCount")
+    count(builder, BUFFER.pointer(builder, buffer, "external_references"), -1)
     builder.call(functions["xjit_buffer_unhold"], [buffer, builder.i64(HOLD)])
     builder.ret(zero(PTR))
 

@@ -5,7 +5,8 @@
   array has failed, too.
 * `ptr xjit_call_run(call)`: runs the program; a reference to its error, or null.
 * `void xjit_call_release_arguments(call, i64 count)`: lets go of the first arguments.
-* `void xjit_call_queued(call)`, `void xjit_call_work(call)`: for a queue; the latter does all of these.
+* `ptr xjit_call_awaited(call)`, `void xjit_call_queued(call)`, `void xjit_call_work(call)`: for a queue; the last does
+  all of the others.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def define_calls(module: Module) -> None:
     _define_failed_input(module)
     _define_run(module)
     _define_release_arguments(module)
+    _define_awaited(module)
     _define_queued(module)
     _define_work(module)
 
@@ -76,8 +78,8 @@ def _define_init(module: Module) -> None:
     call, executable = builder.function.args
     CALL.store(builder, call, "executable", executable)
     CALL.store(builder, call, "hold", builder.i64(HOLD))
-    CALL.store(builder, call, "run", Value(PTR, "@xjit_call_work"))
-    CALL.store(builder, call, "queued", Value(PTR, "@xjit_call_queued"))
+    for field, function in (("run", "work"), ("queued", "queued"), ("awaited", "awaited")):
+        CALL.store(builder, call, field, Value(PTR, f"@xjit_call_{function}"))
     place = builder.offset(call, builder.i64(CALL.size))
     for fields, number in ((_PER_PARAMETER, "num_parameters"), (_PER_RESULT, "num_results")):
         size = builder.mul(EXECUTABLE.load(builder, executable, number), builder.i64(8))
@@ -131,15 +133,27 @@ def _define_release_arguments(module: Module) -> None:
     builder.ret_void()
 
 
+def _define_awaited(module: Module) -> None:
+    builder = define(module, "xjit_call_awaited", [(PTR, "call")], return_type=PTR)
+    (call,) = builder.function.args
+    executable = CALL.load(builder, call, "executable")
+    with builder.loop(builder.i64(0), EXECUTABLE.load(builder, executable, "num_parameters")) as i:
+        ready = BUFFER.load(builder, buffer_of(builder, call, "arguments", i), "ready")
+        event = builder.call(module.functions["xjit_event_awaited"], [ready], name="event")
+        with builder.when(builder.not_(builder.is_null(event))):
+            builder.ret(event)
+    builder.ret(zero(PTR))
+
+
 def _define_queued(module: Module) -> None:
-    """Later calls in the queue may overwrite what this one reads and makes: they begin when it is done."""
+    """Later calls in the queue may overwrite what this one reads: they begin when it is done."""
     builder = define(module, "xjit_call_queued", [(PTR, "call")])
     (call,) = builder.function.args
     CALL.store(builder, call, "hold", builder.i64(QUEUED))
+    EVENT.store(builder, CALL.load(builder, call, "event"), "in_queue", builder.i64(1))
     executable = CALL.load(builder, call, "executable")
-    for field, number in (("arguments", "num_parameters"), ("results", "num_results")):
-        with builder.loop(builder.i64(0), EXECUTABLE.load(builder, executable, number)) as i:
-            builder.call(module.functions["xjit_buffer_queue"], [buffer_of(builder, call, field, i)])
+    with builder.loop(builder.i64(0), EXECUTABLE.load(builder, executable, "num_parameters")) as i:
+        builder.call(module.functions["xjit_buffer_queue"], [buffer_of(builder, call, "arguments", i)])
     builder.ret_void()
 
 
@@ -158,9 +172,9 @@ def _define_work(module: Module) -> None:
     with builder.when(builder.is_null(error)):
         EVENT.store(builder, event, "error", builder.call(functions["xjit_call_run"], [call], name="error"))
     builder.call(functions["xjit_call_release_arguments"], [call, num_parameters])
-    hold = CALL.load(builder, call, "hold")
     with builder.loop(builder.i64(0), EXECUTABLE.load(builder, executable, "num_results")) as i:
-        builder.call(functions["xjit_buffer_unhold"], [buffer_of(builder, call, "results", i), hold])
+        result = buffer_of(builder, call, "results", i)
+        builder.call(functions["xjit_buffer_unhold"], [result, builder.i64(QUEUED)])
     count(builder, EXECUTABLE.pointer(builder, executable, "num_pending"), -1)
     builder.call(functions["xjit_event_set"], [event])
     builder.call(functions["xjit_event_release"], [event])

@@ -19,6 +19,7 @@ COPY_START = "xjit_copy_start"
 def define_copies(module: Module) -> None:
     """Defines them. The module must have buffers and queues."""
     _define_work(module)
+    _define_awaited(module)
     _define_queued(module)
     _define_start(module)
 
@@ -43,11 +44,18 @@ def _define_work(module: Module) -> None:
     builder.ret_void()
 
 
+def _define_awaited(module: Module) -> None:
+    builder = define(module, "xjit_copy_awaited", [(PTR, "job")], return_type=PTR)
+    ready = BUFFER.load(builder, COPY.load(builder, builder.function.args[0], "source"), "ready")
+    builder.ret(builder.call(module.functions["xjit_event_awaited"], [ready], name="event"))
+
+
 def _define_queued(module: Module) -> None:
     """Later jobs in the queue may overwrite the source: they begin when the copy is done."""
     builder = define(module, "xjit_copy_queued", [(PTR, "job")])
     (job,) = builder.function.args
     COPY.store(builder, job, "hold", builder.i64(QUEUED))
+    EVENT.store(builder, COPY.load(builder, job, "event"), "in_queue", builder.i64(1))
     builder.call(module.functions["xjit_buffer_queue"], [COPY.load(builder, job, "source")])
     builder.ret_void()
 
@@ -65,7 +73,8 @@ def _define_start(module: Module) -> None:
         builder.ret_void()
     builder.call(functions["xjit_buffer_hold"], [target, hold])
     job = builder.call(module.declare("malloc", PTR, [I64]), [builder.i64(COPY.size)], name="job")
-    functions_of_job = {"run": Value(PTR, "@xjit_copy_work"), "queued": Value(PTR, "@xjit_copy_queued")}
+    does = {"run": "work", "queued": "queued", "awaited": "awaited"}
+    functions_of_job = {field: Value(PTR, f"@xjit_copy_{name}") for field, name in does.items()}
     data = BUFFER.load(builder, source, "data")
     fields = {**functions_of_job, "hold": hold, "source": source, "data": data, "target": target, "event": event}
     for field, value in fields.items():

@@ -1,6 +1,7 @@
 """Which arguments of a call are donated, as native code.
 
-* `i64 xjit_may_donate(options, i64 parameter)`: not 0 unless the caller keeps that argument.
+* `i1 xjit_may_donate(options, i64 parameter, buffer)`: unless the caller keeps that argument, or has an external
+  reference to it: then it is a copy that the call takes.
 * `ptr xjit_claim_donations(executable, options, buffers, donated)`: deletes the donated arguments and sets their
   entries of `donated` to `CLAIMED`, those of others to 0. Returns null; or an error, with all as it was, if one array
   is donated twice, or donated and read besides.
@@ -14,7 +15,7 @@ from xjit.jax_backend.c_api import EXECUTE_OPTIONS
 from xjit.jax_backend.records import ARRAY, BUFFER, EXECUTABLE, NOT_DONATED
 from xjit.llvm import Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
-from xjit.llvm.types import I8, I32, I64, PTR
+from xjit.llvm.types import I1, I8, I32, I64, PTR
 from xjit.llvm.values import const_int, zero
 
 CLAIMED: Final = 2
@@ -33,17 +34,21 @@ def define_donation(module: Module, status_error: str) -> None:
 
 
 def _define_may_donate(module: Module) -> None:
-    builder = define(module, "xjit_may_donate", [(PTR, "options"), (I64, "parameter")], return_type=I64)
-    options, parameter = builder.function.args
+    names = [(PTR, "options"), (I64, "parameter"), (PTR, "buffer")]
+    builder = define(module, "xjit_may_donate", names, return_type=I1)
+    options, parameter, buffer = builder.function.args
+    references = BUFFER.load_atomic(builder, buffer, "external_references", "acquire")
+    with builder.when(builder.icmp_signed("!=", references, builder.i64(0))):
+        builder.ret(const_int(I1, 0))
     with builder.when(builder.is_null(options)):
-        builder.ret(builder.i64(1))
+        builder.ret(const_int(I1, 1))
     kept = EXECUTE_OPTIONS.load(builder, options, "non_donatable_input_indices")
     number = EXECUTE_OPTIONS.load(builder, options, "num_non_donatable_input_indices")
     with builder.loop(builder.i64(0), number) as i:
         index = builder.load(I64, builder.gep(I64, kept, i), align=8)
         with builder.when(builder.icmp_signed("==", index, parameter)):
-            builder.ret(builder.i64(0))
-    builder.ret(builder.i64(1))
+            builder.ret(const_int(I1, 0))
+    builder.ret(const_int(I1, 1))
 
 
 class _Claim:
@@ -78,8 +83,8 @@ class _Claim:
         with builder.loop(builder.i64(0), self._count) as i:
             to = ARRAY.load(builder, ARRAY.element(builder, parameters, i), "donated_to")
             with builder.when(builder.icmp_signed("!=", to, builder.i64(NOT_DONATED))):
-                may = builder.call(self._functions["xjit_may_donate"], [self._options, i], name="may")
-                with builder.when(builder.icmp_signed("!=", may, builder.i64(0))):
+                asked = [self._options, i, self._buffer(i)]
+                with builder.when(builder.call(self._functions["xjit_may_donate"], asked, name="may")):
                     owned = builder.call(self._functions["xjit_buffer_disown"], [self._buffer(i)], name="was_owned")
                     with builder.when(builder.not_(owned)):
                         self._refuse(DONATED_TWICE, i)

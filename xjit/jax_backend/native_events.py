@@ -2,6 +2,7 @@
 
 * `void xjit_error_release(error)`: drops a reference.
 * `void xjit_event_release(event)`, `ptr xjit_event_retain(event)`.
+* `ptr xjit_event_awaited(event)`: itself if it is not ready and no job in a queue makes it so, else null.
 * `void xjit_event_set(event)`: makes it ready and calls what waits. `void xjit_event_wait(event)`: sleeps until it is.
 """
 
@@ -54,6 +55,7 @@ def define_events(module: Module) -> None:
     _define_error(module)
     _define_listen(module)
     _define_wait(module)
+    _define_awaited(module)
     _define_await(module)
     _define_on_ready(module)
 
@@ -186,6 +188,13 @@ def _define_wait(module: Module) -> None:
         failed = builder.call(module.declare("sem_wait", I32, [PTR]), [semaphore], name="failed")
         loop.leave_if(builder.icmp_signed("==", failed, const_int(I32, 0)))
     builder.ret_void()
+
+
+def _define_awaited(module: Module) -> None:
+    builder = define(module, "xjit_event_awaited", [(PTR, "event")], return_type=PTR)
+    (event,) = builder.function.args
+    in_queue = builder.icmp_signed("!=", EVENT.load(builder, event, "in_queue"), builder.i64(0))
+    builder.ret(builder.select(builder.or_(is_ready(builder, event), in_queue), zero(PTR), event))
 
 
 def _define_await(module: Module) -> None:

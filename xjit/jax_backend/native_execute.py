@@ -30,6 +30,7 @@ from xjit.jax_backend.records import (
     EVENT,
     EXECUTABLE,
     HOLD,
+    QUEUED,
     READY,
 )
 from xjit.llvm import Module, Value
@@ -65,6 +66,7 @@ def _define_new_event(module: Module) -> None:
     EVENT.store(builder, event, "references", builder.i64(1))
     EVENT.store(builder, event, "waiting", builder.inttoptr(waiting, PTR))
     EVENT.store(builder, event, "error", error)
+    EVENT.store(builder, event, "in_queue", builder.i64(0))
     builder.ret(event)
 
 
@@ -250,7 +252,7 @@ class _Execute:
         self._make_results(event)
         with builder.loop(builder.i64(0), self._num_results) as i:
             result = buffer_of(builder, self._call, "results", i)
-            builder.call(self._functions["xjit_buffer_hold"], [result, builder.i64(HOLD)])
+            builder.call(self._functions["xjit_buffer_hold"], [result, builder.i64(QUEUED)])
         count(builder, EXECUTABLE.pointer(builder, self._executable, "num_pending"), 1)
         self._complete(event)
         apart = builder.icmp_signed("!=", self._fixed("calls_functions"), builder.i64(0))

@@ -1,9 +1,11 @@
 """What a device has to do, as native code: jobs that one thread takes from a queue, in order.
 
-Jobs that call functions of users are run apart, by other threads: such a function may wait for any other program. None
-of these functions may be called with the GIL. Where no thread can be started the caller does the job.
+Jobs that call functions of users are run apart, by other threads: such a function may wait for any other program. A job
+that needs their results gets its place in the queue when they are there, so that no worker waits for a function of a
+user. None of these functions may be called with the GIL. Where no thread can be started the caller does the job.
 
 * `void xjit_queue_put(queue, job)`: waits while there are `MAX_JOBS`, unless the caller is nested.
+* `void xjit_queue_append(job, queue)`: gives a job its place, at once or later.
 * `void xjit_queue_work(queue)`: what a worker does, for ever.
 * `void xjit_queue_wait(queue)`: until there is nothing to do.
 * `void xjit_job_run_apart(job)`, `void xjit_job_run(job)`: has another thread run it, and what that does.
@@ -48,6 +50,7 @@ def define_queues(module: Module) -> None:
     _define_is_nested(module)
     _define_run(module)
     _define_run_apart(module)
+    _define_append(module)
     _define_put(module)
     _define_work(module)
     _define_wait(module)
@@ -122,6 +125,29 @@ def _asked(builder: StructuredBuilder, variable: str, subject: Value) -> Value:
     return builder.icmp_signed("!=", answer, builder.i64(0))
 
 
+def _define_append(module: Module) -> None:
+    builder = define(module, "xjit_queue_append", [(PTR, "job"), (PTR, "queue")])
+    job, queue = builder.function.args
+    listen = module.functions["xjit_event_listen"]
+    with builder.repeat("awaiting") as loop:
+        event = builder.call_pointer(JOB.load(builder, job, "awaited"), PTR, [job], name="event")
+        loop.leave_if(builder.is_null(event))
+        again = [event, Value(PTR, "@xjit_queue_append"), queue, job]
+        with builder.when(builder.call(listen, again, name="waits")):
+            builder.ret_void()
+    locked = _Locked(builder, queue)
+    locked.enter()
+    JOB.store(builder, job, "next", zero(PTR))
+    last = QUEUE.load(builder, queue, "last")
+    before = builder.select(builder.is_null(last), QUEUE.pointer(builder, queue, "first"), last)
+    builder.store(job, before, align=8)  # `next` is the first field of a job
+    QUEUE.store(builder, queue, "last", job)
+    builder.call_pointer(JOB.load(builder, job, "queued"), VOID, [job])
+    locked.wake()
+    locked.leave()
+    builder.ret_void()
+
+
 def _define_put(module: Module) -> None:
     builder = define(module, "xjit_queue_put", [(PTR, "queue"), (PTR, "job")])
     queue, job = builder.function.args
@@ -131,21 +157,15 @@ def _define_put(module: Module) -> None:
     with builder.when(is_first), builder.when(builder.not_(_asked(builder, START_WORKER, queue))):
         _run(builder, job)
         builder.ret_void()
-    JOB.store(builder, job, "next", zero(PTR))
     is_nested = builder.call(module.functions["xjit_is_nested"], [], name="is_nested")
     locked.enter()
     with builder.repeat() as loop:
         length = QUEUE.load(builder, queue, "length")
         loop.leave_if(builder.or_(is_nested, builder.icmp_signed("<", length, builder.i64(MAX_JOBS))))
         locked.sleep()
-    last = QUEUE.load(builder, queue, "last")
-    before = builder.select(builder.is_null(last), QUEUE.pointer(builder, queue, "first"), last)
-    builder.store(job, before, align=8)  # `next` is the first field of a job
-    QUEUE.store(builder, queue, "last", job)
     locked.add_to_length(1)
-    builder.call_pointer(JOB.load(builder, job, "queued"), VOID, [job])
-    locked.wake()
     locked.leave()
+    builder.call(module.functions["xjit_queue_append"], [job, queue])
     builder.ret_void()
 
 

@@ -16,8 +16,12 @@ ERROR: Final = StructLayout(
 )
 """An error. Static ones have so many references that they never end; of others the message follows the struct."""
 
-EVENT: Final = StructLayout("Event", (("vtable", PTR), ("references", I64), ("waiting", PTR), ("error", PTR)))
-"""Something that is ready (`waiting` is `READY`) or not yet: then `waiting` is a list of `CALLBACK`s."""
+EVENT: Final = StructLayout(
+    "Event", (("vtable", PTR), ("references", I64), ("waiting", PTR), ("error", PTR), ("in_queue", I64))
+)
+"""Something that is ready (`waiting` is `READY`) or not yet: then `waiting` is a list of `CALLBACK`s and `in_queue` is
+not 0 if a job makes it ready that has its place in a queue.
+"""
 
 READY: Final = 1
 """The value of `waiting` of an event that is ready."""
@@ -81,9 +85,10 @@ QUEUE: Final = StructLayout(
 PTHREAD_SIZE: Final = 128
 """At least the bytes of a `pthread_mutex_t` or a `pthread_cond_t`; zeros are one that is initialized."""
 
-JOB: Final = StructLayout("Job", (("next", PTR), ("run", PTR), ("queued", PTR)))
-"""The first fields of what a queue holds. `void queued(job)` is called when it has its place there, before any job that
-comes later; `void run(job)` does it and frees it.
+JOB: Final = StructLayout("Job", (("next", PTR), ("run", PTR), ("queued", PTR), ("awaited", PTR)))
+"""The first fields of what a queue holds. `ptr awaited(job)` is an event that it waits for and that no queue will make
+ready, or null: only then it gets a place. `void queued(job)` is called when it has that, before any job that comes
+later; `void run(job)` does it and frees it.
 """
 
 CALL: Final = StructLayout(
@@ -92,7 +97,7 @@ CALL: Final = StructLayout(
         *JOB.fields,
         ("executable", PTR),
         ("event", PTR),  # that of the results; the call has a reference
-        ("hold", I64),  # how it holds arguments and results: HOLD or QUEUED
+        ("hold", I64),  # how it holds arguments: HOLD or QUEUED
         ("arguments", PTR),  # a BUFFER each
         ("donated", PTR),  # the memory of each argument if it was taken, else null
         ("inputs", PTR),  # the memory of each leaf of the parameters
@@ -139,6 +144,7 @@ BUFFER: Final = StructLayout(
         ("vtable", PTR),
         ("references", I64),  # of this struct: the handle, and every hold
         ("holds", I64),  # of the data: HOLDs of the owner, external references and running calls, and QUEUED ones
+        ("external_references", I64),  # a NumPy view, for example: who has one keeps the array from donations
         ("data", PTR),
         ("num_bytes", I64),
         ("is_deleted", I32),
@@ -156,7 +162,9 @@ BUFFER: Final = StructLayout(
 
 HOLD: Final = 1
 QUEUED: Final = 1 << 32
-"""The hold of a job in the queue of the buffer's device: what comes later in that queue may overwrite the data."""
+"""The hold of a job in the queue of the buffer's device, and of who makes the data: what comes later in that queue may
+overwrite it, and waits for who makes it.
+"""
 
 EXECUTABLE: Final = StructLayout(
     "Executable",

@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from xjit.llvm.inline_control_flow import if_then
 from xjit.llvm.math import exponential as ex
 from xjit.llvm.math import logarithm as lo
 from xjit.llvm.math.inverse_trigonometric import atan2 as real_atan2
 from xjit.llvm.math.trigonometric import sin_cos
 from xjit.llvm.math.vec import Vec, two_product, two_sum
+from xjit.llvm.values import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,15 @@ def multiply(a: Complex, b: Complex) -> Complex:
     return Complex(a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real)
 
 
-@_in_f64
 def divide(a: Complex, b: Complex) -> Complex:
-    """a / b by Smith's method, which divides by the larger part of b first; infinities and NaNs as C99 has them."""
+    """a / b; infinities and NaNs as C99 has them. In f64 by Smith's method; c64 needs none, in f64."""
+    if a.real.is_double:
+        return _with_infinities(_smith_quotient(a, b), a, b)
+    return _divide_in_f64(a, b)
+
+
+def _smith_quotient(a: Complex, b: Complex) -> Complex:
+    """a / b, where the larger part of b divides first: no square overflows."""
     wide = b.real.abs() >= b.imag.abs()
     large, small = b.real.where(wide, b.imag), b.imag.where(wide, b.real)
     is_zero = b.real.eq(0.0) & b.imag.eq(0.0)  # not `large`: next to a NaN it is the other part
@@ -78,7 +86,26 @@ def divide(a: Complex, b: Complex) -> Complex:
     real = second.fma(ratio, first)
     imag = a.imag.fma(ratio, -a.real).where(~wide, (-a.real).fma(ratio, a.imag))
     real, imag = a.real.where(is_zero, real), a.imag.where(is_zero, imag)
-    return _with_infinities(Complex(real / divisor, imag / divisor), a, b)
+    return Complex(real / divisor, imag / divisor)
+
+
+@_in_f64
+def _divide_in_f64(a: Complex, b: Complex) -> Complex:
+    """a / b of numbers of f32: a conj(b) / |b|^2. Products are exact, and no square over- or underflows."""
+    size = b.real.fma(b.real, b.imag * b.imag)
+    is_zero = size.eq(0.0)
+    scale = 1.0 / b.real.where(is_zero, size)
+    real = a.real.where(is_zero, a.real.fma(b.real, a.imag * b.imag))
+    imag = a.imag.where(is_zero, a.imag.fma(b.real, -(a.real * b.imag)))
+    quotient = Complex(real * scale, imag * scale)
+    builder, lost = a.real.b, quotient.real.is_nan() & quotient.imag.is_nan()
+
+    def mended() -> list[Value]:
+        found = _with_infinities(quotient, a, b)
+        return [found.real.v, found.imag.v]
+
+    found = if_then(builder, lost.any(), mended, [quotient.real.v, quotient.imag.v])
+    return Complex(*(Vec(builder, part) for part in found))
 
 
 def _with_infinities(quotient: Complex, a: Complex, b: Complex) -> Complex:

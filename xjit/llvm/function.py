@@ -106,11 +106,14 @@ class Block:
         return [f"{self.label}:", *body]
 
 
+_UNOPTIMIZED = ("noinline", "optnone")  # LLVM takes the second only with the first
+
+
 class Function:
     """A function that is defined here. Make one with `Module.add_function`.
 
     `attributes` are words such as `nounwind`, or pairs (`string_attribute`); calls name the `calling_convention`, too.
-    `is_cold` says that its own instructions take no time beside what it calls, so that they need no optimization;
+    `is_cold` says that its own instructions take no time beside what it calls, so that LLVM is not to optimize them;
     `may_fail`, that it may leave a status in the execution context.
     """
 
@@ -188,7 +191,8 @@ class Function:
             " ".join((param.type.text, *param.attributes, arg.text)) for param, arg in zip(self.params, self.args)
         )
         before = ("define", self.linkage, self.calling_convention, self.return_type.text)
-        words = (*before, f"{self.operand}({params})", *self.attributes, "{")
+        attributes = (*self.attributes, *_UNOPTIMIZED) if self.is_cold else self.attributes
+        words = (*before, f"{self.operand}({params})", *attributes, "{")
         lines = [" ".join(word for word in words if word)]
         for block in self.blocks:
             lines.extend(block.to_lines())

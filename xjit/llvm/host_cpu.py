@@ -26,6 +26,12 @@ def host_features() -> str:
     return (features if not features.get("amx-tile") or _may_use_tiles() else without_tiles(features)).flatten()
 
 
+@functools.lru_cache(maxsize=64)
+def enabled_features(features: str) -> frozenset[str]:
+    """The names of the features that a feature string turns on."""
+    return frozenset(flag[1:] for flag in features.split(",") if flag.startswith("+"))
+
+
 def without_tiles(features: llvm.FeatureMap) -> llvm.FeatureMap:
     """The features without those of matrix units."""
     kept = {name: has and not name.startswith("amx-") for name, has in features.items()}

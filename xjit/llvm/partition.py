@@ -29,6 +29,7 @@ class PartKind(enum.Enum):
     """What a part holds, which says how to compile it."""
 
     WHOLE = enum.auto()  # all of the module: there is no other part
+    WHOLE_COLD = enum.auto()  # the same, and not worth optimizing
     HOT = enum.auto()
     COLD = enum.auto()  # not worth optimizing
 
@@ -43,7 +44,8 @@ LibrarySink = Callable[[Library], None]
 class PartWriter:
     """Cuts a growing module into parts. Call `advance` now and then, and `finish` once the module is complete.
 
-    A function is written after everything it calls and when all its blocks are terminated; cold functions come last.
+    A function is written after everything it calls and when all its blocks are terminated; cold functions that no part
+    may call come last.
     Variables cannot be in two parts: from the first one on, the rest of the module stays whole.
     """
 
@@ -76,7 +78,8 @@ class PartWriter:
             self._cut(PartKind.HOT)
         self._take(cold)
         if not self._is_cut:
-            self._sink(self._module.to_text(), PartKind.WHOLE)
+            is_cold = all(function.is_cold for function in self._module.functions.values())
+            self._sink(self._module.to_text(), PartKind.WHOLE_COLD if is_cold else PartKind.WHOLE)
         elif self._texts:
             self._cut(PartKind.COLD if apart else PartKind.HOT)
 
@@ -95,7 +98,7 @@ class PartWriter:
         for function in new:
             if not function.is_complete:
                 self._open.append(function)
-            elif function.is_cold:
+            elif function.is_cold and function.linkage != "internal":
                 self._cold.append(function)
             else:
                 self._take({function.name: function.to_text()})

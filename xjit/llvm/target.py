@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.gpu_models import GPU_MODELS, GpuModel
-from xjit.llvm.host_cpu import host_features
+from xjit.llvm.host_cpu import enabled_features, host_features
 from xjit.llvm.types import LLVMType
 
 _LEVELS: dict[str, str] = {
@@ -95,7 +95,7 @@ class Target:
 
     def has(self, feature: str) -> bool:
         """Whether the target has an LLVM feature such as "fma"."""
-        return feature in _enabled(self.features)
+        return feature in enabled_features(self.features)
 
     def offers(self, feature: str) -> bool:
         """Whether code may be written for a feature: the target has it, or it is emulated."""
@@ -146,13 +146,8 @@ class Target:
         return max(1, self.vector_bits // max(8, type.elem.bits))
 
 
-@functools.cache
-def _enabled(features: str) -> frozenset[str]:
-    return frozenset(flag[1:] for flag in features.split(",") if flag.startswith("+"))
-
-
 def _vector_bits(features: str) -> int:
-    enabled = _enabled(features)
+    enabled = enabled_features(features)
     if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= enabled:
         return 512
     return 256 if "avx2" in enabled else 128

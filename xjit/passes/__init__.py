@@ -73,6 +73,7 @@ from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
 from xjit.passes.fusion.row_tiling import RowTiling
+from xjit.passes.fusion.scatter_parallelizer import ScatterParallelizer
 from xjit.passes.gpu.add_tracking_suffix import AddTrackingSuffixToInstructionNames
 from xjit.passes.gpu.algorithm_pickers import GemmAlgorithmPicker, GpuConvAlgorithmPicker
 from xjit.passes.gpu.cub_scratch_size import EstimateCubScanScratchSize, EstimateCubSortScratchSize
@@ -104,6 +105,7 @@ from xjit.passes.layout.move_copy_to_users import MoveCopyToUsers
 from xjit.passes.layout.reshape_decomposer import ReshapeDecomposer
 from xjit.passes.loops.while_loop_all_reduce_code_motion import WhileLoopAllReduceCodeMotion
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
+from xjit.passes.loops.while_loop_dot_hoisting import WhileLoopDotHoisting
 from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_transpose_sinking import WhileLoopTransposeSinking
@@ -270,6 +272,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     RowTiling,
     ScanExpander,
     ScatterExpander,
+    ScatterParallelizer,
     ScatterSimplifier,
     ShardingPropagation,
     SingleDeviceCanonicalizer,
@@ -288,6 +291,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     VectorDotRewriter,
     WhileLoopAllReduceCodeMotion,
     WhileLoopConstantSinking,
+    WhileLoopDotHoisting,
     WhileLoopInvariantCodeMotion,
     WhileLoopSimplifier,
     WhileLoopTransposeSinking,

@@ -34,12 +34,14 @@ from xjit.passes.fusion.multi_output_fusion import MultiOutputFusion
 from xjit.passes.fusion.reduction_parallelizer import ReductionParallelizer
 from xjit.passes.fusion.row_fusion import RowFusion
 from xjit.passes.fusion.row_tiling import RowTiling
+from xjit.passes.fusion.scatter_parallelizer import ScatterParallelizer
 from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.library_call_expander import LibraryCallExpander
 from xjit.passes.gpu.splitk_rewriter import SplitkRewriter
 from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
+from xjit.passes.loops.while_loop_dot_hoisting import WhileLoopDotHoisting
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_transpose_sinking import WhileLoopTransposeSinking
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
@@ -106,7 +108,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
                 DotExpander(splits_complex=True),  # multiplications have floats, and loops are slow
             ],
         ),
-        *(simplification(options) if options.optimize else []),
+        *([*simplification(options), ScatterParallelizer()] if options.optimize else []),
         *layouts(options),
         *(fusion(options) if options.optimize and options.fuse else []),
         *memory(),
@@ -209,6 +211,7 @@ def simplification(options: PipelineOptions) -> list[HloModulePass]:
                 ConditionalSimplifier(),  # after folding: a predicate may be a constant now
                 HloDCE(),
                 WhileLoopTransposeSinking(),  # stacked weights: what is left to reshape is simplified with the rest
+                WhileLoopDotHoisting(),  # of slices that lie as they are multiplied: transposes have moved
                 WhileLoopUnroller(),  # when bounds are constants and bodies small; what it leaves is simplified again
             ]
         ),

@@ -16,6 +16,7 @@ def emit_convolution(context: KernelContext, view: KernelView, work: Convolution
     """Emits a convolution with what is computed from it: one call of a library function."""
     shape, types = work.shape, work.types
     function, leaves, results = context.new_kernel(view)
+    function.is_cold = True
     builder = IRBuilder(function.append_block("entry"))
     hero_types = HeroTypes(types.compute, types.out)
     result = emit_result(

@@ -17,6 +17,7 @@ def emit_dot(context: KernelContext, view: KernelView, work: GemmWork) -> list[K
     """Emits a dot with conversions of its operands and what is computed from it: one GEMM call."""
     shape, types = work.shape, work.types
     function, leaves, results = context.new_kernel(view)
+    function.is_cold = True
     builder = IRBuilder(function.append_block("entry"))
     hero_types = HeroTypes(types.compute, types.out)
     result = emit_result(context, view, gemm_result_space(shape), hero_types, builder, leaves, results, work.sums)

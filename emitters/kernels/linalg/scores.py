@@ -31,6 +31,7 @@ NS_PER_SCORE = 1.0  # of what is computed from one element of a tile, with an ex
 def emit_scores(context: KernelContext, view: KernelView, work: ScoreWork) -> list[Kernel]:
     """Emits the kernel: units are blocks of rows of each product of the batch."""
     function, leaves, results = context.new_kernel(view)
+    function.is_cold = True
     call = link_score_library(context.module, work.types)
     nest = LoopNest(context.module, function, context.target)
     closure = emit_score_elements(context, view, work, nest, leaves)

@@ -79,7 +79,7 @@ REPLICATED = DeviceSharding("replicated")
 MANUAL = DeviceSharding("manual")
 
 _SUBGROUPS = {"unreduced": "replicated"}
-"""Devices that could each have a summand of an array have the sum."""
+"""Devices that could each have a summand of an array have the sum, but at the edges (`summing_groups`)."""
 
 _METADATA = re.compile(r"metadata=.*$", re.DOTALL)
 _GROUP = re.compile(r"shard_(?:as|like) \d+")
@@ -97,8 +97,8 @@ def read_sharding(sharding: HloSharding) -> DeviceSharding:
     group = _GROUP.search(text)
     origin = (group[0] if group else "", metadata[0].strip() if metadata else "")
     text = _GROUP.sub("", text).strip()
-    if text in ("replicated", "manual", "unknown"):
-        return DeviceSharding(text, (), (), (), *origin)
+    if text in ("replicated", "manual", "unknown", *_SUBGROUPS):
+        return DeviceSharding(_SUBGROUPS.get(text, text), (), (), (), *origin)
     if maximal := _MAXIMAL.match(text):
         return DeviceSharding("maximal", (), (int(maximal[1]),), (), *origin)
     found = _GRID.match(text)
@@ -113,6 +113,22 @@ def read_sharding(sharding: HloSharding) -> DeviceSharding:
     if len(subgroups) > grid.ndim or not set(subgroups) <= {"replicated", "manual"}:
         return DeviceSharding("opaque", (), (), (), *origin)
     return replace(tiled(grid, subgroups), group=origin[0], metadata=origin[1])
+
+
+def summing_groups(sharding: HloSharding, devices: int) -> tuple[tuple[int, ...], ...]:
+    """The groups of devices of which each has a summand of the same tile; empty if each has the tile."""
+    text = _GROUP.sub("", _METADATA.sub("", sharding.text)).strip()
+    if text == "unreduced":
+        return (tuple(range(devices)),)
+    found = _GRID.match(text)
+    names = [name.strip() for name in (found[6] or "").split(",")] if found else []
+    grid = _read_grid(found) if found and "unreduced" in names else None
+    if grid is None:
+        return ()
+    along = [grid.ndim - len(names) + i for i, name in enumerate(names) if name == "unreduced"]
+    size = math.prod(grid.shape[d] for d in along)
+    rows = np.moveaxis(grid, along, range(-len(along), 0)).reshape(-1, size)
+    return tuple(tuple(int(i) for i in row) for row in rows) if size > 1 else ()
 
 
 def _read_grid(found: re.Match[str]) -> Grid | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -50,6 +51,16 @@ class HloModuleConfig:
     header_attributes: dict[str, str] = field(default_factory=dict)  # further `key=value` of the HloModule line
     debug_options: dict[str, Any] = field(default_factory=dict)
     device_assignment: tuple[tuple[int, ...], ...] = ()  # [replica][partition] -> device; empty: not assigned
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HloModuleConfig:
+        """Copies what can change: the lists and dictionaries. `copy` itself takes far longer."""
+        layout = self.entry_computation_layout
+        return replace(
+            self,
+            entry_computation_layout=layout and ComputationLayout(list(layout.parameter_shapes), layout.result_shape),
+            header_attributes=dict(self.header_attributes),
+            debug_options=copy.deepcopy(self.debug_options, memo),
+        )
 
 
 def create_module_config_from_shape(

@@ -4,8 +4,8 @@
 of exact products of a 24-bit digit and a 27-bit half of x; multiples of 8 are dropped, so the sum is n + fraction to
 about 2^-140.
 
-That is some 300 instructions, so a module of CPU code has one function for them, which all its kernels call. It works
-on memory, in vectors of the CPU's width: callers of any width keep their registers, but in the branch that calls.
+That is some 300 instructions, so on CPUs they are a library: a function that programs share. It works on memory, in
+vectors of the CPU's width: callers of any width keep their registers, but in the branch that calls.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xjit.llvm.function import Function
 from xjit.llvm.inline_control_flow import do_while
+from xjit.llvm.library import Library
 from xjit.llvm.math.vec import Vec, fast_two_sum, power_of_two, round_to_int, two_product, two_sum
-from xjit.llvm.module import Module
-from xjit.llvm.structured_builder import StructuredBuilder
+from xjit.llvm.module import Declaration, Module
+from xjit.llvm.structured_builder import define
+from xjit.llvm.target import Target
 from xjit.llvm.types import DOUBLE, I32, I64, PTR, VOID, vector
 from xjit.llvm.values import Value, const_int, poison, zero
 
-_KEY, _ALIGN = ("payne-hanek",), 64
+_NAME, _PARAMS, _ALIGN = "xjit_reduce_large_angle", ((PTR, "rows"), (I64, "lanes")), 64
 _DIGIT_BITS, _PADDING, _TABLE_SIZE = 24, 4, 56
 _LARGE_DIGITS, _SMALL_DIGITS = 4, 4  # of the nine that matter; the one between is small, and still has a part of n
 _PI_2_HIGH, _PI_2_LOW = float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c07p-54")
@@ -39,31 +40,34 @@ def reduce_large(x: Vec) -> tuple[Vec, Vec, Vec]:
     if x.type.width < lanes:
         b.store(zero(vector(DOUBLE, step)), rows, _ALIGN)
     b.store(x.v, rows, _ALIGN)
-    b.call(_shared_function(b.module), [rows, const_int(I64, lanes)])
+    b.call(_link(b.module), [rows, const_int(I64, lanes)])
     pointers = [b.gep(DOUBLE, rows, const_int(I64, row * lanes)) for row in range(3)]
     types = vector(I64, x.type.width), x.type, x.type
     quadrant, high, low = (Vec(b, b.load(type, pointer, 8)) for type, pointer in zip(types, pointers, strict=True))
     return quadrant, high, low
 
 
-def _shared_function(module: Module) -> Function:
-    """`void(rows, lanes)`: the first of three rows of doubles holds x, and then n; the others get high and low."""
-    if _KEY not in module.shared:
-        name = module.unique_name("reduce_large_angle")
-        function = module.add_function(name, VOID, [(PTR, "rows"), (I64, "lanes")], linkage="internal")
-        module.shared[_KEY] = function
-        rows, lanes = function.args
-        b = StructuredBuilder(function.append_block("entry"))
-        step = b.target.vector_width(DOUBLE)
-        with b.loop(b.i64(0), lanes, step) as lane:
-            first = b.gep(DOUBLE, rows, lane)
-            second = b.gep(DOUBLE, first, lanes)
-            places = first, second, b.gep(DOUBLE, second, lanes)
-            x = Vec(b, b.load(vector(DOUBLE, step), first, 8))
-            for part, place in zip(_reduce(x), places, strict=True):
-                b.store(part.v, place, 8)
-        b.ret_void()
-    return module.shared[_KEY]
+def _link(module: Module) -> Declaration:
+    """Declares the function of the library in `module`, and lists what defines it."""
+    module.libraries.setdefault(_NAME, Library.of(_NAME, reduction_library_text, module.target))
+    return module.declare(_NAME, VOID, [type for type, _ in _PARAMS])
+
+
+def reduction_library_text(target: Target) -> str:
+    """The module with `void(rows, lanes)`: of three rows of doubles, the first holds x, later n; then high and low."""
+    module = Module(f"{_NAME}_library", target)
+    b = define(module, _NAME, _PARAMS, linkage="")
+    rows, lanes = b.function.args
+    step = target.vector_width(DOUBLE)
+    with b.loop(b.i64(0), lanes, step) as lane:
+        first = b.gep(DOUBLE, rows, lane)
+        second = b.gep(DOUBLE, first, lanes)
+        places = first, second, b.gep(DOUBLE, second, lanes)
+        x = Vec(b, b.load(vector(DOUBLE, step), first, 8))
+        for part, place in zip(_reduce(x), places, strict=True):
+            b.store(part.v, place, 8)
+    b.ret_void()
+    return module.to_text()
 
 
 def _reduce(x: Vec) -> tuple[Vec, Vec, Vec]:

@@ -8,7 +8,7 @@ inside of a fusion.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import reduce as fold
 
@@ -51,6 +51,7 @@ class HloCostAnalysis:
         self._costs: dict[HloInstruction, HloCost] = {}
         self._computations: dict[HloComputation, HloCost] = {}
         self._composer = Composer()
+        self._elementwise: dict[Hashable, HloCost] = {}  # by all that their cost depends on
 
     @classmethod
     def of(cls, module: HloModule) -> HloCostAnalysis:
@@ -95,6 +96,15 @@ class HloCostAnalysis:
     def _cost(self, instruction: HloInstruction) -> HloCost:
         if instruction.op.has(Trait.CONTROL_FLOW):
             return self._control_flow(instruction)
+        if not instruction.op.has(Trait.ELEMENTWISE):
+            return self._kernel(instruction)
+        key = (instruction.opcode, instruction.attributes, instruction.shape, *[o.shape for o in instruction.operands])
+        known = self._elementwise.get(key)
+        if known is None:
+            known = self._elementwise[key] = self._kernel(instruction)
+        return known
+
+    def _kernel(self, instruction: HloInstruction) -> HloCost:
         flops, transcendentals = own_operations(instruction)
         cost = HloCost(flops, transcendentals, self.bytes_moved(instruction).total)
         counts = applications(instruction)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule
 from xjit.passes.framework import match as m
-from xjit.passes.framework.base import HloModulePass, selected_computations
+from xjit.passes.framework.base import HloModulePass, has_opcodes, selected_computations
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
 
@@ -25,9 +25,12 @@ class OpExpander(HloModulePass):
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Expands, producers first; True if something changed."""
+        computations = selected_computations(module, execution_threads)
+        if not any(has_opcodes(computation, self.opcodes) for computation in computations):
+            return False
         pattern = m.op("|".join(sorted(self.opcodes)))
         rules = rule_table([Rule(self.name, pattern, lambda match, into: self.expand(match.root, into))])
         changed = False
-        for computation in selected_computations(module, execution_threads):
+        for computation in computations:
             changed |= apply_rules(computation, rules)
         return changed

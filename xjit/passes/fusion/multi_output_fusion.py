@@ -164,10 +164,12 @@ class _Fuser:
     def _join_producers(self, unit: HloInstruction) -> None:
         """Adds a unit to the group of a large array that it reads at just the index of its result."""
         for operand in unit.unique_operands() if unit not in self.home else ():
-            if self.units.get(operand) != self.units[unit] or not self._reads_own(unit, operand):
+            if self.units.get(operand) != self.units[unit]:
                 continue
             level = self.home[operand].level if operand in self.home else self.levels[operand]
             if any(self.levels[o] >= level and o is not operand and o not in self.home for o in unit.operands):
+                continue
+            if not self._reads_own(unit, operand):  # last: maps take longer than all else
                 continue
             group = self._group_of(operand)
             if all(o in group.members or self.levels[o] < level for o in unit.operands) and self._add(group, unit):

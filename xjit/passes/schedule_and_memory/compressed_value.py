@@ -48,18 +48,16 @@ class CompressedValue:
         later = profile.readers_behind(value, place) if saved > 0 else []
         return CompressedValue(profile, value, compact, saved, place, later) if later else None
 
-    def apply(self, limit: int) -> bool:
-        """Inserts both copies; False, and nothing changes, if one of them takes too much.
+    def needed(self) -> int:
+        """Returns the most that one of the copies takes."""
+        return max(self._during())
 
-        None may go over the limit, unless it stays below what the place takes now.
-        """
+    def apply(self) -> None:
+        """Inserts both copies."""
         profile = self.profile
         (buffer,) = profile.buffers(self.value)
-        start, target = profile.last_before(buffer, self.place) + 1, profile.position(self.readers[0])
-        size = buffer.byte_size - self.saved
-        there, back = profile.entering(start) + size, profile.entering(target) + size
-        if max(there, back) > max(limit, int(profile.totals[self.place]) - 1):
-            return False
+        start, target = self._ends()
+        there, back = self._during()
         profile.totals[start:target] -= self.saved
         packed = self._copy(self.value, self.compact, "compressed")
         unpacked = self._copy(packed, self.value.shape, "uncompressed")
@@ -67,7 +65,17 @@ class CompressedValue:
         clones.add(self.value, unpacked)
         new: Insertions = {start: [packed], target: [unpacked]}
         replace_later_reads(profile, clones, [buffer], self.readers, new, {packed: there, unpacked: back})
-        return True
+
+    def _ends(self) -> tuple[int, int]:
+        """Returns the positions in front of which the copies run."""
+        (buffer,) = self.profile.buffers(self.value)
+        return self.profile.last_before(buffer, self.place) + 1, self.profile.position(self.readers[0])
+
+    def _during(self) -> tuple[int, int]:
+        """Returns the bytes live while each of the copies runs."""
+        start, target = self._ends()
+        size = sum(b.byte_size for b in self.profile.buffers(self.value)) - self.saved
+        return self.profile.entering(start) + size, self.profile.entering(target) + size
 
     def _copy(self, source: HloInstruction, shape: Shape, what: str) -> HloInstruction:
         computation = self.value.parent

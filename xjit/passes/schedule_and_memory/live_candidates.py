@@ -16,6 +16,9 @@ from xjit.passes.schedule_and_memory.repeated_block import RepeatedBlock
 
 Step = RepeatedBlock | CompressedValue
 
+_Entry = tuple[float, int, HloInstruction]
+"""A candidate: what it costs at least per byte saved, its number, the value."""
+
 _LOOKS_PER_FAILURE = 4
 """What a step that turns out to take too much elsewhere counts as, of the looks that a sweep may take."""
 
@@ -106,8 +109,8 @@ class LiveCandidates:
 
     Costs are the least that they can be, or what they were when a value was last looked at: the further a sweep comes,
     the more of what a value is computed from is gone. So few are looked at for each step. A value that saves nothing
-    is not looked at again in this sweep. At most `looks` are taken in all, so that a limit that cannot be kept ends in
-    time.
+    is not looked at again in this sweep. One whose steps take too much elsewhere sleeps until that may be otherwise.
+    At most `looks` are taken in all, so that a limit that cannot be kept ends in time.
     """
 
     def __init__(self, profile: MemoryProfile, strategies: Strategies, looks: int) -> None:
@@ -116,7 +119,10 @@ class LiveCandidates:
         self._strategies = strategies
         self._live: set[HloInstruction] = set()
         self._entered = 0
-        self._queue: list[tuple[float, int, HloInstruction]] = []  # with what has died since it was put there
+        self._queue: list[_Entry] = []  # with what has died since it was put there
+        self._asleep: dict[HloInstruction, _Entry] = {}
+        self._wake_at: list[tuple[int, int, HloInstruction]] = []  # heap of (bytes that it needs, number, value)
+        self._wake_behind: list[tuple[int, int, HloInstruction]] = []  # heap of (behind its next reader, number, value)
 
     def enter(self, value: HloInstruction) -> None:
         """Takes in a value from its definition on, if it may be done without."""
@@ -129,11 +135,17 @@ class LiveCandidates:
     def leave(self, value: HloInstruction) -> None:
         """Forgets a value: it is dead, or is done without."""
         self._live.discard(value)
+        self._asleep.pop(value, None)
 
     def relieve(self, place: int, limit: int) -> bool:
-        """Takes the step that costs least per byte that it frees at a place; False if there is none."""
+        """Takes the step that costs least per byte that it frees at a place; False if there is none.
+
+        No other instruction may go over the limit for it, unless it stays below what the place takes now.
+        """
+        allowed = max(limit, int(self.profile.totals[place]) - 1)
+        self._wake(place, allowed)
         tries = self._strategies.factor * len(self._live)
-        later: list[tuple[float, int, HloInstruction]] = []  # what cannot go at this place
+        later: list[_Entry] = []  # what cannot go at this place
         taken = False
         while self._queue and tries > 0 and self.looks > 0 and not taken:
             known, number, value = heapq.heappop(self._queue)
@@ -150,12 +162,37 @@ class LiveCandidates:
             if self._queue and steps[0][0] > max(known, self._queue[0][0]):
                 heapq.heappush(self._queue, (steps[0][0], number, value))
                 continue
-            taken = any(step.apply(limit) for _, step in steps)
-            if taken:
+            needed = [step.needed() for _, step in steps]
+            if min(needed) <= allowed:
+                next(step for (_, step), most in zip(steps, needed, strict=True) if most <= allowed).apply()
                 self.leave(value)
+                taken = True
             else:
                 self.looks -= _LOOKS_PER_FAILURE
-                later.append((steps[0][0], number, value))
+                self._put_to_sleep((steps[0][0], number, value), place, min(needed))
+        if taken:
+            later += self._asleep.values()
+            self._asleep.clear()
+            self._wake_at.clear()
+            self._wake_behind.clear()
         for entry in later:
             heapq.heappush(self._queue, entry)
         return taken
+
+    def _put_to_sleep(self, entry: _Entry, place: int, needed: int) -> None:
+        """Leaves a value alone until a step is taken, so many bytes are allowed, or its next reader has passed.
+
+        Until then its steps change the same bytes in the same places.
+        """
+        _, number, value = entry
+        self._asleep[value] = entry
+        reader = self.profile.readers_behind(value, place)[0]
+        heapq.heappush(self._wake_at, (needed, number, value))
+        heapq.heappush(self._wake_behind, (self.profile.position(reader) + 1, number, value))
+
+    def _wake(self, place: int, allowed: int) -> None:
+        for heap, now in ((self._wake_at, allowed), (self._wake_behind, place)):
+            while heap and heap[0][0] <= now:
+                entry = self._asleep.pop(heapq.heappop(heap)[2], None)
+                if entry is not None:
+                    heapq.heappush(self._queue, entry)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction
 from xjit.passes.schedule_and_memory.clone_reading import CloneReading, Insertions, clone_reading, replace_later_reads
-from xjit.passes.schedule_and_memory.memory_profile import Buffer, MemoryProfile
+from xjit.passes.schedule_and_memory.memory_profile import Buffer, MemoryProfile, Profile
 
 
 @dataclass(frozen=True)
@@ -68,26 +68,29 @@ class RepeatedBlock:
         longer = sum(b.byte_size for b in self.extended() if self.profile.last(b) < self.place)
         return sum(b.byte_size for b in self._moved()) - longer
 
-    def apply(self, limit: int) -> bool:
-        """Repeats the block; False, and nothing changes, if that takes too much elsewhere.
+    def needed(self) -> int:
+        """Returns the most that an instruction takes which takes more for it, or is repeated."""
+        start, new = self._totals()
+        grown = new[new > self.profile.totals[start : self.target]]
+        return max(*self._during(), int(grown.max(initial=0)))
 
-        No instruction may go over the limit for it, unless it stays below what the place takes now.
-        """
-        profile, target = self.profile, self.target
+    def apply(self) -> None:
+        """Repeats the block."""
+        start, new = self._totals()
+        during = self._during()
+        self.profile.totals[start : self.target] = new
+        self._repeat(during)
+
+    def _totals(self) -> tuple[int, Profile]:
+        """Returns from where on live bytes change, and what they are then up to the target."""
+        profile = self.profile
         changes = [(profile.last_before(b, self.place) + 1, -b.byte_size) for b in self._moved()]
         changes += [(profile.last(b) + 1, b.byte_size) for b in self.extended()]
         start = min(first for first, _ in changes)
-        old = profile.totals[start:target]
-        new = old.copy()
+        new = profile.totals[start : self.target].copy()
         for first, size in changes:
             new[first - start :] += size
-        during = self._during()
-        bound = max(limit, int(profile.totals[self.place]) - 1)
-        if max(during) > bound or bool(((new > old) & (new > bound)).any()):
-            return False
-        old[:] = new
-        self._repeat(during)
-        return True
+        return start, new
 
     def _moved(self) -> list[Buffer]:
         """Returns the value's buffers that are read behind the place."""

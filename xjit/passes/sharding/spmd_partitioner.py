@@ -15,7 +15,8 @@ from xjit.passes.framework.base import HloModulePass
 from xjit.passes.sharding.sharding_slots import leaf_shapes, leaves_of
 from xjit.passes.sharding.spmd.builder import SpmdModule
 from xjit.passes.sharding.spmd.computations import Boundary, boundaries_of, partition_computation
-from xjit.passes.sharding.spmd.leaves import annotated_leaves, check_reduced
+from xjit.passes.sharding.spmd.leaves import annotated_leaves
+from xjit.passes.sharding.spmd.summands import groups_of_leaves
 
 _REPLICATED = HloSharding("replicated")
 
@@ -41,11 +42,9 @@ class SpmdPartitioner(HloModulePass):
         entry = module.entry_computation
         given = [p.sharding or _REPLICATED for p in entry.parameter_instructions]
         result = entry.root_instruction.sharding or _replicated(entry.root_instruction.shape)
-        for edge in (*entry.parameter_instructions, entry.root_instruction):
-            check_reduced(edge.sharding, edge)
         spmd = SpmdModule(module)
         sequential = analyses.get(CallGraph, module).sequential
-        boundaries = boundaries_of(sequential, self._entry_boundary(entry))
+        boundaries = boundaries_of(sequential, self._entry_boundary(entry, spmd.devices))
         for computation in sequential:
             partition_computation(computation, boundaries, spmd)
         _finish(module, given)
@@ -53,14 +52,18 @@ class SpmdPartitioner(HloModulePass):
         module.spmd_output_sharding = result
         return True
 
-    def _entry_boundary(self, entry: HloComputation) -> Boundary:
+    def _entry_boundary(self, entry: HloComputation, devices: int) -> Boundary:
         parameters = [annotated_leaves(p) for p in entry.parameter_instructions]
         root = annotated_leaves(entry.root_instruction)
         if not self.allow_module_signature_change:
             parameters = [[_shared(s) for s in leaves] for leaves in parameters]
             root = [_shared(s) for s in root]
         owners = [_owners(p) for p in entry.parameter_instructions]
-        return Boundary(parameters, root, owners)
+        *summed, root_summed = (
+            groups_of_leaves(i.sharding, i.shape, devices)
+            for i in (*entry.parameter_instructions, entry.root_instruction)
+        )
+        return Boundary(parameters, root, owners, summed, root_summed)
 
 
 def _replicated(shape: Shape) -> HloSharding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xjit.hlo import HloComputation, HloInstruction
 from xjit.hlo import attributes as at
@@ -14,6 +14,8 @@ from xjit.passes.sharding.spmd.builder import SpmdBuilder, SpmdModule
 from xjit.passes.sharding.spmd.leaves import annotated_leaves, assemble, local_value_shape, take_apart
 from xjit.passes.sharding.spmd.opcode_rules import partition_instruction
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
+from xjit.passes.sharding.spmd.placement import Groups
+from xjit.passes.sharding.spmd.summands import sum_of, summand_of
 
 Leaves = list[DeviceSharding]
 
@@ -22,12 +24,15 @@ Leaves = list[DeviceSharding]
 class Boundary:
     """The shardings of a computation's parameters and root, array by array.
 
-    `owners` names, for arrays of the entry's parameters, the only device that has them.
+    `owners` names, for arrays of the entry's parameters, the only device that has them; `summed` and `root_summed` the
+    groups of devices that have summands of the entry's arrays.
     """
 
     parameters: Sequence[Leaves]
     root: Leaves
     owners: Sequence[Sequence[int | None]] = ()
+    summed: Sequence[Sequence[Groups]] = ()
+    root_summed: Sequence[Groups] = ()
 
 
 def boundaries_of(computations: Iterable[HloComputation], entry: Boundary) -> dict[HloComputation, Boundary]:
@@ -64,7 +69,11 @@ def partition_computation(
         partition.visit(instruction)
     root = computation.root_instruction
     b = SpmdBuilder(spmd, root)
-    parts = _resharded(partition.values[root], boundaries[computation].root, b)
+    own = boundaries[computation]
+    parts = _resharded(partition.values[root], own.root, b)
+    if any(own.root_summed):
+        pairs = zip(parts, own.root_summed, strict=True)
+        parts = [replace(part, local=summand_of(part.local, groups, b)) for part, groups in pairs]
     computation.set_root_instruction(assemble(root.shape, iter(parts), b), accept_different_shape=True)
     partition.keep_control_edges()
     for instruction in reversed(before):
@@ -127,6 +136,8 @@ class _ComputationPartition:
         parameter.shape = local_value_shape(shape, iter(shardings), self._spmd.devices)
         parts = take_apart(parameter, shape, shardings, b)
         owners = self._own.owners[number] if self._own.owners else [None] * len(parts)
+        summed = self._own.summed[number] if self._own.summed else [()] * len(parts)
+        parts = [replace(p, local=sum_of(p.local, groups, b)) for p, groups in zip(parts, summed, strict=True)]
         return [_from(owner, part, b) for owner, part in zip(owners, parts, strict=True)]
 
     def call(self, caller: HloInstruction, b: SpmdBuilder) -> list[PartitionedHlo]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from xjit.hlo import HloInstruction, Shape, Unsupported
 from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding, read_sharding
-from xjit.hlo.annotations.metadata import HloSharding
 from xjit.passes.sharding.sharding_slots import by_leaf, leaf_shapes, leaves_of
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo
@@ -25,12 +24,6 @@ def annotated_leaves(instruction: HloInstruction) -> list[DeviceSharding]:
     if given is None or any(s.kind == "opaque" for s in given):
         raise Unsupported(f"{instruction.opcode} has a sharding {instruction.sharding}", instruction.span)
     return [_normal(s, shape) for s, shape in zip(given, shapes, strict=True)]
-
-
-def check_reduced(sharding: HloSharding | None, owner: HloInstruction) -> None:
-    """Unsupported for devices that each have a summand at the edges of a program: within it they all have the sum."""
-    if sharding is not None and any("unreduced" in leaf.text for leaf in leaves_of(sharding)):
-        raise Unsupported(f"spmd-partitioner: {owner.opcode} '{owner.name}' of summands comes or goes", owner.span)
 
 
 def _normal(sharding: DeviceSharding, shape: Shape) -> DeviceSharding:

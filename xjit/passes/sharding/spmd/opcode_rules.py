@@ -6,18 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 from xjit.hlo import HloInstruction, HloVerifyError, Unsupported
 from xjit.hlo import attributes as at
-from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding
+from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding, summing_groups
+from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.annotations.sharding_algebra import reshape as reshaped_sharding
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.passes.sharding.custom_call_partitioners import custom_call_partitioner
 from xjit.passes.sharding.dimension_factors import PASSED_CUSTOM_CALLS
 from xjit.passes.sharding.sharding_annotations import BOUNDARIES, target_of
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
-from xjit.passes.sharding.spmd.leaves import check_reduced
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 from xjit.passes.sharding.spmd.placement import local_shape, place
 from xjit.passes.sharding.spmd.run_on_tiles import run_on_tiles
 from xjit.passes.sharding.spmd.run_once import run_once
+from xjit.passes.sharding.spmd.summands import SUMMANDS, groups_of_leaves, sum_of, summand_of
 from xjit.passes.sharding.spmd.windowed_rules import windowed
 
 Parts = list[PartitionedHlo]
@@ -120,7 +121,7 @@ def _rng(rng: HloInstruction, operands: Sequence[PartitionedHlo], target: Device
 def _custom_call(
     call: HloInstruction, operands: Sequence[PartitionedHlo], target: DeviceSharding, b: SpmdBuilder
 ) -> Parts:
-    """Annotations reshard; at the boundaries of manual regions, the same tile is seen as another array.
+    """Annotations reshard; at the boundaries of manual regions, a tile is seen as another array, or a summand.
 
     What has an effect runs once, outside of manual regions.
     """
@@ -134,7 +135,6 @@ def _custom_call(
         effect = call.attributes_as(at.CustomCallAttributes).custom_call_has_side_effect
         once = effect and target.kind != "manual" and name not in PASSED_CUSTOM_CALLS
         return run_once(call, operands, b) if once else run_on_tiles(call, operands, target, b)
-    check_reduced(call.sharding, call)
     local = operands[0].local
     if local_shape(call.shape, target, b.spmd.devices).dimensions != local.shape.dimensions:
         raise HloVerifyError(
@@ -142,6 +142,10 @@ def _custom_call(
             f"which is no part of {call.shape} under {{{target}}}",
             call.span,
         )
+    (given,) = groups_of_leaves(call.sharding, call.shape, b.spmd.devices)
+    local = sum_of(local, given, b)
+    if taken := call.frontend_attributes.get(SUMMANDS):
+        local = summand_of(local, summing_groups(HloSharding(taken), b.spmd.devices), b)
     return [PartitionedHlo(local, call.shape, target)]
 
 
