@@ -144,3 +144,36 @@ def test_long_rows_are_compiled_from_structured_operations(monkeypatch: pytest.M
     [form] = forms
     assert "tensor<4x1048576xf32> into tensor<4x128x8192xf32>" in form
     assert "f32[4,128,8192]" in compiled.as_text("optimized-hlo")
+
+
+NORM = """
+HloModule norm
+sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }}
+ENTRY main {{
+  x = f32[{rows},{length}] parameter(0)
+  zero = f32[] constant(0)
+  total = f32[{rows}] reduce(x, zero), dimensions={{1}}, to_apply=sum
+  part = f32[] constant({part})
+  parts = f32[{rows}] broadcast(part), dimensions={{}}
+  mean = f32[{rows}] multiply(total, parts)
+  means = f32[{rows},{length}] broadcast(mean), dimensions={{0}}
+  centered = f32[{rows},{length}] subtract(x, means)
+  squares = f32[{rows},{length}] multiply(centered, centered)
+  total.1 = f32[{rows}] reduce(squares, zero), dimensions={{1}}, to_apply=sum
+  variance = f32[{rows}] multiply(total.1, parts)
+  scale = f32[{rows}] rsqrt(variance)
+  scales = f32[{rows},{length}] broadcast(scale), dimensions={{0}}
+  ROOT y = f32[{rows},{length}] multiply(centered, scales)
+}}
+"""
+
+
+def test_mean_and_variance_take_a_row_through_memory_once() -> None:
+    length = 1 << 19
+    compiled = xjit.compile(NORM.format(rows=5, length=length, part=1 / length))
+    x = np.random.default_rng(0).normal(loc=3, size=(5, length)).astype(np.float32)
+    centered = x - x.mean(1, keepdims=True, dtype=np.float64)
+    wanted = centered / np.sqrt((centered * centered).mean(1, keepdims=True))
+    np.testing.assert_allclose(compiled(x), wanted, rtol=1e-4, atol=1e-5)
+    assert 3 * x.nbytes <= sum(k.bytes_accessed for k in compiled.kernels) < 3.1 * x.nbytes
+    assert compiled.memory_analysis().temp_size_in_bytes < x.nbytes // 64

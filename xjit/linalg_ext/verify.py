@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from xjit.linalg_ext.dialects.definition import OpDefinition
 from xjit.linalg_ext.dialects.registry import definition_of, has_trait
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Block, Operation, Value
@@ -13,10 +12,7 @@ __all__ = ["verify"]
 
 def verify(module: Operation) -> None:
     """Raises LinalgVerifyError, with the operation's place, for the first rule that does not hold."""
-    for region in module.regions:
-        visible: set[Value] = set()
-        for block in region.blocks:
-            _verify_block(block, visible, len(region.blocks) > 1)
+    _verify_operation(module, set(module.operands))
 
 
 def _verify_block(block: Block, outside: set[Value], one_of_several: bool) -> None:
@@ -41,24 +37,13 @@ def _verify_operation(op: Operation, visible: set[Value]) -> None:
             raise LinalgVerifyError(f"operand of '{op.name}' op is not defined before it is used", op.location)
     definition = definition_of(op.name)
     if definition is not None:
-        _verify_row(definition, op)
+        definition.verify(op)
+        if "terminator" in definition.traits and op.block is not None and op.block.last is not op:
+            raise LinalgVerifyError(f"'{op.name}' op must be the last one of its block", op.location)
     structured = as_structured(op)
     if structured is not None:
         verify_structured(structured)
-    if definition is not None:
-        definition.check(op)
     isolated = has_trait(op, "isolated")
     for region in op.regions:
         for block in region.blocks:
             _verify_block(block, set() if isolated else visible, len(region.blocks) > 1)
-
-
-def _verify_row(definition: OpDefinition, op: Operation) -> None:
-    if definition.operands:
-        definition.split_operands(op)
-    if definition.results and not any(group.count for group in definition.results):
-        expected, found = len(definition.results), len(op.results)
-        if expected != found:
-            raise LinalgVerifyError(f"'{op.name}' op expected {expected} results, found {found}", op.location)
-    if "terminator" in definition.traits and op.block is not None and op.block.last is not op:
-        raise LinalgVerifyError(f"'{op.name}' op must be the last one of its block", op.location)

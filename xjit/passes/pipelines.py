@@ -76,7 +76,7 @@ NEEDED_FOR: Mapping[str, str] = {
     "reducing-collective-expander": "reductions over devices: the runtime only moves data",
     "reduction-parallelizer": "large sums to few results, for threads, in training steps larger than those measured",
     "rng-expander": "random numbers of the stateful opcode, which has no kernel inside fusions",
-    "row-tiling": "softmax over rows that are longer than those measured",
+    "row-tiling": "softmax and variances over rows that are longer than those measured",
     "while-loop-constant-sinking": "loops whose state carries constants, as JAX makes none: they fold in the body",
 }
 """Passes of the CPU pipeline that make no difference to the programs that are measured, and what they are for."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from xjit.hlo import HloModule
 from xjit.linalg_ext.from_hlo import from_hlo
 from xjit.linalg_ext.ir import LinalgError, Operation
 from xjit.linalg_ext.passes import run_passes
 from xjit.linalg_ext.to_hlo import to_hlo
 from xjit.linalg_ext.transforms.split_softmax import split_softmax
+from xjit.linalg_ext.transforms.split_squares import split_squares
 from xjit.passes import PassDriver
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.hlo_cse import HloCSE
@@ -36,13 +39,20 @@ def structured_rows(rows: HloModule, parts: int) -> Operation | None:
 
 
 def _split(module: Operation, parts: int) -> bool:
-    """Cuts the rows of every softmax that can be cut into so many parts, and returns whether there was one."""
+    """Cuts the rows of everything that can be cut into so many parts, and returns whether there was anything."""
     changed = False
     for op in list(module.walk()):
-        if op.name == "linalg_ext.softmax":
+        split = _SPLITS.get(op.name)
+        if split is not None:
             try:
-                split_softmax(op, parts)
+                split(op, parts)
             except LinalgError:
                 continue
             changed = True
     return changed
+
+
+_SPLITS: Mapping[str, Callable[[Operation, int], object]] = {
+    "linalg_ext.softmax": split_softmax,
+    "linalg.reduce": split_squares,
+}

@@ -76,7 +76,15 @@ def check_mapped(op: Operation) -> None:
 
 AFFINE_ROWS = make_rows(
     *(
-        op(name, assembly=CustomAssembly(parse_mapped, print_mapped), traits="pure", check=check_mapped)
+        op(
+            name,
+            "operands* index",
+            "result index",
+            assembly=CustomAssembly(parse_mapped, print_mapped),
+            needs="map(map)",
+            traits="pure",
+            check=check_mapped,
+        )
         for name in ("affine.apply", "affine.min", "affine.max")
     ),
     op("affine.yield", "operands*", "", "attrs { %operands : type(operands) }?operands", traits="pure terminator"),

@@ -170,6 +170,13 @@ def print_if(p: Printer, op: Operation) -> None:
     p.optional_dictionary(op, frozenset({"condition"}))
 
 
+def check_if(op: Operation) -> None:
+    condition = op.attributes["condition"]
+    assert isinstance(condition, AffineSetAttr)
+    if len(op.operands) != condition.map.num_dims + condition.map.num_symbols or len(op.regions) != 2:
+        raise LinalgVerifyError(f"'{op.name}' op has {len(op.operands)} operands, but set {condition}", op.location)
+
+
 def _access(name: str, leading: int) -> OpDefinition:
     """The row of a load, or with one leading operand of a store: `%value, %memref[..] : type`."""
 
@@ -199,12 +206,38 @@ def _access(name: str, leading: int) -> OpDefinition:
         p.optional_dictionary(op, frozenset({"map"}))
         p.write(f" : {p.type(op.operands[leading].type)}")
 
-    return op(name, assembly=CustomAssembly(parse, show))
+    def check(op: Operation) -> None:
+        """As many subscripts as the map has dimensions, as many results as the memref."""
+        map, kind = op.attributes["map"], op.operands[leading].type
+        assert isinstance(map, AffineMapAttr)
+        found, expected = len(op.operands) - leading - 1, map.map.num_dims + map.map.num_symbols
+        if not isinstance(kind, MemRefType) or len(map.map.results) != kind.rank or found != expected:
+            raise LinalgVerifyError(f"'{op.name}' op has {found} subscripts {map} of {kind}", op.location)
+
+    groups = ("value element memref;" if leading else "") + "memref;indices* index"
+    result = "" if leading else "result element memref"
+    return op(name, groups, result, assembly=CustomAssembly(parse, show), needs="map(map)", check=check)
 
 
 AFFINE_LOOP_ROWS = make_rows(
-    op("affine.for", assembly=CustomAssembly(parse_for, print_for), traits="recursive", check=check_for),
-    op("affine.if", assembly=CustomAssembly(parse_if, print_if), traits="recursive"),
+    op(
+        "affine.for",
+        assembly=CustomAssembly(parse_for, print_for),
+        traits="recursive",
+        needs="map(lowerBoundMap) map(upperBoundMap) i64(step)",
+        regions=1,
+        check=check_for,
+    ),
+    op(
+        "affine.if",
+        "operands* index",
+        "results*",
+        assembly=CustomAssembly(parse_if, print_if),
+        traits="recursive",
+        needs="set(condition)",
+        regions=1,
+        check=check_if,
+    ),
     _access("affine.load", 0),
     _access("affine.store", 1),
 )

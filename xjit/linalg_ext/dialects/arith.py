@@ -179,6 +179,7 @@ ARITH_ROWS = make_rows(
         "",
         "result",
         assembly=CustomAssembly(parse_constant, print_constant),
+        needs="attr(value)",
         traits="pure constant",
         check=check_constant,
     ),

@@ -15,8 +15,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from xjit.linalg_ext.dialects.attribute_kinds import ATTRIBUTE_KINDS, AttributeKind
-from xjit.linalg_ext.dialects.definition import HANDLE, SEGMENTS, Group, OpDefinition, group_values, result_groups
+from xjit.linalg_ext.dialects.attribute_kinds import ATTRIBUTE_KINDS, AttributeKind, needs_of
+from xjit.linalg_ext.dialects.definition import (
+    HANDLE,
+    SEGMENTS,
+    Group,
+    Need,
+    OpDefinition,
+    group_values,
+    result_groups,
+)
 from xjit.linalg_ext.ir.attributes import DenseArrayAttr
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import FunctionType, Type
@@ -128,6 +136,17 @@ def _shown(elements: Sequence[Element]) -> set[str]:
             found.update(element.names)
         elif isinstance(element, Optional):
             found |= _shown(element.elements)
+    return found
+
+
+def _needs(elements: Sequence[Element], optional: bool = False) -> list[Need]:
+    """Returns what a format shows of attributes."""
+    found: list[Need] = []
+    for element in elements:
+        if isinstance(element, AttributePart):
+            found.append(element.kind.need(element.names, optional))
+        elif isinstance(element, Optional):
+            found += _needs(element.elements, True)
     return found
 
 
@@ -315,11 +334,19 @@ class FormatAssembly:
 
 
 def op(name: str, operands: str = "", results: str = "", format: str = "", **row: object) -> OpDefinition:
-    """Returns the row of an operation; groups are separated by semicolons."""
+    """Returns the row of an operation; groups are separated by semicolons.
+
+    `needs` lists the attributes of an assembly that is no format, as a format would: `i64(dimension) map(permutation)`.
+    """
     assembly = FormatAssembly(format) if format or "assembly" not in row else None
+    needs = row.pop("needs", "")
+    assert isinstance(needs, str)
+    row["needs"] = needs_of(needs)
     groups = [tuple(Group.parse(t.strip()) for t in text.split(";") if t.strip()) for text in (operands, results)]
     if assembly is not None:
         row["assembly"] = assembly
+        row["needs"] = (*needs_of(needs), *_needs(assembly.elements))
+        row.setdefault("regions", sum(e == Special("region") for e in assembly.elements))
     traits = row.pop("traits", "")
     assert isinstance(traits, str)
     definition = OpDefinition(name, groups[0], groups[1], traits=frozenset(traits.split()), **row)  # pyright: ignore[reportArgumentType]

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import UnionType
 from typing import TYPE_CHECKING
 
+from xjit.linalg_ext.dialects.definition import DYNAMIC, Need
 from xjit.linalg_ext.ir.attributes import (
+    AffineMapAttr,
+    AffineSetAttr,
     ArrayAttr,
     Attribute,
     BoolAttr,
     DenseArrayAttr,
     EnumAttr,
+    FloatAttr,
     IntegerAttr,
     StringAttr,
+    SymbolRefAttr,
+    TypeAttr,
     UnitAttr,
 )
 from xjit.linalg_ext.ir.operation import Operation
@@ -23,24 +31,68 @@ if TYPE_CHECKING:
     from xjit.linalg_ext.text.parser import Parser, ParseState
     from xjit.linalg_ext.text.printer import Printer
 
-__all__ = ["ATTRIBUTE_KINDS", "DYNAMIC", "AttributeKind", "integer_array"]
-
-DYNAMIC = -(2**63)
-"""Stands in a list of static values where the value is an operand."""
+__all__ = ["ATTRIBUTE_KINDS", "DYNAMIC", "AttributeKind", "integer_array", "needs_of"]
 
 I64 = IntegerType(64)
 
 
 @dataclass(frozen=True)
 class AttributeKind:
-    """`parse` into the state, `text` of the operation, and whether the parser stands where it `begins`."""
+    """`parse` into the state, `text` of the operation, which attributes it `accepts`, and whether the parser stands
+    where it `begins`. `lists_group`: the first of its names is a group of operands, the second one the attribute.
+    """
 
     parse: Callable[[Parser, ParseState, tuple[str, ...]], None]
     text: Callable[[Printer, Operation, tuple[str, ...]], str]
+    accepts: Callable[[Attribute], bool]
     begins: Callable[[Parser], bool] = lambda p: True
+    lists_group: bool = False
+
+    def need(self, names: tuple[str, ...], optional: bool) -> Need:
+        """Returns what the verifier asks of the attribute with these names."""
+        if self.lists_group:
+            return Need(names[1], self.accepts, optional, names[0])
+        return Need(names[0], self.accepts, optional)
 
 
-def _simple(parse: Callable[[Parser], Attribute], text: Callable[[Attribute], str], begins: str = "") -> AttributeKind:
+_WORDS = re.compile(r"(\w+)\((\w+)\)")
+
+
+def needs_of(text: str) -> tuple[Need, ...]:
+    """Returns what `i64(dimension) map(permutation)` asks for."""
+    return tuple(ATTRIBUTE_KINDS[kind].need((name,), False) for kind, name in _WORDS.findall(text))
+
+
+def _is(kind: type | UnionType) -> Callable[[Attribute], bool]:
+    return lambda attribute: isinstance(attribute, kind)
+
+
+def _integers(attribute: Attribute) -> bool:
+    """Whether an attribute is a list of integers."""
+    if isinstance(attribute, ArrayAttr):
+        return all(isinstance(e, IntegerAttr) for e in attribute.elements)
+    return isinstance(attribute, DenseArrayAttr)
+
+
+def _symbols(attribute: Attribute) -> bool:
+    """Whether an attribute is a list of names that are not alone."""
+    symbols = attribute.elements if isinstance(attribute, ArrayAttr) else ()
+    return bool(symbols) and all(isinstance(e, SymbolRefAttr) for e in symbols)
+
+
+def _groups(attribute: Attribute) -> bool:
+    """Whether an attribute is a list of lists of integers."""
+    return isinstance(attribute, ArrayAttr) and all(
+        isinstance(e, ArrayAttr) and _integers(e) for e in attribute.elements
+    )
+
+
+def _simple(
+    parse: Callable[[Parser], Attribute],
+    text: Callable[[Attribute], str],
+    accepts: Callable[[Attribute], bool],
+    begins: str = "",
+) -> AttributeKind:
     """A kind that is one attribute."""
 
     def into(p: Parser, state: ParseState, names: tuple[str, ...]) -> None:
@@ -50,7 +102,23 @@ def _simple(parse: Callable[[Parser], Attribute], text: Callable[[Attribute], st
         value = op.attributes.get(names[0])
         return "" if value is None else text(value)
 
-    return AttributeKind(into, show, (lambda p: p.at(begins)) if begins else lambda p: True)
+    return AttributeKind(into, show, accepts, (lambda p: p.at(begins)) if begins else lambda p: True)
+
+
+def _printed(kind: type[Attribute]) -> AttributeKind:
+    """An attribute as it stands in a dictionary."""
+
+    def into(p: Parser, state: ParseState, names: tuple[str, ...]) -> None:
+        place = p.here()
+        attribute = state.attributes[names[0]] = p.attribute()
+        if not isinstance(attribute, kind):
+            p.fail(f"'{names[0]}' cannot be {attribute}", place)
+
+    def show(p: Printer, op: Operation, names: tuple[str, ...]) -> str:
+        value = op.attributes.get(names[0])
+        return "" if value is None else p.attribute(value)
+
+    return AttributeKind(into, show, _is(kind))
 
 
 def integer_array(values: list[int]) -> ArrayAttr:
@@ -86,7 +154,7 @@ def _flags_kind(word: str) -> AttributeKind:
         shown = value.value if isinstance(value, EnumAttr) else ""
         return "" if shown == "none" else f"{word}<{shown}>"
 
-    return _simple(parse, text, word)
+    return _simple(parse, text, _is(EnumAttr), word)
 
 
 def _predicate_kind(names: tuple[str, ...]) -> AttributeKind:
@@ -98,7 +166,10 @@ def _predicate_kind(names: tuple[str, ...]) -> AttributeKind:
             p.fail(f"unknown predicate '{word}', expected one of {', '.join(names)}")
         return IntegerAttr(names.index(word), I64)
 
-    return _simple(parse, lambda value: names[value.value] if isinstance(value, IntegerAttr) else str(value))
+    def accepts(attribute: Attribute) -> bool:
+        return isinstance(attribute, IntegerAttr) and 0 <= attribute.value < len(names)
+
+    return _simple(parse, lambda value: names[value.value] if isinstance(value, IntegerAttr) else str(value), accepts)
 
 
 def _reassociation(p: Parser) -> Attribute:
@@ -158,7 +229,7 @@ def _unit_kind(word: str) -> AttributeKind:
         p.expect(word)
         return UnitAttr()
 
-    return _simple(parse, lambda value: word, word)
+    return _simple(parse, lambda value: word, _is(UnitAttr), word)
 
 
 def _word_kind(dialect: str, words: tuple[str, ...]) -> AttributeKind:
@@ -171,7 +242,7 @@ def _word_kind(dialect: str, words: tuple[str, ...]) -> AttributeKind:
         value = op.attributes.get(names[0])
         return value.value if isinstance(value, EnumAttr) else ""
 
-    return AttributeKind(parse, text, lambda p: p.at(*words))
+    return AttributeKind(parse, text, lambda a: isinstance(a, EnumAttr) and a.value in words, lambda p: p.at(*words))
 
 
 def _parse_positions(p: Parser, state: ParseState, names: tuple[str, ...]) -> None:
@@ -184,8 +255,8 @@ def _parse_positions(p: Parser, state: ParseState, names: tuple[str, ...]) -> No
         state.attributes[names[1]] = UnitAttr()
         state.attributes[names[0]] = DenseArrayAttr.i64(p.comma_list("(", ")", p.integer))
         return
-    positions = [p.integer()]
-    while p.accept(","):
+    positions = [] if p.at("]") else [p.integer()]
+    while positions and p.accept(","):
         positions.append(p.integer())
     state.attributes[names[0]] = DenseArrayAttr.i64(positions)
 
@@ -220,40 +291,36 @@ CMPF = (
 CMPI = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 
 ATTRIBUTE_KINDS: dict[str, AttributeKind] = {
-    "i64": _simple(lambda p: p.number(I64), _number),
-    "f64": _simple(_f64, _number),
-    "bool": _simple(_bool, str),
-    "string": _simple(lambda p: StringAttr(p.string()), str),
-    "attr": AttributeKind(
-        lambda p, state, names: state.attributes.__setitem__(names[0], p.attribute()),
-        lambda p, op, names: p.attribute(op.attributes[names[0]]) if names[0] in op.attributes else "",
-    ),
-    "symbol": AttributeKind(
-        lambda p, state, names: state.attributes.__setitem__(names[0], p.symbol_reference()),
-        lambda p, op, names: p.attribute(op.attributes[names[0]]),
-    ),
-    "map": AttributeKind(
-        lambda p, state, names: state.attributes.__setitem__(names[0], p.attribute()),
-        lambda p, op, names: p.attribute(op.attributes[names[0]]),
-    ),
+    "i64": _simple(lambda p: p.number(I64), _number, _is(IntegerAttr)),
+    "f64": _simple(_f64, _number, _is(FloatAttr)),
+    "bool": _simple(_bool, str, _is(BoolAttr)),
+    "string": _simple(lambda p: StringAttr(p.string()), str, _is(StringAttr)),
+    "attr": _printed(Attribute),
+    "symbol": _printed(SymbolRefAttr),
+    "map": _printed(AffineMapAttr),
+    "set": _printed(AffineSetAttr),
+    "type": _printed(TypeAttr),
+    "symbols": _simple(lambda p: p.attribute(), str, _symbols),
     "fastmath": _flags_kind("fastmath"),
     "overflow": _flags_kind("overflow"),
     "cmpf": _predicate_kind(CMPF),
     "cmpi": _predicate_kind(CMPI),
-    "reassociation": _simple(_reassociation, _bare_array),
-    "integers": _simple(lambda p: integer_array(p.comma_list("[", "]", lambda: _typed_integer(p))), _bare_array),
-    "dense_integers": _simple(_dense_array, _dense_text),
-    "indices": AttributeKind(_parse_indices, _indices_text, lambda p: p.at("[")),
+    "reassociation": _simple(_reassociation, _bare_array, _groups),
+    "integers": _simple(
+        lambda p: integer_array(p.comma_list("[", "]", lambda: _typed_integer(p))), _bare_array, _integers
+    ),
+    "sizes": _simple(_dense_array, _dense_text, _is(DenseArrayAttr)),
+    "point": _simple(_dense_array, _dense_text, lambda a: isinstance(a, DenseArrayAttr) and len(a.ints) == 1),
+    "dense_integers": _simple(_dense_array, _dense_text, _integers),
+    "indices": AttributeKind(_parse_indices, _indices_text, _is(DenseArrayAttr), lambda p: p.at("["), lists_group=True),
     "nofold": _unit_kind("nofold"),
     "deduplicate": _unit_kind("deduplicate"),
     "unique": _unit_kind("unique"),
     "restrict": _unit_kind("restrict"),
     "writable": _unit_kind("writable"),
-    "positions": AttributeKind(_parse_positions, _positions_text),
+    "positions": AttributeKind(_parse_positions, _positions_text, _is(DenseArrayAttr)),
     "comparison": _word_kind("transform.match_cmpi", ("eq", "ne", "le", "lt", "ge", "gt")),
+    "index_predicate": _word_kind("index.cmp_predicate", CMPI),
+    "failures": _word_kind("transform.failures", ("propagate", "suppress")),
     "rounding": _word_kind("arith.roundingmode", ROUNDING_MODES),
-    "mode": _simple(
-        lambda p: EnumAttr("transform.failures", p.keyword("'propagate' or 'suppress'")),
-        lambda value: value.value if isinstance(value, EnumAttr) else str(value),
-    ),
 }

@@ -136,8 +136,22 @@ def check_branch(op: Operation) -> None:
 
 
 CF_ROWS = make_rows(
-    op("cf.br", assembly=CustomAssembly(parse_br, print_br), traits="terminator", check=check_branch),
-    op("cf.cond_br", assembly=CustomAssembly(parse_cond_br, print_cond_br), traits="terminator", check=check_branch),
-    op("cf.switch", assembly=CustomAssembly(parse_switch, print_switch), traits="terminator", check=check_branch),
+    op("cf.br", "operands*", "", assembly=CustomAssembly(parse_br, print_br), traits="terminator", check=check_branch),
+    op(
+        "cf.cond_br",
+        "condition i1;taken*;other*",
+        "",
+        assembly=CustomAssembly(parse_cond_br, print_cond_br),
+        traits="terminator",
+        check=check_branch,
+    ),
+    op(
+        "cf.switch",
+        "flag;default*;cases*",
+        "",
+        assembly=CustomAssembly(parse_switch, print_switch),
+        traits="terminator",
+        check=check_branch,
+    ),
     op("cf.assert", "arg i1", "", "%arg , string(msg) attrs"),
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from xjit.linalg_ext.ir.attributes import DenseArrayAttr
+from xjit.linalg_ext.ir.attributes import Attribute, DenseArrayAttr
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.ir.types import DialectType, IndexType, IntegerType, TensorType, Type, VectorType, element_type
@@ -22,17 +22,22 @@ if TYPE_CHECKING:
     from xjit.linalg_ext.text.printer import Printer
 
 __all__ = [
+    "DYNAMIC",
     "HANDLE",
     "SEGMENTS",
     "Assembly",
     "CustomAssembly",
     "Group",
+    "Need",
     "OpDefinition",
     "group_values",
     "make_rows",
     "result_groups",
     "words",
 ]
+
+DYNAMIC = -(2**63)
+"""Stands in a list of static values where the value is an operand."""
 
 SEGMENTS = "operandSegmentSizes"
 """The attribute with the sizes of the operand groups, of operations with more than one group of variable size."""
@@ -62,6 +67,16 @@ class CustomAssembly:
 
     def print(self, p: Printer, op: Operation) -> None:
         self.printer(p, op)
+
+
+@dataclass(frozen=True)
+class Need:
+    """An attribute that the syntax shows, and what it may be; `group`: whose values it says `DYNAMIC` for."""
+
+    name: str
+    accepts: Callable[[Attribute], bool]
+    optional: bool = False
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,8 +146,9 @@ class OpDefinition:
     "terminator", "isolated" (nothing inside uses values from outside), "symbol", "commutative", "allocates" (may go if
     nobody uses it). `result_names`: what the printer calls the results of each group. `argument_names`: what it calls
     block arguments, given the operation and the number of arguments. `default_dialect`: the dialect whose name may be
-    left out inside. `normalize`: completes what an older spelling leaves out. `check`: raises LinalgVerifyError for
-    what groups do not say.
+    left out inside. `normalize`: completes what an older spelling leaves out. `needs`: the attributes of the syntax.
+    `regions`: how many there are at least, with a block each. `check`: raises LinalgVerifyError for what all these do
+    not say.
     """
 
     name: str
@@ -144,12 +160,45 @@ class OpDefinition:
     argument_names: Callable[[Operation, int], Sequence[str]] | None = None
     default_dialect: str = ""
     normalize: Callable[[Operation], None] = _no_more_rules
+    needs: tuple[Need, ...] = ()
+    regions: int = 0
     check: Callable[[Operation], None] = _no_more_rules
 
     @cached_property
     def has_segments(self) -> bool:
         """Whether groups cannot be told apart by the number of operands."""
         return sum(1 for group in self.operands if group.count) > 1
+
+    def verify(self, op: Operation) -> None:
+        """Raises LinalgVerifyError unless the operation has what its syntax shows, and passes its check.
+
+        What an operation in the generic form lacks is found here, before anything reads it.
+        """
+        if len(op.regions) < self.regions or not all(region.blocks for region in op.regions[: self.regions]):
+            raise LinalgVerifyError(f"'{op.name}' op expects {self.regions} regions with a body", op.location)
+        if self.results and not any(group.count for group in self.results) and len(op.results) != len(self.results):
+            expected, found = len(self.results), len(op.results)
+            raise LinalgVerifyError(f"'{op.name}' op expected {expected} results, found {found}", op.location)
+        groups: dict[str, Sequence[Value]] = {}
+        if self.operands:
+            groups.update(zip((group.name for group in self.operands), self.split_operands(op)))
+        for need in self.needs:
+            _verify_need(op, need, groups)
+        groups.update(result_groups(self, op))
+        self._verify_types(op, groups)
+        self.check(op)
+
+    def _verify_types(self, op: Operation, groups: dict[str, Sequence[Value]]) -> None:
+        """Types that the syntax leaves out are those that it infers."""
+        types = {name: [value.type for value in values] for name, values in groups.items()}
+        for group in (*self.operands, *self.results):
+            found = types.get(group.name, [])
+            expected = group.infer(types, len(found)) if group.rule not in ("", "handle") else None
+            if expected is not None and expected != found:
+                given, wanted = (", ".join(map(str, each)) for each in (found, expected))
+                raise LinalgVerifyError(
+                    f"'{op.name}' op expects '{group.name}' of type {wanted}, found {given}", op.location
+                )
 
     def split_operands(self, op: Operation) -> list[tuple[Value, ...]]:
         """Returns the operands by group; LinalgVerifyError if they do not fit."""
@@ -176,6 +225,20 @@ class OpDefinition:
         if variable < 0 or (variable and all(not group.count for group in self.operands)):
             raise LinalgVerifyError(f"'{op.name}' op expected {fixed} operands, found {total}", op.location)
         return [variable if group.count else 1 for group in self.operands]
+
+
+def _verify_need(op: Operation, need: Need, groups: dict[str, Sequence[Value]]) -> None:
+    attribute = op.attributes.get(need.name)
+    if attribute is None:
+        if not need.optional:
+            raise LinalgVerifyError(f"'{op.name}' op requires attribute '{need.name}'", op.location)
+        return
+    if not need.accepts(attribute):
+        raise LinalgVerifyError(f"'{op.name}' op has attribute '{need.name}' = {attribute}", op.location)
+    if need.group and isinstance(attribute, DenseArrayAttr):
+        found, expected = len(groups[need.group]), attribute.ints.count(DYNAMIC)
+        if found != expected:
+            raise LinalgVerifyError(f"'{op.name}' op has {found} values for {expected} of '{need.name}'", op.location)
 
 
 def group_values(definition: OpDefinition, op: Operation, name: str) -> tuple[Value, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from xjit.hlo.diagnostics import Span
@@ -141,13 +142,15 @@ def _with_attributes(p: Printer, texts: list[str], attributes: Attribute | None)
         return texts
     return [
         f"{text} {p.attribute(d)}" if isinstance(d, DictAttr) and d.entries else text
-        for text, d in zip(texts, attributes.elements)
+        for text, d in zip_longest(texts, attributes.elements[: len(texts)])
     ]
 
 
 def check_function(op: Operation) -> None:
     t = function_type(op)
-    if op.regions and op.regions[0].blocks:
+    if len(op.regions) != 1:
+        raise LinalgVerifyError(f"'{op.name}' op has {len(op.regions)} regions", op.location)
+    if op.regions[0].blocks:
         found = tuple(a.type for a in op.regions[0].blocks[0].arguments)
         if found != t.inputs:
             raise LinalgVerifyError(
@@ -172,12 +175,14 @@ FUNC_ROWS = make_rows(
     op(
         "builtin.module",
         assembly=CustomAssembly(parse_module_op, print_module_op),
+        regions=1,
         traits="isolated",
         default_dialect="builtin",
     ),
     op(
         "func.func",
         assembly=CustomAssembly(parse_function, print_function),
+        needs="string(sym_name) type(function_type)",
         traits="isolated symbol",
         default_dialect="func",
         check=check_function,

@@ -68,8 +68,22 @@ def print_comparison(p: Printer, op: Operation) -> None:
 
 INDEX_ROWS = make_rows(
     *(_binary(name) for name in INDEX_BINARY),
-    op("index.constant", assembly=CustomAssembly(parse_constant, print_constant), traits="pure"),
-    op("index.cmp", "lhs;rhs", "result", assembly=CustomAssembly(parse_comparison, print_comparison), traits="pure"),
+    op(
+        "index.constant",
+        "",
+        "result index",
+        assembly=CustomAssembly(parse_constant, print_constant),
+        traits="pure",
+        needs="i64(value)",
+    ),
+    op(
+        "index.cmp",
+        "lhs index;rhs index",
+        "result i1",
+        assembly=CustomAssembly(parse_comparison, print_comparison),
+        traits="pure",
+        needs="index_predicate(predicate)",
+    ),
     *(
         op(f"index.{name}", "input", "output", "%input attrs : type(input) to type(output)", traits="pure")
         for name in ("casts", "castu")

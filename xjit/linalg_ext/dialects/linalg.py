@@ -221,7 +221,7 @@ def parse_map(p: Parser, state: ParseState) -> None:
 
 
 def print_map(p: Printer, op: Operation) -> None:
-    inner = _payload_of(op, list(range(len(op.body.arguments))))
+    inner = _payload_of(op, list(range(len(op.body.arguments)))) if len(op.operands) > 1 else None
     if inner is not None:
         _print_payload(p, inner)
     print_ins_outs(p, op)
@@ -293,6 +293,7 @@ LINALG_ROWS = make_rows(
         "linalg.generic",
         assembly=CustomAssembly(parse_generic, print_generic),
         traits="structured",
+        regions=1,
         argument_names=_argument_names,
     ),
     op(
@@ -301,6 +302,7 @@ LINALG_ROWS = make_rows(
         "results*",
         assembly=CustomAssembly(parse_map, print_map),
         traits="structured",
+        regions=1,
         result_names=("mapped",),
         argument_names=_initial_names,
     ),
@@ -308,6 +310,7 @@ LINALG_ROWS = make_rows(
         "linalg.reduce",
         assembly=CustomAssembly(parse_reduce, print_reduce),
         traits="structured",
+        regions=1,
         result_names=("reduced",),
         argument_names=_initial_names,
     ),

@@ -94,6 +94,7 @@ LINALG_EXT_ROWS = make_rows(
     op(
         "linalg_ext.batch_matmul",
         assembly=CustomAssembly(parse_batch_matmul, print_batch_matmul),
+        needs="string(layout)",
         traits="structured",
         normalize=drop_body,
     ),

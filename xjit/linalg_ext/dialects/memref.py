@@ -14,7 +14,14 @@ from xjit.linalg_ext.dialects.tensor import (
     reshape_rows,
     slice_row,
 )
-from xjit.linalg_ext.ir.attributes import AffineMapAttr, StringAttr, TypeAttr, UnitAttr
+from xjit.linalg_ext.ir.attributes import (
+    AffineMapAttr,
+    DenseAttr,
+    OpaqueAttr,
+    StringAttr,
+    TypeAttr,
+    UnitAttr,
+)
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import MemRefType, TensorType
@@ -58,6 +65,13 @@ def print_global(p: Printer, op: Operation) -> None:
     elif value is not None:
         p.write(f" = {p.attribute(value).rsplit(' : ', 1)[0]}")
     p.optional_dictionary(op, _GLOBAL)
+
+
+def check_global(op: Operation) -> None:
+    """The elements are written out, or are not there yet."""
+    visibility, value = op.attributes.get("sym_visibility"), op.attributes.get("initial_value")
+    if not isinstance(visibility, StringAttr | None) or not isinstance(value, UnitAttr | DenseAttr | OpaqueAttr | None):
+        raise LinalgVerifyError(f"'{op.name}' op is {visibility}, and begins with {value}", op.location)
 
 
 def parse_transpose(p: Parser, state: ParseState) -> None:
@@ -108,7 +122,13 @@ MEMREF_ROWS = make_rows(
         "%value , %memref [ %indices ] attrs : type(memref)",
     ),
     op("memref.copy", "source;target", "", "%source , %target attrs : type(source) to type(target)"),
-    op("memref.global", assembly=CustomAssembly(parse_global, print_global), traits="symbol"),
+    op(
+        "memref.global",
+        assembly=CustomAssembly(parse_global, print_global),
+        traits="symbol",
+        needs="string(sym_name) type(type)",
+        check=check_global,
+    ),
     op("memref.get_global", "", "result", "symbol(name) attrs : type(result)", traits="pure"),
     slice_row("memref.subview", "subview"),
     dim_row("memref.dim"),
@@ -143,7 +163,10 @@ MEMREF_ROWS = make_rows(
     ),
     op(
         "memref.transpose",
+        "source",
+        "result",
         assembly=CustomAssembly(parse_transpose, print_transpose),
+        needs="map(permutation)",
         traits="pure",
         result_names=("transpose",),
         check=check_transpose,

@@ -171,6 +171,21 @@ def forall_bounds(op: Operation) -> tuple[list[Value | int], list[Value | int], 
     return found[0], found[1], found[2]
 
 
+def check_forall(op: Operation) -> None:
+    """As many lower and upper bounds and steps, and values for those that are no numbers; an argument per result."""
+    lists = [op.attributes.get(name) for name in _FORALL_LISTS]
+    static = [each.ints for each in lists if isinstance(each, DenseArrayAttr)]
+    if len(static) != 3 or len({len(each) for each in static}) != 1:
+        raise LinalgVerifyError(f"'{op.name}' op expects as many bounds as steps", op.location)
+    dynamic = sum(each.count(DYNAMIC) for each in static)
+    if len(op.operands) != dynamic + len(op.results):
+        raise LinalgVerifyError(
+            f"'{op.name}' op has {len(op.operands)} operands, expected {dynamic} bounds", op.location
+        )
+    if len(op.body.arguments) != len(static[0]) + len(op.results):
+        raise LinalgVerifyError(f"'{op.name}' op has {len(op.body.arguments)} arguments of its body", op.location)
+
+
 def print_forall(p: Printer, op: Operation) -> None:
     lower, upper, step = forall_bounds(op)
     block = op.body
@@ -280,6 +295,12 @@ def parse_parallel(p: Parser, state: ParseState) -> None:
     state.attributes.update(p.optional_dictionary())
 
 
+def check_parallel(op: Operation) -> None:
+    rank = len(op.body.arguments)
+    if len(op.operands) != 3 * rank + len(op.results):
+        raise LinalgVerifyError(f"'{op.name}' op has {len(op.operands)} operands for {rank} loops", op.location)
+
+
 def print_parallel(p: Printer, op: Operation) -> None:
     rank = len(op.body.arguments)
     lower, upper, step = (", ".join(map(p.value, op.operands[i * rank : (i + 1) * rank])) for i in range(3))
@@ -350,6 +371,12 @@ def parse_index_switch(p: Parser, state: ParseState) -> None:
     state.attributes["cases"] = DenseArrayAttr.i64(cases)
 
 
+def check_index_switch(op: Operation) -> None:
+    cases = op.attributes.get("cases")
+    if not isinstance(cases, DenseArrayAttr) or len(cases.ints) != len(op.regions) - 1:
+        raise LinalgVerifyError(f"'{op.name}' op has {len(op.regions)} regions, but cases {cases}", op.location)
+
+
 def print_index_switch(p: Printer, op: Operation) -> None:
     cases = op.attributes.get("cases")
     p.write(f" {p.value(op.operands[0])}")
@@ -363,16 +390,50 @@ def print_index_switch(p: Printer, op: Operation) -> None:
 
 
 SCF_ROWS = make_rows(
-    op("scf.for", assembly=CustomAssembly(parse_for, print_for), traits="recursive", check=check_for),
-    op("scf.forall", assembly=CustomAssembly(parse_forall, print_forall), traits="recursive"),
+    op(
+        "scf.for",
+        "lower;upper;step;inits*",
+        "results*",
+        assembly=CustomAssembly(parse_for, print_for),
+        traits="recursive",
+        regions=1,
+        check=check_for,
+    ),
+    op(
+        "scf.forall",
+        "lower* index;upper* index;steps* index;outputs*",
+        "results*",
+        assembly=CustomAssembly(parse_forall, print_forall),
+        traits="recursive",
+        regions=1,
+        check=check_forall,
+    ),
     op(
         "scf.forall.in_parallel",
         assembly=CustomAssembly(parse_in_parallel, print_in_parallel),
+        regions=1,
         traits="recursive terminator",
     ),
-    op("scf.if", assembly=CustomAssembly(parse_if, print_if), traits="recursive"),
-    op("scf.while", assembly=CustomAssembly(parse_while, print_while), traits="recursive"),
-    op("scf.parallel", assembly=CustomAssembly(parse_parallel, print_parallel), traits="recursive"),
+    op(
+        "scf.if", "condition i1", "results*", assembly=CustomAssembly(parse_if, print_if), traits="recursive", regions=1
+    ),
+    op(
+        "scf.while",
+        "inits*",
+        "results*",
+        assembly=CustomAssembly(parse_while, print_while),
+        traits="recursive",
+        regions=2,
+    ),
+    op(
+        "scf.parallel",
+        "lower* index;upper* index;steps* index;inits*",
+        "results*",
+        assembly=CustomAssembly(parse_parallel, print_parallel),
+        traits="recursive",
+        regions=1,
+        check=check_parallel,
+    ),
     op("scf.yield", "results*", "", "attrs { %results : type(results) }?results", traits="pure terminator"),
     op(
         "scf.condition",
@@ -383,6 +444,21 @@ SCF_ROWS = make_rows(
     ),
     op("scf.reduce", assembly=CustomAssembly(parse_reduce, print_reduce), traits="terminator"),
     op("scf.reduce.return", "result", "", "%result attrs : type(result)", traits="pure terminator"),
-    op("scf.execute_region", assembly=CustomAssembly(parse_execute_region, print_execute_region), traits="recursive"),
-    op("scf.index_switch", assembly=CustomAssembly(parse_index_switch, print_index_switch), traits="recursive"),
+    op(
+        "scf.execute_region",
+        "",
+        "results*",
+        assembly=CustomAssembly(parse_execute_region, print_execute_region),
+        traits="recursive",
+        regions=1,
+    ),
+    op(
+        "scf.index_switch",
+        "arg index",
+        "results*",
+        assembly=CustomAssembly(parse_index_switch, print_index_switch),
+        traits="recursive",
+        regions=1,
+        check=check_index_switch,
+    ),
 )

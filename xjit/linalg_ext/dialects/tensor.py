@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from xjit.linalg_ext.dialects.assembly import op
@@ -52,8 +53,30 @@ def check_slice(op: Operation) -> None:
         found = static.ints if isinstance(static, DenseArrayAttr) else ()
         if len(found) != rank:
             raise LinalgVerifyError(f"'{op.name}' op expected {rank} {name}, found {len(found)}", op.location)
+        if name == "static_sizes" and any(size < 0 for size in found if size != DYNAMIC):
+            raise LinalgVerifyError(f"'{op.name}' op expected sizes of 0 or more, found {list(found)}", op.location)
         if found.count(DYNAMIC) != number:
             raise LinalgVerifyError(f"'{op.name}' op has {number} values for {name} {list(found)}", op.location)
+
+
+def check_elements(op: Operation) -> None:
+    """A tensor of known sizes with an element each."""
+    t = op.result.type
+    sizes = [size for size in t.shape if size is not None] if isinstance(t, TensorType) else []
+    if not isinstance(t, TensorType) or len(sizes) != t.rank or prod(sizes) != len(op.operands):
+        raise LinalgVerifyError(f"'{op.name}' op has {len(op.operands)} elements, but type {t}", op.location)
+
+
+def check_pad(op: Operation) -> None:
+    """One amount of padding per dimension on either side, of a source and a result of the same rank."""
+    source, result = op.operands[0].type, op.result.type
+    if not isinstance(source, TensorType) or not isinstance(result, TensorType) or source.rank != result.rank:
+        raise LinalgVerifyError(f"'{op.name}' op makes {result} of {source}", op.location)
+    for name in ("static_low", "static_high"):
+        static = op.attributes[name]
+        found = len(static.ints) if isinstance(static, DenseArrayAttr) else 0
+        if found != source.rank:
+            raise LinalgVerifyError(f"'{op.name}' op expected {source.rank} {name}, found {found}", op.location)
 
 
 def complete_output_shape(op: Operation) -> None:
@@ -235,6 +258,7 @@ TENSOR_ROWS = make_rows(
         " region attrs : type(source) to type(result)",
         traits="recursive",
         result_names=("padded",),
+        check=check_pad,
     ),
     op("tensor.yield", "value", "", "%value attrs : type(value)", traits="pure terminator"),
     op(
@@ -252,6 +276,7 @@ TENSOR_ROWS = make_rows(
         "%elements attrs : type(result)",
         traits="pure",
         result_names=("from_elements",),
+        check=check_elements,
     ),
     op(
         "tensor.generate",
@@ -260,6 +285,7 @@ TENSOR_ROWS = make_rows(
         "%sizes region attrs : type(result)",
         traits="recursive",
         result_names=("generated",),
+        check=check_dynamic_sizes,
     ),
     op(
         "tensor.reshape",
@@ -300,7 +326,7 @@ TENSOR_ROWS = make_rows(
         "result?",
         "%source in { restrict(restrict) }?restrict { writable(writable) }?writable %dest attrs : functional",
     ),
-    op("bufferization.to_tensor", assembly=CustomAssembly(parse_to_tensor, print_to_tensor)),
+    op("bufferization.to_tensor", "memref", "result", assembly=CustomAssembly(parse_to_tensor, print_to_tensor)),
     op("bufferization.to_memref", "tensor", "memref", "%tensor attrs : type(memref)"),
     op("shape.shape_of", "arg", "result", "%arg attrs : type(arg) -> type(result)", traits="pure"),
     op("shape.to_extent_tensor", "input", "result", "%input attrs : type(input) -> type(result)", traits="pure"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xjit.linalg_ext.dialects.assembly import op
 from xjit.linalg_ext.dialects.definition import CustomAssembly, make_rows
-from xjit.linalg_ext.dialects.func import parse_function, print_function
+from xjit.linalg_ext.dialects.func import check_function, parse_function, print_function
 from xjit.linalg_ext.dialects.handle_syntax import handle_types, handles_row
 from xjit.linalg_ext.dialects.scf import ensure_terminator
 from xjit.linalg_ext.dialects.transform_control import CONTROL_SCRIPT_ROWS
@@ -157,12 +157,18 @@ PATTERN_SETS = tuple(
 TRANSFORM_ROWS = make_rows(
     op(
         "transform.sequence",
+        "root?",
+        "results*",
         assembly=CustomAssembly(parse_sequence, print_sequence),
+        needs="failures(failure_propagation_mode)",
+        regions=1,
         default_dialect="transform",
     ),
     op(
         "transform.named_sequence",
         assembly=CustomAssembly(parse_named_sequence, print_function),
+        needs="string(sym_name) type(function_type)",
+        check=check_function,
         traits="symbol isolated",
         default_dialect="transform",
     ),
@@ -184,7 +190,7 @@ TRANSFORM_ROWS = make_rows(
         "transform.include",
         "operands*",
         "results*",
-        "symbol(target) failures ( mode(failure_propagation_mode) ) ( %operands ) attrs : functional",
+        "symbol(target) failures ( failures(failure_propagation_mode) ) ( %operands ) attrs : functional",
     ),
     *(op(name, format="attrs") for name in PATTERN_SETS),
 )

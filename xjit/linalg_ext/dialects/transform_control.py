@@ -108,12 +108,22 @@ def print_foreach_match(p: Printer, op: Operation) -> None:
 
 CONTROL_SCRIPT_ROWS = (
     *(
-        op(name, assembly=CustomAssembly(parse_foreach, print_foreach), default_dialect="transform")
+        op(
+            name,
+            "targets*",
+            "results*",
+            assembly=CustomAssembly(parse_foreach, print_foreach),
+            default_dialect="transform",
+            regions=1,
+        )
         for name in ("transform.foreach", "transform.alternatives", "transform.with_pdl_patterns")
     ),
     op(
         "transform.apply_patterns",
+        "target?",
+        "",
         assembly=CustomAssembly(parse_apply_patterns, print_apply_patterns),
+        regions=1,
         default_dialect="transform",
     ),
     op(
@@ -121,6 +131,7 @@ CONTROL_SCRIPT_ROWS = (
         "root",
         "updated;results*",
         assembly=CustomAssembly(parse_foreach_match, print_foreach_match),
+        needs="symbols(matchers) symbols(actions)",
     ),
     op("transform.collect_matching", "root", "results*", "symbol(matcher) in %root attrs handles"),
 )

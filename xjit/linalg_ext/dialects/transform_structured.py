@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from xjit.linalg_ext.dialects.assembly import op
@@ -9,6 +10,7 @@ from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC, integer_array
 from xjit.linalg_ext.dialects.definition import HANDLE, SEGMENTS, CustomAssembly, OpDefinition
 from xjit.linalg_ext.dialects.handle_syntax import handle_types, handles_row, print_handle_types
 from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DenseArrayAttr, IntegerAttr
+from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation, Value
 
 if TYPE_CHECKING:
@@ -37,6 +39,20 @@ def _mixed_list(p: Parser, attributes: dict[str, Attribute], name: str) -> list[
     p.comma_list("[", "]", one)
     attributes[name] = DenseArrayAttr.i64(static)
     return values
+
+
+def _check_sizes(name: str) -> Callable[[Operation], None]:
+    """The rule that all operands but the first stand where the list says `DYNAMIC`."""
+
+    def check(op: Operation) -> None:
+        static = op.attributes[name]
+        expected = static.ints.count(DYNAMIC) if isinstance(static, DenseArrayAttr) else 0
+        if len(op.operands) != 1 + expected:
+            raise LinalgVerifyError(
+                f"'{op.name}' op has {len(op.operands) - 1} values for {name} {static}", op.location
+            )
+
+    return check
 
 
 def _mixed_text(p: Printer, attribute: Attribute | None, values: list[Value]) -> str:
@@ -106,12 +122,19 @@ def _counted(name: str, operands: str, sizes: str, none: tuple[int, ...] = (0,))
         p.optional_dictionary(op)
         print_handle_types(p, op)
 
+    def check(op: Operation) -> None:
+        expected = 1 + _count_loops(op.attributes[sizes], none)
+        if len(op.results) != expected:
+            raise LinalgVerifyError(f"'{op.name}' op has {len(op.results)} results, expected {expected}", op.location)
+
     return op(
         f"transform.structured.{name}",
         operands,
         "transformed;loops*",
         assembly=CustomAssembly(parse, show),
         result_names=("transformed", "loops"),
+        needs=f"dense_integers({sizes})",
+        check=check,
     )
 
 
@@ -130,6 +153,12 @@ def print_loops(p: Printer, op: Operation) -> None:
     p.write(f" {p.value(op.operands[0])} [{', '.join(map(str, ids.ints))}]")
     p.optional_dictionary(op, frozenset({"loop_ids"}))
     print_handle_types(p, op)
+
+
+def check_loops(op: Operation) -> None:
+    ids = op.attributes["loop_ids"]
+    if isinstance(ids, DenseArrayAttr) and len(ids.ints) != len(op.results):
+        raise LinalgVerifyError(f"'{op.name}' op has {len(op.results)} results for loops {list(ids.ints)}", op.location)
 
 
 def parse_split(p: Parser, state: ParseState) -> None:
@@ -262,6 +291,8 @@ STRUCTURED_SCRIPT_ROWS = (
             "tiled_op;loops*",
             assembly=CustomAssembly(parse_tile, print_tile),
             result_names=_TILED,
+            needs="sizes(static_sizes)",
+            check=_check_sizes("static_sizes"),
         )
         for name in ("tile_ext", "tile_using_for", "tile", "tile_to_scf_for")
     ),
@@ -274,7 +305,16 @@ STRUCTURED_SCRIPT_ROWS = (
         "loops*",
         assembly=CustomAssembly(parse_loops, print_loops),
         result_names=("loops",),
+        needs="sizes(loop_ids)",
+        check=check_loops,
     ),
-    op("transform.structured.split", "target;point?", "parts*", assembly=CustomAssembly(parse_split, print_split)),
+    op(
+        "transform.structured.split",
+        "target;point?",
+        "parts*",
+        assembly=CustomAssembly(parse_split, print_split),
+        needs="point(static_chunk_sizes)",
+        check=_check_sizes("static_chunk_sizes"),
+    ),
     *_STRUCTURED_HANDLES,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from xjit.affine import IndexingBudgetError
 from xjit.linalg_ext.dialects.registry import has_trait
 from xjit.linalg_ext.ir.attributes import Attribute
 from xjit.linalg_ext.ir.operation import Block, Operation
@@ -61,7 +62,11 @@ def _blocks_inside(op: Operation) -> list[Block]:
 
 
 def _rewrite(op: Operation, rules: RuleTable) -> bool:
-    return any(rule.rewrite(op) for rule in rules.of(op.name))
+    """Tries the rules on an operation; index arithmetic whose numbers outgrow 64 bits stays as it is."""
+    try:
+        return any(rule.rewrite(op) for rule in rules.of(op.name))
+    except IndexingBudgetError:
+        return False
 
 
 def erase_dead(root: Operation) -> bool:

@@ -113,6 +113,8 @@ def _reduce_accesses(op: StructuredOp) -> Accesses:
 
 
 def _reduce_iterators(op: StructuredOp) -> tuple[str, ...]:
+    if not op.inputs:
+        raise op.error("expected an input operand, found none")
     reduced = attribute_integers(op.operation, "dimensions")
     return tuple(REDUCTION if i in reduced else PARALLEL for i in range(len(shape_of(op.inputs[0]))))
 

@@ -16,6 +16,8 @@ __all__ = ["EXTENSION_ROWS", "axis_of"]
 
 
 def _input_shape(op: StructuredOp) -> Shape:
+    if not op.inputs:
+        raise op.error("expected an input operand, found none")
     return shape_of(op.inputs[0])
 
 

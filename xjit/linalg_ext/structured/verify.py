@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xjit.affine.expr import AffineExprKind
+from xjit.linalg_ext.ir.attributes import IntegerAttr
 from xjit.linalg_ext.ir.operation import Value
 from xjit.linalg_ext.ir.types import MemRefType, TensorType, element_type
 from xjit.linalg_ext.structured.row import PARALLEL, REDUCTION, Access
@@ -81,6 +82,10 @@ def _check_body(op: StructuredOp) -> None:
             raise op.error(f"argument #{number} of the body is {argument.type}, its operand {value.type}")
     if op.body.last is None or not op.body.last.name.endswith(".yield"):
         raise op.error("expected a yield at the end of the body")
+    for inner in op.body.operations:
+        asked = inner.attributes.get("dim") if inner.name == "linalg.index" else None
+        if isinstance(asked, IntegerAttr) and not 0 <= asked.value < op.num_loops:
+            raise op.error(f"has {op.num_loops} loops, its body asks for the index of loop {asked.value}")
     yielded = tuple(v.type for v in op.yielded)
     expected = tuple(element_type(v.type) for v in op.inits)
     if yielded != expected:

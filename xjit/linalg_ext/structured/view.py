@@ -76,6 +76,11 @@ class StructuredOp:
         return LinalgVerifyError(f"'{self.operation.name}' op {message}", self.operation.location)
 
     @property
+    def has_all_operands(self) -> bool:
+        """Whether there are as many inputs and inits as the row says."""
+        return self.row.num_inputs in (None, len(self.inputs)) and self.row.num_inits in (None, len(self.inits))
+
+    @property
     def operands(self) -> tuple[Value, ...]:
         return (*self.inputs, *self.inits)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xjit.linalg_ext.dialects.definition import group_values
+from xjit.linalg_ext.dialects.definition import OpDefinition, group_values
 from xjit.linalg_ext.dialects.registry import definition_of
 from xjit.linalg_ext.ir.attributes import (
     AffineMapAttr,
@@ -16,6 +16,7 @@ from xjit.linalg_ext.ir.attributes import (
     dictionary_text,
     quoted,
 )
+from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Block, Operation, Region, Value
 from xjit.linalg_ext.ir.types import FunctionType, MemRefType, TensorType, Type, VectorType
 from xjit.linalg_ext.structured import as_structured
@@ -123,7 +124,7 @@ class Printer:
                 texts.append(f"{name}:{end - first}" if end - first > 1 else name)
             self.write(f"{', '.join(texts)} = ")
         definition = definition_of(op.name)
-        if self._generic or definition is None or definition.assembly is None:
+        if self._generic or definition is None or definition.assembly is None or not _has_form(definition, op):
             self._generic_form(op)
             return
         name = op.name
@@ -147,6 +148,16 @@ class Printer:
             self.write(")")
         self.optional_dictionary(op)
         self.write(f" : {self.type(FunctionType(tuple(v.type for v in op.operands), op.result_types))}")
+
+
+def _has_form(definition: OpDefinition, op: Operation) -> bool:
+    """Whether the custom syntax can show an operation; one that is not valid may lack what that is made of."""
+    try:
+        definition.verify(op)
+        as_structured(op)  # raises for counts of operands that do not fit
+    except LinalgVerifyError:
+        return False
+    return True
 
 
 def _attributes_inside(thing: Attribute | Type) -> list[Attribute | Type]:
@@ -193,8 +204,11 @@ def with_bodies(op: Operation) -> Operation:
     """Returns a copy where named structured ops carry their bodies, as MLIR's generic form has them."""
     copy = op.clone()
     for each in copy.walk():
-        structured = None if each.regions else as_structured(each)
-        if structured is not None and structured.row.body is not None:
+        definition = definition_of(each.name)
+        if each.regions or definition is None or not _has_form(definition, each):
+            continue
+        structured = as_structured(each)
+        if structured is not None and structured.row.body is not None and structured.has_all_operands:
             body = structured.body
             assert body.region is not None
             each.add_region(body.region.clone({}))

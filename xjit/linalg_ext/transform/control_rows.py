@@ -61,7 +61,7 @@ def alternatives(script: Script, op: Operation) -> Handles:
     The scopes are isolated operations; handles of what is inside them stand for nothing afterwards.
     """
     found: list[list[Payload]] = [[] for _ in op.results]
-    for scope in script.payload(op):
+    for scope in script.payload(op) if op.operands else [script.root]:
         if not has_trait(scope, "isolated") or scope.block is None:
             raise LinalgError(f"'{op.name}' op expects isolated operations, found '{scope.name}'", op.location)
         _collect(found, _first_success(script, op, scope))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xjit.affine import IndexingBudgetError
 from xjit.hlo.diagnostics import did_you_mean
 from xjit.linalg_ext.ir.attributes import EnumAttr, StringAttr
 from xjit.linalg_ext.ir.errors import LinalgError
@@ -80,7 +81,10 @@ def _execute(script: Script, op: Operation) -> None:
     row = TRANSFORM_OPS.get(op.name)
     if row is None:
         raise LinalgError(f"unknown transform operation '{op.name}'{did_you_mean(op.name, TRANSFORM_OPS)}", op.location)
-    handles = row.apply(script, op)
+    try:
+        handles = row.apply(script, op)
+    except IndexingBudgetError as error:
+        raise LinalgError(f"'{op.name}' op: {error}", op.location) from error
     if len(handles) != len(op.results):
         raise LinalgError(f"'{op.name}' op has {len(op.results)} results, expected {len(handles)}", op.location)
     for index in row.consumes:

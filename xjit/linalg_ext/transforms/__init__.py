@@ -10,6 +10,7 @@ from xjit.linalg_ext.transforms.fuse_operands import fuse_operands
 from xjit.linalg_ext.transforms.fusing import FusionResult
 from xjit.linalg_ext.transforms.loop_hint import PARALLEL_LOOP, tile_loop_hint
 from xjit.linalg_ext.transforms.split_softmax import SoftmaxSplit, split_softmax
+from xjit.linalg_ext.transforms.split_squares import split_squares
 from xjit.linalg_ext.transforms.tile_reduction import (
     ReductionTiling,
     tile_reduction_using_for,
@@ -29,6 +30,7 @@ __all__ = [
     "fuse_operands",
     "shared_output_to_distributed_style",
     "split_softmax",
+    "split_squares",
     "tile",
     "tile_loop_hint",
     "tile_reduction_using_for",

@@ -156,8 +156,10 @@ def _size(outer: IndexBuilder, extent: Index, given: Index, is_count: bool) -> I
 
 
 def _count(outer: IndexBuilder, extent: Index, size: Index, threads: Index | None) -> Index:
-    """The number of shares of `size` elements: those that have elements, or all threads where that is not known."""
-    if threads is not None and isinstance(extent, Value):
+    """The number of shares of `size` elements: those that have elements, or all threads where that is not known, or
+    where there are no elements.
+    """
+    if threads is not None and (isinstance(extent, Value) or extent == 0):
         return threads
     return outer.apply(ceildiv(dim(0), symbol(0)), (extent,), (size,))
 

@@ -14,6 +14,10 @@ _MAY_FAIL = frozenset(name for each in _DIVISIONS for name in (f"arith.{each}i",
 """Pure operations that must not run where the program would not have run them."""
 
 
+_MOST_COPIES = 1 << 16
+"""How many copies of its body a loop may be made of: more would only fill the memory."""
+
+
 def _bounds(loop: Operation) -> tuple[Index, Index, int]:
     """Returns the lower and upper bound and the step of a loop; LinalgError if the step is not a positive number."""
     if loop.name != "scf.for":
@@ -47,8 +51,8 @@ def _split_at(loop: Operation, split: Index, builder: IndexBuilder) -> Operation
 
 def unroll(loop: Operation, factor: int) -> None:
     """Makes `factor` iterations one; those that are left over run in a loop behind. LinalgError for unknown steps."""
-    if factor < 1:
-        raise LinalgError(f"expected a factor of 1 or more, found {factor}", loop.location)
+    if not 1 <= factor <= _MOST_COPIES:
+        raise LinalgError(f"expected a factor of 1 to {_MOST_COPIES}, found {factor}", loop.location)
     lower, upper, step = _bounds(loop)
     if factor == 1:
         return

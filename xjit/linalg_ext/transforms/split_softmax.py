@@ -16,22 +16,18 @@ an infinity is subtracted from itself, and nothing of parts that are all -inf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from xjit.affine import AffineMap, dim
-from xjit.linalg_ext.ir import Block, Builder, FloatType, LinalgError, Operation, Region, TensorType, Value
-from xjit.linalg_ext.structured import PARALLEL, REDUCTION, StructuredOp, shape_of, structured
-from xjit.linalg_ext.structured.creation import create_fill, create_generic, is_filled_with
+from xjit.linalg_ext.ir import Builder, FloatType, LinalgError, Operation, Value
+from xjit.linalg_ext.structured import StructuredOp, shape_of, structured
+from xjit.linalg_ext.structured.creation import is_filled_with
 from xjit.linalg_ext.structured.extension import axis_of
 from xjit.linalg_ext.structured.scalars import compare, select
+from xjit.linalg_ext.transforms.row_parts import RowParts, binary
 from xjit.linalg_ext.transforms.split_reduction import split_reduction
 
 __all__ = ["SoftmaxSplit", "split_softmax"]
-
-Code: TypeAlias = Callable[[Builder, Sequence[Value]], Value]
-"""Writes scalar code: from elements of inputs, and of the init, to the new element of the init."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +48,13 @@ def split_softmax(op: Operation, parts: int) -> SoftmaxSplit:
     """
     view = structured(op)
     axis = _checked_axis(view, parts)
-    work = _Work(Builder.before(op), view, axis, parts)
+    work = RowParts(op, view.inputs[0], axis, parts)
     _, old_maximum, old_total, _ = view.inits
     whole = work.generic([(view.inputs[0], work.whole)], old_maximum, work.whole_rows, _larger)
     maxima = split_reduction(whole, parts, axis)
     cut, part_maxima, maximum = maxima.split.operands[0], maxima.split.result, maxima.merge.result
     finite = work.generic([(part_maxima, work.parts)], work.empty(work.parts), work.parts, _zero_if_infinite)
-    zeros = create_fill(work.builder, work.builder.constant_float(0.0, work.kind), work.empty(work.parts))
-    sums = work.generic([(cut, work.all), (finite.result, work.parts)], zeros, work.parts, _add_exponential)
+    sums = work.generic([(cut, work.all), (finite.result, work.parts)], work.zeros(), work.parts, _add_exponential)
     given = [(sums.result, work.parts), (part_maxima, work.parts), (maximum, work.rows)]
     total = work.generic(given, old_total, work.rows, _add_weighted)
     if op.results[0].has_uses:
@@ -87,45 +82,7 @@ def _checked_axis(view: StructuredOp, parts: int) -> int:
     return axis
 
 
-class _Work:
-    """Writes generics over the dimensions of the input, of which `axis` is cut in two: the part, and the place in it.
-
-    `all`, `parts`, `rows`: the loops that index the cut input, what a part has, and what a row has; `whole` and
-    `whole_rows`: the input as it was, and its rows.
-    """
-
-    def __init__(self, builder: Builder, view: StructuredOp, axis: int, parts: int) -> None:
-        kind = view.inputs[0].type
-        assert isinstance(kind, TensorType) and isinstance(kind.element, FloatType)
-        self.builder, self.kind = builder, kind.element
-        sizes = [n or 0 for n in kind.shape]
-        self.sizes = (*sizes[:axis], parts, sizes[axis] // parts, *sizes[axis + 1 :])
-        self.all = tuple(range(len(self.sizes)))
-        self.parts = tuple(d for d in self.all if d != axis + 1)
-        self.rows = tuple(d for d in self.parts if d != axis)
-        self.whole = tuple(range(len(sizes)))
-        self.whole_rows = tuple(d for d in self.whole if d != axis)
-
-    def empty(self, loops: Sequence[int]) -> Value:
-        """Returns a `tensor.empty` with the dimensions of some loops."""
-        t = TensorType(tuple(self.sizes[d] for d in loops), self.kind)
-        return self.builder.create("tensor.empty", (), (t,)).result
-
-    def generic(
-        self, inputs: Sequence[tuple[Value, Sequence[int]]], init: Value, kept: Sequence[int], code: Code
-    ) -> Operation:
-        """Writes a generic whose loops are those of its inputs, and whose result has the loops `kept`."""
-        loops = sorted({d for _, index in inputs for d in index})
-        number = {d: i for i, d in enumerate(loops)}
-        maps = [AffineMap(len(loops), 0, tuple(dim(number[d]) for d in index)) for _, index in (*inputs, (init, kept))]
-        kinds = [PARALLEL if d in kept else REDUCTION for d in loops]
-        block = Block([self.kind] * (len(inputs) + 1))
-        inner = Builder(block)
-        inner.create("linalg.yield", (code(inner, block.arguments),))
-        return create_generic(self.builder, [v for v, _ in inputs], [init], maps, kinds, Region([block]))
-
-
-def _probabilities(work: _Work, view: StructuredOp, maximum: Value, total: Value) -> Value:
+def _probabilities(work: RowParts, view: StructuredOp, maximum: Value, total: Value) -> Value:
     """Exponentials times the reciprocal of their sum, which is at least 1: no bits but the last change."""
     rows = work.whole_rows
     reciprocal = work.generic([(total, rows)], work.empty(work.rows), rows, _reciprocal).result
@@ -133,18 +90,14 @@ def _probabilities(work: _Work, view: StructuredOp, maximum: Value, total: Value
     return work.generic(given, view.inits[0], work.whole, _weighted_exponential).result
 
 
-def _binary(builder: Builder, name: str, a: Value, b: Value) -> Value:
-    return builder.create(name, (a, b), (a.type,)).result
-
-
 def _exponential(builder: Builder, a: Value, b: Value) -> Value:
     """exp(a - b)."""
-    return builder.create("math.exp", (_binary(builder, "arith.subf", a, b),), (a.type,)).result
+    return builder.create("math.exp", (binary(builder, "arith.subf", a, b),), (a.type,)).result
 
 
 def _larger(builder: Builder, given: Sequence[Value]) -> Value:
     element, maximum = given
-    return _binary(builder, "arith.maximumf", maximum, element)
+    return binary(builder, "arith.maximumf", maximum, element)
 
 
 def _zero_if_infinite(builder: Builder, given: Sequence[Value]) -> Value:
@@ -157,21 +110,21 @@ def _zero_if_infinite(builder: Builder, given: Sequence[Value]) -> Value:
 
 def _add_exponential(builder: Builder, given: Sequence[Value]) -> Value:
     element, maximum, total = given
-    return _binary(builder, "arith.addf", total, _exponential(builder, element, maximum))
+    return binary(builder, "arith.addf", total, _exponential(builder, element, maximum))
 
 
 def _add_weighted(builder: Builder, given: Sequence[Value]) -> Value:
     """Adds a part's sum, by the row's maximum instead of its own."""
     of_part, part, row, total = given
-    weighted = _binary(builder, "arith.mulf", of_part, _exponential(builder, part, row))
-    return _binary(builder, "arith.addf", total, weighted)
+    weighted = binary(builder, "arith.mulf", of_part, _exponential(builder, part, row))
+    return binary(builder, "arith.addf", total, weighted)
 
 
 def _reciprocal(builder: Builder, given: Sequence[Value]) -> Value:
     assert isinstance(given[0].type, FloatType)
-    return _binary(builder, "arith.divf", builder.constant_float(1.0, given[0].type), given[0])
+    return binary(builder, "arith.divf", builder.constant_float(1.0, given[0].type), given[0])
 
 
 def _weighted_exponential(builder: Builder, given: Sequence[Value]) -> Value:
     element, maximum, factor, _ = given
-    return _binary(builder, "arith.mulf", _exponential(builder, element, maximum), factor)
+    return binary(builder, "arith.mulf", _exponential(builder, element, maximum), factor)

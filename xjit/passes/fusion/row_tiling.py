@@ -1,8 +1,9 @@
 """Rows too long for the cache, whose reductions need each other: they are cut into parts by the linalg-ext engine.
 
-The maximum of a row and the sum of exponentials below it take it through memory twice, and a result once more. What
-lies between two such reductions is raised to structured operations, cut (`xjit/linalg_ext/transforms`: each part of a
-row is reduced to what can be merged, while it is in the cache), and lowered to HLO again, which takes its place.
+The maximum of a row and the sum of exponentials below it, or its mean and its variance, take it through memory twice,
+and a result once more. What lies between two such reductions is raised to structured operations, cut
+(`xjit/linalg_ext/transforms`: each part of a row is reduced to what can be merged, while it is in the cache), and
+lowered to HLO again, which takes its place.
 """
 
 from __future__ import annotations

@@ -1,0 +1,97 @@
+"""Wrong programs give one error with a place, or are accepted; what is printed of them is read again."""
+
+from __future__ import annotations
+
+import random
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.linalg_ext.mutations import incomplete_modules, mutate_text
+from xjit.hlo.diagnostics import HloError
+from xjit.linalg_ext.diagnostics import SPLIT
+from xjit.linalg_ext.ir import LinalgError
+from xjit.linalg_ext.passes import PASSES, run_passes
+from xjit.linalg_ext.text.parser import parse_module
+from xjit.linalg_ext.text.printer import print_module
+
+FILES = sorted((Path(__file__).parent / "filecheck").glob("*.mlir"))
+
+
+def _parts(path: Path) -> list[tuple[str, list[str]]]:
+    """Returns the programs of a file, each with the passes of its first RUN line."""
+    text = path.read_text(encoding="utf-8")
+    words = shlex.split(text.split("RUN:", 1)[1].split("\n", 1)[0].split("|", 1)[0])
+    passes = [word.lstrip("-") for word in words if word.lstrip("-").partition("=")[0] in PASSES]
+    return [(part, passes) for part in SPLIT.split(text)]
+
+
+def _run(text: str, passes: list[str]) -> str:
+    """Runs a text through the passes and reads what is printed; returns the error's message, or nothing."""
+    try:
+        module = run_passes(parse_module(text), passes)
+    except HloError as error:
+        assert error.line is not None, f"without a place: {error.message}\n{text}"
+        return error.message
+    parse_module(print_module(module))
+    return ""
+
+
+def _check_incomplete(path: Path) -> None:
+    seen: set[tuple[str, str]] = set()
+    for text, passes in _parts(path):
+        try:
+            module = parse_module(text)
+        except LinalgError:
+            continue
+        for _, wrong in incomplete_modules(module, seen):
+            print_module(wrong)
+            _run(print_module(wrong, generic=True), passes)
+
+
+@pytest.mark.parametrize("name", ["into_containing_op", "syntax_index", "syntax_cf"])
+def test_incomplete_operations(name: str) -> None:
+    _check_incomplete(next(path for path in FILES if path.stem == name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_incomplete_operations_of_every_file(path: Path) -> None:
+    _check_incomplete(path)
+
+
+def _check_texts(seed: int, count: int) -> None:
+    rng = random.Random(seed)
+    parts = [each for path in FILES for each in _parts(path)]
+    for _ in range(count):
+        text, passes = rng.choice(parts)
+        _run(mutate_text(text, rng), passes)
+
+
+def test_wrong_texts() -> None:
+    _check_texts(0, 200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_more_wrong_texts(seed: int) -> None:
+    _check_texts(seed, 500)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('%0 = "arith.constant"() : () -> i32', "requires attribute 'value'"),
+        ('"transform.structured.match"() : () -> !transform.any_op', "expected 1 operands, found 0"),
+        ('"transform.foreach_match"() : () -> ()', "expected 1 operands"),
+        ('%0 = "affine.apply"() <{map = affine_map<() -> (1)>}> : () -> f32', "expects 'result' of type index"),
+        ('"scf.if"() ({}, {}) : () -> ()', "expects 1 regions with a body"),
+        ('%0 = "tensor.empty"() : () -> tensor<?xf32>', "has 0 sizes"),
+        ('%0 = "index.cmp"() : () -> i1', "expected 2 operands"),
+    ],
+)
+def test_generic_form_without_parts(text: str, message: str) -> None:
+    module = parse_module(text)
+    assert text.split('"')[1] in print_module(module)
+    assert message in _run(text, ["canonicalize"])
