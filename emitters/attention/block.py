@@ -89,7 +89,7 @@ class _UnitEmitter:
         self.args = args
         slack = self.tile.columns * COMPUTE_BYTES * MAX_COLUMNS
         self.record = self._scratch(8 * Slot.COUNT, "kernel_record")
-        self.builder.store_slot(all_kernels_table(module, PRODUCTS), self.record, Slot.KERNELS)
+        self.builder.store_slot(all_kernels_table(module, PRODUCTS, masks=False), self.record, Slot.KERNELS)
         self.scores = self._scratch(len(types.tiles) * STRIP_BYTES + 64 * STRIP_ROWS, "scores")
         self.sums = self._scratch(LEFT_BYTES + 2 * left_row_bytes(1) * STRIP_ROWS, "sums")
         self.maxima, self.totals = (self._scratch(MAX_ROWS * COMPUTE_BYTES, n) for n in ("max", "total"))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import product
+from typing import NamedTuple
 
 from xjit.emitters.gemm.convolution_shapes import ConvolutionParameters
 from xjit.emitters.gemm.method import GemmTypes, Method
@@ -20,8 +22,13 @@ from xjit.emitters.gemm.units import Unit
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.types import PTR, array
 
-KernelSize = tuple[int, int]
-"""Rows and vectors of a kernel."""
+
+class KernelSize(NamedTuple):
+    """Rows and vectors of a kernel; with `masks` the right operand need not be packed: its rows may end in a vector."""
+
+    rows: int
+    vectors: int
+    masks: bool = False
 
 
 def kernel_types(types: GemmTypes) -> GemmTypes:
@@ -32,20 +39,22 @@ def kernel_types(types: GemmTypes) -> GemmTypes:
 
 def kernel_name(types: GemmTypes, size: KernelSize) -> str:
     """The name of a kernel; `types` are its `kernel_types`."""
-    return f"xjit_kernel_{types.name}_{size[0]}x{size[1]}"
+    return f"xjit_kernel_{types.name}_{size.rows}x{size.vectors}{'_masked' if size.masks else ''}"
 
 
 def emit_kernel(module: Module, types: GemmTypes, size: KernelSize) -> Function:
     """Defines a kernel, visible to other modules."""
-    emit = emit_tile_kernel if types.unit.is_tiles else emit_microkernel
-    return emit(module, kernel_name(types, size), types, *size)
+    if types.unit.is_tiles:
+        return emit_tile_kernel(module, kernel_name(types, size), types, size.rows, size.vectors)
+    return emit_microkernel(module, kernel_name(types, size), types, *size)
 
 
 def gemm_kernels(plan: GemmParameters, tile: RegisterTile) -> list[KernelSize]:
     """The kernels that a multiplication needs."""
     if plan.method != Method.TILES:
         return []
-    return _kernels(tile, _pieces(plan.m, plan.block_m), _pieces(plan.n, plan.block_n))
+    masks = not plan.pack_rhs and plan.n % tile.width != 0
+    return _kernels(tile, _pieces(plan.m, plan.block_m), _pieces(plan.n, plan.block_n), masks=masks)
 
 
 def convolution_kernels(plan: ConvolutionParameters, tile: RegisterTile) -> list[KernelSize]:
@@ -61,11 +70,12 @@ def convolution_kernels(plan: ConvolutionParameters, tile: RegisterTile) -> list
     return _kernels(tile, pixels, _pieces(plan.features, plan.block_features))
 
 
-def all_kernels_table(module: Module, types: GemmTypes) -> Value:
+def all_kernels_table(module: Module, types: GemmTypes, *, masks: bool) -> Value:
     """Emits all kernels, once per module; returns their table."""
     kernels, tile = kernel_types(types), register_tile(module.target, types)
     addresses: dict[KernelSize, Value] = {}
-    for size in ((rows, vectors) for rows in tile.row_variants for vectors in range(1, tile.vectors + 1)):
+    for rows, vectors in product(tile.row_variants, range(1, tile.vectors + 1)):
+        size = KernelSize(rows, vectors, masks)
         function = module.functions.get(kernel_name(kernels, size)) or emit_kernel(module, kernels, size)
         function.linkage = "internal"
         addresses[size] = function.value
@@ -76,8 +86,9 @@ def all_kernels_table(module: Module, types: GemmTypes) -> Value:
 
 def table_entries(tile: RegisterTile, addresses: Mapping[KernelSize, Value]) -> list[str]:
     """The entries of a table, as text; that of a kernel that is not there is null."""
+    texts = {(size.rows, size.vectors): address.text for size, address in addresses.items()}
     sizes = ((tile.variant_for(1 + row), 1 + v) for row in range(tile.rows) for v in range(tile.vectors))
-    return [addresses[size].text if size in addresses else "null" for size in sizes]
+    return [texts.get(size, "null") for size in sizes]
 
 
 def _pieces(whole: int, step: int) -> set[int]:
@@ -85,7 +96,9 @@ def _pieces(whole: int, step: int) -> set[int]:
     return {size for size in (min(whole, step), whole % step) if size}
 
 
-def _kernels(tile: RegisterTile, blocks: Iterable[int], columns: Iterable[int]) -> list[KernelSize]:
+def _kernels(
+    tile: RegisterTile, blocks: Iterable[int], columns: Iterable[int], *, masks: bool = False
+) -> list[KernelSize]:
     """The kernels for blocks of so many rows and columns, which are cut into strips and panels."""
     heights = {tile.variant_for(strip) for size in blocks for strip in _pieces(size, tile.rows)}
     widths: set[int] = set()
@@ -95,4 +108,4 @@ def _kernels(tile: RegisterTile, blocks: Iterable[int], columns: Iterable[int]) 
             panel = tile.panel_vectors(left)
             widths.add(panel)
             left -= panel
-    return sorted((rows, vectors) for rows in heights for vectors in widths)
+    return sorted(KernelSize(rows, vectors, masks) for rows in heights for vectors in widths)

@@ -5,6 +5,8 @@ any row stride, a packed block, the pixels of an image). B is read in vectors of
 stride from one k to the next. There is one kernel per (rows, vectors) variant (`kernels`). Here k counts lanes
 (`units`): several elements of k for units that sum their products.
 
+Packed columns are padded to whole vectors; a kernel for others (`masks`) reads no more of a row than its lanes.
+
 Invariants: k ascends, one multiply-add per k and element, so a result does not depend on the variant; nothing outside
 the given rows and `lanes` is touched.
 """
@@ -26,6 +28,7 @@ from xjit.llvm.types import BFLOAT, I8, I16, I32, I64, PTR, vector
 from xjit.llvm.values import zero
 
 MAX_ROWS = 8
+PREFETCH_STEPS = 8  # of k: panels come from the second-level cache, a little late if only the hardware asks for them
 
 
 class Slot(IntEnum):
@@ -46,9 +49,9 @@ KERNEL_PARAMS = ((PTR, "record"), (PTR, "b"), (I64, "b_stride"), (PTR, "c"), (I6
 """`lanes` counts the valid lanes of the last vector."""
 
 
-def emit_microkernel(module: Module, name: str, types: GemmTypes, rows: int, vectors: int) -> Function:
+def emit_microkernel(module: Module, name: str, types: GemmTypes, rows: int, vectors: int, masks: bool) -> Function:
     """Defines the variant of so many rows and vectors."""
-    return _Microkernel(module, name, types, rows, vectors, register_tile(module.target, types)).emit()
+    return _Microkernel(module, name, types, rows, vectors, masks, register_tile(module.target, types)).emit()
 
 
 class _Microkernel:
@@ -61,6 +64,7 @@ class _Microkernel:
         types: GemmTypes,
         rows: int,
         vectors: int,
+        masks: bool,
         tile: RegisterTile,
     ) -> None:
         self.target = module.target
@@ -68,6 +72,7 @@ class _Microkernel:
         self.compute = types.compute
         self.rows = rows
         self.vectors = vectors
+        self.masks = masks
         self.width = tile.width
         self.type = vector(types.compute, tile.width)
         self.sure_rows = 1 + max((variant for variant in tile.row_variants if variant < rows), default=0)
@@ -81,8 +86,7 @@ class _Microkernel:
         self.mask = lane_mask(builder, lanes, self.width) if masked else None
         self.c_rows = self._c_rows(record, c)
         for pointer in self.c_rows:
-            for line in range(0, self.vectors * self.width * size_of(self.compute), 64):
-                builder.prefetch(builder.offset(pointer, builder.i64(line)), write=True)
+            self._prefetch(pointer, write=True)
         sums, b_end = self._multiply(record, b, b_stride)
         if is_biased(self.types.unit, self.types.lhs):
             sums = self._correct(sums, b_end)
@@ -92,6 +96,11 @@ class _Microkernel:
                 self._store_c(sums[i * self.vectors + v], i, v)
         builder.ret_void()
         return builder.function
+
+    def _prefetch(self, row: Value, *, write: bool = False) -> None:
+        """Asks for the lines of a row of the tile."""
+        for line in range(0, self.vectors * self.width * size_of(self.compute), 64):
+            self.builder.prefetch(self.builder.offset(row, self.builder.i64(line)), write=write)
 
     def _c_rows(self, record: Value, c: Value) -> list[Value]:
         """Addresses of the rows of C; rows that may be missing go to a dummy if they are."""
@@ -107,7 +116,7 @@ class _Microkernel:
 
     def _correct(self, sums: list[Value], corrections: Value) -> list[Value]:
         """Adds what lies behind the last k of the panel: -128 times the sum of each column."""
-        addends = [self._load(self._column_address(corrections, v), v) for v in range(self.vectors)]
+        addends = [self._load_b(corrections, v) for v in range(self.vectors)]
         return [self.builder.add(total, addends[i % self.vectors]) for i, total in enumerate(sums)]
 
     def _multiply(self, record: Value, b: Value, b_stride: Value) -> tuple[list[Value], Value]:
@@ -131,6 +140,7 @@ class _Microkernel:
         k = builder.phi(I64, [(builder.i64(0), outer)], "k")
         b_now = builder.phi(PTR, [(b_run, outer)], "b")
         sums = [builder.phi(self.type, [(value, outer)], "sum") for value in run_sums]
+        self._prefetch(builder.offset(b_now, builder.mul(b_stride, builder.i64(PREFETCH_STEPS))))
         new_sums = self._step(rows, k, b_now, sums)
         b_next = builder.offset(b_now, b_stride)
         k_next = builder.add(k, builder.i64(1), nuw=True)
@@ -149,7 +159,7 @@ class _Microkernel:
     def _step(self, rows: Sequence[Value], k: Value, b: Value, sums: Sequence[Phi]) -> list[Value]:
         """One k: broadcasts an element of each row and multiplies it with the vectors of B."""
         builder = self.builder
-        columns = [self._load(self._column_address(b, v), v) for v in range(self.vectors)]
+        columns = [self._load_b(b, v) for v in range(self.vectors)]
         result: list[Value] = []
         for i, row in enumerate(rows):
             element = builder.load(self.compute, builder.gep(self.compute, row, k), size_of(self.compute))
@@ -160,6 +170,10 @@ class _Microkernel:
 
     def _column_address(self, row: Value, v: int) -> Value:
         return self.builder.offset(row, self.builder.i64(v * self.width * size_of(self.compute)))
+
+    def _load_b(self, row: Value, v: int) -> Value:
+        pointer = self._column_address(row, v)
+        return self._load(pointer, v) if self.masks else self.builder.load(self.type, pointer, size_of(self.compute))
 
     def _load(self, pointer: Value, v: int) -> Value:
         if self.mask is None or v < self.vectors - 1:

@@ -34,6 +34,8 @@ PARALLEL_BYTES = 256 << 10  # of the matrix of a matrix-vector product
 VECTOR_COLUMNS = 2048  # of a task of a matrix-vector product: its results stay in L1
 SKINNY_COLUMNS = 1024  # the same for a few rows
 SMALL_RHS_BYTES = 64 << 10
+FEW_ROWS = 8  # register tiles, that read a matrix in the second-level cache as fast as they would a packed one
+FEW_ROWS_RHS_BYTES = 512 << 10
 
 
 def plan_gemm(
@@ -254,8 +256,8 @@ class _Planner:
         if not has_native_masks(self.target, types.compute) and shape.n % self.tile.width:
             return True
         row_bytes = abs(shape.rhs_k_inner) * self.size
-        if min(block_m, shape.m) <= 2 * self.tile.rows:
-            return shape.k * row_bytes > 8 * SMALL_RHS_BYTES
+        if min(block_m, shape.m) <= FEW_ROWS * self.tile.rows:
+            return shape.k * row_bytes > FEW_ROWS_RHS_BYTES
         return row_bytes % 1024 == 0 or shape.k * row_bytes > SMALL_RHS_BYTES
 
     def _leading(self, chunk: int) -> int:

@@ -284,6 +284,14 @@ def a_failure_reaches_the_results(mesh: Mesh) -> Any:
     return np.array(False)
 
 
+@program
+def arrays_of_numpys_under_a_mesh(mesh: Mesh) -> Any:
+    with jax.set_mesh(mesh):
+        made = jnp.asarray(np.arange(8.0), "float32"), *jax.jit(lambda a, b: (a + 1, b.sum()))(A, B[0])
+    assert all(v.sharding.is_fully_replicated and len(v.devices()) == 4 for v in made)
+    return made
+
+
 def mesh_of(backend: str) -> Mesh:
     devices = np.array(jax.devices(backend)).reshape(2, 2)
     return Mesh(devices, ("x", "y"), axis_types=(AxisType.Auto,) * 2)

@@ -65,6 +65,11 @@ SUMMANDS = "sharding={devices=[1,2]<=[2] last_tile_dims={unreduced}}"
             9,
         ),
         (f"a = f32[8] negate(p)\n  ROOT r = f32[8] add(a, a), {SUMMANDS}", "negate add", 18),
+        (
+            f"k = f32[8] constant({{2,2,2,2,2,2,2,2}})\n  a = f32[8] multiply(p, k)\n  ROOT r = bf16[8] convert(a), {SUMMANDS}",
+            "",
+            -18,
+        ),
         (f"a = f32[8] abs(p)\n  ROOT r = f32[8] negate(a), {SUMMANDS}", "all-reduce abs negate select", -9),
     ],
 )

@@ -55,12 +55,10 @@ class OperandRead:
     @cached_property
     def is_identity(self) -> bool:
         """Whether the operand is read at just the index of the result."""
+        if self.operand.dimensions != self.sizes:
+            return False
         m = self.always
-        return (
-            m is not None
-            and self.operand.dimensions == self.sizes
-            and all(e is dim(i) for i, e in enumerate(m.map.results))
-        )
+        return m is not None and all(e is dim(i) for i, e in enumerate(m.map.results))
 
     @cached_property
     def divides(self) -> bool:

@@ -111,6 +111,9 @@ def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) 
         allow_spmd_sharding_propagation_to_output=any(spreads),
         fixed_outputs=tuple(i for i, free in enumerate(spreads) if not free),
     ).run(module)
+    for parameter in module.entry_computation.parameter_instructions:
+        if parameter.sharding is None:  # JAX asks for that of each, where the program says nothing, too
+            parameter.sharding = HloSharding(str(REPLICATED))
     root = module.entry_computation.root_instruction
     if meshes and given is None and root.sharding is not None:
         root.sharding = _on_axes(root.sharding, meshes)

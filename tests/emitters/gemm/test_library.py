@@ -10,9 +10,11 @@ import pytest
 
 import xjit
 from xjit.emitters.gemm.gemm import gemm_name
+from xjit.emitters.gemm.kernels import KernelSize, gemm_kernels
 from xjit.emitters.gemm.library import convolution_library_text, gemm_library_text, kernel_library_text, link_gemm
 from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.plan import plan_gemm
+from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.routine import ConvolutionRoutine, routine_for
 from xjit.emitters.gemm.shapes import row_major
 from xjit.llvm import Module, Target
@@ -40,7 +42,24 @@ def test_one_function_is_visible() -> None:
     assert defined_symbols(text) == {"xjit_gemm_f32_f32_f32"}
     text = convolution_library_text(GemmTypes(), ConvolutionRoutine(depthwise=False, transposes=False), Target.host())
     assert {name for name in defined_symbols(text) if "kernel" not in name} == {"xjit_convolution_f32_f32_f32"}
-    assert defined_symbols(kernel_library_text(GemmTypes(), (8, 2), Target.host())) == {"xjit_kernel_f32_f32_f32_8x2"}
+    text = kernel_library_text(GemmTypes(), KernelSize(8, 2), Target.host())
+    assert defined_symbols(text) == {"xjit_kernel_f32_f32_f32_8x2"}
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "masks"),
+    [
+        (64, 64, False),  # whole vectors, where the operand lies
+        (60, 64, True),
+        (60, 4096, False),  # packed, so padded
+    ],
+)
+def test_kernels_mask_what_is_not_packed(n: int, k: int, masks: bool) -> None:
+    """They read whole vectors of panels, and no further than a row of an operand that is not packed."""
+    target = Target.for_features("avx512")  # those without masks pack what is no whole vector
+    plan = plan_gemm(row_major(100, n, k), GemmTypes(), target)
+    sizes = gemm_kernels(plan, register_tile(target, GemmTypes()))
+    assert {size.masks for size in sizes} == {masks}
 
 
 def test_a_program_has_the_methods_that_it_needs() -> None:
@@ -84,7 +103,7 @@ def test_a_product_has_the_kernels_of_its_edges(m: int, n: int, kernels: set[str
     x, y = (rng.integers(-8, 9, size).astype(np.float32) for size in ((m, 17), (17, n)))
     np.testing.assert_array_equal(exe(x, y), x @ y)
     if HAS_AVX512:
-        assert set(re.findall(r"@xjit_kernel_f32_f32_f32_(\dx\d)\(", exe.as_text("llvm"))) == kernels
+        assert set(re.findall(r"@xjit_kernel_f32_f32_f32_(\dx\d)(?:_masked)?\(", exe.as_text("llvm"))) == kernels
 
 
 @pytest.mark.parametrize(("side", "features"), [(3, 5), (7, 48), (9, 100)])

@@ -36,6 +36,7 @@ INVALID: list[Broken] = [
     ),
     ("all-to-all(x, v), replica_groups={{0,1}}", "(f32[8,3], f32[3])", "operand 1 has shape f32[3], operand 0 has"),
     ("all-to-all(x), replica_groups={{0,1}}", "(f32[8,3])", "needs one operand per group member, 2, got 1"),
+    ("all-to-all(x, x), replica_groups={{0}}", "(f32[8,3], f32[8,3])", "needs one operand per group member, 1, got 2"),
     ("all-to-all(x), dimensions={1}, replica_groups={{0,1}}", "f32[8,3]", "is not a multiple of the group size 2"),
     ("ragged-all-to-all(x, w, sz, sz, sz, sz), replica_groups={}", "f32[3,4]", "differ in more than dimension 0"),
     ("ragged-all-to-all(x, x, sz, sz, sz, g), replica_groups={}", "f32[8,3]", "operand 5 has shape s32[2]"),

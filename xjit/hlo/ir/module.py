@@ -148,8 +148,7 @@ class HloModule:
     def register_instruction(self, instruction: HloInstruction) -> None:
         """Gives an instruction a unique name and id (for HloComputation only)."""
         instruction.name = self.instruction_name_uniquer.get_unique_name(instruction.name)
-        instruction.unique_id = self._next_id
-        self._next_id += 1
+        instruction.unique_id = self.new_unique_instruction_id()
 
     def new_unique_instruction_id(self) -> int:
         """Returns the next id: dense, increasing, never reused."""

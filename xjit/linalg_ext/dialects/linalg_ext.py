@@ -40,7 +40,13 @@ def print_batch_matmul(p: Printer, op: Operation) -> None:
 
 LINALG_EXT_ROWS = make_rows(
     op("linalg_ext.yield", "operands*", "", "attrs { %operands : type(operands) }?operands", traits="pure terminator"),
-    op("linalg_ext.alias", "operand", "result", "( %operand : type(operand) ) attrs : type(result)", traits="pure"),
+    op(
+        "linalg_ext.alias",
+        "operand",
+        "result =operand",
+        "( %operand : type(operand) ) attrs : type(result)",
+        traits="pure",
+    ),
     op(
         "linalg_ext.softmax",
         _GROUPS,

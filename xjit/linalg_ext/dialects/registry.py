@@ -15,6 +15,7 @@ from xjit.linalg_ext.dialects.linalg import LINALG_ROWS
 from xjit.linalg_ext.dialects.linalg_ext import LINALG_EXT_ROWS
 from xjit.linalg_ext.dialects.memref import MEMREF_ROWS
 from xjit.linalg_ext.dialects.scf import SCF_ROWS
+from xjit.linalg_ext.dialects.scf_parallel import SCF_PARALLEL_ROWS
 from xjit.linalg_ext.dialects.tensor import TENSOR_ROWS
 from xjit.linalg_ext.dialects.transform import TRANSFORM_ROWS
 from xjit.linalg_ext.ir.operation import Operation, Value
@@ -28,6 +29,7 @@ _ROWS: dict[str, OpDefinition] = {
     **TENSOR_ROWS,
     **MEMREF_ROWS,
     **SCF_ROWS,
+    **SCF_PARALLEL_ROWS,
     **CF_ROWS,
     **AFFINE_ROWS,
     **AFFINE_LOOP_ROWS,

@@ -9,7 +9,7 @@ from xjit.affine import delinearize
 from xjit.affine.interval import Interval
 from xjit.affine.pool import dim
 from xjit.hlo import HloInstruction
-from xjit.linalg_ext.dialects.scf import forall_bounds
+from xjit.linalg_ext.dialects.scf_parallel import forall_bounds
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.to_hlo.affine_ops import affine_value

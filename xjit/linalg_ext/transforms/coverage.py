@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xjit.affine import AffineExpr, constant, substitute_all
 from xjit.affine.semi import ceildiv, product
-from xjit.linalg_ext.dialects.scf import forall_bounds
+from xjit.linalg_ext.dialects.scf_parallel import forall_bounds
 from xjit.linalg_ext.ir import AffineMapAttr, Operation, Value
 from xjit.linalg_ext.structured import shape_of
 from xjit.linalg_ext.transforms.index_values import Index, Operands

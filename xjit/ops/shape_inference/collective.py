@@ -176,7 +176,8 @@ def infer_all_to_all(instruction: HloInstruction) -> Shape:
         if shapes[0].dimensions[dimension] % group:
             fail(instruction, f"dimension {dimension} of {show(shapes[0])} is not a multiple of the group size {group}")
         return shapes[0]
-    if group > 1 and len(shapes) != group:
+    listed = instruction.attributes_as(at.CollectiveAttributes).replica_groups.groups
+    if (group > 1 or listed) and len(shapes) != group:
         fail(instruction, f"needs one operand per group member, {group}, got {len(shapes)}")
     for i, shape in enumerate(shapes):
         if not shape.compatible(shapes[0]):

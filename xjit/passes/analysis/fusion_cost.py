@@ -116,17 +116,21 @@ def changes_minor_dimension(instruction: HloInstruction) -> bool:
     return reads_of(instruction)[0].walks_across(instruction.shape.minor_to_major[0], operand.minor_to_major[0])
 
 
+def may_be_duplicated(instruction: HloInstruction) -> bool:
+    """Whether evaluations in several fusions may beat storing the value, which is `worth_duplicating` to say."""
+    if is_expensive(instruction) or changes_minor_dimension(instruction):
+        return False
+    return instruction.op.has(Trait.ELEMENTWISE) or chooses_elements(instruction)
+
+
 def worth_duplicating(instruction: HloInstruction, copies: int, materialized: bool) -> bool:
     """Whether `copies` evaluations in several fusions beat storing the value once and loading it `copies` times.
 
-    Only for instructions that read memory anyway: if an operand could be fused into a stored value, storing is better.
+    Only for what `may_be_duplicated` and reads memory anyway: if an operand could be fused into a stored value, storing
+    is better.
     """
-    if is_expensive(instruction) or changes_minor_dimension(instruction):
-        return False
     if chooses_elements(instruction):
         return True
-    if not instruction.op.has(Trait.ELEMENTWISE):
-        return False
     large = [o for o in instruction.unique_operands() if not is_small_source(o, instruction)]
     if len(large) > 1 and any(may_be_producer(o) or o.opcode == "fusion" for o in large):
         return False

@@ -159,7 +159,7 @@ class InstructionFusion(HloModulePass):
                 continue
             for group in user_groups:
                 candidates.setdefault(group, []).append(user)
-        if not candidates:
+        if not candidates or ((outside or len(candidates) > 1) and not self._may_duplicate(p)):
             return [], True
         producer = _Producer(p, self.max_recompute)
         accepted = {g: e for g, readers in candidates.items() if (e := self._accepts(g, producer, readers)) is not None}
@@ -168,7 +168,7 @@ class InstructionFusion(HloModulePass):
             return [], True
         if len(accepted) > 1 or stored:
             crowded = not producer.is_free and any(g.duplicates >= self.max_duplicates for g in accepted)
-            if not self.may_duplicate or crowded or not cost.worth_duplicating(p, len(accepted), stored):
+            if crowded or not cost.worth_duplicating(p, len(accepted), stored):
                 return [], True
             if not producer.is_free:
                 for group in accepted:
@@ -176,6 +176,9 @@ class InstructionFusion(HloModulePass):
         for group, evaluations in accepted.items():
             group.add(p, evaluations)
         return list(accepted), stored
+
+    def _may_duplicate(self, p: HloInstruction) -> bool:
+        return self.may_duplicate and cost.may_be_duplicated(p)
 
     def _accepts(self, group: _Group, producer: _Producer, readers: Sequence[HloInstruction]) -> Evaluations | None:
         """Returns where the group would evaluate the producer for its readers, or None if it should not."""

@@ -14,15 +14,17 @@ from xjit.hlo import attributes as at
 from xjit.hlo.annotations.device_sharding import summing_groups
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.passes.sharding.sharding_slots import leaf_shapes, leaves_of
-from xjit.passes.sharding.spmd.builder import SpmdBuilder
+from xjit.passes.sharding.spmd.builder import INDEX, SpmdBuilder
 from xjit.passes.sharding.spmd.placement import Groups
 
 SUMMANDS: Final = "xjit.summands"
 """The frontend attribute of a step into a manual region that gives each device a summand: the array's sharding."""
 
 _LINEAR: Final = frozenset(
-    {"add", "bitcast", "broadcast", "copy", "negate", "reshape", "slice", "subtract", "transpose"}
+    {"add", "bitcast", "broadcast", "concatenate", "convert", "copy", "multiply", "negate", "reshape", "slice"}
+    | {"subtract", "transpose"}
 )
+"""What is linear in all its operands, a product in one of them."""
 
 
 def groups_of_leaves(sharding: HloSharding | None, shape: Shape, devices: int) -> list[Groups]:
@@ -46,10 +48,10 @@ def summand_of(local: HloInstruction, groups: Groups, b: SpmdBuilder) -> HloInst
     known = _known_summand(local, groups, b)
     if known is not None:
         return known
-    counts = [0] * b.spmd.devices
+    is_first = [0] * b.spmd.devices
     for group in groups:
-        counts[group[0]] = 1
-    has_it = b.compare("NE", b.number(counts), b.constant(0, b.number(counts).shape.element_type))
+        is_first[group[0]] = 1
+    has_it = b.compare("NE", b.number(is_first), b.constant(0, INDEX))
     mask = b.broadcast(has_it, local.shape.dimensions) if local.shape.rank else has_it
     return b.make("select", mask, local, b.like(local, 0))
 
@@ -70,12 +72,20 @@ def _known_summand(local: HloInstruction, groups: Groups, b: SpmdBuilder) -> Hlo
         elif missing := [o for o in instruction.operands if o not in known]:
             pending += missing
         else:
-            parts = [part for o in instruction.operands if (part := known[o]) is not None]
-            is_known = len(parts) == instruction.operand_count
-            known[instruction] = (
-                b.add(instruction.clone_with_new_operands(instruction.shape, parts)) if is_known else None
-            )
+            parts = [known[o] or o for o in instruction.operands]
+            num_known = sum(known[o] is not None for o in instruction.operands)
+            known[instruction] = None
+            if num_known == _num_wanted(instruction):
+                known[instruction] = b.add(instruction.clone_with_new_operands(instruction.shape, parts))
     return known[local]
+
+
+def _num_wanted(instruction: HloInstruction) -> int:
+    """In how many operands an instruction is linear; a conversion only if it merely rounds."""
+    if instruction.opcode == "convert":
+        rounds = all(i.shape.element_type.is_float for i in (instruction, instruction.operand(0)))
+        return 1 if rounds else -1
+    return 1 if instruction.opcode == "multiply" else instruction.operand_count
 
 
 def _is_sum(instruction: HloInstruction, groups: frozenset[frozenset[int]]) -> bool:
