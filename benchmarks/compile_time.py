@@ -1,7 +1,11 @@
-"""How long does compilation take, in which phases, and how does it grow? Real modules and chains of elementwise ops.
+"""How long does compilation take, in which phases, and how does it grow? Real modules, chains of elementwise ops, and
+the smallest program of each family of kernels.
 
 Seconds of wall clock, from HLO text to an executable, beside XLA:CPU in the same process. Code of big modules is
 generated beside emission, in other threads: "generate code" is how long that takes after emission has ended.
+
+Small programs take milliseconds of CPU time, the least of alternating repetitions: "cold" compiles the libraries that
+the program calls, too; "kept" finds them where a program before it, or another process, has left them.
 """
 
 from __future__ import annotations
@@ -12,14 +16,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
+from cases import Case
 from corpus import add_arguments, choose, open_corpus, short_name
+from families import FAMILIES
 from reporting import Report, parse_arguments
 from side_by_side import geometric_mean
 from xla_cpu import XlaExecutable
 
 import xjit
 from xjit.hlo.diagnostics import HloError
+from xjit.runtime.machine_code.library_cache import forget_libraries
 
 DEFAULT_NAMES = [
     "vit/inference/2gpu",
@@ -72,6 +80,47 @@ def measure(text: str, repetitions: int, with_xla: bool) -> dict[str, Any]:
     return values
 
 
+def hlo_text(case: Case) -> str:
+    """The program of a row, as JAX lowers it."""
+    arguments = case.arguments(np.random.default_rng(0))
+    return jax.jit(case.function).lower(*arguments).as_text("hlo")
+
+
+def measure_small(text: str, repetitions: int, with_xla: bool) -> dict[str, Any]:
+    """Returns the values of one row: the least milliseconds of CPU time of all threads."""
+
+    def ours() -> Any:
+        return xjit.compile(text, options=xjit.CompileOptions(cache_dir=""))  # nothing on disk
+
+    ways: dict[str, Callable[[], Any]] = {"cold ms": ours, "kept ms": ours}
+    if with_xla:
+        ways["xla ms"] = lambda: XlaExecutable(text)
+    values: dict[str, Any] = {}
+    for _ in range(repetitions):
+        for name, compile_once in ways.items():
+            if name == "cold ms":
+                forget_libraries()
+            start = time.process_time()
+            compile_once()
+            values[name] = min(values.get(name, np.inf), (time.process_time() - start) * 1e3)
+    for way in ("cold", "kept") if with_xla else ():
+        values[f"xla / {way}"] = values["xla ms"] / values[f"{way} ms"]
+    return values
+
+
+def report_small(repetitions: int, with_xla: bool) -> Report:
+    """Measures the smallest program of each family."""
+    report = Report(("cold ms", "kept ms", "xla ms", "xla / cold", "xla / kept"), 36)
+    for family in FAMILIES:
+        name, case = next(iter(family.cases().items()))
+        try:
+            report.add(name, **measure_small(hlo_text(case), repetitions, with_xla))
+        except HloError as error:
+            report.add(name)
+            print(f"    {error}")
+    return report
+
+
 def print_fit(rows: list[dict[str, Any]], column: str) -> None:
     """Prints the line through the times of the chains, and how far the longest is from it."""
     points = [(length, row[column]) for length, row in zip(CHAIN_LENGTHS, rows) if column in row]
@@ -91,9 +140,18 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--no-xla", action="store_true")
     parser.add_argument("--all", action="store_true", help=f"XLA compiles chains longer than {LONGEST_FOR_XLA}, too")
-    parser.add_argument("--only", choices=("models", "chains"))
+    parser.add_argument("--only", choices=("models", "chains", "small"))
     options = parse_arguments(parser)
     measure(chain(3), 1, not options.no_xla)  # libraries start up
+    if options.only == "small":
+        report = report_small(options.repetitions, not options.no_xla)
+        means = {
+            f"mean_{name}": geometric_mean([row[name] for row in report.rows if name in row])
+            for name in ("xla / cold", "xla / kept")
+            if not options.no_xla
+        }
+        report.finish(options.json, **means)
+        return
     report = Report(("xjit s", "xla s", "ratio", *PHASES), 36)
     if options.only != "chains":
         models = open_corpus(options.corpus)

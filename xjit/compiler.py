@@ -22,6 +22,7 @@ from xjit.gpu_compiler import (
 from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
+from xjit.llvm.library import Library
 from xjit.llvm.partition import PartKind, PartSink
 from xjit.llvm.target import Target
 from xjit.ops.verifier import verify_executable
@@ -167,6 +168,15 @@ def plan_text(module: HloModule, options: CompileOptions) -> str:
     check_compilable(module)
     prepared = optimize_module(module, module.to_string, options, cpu_pipeline, Phases(None, {}))
     return schedule_text_of(prepared.assignment, _cpu_target(options), options)
+
+
+@collector_pause
+def libraries_of(module: HloModule, options: CompileOptions) -> tuple[Library, ...]:
+    """Returns the libraries that a module's code calls on a CPU. No code is generated."""
+    check_compilable(module)
+    prepared = optimize_module(module, module.to_string, options, cpu_pipeline, Phases(None, {}))
+    emitted = emit_cpu_module(prepared.assignment, _cpu_target(options), lambda *_: None, lambda _: None)
+    return emitted.libraries
 
 
 def _cpu_target(options: CompileOptions) -> Target:

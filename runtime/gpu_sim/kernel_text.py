@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import CompileError
 from xjit.llvm.function import global_name
-from xjit.runtime.machine_code.jit import host_target_machine, parse_and_verify
+from xjit.runtime.machine_code.jit import parse_and_verify, target_machine
 
 _GLOBAL = re.compile(
     r'(?P<name>@(?:"[^"]+"|[\w.$-]+)) = [a-z_ ]*?(?:addrspace\((?P<space>\d+)\) )?'
@@ -127,8 +127,7 @@ def read_kernel(ir_text: str, name: str) -> KernelText:
 
 def _canonical(ir_text: str, name: str) -> tuple[str, dict[str, int]]:
     """The module as LLVM prints it, with all calls inlined and everything named; bytes of the globals by name."""
-    machine = host_target_machine()
-    with llvm.create_context() as context:
+    with target_machine() as machine, llvm.create_context() as context:
         module = parse_and_verify(ir_text.replace(" noinline", ""), context)
         try:
             for function in module.functions:

@@ -17,7 +17,7 @@ import functools
 import os
 import platform
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -68,12 +68,20 @@ def missing_features(features: str) -> list[str]:
     return sorted(enabled_features(features) - enabled_features(host_features()))
 
 
-def host_target_machine(options: CodegenOptions = CodegenOptions()) -> llvm.TargetMachine:
-    """The target machine for `options`, one per thread and options: LLVM's machines are not for concurrent use."""
-    machines: dict[CodegenOptions, llvm.TargetMachine] = _per_thread.__dict__.setdefault("machines", {})
-    if options not in machines:
-        machines[options] = create_target_machine(options)
-    return machines[options]
+@contextlib.contextmanager
+def target_machine(options: CodegenOptions = CodegenOptions()) -> Generator[llvm.TargetMachine]:
+    """A target machine for `options` that nobody else uses meanwhile. It is kept for the next one: it takes a
+    millisecond to make, with what it finds out about the CPU at its first function.
+    """
+    machines = _idle_machines.setdefault(dataclasses.replace(options, cache_dir=None), [])
+    try:
+        machine = machines.pop()
+    except IndexError:
+        machine = create_target_machine(options)
+    try:
+        yield machine
+    finally:
+        machines.append(machine)
 
 
 def compile_ir_to_object(ir_text: str, options: CodegenOptions = CodegenOptions(), *, trusted: bool = False) -> bytes:
@@ -183,7 +191,8 @@ def emit_assembly(
     check_ir_text(ir_text, options.features or host_features(), linked_symbols)
     with _codegen_lock:
         _set_codegen_flags(options.strength_reduction)
-        return host_target_machine(options).emit_assembly(parse_and_verify(ir_text))
+        with target_machine(options) as machine:
+            return machine.emit_assembly(parse_and_verify(ir_text))
 
 
 def optimize_ir(
@@ -200,10 +209,10 @@ def optimize_ir(
     """
     if not trusted:
         check_ir_text(ir_text, options.features or host_features(), linked_symbols)
-    with _codegen_lock:
+    with _codegen_lock, target_machine(options) as machine:
         module = parse_and_verify(ir_text)
         tuning = llvm.create_pipeline_tuning_options(speed_level=speed_level)
-        pass_builder = llvm.create_pass_builder(host_target_machine(options), tuning)
+        pass_builder = llvm.create_pass_builder(machine, tuning)
         pass_builder.getModulePassManager().run(module, pass_builder)
         return str(module)
 
@@ -234,7 +243,7 @@ def parse_and_verify(ir_text: str, context: llvm.ContextRef | None = None) -> ll
     return module
 
 
-_per_thread = threading.local()
+_idle_machines: dict[CodegenOptions, list[llvm.TargetMachine]] = {}
 _codegen_lock = threading.RLock()  # the flags are global: nobody may change them while code is generated
 _flags_state: list[bool] = []
 _RELOCATION, _CODE_MODEL = "pic", "small"
@@ -313,8 +322,7 @@ def _label(ir_text: str) -> str:
 
 
 def _generate_object(ir_text: str, options: CodegenOptions) -> bytes:
-    machine = host_target_machine(options)
-    with llvm.create_context() as context:
+    with target_machine(options) as machine, llvm.create_context() as context:
         module = parse_and_verify(ir_text, context)
         try:
             return machine.emit_object(module)

@@ -20,7 +20,7 @@ _PACKAGE = Path(__file__).absolute().parents[2]
 _FOLDERS = ("emitters", "llvm", "runtime")
 """Whose files decide the text of a library, in a package or where a clone's links lead."""
 
-_in_memory: dict[str, bytes] = {}  # by key; few: one per combination of element types
+_in_memory: dict[str, bytes] = {}  # by key; few: one per combination of element types, or stage of a transform
 
 
 def library_key(library: Library, *decisive: str) -> str:
@@ -46,6 +46,11 @@ def keep_library(key: str, directory: str | None, library: Library, code: bytes)
     cache = library_cache(directory)
     if cache is not None:
         cache.put(key, code, f"library {library.name}")
+
+
+def forget_libraries() -> None:
+    """Forgets all code in memory: the next programs find it on disk, or compile it again."""
+    _in_memory.clear()
 
 
 def library_cache(directory: str | None = None) -> ObjectCache | None:

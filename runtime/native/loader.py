@@ -62,7 +62,7 @@ class NativeLibrary:
 
     def __init__(self) -> None:
         self.has_fast_call = not fast_call_obstacle()
-        objects = [compile_library(Library.of_text("runtime", text)) for text in native_ir(self.has_fast_call)]
+        objects = [compile_library(library) for library in runtime_libraries()]
         exports = _EXPORTS + (_FAST_CALL_EXPORTS if self.has_fast_call else [])
         symbols = {name: _symbol_address(name) for name in undefined_symbols(objects)}
         self._loaded: LoadedObject = load_object(objects, exports, symbols)
@@ -95,6 +95,11 @@ class NativeLibrary:
     def address(self, name: str) -> int:
         """The address of an exported symbol."""
         return self._loaded.address(name)
+
+
+def runtime_libraries() -> tuple[Library, ...]:
+    """The runtime's native modules for this process, in the order of `native_ir`."""
+    return tuple(Library.of_text("runtime", text) for text in native_ir(not fast_call_obstacle()))
 
 
 def native_ir(with_fast_call: bool, machine: str = platform.machine(), system: str = sys.platform) -> tuple[str, ...]:

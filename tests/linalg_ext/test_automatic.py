@@ -188,3 +188,28 @@ ENTRY main {{
     assert "rows in 16 parts" in compiled and "tensor<4x131072xf32> into tensor<4x16x8192xf32>" in compiled
     assert "linalg_ext.softmax" not in compiled
     assert str(linalg_ext.parse(compiled)) in compiled
+
+
+def test_what_is_estimated_grows_with_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nest has so many producers at most, however long the chain is that leads to it."""
+    visits = 0
+    views = FusionEstimator.view
+
+    def view(self: FusionEstimator, op: Operation) -> object:
+        nonlocal visits
+        visits += 1
+        return views(self, op)
+
+    monkeypatch.setattr(FusionEstimator, "view", view)
+    counts: list[int] = []
+    for length in (80, 160):
+        lines = [f"  y{i + 1} = f32[64,64] reverse(y{i}), dimensions={{{i % 2}}}" for i in range(length)]
+        text = "HloModule chain\nENTRY main {\n  y0 = f32[64,64] parameter(0)\n" + "\n".join(lines)
+        text += f"\n  ROOT z = f32[64,64] tanh(y{length})\n}}"
+        module = linalg_ext.from_hlo(xjit.parse_hlo(text), fuse_elementwise=False)
+        root = [op for op in module.walk() if op.name == "linalg.generic"][-1]
+        visits = 0
+        found = FusionEstimator(structured(root)).of([8, 64])
+        counts.append(visits)
+        assert len(found.beyond) == 1
+    assert counts[0] == counts[1]

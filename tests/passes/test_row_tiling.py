@@ -9,7 +9,7 @@ import xjit
 from tests.support.hlo_cases import leaves
 from xjit import CompileOptions, HloModule, linalg_ext
 from xjit.linalg_ext.automatic import rows
-from xjit.linalg_ext.ir import Operation
+from xjit.linalg_ext.ir import LinalgError, Operation
 from xjit.passes import PassDriver
 from xjit.passes.fusion.row_tiling import RowTiling
 
@@ -144,6 +144,15 @@ def test_long_rows_are_compiled_from_structured_operations(monkeypatch: pytest.M
     [form] = forms
     assert "tensor<4x1048576xf32> into tensor<4x128x8192xf32>" in form
     assert "f32[4,128,8192]" in compiled.as_text("optimized-hlo")
+
+
+def test_what_cannot_be_lowered_again_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def to_hlo(module: Operation, function: str) -> HloModule:
+        raise LinalgError("an opaque call")
+
+    monkeypatch.setattr(rows, "to_hlo", to_hlo)
+    module = xjit.parse_hlo(softmax(rows=4, length=1 << 20))
+    assert not xjit.run_passes(module, ["row-tiling"])
 
 
 NORM = """

@@ -16,16 +16,20 @@ import xjit
 from tests.runtime.test_cuda_images import FakeLinker
 from xjit import compiler, program_cache
 from xjit.compile_options import CompileOptions
+from xjit.compiler import libraries_of
 from xjit.emitters.gemm import library as gemm_library
 from xjit.gpu_compiler import compile_for_gpu
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.library import Library
 from xjit.runtime.cuda import images
 from xjit.runtime.machine_code import jit, library_cache, nvptx, object_cache, toolchain
+from xjit.runtime.machine_code.jit import ProgramCompiler
 from xjit.runtime.machine_code.object_cache import ObjectCache, cache_key
 from xjit.runtime.native.loader import native_ir
 from xjit.runtime.native.object_layout import fast_call_obstacle
 from xjit.text.parser import parse_hlo
+from xjit.tools import cache as cache_command
+from xjit.tools.library_programs import library_programs
 from xjit.tools.main import BAD_INPUT, MISMATCH, main
 
 kernels = importlib.import_module("xjit.runtime.gpu_sim.simulated_kernel")  # the package has a function of that name
@@ -287,6 +291,33 @@ def test_a_second_process_generates_no_code(tmp_path: Path, monkeypatch: pytest.
         xjit.compile(_TEXT, options=xjit.CompileOptions(cache_dir=str(cache.directory)))
     monkeypatch.setattr(compiler, "optimize_module", None)
     xjit.compile(_TEXT, options=xjit.CompileOptions(cache_dir=str(cache.directory)))
+
+
+def test_fill_compiles_libraries_ahead(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_command, "library_programs", lambda: [_TEXT])
+    where = str(cache.directory)
+    assert main(["cache", "fill", "--dir", where]) == 0
+    labels = [entry.label for entry in cache.entries()]
+    assert labels.count("library runtime") == 2 and all(label.startswith("library ") for label in labels)
+    library_cache.forget_libraries()
+    monkeypatch.setattr(ProgramCompiler, "_generate_library", None)
+    x = np.ones((40, 30), np.float32)
+    assert xjit.compile(_TEXT, options=xjit.CompileOptions(cache_dir=where))(x)[0, 0] == np.sin(np.float32(30))
+
+
+@pytest.mark.parametrize("type", ["f32", pytest.param("", marks=pytest.mark.slow)])
+def test_fill_has_what_products_of_any_size_need(type: str) -> None:
+    options = xjit.CompileOptions()
+    texts = [text for text in library_programs() if f"= {type}" in text and "dot(" in text]
+    filled = {library.name for text in texts for library in libraries_of(parse_hlo(text), options)}
+    for m, k, n in ((3, 5, 7), (40, 40, 40), (65, 1000, 130), (1, 50, 900), (8, 900, 12)):
+        text = f"""HloModule m
+        ENTRY e {{
+          x = f32[{m},{k}] parameter(0)
+          y = f32[{k},{n}] parameter(1)
+          ROOT r = f32[{m},{n}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+        }}"""
+        assert {library.name for library in libraries_of(parse_hlo(text), options)} <= filled
 
 
 def test_the_command(cache: ObjectCache, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Look into the cache of object code: ls, stat, verify, clear."""
+"""The cache of object code: ls, stat and verify look into it; clear empties it, fill compiles libraries ahead."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ import json
 import time
 from collections.abc import Callable
 
+from xjit.compile_options import CompileOptions
+from xjit.compiler import libraries_of
 from xjit.hlo.diagnostics import InvalidArgument
-from xjit.runtime.machine_code.library_cache import library_cache
+from xjit.runtime.machine_code.jit import CodegenOptions, ProgramCompiler, compile_library
+from xjit.runtime.machine_code.library_cache import forget_libraries, library_cache
 from xjit.runtime.machine_code.object_cache import DIRECTORY_VARIABLE, ObjectCache
+from xjit.runtime.native.loader import runtime_libraries
+from xjit.text.parser import parse_hlo
+from xjit.tools.library_programs import library_programs
 
 _DAMAGED = "(damaged)"
 
@@ -19,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         choices=list(_ACTIONS),
-        help="ls: every file; stat: number and size; verify: find damaged files, and remove them; clear: remove all",
+        help="ls: every file; stat: number and size; verify: find damaged files, and remove them; clear: remove all; "
+        "fill: compile the libraries that most programs need",
     )
     parser.add_argument(
         "--dir",
@@ -77,4 +84,28 @@ def _clear(cache: ObjectCache, as_json: bool) -> int:
     return 0
 
 
-_ACTIONS: dict[str, Callable[[ObjectCache, bool], int]] = {"ls": _ls, "stat": _stat, "verify": _verify, "clear": _clear}
+def _fill(cache: ObjectCache, as_json: bool) -> int:
+    """Compiles what is not there yet: the runtime, and the libraries that `library_programs` call."""
+    del as_json
+    options = CompileOptions(cache_dir=str(cache.directory))
+    found = (library for text in library_programs() for library in libraries_of(parse_hlo(text), options))
+    libraries = {library.name: library for library in found}
+    codegen = CodegenOptions(cache_dir=options.cache_dir)
+    forget_libraries()  # what is in memory may not be on disk
+    for library in runtime_libraries():
+        compile_library(library, codegen)
+    with ProgramCompiler(codegen) as compiler:
+        for library in libraries.values():
+            compiler.add_library(library)
+        compiler.objects()
+    print(f"{cache.directory}: {len(libraries)} libraries and the runtime are there")
+    return 0
+
+
+_ACTIONS: dict[str, Callable[[ObjectCache, bool], int]] = {
+    "ls": _ls,
+    "stat": _stat,
+    "verify": _verify,
+    "clear": _clear,
+    "fill": _fill,
+}

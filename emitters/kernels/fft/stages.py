@@ -20,7 +20,8 @@ from xjit.llvm.types import I64, PTR, VOID, LLVMType, vector
 from xjit.llvm.values import Value
 
 _POINTERS = ("source_re", "source_im", "target_re", "target_im", "roots_re", "roots_im")
-STAGE_PARAMS = (*((PTR, name) for name in _POINTERS), (I64, "m"), (I64, "stride"), (I64, "step"))
+STAGE_POINTERS = tuple((PTR, name) for name in _POINTERS)
+STAGE_PARAMS = (*STAGE_POINTERS, (I64, "m"), (I64, "stride"), (I64, "step"))
 """Sizes are in elements. Root number p k step is w^(pk); of a woven stage, number (k - 1) m s + s p + q is."""
 
 WOVEN_RADICES = (2, 4)
@@ -28,18 +29,28 @@ WOVEN_RADICES = (2, 4)
 
 def wide_stage(module: Module, radix: int, kind: PrimitiveType) -> Declaration:
     """Declares, with `STAGE_PARAMS`, the stage for strides that are multiples of the vectors' width."""
-    return _linked(module, Library.of(f"xjit_fft_stage_{radix}_{kind.text}", _wide_text, radix, kind, module.target))
+    return linked_stage(
+        module, Library.of(f"xjit_fft_stage_{radix}_{kind.text}", _wide_text, radix, kind, module.target)
+    )
 
 
 def woven_stage(module: Module, radix: int, stride: int, kind: PrimitiveType) -> Declaration:
     """The same for one of `WOVEN_RADICES`, a stride that divides the width, and whole vectors: it divides m s."""
     name = f"xjit_fft_woven_{radix}_{stride}_{kind.text}"
-    return _linked(module, Library.of(name, _woven_text, radix, stride, kind, module.target))
+    return linked_stage(module, Library.of(name, _woven_text, radix, stride, kind, module.target))
 
 
-def _linked(module: Module, library: Library) -> Declaration:
+def weaves(radix: int, m: int, stride: int, width: int) -> bool:
+    """Whether vectors along p and q hold whole runs of q: then outputs are stored in turn, not scattered."""
+    return radix in WOVEN_RADICES and m * stride % width == 0 and width % stride == 0
+
+
+def linked_stage(
+    module: Module, library: Library, params: Sequence[tuple[LLVMType, str]] = STAGE_PARAMS
+) -> Declaration:
+    """Declares the function of a library, and lists what defines it."""
     module.libraries.setdefault(library.name, library)
-    return module.declare(library.name, VOID, [type for type, _ in STAGE_PARAMS])
+    return module.declare(library.name, VOID, [type for type, _ in params])
 
 
 def _wide_text(radix: int, kind: PrimitiveType, target: Target) -> str:

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from xjit.affine import AffineExpr, dim
 from xjit.emitters.access.memory import Buffer, MemoryAccess
-from xjit.emitters.kernels.fft.butterflies import Pair, butterfly, interleave, multiply
-from xjit.emitters.kernels.fft.stages import WOVEN_RADICES, wide_stage, woven_stage
+from xjit.emitters.kernels.fft.stages import weaves, wide_stage, woven_stage
+from xjit.emitters.kernels.fft.strided_stages import strided_stage
 from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
 from xjit.emitters.kernels.fft.transform import TransformMaker, load_pair, split_complex, store_pair
 from xjit.emitters.kernels.kernel import KernelContext
@@ -91,7 +90,7 @@ class Stockham(TransformMaker):
         twiddles = split_complex(self.kind, n, self._table(pieces[2:]))
         remaining, stride, source = n, self.columns, 0
         for radix in self.radices:
-            self._stage(nest, memory, (radix, remaining // radix, stride), arrays[source], arrays[1 - source], twiddles)
+            self._stage(nest, (radix, remaining // radix, stride), arrays[source], arrays[1 - source], twiddles)
             remaining, stride, source = remaining // radix, stride * radix, 1 - source
         if source and not self.ends_in_work:
             self.vector_loop(nest, size, lambda i: store_pair(
@@ -116,63 +115,20 @@ class Stockham(TransformMaker):
         return [module.add_constant_array(part.astype(dtype), hint="twiddles") for part in (numbers.real, numbers.imag)]
 
     def _stage(
-        self, nest: LoopNest, memory: MemoryAccess, sizes: tuple[int, int, int],
+        self, nest: LoopNest, sizes: tuple[int, int, int],
         source: Sequence[Buffer], target: Sequence[Buffer], twiddles: Sequence[Buffer],
     ) -> None:  # fmt: skip
-        """One of `stages`, or code of this function: for strides that no vectors fit, and without tables."""
+        """One of `stages`, or of `strided_stages`."""
         radix, m, stride = sizes
+        step = stride // self.columns
         module, builder = self.context.module, nest.builder
         arrays = [buffer.pointer for pair in (source, target) for buffer in pair]
-        numbers = [const_int(I64, n) for n in (m, stride, stride // self.columns)]
+        roots = [buffer.pointer for buffer in twiddles]
+        numbers = [const_int(I64, n) for n in (m, stride, step)]
         if stride % self.width == 0:
-            roots = [buffer.pointer for buffer in twiddles]
             builder.call(wide_stage(module, radix, self.kind), [*arrays, *roots, *numbers])
-        elif self._is_woven(sizes) and self.length <= MAX_CONSTANT_TABLE:
+        elif weaves(*sizes, self.width) and self.length <= MAX_CONSTANT_TABLE:
             stage = woven_stage(module, radix, stride, self.kind)
             builder.call(stage, [*arrays, *self._stage_table(sizes), *numbers])
         else:
-            self._stage_of_its_own(nest, memory, sizes, source, target, twiddles)
-
-    def _is_woven(self, sizes: tuple[int, int, int]) -> bool:
-        """Whether vectors along p and q hold whole runs of q: then outputs are stored in turn, not scattered."""
-        radix, m, stride = sizes
-        return radix in WOVEN_RADICES and m * stride % self.width == 0 and self.width % stride == 0
-
-    def _stage_of_its_own(
-        self, nest: LoopNest, memory: MemoryAccess, sizes: tuple[int, int, int],
-        source: Sequence[Buffer], target: Sequence[Buffer], twiddles: Sequence[Buffer],
-    ) -> None:  # fmt: skip
-        radix, m, stride = sizes
-        step = stride // self.columns
-
-        def outputs(p: AffineExpr, q: AffineExpr) -> list[Pair]:
-            inputs = [load_pair(nest, memory, source, (q + (p + m * j) * stride,)) for j in range(radix)]
-            first, *others = butterfly(nest.builder, inputs)
-            if m == 1:
-                return [first, *others]
-            roots = [load_pair(nest, memory, twiddles, (p * (k * step),)) for k in range(1, radix)]
-            return [first, *(multiply(nest.builder, x, root) for x, root in zip(others, roots, strict=True))]
-
-        def element(p: AffineExpr, q: AffineExpr) -> Sequence[Value]:
-            for k, value in enumerate(outputs(p, q)):
-                store_pair(memory, target, (q + (p * radix + k) * stride,), value)
-            return ()
-
-        def woven(both: AffineExpr) -> Sequence[Value]:
-            pairs = outputs(both.floordiv(stride), both.mod(stride))
-            parts = [interleave(nest.builder, part, stride) for part in zip(*pairs, strict=True)]
-            for n, value in enumerate(zip(*parts, strict=True)):
-                place = both.floordiv(self.width) * (radix * self.width) + both.mod(self.width) + n * self.width
-                store_pair(memory, target, (place,), value)
-            return ()
-
-        if stride > self.width:
-            p, q = nest.new_variable(m), nest.new_variable(stride)
-            nest.scalar_loop(p, lambda _: nest.vector_loop(q, self.width, lambda _: element(dim(p), dim(q))))
-            return
-        both = nest.new_variable(m * stride)
-        if self._is_woven(sizes):
-            nest.vector_loop(both, self.width, lambda _: woven(dim(both)))
-            return
-        p_of, q_of = dim(both).floordiv(stride), dim(both).mod(stride)
-        nest.vector_loop(both, self.width, lambda _: element(p_of, q_of))
+            builder.call(strided_stage(module, sizes, step, self.kind), [*arrays, *roots])

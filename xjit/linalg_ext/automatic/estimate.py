@@ -24,6 +24,9 @@ _REPEATED = 1.25
 """By how much more than once a producer may be computed to count as computed once: tiles at borders overlap."""
 
 
+_MOST_OPS = 64
+"""How many producers a nest may have. With the limit, all nests of a program together take time in proportion to it."""
+
 MIN_TILE = 16
 """Iterations that the lanes of vectors share out. Loops that are shorter are those of batches and windows."""
 
@@ -45,6 +48,7 @@ class Estimate:
 
     `short`: loops that were cut too short for vectors. `tile_bytes`: of all tiles of one iteration. `traffic`: bytes
     that the nest loads and stores. `outside`: producers with reductions that the nest would compute again and again.
+    `beyond`: producers that would be more than a nest may have.
     """
 
     sizes: Sequence[int]
@@ -52,6 +56,7 @@ class Estimate:
     tile_bytes: int = 0
     traffic: int = 0
     outside: list[Operation] = field(default_factory=list[Operation])
+    beyond: list[Operation] = field(default_factory=list[Operation])
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
@@ -145,6 +150,10 @@ class _Walk:
         elif producer.name in _SOURCES or self._estimator.view(producer) is not None:
             assert isinstance(value, OpResult)
             if producer not in self._needed:
+                if len(self._needed) == _MOST_OPS:
+                    self._found.beyond.append(producer)
+                    self._load(value, tile)
+                    return
                 heappush(self._queue, (-block.position(producer), producer))
             self._needed.setdefault(producer, []).append((value.index, tile))
         elif producer.name != "tensor.empty":

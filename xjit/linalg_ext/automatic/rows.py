@@ -23,11 +23,15 @@ _CLEANUP = ("canonicalize", "cse", "trivial-dce")
 
 
 def tiled_rows(rows: HloModule, parts: int) -> HloModule | None:
-    """Returns a module of long rows with each of them in `parts`; None if there is nothing that can be cut."""
+    """Returns a module of long rows with each of them in `parts`; None if there is nothing that can be cut, or not all
+    of it can be lowered again."""
     structured = structured_rows(rows, parts)
     if structured is None:
         return None
-    lowered = to_hlo(structured, _FUNCTION)
+    try:
+        lowered = to_hlo(structured, _FUNCTION)
+    except LinalgError:  # something beside the rows has no structured form, and would be an opaque call
+        return None
     PassDriver().run([AlgebraicSimplifier(), HloCSE(), HloDCE()], lowered)
     return lowered
 

@@ -58,7 +58,7 @@ def _tiled(view: StructuredOp, cache_bytes: int) -> bool:
     if not any(tiles):
         return False
     try:
-        fuse_ext(view.operation, tiles, stop=chosen.outside)
+        fuse_ext(view.operation, tiles, stop=[*chosen.outside, *chosen.beyond])
     except LinalgError:
         return False
     return True
