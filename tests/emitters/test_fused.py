@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -16,7 +17,15 @@ TARGET = Target.for_features("avx2")
 
 
 def fusion(body: str, result: str, computations: str = "") -> str:
-    """Returns a module of one fusion with this body; its parameters become those of the entry."""
+    """Returns a module of one fusion with this body; its parameters become those of the entry.
+
+    Parameters and constants that nothing reads are left out.
+    """
+    for definition, name in re.findall(r"((\w+) = \S+ (?:parameter|constant)\((?:[^()]|\([^()]*\))*\))", body):
+        if len(re.findall(rf"\b{name}\b", body)) == 1 and f"ROOT {name}" not in body:
+            body = body.replace(definition, "")
+    numbers = itertools.count()
+    body = re.sub(r"parameter\(\d+\)", lambda _: f"parameter({next(numbers)})", body)
     parameters = re.findall(r"(\w+) = (\S+) parameter\((\d+)\)", body)
     lines = "\n".join(f"  {name} = {shape} parameter({number})" for name, shape, number in parameters)
     names = ", ".join(name for name, _, _ in sorted(parameters, key=lambda p: int(p[2])))

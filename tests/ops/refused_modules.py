@@ -1,7 +1,7 @@
 """Modules that the verifier refuses, as XLA's does: what instructions say about each other, devices, threads, memory.
 
 A row is (what is wrong, the module's header, the entry's instructions, part of the message). The entry has x, y: f32[4]
-and the computations of PRELUDE. Instructions stand in line 13. (Shapes of single instructions: shape_cases/.)
+and the computations of PRELUDE. Instructions stand in line 14. (Shapes of single instructions: shape_cases/.)
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ whole { w.x = f32[4] parameter(0) ROOT w.r = f32[4] negate(w.x), sharding={repli
 reread { d.x = f32[4] parameter(0) ROOT d.r = f32[4] abs(d.x) d.n = f32[4] negate(d.r) }
 keep { k.s = (b(f32[4])) parameter(0) k.b = b(f32[4]) get-tuple-element(k.s), index=0 k.w = b(f32[4]) custom-call(k.b), custom_call_target="f", output_to_operand_aliasing={{}: (0, {})} ROOT k.r = (b(f32[4])) tuple(k.b) }
 ever { v.s = (b(f32[4])) parameter(0) ROOT v.r = pred[] constant(true) }
+unread { u.x = f32[4] parameter(0) u.y = f32[4] parameter(1) ROOT u.r = f32[4] abs(u.x) }
 ENTRY e { x = f32[4] parameter(0) y = f32[4] parameter(1) i = s32[] parameter(2) t = token[] after-all()
 """
 
@@ -63,6 +64,7 @@ REFUSED: list[tuple[str, str, str, str]] = [
     ("a branch on another thread", "", "ROOT c = f32[4] conditional(i, x, x), branch_computations={neg, far}", "far is for thread far"),
     # -- fusions
     ("a fused root with users", "", "ROOT f = f32[4] fusion(x), kind=kLoop, calls=reread", "the root d.r of the fused computation reread has users"),
+    ("a fused parameter without users", "", "ROOT f = f32[4] fusion(x, y), kind=kLoop, calls=unread", "u.y of the fused computation unread has no users"),
     # -- composites
     ("a composite with empty attributes", "", 'ROOT c = f32[4] call(x), to_apply=neg, is_composite=true, frontend_attributes={composite.name="a",composite.version="1",composite.attributes=""}', "are {} or more, not empty"),
     # -- collectives

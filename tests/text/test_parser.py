@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ import xjit
 from tests.support import xla
 from xjit.hlo import HloModule
 from xjit.hlo.compare.equality import first_difference
-from xjit.hlo.diagnostics import HloParseError
+from xjit.hlo.diagnostics import ElidedConstantWarning, HloParseError
 from xjit.text import parse_hlo
 
 
@@ -189,10 +191,17 @@ def test_instructions_know_their_place() -> None:
     assert span is not None and (span.line, span.column) == (4, 3)
 
 
-def test_elided_constants_are_zeros_only_on_request() -> None:
-    text = "ROOT c = f32[1000,1000] constant({...})"
-    module = parse_hlo(text, allow_elided_constants=True)
-    assert not np.any(module.entry_computation.root_instruction.literal.array)
+@pytest.mark.parametrize("allowed", [True, False])
+def test_elided_constants_are_zeros_with_a_warning(allowed: bool) -> None:
+    text = "c = f32[1000,1000] constant({...})\nROOT d = f32[1000,1000] add(c, c)"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        module = parse_hlo(text, "m.hlo", allow_elided_constants=allowed)
+    assert not np.any(module.entry_computation.root_instruction.operand(0).literal.array)
+    assert [str(w.message) for w in caught if "m.hlo:1:29: constants are elided" in str(w.message)] == [
+        str(w.message) for w in caught
+    ]
+    assert [w.category for w in caught] == ([] if allowed else [ElidedConstantWarning])
 
 
 def test_unusual_names() -> None:

@@ -83,6 +83,10 @@ class HloParseError(HloError):
     """The text is not HLO: has `.line`, `.column` and a caret message that says what was expected."""
 
 
+class ElidedConstantWarning(UserWarning):
+    """A text leaves out the values of constants: the module computes with zeros."""
+
+
 class HloVerifyError(HloError):
     """The module breaks a rule of the IR: shapes, operands, attributes, structure."""
 

@@ -178,13 +178,16 @@ def _check_calls(computations: list[HloComputation], members: set[HloComputation
 
 
 def _check_fused(fused: HloComputation, fusion: HloInstruction, callers: int) -> None:
-    """A fused computation has one caller, and nothing in it reads its result."""
+    """A fused computation has one caller, nothing in it reads its result, and all else in it is read, as in XLA's."""
     if callers != 1:
         message = f"fused computation {fused.name} must have one caller, but has {callers}"
         _fail(message, fusion, fusion.parent)
     root = fused.root_instruction
     if root.user_count:
         _fail(f"the root {root.name} of the fused computation {fused.name} has users", fusion, fusion.parent)
+    for instruction in fused.instructions:
+        if not instruction.user_count and instruction is not root:
+            _fail(f"{instruction.name} of the fused computation {fused.name} has no users", fusion, fusion.parent)
 
 
 def _find_stale_caller(callers: dict[HloComputation, set[HloInstruction]]) -> NoReturn:

@@ -57,7 +57,7 @@ class InstructionParser:
     """Parses the instructions of one computation after the other; `scope` holds the names of the current one.
 
     `parse_body(computation, index, end)` reads the instructions of a computation that is written inside of one, up to
-    the token `end`, and returns the index of that.
+    the token `end`, and returns the index of that. `elided_constants` are places of constants without values.
     """
 
     def __init__(
@@ -65,12 +65,11 @@ class InstructionParser:
         cursor: Cursor,
         computations: ComputationTable,
         parse_body: Callable[[HloComputation, int, str], int],
-        allow_elided_constants: bool,
     ) -> None:
         self.cursor = cursor
         self.computations = computations
         self.parse_body = parse_body
-        self.allow_elided_constants = allow_elided_constants
+        self.elided_constants: list[int] = []
         self.scope: dict[str, HloInstruction] = {}
         self._depth = 0
         self._inlined = 0
@@ -186,7 +185,8 @@ class InstructionParser:
         return instruction, after
 
     def _literal(self, text: str, shape: Shape, index: int) -> Literal:
-        if self.allow_elided_constants and text.replace(" ", "") == "{...}" and shape.is_array:
+        if text.replace(" ", "") == "{...}" and shape.is_array:
+            self.elided_constants.append(index)
             return Literal.full(shape, 0)
         return self.cursor.decode(lambda value: parse_literal(value, shape), text, index)
 

@@ -7,6 +7,7 @@ shapes are taken as written.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from xjit.hlo.attributes.codecs.scalars import parse_bool, parse_int
 from xjit.hlo.attributes.codecs.shapes import parse_program_shape
 from xjit.hlo.attributes.codecs.value_text import unquote
 from xjit.hlo.collector_pause import collector_pause
-from xjit.hlo.diagnostics import InvalidArgument
+from xjit.hlo.diagnostics import ElidedConstantWarning, InvalidArgument
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import ComputationLayout, HloModule
@@ -36,14 +37,21 @@ _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 def parse_hlo(text: str, file: str = "<string>", *, allow_elided_constants: bool = False) -> HloModule:
     """Returns the module of an HLO text; HloParseError if it is malformed, InvalidArgument if it is no string.
 
-    Elided constants (`{...}`) are errors unless allowed; then they are zeros.
+    Elided constants (`{...}`) are zeros, for want of their values: an ElidedConstantWarning, unless they are allowed.
     """
     if not isinstance(text, str):
         raise InvalidArgument(f"expected HLO text, found {type(text).__name__}")
     if _PATH.fullmatch(text):
         raise InvalidArgument(f"{text!r} is a path, expected HLO text: xjit.load_module(path) reads a file")
     with collector_pause:
-        return _ModuleParser(TokenStream(text, file), allow_elided_constants).parse()
+        parser = _ModuleParser(TokenStream(text, file))
+        module = parser.parse()
+    elided = parser.instructions.elided_constants
+    if elided and not allow_elided_constants:
+        span = parser.cursor.stream.span(elided[0])
+        message = "constants are elided, '{...}' stands for their values: they are zeros here"
+        warnings.warn(f"{span.file}:{span.line}:{span.column}: {message}", ElidedConstantWarning, stacklevel=2)
+    return module
 
 
 _PATH = re.compile(r"[^\s{}()=,]+\.(hlo|txt|pb|mlir)")
@@ -62,12 +70,10 @@ _BOOLEAN = frozenset({"alias_passthrough_params", "is_scheduled"})
 
 
 class _ModuleParser:
-    def __init__(self, stream: TokenStream, allow_elided_constants: bool) -> None:
+    def __init__(self, stream: TokenStream) -> None:
         self.cursor = Cursor(stream)
         self.computations = ComputationTable(self.cursor)
-        self.instructions = InstructionParser(
-            self.cursor, self.computations, self._instruction_list, allow_elided_constants
-        )
+        self.instructions = InstructionParser(self.cursor, self.computations, self._instruction_list)
         self.entry: HloComputation | None = None
 
     def parse(self) -> HloModule:

@@ -17,12 +17,12 @@ sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 larger { a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) }
 """
 ONE_ROW = """
-fused { x = f32[50,300] parameter(0) i = s32[] parameter(1) j = s32[] parameter(2) zero = f32[] constant(0)
+fused { x = f32[50,300] parameter(0) i = s32[] parameter(1) zero = f32[] constant(0)
   r = f32[50] reduce(x, zero), dimensions={1}, to_apply=sum
   s = f32[8] dynamic-slice(r, i), dynamic_slice_sizes={8}
   ROOT n = f32[8] negate(s) }
-ENTRY e { x = f32[50,300] parameter(0) i = s32[] parameter(1) j = s32[] parameter(2)
-  ROOT f = f32[8] fusion(x, i, j), kind=kLoop, calls=fused }
+ENTRY e { x = f32[50,300] parameter(0) i = s32[] parameter(1)
+  ROOT f = f32[8] fusion(x, i), kind=kLoop, calls=fused }
 """
 SOFTMAX_OF_A_SLICE = """
 fused { x = f32[9,40,64] parameter(0) i = s32[] parameter(1) j = s32[] parameter(2) zero = f32[] constant(0)
@@ -38,13 +38,13 @@ ENTRY e { x = f32[9,40,64] parameter(0) i = s32[] parameter(1) j = s32[] paramet
   ROOT f = f32[40,64] fusion(x, i, j), kind=kLoop, calls=fused }
 """
 ROWS_BY_INDEX = """
-fused { x = f32[50,300] parameter(0) i = s32[6,1] parameter(1) j = s32[] parameter(2) zero = f32[] constant(0)
+fused { x = f32[50,300] parameter(0) i = s32[6,1] parameter(1) zero = f32[] constant(0)
   r = f32[50] reduce(x, zero), dimensions={1}, to_apply=sum
   g = f32[6] gather(r, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1}
   b = f32[6,32] broadcast(g), dimensions={0}
   ROOT n = f32[6,32] negate(b) }
-ENTRY e { x = f32[50,300] parameter(0) i = s32[6,1] parameter(1) j = s32[] parameter(2)
-  ROOT f = f32[6,32] fusion(x, i, j), kind=kLoop, calls=fused }
+ENTRY e { x = f32[50,300] parameter(0) i = s32[6,1] parameter(1)
+  ROOT f = f32[6,32] fusion(x, i), kind=kLoop, calls=fused }
 """
 TWICE = """
 fused { x = f32[50,300] parameter(0) i = s32[] parameter(1) k = s32[50] parameter(2) zero = f32[] constant(0)
