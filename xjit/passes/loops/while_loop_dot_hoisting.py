@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from itertools import accumulate, takewhile
 
 from xjit.hlo import HloInstruction, HloModule, Shape
 from xjit.hlo import attributes as at
@@ -18,7 +19,7 @@ from xjit.passes.loops.loop_state import initial_value, loops_to_change, passes_
 MAX_ROWS = 64
 """Rows of a slice. With more, the dot in the loop does not spend its time on reading or packing the other operand."""
 MAX_BYTES = 64 << 20
-"""Of the product of all slices, which is kept until the loop ends."""
+"""Of a loop's products of all slices, which are kept until it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,16 @@ class _Product:
             return len(a.lhs_batch_dims) + before
         return self.dot.shape.rank - len(self.rows) + before
 
+    @property
+    def num_slices(self) -> int:
+        """Into how many slices the stack is cut."""
+        return self.dynamic_slice.operand(0).shape.dimensions[self.dimension]
+
+    @property
+    def byte_size(self) -> int:
+        """Of the product of all slices."""
+        return self.num_slices * self.dot.shape.byte_size
+
 
 @dataclass
 class WhileLoopDotHoisting(HloModulePass):
@@ -77,7 +88,9 @@ def _products(loop: HloInstruction) -> list[_Product]:
         return []
     dots = [i for i in loop.while_body.instructions if i.opcode == "dot" and i.operand_count == 2]
     found = [_product(loop, dot, side) for dot in dots for side in (0, 1)]
-    return [p for p in found if p is not None and _gains(p, counted.trip_count)]
+    products = [p for p in found if p is not None and _gains(p, counted.trip_count)]
+    kept = takewhile(lambda total: total <= MAX_BYTES, accumulate(p.byte_size for p in products))
+    return products[: len(list(kept))]
 
 
 def _product(loop: HloInstruction, dot: HloInstruction, side: int) -> _Product | None:
@@ -90,8 +103,8 @@ def _product(loop: HloInstruction, dot: HloInstruction, side: int) -> _Product |
         return None
     stack, dims = _invariant(loop, dynamic_slice.operand(0)), dynamic_slice.operand(0).shape.dimensions
     cut = [d for d, (size, whole) in enumerate(zip(dynamic_slice.shape.dimensions, dims, strict=True)) if size != whole]
-    if stack is None or len(cut) != 1 or dynamic_slice.operand_count != 1 + len(dims):
-        return None
+    if stack is None or len(cut) != 1 or not all(i.shape.is_scalar for i in dynamic_slice.operands[1:]):
+        return None  # or its indices are one vector
     (dimension,) = cut
     if part.shape.dimensions != (*dims[:dimension], *dims[dimension + 1 :]):
         return None
@@ -112,8 +125,7 @@ def _gains(product: _Product, trips: int) -> bool:
     rows, dot = 1, product.dot
     for d in product.rows:
         rows *= dot.operand(product.side).shape.dimensions[d]
-    slices = product.dynamic_slice.operand(0).shape.dimensions[product.dimension]
-    return rows <= MAX_ROWS and slices <= trips and slices * dot.shape.byte_size <= MAX_BYTES
+    return rows <= MAX_ROWS and product.num_slices <= trips
 
 
 def _hoist(loop: HloInstruction, products: list[_Product]) -> None:
@@ -150,9 +162,8 @@ def _whole(loop: HloInstruction, product: _Product) -> HloInstruction:
         a = replace(a, rhs_batch_dims=moved(a.rhs_batch_dims), rhs_contracting_dims=moved(a.rhs_contracting_dims))
     else:
         a = replace(a, lhs_batch_dims=moved(a.lhs_batch_dims), lhs_contracting_dims=moved(a.lhs_contracting_dims))
-    slices = product.dynamic_slice.operand(0).shape.dimensions[skipped]
     dims, place = dot.shape.dimensions, product.place
-    shape = Shape.array(dot.shape.element_type, (*dims[:place], slices, *dims[place:]))
+    shape = Shape.array(dot.shape.element_type, (*dims[:place], product.num_slices, *dims[place:]))
     whole = loop.parent.add_instruction(build.make("dot", lhs, rhs, attributes=a, shape=shape))
     whole.metadata, whole.place = dot.metadata, dot.place
     return whole
