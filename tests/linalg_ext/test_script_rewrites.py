@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from tests.linalg_ext.equivalence import check_transformation, count
@@ -220,6 +221,26 @@ def test_coalesce(sizes: list[int]) -> None:
 
     after = check_transformation(MATMUL, rewrite)
     assert count(after, "scf.for") == 1
+
+
+def test_coalesce_with_a_loop_that_has_no_trips() -> None:
+    text = """func.func @main(%t: tensor<4xf32>, %x: f32) -> tensor<4xf32> {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c4 = arith.constant 4 : index
+      %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%a = %t) -> (tensor<4xf32>) {
+        %q = scf.for %j = %c0 to %c0 step %c1 iter_args(%b = %a) -> (tensor<4xf32>) {
+          %z = tensor.insert %x into %b[%i] : tensor<4xf32>
+          scf.yield %z : tensor<4xf32>
+        }
+        scf.yield %q : tensor<4xf32>
+      }
+      return %r : tensor<4xf32>
+    }"""
+    module = linalg_ext.parse(text)
+    coalesce(named(module, "scf.for")[0])
+    values = np.arange(4, dtype=np.float32)
+    np.testing.assert_array_equal(linalg_ext.evaluate(module, "main", values, np.float32(9)), values)
 
 
 def test_coalesce_needs_known_bounds() -> None:

@@ -198,3 +198,42 @@ def test_mean_and_variance_take_a_row_through_memory_once() -> None:
     np.testing.assert_allclose(compiled(x), wanted, rtol=1e-4, atol=1e-5)
     assert 3 * x.nbytes <= sum(k.bytes_accessed for k in compiled.kernels) < 3.1 * x.nbytes
     assert compiled.memory_analysis().temp_size_in_bytes < x.nbytes // 64
+
+
+TWO = """
+HloModule two
+larger { a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) }
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY main {
+  p = f32[4,4104] parameter(0)
+  low = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  zeros = f32[4,4104] broadcast(zero), dimensions={}
+  x = f32[4,4104] maximum(p, zeros)
+  top = f32[4] reduce(x, low), dimensions={1}, to_apply=larger
+  tops = f32[4,4104] broadcast(top), dimensions={0}
+  below = f32[4,4104] subtract(x, tops)
+  weights = f32[4,4104] exponential(below)
+  total = f32[4] reduce(weights, zero), dimensions={1}, to_apply=sum
+  totals = f32[4,8208] broadcast(total), dimensions={0}
+  top.1 = f32[4] reduce(totals, low), dimensions={1}, to_apply=larger
+  tops.1 = f32[4,8208] broadcast(top.1), dimensions={0}
+  below.1 = f32[4,8208] subtract(totals, tops.1)
+  weights.1 = f32[4,8208] exponential(below.1)
+  total.1 = f32[4] reduce(weights.1, zero), dimensions={1}, to_apply=sum
+  both = f32[4] add(total, total.1)
+  ROOT r = (f32[4], f32[4]) tuple(both, top)
+}
+"""
+
+
+def test_rows_that_share_constants_and_read_each_other() -> None:
+    """The constants of reductions are those of what the rows are computed from, too."""
+    module = xjit.parse_hlo(TWO)
+    x = np.random.default_rng(0).normal(size=(4, 4104)).astype(np.float32)
+    wanted = leaves(xjit.evaluate(module, x))
+    PassDriver().run([RowTiling(max_tile_bytes=1 << 10, max_row_elements=1 << 10, min_result_bytes=0)], module)
+    assert "f32[4,18,228]" in str(module)
+    assert "f32[4,36,228]" in str(module)
+    for found, want in zip(leaves(xjit.evaluate(module, x)), wanted, strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-5)

@@ -76,3 +76,16 @@ def test_maxima_keep_nans() -> None:
     x, i, u = values(text)
     u[::1000] = np.nan
     np.testing.assert_array_equal(xjit.compile(text)(x, i, u), evaluate(xjit.parse_hlo(text), x, i, u))
+
+
+@pytest.mark.parametrize("combiner", ["maximum(a, b)", "multiply(a, b)"])
+def test_parts_are_filled_up_where_no_index_is_outside(combiner: str) -> None:
+    text = scatter(rows=256, count=40_003, combiner=combiner, kind="s32").replace("s32[40003,1]", "u8[40003,1]")
+    rng = np.random.default_rng(0)
+    x, u = rng.integers(-9, -1, 256, dtype=np.int32), np.full(40_003, -1, np.int32)
+    arguments = x, rng.integers(0, 256, (40_003, 1), dtype=np.uint8), u
+    np.testing.assert_array_equal(xjit.compile(text)(*arguments), evaluate(xjit.parse_hlo(text), *arguments))
+
+
+def test_complex_infinities_stay() -> None:
+    assert not ScatterParallelizer().run(xjit.parse_hlo(scatter(combiner="multiply(a, b)", kind="c64")))

@@ -22,9 +22,10 @@ def coalesce(loop: Operation) -> Operation:
     if len(nest) < 2:
         raise LinalgError(f"'{loop.name}' op is no perfect nest of scf.for with known bounds", loop.location)
     ranges = [bounds for each in nest if (bounds := _known_bounds(each)) is not None]
-    trips = [len(r) for r in ranges]
+    total = prod(map(len, ranges))
+    trips = [max(len(r), 1) for r in ranges]  # where one has none, nothing is counted
     outer = IndexBuilder(Builder.before(loop))
-    bounds = [outer.value(n) for n in (0, prod(trips), 1)]
+    bounds = [outer.value(n) for n in (0, total, 1)]
     body = Block([v.type for v in loop.body.arguments])
     new = outer.builder.insert(
         Operation(loop.name, [*bounds, *loop.operands[3:]], loop.result_types, loop.attributes, [Region([body])])

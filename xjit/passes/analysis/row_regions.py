@@ -60,7 +60,10 @@ class RowRegion:
 
 
 def find_row_regions(computation: HloComputation, is_wanted: Callable[[Shape], bool]) -> list[RowRegion]:
-    """Returns regions that have no instruction in common, for rows of arrays that are wanted."""
+    """Returns regions that have nothing but constants in common, for rows of arrays that are wanted.
+
+    Inputs of one may be outputs of another.
+    """
     order = computation.make_instruction_post_order()
     reduces = {i for i in order if i.opcode == "reduce" and _is_of_rows(i) and is_wanted(i.operand(0).shape)}
     found: list[RowRegion] = []
@@ -70,7 +73,7 @@ def find_row_regions(computation: HloComputation, is_wanted: Callable[[Shape], b
             region = _region(order, reduces, last)
             if region is not None and taken.isdisjoint(region.instructions):
                 found.append(region)
-                taken.update(region.instructions)
+                taken.update(i for i in region.instructions if not _is_constant(i))
     return found
 
 
@@ -99,7 +102,7 @@ def _region(order: list[HloInstruction], reduces: set[HloInstruction], last: Hlo
     if instruction_between(members) is not None:
         return None
     for constant in [o for i in members for o in i.operands if _is_constant(o)]:
-        members |= {constant, *constant.operands}  # only now: others may read them too
+        members |= {constant, *constant.operands}  # which are copied
     instructions = tuple(i for i in order if i in members)
     inputs = dict.fromkeys(o for i in instructions for o in i.operands if o not in members)
     read = (i for i in instructions if i.is_root() or any(u not in members for u in i.users))

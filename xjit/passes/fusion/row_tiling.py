@@ -8,12 +8,13 @@ lowered to HLO again, which takes its place.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from xjit.hlo import HloModule, Shape
+from xjit.hlo import HloInstruction, HloModule, Shape
 from xjit.hlo.edit.cloning import HloCloneContext
 from xjit.hlo.edit.replacing import inherit_annotations, replace
 from xjit.hlo.types.physical import physical_byte_size
@@ -44,13 +45,13 @@ class RowTiling(HloModulePass):
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites every computation that is no fusion; True if something changed."""
-        changed = False
-        for region, parts in self.regions(module, execution_threads):
+        replaced: dict[HloInstruction, HloInstruction] = {}
+        for found, parts in self.regions(module, execution_threads):
+            region = dataclasses.replace(found, inputs=tuple(replaced.get(i, i) for i in found.inputs))
             tiled = _engine("tiled_rows")(region.as_module(), parts)
             if tiled is not None:
-                _replace(region, tiled)
-                changed = True
-        return changed
+                replaced.update(_replace(region, tiled))
+        return bool(replaced)
 
     def regions(self, module: HloModule, execution_threads: Collection[str] = ()) -> list[tuple[RowRegion, int]]:
         """Returns what is to be cut, and into how many parts each row."""
@@ -82,8 +83,11 @@ def _engine(function: str) -> Callable[..., Any]:
     return getattr(import_module(_ENGINE), function)
 
 
-def _replace(region: RowRegion, tiled: HloModule) -> None:
-    """Puts a module in the place of a region; its result is a tuple if there are several outputs."""
+def _replace(region: RowRegion, tiled: HloModule) -> dict[HloInstruction, HloInstruction]:
+    """Puts a module in the place of a region; its result is a tuple if there are several outputs.
+
+    Returns what is in the place of each output.
+    """
     computation = region.instructions[0].parent
     assert computation is not None and computation.parent is not None
     module = computation.parent
@@ -99,3 +103,4 @@ def _replace(region: RowRegion, tiled: HloModule) -> None:
         replace(old, new, made)
     if not root.user_count and not root.is_root():
         computation.remove_instruction(root)
+    return dict(zip(region.outputs, results))

@@ -62,18 +62,17 @@ def _split(scatter: HloInstruction) -> bool:
     """Replaces scatter(x, i, u) by a reduction of scatter([x, identities], [i], [u]) over a batching dimension."""
     operand, indices, updates = scatter.operands
     found, num_parts = reduction_identity(scatter.to_apply), _num_parts(operand.shape, updates.shape)
-    if found is None or num_parts is None:
-        return False
-    opcode, identity = found
+    if found is None or num_parts is None or (found[0] == "multiply" and operand.shape.element_type.is_complex):
+        return False  # complex infinities are not what they were when they are multiplied by 1
+    _, identity = found
     a = scatter.attributes_as(ScatterAttributes)
     kind, into = operand.shape.element_type, Expansion(scatter)
-    if opcode == "add" and kind.is_float:
-        identity = -0.0  # leaves negative zeros as they are
     neutral = into.add(make_constant(identity, kind))
     scattered = a.index_vector_dim
+    elsewhere = into.add(make_constant(_nowhere(indices.shape.element_type), indices.shape.element_type))
     parts = [
-        _in_parts(into, indices, scattered, num_parts, _nowhere(indices.shape.element_type)),
-        _in_parts(into, updates, scattered, num_parts, 0),
+        _in_parts(into, indices, scattered, num_parts, elsewhere),
+        _in_parts(into, updates, scattered, num_parts, neutral),  # there may be no index that is outside
     ]
     dims = operand.shape.dimensions
     others = into.add(broadcast_scalar(neutral, Shape.array(kind, (num_parts - 1, *dims))))
@@ -86,6 +85,8 @@ def _split(scatter: HloInstruction) -> bool:
         input_batching_dims=(0,),
         scatter_indices_batching_dims=(0,),
         index_vector_dim=2,
+        indices_are_sorted=False,
+        unique_indices=False,
     )
     partial = into.add(make("scatter", bases, *parts, attributes=attributes, called=[scatter.to_apply]))
     combiner = into.embed(scatter.to_apply.clone())
@@ -94,17 +95,18 @@ def _split(scatter: HloInstruction) -> bool:
 
 
 def _nowhere(kind: PrimitiveType) -> int:
-    """An index that is outside of every operand."""
+    """An index that is outside of the operand, unless that has as many elements as there are unsigned numbers."""
     return -1 if kind.is_signed else (1 << kind.bit_width) - 1
 
 
-def _in_parts(into: Expansion, array: HloInstruction, scattered: int, parts: int, filler: int) -> HloInstruction:
+def _in_parts(
+    into: Expansion, array: HloInstruction, scattered: int, parts: int, filler: HloInstruction
+) -> HloInstruction:
     """The array with its first `scattered` dimensions as [parts, elements of each], filled up."""
     dims, rest = array.shape.dimensions[:scattered], array.shape.dimensions[scattered:]
     count = math.prod(dims)
     missing = -count % parts
     if missing:
         array = into.add(reshape(array, (count, *rest)))
-        value = into.add(make_constant(filler, array.shape.element_type))
-        array = into.add(pad(array, value, [(0, missing, 0), *((0, 0, 0) for _ in rest)]))
+        array = into.add(pad(array, filler, [(0, missing, 0), *((0, 0, 0) for _ in rest)]))
     return into.add(reshape(array, (parts, (count + missing) // parts, *rest)))
