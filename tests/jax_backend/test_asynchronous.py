@@ -102,6 +102,12 @@ for attempt in range(3):
     raises(jax.errors.JaxRuntimeError, "RESOURCE_EXHAUSTED", lambda: huge(jnp.float32(1)))
     raises(jax.errors.JaxRuntimeError, "RESOURCE_EXHAUSTED", lambda: sorting(jnp.float32(1)).block_until_ready())
     raises(jax.errors.JaxRuntimeError, "RESOURCE_EXHAUSTED", lambda: huge(gate(x)[0] + opens(0)).block_until_ready())
+too_much = jax.jit(lambda a: (a + 1, jnp.zeros(1 << 46)), donate_argnums=0)
+y = gate(x)
+place = y.unsafe_buffer_pointer()
+raises(jax.errors.JaxRuntimeError, "RESOURCE_EXHAUSTED", lambda: too_much(y))
+others = opens(jax.block_until_ready([x + i for i in range(9)]))
+assert place not in [o.unsafe_buffer_pointer() for o in others], "memory that a pending call writes was freed"
 assert (increment(x) == 2).all()
 """, devices=2)  # fmt: skip
 

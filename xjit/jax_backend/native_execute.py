@@ -235,12 +235,17 @@ class _Execute:
                 builder.store(data, self._field("outputs", leaf), align=8)
 
     def _fail(self, error: Value) -> None:
-        """Ends a call without results. Calls before it in the queue may use memory that it has taken."""
+        """Ends a call without results. What it has taken goes back to the arguments: their last holder frees it."""
         builder = self.builder
-        with builder.when(self._in_order):
-            builder.call(self._functions["xjit_queue_wait"], [DEVICE.load(builder, self._device, "queue")])
         with builder.loop(builder.i64(0), self._num_results) as i:
-            data = builder.load(PTR, self._field("data", i), align=8)
+            place = self._field("data", i)
+            source = ARRAY.load(builder, ARRAY.element(builder, self._fixed("results"), i), "donated_from")
+            with builder.when(builder.icmp_signed(">=", source, builder.i64(0))):
+                taken = builder.load(PTR, self._field("donated", source), align=8, name="taken")
+                with builder.when(builder.not_(builder.is_null(taken))):
+                    BUFFER.store(builder, buffer_of(builder, self._call, "arguments", source), "data", taken)
+                    builder.store(zero(PTR), place, align=8)
+            data = builder.load(PTR, place, align=8)
             builder.call(builder.module.declare("xjit_scratch_free", VOID, [PTR]), [data])
         self._give_up(self._num_parameters)
         builder.ret(error)
