@@ -93,7 +93,8 @@ def _is_sum(instruction: HloInstruction, groups: frozenset[frozenset[int]]) -> b
         return False
     attributes = instruction.attributes_as(at.CollectiveAttributes)
     same = _as_sets(attributes.replica_groups.groups) == groups and attributes.use_global_device_ids
-    return same and instruction.to_apply.root_instruction.opcode == "add"
+    root = instruction.to_apply.root_instruction
+    return same and root.opcode == "add" and {*root.operands} == {*instruction.to_apply.parameter_instructions}
 
 
 def _as_sets(groups: Sequence[Sequence[int]]) -> frozenset[frozenset[int]]:
