@@ -75,10 +75,13 @@ def test_the_array_is_read_twice_and_written_once() -> None:
 
 def test_constants_that_the_logits_need_too_do_not_keep_rows_whole() -> None:
     """A sum in front of the rows starts at the constant that their own sum starts at."""
-    text = softmax(rows=4, length=1 << 20).replace("  logits =", """  zero = f32[] constant(0)
+    text = softmax(rows=4, length=1 << 20).replace(
+        "  logits =",
+        """  zero = f32[] constant(0)
   given = f32[4,8] parameter(0)
   before = f32[4] reduce(given, zero), dimensions={1}, to_apply=sum
-  logits =""")
+  logits =""",
+    )
     text = text.replace("parameter(0)\n  two", "broadcast(before), dimensions={0}\n  two")
     text = text.replace("  zero = f32[] constant(0)\n  zeros", "  zeros")
     module = xjit.parse_hlo(text)

@@ -56,7 +56,14 @@ KEPT = {
     "many rows": text_of(xs="f32[8,65,6]", part="f32[1,65,6]", step="f32[65,6]", sizes="1,65,6", out="f32[65,5]"),
     "slices change": text_of(more="k = f32[8,4,6] negate(xs)", next="k"),
     "indices in one vector": text_of(
-        xs="f32[8]", part="f32[1]", step="f32[]", starts="v1", sizes="1", w="f32[6]", out="f32[6]", dot="v, w)",
+        xs="f32[8]",
+        part="f32[1]",
+        step="f32[]",
+        starts="v1",
+        sizes="1",
+        w="f32[6]",
+        out="f32[6]",
+        dot="v, w)",
     ).replace("  d = ", "  v1 = s32[1] reshape(i)\n  d = "),
     "two slices at a time": text_of(part="f32[2,4,6]", step="f32[8,6]", sizes="2,4,6", out="f32[8,5]"),
 }
