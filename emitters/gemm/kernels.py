@@ -75,7 +75,7 @@ def all_kernels_table(module: Module, types: GemmTypes, *, masks: bool) -> Value
     kernels, tile = kernel_types(types), register_tile(module.target, types)
     addresses: dict[KernelSize, Value] = {}
     for rows, vectors in product(tile.row_variants, range(1, tile.vectors + 1)):
-        size = KernelSize(rows, vectors, masks)
+        size = KernelSize(rows, vectors, masks and not types.unit.is_tiles)  # what tiles read is packed
         function = module.functions.get(kernel_name(kernels, size)) or emit_kernel(module, kernels, size)
         function.linkage = "internal"
         addresses[size] = function.value
