@@ -69,10 +69,9 @@ def _split(scatter: HloInstruction) -> bool:
     kind, into = operand.shape.element_type, Expansion(scatter)
     neutral = into.add(make_constant(identity, kind))
     scattered = a.index_vector_dim
-    elsewhere = into.add(make_constant(_nowhere(indices.shape.element_type), indices.shape.element_type))
     parts = [
-        _in_parts(into, indices, scattered, num_parts, elsewhere),
-        _in_parts(into, updates, scattered, num_parts, neutral),  # there may be no index that is outside
+        _in_parts(into, indices, scattered, num_parts, _nowhere(indices.shape.element_type)),
+        _in_parts(into, updates, scattered, num_parts, identity),  # there may be no index that is outside
     ]
     dims = operand.shape.dimensions
     others = into.add(broadcast_scalar(neutral, Shape.array(kind, (num_parts - 1, *dims))))
@@ -99,14 +98,13 @@ def _nowhere(kind: PrimitiveType) -> int:
     return -1 if kind.is_signed else (1 << kind.bit_width) - 1
 
 
-def _in_parts(
-    into: Expansion, array: HloInstruction, scattered: int, parts: int, filler: HloInstruction
-) -> HloInstruction:
+def _in_parts(into: Expansion, array: HloInstruction, scattered: int, parts: int, filler: object) -> HloInstruction:
     """The array with its first `scattered` dimensions as [parts, elements of each], filled up."""
     dims, rest = array.shape.dimensions[:scattered], array.shape.dimensions[scattered:]
     count = math.prod(dims)
     missing = -count % parts
     if missing:
         array = into.add(reshape(array, (count, *rest)))
-        array = into.add(pad(array, filler, [(0, missing, 0), *((0, 0, 0) for _ in rest)]))
+        value = into.add(make_constant(filler, array.shape.element_type))
+        array = into.add(pad(array, value, [(0, missing, 0), *((0, 0, 0) for _ in rest)]))
     return into.add(reshape(array, (parts, (count + missing) // parts, *rest)))
