@@ -6,16 +6,18 @@ Counted are instructions of the optimized modules, kernels that a run calls, byt
 temporary memory: sums over the programs that the pass changes, in percent of the whole pipeline's. Nothing is emitted
 or run. `ms` is the time of all runs of the pass on the largest model; a pass that is in no pipeline runs on it as it
 was read.
-`--json docs/pass_effects.json` is what docs/passes.md is made of (`python -m tests.support.passes_page`).
+`--json docs/pass_effects.json` is what docs/passes.md is made of (`python -m tests.support.passes_page`). With
+`--only NAME...` other rows of that file stay as they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -92,9 +94,10 @@ def corpus_programs(models: Any, corpus: Path, names: list[str], most: int) -> P
 
 
 class Effects:
-    """By pass: the programs that it changes, and what they are with and without it."""
+    """By pass, of those that are asked for: the programs that it changes, and what they are with and without it."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = names
         self.changed: Counter[str] = Counter()
         self.whole: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.without: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -106,6 +109,8 @@ class Effects:
         whole = measure(result)
         by_name = {item.name: item for item in leaf_passes(cpu_pipeline())}
         for name in dict.fromkeys(record.name for record in driver.log.records if record.changed):
+            if name not in self.names:
+                continue
             self.changed[name] += 1
             if by_name[name].is_required or name in self.failed:
                 continue
@@ -165,10 +170,19 @@ def made_alone(names: Iterable[str]) -> dict[str, HloModulePass]:
     return made
 
 
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """Returns the rows that an earlier run wrote."""
+    rows: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["rows"]
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_arguments(parser)
     parser.add_argument("--instructions", type=int, default=2000, help="of the largest model that is counted")
+    parser.add_argument(
+        "--only", nargs="+", metavar="PASS", default=[], help="measure these, and keep FILE's other rows"
+    )
     options = parse_arguments(parser)
     models = open_corpus(options.corpus)
     programs = corpus_programs(models, options.corpus, options.names, options.instructions)
@@ -176,18 +190,23 @@ def main() -> None:
     largest = max(entries, key=lambda entry: models.index()[entry]["instructions"])
     steps = training_steps()
     pipeline = dict.fromkeys(item.name for item in leaf_passes(cpu_pipeline()))
-    others = made_alone(cls.name for cls in dict.fromkeys(PASSES.values()) if cls.name not in pipeline)
+    kept = [row for row in rows_of(options.json) if row["name"] not in options.only] if options.only else []
+    wanted = [name for name in pipeline if name in options.only or not options.only]
+    others = made_alone(
+        cls.name for cls in dict.fromkeys(PASSES.values()) if cls.name not in pipeline and not options.only
+    )
     seconds = seconds_on(parse_hlo(models.load_text(largest)), others)
-    effects = Effects()
+    effects = Effects(wanted)
     for text in programs.values():
         effects.add(parse_hlo(text()))
     report = Report(COLUMNS, label_width=44)
-    for name in pipeline:
+    for name in wanted:
         report.add(name, ms=1e3 * seconds[name], **effects.of(name))
     few = {name: text for name, text in programs.items() if name in steps or "/" in name}
     changes = alone(others, few)
     for name in others:
         report.add(name, ms=1e3 * seconds[name], alone=changes[name])
+    report.rows[:0] = kept
     counts = {"programs": len(programs), "programs alone": len(few)}
     report.finish(options.json, largest=short_name(largest), **counts)
 
