@@ -77,7 +77,9 @@ NEEDED_FOR: Mapping[str, str] = {
     "reduction-parallelizer": "large sums to few results, for threads, in training steps larger than those measured",
     "rng-expander": "random numbers of the stateful opcode, which has no kernel inside fusions",
     "row-tiling": "softmax and variances over rows that are longer than those measured",
+    "scatter-parallelizer": "sums and maxima of segments of more elements than those measured",
     "while-loop-constant-sinking": "loops whose state carries constants, as JAX makes none: they fold in the body",
+    "while-loop-dot-hoisting": "recurrent networks that multiply their inputs step by step",
 }
 """Passes of the CPU pipeline that make no difference to the programs that are measured, and what they are for."""
 
