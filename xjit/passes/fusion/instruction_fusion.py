@@ -186,8 +186,10 @@ class InstructionFusion(HloModulePass):
         if len(group.members) >= self.max_instructions and not cost.is_better_made_again(p):
             return None
         most = len(group.operands) + len(producer.operands) - 1  # most have few, or they are counted
-        if most > self.max_operands and len(group.operands.keys() | set(producer.operands)) - 1 > self.max_operands:
-            return None
+        if most > self.max_operands:
+            added = sum(o not in group.operands for o in set(producer.operands))
+            if len(group.operands) + added - 1 > self.max_operands:
+                return None
         if group.root.opcode in cost.BUFFER_READERS and not _reads_may_fuse(group.root, p):  # they are roots only
             return None
         if p in group.from_target:
