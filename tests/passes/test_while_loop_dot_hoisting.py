@@ -7,6 +7,7 @@ import pytest
 
 import xjit
 from xjit.ops.evaluation import evaluate
+from xjit.passes.loops import while_loop_dot_hoisting
 from xjit.passes.loops.while_loop_dot_hoisting import WhileLoopDotHoisting
 
 LOOP = """HloModule m
@@ -92,6 +93,12 @@ def test_dots_of_slices_are_one_dot_before_the_loop(name: str) -> None:
 @pytest.mark.parametrize("name", KEPT)
 def test_what_stays_in_the_loop(name: str) -> None:
     assert not WhileLoopDotHoisting().run(xjit.parse_hlo(KEPT[name]))
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_products_of_a_loop_share_a_limit(missing: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(while_loop_dot_hoisting, "MAX_BYTES", 8 * 4 * 5 * 4 - missing)
+    assert WhileLoopDotHoisting().run(xjit.parse_hlo(text_of())) == (not missing)
 
 
 def test_a_compiled_loop_multiplies_before_it() -> None:

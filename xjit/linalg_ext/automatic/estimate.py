@@ -23,7 +23,6 @@ __all__ = ["Estimate", "FusionEstimator", "static_loops"]
 _REPEATED = 1.25
 """By how much more than once a producer may be computed to count as computed once: tiles at borders overlap."""
 
-
 _MOST_OPS = 64
 """How many producers a nest may have. With the limit, all nests of a program together take time in proportion to it."""
 

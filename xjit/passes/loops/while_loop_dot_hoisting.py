@@ -77,7 +77,7 @@ class WhileLoopDotHoisting(HloModulePass):
         for loop in loops_to_change(module, execution_threads):
             if _products(loop):
                 own_computations(loop)
-                _hoist(loop, _products(loop))
+                _hoist(loop, _products(loop))  # of the body that is the loop's own now
                 changed = True
         return changed
 

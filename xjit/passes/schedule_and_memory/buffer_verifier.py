@@ -145,9 +145,8 @@ class _Replay:
 
     def _check_overlaps(self, instruction: HloInstruction, results: list[tuple[BufferSlice, HloValue]]) -> None:
         """Results overlap neither each other nor an operand, except for operands that are updated in place."""
-        written: dict[
-            _Place, list[tuple[int, int]]
-        ] = {}  # (offset, number of the result), sorted: none overlaps another
+        # (offset, number of the result), sorted: none overlaps another
+        written: dict[_Place, list[tuple[int, int]]] = {}
         for n, (where, _) in enumerate(results):
             if where.size:
                 written.setdefault((where.kind, where.index), []).append((where.offset, n))
