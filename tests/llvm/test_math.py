@@ -56,7 +56,7 @@ REFERENCE = {
 
 BUDGET = {
     "acos": 1.6, "acosh": 3.0, "asin": 2.5, "asinh": 3.0, "atan": 2.5, "atanh": 2.5, "cbrt": 0.6, "cosh": 2.0,
-    "cosine": 1.0, "erf": 1.6, "exponential": 1.1, "exponential-minus-one": 2.2, "log": 1.0, "log-plus-one": 1.6,
+    "cosine": 1.0, "erf": 3.5, "exponential": 1.1, "exponential-minus-one": 2.2, "log": 1.0, "log-plus-one": 1.6,
     "logistic": 2.5, "rsqrt": 1.5, "sine": 1.0, "sinh": 2.9, "sqrt": 0.5, "tan": 1.5, "tanh": 2.9,
 }  # fmt: skip
 """Largest error allowed; what XLA allows itself is in no case less, counted in whole ULP of the rounded result."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from xjit.llvm.math.vec import Vec
 
 
@@ -52,19 +54,38 @@ def round_away(x: Vec) -> Vec:
 
 def maximum(x: Vec, y: Vec) -> Vec:
     """The larger; NaN if either is NaN; +0 over -0."""
-    # x86 max gives its second operand for equal and unordered ones: order zeros by sign first
-    swap = x.as_int() < 0
-    first, second = x.where(swap, y), y.where(swap, x)
-    result = first.maximum(second)  # second: not negative if either is not
-    return first.where(first.is_nan(), result)
+    limit, other = _limit_and_other(x, y)
+    if limit is not None:
+        larger = limit.maximum(other)
+        return larger + 0.0 if _is_zero(limit, 1.0) else larger  # -0 becomes +0
+    both = x.maximum(y).as_int() & y.maximum(x).as_int()
+    unordered = Vec(x.b, x.b.fcmp_unordered("uno", x.v, y.v))
+    return both.const(-1).where(unordered, both).as_float()
 
 
 def minimum(x: Vec, y: Vec) -> Vec:
     """The smaller; NaN if either is NaN; -0 over +0."""
-    swap = x.as_int() < 0
-    first, second = y.where(swap, x), x.where(swap, y)
-    result = first.minimum(second)
-    return first.where(first.is_nan(), result)
+    limit, other = _limit_and_other(x, y)
+    if limit is not None and not _is_zero(limit, -1.0):
+        return limit.minimum(other)
+    return (x.minimum(y).as_int() | y.minimum(x).as_int()).as_float()  # NaN, too, has all bits of the exponent
+
+
+def _limit_and_other(x: Vec, y: Vec) -> tuple[Vec | None, Vec]:
+    """The operand that is a constant and no NaN, and the other one: x86 gives the second of equal or unordered ones.
+
+    Of two that are not constant each is given by one of two instructions, so both must be combined.
+    """
+    for limit, other in ((x, y), (y, x)):
+        number = limit.v.constant
+        if number is not None and not math.isnan(number):
+            return limit, other
+    return None, y
+
+
+def _is_zero(limit: Vec, sign: float) -> bool:
+    number = limit.v.constant
+    return number == 0 and math.copysign(1.0, number) == sign
 
 
 def sign(x: Vec) -> Vec:

@@ -220,6 +220,13 @@ def round_to_int(x: Vec) -> tuple[Vec, Vec]:
     return shifted - magic, shifted.as_int() - magic.as_int()
 
 
+def round_to_power_of_two(x: Vec, factor: float) -> tuple[Vec, Vec]:
+    """(n as float, 2^n) for n = x * factor rounded to nearest even, of f32; n is in the range of normal exponents."""
+    magic = x.const(1.5 * 2.0**23 + 127)  # its lowest bits are those of the exponent of 2^0
+    shifted = x.fma(factor, magic)
+    return shifted - magic, (shifted.as_int() << 23).as_float()
+
+
 def power_of_two(n: Vec, elem: LLVMType) -> Vec:
     """2^n for an integer n in the range of normal exponents."""
     mantissa, bias = (52, 1023) if elem is DOUBLE else (23, 127)
