@@ -98,6 +98,7 @@ def rows(bits: int) -> dict[str, tuple[Callable, mpf, mpf, Callable, float]]:
             lambda t: t * t, goal,
         ),
         "TAN": (sqrt_argument(lambda r: (mp.tan(r) - r) / r**3), mpf("1e-12"), quarter_pi**2, lambda t: t, goal),
+        "TANH": (sqrt_argument(lambda r: (mp.tanh(r) - r) / r**3), mpf("1e-12"), mpf("0.6") ** 2, lambda t: t, goal),
         "ATAN": (sqrt_argument(lambda r: (mp.atan(r) - r) / r**3), mpf("1e-12"), tan_pi_8**2, lambda t: t, goal),
         "ASIN": (sqrt_argument(lambda r: (mp.asin(r) - r) / r**3), mpf("1e-12"), mpf("0.25") * q, lambda t: t, goal),
         "ERF": (sqrt_argument(lambda r: mp.erf(r) / r - 1), mpf("1e-12"), erf_small * q, lambda t: 1, goal + 2.5),
@@ -105,15 +106,16 @@ def rows(bits: int) -> dict[str, tuple[Callable, mpf, mpf, Callable, float]]:
             erfcx_of, (mpf("0.99") - ERFC_CENTER) / (mpf("0.99") + ERFC_CENTER),
             (6 - ERFC_CENTER) / (6 + ERFC_CENTER), lambda t: 1, goal + 3,
         ),
-        "ERFC_ROOT": (
-            lambda t: 8 * (1 - mp.erfc(t) ** (mpf(1) / 8)) / t - 1, mpf("1e-9"), mpf("3.95"),
-            lambda t: t * mp.erfc(t) ** (mpf(7) / 8) / mp.erf(t), goal + 2,
+        "ERFC_LOG2": (
+            lambda t: mp.log(mp.erfc(1 + t), 2) + 3, mpf("-0.001"), mpf(3),
+            lambda t: mp.erfc(1 + t) * LN2, goal - 1,
         ),
+        "EXP2": (lambda r: (mpf(2) ** r - 1) / r, -q / 2, q / 2, lambda r: abs(r) / 4, goal - 1),
         "CBRT": (mp.cbrt, mpf(1), mpf(2), lambda m: 1, -9.0),
     }  # fmt: skip
 
 
-UNUSED = {("LOG", 64), ("ATANH", 32), ("ERF", 32), ("ERFCX", 32), ("ERFC_ROOT", 64)}
+UNUSED = {("LOG", 64), ("ATANH", 32), ("TANH", 64), ("ERFCX", 32), ("ERFC_LOG2", 64), ("EXP2", 64)}
 
 HEADER = '''"""Fitted polynomial coefficients, lowest order first.
 

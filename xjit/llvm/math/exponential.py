@@ -83,24 +83,23 @@ def logistic(x: Vec) -> Vec:
 
 
 def tanh(x: Vec) -> Vec:
-    """Hyperbolic tangent: e / (e + 2) with e = expm1(2|x|)."""
-    if not x.is_double:
-        half = _half_expm1_of_twice(x.const(10.0).minimum(x.abs()))
-        return (half / (half + 1.0)).copysign(x)
-    magnitude = x.const(22.0).minimum(x.abs())
-    quarter = expm1_quarter(magnitude + magnitude)
-    return _unless_tiny(x, quarter / (quarter + 0.5), 28)
+    """Hyperbolic tangent: 1 - 2 / (e^2|x| + 1), and x + x^3 P(x^2) below 0.9.
 
-
-def _half_expm1_of_twice(x: Vec) -> Vec:
-    """(e^2x - 1) / 2 of f32 for 0 <= x <= 10, exact to about one unit below ln2/4: there 2^n is 1.
-
-    Further up, where tanh hardly depends on it, one product with ln2 will do.
+    For doubles e / (e + 2) with e = expm1(2|x|).
     """
-    n, scale = round_to_power_of_two(x, 2.0 * LOG2_E)
-    r = n.fma(-0.5 * LN2, x)
+    if x.is_double:
+        magnitude = x.const(22.0).minimum(x.abs())
+        quarter = expm1_quarter(magnitude + magnitude)
+        return _unless_tiny(x, quarter / (quarter + 0.5), 28)
+    magnitude = x.const(10.0).minimum(x.abs())
+    n, scale = round_to_power_of_two(magnitude, 2.0 * LOG2_E)
+    r = n.fma(-0.5 * LN2, magnitude)  # one product with ln2: from 0.9 on the result hardly depends on it
     doubled = [c * 2.0 ** (k + 1) for k, c in enumerate(co.EXP_F32)]
-    return scale.fma((r * r).fma(polynomial(r, doubled), r), scale * 0.5 - 0.5)
+    half = scale.fma((r * r).fma(polynomial(r, doubled), r), scale.fma(0.5, 0.5))  # (e^2|x| + 1) / 2
+    large = 1.0 - 1.0 / half
+    square = magnitude * magnitude
+    small = (square * magnitude).fma(polynomial(square, co.TANH_F32), magnitude)
+    return small.where(magnitude < 0.9, large).copysign(x)
 
 
 def sinh(x: Vec) -> Vec:

@@ -58,9 +58,11 @@ def maximum(x: Vec, y: Vec) -> Vec:
     if limit is not None:
         larger = limit.maximum(other)
         return larger + 0.0 if _is_zero(limit, 1.0) else larger  # -0 becomes +0
-    both = x.maximum(y).as_int() & y.maximum(x).as_int()
-    unordered = Vec(x.b, x.b.fcmp_unordered("uno", x.v, y.v))
-    return both.const(-1).where(unordered, both).as_float()
+    # x86 max gives its second operand for equal and unordered ones: order zeros by sign first
+    swap = x.as_int() < 0
+    first, second = x.where(swap, y), y.where(swap, x)
+    result = first.maximum(second)  # second: not negative if either is not
+    return first.where(first.is_nan(), result)
 
 
 def minimum(x: Vec, y: Vec) -> Vec:
@@ -68,14 +70,13 @@ def minimum(x: Vec, y: Vec) -> Vec:
     limit, other = _limit_and_other(x, y)
     if limit is not None and not _is_zero(limit, -1.0):
         return limit.minimum(other)
-    return (x.minimum(y).as_int() | y.minimum(x).as_int()).as_float()  # NaN, too, has all bits of the exponent
+    # the two differ for -0 and +0, and where one is NaN: it has all bits of the exponent, and keeps them
+    return (x.minimum(y).as_int() | y.minimum(x).as_int()).as_float()
 
 
 def _limit_and_other(x: Vec, y: Vec) -> tuple[Vec | None, Vec]:
-    """The operand that is a constant and no NaN, and the other one: x86 gives the second of equal or unordered ones.
-
-    Of two that are not constant each is given by one of two instructions, so both must be combined.
-    """
+    """The operand that is a constant number, if there is one, and the other one: x86 gives the second operand where they
+    are equal or unordered."""
     for limit, other in ((x, y), (y, x)):
         number = limit.v.constant
         if number is not None and not math.isnan(number):
