@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.affine import AffineExpr, constant, dim
+from xjit.affine import AffineExpr, constant, dim, substitute
 from xjit.emitters.access.memory import EVERYWHERE
+from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish
@@ -29,6 +30,10 @@ PIECES = (4, 8, 5, 6, 7, 3, 2)
 """How many pieces these are, the best number first. More cost more: every piece goes through all indices, and through
 as many pages of memory as there are rows.
 """
+STEPS_AHEAD = 12
+"""How many windows before it is combined a destination is fetched: it may be anywhere in memory."""
+FETCHED_BYTES = 1 << 18  # results that are smaller stay in the second-level cache
+LINE_BYTES, MAX_LINES = 64, 8
 
 Index = tuple[AffineExpr, ...]
 
@@ -121,6 +126,7 @@ class _ScatterKernel:
         """Reads the index vector; if the whole window is inside, combines it."""
         nest = self.nest
         with structured(nest) as builder, scope(nest, builder):
+            self._fetch_ahead(builder, piece, owner)
             starts, inside = self._starts(builder)
             with builder.when(inside), scope(nest, builder):
                 bound = [
@@ -128,6 +134,32 @@ class _ScatterKernel:
                     for value, limit in zip(starts, self.dimensions.limits, strict=True)
                 ]
                 self._window_loops(bound, piece, owner)
+
+    def _fetch_ahead(self, builder: StructuredBuilder, piece: int | None, owner: int | None) -> None:
+        """Asks for the first lines of a window that is combined some steps later."""
+        steps = [d for d in self.dimensions.scatter_dims if d != owner]
+        if not steps or self.nest.target.has_aligned_vectors or self.results[0].shape.byte_size < FETCHED_BYTES:
+            return
+        nest, kept, size = self.nest, list(self.index), self.update_sizes[steps[-1]]
+        later = builder.add(nest.index_value(kept[steps[-1]]), const_int(I64, STEPS_AHEAD))
+        self.index[steps[-1]] = bind_index(nest, _smaller(builder, later, size - 1), max(2, size))
+        if owner is not None and piece is not None:
+            self.index[owner] = substitute(kept[owner], {piece: constant(0)})
+        starts, _ = self._starts(builder)
+        bound = [
+            constant(0) if value is None else bind_index(nest, _smaller(builder, value, limit), max(2, limit + 1))
+            for value, limit in zip(starts, self.dimensions.limits, strict=True)
+        ]
+        place, innermost = self._destination(bound, tuple(self.index)), self._innermost_window()
+        elements = self.update_sizes[innermost] if innermost >= 0 else 1
+        elements = nest.table.size(piece) if piece is not None else elements
+        for result in self.results:
+            bytes_each = result.shape.element_type.byte_width
+            offset = nest.index_value(physical_offset(nest.table, result.shape, place))
+            first = builder.offset(result.pointer, builder.mul(offset, const_int(I64, bytes_each)))
+            for line in range(min(MAX_LINES, -(-elements * bytes_each // LINE_BYTES))):
+                builder.prefetch(builder.offset(first, const_int(I64, line * LINE_BYTES)), write=True)
+        self.index = kept
 
     def _starts(self, builder: StructuredBuilder) -> tuple[list[Value | None], Value]:
         """The start of the window per operand dimension (None: 0), and whether the window is inside."""
@@ -186,3 +218,8 @@ class _ScatterKernel:
             moving = window if window is not None else batch
             place.append(start + (index[moving] if moving is not None else 0))
         return tuple(self.nest.simplify(e) for e in place)
+
+
+def _smaller(builder: StructuredBuilder, value: Value, limit: int) -> Value:
+    """Returns a number, or the limit for one that is negative or larger."""
+    return builder.intrinsic("umin", I64, (value, const_int(I64, limit)))

@@ -48,6 +48,21 @@ def test_rows_split_by_destination() -> None:
     assert check_units(rows(6, 48, 9, layout="{0,1}"), rtol=1e-5, atol=1e-5) == 3
 
 
+@pytest.mark.parametrize(("n", "d", "k"), [(5000, 16, 30), (3000, 25, 5), (700, 128, 40), (70000, 1, 99)])
+def test_destinations_in_large_arrays_are_fetched_ahead(n: int, d: int, k: int) -> None:
+    text = rows(n, d, k)
+    assert "@llvm.prefetch" in xjit.compile(text).as_text("llvm")
+    rng = np.random.default_rng(n)
+    i = rng.integers(-3, n + 3, (k, 1), dtype=np.int32)
+    i[-2:] = [[np.iinfo(np.int32).min], [n - 1]]
+    x, u = (rng.standard_normal((size, d)).astype(np.float32) for size in (n, k))
+    check(text, x, i, u, rtol=1e-5, atol=1e-5)
+
+
+def test_destinations_in_small_arrays_are_not_fetched() -> None:
+    assert "@llvm.prefetch" not in xjit.compile(rows(7, 64, 20)).as_text("llvm")
+
+
 @pytest.mark.parametrize("index_type", ["s8", "u8", "s64", "u64"])
 def test_index_types(index_type: str) -> None:
     text = rows(7, 5, 6).replace("s32[", f"{index_type}[")
