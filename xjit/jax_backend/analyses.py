@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 
 from xjit.hlo.ir.module import HloModule
@@ -20,7 +20,7 @@ def cost_properties(module: HloModule) -> dict[str, float]:
     """
     costs = HloCostAnalysis.of(module)
     total = costs.computation(module.entry_computation)
-    found = Counter[str]()
+    found = defaultdict[str, float](float)
     for instruction in module.entry_computation.instructions:
         moved = costs.bytes_moved(instruction)
         found["bytes accessedout{}"] += moved.written

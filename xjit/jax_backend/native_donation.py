@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Final
 
 from xjit.jax_backend.c_api import EXECUTE_OPTIONS
@@ -121,7 +121,7 @@ class _Claim:
         self.builder.ret(status_error(self.builder, self._executable, status, index, first))
 
     @contextlib.contextmanager
-    def _others(self, index: Value) -> Iterator[Value]:
+    def _others(self, index: Value) -> Generator[Value]:
         """Code that runs for each other argument with the same buffer."""
         builder = self.builder
         buffer = builder.ptrtoint(self._buffer(index), I64)

@@ -55,7 +55,7 @@ _ARGUMENT_ERRORS: Final = {
     f"{_CLASH}`f(donate(a), a)`.",
     READ_THEN_DONATED: f"Attempt to donate a buffer which is also used by the same call to Execute() {_CLASH}"
     "`f(a, donate(a))`.",
-    ARGUMENT_DELETED: f"Invalid buffer passed to Execute() as argument {{0}} to replica 0: INVALID_ARGUMENT: {_DELETED}",
+    ARGUMENT_DELETED: "Invalid buffer passed to Execute() as argument {0} to replica 0: INVALID_ARGUMENT: " + _DELETED,
 }
 
 _ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
