@@ -345,3 +345,17 @@ def test_what_is_tiny_is_computed_twice_rather_than_stored(size: int, fusions: i
     module = parse_hlo(text)
     InstructionFusion().run(module)
     assert count(module, "fusion") == fusions
+
+
+@pytest.mark.parametrize(
+    ("producer", "fusions"),
+    [("negate(a)", 1), ("add(a, a)", 1), ("multiply(b, b)", 1), ("add(a, b)", 1), ("add(b, c)", 0)],
+    ids=["one it reads", "one it reads, twice", "one more, twice", "one it reads and one more", "two more"],
+)
+def test_operands_that_a_fusion_reads_already_are_not_counted_again(producer: str, fusions: int) -> None:
+    text = f"""HloModule m
+    ENTRY e {{ a = f32[64] parameter(0)  b = f32[64] parameter(1)  c = f32[64] parameter(2)
+      p = f32[64] {producer}  ROOT r = f32[64] subtract(a, p) }}"""
+    module = parse_hlo(text)
+    InstructionFusion(max_operands=2).run(module)
+    assert count(module, "fusion") == fusions
