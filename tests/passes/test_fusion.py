@@ -9,6 +9,7 @@ import pytest
 import xjit
 from tests.support.passes import assert_same_values, check_pass, count, describe, random_arguments
 from xjit.hlo import HloModule
+from xjit.hlo.attributes import FusionAttributes
 from xjit.hlo.edit.fusion import create_fusion, fuse_instruction_into
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
@@ -135,7 +136,7 @@ def test_reduce_is_a_root_and_takes_its_input_in() -> None:
     )
     assert top(module) == ["fusion", "sqrt"]
     fusion = next(i for i in module.entry_computation.instructions if i.opcode == "fusion")
-    assert fusion.kind == "kInput"
+    assert fusion.attributes_as(FusionAttributes).kind == "kInput"
     assert fusion.fused_expression_root.opcode == "reduce"
 
 
