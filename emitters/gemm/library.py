@@ -14,6 +14,7 @@ import numpy as np
 from xjit.emitters.gemm.block import GEMM_PARAMS
 from xjit.emitters.gemm.convolution import CONVOLUTION_PARAMS, convolution_name, emit_convolution
 from xjit.emitters.gemm.convolution_dimensions import as_gemm
+from xjit.emitters.gemm.convolution_phases import convolution_phases
 from xjit.emitters.gemm.convolution_plan import plan_convolution
 from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, convolution_spans
 from xjit.emitters.gemm.gemm import emit_gemm, gemm_name
@@ -33,11 +34,12 @@ from xjit.emitters.gemm.plane_range import FIT_PARAMS, emit_planes_fit, greatest
 from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.routine import ConvolutionRoutine, Routine, convolution_routine_for, routine_for
 from xjit.emitters.gemm.shapes import GemmShape, operand_spans
+from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.units import Unit
 from xjit.llvm import IRBuilder, Module, Target, Value
 from xjit.llvm.library import Library
 from xjit.llvm.module import Declaration
-from xjit.llvm.types import I1, I64, PTR, VOID, array
+from xjit.llvm.types import I1, I8, I64, PTR, VOID, array
 from xjit.llvm.values import const_int, zero
 
 
@@ -79,7 +81,27 @@ def emit_convolution_call(
 ) -> None:
     """Calls the convolution for `shape`, or a multiplication where that is the same. Raises ValueError for too many
     dimensions. Compare `emit_gemm_call`.
+
+    An input that is spread out takes a call for each phase, unless each tile is handed to an epilogue.
     """
+    if out is None or closure is not None:
+        _emit_convolution_call(builder, types, shape, operands, out, closure)
+        return
+    lhs, rhs = operands
+    for phase in convolution_phases(shape):
+        kernel = builder.gep(I8, rhs, const_int(I64, phase.kernel_start * size_of(types.rhs)))
+        result = builder.gep(I8, out, const_int(I64, phase.result_start * size_of(types.out)))
+        _emit_convolution_call(builder, types, phase.shape, (lhs, kernel), result, None)
+
+
+def _emit_convolution_call(
+    builder: IRBuilder,
+    types: GemmTypes,
+    shape: ConvolutionShape,
+    operands: tuple[Value, Value],
+    out: Value | None,
+    closure: Value | None,
+) -> None:
     gemm = as_gemm(shape)
     if gemm is not None:
         emit_gemm_call(builder, types, gemm, operands, out, closure)

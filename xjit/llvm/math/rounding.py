@@ -75,8 +75,10 @@ def minimum(x: Vec, y: Vec) -> Vec:
 
 
 def _limit_and_other(x: Vec, y: Vec) -> tuple[Vec | None, Vec]:
-    """The operand that is a constant number, if there is one, and the other one: x86 gives the second operand where they
-    are equal or unordered."""
+    """The operand that is a constant number, if there is one, and the other one.
+
+    x86 gives the second operand where they are equal or unordered.
+    """
     for limit, other in ((x, y), (y, x)):
         number = limit.v.constant
         if number is not None and not math.isnan(number):

@@ -86,6 +86,7 @@ class DotEpilogueFusion(HloModulePass):
             and instruction.shape.num_elements >= self.min_elements
             and not is_tiled(instruction.shape)
             and not has_control_dependencies(instruction)
+            and not _has_phases(body)
         )
 
     def _choose(
@@ -136,6 +137,14 @@ def _has_products(hero: HloInstruction) -> bool:
     if hero.shape.element_type is PrimitiveType.S32:
         return all(operand.shape.element_type in _SMALL_INTEGERS for operand in hero.operands)
     return hero.shape.element_type in _FLOATS
+
+
+def _has_phases(hero: HloInstruction) -> bool:
+    """Whether a convolution is done as several over parts of its result, which lie between each other."""
+    if hero.opcode != "convolution":
+        return False
+    window = hero.attributes_as(at.ConvolutionAttributes).window.dimensions
+    return any(1 < d.base_dilation <= d.size and d.stride == d.window_dilation == 1 for d in window)
 
 
 def _consumers(hero: HloInstruction) -> list[_Consumer]:

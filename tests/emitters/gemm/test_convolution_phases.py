@@ -1,0 +1,83 @@
+"""Convolutions over spread inputs, taken apart: the parts' sizes by hand, their sums against the evaluator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.kernels import check
+from xjit.emitters.gemm.convolution_phases import MAX_PHASES, convolution_phases
+from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, SpatialDimension
+
+DIMENSION = SpatialDimension(14, 3, 28, 20, 7, 5, padding_low=1, base_dilation=2)
+SHAPE = ConvolutionShape(1, 4, 5, (DIMENSION,), 280, 1, 5, 1, 140, 1)
+
+
+def test_each_phase_has_its_taps_alone() -> None:
+    even, odd = convolution_phases(SHAPE)
+    assert even.shape.spatial == (SpatialDimension(14, 1, 14, 20, 14, 10, padding_low=0),)
+    assert odd.shape.spatial == (SpatialDimension(14, 2, 14, 20, 14, 10, padding_low=0),)
+    assert (even.kernel_start, even.result_start) == (7, 0)
+    assert (odd.kernel_start, odd.result_start) == (0, 5)
+    assert sum(phase.shape.flops for phase in (even, odd)) == SHAPE.flops // 2
+
+
+def test_of_a_reversed_kernel_the_other_end_counts() -> None:
+    phases = convolution_phases(replace(SHAPE, spatial=(replace(DIMENSION, kernel=4, reversed=True),)))
+    assert [phase.kernel_start for phase in phases] == [0, 7]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"base_dilation": 1},
+        {"base_dilation": 4},  # phases without a tap
+        {"window_stride": 2},
+        {"window_dilation": 2},
+        {"output": 1},
+        {"base_dilation": MAX_PHASES + 1, "kernel": 40},
+    ],
+    ids=str,
+)
+def test_others_stay_whole(change: dict[str, int]) -> None:
+    shape = replace(SHAPE, spatial=(replace(DIMENSION, **change),))
+    (phase,) = convolution_phases(shape)
+    assert phase.shape is shape
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "f64"])
+@pytest.mark.parametrize(
+    ("dims", "groups"),
+    [
+        (((3, 1, 2, 2, 1, 0), (3, 1, 2, 2, 1, 0)), 1),
+        (((4, -1, 3, 2, 1, 0), (3, 2, 2, 3, 1, 0)), 1),
+        (((5, 0, 0, 3, 1, 1), (2, 3, -2, 1, 1, 0)), 1),
+        (((4, 2, 2, 2, 1, 1), (4, 2, 2, 2, 1, 1)), 2),
+        (((3, 1, 1, 2, 1, 0), (3, 1, 1, 2, 1, 0)), 4),
+        (((3, 1, 1, 2, 1, 0), (3, 1, 1, 2, 3, 0)), 1),
+    ],
+    ids=str,
+)
+def test_values(kind: str, dims: tuple[tuple[int, ...], ...], groups: int) -> None:
+    """Dimensions are (taps, low padding, high padding, base dilation, stride, reversal)."""
+    taps, low, high, base, stride, reversal = zip(*dims, strict=True)
+    out = [(4 * b + 1 + lo + hi - k) // s + 1 for k, lo, hi, b, s, _ in dims]
+    pads = "x".join(f"{lo}_{hi}" for lo, hi in zip(low, high, strict=True))
+    window = f"size={_by(taps)} stride={_by(stride)} pad={pads} lhs_dilate={_by(base)} rhs_reversal={_by(reversal)}"
+    result = f"{kind}[2,{out[0]},{out[1]},12]"
+    text = f"""HloModule m
+ENTRY e {{
+  x = {kind}[2,5,5,4] parameter(0)
+  w = {kind}[{taps[0]},{taps[1]},{4 // groups},12] parameter(1)
+  c = {result} convolution(x, w), window={{{window}}}, dim_labels=b01f_01io->b01f, feature_group_count={groups}
+  zero = {kind}[] constant(0)
+  zeros = {result} broadcast(zero), dimensions={{}}
+  ROOT r = {result} maximum(c, zeros)
+}}"""
+    tolerance = {"f32": 1e-5, "bf16": 2e-2, "f64": 1e-12}[kind]
+    check(text, rtol=tolerance, atol=tolerance)
+
+
+def _by(numbers: tuple[int, ...]) -> str:
+    return "x".join(map(str, numbers))
