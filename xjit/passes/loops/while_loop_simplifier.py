@@ -115,23 +115,35 @@ def _remove_dead(loop: HloInstruction) -> HloInstruction | None:
     """Removes the elements that neither the condition nor an element that stays nor anything behind the loop reads."""
     count = len(loop.shape.tuple_shapes)
     keep = _needed(loop)
-    if len(keep) == count:
+    if len(keep) == count or (not keep and _is_read_whole(loop)):
         return None
-    return resize(loop, keep, ())
+
+    def value_after(_new: HloInstruction, index: int) -> HloInstruction:
+        value = initial_value(loop, index)
+        assert value is not None
+        return value
+
+    return resize(loop, keep, (), value_after)
+
+
+def _is_read_whole(loop: HloInstruction) -> bool:
+    return loop.is_root() or any(user.opcode != "get-tuple-element" for user in loop.users)
 
 
 def _needed(loop: HloInstruction) -> list[int]:
     """Returns the elements that are needed: the least set that has those of the condition, of what is read behind the
-    loop, of side effects, and what these are computed of.
+    loop, of side effects, and what these are computed of. What reads the loop whole needs no loop to have what passes
+    through it.
     """
     condition, body, module = loop.while_condition, loop.while_body, loop.module
     assert module is not None
     effects = analyses.get(SideEffects, module)
     count = len(loop.shape.tuple_shapes)
-    if loop.is_root() or any(user.opcode != "get-tuple-element" for user in loop.users):
-        return list(range(count))
     state, root = body.parameter_instructions[0], body.root_instruction
-    needed = {element_index(user) for user in (*loop.users, *condition.parameter_instructions[0].users)}
+    readers = (*loop.users, *condition.parameter_instructions[0].users)
+    needed = {element_index(user) for user in readers if user.opcode == "get-tuple-element"}
+    if _is_read_whole(loop):
+        needed |= {i for i in range(count) if initial_value(loop, i) is None or not passes_through(loop, i)}
     seen: set[HloInstruction] = set()
     stack = [i for i in body.instructions if effects.of_instruction(i) or has_control_dependencies(i)]
     stack += [root.operand(element) for element in needed]
