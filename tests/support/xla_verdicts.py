@@ -183,7 +183,7 @@ def _lines(name: str) -> Iterable[dict[str, Any]]:
 
 def _verdicts() -> Iterable[Record]:
     for r in _lines("pass_verdicts.jsonl"):
-        xla_class = _MISNAMED.get(r["file"], r["pass"])
+        xla_class = str(_MISNAMED.get(r["file"], r["pass"]))
         yield Record(f"{r['file']}:{r['line']}", r["test"], xla_class, r["before"], r["changed"], r["check"] or "")
 
 
