@@ -14,6 +14,7 @@ from xjit.passes.analysis.while_loop_analysis import counted_loop
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.loops.decided_compares import decide_compares
 from xjit.passes.loops.equal_elements import equal_elements
 from xjit.passes.loops.flat_state import flatten_state
 from xjit.passes.loops.loop_state import (
@@ -39,6 +40,8 @@ class WhileLoopSimplifier(HloModulePass):
     """
 
     name = "while-loop-simplifier"
+    simplify_compare_instrs: bool = False
+    """Comparisons of what a loop counts with constants, which its trips decide, are done."""
     max_nesting: int = 64
     """Loops of one trip stay in modules nested deeper: each round takes the outermost one away only."""
 
@@ -57,6 +60,8 @@ class WhileLoopSimplifier(HloModulePass):
         for computation in selected_computations(module, execution_threads):
             for loop in [i for i in computation.instructions if i.opcode == "while"]:
                 if loop.sharding is None and not has_control_dependencies(loop):
+                    if self.simplify_compare_instrs and loop.shape.is_tuple:
+                        changed |= decide_compares(loop)
                     changed |= _simplify(loop, module, may_unroll)
         return changed
 
