@@ -216,37 +216,3 @@ def test_special_values_are_exact(opcode):
     }[opcode]
     np.testing.assert_array_equal(result, np.array(want, np.float32))
     np.testing.assert_array_equal(np.signbit(result)[3:], np.signbit(want)[3:])
-
-
-LIMITS = (0.0, -0.0, 1.5, -1.5, np.inf, -np.inf)
-
-
-@pytest.mark.parametrize("level", jit.host_levels())
-@pytest.mark.parametrize("type_name", TYPES)
-@pytest.mark.parametrize("opcode", ["maximum", "minimum"])
-def test_extrema_with_constants_and_without(opcode, type_name, level):
-    """NaN wins, then the sign of zeros counts: each pair of special values, in both orders."""
-    dtype, llvm_type = TYPES[type_name]
-    target, numbers = Target.for_features(level), np.array([*LIMITS, np.nan, -2.0, 3.0, -np.nan] * 8, dtype)
-    width, larger = target.vector_width(llvm_type), opcode == "maximum"
-
-    def check(got, a, b):
-        order = np.where(a == b, np.signbit(a), a < b)  # whether a is the smaller one
-        want = np.where(np.isnan(a) | np.isnan(b), np.nan, np.where(order == larger, b, a))
-        np.testing.assert_array_equal(got, want)
-        known = ~np.isnan(want)
-        np.testing.assert_array_equal(np.signbit(got)[known], np.signbit(want)[known])
-
-    pair = jit.Kernel(vectors(BINARY[opcode]), [llvm_type] * 2, [llvm_type], width, target)
-    for limit in (*LIMITS, np.nan):
-        other = np.full_like(numbers, limit)
-        for a, b in ((numbers, other), (other, numbers)):
-            check(pair([a, b], [dtype])[0], a, b)
-        for reverse in (False, True):
-
-            def with_constant(builder, value, limit=limit, reverse=reverse):
-                x = Vec(builder, value)
-                return BINARY[opcode](*((x.const(limit), x) if reverse else (x, x.const(limit)))).v
-
-            kernel = jit.Kernel(with_constant, [llvm_type], [llvm_type], width, target)
-            check(kernel([numbers], [dtype])[0], numbers, other)
