@@ -244,7 +244,7 @@ mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
 v = jax.device_put(np.arange(8.0, dtype=np.float32), jax.NamedSharding(mesh, jax.P("i")))
 with jax.profiler.trace(os.environ["TRACE"]):
     with jax.profiler.TraceAnnotation("mine"):
-        jax.block_until_ready(jax.jit(lambda a: a + 1)(v))
+        jax.block_until_ready(jax.jit(lambda a: a / a.sum())(v))
 (found,) = pathlib.Path(os.environ["TRACE"]).rglob("*.xplane.pb")
 names = [b"mine", b"xjit::read_program", b"xjit::compile", b"xjit::execute"]
 assert [name for name in names if name not in found.read_bytes()] == []
