@@ -70,7 +70,8 @@ class AttributeList:
             return _SCALAR, self._keep(Scalar(dtype, data))
         if isinstance(attribute, ir.DenseElementsAttr):
             kind = ir.ShapedType(attribute.type)
-            values = list(attribute) if kind.rank == 1 else None
+            elements: Any = attribute
+            values = list(elements) if kind.rank == 1 else None
             element_type = str(kind.element_type)
         else:
             element_type, values = _dense_array(attribute)
