@@ -124,7 +124,7 @@ def build_module(python_functions: Iterable[str]) -> Module:
     define_events(module)
     define_buffers(module)
     define_calls(module)
-    define_donation(module, STATUS_ERROR)
+    define_donation(module)
     define_preparation(module)
     define_queues(module)
     define_groups(module)

@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT
-from xjit.jax_backend.native_calls import allocate, buffer_of, out_of_memory
-from xjit.jax_backend.native_donation import CLAIMED
+from xjit.jax_backend.native_buffers import READY_EVENT
+from xjit.jax_backend.native_calls import allocate, buffer_of, out_of_memory, status_error
+from xjit.jax_backend.native_donation import ARGUMENT_DELETED, CLAIMED
 from xjit.jax_backend.native_events import EXHAUSTED_ERROR
 from xjit.jax_backend.records import ARRAY, BUFFER, CALL, DEVICE, DONATED_WITHOUT_RESULT, EXECUTABLE, HOLD
 from xjit.llvm import Module, Value
@@ -99,7 +99,7 @@ class _Prepare:
             held = builder.call(self._functions["xjit_buffer_hold"], [buffer, builder.i64(HOLD)], name="held")
             with builder.when(builder.not_(held)):
                 self._release(i)
-                self._return(DELETED_ERROR)
+                builder.ret(status_error(builder, self._executable, builder.i64(ARGUMENT_DELETED), i, builder.i64(0)))
             leaf = ARRAY.load(builder, ARRAY.element(builder, self._fixed("parameters"), i), "leaf")
             with builder.when(builder.icmp_signed(">=", leaf, builder.i64(0))):
                 builder.store(BUFFER.load(builder, buffer, "data"), self._field("inputs", leaf), align=8)
