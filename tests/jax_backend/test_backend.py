@@ -364,6 +364,18 @@ assert "xjit" in y.devices().pop().client.platform_version and (np.asarray(y) ==
 """, platforms=None)  # fmt: skip
 
 
+def test_arrays_that_end_after_all_modules() -> None:
+    code = """
+def fail(v):
+    raise ValueError("boom")
+f = jax.jit(lambda a: jax.pure_callback(fail, jax.ShapeDtypeStruct(a.shape, a.dtype), a))
+raises(jax.errors.JaxRuntimeError, "boom", lambda: f(x).block_until_ready())
+keep = [x + 1]
+keep.append(keep)
+"""
+    run(code, MALLOC_PERTURB_="165")  # memory that is freed changes at once
+
+
 def test_exit_with_an_exception_and_living_arrays() -> None:
     code = "keep = [jax.jit(lambda a: a + 1)(x)]; keep.append(keep); raise SystemExit(3)"
     run(code, expected_exit=3)

@@ -41,6 +41,7 @@ from xjit.jax_backend.requests import (
 from xjit.jax_backend.sharded_execution import ShardedExecution
 from xjit.jax_backend.transfers import Copying, Transfers
 from xjit.jax_backend.workers import Workers
+from xjit.runtime.thread_pool import running_pool
 
 _DELETED: Final = "Buffer has been deleted or donated."
 _STATIC_ERRORS: Final = {
@@ -340,5 +341,11 @@ def _named(keep: Callable[[Memory], Memory], name: str, kind: NamedValueType, va
 
 @functools.cache
 def plugin() -> Plugin:
-    """The backend of this process; the first call compiles its native part."""
-    return Plugin()
+    """The backend of this process; the first call compiles its native part.
+
+    Arrays in cycles end after all modules: Python never frees it, nor the library that it calls.
+    """
+    made = Plugin()
+    for kept in (made, running_pool()):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    return made
