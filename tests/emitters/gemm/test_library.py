@@ -18,10 +18,10 @@ from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.routine import ConvolutionRoutine, routine_for
 from xjit.emitters.gemm.shapes import row_major
 from xjit.llvm import Module, Target
-from xjit.llvm.host_cpu import host_features
 from xjit.llvm.library import Library
 from xjit.runtime.machine_code import jit
 from xjit.runtime.machine_code.ir_check import defined_symbols
+from xjit.runtime.machine_code.jit import missing_features
 
 DOT = """
 HloModule dot
@@ -33,7 +33,7 @@ ENTRY main {{
 """
 
 
-HAS_AVX512 = "avx512f" in host_features()
+HAS_AVX512 = not missing_features(Target.for_features("avx512").features)
 TILES = routine_for(plan_gemm(row_major(64, 64, 64), GemmTypes(), Target.host()), GemmTypes())
 
 
@@ -60,6 +60,14 @@ def test_kernels_mask_what_is_not_packed(n: int, k: int, masks: bool) -> None:
     plan = plan_gemm(row_major(100, n, k), GemmTypes(), target)
     sizes = gemm_kernels(plan, register_tile(target, GemmTypes()))
     assert {size.masks for size in sizes} == {masks}
+
+
+def test_whole_vectors_are_stored_without_masks() -> None:
+    """Masked stores are slow but for the widest vectors: kernels branch to plain ones where the last vector is full."""
+    for level, plain in (("avx2", 2 * 6 * 2 - 6), ("avx512", 6)):
+        text = kernel_library_text(GemmTypes(), KernelSize(6, 2), Target.for_features(level))
+        assert text.count("call void @llvm.masked.store") == 6
+        assert len(re.findall(r"^ *store <", text, re.MULTILINE)) == plain
 
 
 def test_a_program_has_the_methods_that_it_needs() -> None:
