@@ -34,7 +34,12 @@ class ReductionSplitter(OpExpander):
         """Returns the second reduction, or None."""
         array, reduced = arrays_of(instruction)[0], reduced_dimensions(instruction)
         sizes = array.shape.dimensions
-        if len(reduced) < 2 or array.shape.num_elements < self.min_elements or not may_rewrite(instruction) or not may_apply_init_twice(instruction):
+        if (
+            len(reduced) < 2
+            or array.shape.num_elements < self.min_elements
+            or not may_rewrite(instruction)
+            or not may_apply_init_twice(instruction)
+        ):
             return None
         kept = [d for d in range(len(sizes)) if d not in reduced]
         if not is_row_major(array) or _are_consecutive(reduced) or _are_consecutive(kept):
