@@ -136,6 +136,8 @@ _HANDLE_ROWS = (
     handles_row("loop.unroll", "target", "", "%target"),
     handles_row("loop.promote_if_one_iteration", "target", "", "%target"),
     handles_row("loop.coalesce", "target", "transformed", "%target"),
+    handles_row("loop.forall_to_for", "target", "transformed*", "%target"),
+    handles_row("loop.outline", "target", "function;call", "%target", ("function", "call")),
     handles_row("loop.peel", "target", "results*", "%target"),
 )
 
