@@ -127,7 +127,7 @@ PASSES: dict[str, Pass] = {
 
 
 def parse_options(name: str, text: str) -> dict[str, Option]:
-    """Returns the options in `tile-sizes=2,3 unroll` or `shared-input,diff-shapes`; InvalidArgument for unknown ones."""
+    """Returns the options of `tile-sizes=2,3` or `shared-input,diff-shapes`. Unknown ones are InvalidArgument."""
     known, found = PASSES[name].options, dict[str, Option]()
     words = [part for word in text.split() for part in ([word] if "=" in word else word.split(","))]
     for each in words:

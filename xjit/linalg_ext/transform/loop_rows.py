@@ -86,7 +86,7 @@ def outline_loops(script: Script, op: Operation) -> Handles:
     name = op.attributes.get("func_name")
     if not isinstance(name, StringAttr):
         raise LinalgError(f"'{op.name}' op expects a string as 'func_name', found {name}", op.location)
-    made = [located(op, lambda loop=loop: outline_loop(loop, name.value)) for loop in script.payload(op)]
+    made = [located(op, lambda loop=loop, name=name: outline_loop(loop, name.value)) for loop in script.payload(op)]
     return [[function for function, _ in made], [call for _, call in made]]
 
 

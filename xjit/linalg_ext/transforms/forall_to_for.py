@@ -73,7 +73,7 @@ def _move_body(
     for op in old.operations[:-1]:
         op.remove()
         builder.insert(op)
-    results = dict(zip(outs, carried))
+    results: dict[Value, Value] = dict(zip(outs, carried))
     for op in insertions:
         source, out, *rest = op.operands
         created = builder.create(

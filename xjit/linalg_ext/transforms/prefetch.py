@@ -61,7 +61,7 @@ class _Prefetch:
         lower, block = self.loop.operands[0], self.loop.body
         for i, buffer in enumerate([self.target.result, *self.buffers[:-1]]):
             self._copy_ahead(outside, lower, i, buffer)
-        body, variable = [op for op in block.operations[:-1]], block.arguments[0]
+        body, variable = list(block.operations[:-1]), block.arguments[0]
         self._copy_ahead(Builder.before(self.copy), variable, self.count, self.buffers[-1])
         if unroll:
             self._unroll(body)
@@ -70,7 +70,7 @@ class _Prefetch:
         self.copy.erase()
 
     def _guarded(self, builder: Builder, start: Value, steps: int) -> tuple[Builder, Value]:
-        """Returns the inside of an `scf.if` for the iteration `steps` behind `start`, if there is one; and its index."""
+        """Returns the inside of an `scf.if` that there is the iteration `steps` behind `start`, and its index."""
         upper, step = self.loop.operands[1:3]
         index = IndexBuilder(builder)
         at = index.value(index.apply(dim(0) + symbol(0) * steps, (start,), (step,)))
