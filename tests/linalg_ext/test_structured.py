@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -95,7 +97,7 @@ def test_contraction_rows_verify_on_shapes_of_their_loops(row) -> None:
 @pytest.mark.parametrize("name", [row.name for row in ELEMENTWISE_ROWS if row.body and row.num_inputs in (1, 2)])
 def test_elementwise_rows_verify(name: str) -> None:
     row = STRUCTURED_ROWS[name]
-    permutation = {"permutation": DenseArrayAttr.i64([0, 1]), "dimensions": DenseArrayAttr.i64([])}
+    permutation: dict[str, Any] = {"permutation": DenseArrayAttr.i64([0, 1]), "dimensions": DenseArrayAttr.i64([])}
     op = structured(tensor_op(name, *[(2, 3)] * (1 + row.num_inputs), **permutation))
     if name == "linalg.fill":
         op = structured(tensor_op(name, (), (2, 3)))
