@@ -4,6 +4,7 @@ emitters, runtime -> api, and hlo -> thunks -> passes, emitters, runtime -> api.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,6 +34,14 @@ API = {
 }
 
 
+def is_module(name: str) -> bool:
+    """Whether a string is the dotted name of a module of the product."""
+    if not re.fullmatch(r"xjit(\.\w+)+", name):
+        return False
+    path = ROOT / name.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
 def layer_of(parts: tuple[str, ...]) -> str:
     """Returns the layer of a module path below xjit."""
     name = parts[0].removesuffix(".py")
@@ -40,12 +49,14 @@ def layer_of(parts: tuple[str, ...]) -> str:
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields (line, dotted name) of every import, also of those inside functions."""
+    """Yields (line, dotted name) of every import, also of those inside functions, and of modules whose name is a string."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             yield node.lineno, node.module or ""
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and is_module(node.value):
+            yield node.lineno, node.value  # for import_module
 
 
 def sources() -> list[tuple[Path, tuple[str, ...]]]:

@@ -17,10 +17,12 @@ from xjit.gpu_compiler import GpuExecutable
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.ir.module_config import HloModuleConfig
+from xjit.hlo.provided import compile_hlo
 from xjit.ops.evaluation.interpreter import evaluate as _evaluate
 from xjit.ops.evaluation.interpreter import evaluate_devices as _evaluate_devices
 from xjit.ops.verifier import verify_executable
 from xjit.passes import run_passes as _run_passes
+from xjit.passes.fusion.row_tiling import tiled_rows
 from xjit.text.proto import create_from_proto, to_proto
 
 __all__ = [
@@ -94,3 +96,13 @@ def run_passes(module: HloModule, names: Sequence[str]) -> bool:
     if not isinstance(module, HloModule):
         raise InvalidArgument(f"passes change a module in place: expected an HloModule, found {type(module).__name__}")
     return _run_passes(module, names)
+
+
+def _tiled_rows(rows: HloModule, parts: int) -> HloModule | None:
+    from xjit.linalg_ext.automatic.rows import tiled_rows as cut  # 180 modules, for those few programs with long rows
+
+    return cut(rows, parts)
+
+
+compile_hlo.provide(compile)
+tiled_rows.provide(_tiled_rows)

@@ -9,6 +9,7 @@ import pytest
 import xjit
 from tests.support.passes import assert_same_values, check_pass, count, describe, random_arguments
 from xjit.hlo import HloModule
+from xjit.hlo.attributes import FusionAttributes
 from xjit.hlo.edit.fusion import create_fusion, fuse_instruction_into
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
@@ -135,7 +136,7 @@ def test_reduce_is_a_root_and_takes_its_input_in() -> None:
     )
     assert top(module) == ["fusion", "sqrt"]
     fusion = next(i for i in module.entry_computation.instructions if i.opcode == "fusion")
-    assert fusion.kind == "kInput"
+    assert fusion.attributes_as(FusionAttributes).kind == "kInput"
     assert fusion.fused_expression_root.opcode == "reduce"
 
 
@@ -344,4 +345,18 @@ def test_what_is_tiny_is_computed_twice_rather_than_stored(size: int, fusions: i
       ROOT c = u32[{2 * size}] concatenate(a, t), dimensions={{0}} }}"""
     module = parse_hlo(text)
     InstructionFusion().run(module)
+    assert count(module, "fusion") == fusions
+
+
+@pytest.mark.parametrize(
+    ("producer", "fusions"),
+    [("negate(a)", 1), ("add(a, a)", 1), ("multiply(b, b)", 1), ("add(a, b)", 1), ("add(b, c)", 0)],
+    ids=["one it reads", "one it reads, twice", "one more, twice", "one it reads and one more", "two more"],
+)
+def test_operands_that_a_fusion_reads_already_are_not_counted_again(producer: str, fusions: int) -> None:
+    text = f"""HloModule m
+    ENTRY e {{ a = f32[64] parameter(0)  b = f32[64] parameter(1)  c = f32[64] parameter(2)
+      p = f32[64] {producer}  ROOT r = f32[64] subtract(a, p) }}"""
+    module = parse_hlo(text)
+    InstructionFusion(max_operands=2).run(module)
     assert count(module, "fusion") == fusions

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import xjit
+from tests.support.call_counts import opcodes_of
 from tests.support.hlo_cases import leaves
 from xjit import CompileOptions, HloModule, linalg_ext
 from xjit.linalg_ext.automatic import rows
@@ -14,6 +15,8 @@ from xjit.passes import PassDriver
 from xjit.passes.fusion.row_tiling import RowTiling
 
 ROWS, LENGTH = 9, 9 << 13
+SMALL = RowTiling(max_tile_bytes=1 << 10, max_row_elements=1 << 10, min_result_bytes=0)
+"""The pass, for rows of thousands."""
 SOFTMAX = """
 HloModule softmax
 larger {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) }}
@@ -137,7 +140,7 @@ def test_forms_have_the_values_of_the_evaluator(form: str) -> None:
         for p in module.entry_computation.parameter_instructions
     ]
     wanted = leaves(xjit.evaluate(module, *arrays))
-    PassDriver().run([RowTiling(max_tile_bytes=1 << 10, max_row_elements=1 << 10, min_result_bytes=0)], module)
+    PassDriver().run([SMALL], module)
     assert "f32[4,18,228]" in str(module)
     for found, want in zip(leaves(xjit.compile(module)(*arrays)), wanted, strict=True):
         tolerance = 1e-2 if form == "of_bf16" else 1e-4
@@ -235,8 +238,71 @@ def test_rows_that_share_constants_and_read_each_other() -> None:
     module = xjit.parse_hlo(TWO)
     x = np.random.default_rng(0).normal(size=(4, 4104)).astype(np.float32)
     wanted = leaves(xjit.evaluate(module, x))
-    PassDriver().run([RowTiling(max_tile_bytes=1 << 10, max_row_elements=1 << 10, min_result_bytes=0)], module)
+    PassDriver().run([SMALL], module)
     assert "f32[4,18,228]" in str(module)
     assert "f32[4,36,228]" in str(module)
     for found, want in zip(leaves(xjit.evaluate(module, x)), wanted, strict=True):
         np.testing.assert_allclose(found, want, rtol=1e-5)
+
+
+def softmax_of_softmax(count: int, between: str = "") -> str:
+    """Rows that one softmax after the other normalizes; `between` is done to the results but the last."""
+    lines: list[str] = []
+    source = "x"
+    for i in range(count):
+        lines.append(f"""top{i} = f32[4] reduce({source}, low), dimensions={{1}}, to_apply=larger
+          tops{i} = f32[4,4104] broadcast(top{i}), dimensions={{0}}
+          below{i} = f32[4,4104] subtract({source}, tops{i})
+          weights{i} = f32[4,4104] exponential(below{i})
+          total{i} = f32[4] reduce(weights{i}, zero), dimensions={{1}}, to_apply=sum
+          totals{i} = f32[4,4104] broadcast(total{i}), dimensions={{0}}
+          y{i} = f32[4,4104] divide(weights{i}, totals{i})""")
+        source = f"y{i}"
+        if between:
+            lines.append(f"x{i} = f32[4,4104] {between}(y{i})")
+            source = f"x{i}"
+    return "\n".join([
+        "HloModule m",
+        "larger { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT m = f32[] maximum(a, b) }",
+        "sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }",
+        "ENTRY e { x = f32[4,4104] parameter(0)  low = f32[] constant(-inf)  zero = f32[] constant(0)",
+        *lines,
+        f"ROOT r = f32[4,4104] negate({source}) }}",
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_each_softmax_of_softmax_is_cut(count: int) -> None:
+    module = xjit.parse_hlo(softmax_of_softmax(count))
+    x = np.random.default_rng(0).normal(size=(4, 4104), scale=5).astype(np.float32)
+    wanted = xjit.evaluate(module, x)
+    assert SMALL.run(module)
+    rows = [i.operand(0).shape.dimensions for i in module.entry_computation.instructions if i.opcode == "reduce"]
+    assert rows.count((4, 18, 228)) == 2 * count
+    assert (4, 4104) not in rows
+    assert not SMALL.run(module)
+    np.testing.assert_allclose(xjit.evaluate(module, x), wanted, rtol=1e-5)
+
+
+def test_equal_rows_are_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the layers of a model have them. Other rows are lowered by themselves."""
+    lowered: list[str] = []
+
+    def to_hlo(module: Operation, function: str) -> HloModule:
+        lowered.append(function)
+        return linalg_ext.to_hlo(module, function)
+
+    monkeypatch.setattr(rows, "to_hlo", to_hlo)
+    for text, times in ((softmax_of_softmax(4, "negate"), 1), (TWO, 2)):
+        lowered.clear()
+        assert SMALL.run(xjit.parse_hlo(text))
+        assert len(lowered) == times
+
+
+def test_finding_rows_takes_time_in_proportion() -> None:
+    few, many = (
+        opcodes_of(lambda module=module: SMALL.regions(module)) / count
+        for count in (40, 160)
+        for module in [xjit.parse_hlo(softmax_of_softmax(count, "negate"))]
+    )
+    assert many < 1.1 * few

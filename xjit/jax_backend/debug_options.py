@@ -253,7 +253,7 @@ def _bool(value: Value) -> bool:
 
 def _integer(kind: str) -> Callable[[Value], int]:
     def convert(value: Value) -> int:
-        number = value if type(value) is int else int(_text(value))
+        number = value if type(value) is int else int(_digits(value))
         if not -1 <= number >> (_BITS[kind] - 1) <= 0:
             raise ValueError
         return number
@@ -262,13 +262,21 @@ def _integer(kind: str) -> Callable[[Value], int]:
 
 
 def _float(value: Value) -> float:
-    return value if isinstance(value, float) else float(_text(value))
+    return value if isinstance(value, float) else float(_digits(value))
 
 
 def _text(value: Value) -> str:
     if not isinstance(value, str):
         raise ValueError
     return value
+
+
+def _digits(value: Value) -> str:
+    """The text of a number; Python's readers would take underscores, XLA's do not."""
+    text = _text(value)
+    if "_" in text:
+        raise ValueError
+    return text
 
 
 def _message(value: Value) -> Value:

@@ -25,6 +25,14 @@ MEMORY_KINDS: Final = ("device", "pinned_host", "unpinned_host")
 """As of JAX's own CPU devices; the first is the default. All of them are the same memory."""
 
 
+_MEMORY_NAMES: Final = (
+    ("CPU_DEVICE", "CpuDeviceMemory"),
+    ("PINNED_HOST", "PinnedHostMemory"),
+    ("UNPINNED_HOST", "UnpinnedHostMemorySpace"),
+)
+"""How XLA's print, short and long, without their numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
     """The client's structs by address. `keep_alive` holds them."""
@@ -91,7 +99,7 @@ class ClientBuilder:
     def _memory(self, device: int, kind: int, devices: int) -> int:
         name = MEMORY_KINDS[kind]
         number = device * len(MEMORY_KINDS) + kind
-        text = f"{name.title().replace('_', '')}Memory(id={number}, process_index=0, client=xjit)"
+        short, long = _MEMORY_NAMES[kind]
         return self._struct(
             MEMORY,
             id=number,
@@ -99,8 +107,8 @@ class ClientBuilder:
             devices=devices,
             num_devices=1,
             **self._text("kind", name),
-            **self._text("debug_string", text),
-            **self._text("to_string", text),
+            **self._text("debug_string", f"{long}(id={number}, process_index=0, client=xjit)"),
+            **self._text("to_string", f"{short}_{number}"),
         )
 
     def _fill_device(self, address: int, number: int, memories: list[int]) -> None:

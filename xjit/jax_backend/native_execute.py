@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from xjit.jax_backend.c_api import FUNCTIONS, ErrorCode
-from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT
-from xjit.jax_backend.native_calls import STATUS_ERROR, allocate, buffer_of, out_of_memory
-from xjit.jax_backend.native_donation import CLAIMED, define_donation
+from xjit.jax_backend.native_buffers import READY_EVENT
+from xjit.jax_backend.native_calls import allocate, buffer_of, out_of_memory, status_error
+from xjit.jax_backend.native_donation import ARGUMENT_DELETED, CLAIMED, define_donation
 from xjit.jax_backend.native_events import count, is_ready
 from xjit.jax_backend.records import (
     ARRAY,
@@ -52,7 +52,7 @@ def define_execute(module: Module, ask: Function) -> None:
     """Defines `EXECUTE`. The module must have calls and queues. `ask` does it for programs on several devices."""
     for name in (COUNT_ERROR, IS_ASYNCHRONOUS):
         module.add_global(name, PTR, zero(PTR), align=8, linkage="")
-    define_donation(module, STATUS_ERROR)
+    define_donation(module)
     _define_new_event(module)
     _Execute(module, ask).emit()
 
@@ -175,7 +175,8 @@ class _Execute:
             held = builder.call(self._functions["xjit_buffer_hold"], [buffer, builder.i64(HOLD)], name="held")
             with builder.when(builder.not_(held)):
                 self._give_up(i)
-                builder.ret(builder.load(PTR, Value(PTR, f"@{DELETED_ERROR}"), align=8))
+                status = builder.i64(ARGUMENT_DELETED)
+                builder.ret(status_error(builder, self._executable, status, i, builder.i64(0)))
             leaf = ARRAY.load(builder, ARRAY.element(builder, self._fixed("parameters"), i), "leaf")
             with builder.when(builder.icmp_signed(">=", leaf, builder.i64(0))):
                 builder.store(BUFFER.load(builder, buffer, "data"), self._field("inputs", leaf), align=8)

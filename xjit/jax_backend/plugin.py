@@ -14,12 +14,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
+from xjit.jax_backend.analyses import memory_size
 from xjit.jax_backend.c_api import FUNCTIONS, NAMED_VALUE, PROGRAM, VERSION, ErrorCode, NamedValueType
 from xjit.jax_backend.devices import Client, ClientBuilder, is_asynchronous, num_devices
 from xjit.jax_backend.native_api import REFUSAL_ERROR, SILENCE_ERROR, NativeApi
 from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT
 from xjit.jax_backend.native_calls import STATUS_ERROR
-from xjit.jax_backend.native_donation import DONATED_AND_READ, DONATED_TWICE
+from xjit.jax_backend.native_donation import ARGUMENT_DELETED, DONATED_THEN_READ, DONATED_TWICE, READ_THEN_DONATED
 from xjit.jax_backend.native_execute import COUNT_ERROR, EXECUTE
 from xjit.jax_backend.programs import LoadedProgram, load_program, read_program
 from xjit.jax_backend.records import EXECUTABLE
@@ -36,11 +37,9 @@ from xjit.jax_backend.sharded_execution import ShardedExecution
 from xjit.jax_backend.transfers import Copying, Transfers
 from xjit.jax_backend.workers import Workers
 
+_DELETED: Final = "Buffer has been deleted or donated."
 _STATIC_ERRORS: Final = {
-    DELETED_ERROR: (
-        ErrorCode.INVALID_ARGUMENT,
-        "Invalid buffer passed to Execute(): INVALID_ARGUMENT: Buffer has been deleted or donated.",
-    ),
+    DELETED_ERROR: (ErrorCode.INVALID_ARGUMENT, _DELETED),
     COUNT_ERROR: (
         ErrorCode.INVALID_ARGUMENT,
         "a call with another number of arguments or devices than its program",
@@ -49,10 +48,14 @@ _STATIC_ERRORS: Final = {
     REFUSAL_ERROR: (ErrorCode.UNIMPLEMENTED, "xjit's backend does not have this function of PJRT"),
 }
 
-_DONATION_ERRORS: Final = {
-    DONATED_TWICE: "Attempt to donate the same buffer twice in Execute() (argument {0}, first use: {1})",
-    DONATED_AND_READ: "Attempt to use a buffer that was previously donated in the same call to Execute() "
-    "(flattened argument {0}, first use: {1}). Toy example for this bug: `f(donate(a), a)`.",
+_CLASH: Final = "(flattened argument {0}, replica 0, partition 0, first use: {1}). Toy example for this bug: "
+_ARGUMENT_ERRORS: Final = {
+    DONATED_TWICE: f"Attempt to donate the same buffer twice in Execute() {_CLASH}`f(donate(a), donate(a))`.",
+    DONATED_THEN_READ: "Attempt to use a buffer that was previously donated in the same call to Execute() "
+    f"{_CLASH}`f(donate(a), a)`.",
+    READ_THEN_DONATED: f"Attempt to donate a buffer which is also used by the same call to Execute() {_CLASH}"
+    "`f(a, donate(a))`.",
+    ARGUMENT_DELETED: "Invalid buffer passed to Execute() as argument {0} to replica 0: INVALID_ARGUMENT: " + _DELETED,
 }
 
 _ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -226,8 +229,8 @@ class Plugin:
         return self._programs[Request(EXECUTABLE, address)["number"]]
 
     def _status_error(self, executable: int, status: int, instruction: int, detail: int) -> int:
-        if status in _DONATION_ERRORS:
-            return new_error(ErrorCode.INVALID_ARGUMENT, _DONATION_ERRORS[status].format(instruction, detail))
+        if status in _ARGUMENT_ERRORS:
+            return new_error(ErrorCode.INVALID_ARGUMENT, _ARGUMENT_ERRORS[status].format(instruction, detail))
         try:
             self._program(executable).executable.raise_status(status, instruction, detail)
         except BaseException as error:
@@ -260,20 +263,23 @@ class Plugin:
         request["properties"], request["num_properties"] = values.address, count
 
     def _memory_stats(self, request: Request) -> None:
-        found = self._program(request["executable"]).analyzed.memory_analysis()
+        loaded = self._program(request["executable"])
+        found, entry = loaded.analyzed.memory_analysis(), loaded.module.entry_computation
+        root = entry.root_instruction.shape
+        arguments = memory_size([parameter.shape for parameter in entry.parameter_instructions], is_tuple=False)
+        results = memory_size(root.tuple_shapes if root.is_tuple else [root], is_tuple=root.is_tuple)
         for field in ("generated_code", "argument", "output", "alias", "temp"):
             request[f"host_{field}_size_in_bytes"] = 0
         request["generated_code_size_in_bytes"] = found.generated_code_size_in_bytes
-        request["argument_size_in_bytes"] = found.argument_size_in_bytes
-        request["output_size_in_bytes"] = found.output_size_in_bytes
+        request["argument_size_in_bytes"] = arguments
+        request["output_size_in_bytes"] = results
         request["alias_size_in_bytes"] = found.alias_size_in_bytes
         request["temp_size_in_bytes"] = found.temp_size_in_bytes
         size = FUNCTIONS["Executable_GetCompiledMemoryStats"].offsets
-        sizes = (found.argument_size_in_bytes, found.output_size_in_bytes, found.temp_size_in_bytes)
-        if request["struct_size"] > size["peak_memory_in_bytes"]:
-            request["peak_memory_in_bytes"] = sum(sizes) - found.alias_size_in_bytes
-        if request["struct_size"] > size["total_size_in_bytes"]:
-            request["total_size_in_bytes"] = sum(sizes) - found.alias_size_in_bytes
+        total = arguments + results + found.temp_size_in_bytes - found.alias_size_in_bytes
+        for field in ("peak_memory_in_bytes", "total_size_in_bytes"):
+            if request["struct_size"] > size[field]:
+                request[field] = total
 
     def _compile_options(self, request: Request) -> None:
         self._answer_serialized(request, "compile_options", self._program(request["executable"]).options)

@@ -16,7 +16,8 @@ from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
-from xjit.jax_backend.boundary import Boundary, boundary_of, placed_shape
+from xjit.jax_backend.analyses import cost_properties
+from xjit.jax_backend.boundary import AUTO, Boundary, boundary_of, free_layout, placed_shape
 from xjit.jax_backend.c_api import NAMED_VALUE, NamedValueType
 from xjit.jax_backend.callbacks import Callbacks, bind_callbacks
 from xjit.jax_backend.devices import Client
@@ -75,7 +76,7 @@ class LoadedProgram:
     @cached_property
     def costs(self) -> tuple[Memory, int, Sequence[Memory]]:
         """The properties of `cost_analysis()`: the array, how many, and their names."""
-        rows = [(Memory(name), value) for name, value in self.analyzed.cost_analysis().items()]
+        rows = [(Memory(name), value) for name, value in cost_properties(self.analyzed.optimized_module).items()]
         values = [_named_float(name, value) for name, value in rows]
         return Memory(b"".join(values)), len(values), [name for name, _ in rows]
 
@@ -133,10 +134,15 @@ def _place(module: HloModule, boundary: Boundary) -> None:
     layout = module.mutable_entry_computation_layout()
     takes, gives = layout.parameter_shapes, layout.result_shape
     layout.parameter_shapes = _placed(takes, boundary.parameter_layouts)
+    asked = list(boundary.result_layouts)
+    root = module.entry_computation.root_instruction
+    for i, result in enumerate(root.operands if root.opcode == "tuple" else [root]):
+        if asked and asked[i] == AUTO:
+            asked[i] = str(free_layout(result, layout.parameter_shapes))
     if gives.is_tuple:
-        layout.result_shape = Shape.tuple_of(_placed(gives.tuple_shapes, boundary.result_layouts))
+        layout.result_shape = Shape.tuple_of(_placed(gives.tuple_shapes, asked))
     else:
-        (layout.result_shape,) = _placed([gives], boundary.result_layouts)
+        (layout.result_shape,) = _placed([gives], asked)
 
 
 def _placed(shapes: Sequence[Shape], layouts: Sequence[str]) -> list[Shape]:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
+from xjit.hlo.provided import compile_hlo
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.to_hlo import to_hlo
 
 __all__ = ["compile"]
-
-_API = "xjit.api"
-"""Above this layer, which does not know it: looked up when a function is compiled, so that imports go one way."""
 
 
 def compile(module: Operation, function: str, target: str = "cpu", options: Any = None) -> Callable[..., Any]:
@@ -21,4 +18,4 @@ def compile(module: Operation, function: str, target: str = "cpu", options: Any 
     `options` are `xjit.CompileOptions`. The executable takes NumPy arrays and returns an array, or a tuple for several
     results. LinalgError, with the place, for what `to_hlo` refuses.
     """
-    return import_module(_API).compile(to_hlo(module, function), target, options)
+    return compile_hlo(to_hlo(module, function), target, options)

@@ -143,9 +143,12 @@ def parse_options(name: str, text: str) -> dict[str, Option]:
 
 
 def run_passes(
-    module: Operation, names: Sequence[str], options: Mapping[str, Mapping[str, Option]] | None = None
+    module: Operation,
+    names: Sequence[str],
+    options: Mapping[str, Mapping[str, Option]] | None = None,
+    verify_each: bool = True,
 ) -> Operation:
-    """Runs passes on a module, in order, and verifies it before, after, and in between; returns it.
+    """Runs passes on a module, in order, and verifies it before, after, and in between, or only after; returns it.
 
     A name is one of `PASSES`, with options behind an equals sign (`linalg-fuse-elementwise-ext=shared-input`) or in
     `options`. InvalidArgument for unknown names; LinalgError, with a place, where a transformation cannot be done.
@@ -157,8 +160,10 @@ def run_passes(
             raise InvalidArgument(f"unknown pass '{name}'{did_you_mean(name, PASSES)}")
         given = {key.replace("-", "_"): value for key, value in dict((options or {}).get(name, {})).items()}
         steps.append((PASSES[name], {**given, **parse_options(name, text)}))
-    verify(module)
-    for step, arguments in steps:
-        step.run(module, **arguments)
+    if verify_each:
         verify(module)
+    for number, (step, arguments) in enumerate(steps, 1):
+        step.run(module, **arguments)
+        if verify_each or number == len(steps):
+            verify(module)
     return module

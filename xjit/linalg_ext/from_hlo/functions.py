@@ -54,7 +54,7 @@ def from_hlo(module: HloModule, function: str = "main", fuse_elementwise: bool =
     passes = [*canonicalization(PipelineOptions()), HloCSE(is_layout_sensitive=False), HloDCE()]
     PassDriver().run(passes, source)
     result = _raised(source, function)
-    return run_passes(result, _CLEANUP if fuse_elementwise else _CLEANUP[1:])
+    return run_passes(result, _CLEANUP if fuse_elementwise else _CLEANUP[1:], verify_each=False)
 
 
 def _raised(source: HloModule, function: str) -> Operation:

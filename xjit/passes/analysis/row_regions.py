@@ -13,14 +13,14 @@ A row is what lies along the last dimension of a row-major array.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo.attributes import DimensionsAttributes
 from xjit.hlo.edit.cloning import HloCloneContext
 from xjit.hlo.ir.paths import instruction_between
-from xjit.passes.framework.base import has_control_dependencies
+from xjit.passes.framework.base import has_control_dependencies, has_opcodes
 
 __all__ = ["RowRegion", "find_row_regions"]
 
@@ -64,14 +64,17 @@ def find_row_regions(computation: HloComputation, is_wanted: Callable[[Shape], b
 
     Inputs of one may be outputs of another.
     """
+    if not has_opcodes(computation, {"reduce"}):
+        return []
     order = computation.make_instruction_post_order()
     reduces = {i for i in order if i.opcode == "reduce" and _is_of_rows(i) and is_wanted(i.operand(0).shape)}
     found: list[RowRegion] = []
     taken: set[HloInstruction] = set()
-    for last in order if len(reduces) > 1 else ():
+    position = {i: n for n, i in enumerate(order)} if len(reduces) > 1 else {}
+    for last in position:
         if last in reduces and last not in taken:
-            region = _region(order, reduces, last)
-            if region is not None and taken.isdisjoint(region.instructions):
+            region = _region(position, reduces, last, taken)
+            if region is not None:
                 found.append(region)
                 taken.update(i for i in region.instructions if not _is_constant(i))
     return found
@@ -89,21 +92,29 @@ def _is_plain(shape: Shape) -> bool:
     return shape.is_static_array and shape.is_row_major
 
 
-def _region(order: list[HloInstruction], reduces: set[HloInstruction], last: HloInstruction) -> RowRegion | None:
-    """Returns the region of a reduction and of those of the same rows that it needs; None if there is none."""
+def _region(
+    position: Mapping[HloInstruction, int],
+    reduces: set[HloInstruction],
+    last: HloInstruction,
+    taken: set[HloInstruction],
+) -> RowRegion | None:
+    """Returns the region of a reduction and of those of the same rows that it needs; None if there is none.
+
+    What other regions have taken is read as any input is.
+    """
     rows = last.operand(0).shape
-    between = _between(reduces, last)
+    between = _between(reduces, last, taken)
     if between is None:
         return None
     members = between | {last}
-    _add_consumers(members)
+    _add_consumers(members, taken)
     if len(members) > _MOST or any(has_control_dependencies(i) for i in members):
         return None
-    if instruction_between(members) is not None:
+    if instruction_between(members, position) is not None:
         return None
     for constant in [o for i in members for o in i.operands if _is_constant(o)]:
         members |= {constant, *constant.operands}  # which are copied
-    instructions = tuple(i for i in order if i in members)
+    instructions = tuple(sorted(members, key=position.__getitem__))
     inputs = dict.fromkeys(o for i in instructions for o in i.operands if o not in members)
     read = (i for i in instructions if i.is_root() or any(u not in members for u in i.users))
     outputs = tuple(i for i in read if not _is_constant(i))
@@ -112,29 +123,31 @@ def _region(order: list[HloInstruction], reduces: set[HloInstruction], last: Hlo
     return RowRegion(instructions, tuple(inputs), outputs, rows)
 
 
-def _between(reduces: set[HloInstruction], last: HloInstruction) -> set[HloInstruction] | None:
+def _between(
+    reduces: set[HloInstruction], last: HloInstruction, taken: set[HloInstruction]
+) -> set[HloInstruction] | None:
     """Returns the reductions of the same rows that `last` needs, and what lies on the way."""
     rows = last.operand(0).shape.dimensions
     leads: dict[HloInstruction, bool] = {}
 
     def needs_one(i: HloInstruction) -> bool:
-        if i not in leads:
+        if i not in leads and i not in taken:
             leads[i] = i in reduces and i.operand(0).shape.dimensions == rows
             if not leads[i] and i.opcode in _BETWEEN and _is_plain(i.shape) and len(leads) < _MOST:
                 ways = [needs_one(o) for o in i.operands]  # all of them are on the way, not the first one alone
                 leads[i] = any(ways)
-        return leads[i]
+        return leads.get(i, False)
 
     return {i for i, leading in leads.items() if leading} if needs_one(last.operand(0)) else None
 
 
-def _add_consumers(members: set[HloInstruction]) -> None:
+def _add_consumers(members: set[HloInstruction], taken: set[HloInstruction]) -> None:
     """Adds what is computed of members and of what they read alone."""
     known = {o for i in members for o in i.operands}
     stack = list(members)
     while stack and len(members) <= _MOST:
         for user in stack.pop().users:
-            if user in members or user.opcode not in _BETWEEN or not _is_plain(user.shape):
+            if user in members or user in taken or user.opcode not in _BETWEEN or not _is_plain(user.shape):
                 continue
             if all(o in members or o in known or _is_constant(o) for o in user.operands):
                 members.add(user)

@@ -9,20 +9,20 @@ lowered to HLO again, which takes its place.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
 
 from xjit.hlo import HloInstruction, HloModule, Shape
+from xjit.hlo.compare.structural_key import StructuralKeys
 from xjit.hlo.edit.cloning import HloCloneContext
 from xjit.hlo.edit.replacing import inherit_annotations, replace
+from xjit.hlo.provided import Provided
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.passes.analysis.row_regions import RowRegion, find_row_regions
 from xjit.passes.framework.base import HloModulePass, selected_computations
 
-_ENGINE = "xjit.linalg_ext.automatic.rows"
-"""Above this layer, and imported for those few modules only that have long rows."""
+tiled_rows: Provided[[HloModule, int], HloModule | None] = Provided("the engine that cuts long rows")
+"""From a module of rows, and into how many parts to cut each, to what takes its place; None if it stays as it is."""
 
 
 @dataclass
@@ -46,9 +46,15 @@ class RowTiling(HloModulePass):
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites every computation that is no fusion; True if something changed."""
         replaced: dict[HloInstruction, HloInstruction] = {}
+        keys = StructuralKeys()
+        known: dict[tuple[int, int], HloModule | None] = {}  # layers have equal rows
         for found, parts in self.regions(module, execution_threads):
             region = dataclasses.replace(found, inputs=tuple(replaced.get(i, i) for i in found.inputs))
-            tiled = _engine("tiled_rows")(region.as_module(), parts)
+            rows = region.as_module()
+            key = (keys.computation(rows.entry_computation), parts)
+            if key not in known:
+                known[key] = tiled_rows(rows, parts)
+            tiled = known[key]
             if tiled is not None:
                 replaced.update(_replace(region, tiled))
         return bool(replaced)
@@ -77,10 +83,6 @@ class RowTiling(HloModulePass):
         row_bytes = length * rows.element_type.byte_width
         fewest = max(-(-row_bytes // self.max_tile_bytes), -(-self.min_tiles * length // rows.num_elements), 2)
         return next((n for n in range(fewest, 4 * fewest + 1) if length % n == 0), 1)
-
-
-def _engine(function: str) -> Callable[..., Any]:
-    return getattr(import_module(_ENGINE), function)
 
 
 def _replace(region: RowRegion, tiled: HloModule) -> dict[HloInstruction, HloInstruction]:
