@@ -74,3 +74,37 @@ transform.sequence failures(propagate) {
 // CHECK: %[[NEAR:.*]] = memref.alloc() : memref<10x32xf32, 3>
 // CHECK: linalg.copy {{.*}} outs(%[[NEAR]]
 // CHECK: linalg.exp ins(%[[NEAR]]
+
+// -----
+
+func.func @script_in_a_module(%a: tensor<1x8x1xf32>, %b: tensor<1x8x1xf32>) -> tensor<1x8x1xf32> {
+  %0 = linalg.generic {
+    indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>],
+    iterator_types = ["parallel", "parallel", "parallel"]
+  } ins(%a : tensor<1x8x1xf32>) outs(%b : tensor<1x8x1xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %1 = math.exp %in : f32
+    linalg.yield %1 : f32
+  } -> tensor<1x8x1xf32>
+  return %0 : tensor<1x8x1xf32>
+}
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @fold(%arg0: !transform.any_op {transform.readonly}) {
+    transform.apply_patterns to %arg0 {
+      transform.apply_patterns.linalg.fold_unit_extent_dims_via_reshapes
+    } : !transform.any_op
+    transform.yield
+  }
+  transform.named_sequence @__transform_main(%arg0: !transform.any_op {transform.readonly}) {
+    %0 = transform.structured.match ops{["func.func"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+    transform.include @fold failures(propagate) (%0) : (!transform.any_op) -> ()
+    %1 = transform.structured.match ops{["linalg.generic"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+    %2, %3 = transform.structured.tile_using_for %1 tile_sizes [4] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.yield
+  }
+}
+// CHECK-LABEL: func.func @script_in_a_module
+// CHECK: tensor.collapse_shape {{.*}} : tensor<1x8x1xf32> into tensor<8xf32>
+// CHECK: scf.for
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel"]} ins({{.*}} : tensor<4xf32>)
+// CHECK: tensor.expand_shape

@@ -145,6 +145,7 @@ PATTERN_SETS = tuple(
     f"transform.apply_patterns.{name}"
     for name in (
         "canonicalization",
+        "linalg.fold_unit_extent_dims_via_reshapes",
         "linalg.tiling_canonicalization",
         "scf.for_loop_canonicalization",
         "tensor.drop_redundant_insert_slice_rank_expansion",
@@ -154,7 +155,7 @@ PATTERN_SETS = tuple(
         "tensor.reassociative_reshape_folding",
     )
 )
-"""The sets of patterns that scripts may name: canonicalization does what it can of each."""
+"""The sets of patterns that scripts may name: canonicalization does what it can of most of them."""
 
 TRANSFORM_ROWS = make_rows(
     op(

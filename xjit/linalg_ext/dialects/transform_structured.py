@@ -241,6 +241,7 @@ _STRUCTURED_HANDLES = (
         for name in ("insert_slice_to_copy", "insert_slice_to_copy_ext")
     ),
     handles_row("structured.decompose_interface", "target", "transformed", "%target"),
+    handles_row("structured.decompose", "target", "transformed", "%target"),
     handles_row("structured.flatten_elementwise", "target", "transformed", "%target"),
     handles_row("structured.promote", "target", "transformed", "%target"),
     handles_row("structured.scalarize", "target", "transformed", "%target"),

@@ -10,7 +10,7 @@ from xjit.linalg_ext.ir.types import FloatType, IntegerType, element_type
 from xjit.linalg_ext.transform.state import Handles, Payload, Script, TransformRow
 from xjit.linalg_ext.transform.structured_rows import each_target, flag, integers, located, tile_sizes
 from xjit.linalg_ext.transforms.collapse_dims import flatten_elementwise
-from xjit.linalg_ext.transforms.decompose import decompose
+from xjit.linalg_ext.transforms.decompose import decompose, decompose_window
 from xjit.linalg_ext.transforms.destination_passing import insert_slice_to_copy, rewrite_in_destination_passing_style
 from xjit.linalg_ext.transforms.detensorize import detensorize
 from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
@@ -93,6 +93,11 @@ def decompose_op(script: Script, op: Operation) -> Handles:
     return each_target(script, op, lambda target, number: (decompose(target),))
 
 
+def decompose_window_op(script: Script, op: Operation) -> Handles:
+    """The ops with a spatial dimension less."""
+    return each_target(script, op, lambda target, number: (decompose_window(target),))
+
+
 def scalarize(script: Script, op: Operation) -> Handles:
     """The ops on single elements: each loop that is known to have one iteration stays."""
 
@@ -172,6 +177,7 @@ REWRITE_ROWS: tuple[TransformRow, ...] = (
     TransformRow(_PREFIX + "pad", pad_op, (0,)),
     TransformRow(_PREFIX + "split_reduction", split_reduction_op, (0,)),
     TransformRow(_PREFIX + "decompose_interface", decompose_op, (0,)),
+    TransformRow(_PREFIX + "decompose", decompose_window_op, (0,)),
     TransformRow(_PREFIX + "scalarize", scalarize, (0,)),
     TransformRow(_PREFIX + "flatten_elementwise", flatten, (0,)),
     TransformRow(_PREFIX + "promote", promote_op, (0,)),
