@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xjit.emitters.gemm.convolution_shapes import ConvolutionParameters
+from xjit.emitters.gemm.direct_plan import DirectProduct
 from xjit.emitters.gemm.method import GemmTypes, Method
 from xjit.emitters.gemm.register_tile import RegisterTile
 from xjit.emitters.gemm.shapes import GemmParameters, GemmShape
@@ -28,6 +29,15 @@ def gemm_facts(shape: GemmShape, types: GemmTypes, plan: GemmParameters, tile: R
         "packed": " and ".join(packed) or "nothing",
         "result": "through scratch memory" if plan.use_scratch else "in place",
         "tasks": _tasks(plan.num_tasks, plan.parallel),
+    }
+
+
+def direct_facts(product: DirectProduct) -> dict[str, object]:
+    """Returns what differs where a multiplication needs no copies, and is code of the program."""
+    return {
+        "method": f"register tiles of {product.rows} rows and {product.vectors} vectors, of constant sizes",
+        "blocks": f"{product.strips} strips of {product.rows} rows",
+        "tasks": f"{product.units} units",
     }
 
 

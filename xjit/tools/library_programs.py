@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 _PRODUCT_TYPES = ("f32", "f64", "bf16", "f16", "s8")
 _CONVOLUTION_TYPES = ("f32", "bf16")
 _SUMS = {"s8": "s32"}  # of products; others are of their operands' type
-_EDGES = ((12, 30, 8), (12, 30, 100), (300, 700, 300))
-"""Rows, terms and columns: tiles of all heights and widths, with and without copies, in one chunk of k and several."""
+_EDGES = ((9, 300, 8), (9, 300, 100), (300, 700, 300))
+"""Rows, terms and columns: tiles of all heights and widths, with and without copies; k in several chunks, as fewer
+terms take no library.
+"""
 _VECTORS = ((1, 700, 700), (700, 700, 1), (4, 900, 900))
 _LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 65536)
 

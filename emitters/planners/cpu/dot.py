@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xjit.affine import dim, physical_map
+from xjit.emitters.gemm.direct_plan import DirectProduct, plan_direct
 from xjit.emitters.gemm.dot_plan import DotDimension, DotPlan, plan_dot
-from xjit.emitters.gemm.facts import gemm_facts
+from xjit.emitters.gemm.facts import direct_facts, gemm_facts
 from xjit.emitters.gemm.method import MAX_ROWS, GemmTypes, prefers_swap, transposed, with_unit
 from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.register_tile import register_tile
-from xjit.emitters.gemm.shapes import GemmShape
+from xjit.emitters.gemm.shapes import GemmParameters, GemmShape
 from xjit.emitters.gemm.storage import FLOAT8, ROUNDED, UNSIGNED
 from xjit.emitters.gemm.units import Unit
 from xjit.emitters.kernels.view import KernelView
@@ -70,18 +71,21 @@ class GemmWork:
     sums: int | None
     has_epilogue: bool
 
+    def plan(self, target: Target) -> GemmParameters:
+        """How the library blocks it."""
+        return plan_gemm(self.shape, self.types, target, may_swap=not self.has_epilogue, in_scratch=self.sums is None)
+
+    def direct(self, target: Target) -> DirectProduct | None:
+        """How it is done without the library, where that needs no copies."""
+        return plan_direct(self.shape, self.types, self.plan(target), target, in_scratch=self.sums is None)
+
     def facts(self, context: PlanContext) -> Mapping[str, object]:
         """Its sizes, and how it is blocked."""
-        plan = plan_gemm(
-            self.shape,
-            self.types,
-            context.target,
-            may_swap=not self.has_epilogue,
-            in_scratch=self.sums is None,
-        )
-        return gemm_facts(self.shape, self.types, plan, register_tile(context.target, self.types)) | {
-            "epilogue": epilogue_fact(self.has_epilogue, self.sums)
-        }
+        plan, direct = self.plan(context.target), self.direct(context.target)
+        facts = gemm_facts(self.shape, self.types, plan, register_tile(context.target, self.types))
+        if direct is not None:
+            facts |= direct_facts(direct)
+        return facts | {"epilogue": epilogue_fact(self.has_epilogue, self.sums)}
 
 
 def plan_dot_kernels(context: PlanContext, view: KernelView) -> list[KernelPlan]:

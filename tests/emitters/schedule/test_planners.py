@@ -178,6 +178,15 @@ def test_the_plan_of_a_multiplication_can_be_read() -> None:
     )
 
 
+def test_the_plan_of_a_small_multiplication_can_be_read() -> None:
+    text = f"ENTRY e {{ x = f32[130,64] parameter(0)  y = f32[64,64] parameter(1)  ROOT d = f32[130,64] {DOT} }}"
+    (plan,) = plan_of(text)
+    assert isinstance(plan, HandWritten)
+    lines = plan.to_text(CONTEXT).splitlines()
+    assert "//   method: register tiles of 5 rows and 2 vectors, of constant sizes" in lines
+    assert "//   tasks: 26 units" in lines
+
+
 def test_the_plan_of_a_convolution_can_be_read() -> None:
     text = """ENTRY e { x = f32[2,16,16,8] parameter(0)  k = f32[3,3,8,32] parameter(1)
       ROOT c = f32[2,16,16,32] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f }"""

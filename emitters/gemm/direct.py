@@ -1,0 +1,161 @@
+"""The code of a product that needs no copies (`direct_plan`): all sizes and strides are constants.
+
+Invariants: k ascends, one multiply-add per k and element, so sums have the bits of the library's; nothing outside of
+the arrays is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xjit.emitters.gemm.conversions import lane_mask
+from xjit.emitters.gemm.direct_plan import DirectProduct, Lanes
+from xjit.emitters.gemm.epilogue import call_epilogue
+from xjit.emitters.gemm.microkernel import multiply_add
+from xjit.emitters.gemm.storage import size_of
+from xjit.llvm import LLVMType, Value
+from xjit.llvm.inline_control_flow import do_while
+from xjit.llvm.structured_builder import StructuredBuilder
+from xjit.llvm.types import I8, vector
+from xjit.llvm.values import zero
+
+
+@dataclass(frozen=True, slots=True)
+class _Strip:
+    """Where the operands of a strip are and where its sums go, whose rows are `row` bytes apart."""
+
+    lhs: Value
+    rhs: Value
+    sums: Value
+    row: int
+    batch: Value
+    first_row: Value
+
+
+@dataclass(frozen=True, slots=True)
+class DirectEmitter:
+    """Emits strips of a product. Sums are kept in `out`; None: in `scratch` memory, for the epilogue of `closure`."""
+
+    builder: StructuredBuilder
+    product: DirectProduct
+    operands: tuple[Value, Value]
+    out: Value | None
+    closure: Value | None
+
+    def emit(self, begin: Value, end: Value) -> None:
+        """Emits the loop over a range of units."""
+        builder, product = self.builder, self.product
+        rows, rest = product.rows, product.shape.m % product.rows
+        scratch = self._scratch() if self.out is None else None
+        with builder.loop(begin, end, name="unit") as unit:
+            batch, strip = builder.i64(0), unit
+            if product.shape.num_batches > 1:
+                strips = builder.i64(product.strips)
+                batch, strip = builder.udiv(unit, strips), builder.urem(unit, strips)
+            place = self._locate(batch, builder.mul(strip, builder.i64(rows)), scratch)
+            if not rest:
+                self._strip(place, rows)
+            else:
+                is_last = builder.icmp_signed("==", strip, builder.i64(product.strips - 1))
+                with builder.when(is_last):
+                    self._strip(place, rest)
+                with builder.when(builder.not_(is_last)):
+                    self._strip(place, rows)
+
+    def _scratch(self) -> Value:
+        return self.builder.alloca(I8, self.product.rows * self.product.scratch_row, align=64, name="sums")
+
+    def _locate(self, batch: Value, first_row: Value, scratch: Value | None) -> _Strip:
+        shape = self.product.shape
+        indices = self._batch_indices(batch)
+        lhs, rhs = self.operands
+        lhs = self._moved(lhs, indices, [d.lhs_stride for d in shape.batch], first_row, shape.lhs_row)
+        rhs = self._moved(rhs, indices, [d.rhs_stride for d in shape.batch], first_row, 0)
+        if scratch is not None:
+            return _Strip(lhs, rhs, scratch, self.product.scratch_row, batch, first_row)
+        assert self.out is not None
+        sums = self._moved(self.out, indices, [d.out_stride for d in shape.batch], first_row, shape.out_row)
+        return _Strip(lhs, rhs, sums, shape.out_row * size_of(self.product.types.compute), batch, first_row)
+
+    def _batch_indices(self, batch: Value) -> list[Value]:
+        """The index in each dimension of a batch's number, whose innermost dimension is the first."""
+        builder, rest = self.builder, batch
+        indices: list[Value] = []
+        for number, dimension in enumerate(self.product.shape.batch):
+            is_last = number == len(self.product.shape.batch) - 1
+            indices.append(rest if is_last else builder.urem(rest, builder.i64(dimension.size)))
+            rest = rest if is_last else builder.udiv(rest, builder.i64(dimension.size))
+        return indices
+
+    def _moved(
+        self, pointer: Value, indices: Sequence[Value], strides: Sequence[int], row: Value, row_stride: int
+    ) -> Value:
+        """A pointer moved by some elements for each step of an index, and for each row."""
+        builder = self.builder
+        elements = builder.mul(row, builder.i64(row_stride))
+        for index, stride in zip(indices, strides, strict=True):
+            elements = builder.add(elements, builder.mul(index, builder.i64(stride)))
+        return builder.gep(self.product.types.compute, pointer, elements, inbounds=False)
+
+    def _strip(self, strip: _Strip, rows: int) -> None:
+        """All panels of a strip, and what is made of them."""
+        builder = self.builder
+        for count, lanes in self.product.panels:
+            if count == 1:
+                self._tile(strip, rows, lanes, builder.i64(lanes[0].first))
+                continue
+            columns = sum(lane.width for lane in lanes)
+            start = lanes[0].first
+            with builder.loop(builder.i64(start), builder.i64(start + count * columns), columns, "column") as column:
+                self._tile(strip, rows, lanes, column)
+        if self.closure is not None:
+            where = strip.batch, strip.first_row, builder.i64(rows), builder.i64(0), builder.i64(self.product.shape.n)
+            call_epilogue(builder, self.closure, (strip.sums, builder.i64(strip.row), *where))
+
+    def _tile(self, strip: _Strip, rows: int, lanes: Sequence[Lanes], column: Value) -> None:
+        """The sums of one register tile, whose columns begin at `column`."""
+        builder, shape, compute = self.builder, self.product.shape, self.product.types.compute
+        size, first = size_of(compute), lanes[0].first
+        offsets = [(lane.first - first) * size for lane in lanes]
+        masks = [
+            lane_mask(builder, builder.i64(lane.count), lane.width) if lane.count < lane.width else None
+            for lane in lanes
+        ]
+        types = [vector(compute, lane.width) for lane in lanes]
+
+        def step(state: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
+            left, a, b, *sums = state
+            columns = [self._load(b, *piece) for piece in zip(offsets, types, masks)]
+            following: list[Value] = []
+            for i in range(rows):
+                element = builder.load(compute, builder.offset(a, builder.i64(i * shape.lhs_row * size)), size)
+                for lane, b_lanes in zip(lanes, columns):
+                    splat = builder.splat(element, lane.width)
+                    following.append(multiply_add(builder, splat, b_lanes, sums[len(following)]))
+            left = builder.sub(left, builder.i64(1))
+            a = builder.offset(a, builder.i64(shape.lhs_k_inner * size))
+            b = builder.offset(b, builder.i64(shape.rhs_k_inner * size))
+            return builder.icmp_signed("!=", left, builder.i64(0)), [left, a, b, *following]
+
+        start = builder.gep(compute, strip.rhs, column)
+        zeros = [zero(type) for _ in range(rows) for type in types]
+        _, _, _, *sums = do_while(builder, [builder.i64(shape.k), strip.lhs, start, *zeros], step)
+        target = builder.gep(compute, strip.sums, column)
+        for i in range(rows):
+            row = builder.offset(target, builder.i64(i * strip.row))
+            for number, (offset, mask) in enumerate(zip(offsets, masks)):
+                place, value = builder.offset(row, builder.i64(offset)), sums[i * len(lanes) + number]
+                if mask is None:
+                    builder.store(value, place, size)
+                else:
+                    builder.masked_store(value, place, mask, size)
+
+    def _load(self, row: Value, offset: int, type: LLVMType, mask: Value | None) -> Value:
+        builder, size = self.builder, size_of(type.elem)
+        place = builder.offset(row, builder.i64(offset))
+        return (
+            builder.load(type, place, size)
+            if mask is None
+            else builder.masked_load(type, place, mask, size, zero(type))
+        )
