@@ -5,7 +5,6 @@ import pytest
 
 from tests.llvm.test_elementwise import run
 from xjit.hlo.types.primitive_type import PrimitiveType as P
-from xjit.ops.evaluation import complex_math
 
 REFERENCE = {
     "acos": np.arccos,
@@ -103,26 +102,6 @@ def test_special_values(opcode):
         np.testing.assert_allclose(
             [got.real, got.imag], [np.real(want), np.imag(want)], rtol=1e-6, err_msg=f"{opcode} of {z}"
         )
-
-
-NAN, INFINITY = float("nan"), float("inf")
-UNDEFINED = complex(NAN, NAN)
-POWERS = [
-    (complex(NAN, 0), 0, 1), (INFINITY, 0, 1), (complex(0, INFINITY), -0.0, 1), (0, 0, 1), (-0.0, complex(0, -0.0), 1),
-    (1, INFINITY, 1), (1, complex(NAN, 0), 1), (0, 2, 0), (0, 0.5, 0), (0, -1, UNDEFINED), (0, 1j, UNDEFINED),
-    (0, 1 + 1j, UNDEFINED), (INFINITY, 1, INFINITY), (INFINITY, 0.5, INFINITY), (INFINITY, -1, 0),
-    (INFINITY, 1j, UNDEFINED), (-INFINITY, 2, UNDEFINED), (complex(NAN, 0), 1, UNDEFINED), (2, 2, 4), (1j, 2, -1),
-]  # fmt: skip
-"""Base, exponent, and what XLA:CPU gives."""
-
-
-@pytest.mark.parametrize("kind", [P.C64, P.C128], ids=lambda t: t.text)
-def test_powers_of_special_values(kind):
-    a, b, want = (np.array(column, kind.dtype) for column in zip(*POWERS, strict=True))
-    with np.errstate(all="ignore"):
-        evaluated = complex_math.power(a, b)
-    for got in (run("power", kind, [a, b], width=4), evaluated):
-        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
 @pytest.mark.parametrize("kind", [P.C64, P.C128])
