@@ -284,3 +284,112 @@ assert long(x).is_ready() and long(long(x)).is_ready()
 """,
         flags="import jax; jax.config.update('jax_cpu_enable_async_dispatch', False)",
     )
+
+
+SHARDED = (
+    PROLOGUE
+    + """
+import functools
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
+back = jax.sharding.Mesh(np.array(jax.devices()[::-1]), ("i",))
+split = lambda a, m=mesh: jax.device_put(a, jax.NamedSharding(m, jax.P("i")))
+normalized = jax.jit(lambda a: a / a.sum())  # its devices meet
+doubled = jax.jit(lambda a: a * 2)  # and those of this do not
+updated = jax.jit(lambda a: a - a.mean() + 1, donate_argnums=0)
+v, w = split(jnp.ones(1000)), split(jnp.ones(1000), back)
+def gate_on(device, a):
+    pending = [s.data if s.device != device else gate(jax.device_put(s.data, device)) for s in a.addressable_shards]
+    return jax.make_array_from_single_device_arrays(a.shape, a.sharding, pending)
+opened_later = gate_on(two, v)
+opens(), jax.block_until_ready([normalized(v), normalized(w), doubled(v), updated(v + 0), opened_later])
+"""
+)
+
+
+def test_programs_on_several_devices() -> None:
+    run(SHARDED + """
+p = gate_on(two, v)
+after = [normalized(p), doubled(p), normalized(doubled(p))]
+assert not any(a.is_ready() for a in after)
+assert (normalized(v) == 0.001).all(), "what waits for a callback has no place in the queues"
+opens()
+assert (after[0] == 0.001).all() and (after[1] == 2).all() and (after[2] == 0.001).all()
+state, places = split(jnp.zeros(1000)), set()
+for _ in range(50):
+    old, state = state, updated(state)
+    places.add(tuple(s.data.unsafe_buffer_pointer() for s in state.addressable_shards))
+    assert old.is_deleted()
+assert len(places) == 1 and (state == 1).all()
+def work(m, results):
+    for i in range(40):
+        results.append(normalized(split(jnp.ones(1000) + i, m)))
+found = [[], []]
+threads = [threading.Thread(target=work, args=pair) for pair in zip((mesh, back), found)]
+for t in threads: t.start()
+for t in threads: t.join()
+assert all(np.allclose(a, 0.001) for results in found for a in results)
+gone = split(jnp.ones(1000))
+next(iter(gone.addressable_shards)).data.delete()
+raises((RuntimeError, ValueError), "deleted", lambda: updated(gone))
+q = gate_on(two, v)
+view = np.asarray(opens(normalized(q)))
+del q
+assert (view == np.float32(0.001)).all()
+""", devices=2)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_failures_on_several_devices() -> None:
+    run(SHARDED + """
+shards = [s.data for s in v.addressable_shards]
+for f in (normalized, doubled, lambda a: normalized(doubled(a)), lambda a: updated(a + 0)):
+    pending = [shards[0], failing(gate(shards[1]))]
+    result = opens(f(jax.make_array_from_single_device_arrays(v.shape, v.sharding, pending)))
+    raises(jax.errors.JaxRuntimeError, "boom", lambda: jax.block_until_ready(result))
+assert (normalized(v) == 0.001).all(), "the next program meets again"
+@jax.jit
+@functools.partial(jax.shard_map, mesh=mesh, in_specs=jax.P("i"), out_specs=jax.P("i"), check_vma=False)
+def fails_on_one(a):
+    b = jax.lax.cond(jax.lax.axis_index("i") == 1, lambda: jax.pure_callback(fail, scalar, a[0]), lambda: a[0])
+    return a + jax.lax.psum(b, "i")
+for _ in range(3):
+    raises(jax.errors.JaxRuntimeError, "boom", lambda: fails_on_one(v).block_until_ready())
+huge = jax.jit(lambda a: jnp.sort(a.sum() + jnp.arange(1 << 46, dtype=jnp.float32))[5])
+raises(jax.errors.JaxRuntimeError, "RESOURCE_EXHAUSTED", lambda: huge(v).block_until_ready())
+assert (updated(v + 0) == 1).all()
+""", devices=2)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_callbacks_on_several_devices_call_programs_on_several_devices() -> None:
+    run(SHARDED + """
+seen = []
+def inner(a):
+    seen.append(float(jax.device_get(normalized(v))[0]))
+    return np.asarray(a) + 1
+@jax.jit
+@functools.partial(jax.shard_map, mesh=mesh, in_specs=jax.P("i"), out_specs=jax.P("i"), check_vma=False)
+def calls(a):
+    b = jax.pure_callback(inner, jax.ShapeDtypeStruct(a.shape, a.dtype), a)
+    return b + jax.lax.psum(b.sum(), "i") * 0
+results = [calls(v) for _ in range(6)] + [normalized(v) for _ in range(40)] + [calls(normalized(v)) for _ in range(3)]
+assert (results[0] == 2).all() and np.allclose(results[-1], 1.001)
+jax.block_until_ready(results)
+assert len(seen) == 18
+""", devices=2)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_programs_on_several_devices_wait_where_that_is_turned_off() -> None:
+    run(
+        """
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
+v = jax.device_put(jnp.ones(1000), jax.NamedSharding(mesh, jax.P("i")))
+normalized = jax.jit(lambda a: a / a.sum() + jnp.sin(jnp.arange(1e6)).sum() * 0)
+for _ in range(5):
+    v = normalized(v)
+    assert v.is_ready()
+""",
+        devices=2,
+        flags="import jax; jax.config.update('jax_cpu_enable_async_dispatch', False)",
+    )

@@ -257,7 +257,7 @@ mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
 v = jax.device_put(np.arange(8.0, dtype=np.float32), jax.NamedSharding(mesh, jax.P("i")))
 with jax.profiler.trace(os.environ["TRACE"]):
     with jax.profiler.TraceAnnotation("mine"):
-        jax.block_until_ready(jax.jit(lambda a: a + 1)(v))
+        jax.block_until_ready(jax.jit(lambda a: a / a.sum())(v))
 (found,) = pathlib.Path(os.environ["TRACE"]).rglob("*.xplane.pb")
 names = [b"mine", b"xjit::read_program", b"xjit::compile", b"xjit::execute"]
 assert [name for name in names if name not in found.read_bytes()] == []
@@ -362,6 +362,18 @@ assert "xjit" not in x.devices().pop().client.platform_version
 y = jax.jit(lambda a: a + 1, backend="xjit")(np.ones(3, np.float32))
 assert "xjit" in y.devices().pop().client.platform_version and (np.asarray(y) == 2).all()
 """, platforms=None)  # fmt: skip
+
+
+def test_arrays_that_end_after_all_modules() -> None:
+    code = """
+def fail(v):
+    raise ValueError("boom")
+f = jax.jit(lambda a: jax.pure_callback(fail, jax.ShapeDtypeStruct(a.shape, a.dtype), a))
+raises(jax.errors.JaxRuntimeError, "boom", lambda: f(x).block_until_ready())
+keep = [x + 1]
+keep.append(keep)
+"""
+    run(code, MALLOC_PERTURB_="165")  # memory that is freed changes at once
 
 
 def test_exit_with_an_exception_and_living_arrays() -> None:

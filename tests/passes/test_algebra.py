@@ -50,7 +50,7 @@ ALL = AlgebraicSimplifier(
     enable_conditional_simplification=True,
     enable_remove_no_op_reduce_precision=True,
     use_associative_reordering=True,
-    enable_transpose_into_scatter=True,
+    enable_fold_transpose_into_scatter=True,
 )
 SENSITIVE = AlgebraicSimplifier(is_layout_sensitive=True)
 

@@ -360,3 +360,45 @@ def test_operands_that_a_fusion_reads_already_are_not_counted_again(producer: st
     module = parse_hlo(text)
     InstructionFusion(max_operands=2).run(module)
     assert count(module, "fusion") == fusions
+
+
+ACTIVATION = """
+x = f32[64,16] parameter(0)  w = f32[16,32] parameter(1)  v = f32[32,16] parameter(2)  u = f32[64,32] parameter(3)
+c = f32[] constant(0.04)  cs = f32[64,32] broadcast(c), dimensions={}
+h = f32[64,32] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+cube = f32[64,32] multiply(h, h)  part = f32[64,32] multiply(cube, cs)  s = f32[64,32] add(h, part)
+t = f32[64,32] tanh(s)  g = f32[64,32] multiply(h, t)
+y = f32[64,16] dot(g, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+d = f32[64,32] dot(y, v), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+e = f32[64,32] multiply(d, t)  f = f32[64,32] add(e, h)
+ROOT r = (f32[64,16], f32[64,32]) tuple(y, f)"""
+"""An activation, something between, and its gradient, which reads tanh and what tanh is made of."""
+
+TURNED = """q = f32[32,64] transpose(s), dimensions={1,0}
+j = f32[64,32] reshape(q)  t = f32[64,32] tanh(j)"""
+
+
+@pytest.mark.parametrize(
+    ("change", "least_bytes", "times"),
+    [
+        (("", ""), 8192, 2),
+        (("", ""), 8193, 1),
+        (("add(e, h)", "negate(e)"), 8192, 1),
+        (("t = f32[64,32] tanh(s)", "su = f32[64,32] add(s, u)  t = f32[64,32] tanh(su)"), 8192, 1),
+        (("(f32[64,16], f32[64,32]) tuple(y, f)", "(f32[64,16], f32[64,32], f32[64,32]) tuple(y, f, t)"), 8192, 1),
+        (("e = f32[64,32] multiply(d, t)", "o = f32[64,32] copy(t)  e = f32[64,32] multiply(d, o)"), 8192, 2),
+        (("t = f32[64,32] tanh(s)", TURNED), 8192, 1),
+    ],
+    ids=["kept", "small", "argument not read", "half of it read", "a result", "copied", "other places"],
+)
+def test_large_activations_are_computed_again(change: tuple[str, str], least_bytes: int, times: int) -> None:
+    module = parse_hlo(entry(ACTIVATION.replace(*change)))
+    arguments = random_arguments(module)
+    expected = evaluate(module, *arguments)
+    assert InstructionFusion(recompute_bytes=least_bytes).run(module)
+    verify_module(module)
+    inside = [c for c in module.computations() if c.is_fusion_computation()]
+    assert sum(i.opcode == "tanh" for c in inside for i in c.instructions) == times
+    assert_same_values(evaluate(module, *arguments), expected)
+    kept = [i.name for i in module.entry_computation.instructions if i.shape.dimensions == (64, 32)]
+    assert len(kept) == (5 if times == 2 else 6), kept

@@ -41,7 +41,23 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "N34r": ("add(subtract(x, y), y)",),
     "N35": ("subtract(x, add(x, y))", "subtract(x, add(y, x))", "subtract(y, add(x, z))"),
     "N35r": ("subtract(x, add(x, y))",),
+    "N59": ("subtract(x, subtract(x, y))", "subtract(y, subtract(x, y))"),
+    "N59r": ("subtract(x, subtract(x, y))",),
     # products
+    **dict.fromkeys(("N67", "N67x"), tuple(
+        f"ENTRY e {{ x = T[3,4] parameter(0) y = T[4] parameter(1) c = T[] constant({c}) k = T[3,4] broadcast(c), "
+        "dimensions={} m = T[3,4] multiply(x, k) b = T[3,4] broadcast(y), dimensions={1} ROOT r = T[3,4] multiply(m, b) }"
+        for c in (3, 7)
+    )),
+    "N68": tuple(
+        "ENTRY e { p = pred[2,40] parameter(0) y = T[40] parameter(1) x = T[2,40] convert(p) "
+        f"b = T[2,40] broadcast(y), dimensions={{1}} ROOT r = T[2,40] divide({operands}) }}"
+        for operands in ("x, b", "b, x")
+    ),
+    "N68b": (
+        "ENTRY e { x = T[3,4] parameter(0) y = T[4] parameter(1) b = T[3,4] broadcast(y), dimensions={1} "
+        "ROOT r = T[3,4] divide(x, b) }",
+    ),
     "N36": ("multiply(multiply(x, c), multiply(y, 3))",),
     "N36x": ("multiply(multiply(x, 5), multiply(y, 3))",),
     "R18": ("multiply(x, c)",),
@@ -96,6 +112,7 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R56": ("power(power(abs(x), y), z)",),
     "R57": ("log(exponential(x))",),
     "R58": ("log(power(abs(x), y))",),
+    "R58x": ("log(power(x, y))",),
     "R59": ("log(sqrt(x))",),
     "R59b": ("log(rsqrt(x))",),
     "N3": ("exponential(c)",),
@@ -167,6 +184,9 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R83c": ("complex(real(x), imag(x))", "complex(imag(x), real(x))"),
     "R83d": ("real(x)",),
     "R83e": ("imag(x)",),
+    "N60": tuple(
+        f"convert<T>({op}(convert<U>(x), convert<U>(y)))" for op in ("add", "subtract", "multiply", "divide", "remainder")
+    ),
     "R84": (
         "ENTRY e { x = T[3] parameter(0) b = T[3,2] broadcast(x), dimensions={0} ROOT c = f32[3,2] convert(b) }",
         "ENTRY e { x = T[3] parameter(0) b = T[2,3] broadcast(x), dimensions={1} ROOT c = s8[2,3] convert(b) }",
@@ -179,6 +199,8 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
         for direction in ("EQ", "NE", "LT", "LE", "GT", "GE")
         for operand in ("x", "iota()", "and(x, 7)")
     ),
+    "N69": ("compare<LT>(abs(x), c)", "compare<LT>(exponential(x), c)", "compare<LT_TOTALORDER>(abs(x), c)"),
+    "N69x": ("compare<GE>(abs(x), c)",),
     "R87": ("compare<NE>(convert<T>(p), c)", "compare<EQ>(convert<T>(p), c)"),
     "R87b": ("compare<NE>(convert<T>(p), c)", "compare<EQ>(convert<T>(p), c)"),
     "R87c": ("compare<NE>(x, c)", "compare<EQ>(x, c)"),

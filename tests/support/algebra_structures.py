@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tests.support.algebra_modules import moves, reducer
 from tests.support.algebra_movement import MOVEMENT
+from tests.support.algebra_placement import PLACEMENT
 from tests.support.algebra_reductions import REDUCTIONS
 
 _COLLECTIVES: dict[str, tuple[str, ...]] = {
@@ -14,6 +15,10 @@ _COLLECTIVES: dict[str, tuple[str, ...]] = {
         "dimensions={0}, replica_groups={{0,1}}" for opcode, shape in (("all-gather", "4,4"), ("all-to-all", "2,4"))
     )),
     "N41": tuple(
+        f"{reducer(opcode)}ENTRY e {{ c = T[] constant(3) b = T[4] broadcast(c), dimensions={{}} "
+        "ROOT r = T[2] reduce-scatter(b), to_apply=f, replica_groups={{0,1}}, dimensions={0} }"
+        for opcode in ("add", "maximum")
+    ) + tuple(
         f"{reducer(opcode)}ENTRY e {{ c = T[] constant(3) b = T[2] broadcast(c), dimensions={{}} "
         f"ROOT r = T[2] all-reduce(b), to_apply=f, replica_groups={groups} }}"
         for opcode in ("add", "multiply", "maximum", "subtract") for groups in ("{{0,1,2}}", "{{0,1},{2}}", "{}")
@@ -50,4 +55,4 @@ _CONTROL: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
-STRUCTURES: Mapping[str, tuple[str, ...]] = {**MOVEMENT, **REDUCTIONS, **_COLLECTIVES, **_CONTROL}
+STRUCTURES: Mapping[str, tuple[str, ...]] = {**MOVEMENT, **PLACEMENT, **REDUCTIONS, **_COLLECTIVES, **_CONTROL}

@@ -40,7 +40,7 @@ _ALGEBRA: Mapping[str, Sequence[str]] = {
         "ReducePrecisionWithSamePrecisionAsOperandIsRemovedIfRemoveNoOpIsSet",
     ),
     "enable_conditional_simplification": ("ConditionalWithConvert",),
-    "enable_transpose_into_scatter": ("FoldTransposeIntoScatter",),
+    "enable_fold_transpose_into_scatter": ("FoldTransposeIntoScatter",),
 }  # fmt: skip
 """Tests of the algebraic simplifier by the option that they set."""
 
@@ -55,6 +55,9 @@ RUN: Mapping[str, str] = {
         for option, tests in _ALGEBRA.items()
         for test in tests
     },
+    "AlgebraicSimplifier.DotLeftDotSharedBatchReorder": (
+        "algebraic-simplifier{xla_compatible_fp=true,use_associative_reordering=true,associative_reordering_threshold=1.5}"
+    ),
     "AlgebraicSimplifier.DotOfConcatRank3LhsRank1Rhs": (
         "algebraic-simplifier{xla_compatible_fp=true,enable_dot_strength_reduction=false}"
     ),
@@ -180,7 +183,7 @@ def _lines(name: str) -> Iterable[dict[str, Any]]:
 
 def _verdicts() -> Iterable[Record]:
     for r in _lines("pass_verdicts.jsonl"):
-        xla_class = _MISNAMED.get(r["file"], r["pass"])
+        xla_class = str(_MISNAMED.get(r["file"], r["pass"]))
         yield Record(f"{r['file']}:{r['line']}", r["test"], xla_class, r["before"], r["changed"], r["check"] or "")
 
 

@@ -7,8 +7,10 @@ The bodies become manual on all axes: on axes that a body leaves to the compiler
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -84,20 +86,36 @@ class Mesh:
         self.axes = axes
         self.devices = np.array(devices, dtype=np.int64).reshape(tuple(axes.values()))
 
-    def has_axes_of(self, sharding: DeviceSharding) -> bool:
-        """Whether each dimension of a sharding is split by whole axes, as JAX's PartitionSpecs are."""
+    def on_whole_axes(self, sharding: DeviceSharding, dimensions: Sequence[int]) -> DeviceSharding | None:
+        """The sharding that JAX's PartitionSpecs can say: each dimension keeps the first of its axes, as long as these
+        are whole and divide it evenly. None for a sharding of other devices.
+        """
         if not sharding.is_tiled:
-            return True
+            return sharding
         if sorted(sharding.devices) != sorted(int(i) for i in self.devices.flat):
-            return False
+            return None
         cells = np.stack(np.unravel_index(np.argsort(np.array(sharding.devices)), sharding.tiles), axis=-1)
         coordinates = cells[self.devices]
-        for d, tiles in enumerate(sharding.data_tiles):
-            along = coordinates[..., d]
-            axes = [a for a in range(along.ndim) if (along != along.take([0], a)).any()]
-            if np.prod([along.shape[a] for a in axes], dtype=np.int64) != tiles:
-                return False
-        return True
+        kept = [self._whole_axes(coordinates[..., d], size) for d, size in enumerate(dimensions)]
+        split = [axis for axes in kept for axis in axes]
+        order = [*split, *(axis for axis in range(self.devices.ndim) if axis not in split)]
+        tiles = [int(np.prod([self.devices.shape[axis] for axis in axes], dtype=np.int64)) for axes in kept]
+        return tiled(self.devices.transpose(order).reshape(*tiles, -1), ("replicated",))
+
+    def _whole_axes(self, tiles: np.ndarray[Any, np.dtype[np.int64]], size: int) -> list[int]:
+        """The axes, major to minor, that split a dimension of a size into tiles, of which each device has one."""
+        lines = [tiles[(0,) * axis + (slice(None),) + (0,) * (tiles.ndim - axis - 1)] for axis in range(tiles.ndim)]
+        if not (functools.reduce(np.add.outer, lines) == tiles).all():
+            return []
+        kept: list[int] = []
+        count = 1
+        for axis in sorted((a for a in range(tiles.ndim) if lines[a].any()), key=lambda a: -lines[a].max()):
+            line = lines[axis]
+            count *= len(line)
+            if not (line == np.arange(len(line)) * line[1]).all() or size % count:
+                break
+            kept.append(axis)
+        return kept
 
 
 def _read_meshes(text: str) -> dict[str, Mesh]:

@@ -27,8 +27,10 @@ from xjit.hlo.diagnostics import ExecutionError, InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
+from xjit.jax_backend.c_api import ErrorCode
 from xjit.jax_backend.callback_buffers import Buffer, CallbackContext
 from xjit.jax_backend.ffi_calls import FfiCall, handler
+from xjit.jax_backend.requests import CodedError
 from xjit.jax_backend.transfers import row_major_strides, view
 
 _BUFFER_TARGET: Final = "xla_buffer_python_cpu_callback"
@@ -85,6 +87,21 @@ _lists: dict[int, Sequence[Callable[..., Any]]] = {}
 _targets: dict[int, _Target] = {}
 _numbers = itertools.count(1)
 _lock = threading.Lock()
+
+
+class _Failed(threading.local):
+    """The code of the error of the last handler that has failed on this thread."""
+
+    code: ErrorCode | None = None
+
+
+_failed = _Failed()
+
+
+def take_code() -> ErrorCode | None:
+    """The code of the error that has ended a program on this thread, if a handler has said one."""
+    code, _failed.code = _failed.code, None
+    return code
 
 
 class Callbacks:
@@ -165,10 +182,10 @@ def _function_of(
 ) -> Callable[[Sequence[int], Sequence[int]], None]:
     target = call.attributes_as(CustomCallAttributes).custom_call_target
     operands = tuple(operand.shape for operand in call.operands)
-    address = handler(target)
-    if address is not None:
+    typed = handler(target)
+    if typed is not None:
         arrays = [[shape for shape in shapes if shape.is_array] for shapes in (operands, results)]
-        return FfiCall(address, call.raw_backend_config, *arrays)
+        return FfiCall(typed, call.raw_backend_config, *arrays)
     found = _INDEX.search(call.raw_backend_config)
     if functions is None or found is None or int(found[1]) >= len(functions):
         raise InvalidArgument("a callback without its function: only JAX in this process can compile it", call.span)
@@ -216,7 +233,8 @@ def _call_python(result: int, operands: int, opaque: int, length: int, status: i
         results = _addresses(result, target.num_results) if target.has_tuple else [result]
         target.run(_addresses(operands, target.num_operands), results)
     except BaseException as error:
-        lines = [str(error)] if isinstance(error, ExecutionError) else traceback.format_exception(error)
+        _failed.code = error.code if isinstance(error, CodedError) else None
+        lines = [str(error)] if isinstance(error, ExecutionError | CodedError) else traceback.format_exception(error)
         text = "".join(lines).encode("utf-8", "replace")
         custom_call_status_set_failure(status, ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p), len(text))
 

@@ -19,16 +19,20 @@ from xjit.jax_backend.devices import MEMORY_KINDS, Client
 from xjit.jax_backend.placement import Placement
 from xjit.jax_backend.records import (
     ARRAY,
-    DISPATCH_INLINE,
     DISPATCH_LONG,
     DISPATCH_SHORT,
+    DISPATCH_TOGETHER,
     DONATED_WITHOUT_RESULT,
     EXECUTABLE,
     LAYOUT,
     NO_LEAF,
     NOT_DONATED,
+    RETURNED_ALL,
+    RETURNED_MEMORY,
+    RETURNED_NONE,
 )
 from xjit.jax_backend.requests import Memory
+from xjit.runtime.collectives.sharded_call import device_context
 from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.program import ArraySignature, CpuProgram
 
@@ -37,11 +41,13 @@ LONG_US: Final = 100.0
 costs about 20."""
 
 
-def _dispatch(program: CpuProgram) -> int:
-    """How a program on one device is called; a loop without a known end may be long."""
-    calls_others = any(kernel.kind in (CUSTOM_CALL, COLLECTIVE) for kernel in program.kernels)
-    may_be_endless = program.always_releases_gil and not calls_others
-    return DISPATCH_LONG if may_be_endless or program.estimated_us > LONG_US else DISPATCH_SHORT
+def _dispatch(program: CpuProgram, num_devices: int) -> int:
+    """How a program is called; a loop without a known end may be long."""
+    kinds = {kernel.kind for kernel in program.kernels}
+    if num_devices > 1 and COLLECTIVE in kinds:
+        return DISPATCH_TOGETHER
+    may_be_endless = program.always_releases_gil and not kinds & {CUSTOM_CALL, COLLECTIVE}
+    return DISPATCH_LONG if may_be_endless or program.estimated_us * num_devices > LONG_US else DISPATCH_SHORT
 
 
 def _donors(module: HloModule, parameters: _Leaves, results: _Leaves, to: dict[int, int]) -> frozenset[int]:
@@ -77,7 +83,7 @@ class ExecutableStructs:
         objects = program.object_code
         devices = [self._client.devices[number] for number in placement.devices]
         common = {
-            "returns_errors": returns_errors,
+            "dispatch": _dispatch(program, len(devices)),
             "calls_functions": any(kernel.kind == CUSTOM_CALL for kernel in program.kernels),
             "num_replicas": placement.num_replicas,
             "num_partitions": placement.num_partitions,
@@ -90,15 +96,27 @@ class ExecutableStructs:
             **self._text("fingerprint", hashlib.sha256(code).hexdigest()),
             **self._signature_fields(module),
         }
-        self.address = self._on_devices(common, devices, _dispatch(program))
-        if len(devices) > 1:
-            self.parts = tuple(self._on_devices(common, [device], DISPATCH_INLINE) for device in devices)
+        if len(devices) == 1:
+            returned = RETURNED_ALL if returns_errors else RETURNED_MEMORY
+            self.address = self._struct(self._on_devices(common, devices, 0, returned))
+            return
+        parts = [self._on_devices(common, [device], i, RETURNED_NONE) for i, device in enumerate(devices)]
+        whole = self._on_devices(common, devices, 0, RETURNED_NONE)
+        table = self._bytes(b"".join(EXECUTABLE.pack(**part) for part in parts))
+        order = self._numbers(sorted(range(len(devices)), key=placement.devices.__getitem__))
+        self.address = self._struct(whole | {"parts": table, "part_order": order})
+        self.parts = tuple(table + EXECUTABLE.size * i for i in range(len(devices)))
 
-    def _on_devices(self, common: dict[str, int], devices: Sequence[int], dispatch: int) -> int:
-        """The struct of the program on some devices."""
-        context = self._bytes(self._executable.entry.initial_context)
-        places = {"devices": self._numbers(devices), "num_devices": len(devices)}
-        return self._struct(**common, **places, initial_context=context, dispatch=dispatch)
+    def _on_devices(self, common: dict[str, int], devices: Sequence[int], first: int, returned: int) -> dict[str, int]:
+        """The fields of the program on some devices, of which it gives the first this number."""
+        replica, partition = divmod(first, self._placement.num_partitions)
+        context = device_context(self._executable.entry.initial_context, replica, partition, 0)
+        return common | {
+            "devices": self._numbers(devices),
+            "num_devices": len(devices),
+            "initial_context": self._bytes(context),
+            "returned_errors": returned,
+        }
 
     def _signature_fields(self, module: HloModule) -> dict[str, int]:
         entry, program = module.entry_computation, self._executable.program
@@ -160,7 +178,7 @@ class ExecutableStructs:
             **more,
         )
 
-    def _struct(self, **fields: int) -> int:
+    def _struct(self, fields: dict[str, int]) -> int:
         made = self._keep(Memory(EXECUTABLE.pack(**fields)))
         place = made.address + EXECUTABLE.offsets["own_address"]
         ctypes.c_void_p.from_address(place).value = made.address

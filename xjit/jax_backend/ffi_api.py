@@ -2,7 +2,8 @@
 
 Errors can be made, read and destroyed; an error is the address of its message. The pool of threads is the caller's
 thread, which the interface allows. A handler may return before its work is done, with a future that it completes
-later. Everything else (streams, state, scratch memory) is refused with an error.
+later. States and scratch memory belong to a context (`ffi_contexts`). What is not known here is refused with an error:
+streams, user data of an execution, and the numbers of run and device.
 """
 
 from __future__ import annotations
@@ -10,23 +11,31 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from typing import ClassVar, Final
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
 
+from xjit.hlo.diagnostics import HloError, ResourceExhausted
+from xjit.jax_backend.c_api import ErrorCode
+from xjit.jax_backend.ffi_contexts import context_of
 from xjit.jax_backend.ffi_structs import (
     HEADER,
+    AllocateRequest,
     ErrorRequest,
+    FreeRequest,
     FutureRequest,
     NumThreadsRequest,
     ScheduleRequest,
     SizedStruct,
+    StateRequest,
 )
+from xjit.jax_backend.requests import CodedError
 
 _VERSION: Final = (0, 3)
 _NUM_FUNCTIONS: Final = 18
 
 HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _TASK: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_errors: dict[int, ctypes.Array[ctypes.c_char]] = {}
+_errors: dict[int, tuple[ErrorCode, ctypes.Array[ctypes.c_char]]] = {}
 
 
 class _Future:
@@ -41,16 +50,17 @@ _futures: dict[int, _Future] = {}
 _future_numbers = itertools.count(1)
 
 
-def _new_error(message: bytes) -> int:
+def _new_error(message: bytes, code: int = ErrorCode.UNIMPLEMENTED) -> int:
     text = ctypes.create_string_buffer(message)
     address = ctypes.addressof(text)
-    _errors[address] = text
+    _errors[address] = ErrorCode(code) if code in tuple(ErrorCode) else ErrorCode.UNKNOWN, text
     return address
 
 
 @HANDLER
 def _error_create(request: int) -> int:
-    return _new_error(ctypes.string_at(ErrorRequest.from_address(request).subject))
+    fields = ErrorRequest.from_address(request)
+    return _new_error(ctypes.string_at(fields.subject), fields.code)
 
 
 @HANDLER
@@ -102,6 +112,46 @@ def _future_set_error(request: int) -> int:
     return 0
 
 
+def _answering(answer: Callable[[int], None]) -> Any:
+    """A function of the interface whose exceptions are its errors."""
+
+    @HANDLER
+    def answered(request: int) -> int:
+        try:
+            answer(request)
+        except ResourceExhausted as error:
+            return _new_error(str(error).encode(), ErrorCode.RESOURCE_EXHAUSTED)
+        except HloError as error:
+            return _new_error(str(error).encode(), ErrorCode.INVALID_ARGUMENT)
+        return 0
+
+    return answered
+
+
+@_answering
+def _state_set(request: int) -> None:
+    fields = StateRequest.from_address(request)
+    context_of(fields.context).states(fields.stage).set(fields.stage, fields.type_id[0], fields.state)
+
+
+@_answering
+def _state_get(request: int) -> None:
+    fields = StateRequest.from_address(request)
+    fields.state = context_of(fields.context).states(fields.stage).get(fields.stage, fields.type_id[0])
+
+
+@_answering
+def _memory_allocate(request: int) -> None:
+    fields = AllocateRequest.from_address(request)
+    fields.data = context_of(fields.context).allocate(fields.size, fields.alignment)
+
+
+@_answering
+def _memory_free(request: int) -> None:
+    fields = FreeRequest.from_address(request)
+    context_of(fields.context).free(fields.data)
+
+
 @HANDLER
 def _refuse(_request: int) -> int:
     return _new_error(b"xjit's backend does not have this function of XLA's FFI")
@@ -111,6 +161,7 @@ _FUNCTIONS: Final = {
     place: function
     for first, functions in (
         (0, (_error_create, _error_get_message, _error_destroy)),
+        (7, (_state_set, _state_get, _memory_allocate, _memory_free)),
         (11, (_schedule, _num_threads, _future_create, _future_set_available, _future_set_error)),
     )
     for place, function in enumerate(functions, first)
@@ -150,7 +201,7 @@ def wait_for(future: int) -> int:
     return work.error
 
 
-def take_message(error: int) -> str:
-    """The message of an error, which ends."""
-    message = _errors.pop(error, None)
-    return message.value.decode("utf-8", "replace") if message is not None else "a failure"
+def take_error(error: int) -> CodedError:
+    """The exception for an error, which ends."""
+    code, message = _errors.pop(error, (ErrorCode.UNKNOWN, None))
+    return CodedError(code, message.value.decode("utf-8", "replace") if message is not None else "a failure")

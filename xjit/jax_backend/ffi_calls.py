@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from xjit.hlo.custom_call_registry import register_custom_call_target
-from xjit.hlo.diagnostics import ExecutionError
 from xjit.hlo.types.shape import Shape
-from xjit.jax_backend.ffi_api import API, HANDLER, take_message, wait_for
+from xjit.jax_backend.ffi_api import API, HANDLER, take_error, wait_for
 from xjit.jax_backend.ffi_attribute_list import AttributeList
+from xjit.jax_backend.ffi_contexts import EXECUTE, INITIALIZE, INSTANTIATE, PREPARE, Context, States, register_type
 from xjit.jax_backend.ffi_structs import Buffer, CallFrame, Values
 from xjit.ops.lapack_targets import LAPACK_TARGETS, PERTURBED_TARGET
 
-_EXECUTE: Final = 3  # of XLA_FFI_ExecutionStage
+_STAGES: Final = {"instantiate": INSTANTIATE, "prepare": PREPARE, "initialize": INITIALIZE, "execute": EXECUTE}
 _BUFFER: Final = 1  # of XLA_FFI_ArgType and XLA_FFI_RetType
 
 _DATA_TYPES: Final = {
@@ -27,7 +27,15 @@ _DATA_TYPES: Final = {
 """XLA_FFI_DataType by HLO's names."""
 
 
-_handlers: dict[str, tuple[int, Any]] = {}
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """The functions of a target by stage; `kept` is what holds them."""
+
+    stages: Mapping[int, Callable[[int], int | None]]
+    kept: Any
+
+
+_handlers: dict[str, Handler] = {}
 
 
 def register(name: str, function: Any, api_version: int) -> None:
@@ -37,18 +45,22 @@ def register(name: str, function: Any, api_version: int) -> None:
     """
     if name in LAPACK_TARGETS or name == PERTURBED_TARGET:
         return
-    capsule = function["execute"] if isinstance(function, dict) else function
-    address = _address(capsule)
+    capsules = function if isinstance(function, dict) else {"execute": function}
     if api_version == 0:
-        register_custom_call_target(name, address)
+        register_custom_call_target(name, _address(capsules["execute"]))
     else:
-        _handlers[name] = address, function
+        stages = {_STAGES[stage]: HANDLER(_address(capsule)) for stage, capsule in capsules.items()}
+        _handlers[name] = Handler(stages, function)
 
 
-def handler(name: str) -> int | None:
-    """The address of the typed function for a target."""
-    found = _handlers.get(name)
-    return found[0] if found is not None else None
+def register_state_type(registration: Mapping[str, Any]) -> None:
+    """Keeps what JAX registers: capsules of a `type_id` that XLA has numbered, and of its `type_info`."""
+    register_type(registration, _address)
+
+
+def handler(name: str) -> Handler | None:
+    """The typed function for a target."""
+    return _handlers.get(name)
 
 
 def _address(capsule: Any) -> int:
@@ -93,27 +105,44 @@ class _Side:
 class FfiCall:
     """Calls a handler with the buffers of an execution. `config` is the call's backend config.
 
-    Errors: Unsupported for attributes that are not read; ExecutionError of a call whose handler returns an error.
+    A stage `instantiate` runs now, with attributes alone; `prepare` and `initialize` run before each execution.
+    Errors: Unsupported for attributes that are not read; CodedError where the handler returns an error.
     """
 
-    def __init__(self, handler: int, config: str, operands: Sequence[Shape], results: Sequence[Shape]) -> None:
-        self._handler: Callable[[int], int | None] = HANDLER(handler)
+    def __init__(self, handler: Handler, config: str, operands: Sequence[Shape], results: Sequence[Shape]) -> None:
+        self._handler = handler
         self._attributes = AttributeList(config)
         self._operands, self._results = _Side.of(operands), _Side.of(results)
+        self._states = States()
+        nothing = _Side(()).values(())[0]
+        self._run(INSTANTIATE, nothing, nothing, States())
 
     def __call__(self, operands: Sequence[int], results: Sequence[int]) -> None:
         arguments, kept = self._operands.values(operands)
         returned, also_kept = self._results.values(results)
-        frame = CallFrame(
-            api=ctypes.addressof(API),
-            stage=_EXECUTE,
-            arguments=arguments,
-            results=returned,
-            attributes=self._attributes.struct,
-        )
-        error = self._handler(ctypes.addressof(frame))
-        if frame.future:
-            error = wait_for(frame.future)
+        own = States()
+        for stage in (PREPARE, INITIALIZE, EXECUTE):
+            self._run(stage, arguments, returned, own)
         del kept, also_kept
+
+    def _run(self, stage: int, arguments: Values, results: Values, own: States) -> None:
+        function = self._handler.stages.get(stage)
+        if function is None:
+            return
+        context = Context(self._states, own)
+        try:
+            frame = CallFrame(
+                api=ctypes.addressof(API),
+                context=context.number,
+                stage=stage,
+                arguments=arguments,
+                results=results,
+                attributes=self._attributes.struct,
+            )
+            error = function(ctypes.addressof(frame))
+            if frame.future:
+                error = wait_for(frame.future)
+        finally:
+            context.end()
         if error:
-            raise ExecutionError(take_message(error))
+            raise take_error(error)

@@ -79,9 +79,14 @@ class CallFrame(SizedStruct):
 
 
 class ErrorRequest(ctypes.Structure):
-    """The arguments of the functions for errors: the second is a message, or an error and the place of its message."""
+    """The arguments of the functions for errors: a message and its code, or an error and the place of its message."""
 
     _fields_ = [*HEADER, ("subject", ctypes.c_void_p), ("message", ctypes.c_void_p)]
+
+    @property
+    def code(self) -> int:
+        """What stands in the place of `message`: an XLA_FFI_Error_Code."""
+        return (self.message or 0) & 0xFFFFFFFF
 
 
 class ScheduleRequest(ctypes.Structure):
@@ -100,3 +105,39 @@ class FutureRequest(ctypes.Structure):
     """XLA_FFI_Future_Create_Args, _SetAvailable_Args, and _SetError_Args, which alone has the error."""
 
     _fields_ = [*HEADER, ("future", ctypes.c_void_p), ("error", ctypes.c_void_p)]
+
+
+class TypeInfo(ctypes.Structure):
+    """XLA_FFI_TypeInfo."""
+
+    _fields_ = [*HEADER, ("deleter", ctypes.c_void_p)]
+
+
+class StateRequest(ctypes.Structure):
+    """XLA_FFI_State_Set_Args and XLA_FFI_State_Get_Args."""
+
+    _fields_ = [
+        *HEADER,
+        ("context", ctypes.c_void_p),
+        ("stage", ctypes.c_int),
+        ("type_id", ctypes.POINTER(ctypes.c_int64)),
+        ("state", ctypes.c_void_p),
+    ]
+
+
+class AllocateRequest(ctypes.Structure):
+    """XLA_FFI_DeviceMemory_Allocate_Args."""
+
+    _fields_ = [
+        *HEADER,
+        ("context", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("alignment", ctypes.c_size_t),
+        ("data", ctypes.c_void_p),
+    ]
+
+
+class FreeRequest(ctypes.Structure):
+    """XLA_FFI_DeviceMemory_Free_Args."""
+
+    _fields_ = [*HEADER, ("context", ctypes.c_void_p), ("size", ctypes.c_size_t), ("data", ctypes.c_void_p)]

@@ -19,13 +19,17 @@ from xjit.jax_backend.c_api import (
     MAX_FUNCTIONS,
 )
 from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT, define_buffers
-from xjit.jax_backend.native_calls import STATUS_ERROR, define_calls
+from xjit.jax_backend.native_calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR, define_calls
 from xjit.jax_backend.native_copies import COPY_START, define_copies
-from xjit.jax_backend.native_events import define_errors, define_events
-from xjit.jax_backend.native_execute import COUNT_ERROR, EXECUTE, IS_ASYNCHRONOUS, define_execute
+from xjit.jax_backend.native_donation import define_donation
+from xjit.jax_backend.native_events import EXHAUSTED_ERROR, EXHAUSTED_EVENT, define_errors, define_events
+from xjit.jax_backend.native_execute import COUNT_ERROR, IS_ASYNCHRONOUS, define_execute, define_execute_on_one
 from xjit.jax_backend.native_getters import define_getters
+from xjit.jax_backend.native_groups import OPEN_GROUP, define_groups
 from xjit.jax_backend.native_layouts import define_layouts
+from xjit.jax_backend.native_preparation import define_preparation
 from xjit.jax_backend.native_queues import NESTED_KEY, RUN_APART, START_WORKER, define_queues
+from xjit.jax_backend.native_sharded_execute import UNANSWERED_ERROR, define_sharded_execute
 from xjit.jax_backend.native_transfers import FROM_HOST, define_from_host
 from xjit.jax_backend.records import EXECUTABLE
 from xjit.jax_backend.requests import Memory
@@ -39,21 +43,18 @@ from xjit.runtime.machine_code.jit import compile_ir_to_object
 from xjit.runtime.machine_code.linker import LoadedObject, load_object
 from xjit.runtime.thread_pool import running_pool
 
-SILENCE_ERROR: Final = "xjit_silence_error"
-"""The variable that holds the address of the error for a request that Python did not answer."""
-
 REFUSAL_ERROR: Final = "xjit_refusal_error"
 """The same for functions that the backend does not have."""
 
 VARIABLES: Final = (
-    READY_EVENT, DELETED_ERROR, COUNT_ERROR, STATUS_ERROR, SILENCE_ERROR, REFUSAL_ERROR, START_WORKER, RUN_APART,
-    NESTED_KEY, IS_ASYNCHRONOUS,
+    READY_EVENT, DELETED_ERROR, COUNT_ERROR, STATUS_ERROR, UNANSWERED_ERROR, REFUSAL_ERROR, START_WORKER, RUN_APART,
+    NESTED_KEY, IS_ASYNCHRONOUS, EXHAUSTED_ERROR, EXHAUSTED_EVENT, RUN_MEMBER, OPEN_GROUP,
 )  # fmt: skip
 """Variables of the module that Python sets."""
 
 _FUNCTIONS_FOR_PYTHON: Final = (
     "xjit_buffer_new", "xjit_buffer_hold", "xjit_buffer_unhold", "xjit_event_wait", COPY_START,
-    "xjit_queue_work", "xjit_queue_wait", "xjit_job_run",
+    "xjit_queue_work", "xjit_queue_wait", "xjit_job_run", CALL_RUN,
 )  # fmt: skip
 
 _REFUSE: Final = "xjit_refuse"
@@ -123,18 +124,22 @@ def build_module(python_functions: Iterable[str]) -> Module:
     define_events(module)
     define_buffers(module)
     define_calls(module)
+    define_donation(module)
+    define_preparation(module)
     define_queues(module)
+    define_groups(module)
+    define_execute(module)
+    define_sharded_execute(module)
+    define_execute_on_one(module)
     define_copies(module)
     define_getters(module)
     define_layouts(module)
     _define_ends(module)
-    for name in (SILENCE_ERROR, REFUSAL_ERROR):
+    for name in (UNANSWERED_ERROR, REFUSAL_ERROR):
         module.add_global(name, PTR, zero(PTR), align=8, linkage="")
     for name in python_functions:
         if name == FROM_HOST:
             define_from_host(module, _define_stub(module, name, f"xjit_ask_{name}"))
-        elif name == EXECUTE:
-            define_execute(module, _define_stub(module, name, f"xjit_ask_{name}"))
         else:
             _define_stub(module, name, name)
     builder = define(module, _REFUSE, [(PTR, "args")], linkage="", return_type=PTR)
@@ -160,7 +165,7 @@ def _define_stub(module: Module, name: str, symbol: str) -> Function:
     slot = module.add_global(_slot(name), PTR, zero(PTR), align=8, linkage="")
     builder = define(module, symbol, [(PTR, "args")], linkage="", return_type=PTR)
     cell = builder.alloca(PTR, align=8, name="cell")
-    builder.store(builder.load(PTR, Value(PTR, f"@{SILENCE_ERROR}"), align=8), cell, align=8)
+    builder.store(builder.load(PTR, Value(PTR, f"@{UNANSWERED_ERROR}"), align=8), cell, align=8)
     function = builder.load(PTR, slot, align=8, name="function")
     with builder.when(builder.not_(builder.is_null(function))):
         builder.call_pointer(function, VOID, [builder.function.args[0], cell])

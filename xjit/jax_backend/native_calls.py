@@ -1,9 +1,9 @@
 """Calls of programs as native code: the record of a call, its run by a thread that has all it needs, and its end.
 
-* `i64 xjit_call_size(executable)`, `void xjit_call_init(call, executable)`: the record.
+* `i64 xjit_call_size(executable)`, `void xjit_call_init(call, executable, device, buffers)`: the record.
 * `ptr xjit_call_failed_input(call)`: a reference to the error of an argument, or null: what is computed from a failed
   array has failed, too.
-* `ptr xjit_call_run(call)`: runs the program; a reference to its error, or null.
+* `ptr xjit_call_run(call)`: runs the program; a reference to its error, or null. Of a group Python has it run.
 * `void xjit_call_release_arguments(call, i64 count)`: lets go of the first arguments.
 * `ptr xjit_call_awaited(call)`, `void xjit_call_queued(call)`, `void xjit_call_work(call)`: for a queue; the last does
   all of the others.
@@ -24,13 +24,21 @@ from xjit.llvm.values import const_int, zero
 STATUS_ERROR: Final = "xjit_status_error"
 """The variable of `ptr (*)(executable, i64 status, i64 instruction, i64 detail)`: the error for a program's failure."""
 
+CALL_RUN: Final = "xjit_call_run"
+
+RUN_MEMBER: Final = "xjit_run_member"
+"""The variable of `ptr (*)(call, error)`: Python calls `xjit_call_run` for a call of a group, and answers as that does.
+If there is an error (of an argument) it does not, and ends the group's other calls; the reference is passed on.
+"""
+
 _PER_PARAMETER: Final = ("arguments", "donated", "inputs")
 _PER_RESULT: Final = ("data", "outputs", "results")
 
 
 def define_calls(module: Module) -> None:
     """Defines them. The module must have buffers."""
-    module.add_global(STATUS_ERROR, PTR, zero(PTR), align=8, linkage="")
+    for name in (STATUS_ERROR, RUN_MEMBER):
+        module.add_global(name, PTR, zero(PTR), align=8, linkage="")
     _define_size(module)
     _define_init(module)
     _define_failed_input(module)
@@ -74,10 +82,12 @@ def _define_size(module: Module) -> None:
 
 
 def _define_init(module: Module) -> None:
-    builder = define(module, "xjit_call_init", [(PTR, "call"), (PTR, "executable")])
-    call, executable = builder.function.args
-    CALL.store(builder, call, "executable", executable)
-    CALL.store(builder, call, "hold", builder.i64(HOLD))
+    builder = define(module, "xjit_call_init", [(PTR, name) for name in ("call", "executable", "device", "buffers")])
+    call, executable, device, buffers = builder.function.args
+    for field, value in {
+        "executable": executable, "device": device, "group": builder.i64(0), "hold": builder.i64(HOLD)
+    }.items():  # fmt: skip
+        CALL.store(builder, call, field, value)
     for field, function in (("run", "work"), ("queued", "queued"), ("awaited", "awaited")):
         CALL.store(builder, call, field, Value(PTR, f"@xjit_call_{function}"))
     place = builder.offset(call, builder.i64(CALL.size))
@@ -86,6 +96,8 @@ def _define_init(module: Module) -> None:
         for field in fields:
             CALL.store(builder, call, field, place)
             place = builder.offset(place, size)
+    size = builder.mul(EXECUTABLE.load(builder, executable, "num_parameters"), builder.i64(8))
+    builder.memcpy(CALL.load(builder, call, "arguments"), buffers, size, align=8)
     builder.ret_void()
 
 
@@ -101,7 +113,7 @@ def _define_failed_input(module: Module) -> None:
 
 
 def _define_run(module: Module) -> None:
-    builder = define(module, "xjit_call_run", [(PTR, "call")], return_type=PTR)
+    builder = define(module, CALL_RUN, [(PTR, "call")], linkage="", return_type=PTR)
     (call,) = builder.function.args
     context = builder.alloca(I8, EXECUTION_CONTEXT.size, align=16, name="context")
     executable = CALL.load(builder, call, "executable")
@@ -111,6 +123,10 @@ def _define_run(module: Module) -> None:
         builder.ret(out_of_memory(builder, executable, arena_size))
     initial = EXECUTABLE.load(builder, executable, "initial_context")
     builder.memcpy(context, initial, builder.i64(EXECUTION_CONTEXT.size), align=8)
+    group = CALL.load(builder, call, "group")
+    with builder.when(builder.icmp_signed("!=", group, builder.i64(0))):
+        for field in ("communicator", "run_id"):
+            EXECUTION_CONTEXT.store(builder, context, field, group)
     entry, constants = (EXECUTABLE.load(builder, executable, field) for field in ("entry", "constants"))
     inputs, outputs = (CALL.load(builder, call, field) for field in ("inputs", "outputs"))
     call_entry = module.declare("xjit_call_entry", I32, [PTR] * 6 + [I64])
@@ -150,7 +166,7 @@ def _define_queued(module: Module) -> None:
     builder = define(module, "xjit_call_queued", [(PTR, "call")])
     (call,) = builder.function.args
     CALL.store(builder, call, "hold", builder.i64(QUEUED))
-    EVENT.store(builder, CALL.load(builder, call, "event"), "in_queue", builder.i64(1))
+    EVENT.store_atomic(builder, CALL.load(builder, call, "event"), "in_queue", builder.i64(1), "release")
     executable = CALL.load(builder, call, "executable")
     with builder.loop(builder.i64(0), EXECUTABLE.load(builder, executable, "num_parameters")) as i:
         builder.call(module.functions["xjit_buffer_queue"], [buffer_of(builder, call, "arguments", i)])
@@ -169,8 +185,12 @@ def _define_work(module: Module) -> None:
         builder.call(functions["xjit_event_wait"], [BUFFER.load(builder, argument, "ready")])
     error = builder.call(functions["xjit_call_failed_input"], [call], name="error")
     EVENT.store(builder, event, "error", error)
-    with builder.when(builder.is_null(error)):
-        EVENT.store(builder, event, "error", builder.call(functions["xjit_call_run"], [call], name="error"))
+    is_member = builder.icmp_signed("!=", CALL.load(builder, call, "group"), builder.i64(0))
+    with builder.when(is_member):
+        function = builder.load(PTR, Value(PTR, f"@{RUN_MEMBER}"), align=8, name="function")
+        EVENT.store(builder, event, "error", builder.call_pointer(function, PTR, [call, error], name="error"))
+    with builder.when(builder.not_(builder.or_(is_member, builder.not_(builder.is_null(error))))):
+        EVENT.store(builder, event, "error", builder.call(functions[CALL_RUN], [call], name="error"))
     builder.call(functions["xjit_call_release_arguments"], [call, num_parameters])
     with builder.loop(builder.i64(0), EXECUTABLE.load(builder, executable, "num_results")) as i:
         result = buffer_of(builder, call, "results", i)

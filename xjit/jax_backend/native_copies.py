@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from xjit.jax_backend.native_buffers import DELETED_ERROR
-from xjit.jax_backend.native_events import is_ready, new_error_reference
+from xjit.jax_backend.native_events import EXHAUSTED_ERROR, is_ready, new_error_reference
 from xjit.jax_backend.records import BUFFER, COPY, DEVICE, EVENT, HOLD, QUEUED
 from xjit.llvm import Module, Value
-from xjit.llvm.structured_builder import define
+from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I64, PTR, VOID
 
 COPY_START = "xjit_copy_start"
@@ -55,7 +55,7 @@ def _define_queued(module: Module) -> None:
     builder = define(module, "xjit_copy_queued", [(PTR, "job")])
     (job,) = builder.function.args
     COPY.store(builder, job, "hold", builder.i64(QUEUED))
-    EVENT.store(builder, COPY.load(builder, job, "event"), "in_queue", builder.i64(1))
+    EVENT.store_atomic(builder, COPY.load(builder, job, "event"), "in_queue", builder.i64(1), "release")
     builder.call(module.functions["xjit_buffer_queue"], [COPY.load(builder, job, "source")])
     builder.ret_void()
 
@@ -65,14 +65,16 @@ def _define_start(module: Module) -> None:
     builder = define(module, COPY_START, [(PTR, "source"), (PTR, "target"), (PTR, "event")], linkage="")
     source, target, event = builder.function.args
     hold = builder.i64(HOLD)
+    job = builder.call(module.declare("malloc", PTR, [I64]), [builder.i64(COPY.size)], name="job")
+    with builder.when(builder.is_null(job)):
+        _fail(builder, event, EXHAUSTED_ERROR)
+        builder.ret_void()
     held = builder.call(functions["xjit_buffer_hold"], [source, hold], name="held")
     with builder.when(builder.not_(held)):
-        EVENT.store(builder, event, "error", builder.load(PTR, Value(PTR, f"@{DELETED_ERROR}"), align=8))
-        builder.call(functions["xjit_event_set"], [event])
-        builder.call(functions["xjit_event_release"], [event])
+        _fail(builder, event, DELETED_ERROR)
+        builder.call(module.declare("free", VOID, [PTR]), [job])
         builder.ret_void()
     builder.call(functions["xjit_buffer_hold"], [target, hold])
-    job = builder.call(module.declare("malloc", PTR, [I64]), [builder.i64(COPY.size)], name="job")
     does = {"run": "work", "queued": "queued", "awaited": "awaited"}
     functions_of_job = {field: Value(PTR, f"@xjit_copy_{name}") for field, name in does.items()}
     data = BUFFER.load(builder, source, "data")
@@ -85,3 +87,10 @@ def _define_start(module: Module) -> None:
     queue = DEVICE.load(builder, BUFFER.load(builder, source, "device"), "queue")
     builder.call(functions["xjit_queue_put"], [queue, job])
     builder.ret_void()
+
+
+def _fail(builder: StructuredBuilder, event: Value, error: str) -> None:
+    """Sets the event with a static error."""
+    EVENT.store(builder, event, "error", builder.load(PTR, Value(PTR, f"@{error}"), align=8))
+    for name in ("xjit_event_set", "xjit_event_release"):
+        builder.call(builder.module.functions[name], [event])

@@ -1,12 +1,15 @@
 """Errors and events as native code: callers hold locks while they ask, so nothing here may wait for Python.
 
 * `void xjit_error_release(error)`: drops a reference.
+* `ptr xjit_event_new(i64 waiting, error)`: with one reference; takes that to its error. Null if there is no memory.
 * `void xjit_event_release(event)`, `ptr xjit_event_retain(event)`.
 * `ptr xjit_event_awaited(event)`: itself if it is not ready and no job in a queue makes it so, else null.
 * `void xjit_event_set(event)`: makes it ready and calls what waits. `void xjit_event_wait(event)`: sleeps until it is.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from xjit.jax_backend.c_api import FUNCTIONS
 from xjit.jax_backend.records import CALLBACK, ERROR, EVENT, READY
@@ -19,8 +22,20 @@ _SEMAPHORE_SIZE = 64
 """At least the bytes of a `sem_t`."""
 
 
+EXHAUSTED_ERROR: Final = "xjit_exhausted_error"
+"""The variable that holds the address of the error for what got no memory."""
+
+EXHAUSTED_EVENT: Final = "xjit_exhausted_event"
+"""The variable that holds the address of an event that is always ready, with that error."""
+
+_PAUSE_US: Final = 100
+"""How long a thread sleeps that waits for an event without memory to be called back."""
+
+
 def define_errors(module: Module) -> None:
     """Defines what PJRT asks of errors."""
+    for name in (EXHAUSTED_ERROR, EXHAUSTED_EVENT):
+        module.add_global(name, PTR, zero(PTR), align=8, linkage="")
     _define_release(module, "xjit_error_release", ERROR.offsets["references"], None)
     args = FUNCTIONS["Error_Destroy"]
     builder = define(module, "Error_Destroy", [(PTR, "args")], linkage="")
@@ -48,6 +63,7 @@ def define_errors(module: Module) -> None:
 def define_events(module: Module) -> None:
     """Defines events. The module must have `define_errors`."""
     _define_release(module, "xjit_event_release", EVENT.offsets["references"], "error")
+    _define_new(module)
     _define_retain(module)
     _define_set(module)
     _define_destroy(module)
@@ -77,6 +93,21 @@ def _define_release(module: Module, name: str, offset: int, error_field: str | N
                 builder.call(module.functions["xjit_error_release"], [error])
         builder.call(module.declare("free", VOID, [PTR]), [found])
     builder.ret_void()
+
+
+def _define_new(module: Module) -> None:
+    builder = define(module, "xjit_event_new", [(I64, "waiting"), (PTR, "error")], return_type=PTR)
+    waiting, error = builder.function.args
+    event = builder.call(module.declare("malloc", PTR, [I64]), [builder.i64(EVENT.size)], name="event")
+    with builder.when(builder.is_null(event)):
+        builder.ret(event)
+    fields = {
+        "vtable": zero(PTR), "references": builder.i64(1), "waiting": builder.inttoptr(waiting, PTR), "error": error,
+        "in_queue": builder.i64(0),
+    }  # fmt: skip
+    for field, value in fields.items():
+        EVENT.store(builder, event, field, value)
+    builder.ret(event)
 
 
 def _define_retain(module: Module) -> None:
@@ -151,13 +182,21 @@ def _define_error(module: Module) -> None:
 
 
 def _define_listen(module: Module) -> None:
-    """`i1 xjit_event_listen(event, function, argument, subject)`: has a `CALLBACK` called later, unless it is ready."""
+    """`i1 xjit_event_listen(event, function, argument, subject)`: has a `CALLBACK` called later, unless it is ready.
+
+    Without memory for that it waits until the event is ready.
+    """
     names = ("event", "function", "argument", "subject")
     builder = define(module, "xjit_event_listen", [(PTR, name) for name in names], return_type=I1)
     event = builder.function.args[0]
     with builder.when(is_ready(builder, event)):
         builder.ret(const_int(I1, 0))
     node = builder.call(module.declare("malloc", PTR, [I64]), [builder.i64(CALLBACK.size)], name="node")
+    with builder.when(builder.is_null(node)):
+        with builder.repeat() as loop:
+            loop.leave_if(is_ready(builder, event))
+            builder.call(module.declare("usleep", I32, [I32]), [const_int(I32, _PAUSE_US)])
+        builder.ret(const_int(I1, 0))
     for name, value in zip(names[1:], builder.function.args[1:], strict=True):
         CALLBACK.store(builder, node, name, value)
     place = EVENT.pointer(builder, event, "waiting")
@@ -193,7 +232,8 @@ def _define_wait(module: Module) -> None:
 def _define_awaited(module: Module) -> None:
     builder = define(module, "xjit_event_awaited", [(PTR, "event")], return_type=PTR)
     (event,) = builder.function.args
-    in_queue = builder.icmp_signed("!=", EVENT.load(builder, event, "in_queue"), builder.i64(0))
+    place = EVENT.load_atomic(builder, event, "in_queue", "acquire")
+    in_queue = builder.icmp_signed("!=", place, builder.i64(0))
     builder.ret(builder.select(builder.or_(is_ready(builder, event), in_queue), zero(PTR), event))
 
 

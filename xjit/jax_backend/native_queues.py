@@ -4,11 +4,14 @@ Jobs that call functions of users are run apart, by other threads: such a functi
 that needs their results gets its place in the queue when they are there, so that no worker waits for a function of a
 user. None of these functions may be called with the GIL. Where no thread can be started the caller does the job.
 
-* `void xjit_queue_put(queue, job)`: waits while there are `MAX_JOBS`, unless the caller is nested.
+* `void xjit_queue_put(queue, job)`: waits for room, and has the job done.
+* `i1 xjit_queue_start(queue)`: whether it has a worker, who may have been started now.
+* `void xjit_queue_reserve(queue)`: waits while there are `MAX_JOBS`, unless the caller is nested, and counts one more.
 * `void xjit_queue_append(job, queue)`: gives a job its place, at once or later.
 * `void xjit_queue_work(queue)`: what a worker does, for ever.
 * `void xjit_queue_wait(queue)`: until there is nothing to do.
-* `void xjit_job_run_apart(job)`, `void xjit_job_run(job)`: has another thread run it, and what that does.
+* `void xjit_jobs_run_apart(jobs, i64 count)`: has other threads run them at the same time; each calls
+  `void xjit_job_run(job)`.
 * `i1 xjit_is_nested()`: whether this thread runs a job that is apart, so that the caller is a function of a user.
 """
 
@@ -29,7 +32,7 @@ START_WORKER: Final = "xjit_start_worker"
 """The variable of `i64 (*)(queue)`: Python starts a worker. Not 0 if it did."""
 
 RUN_APART: Final = "xjit_run_apart"
-"""The variable of `i64 (*)(job)`: Python has a thread call `xjit_job_run`. Not 0 if it does."""
+"""The variable of `i64 (*)(jobs, i64 count)`: Python has a thread for each call `xjit_job_run`; how many there are."""
 
 NESTED_KEY: Final = "xjit_nested_key"
 """The variable of the pthread key that has a value in threads which run a job apart."""
@@ -51,6 +54,8 @@ def define_queues(module: Module) -> None:
     _define_run(module)
     _define_run_apart(module)
     _define_append(module)
+    _define_start(module)
+    _define_reserve(module)
     _define_put(module)
     _define_work(module)
     _define_wait(module)
@@ -60,7 +65,7 @@ def _pthread(builder: StructuredBuilder, name: str, *arguments: Value) -> None:
     builder.call(builder.module.declare(name, I32, _PTHREAD[name]), arguments)
 
 
-class _Locked:
+class Locked:
     """Emits what a thread does with a queue between `enter` and `leave`."""
 
     def __init__(self, builder: StructuredBuilder, queue: Value) -> None:
@@ -111,18 +116,28 @@ def _run(builder: StructuredBuilder, job: Value) -> None:
 
 
 def _define_run_apart(module: Module) -> None:
-    builder = define(module, "xjit_job_run_apart", [(PTR, "job")])
-    (job,) = builder.function.args
-    with builder.when(builder.not_(_asked(builder, RUN_APART, job))):
-        _run(builder, job)
+    """The caller runs those that get no thread, one after the other."""
+    builder = define(module, "xjit_jobs_run_apart", [(PTR, "jobs"), (I64, "count")])
+    jobs, number = builder.function.args
+    with builder.loop(_asked(builder, RUN_APART, jobs, number), number) as i:
+        _run(builder, builder.load(PTR, builder.gep(PTR, jobs, i), align=8, name="job"))
     builder.ret_void()
 
 
-def _asked(builder: StructuredBuilder, variable: str, subject: Value) -> Value:
-    """Emits a question to Python; whether it says yes."""
+def _asked(builder: StructuredBuilder, variable: str, *subjects: Value) -> Value:
+    """Emits a question to Python; the number that it answers."""
     function = builder.load(PTR, Value(PTR, f"@{variable}"), align=8, name="function")
-    answer = builder.call_pointer(function, I64, [subject], name="answer")
-    return builder.icmp_signed("!=", answer, builder.i64(0))
+    return builder.call_pointer(function, I64, subjects, name="answer")
+
+
+def place_job(builder: StructuredBuilder, job: Value, queue: Value) -> None:
+    """Emits what gives a job the last place in a queue that the thread has locked."""
+    JOB.store(builder, job, "next", zero(PTR))
+    last = QUEUE.load(builder, queue, "last")
+    before = builder.select(builder.is_null(last), QUEUE.pointer(builder, queue, "first"), last)
+    builder.store(job, before, align=8)  # `next` is the first field of a job
+    QUEUE.store(builder, queue, "last", job)
+    builder.call_pointer(JOB.load(builder, job, "queued"), VOID, [job])
 
 
 def _define_append(module: Module) -> None:
@@ -135,28 +150,27 @@ def _define_append(module: Module) -> None:
         again = [event, Value(PTR, "@xjit_queue_append"), queue, job]
         with builder.when(builder.call(listen, again, name="waits")):
             builder.ret_void()
-    locked = _Locked(builder, queue)
+    locked = Locked(builder, queue)
     locked.enter()
-    JOB.store(builder, job, "next", zero(PTR))
-    last = QUEUE.load(builder, queue, "last")
-    before = builder.select(builder.is_null(last), QUEUE.pointer(builder, queue, "first"), last)
-    builder.store(job, before, align=8)  # `next` is the first field of a job
-    QUEUE.store(builder, queue, "last", job)
-    builder.call_pointer(JOB.load(builder, job, "queued"), VOID, [job])
+    place_job(builder, job, queue)
     locked.wake()
     locked.leave()
     builder.ret_void()
 
 
-def _define_put(module: Module) -> None:
-    builder = define(module, "xjit_queue_put", [(PTR, "queue"), (PTR, "job")])
-    queue, job = builder.function.args
-    locked = _Locked(builder, queue)
+def _define_start(module: Module) -> None:
+    builder = define(module, "xjit_queue_start", [(PTR, "queue")], return_type=I1)
+    (queue,) = builder.function.args
     has_worker = QUEUE.load_atomic(builder, queue, "has_worker", "acquire")
-    is_first = builder.icmp_signed("==", has_worker, const_int(I32, 0))
-    with builder.when(is_first), builder.when(builder.not_(_asked(builder, START_WORKER, queue))):
-        _run(builder, job)
-        builder.ret_void()
+    with builder.when(builder.icmp_signed("!=", has_worker, const_int(I32, 0))):
+        builder.ret(const_int(I1, 1))
+    builder.ret(builder.icmp_signed("!=", _asked(builder, START_WORKER, queue), builder.i64(0)))
+
+
+def _define_reserve(module: Module) -> None:
+    builder = define(module, "xjit_queue_reserve", [(PTR, "queue")])
+    (queue,) = builder.function.args
+    locked = Locked(builder, queue)
     is_nested = builder.call(module.functions["xjit_is_nested"], [], name="is_nested")
     locked.enter()
     with builder.repeat() as loop:
@@ -165,14 +179,25 @@ def _define_put(module: Module) -> None:
         locked.sleep()
     locked.add_to_length(1)
     locked.leave()
-    builder.call(module.functions["xjit_queue_append"], [job, queue])
+    builder.ret_void()
+
+
+def _define_put(module: Module) -> None:
+    functions = module.functions
+    builder = define(module, "xjit_queue_put", [(PTR, "queue"), (PTR, "job")])
+    queue, job = builder.function.args
+    with builder.when(builder.not_(builder.call(functions["xjit_queue_start"], [queue], name="has_worker"))):
+        _run(builder, job)
+        builder.ret_void()
+    builder.call(functions["xjit_queue_reserve"], [queue])
+    builder.call(functions["xjit_queue_append"], [job, queue])
     builder.ret_void()
 
 
 def _define_work(module: Module) -> None:
     builder = define(module, "xjit_queue_work", [(PTR, "queue")], linkage="")
     (queue,) = builder.function.args
-    locked = _Locked(builder, queue)
+    locked = Locked(builder, queue)
     locked.enter()
     with builder.repeat("work"):
         with builder.repeat("idle") as idle:
@@ -193,7 +218,7 @@ def _define_work(module: Module) -> None:
 
 def _define_wait(module: Module) -> None:
     builder = define(module, "xjit_queue_wait", [(PTR, "queue")], linkage="")
-    locked = _Locked(builder, builder.function.args[0])
+    locked = Locked(builder, builder.function.args[0])
     locked.enter()
     with builder.repeat() as loop:
         loop.leave_if(builder.icmp_signed("==", QUEUE.load(builder, locked.queue, "length"), builder.i64(0)))

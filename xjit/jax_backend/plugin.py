@@ -16,15 +16,20 @@ from typing import Any, Final
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.jax_backend.analyses import memory_size
 from xjit.jax_backend.c_api import FUNCTIONS, NAMED_VALUE, PROGRAM, VERSION, ErrorCode, NamedValueType
+from xjit.jax_backend.callbacks import take_code
 from xjit.jax_backend.devices import Client, ClientBuilder, is_asynchronous, num_devices
-from xjit.jax_backend.native_api import REFUSAL_ERROR, SILENCE_ERROR, NativeApi
+from xjit.jax_backend.native_api import REFUSAL_ERROR, NativeApi
 from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT
-from xjit.jax_backend.native_calls import STATUS_ERROR
+from xjit.jax_backend.native_calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR
 from xjit.jax_backend.native_donation import ARGUMENT_DELETED, DONATED_THEN_READ, DONATED_TWICE, READ_THEN_DONATED
-from xjit.jax_backend.native_execute import COUNT_ERROR, EXECUTE
+from xjit.jax_backend.native_events import EXHAUSTED_ERROR, EXHAUSTED_EVENT
+from xjit.jax_backend.native_execute import COUNT_ERROR
+from xjit.jax_backend.native_groups import OPEN_GROUP
+from xjit.jax_backend.native_sharded_execute import UNANSWERED_ERROR
 from xjit.jax_backend.programs import LoadedProgram, load_program, read_program
 from xjit.jax_backend.records import EXECUTABLE
 from xjit.jax_backend.requests import (
+    CodedError,
     Memory,
     Request,
     error_of,
@@ -36,6 +41,7 @@ from xjit.jax_backend.requests import (
 from xjit.jax_backend.sharded_execution import ShardedExecution
 from xjit.jax_backend.transfers import Copying, Transfers
 from xjit.jax_backend.workers import Workers
+from xjit.runtime.thread_pool import running_pool
 
 _DELETED: Final = "Buffer has been deleted or donated."
 _STATIC_ERRORS: Final = {
@@ -44,7 +50,8 @@ _STATIC_ERRORS: Final = {
         ErrorCode.INVALID_ARGUMENT,
         "a call with another number of arguments or devices than its program",
     ),
-    SILENCE_ERROR: (ErrorCode.INTERNAL, "Python did not answer: it has no stack left, or is shutting down"),
+    EXHAUSTED_ERROR: (ErrorCode.RESOURCE_EXHAUSTED, "Out of memory, or of threads"),
+    UNANSWERED_ERROR: (ErrorCode.INTERNAL, "Python did not answer: it has no stack left, or is shutting down"),
     REFUSAL_ERROR: (ErrorCode.UNIMPLEMENTED, "xjit's backend does not have this function of PJRT"),
 }
 
@@ -60,6 +67,8 @@ _ARGUMENT_ERRORS: Final = {
 
 _ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _STATUS = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_OPEN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+_RUN = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 Answer = Callable[[Request], int | None]
@@ -83,8 +92,11 @@ class Plugin:
             address, kept = static_error(code, text)
             self._api.set_variable(name, address)
             self._kept.append(kept)
+            if name == EXHAUSTED_ERROR:
+                self._api.set_variable(EXHAUSTED_EVENT, self._keep(static_ready_event(address)).address)
+        self._sharded_execution = ShardedExecution(self._api.address(CALL_RUN))
         self._set_answers(answers)
-        self._workers = Workers(self._api)
+        self._workers = Workers(self._api, self._sharded_execution.stop)
         self.struct = self._api.api_struct(VERSION)
         atexit.register(self._end, tuple(answers))
 
@@ -111,7 +123,6 @@ class Plugin:
             "Executable_GetCompileOptions": self._compile_options,
             "Executable_Serialize": self._serialize,
             "Executable_DeserializeAndLoad": self._deserialize,
-            EXECUTE: self._execute,
             "LoadedExecutable_GetDeviceAssignment": self._device_assignment,
         }
 
@@ -120,9 +131,13 @@ class Plugin:
             function = _ANSWER(functools.partial(_answer, answer, FUNCTIONS[name]))
             self._kept.append(function)
             self._api.answer_with(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
-        status = _STATUS(self._status_error)
-        self._kept.append(status)
-        self._api.set_variable(STATUS_ERROR, ctypes.cast(status, ctypes.c_void_p).value or 0)
+        for name, function in {
+            STATUS_ERROR: _STATUS(self._status_error),
+            OPEN_GROUP: _OPEN(lambda executable: self._sharded_execution.open(self._program(executable))),
+            RUN_MEMBER: _RUN(lambda call, error: self._sharded_execution.run_member(call, error or 0)),
+        }.items():
+            self._kept.append(function)
+            self._api.set_variable(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
 
     def _end(self, names: tuple[str, ...]) -> None:
         """At exit: what was asked for is done, and from now on nothing asks Python."""
@@ -161,8 +176,7 @@ class Plugin:
         with self._lock:
             if self._client is None:
                 self._client = ClientBuilder(num_devices()).build()
-                if is_asynchronous():
-                    self._workers.serve(self._client.queues)
+                self._workers.serve(self._client.queues, is_asynchronous=is_asynchronous())
         request["client"] = self._client.address
 
     def _topology(self, request: Request) -> None:
@@ -221,8 +235,8 @@ class Plugin:
     def _sweep(self) -> None:
         """Forgets programs that JAX has destroyed."""
         for number, program in list(self._programs.items()):
-            struct = Request(EXECUTABLE, program.structs.address)
-            if struct["is_destroyed"] and not struct["num_pending"]:
+            structs = [Request(EXECUTABLE, address) for address in (program.structs.address, *program.structs.parts)]
+            if structs[0]["is_destroyed"] and not any(struct["num_pending"] for struct in structs):
                 self._programs.pop(number, None)
 
     def _program(self, address: int) -> LoadedProgram:
@@ -234,16 +248,10 @@ class Plugin:
         try:
             self._program(executable).executable.raise_status(status, instruction, detail)
         except BaseException as error:
-            return error_of(self._sharded_execution.failure(status, error))
+            code = take_code()
+            coded = CodedError(code, str(error)) if code is not None else error
+            return error_of(self._sharded_execution.failure(status, coded))
         return 0
-
-    def _execute(self, request: Request) -> int:
-        """Of programs on several devices; native code does the others."""
-        return self._sharded_execution(self._program(request["executable"]), request)
-
-    @functools.cached_property
-    def _sharded_execution(self) -> ShardedExecution:
-        return ShardedExecution(self._api.functions[EXECUTE])
 
     def _optimized_program(self, request: Request) -> None:
         """The program as it runs: JAX takes shardings and layouts from it after every compilation."""
@@ -333,5 +341,11 @@ def _named(keep: Callable[[Memory], Memory], name: str, kind: NamedValueType, va
 
 @functools.cache
 def plugin() -> Plugin:
-    """The backend of this process; the first call compiles its native part."""
-    return Plugin()
+    """The backend of this process; the first call compiles its native part.
+
+    Arrays in cycles end after all modules: Python never frees it, nor the library that it calls.
+    """
+    made = Plugin()
+    for kept in (made, running_pool()):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    return made

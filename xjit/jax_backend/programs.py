@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import xjit.compiler
+from xjit.frontends import shardy_factors
 from xjit.frontends.shardy import Mesh, import_shardy
 from xjit.hlo.annotations.device_sharding import REPLICATED, read_sharding
 from xjit.hlo.annotations.metadata import HloSharding
@@ -38,10 +38,7 @@ _NUM_PARTS: Final = 4  # of a serialized program
 
 @dataclass(frozen=True)
 class LoadedProgram:
-    """A program, ready to run, and its structs. `code` is what was compiled, `module` that of one of its devices.
-
-    One execution at a time uses the structs of single devices (`lock`).
-    """
+    """A program, ready to run, and its structs. `code` is what was compiled, `module` that of one of its devices."""
 
     executable: CpuExecutable
     module: HloModule
@@ -50,7 +47,6 @@ class LoadedProgram:
     options: Memory
     placement: Placement
     callbacks: Callbacks
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
     def device_assignment(self) -> Memory:
@@ -111,22 +107,26 @@ def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) 
     ShardingPropagation(
         allow_spmd_sharding_propagation_to_output=any(spreads),
         fixed_outputs=tuple(i for i, free in enumerate(spreads) if not free),
+        even_outputs=not meshes,
+        own_rows=shardy_factors.FACTORS if meshes else {},
     ).run(module)
     for parameter in module.entry_computation.parameter_instructions:
         if parameter.sharding is None:  # JAX asks for that of each, where the program says nothing, too
             parameter.sharding = HloSharding(str(REPLICATED))
     root = module.entry_computation.root_instruction
     if meshes and given is None and root.sharding is not None:
-        root.sharding = _on_axes(root.sharding, meshes)
+        root.sharding = _on_axes(root.sharding, root.shape, meshes)
     SpmdPartitioner().run(module)
 
 
-def _on_axes(sharding: HloSharding, meshes: Sequence[Mesh]) -> HloSharding:
-    """What JAX can say of a result's sharding: arrays that are not split by whole axes of a mesh are replicated."""
+def _on_axes(sharding: HloSharding, shape: Shape, meshes: Sequence[Mesh]) -> HloSharding:
+    """What JAX can say of a result's sharding: dimensions are split by whole axes of a mesh, and evenly."""
     if sharding.elements:
-        return HloSharding(elements=tuple(_on_axes(element, meshes) for element in sharding.elements))
-    known = any(mesh.has_axes_of(read_sharding(sharding)) for mesh in meshes)
-    return sharding if known else HloSharding(str(REPLICATED))
+        pairs = zip(sharding.elements, shape.tuple_shapes, strict=True)
+        return HloSharding(elements=tuple(_on_axes(element, part, meshes) for element, part in pairs))
+    read = read_sharding(sharding)
+    found = (mesh.on_whole_axes(read, shape.dimensions) for mesh in meshes)
+    return HloSharding(str(max(filter(None, found), key=lambda s: s.tile_count, default=REPLICATED)))
 
 
 def _place(module: HloModule, boundary: Boundary) -> None:

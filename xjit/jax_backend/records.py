@@ -96,6 +96,8 @@ CALL: Final = StructLayout(
     (
         *JOB.fields,
         ("executable", PTR),
+        ("device", PTR),
+        ("group", I64),  # the number of the GROUP that it belongs to, 0 for none
         ("event", PTR),  # that of the results; the call has a reference
         ("hold", I64),  # how it holds arguments: HOLD or QUEUED
         ("arguments", PTR),  # a BUFFER each
@@ -103,10 +105,13 @@ CALL: Final = StructLayout(
         ("inputs", PTR),  # the memory of each leaf of the parameters
         ("data", PTR),  # the memory of each result
         ("outputs", PTR),  # the memory of each leaf of the results
-        ("results", PTR),  # a BUFFER each, once they are made
+        ("results", PTR),  # a BUFFER each
     ),
 )
 """One call of a program on one device."""
+
+GROUP: Final = StructLayout("Group", (("count", I64), ("order", PTR), ("calls", PTR)))
+"""One call of a program whose devices meet: a CALL for each of them. `order` is that of EXECUTABLE's `part_order`."""
 
 COPY: Final = StructLayout(
     "Copy",
@@ -172,7 +177,7 @@ EXECUTABLE: Final = StructLayout(
         ("vtable", PTR),
         ("is_destroyed", I32),
         ("is_deleted", I32),
-        ("returns_errors", I64),  # whether a failure is the error of the call, not that of its results
+        ("returned_errors", I64),  # which failures are the error of the call, not that of its results: RETURNED_*
         ("dispatch", I64),  # one of DISPATCH_*
         ("calls_functions", I64),  # whether it calls functions of users, Python's for example
         ("num_pending", I64),  # calls that are queued or run by another thread
@@ -188,6 +193,8 @@ EXECUTABLE: Final = StructLayout(
         ("initial_context", PTR),
         ("devices", PTR),
         ("num_devices", I64),
+        ("parts", PTR),  # of a program of several devices: an EXECUTABLE for each
+        ("part_order", PTR),  # likewise: their numbers (i64), in the order in which all programs lock queues
         ("name", PTR),
         ("name_size", I64),
         ("fingerprint", PTR),
@@ -205,11 +212,16 @@ EXECUTABLE: Final = StructLayout(
 )
 """A loaded program."""
 
-DISPATCH_INLINE: Final = 0
-"""The caller's thread runs it, after waiting for its arguments: the part of one device of a program of several."""
+RETURNED_NONE: Final = 0
+RETURNED_MEMORY: Final = 1
+RETURNED_ALL: Final = 2
+"""None, a lack of memory, or all. What a device of several fails with is the error of its results."""
+
+DISPATCH_TOGETHER: Final = 0
+"""The parts of all devices go to their queues at once: they meet while they run."""
 
 DISPATCH_SHORT: Final = 1
-"""The caller's thread runs it if all its arguments are there."""
+"""The caller's thread runs it if all its arguments are there: of all devices, one after the other."""
 
 DISPATCH_LONG: Final = 2
 """It always goes to the queue of its device."""

@@ -95,7 +95,7 @@ def _take_ffi_targets() -> None:
     """
     from jaxlib import xla_client
 
-    from xjit.jax_backend.ffi_calls import register
+    from xjit.jax_backend.ffi_calls import register, register_state_type
 
     native: Any = xla_client._xla  # pyright: ignore[reportPrivateImportUsage]
 
@@ -103,6 +103,12 @@ def _take_ffi_targets() -> None:
         register(name, fn, api_version)
         native.register_custom_call_target(name, fn, platform, api_version, traits)
 
+    def take_type(name: str, registration: Any) -> None:
+        native.register_custom_type(name, registration)
+        register_state_type(registration)
+
+    xla_client.register_custom_type_handler("cpu", take_type)
+    xla_client._custom_type_id_handler[xla_client.xla_platform_names["cpu"]] = take_type
     xla_client.register_custom_call_handler("cpu", take)
     xla_client._custom_callback_handler[xla_client.xla_platform_names["cpu"]] = take
 

@@ -83,9 +83,9 @@ def static_error(code: ErrorCode, message: str) -> tuple[int, tuple[Memory, Memo
     return record.address, (text, record)
 
 
-def static_ready_event() -> Memory:
-    """An event that is ready, without an error, and never ends."""
-    return Memory(EVENT.pack(references=_FOREVER, waiting=READY))
+def static_ready_event(error: int = 0) -> Memory:
+    """An event that is ready, and never ends, with a static error or (0) without."""
+    return Memory(EVENT.pack(references=_FOREVER, waiting=READY, error=error))
 
 
 _malloc = ctypes.CDLL(None).malloc
@@ -118,12 +118,18 @@ def new_ending(function: int, subject: int, argument: int) -> int:
     return event
 
 
-class FailedArray(Exception):
-    """What is asked of an array that has failed, with the address of its error."""
+class CodedError(Exception):
+    """An error of the caller's interface: its code and its text."""
 
-    def __init__(self, error: int) -> None:
-        super().__init__(error)
-        self.error = error
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def failure_of(error: int) -> CodedError:
+    """The exception for what is asked of an array that has failed; `error` is the address of its error."""
+    fields = Request(ERROR, error)
+    return CodedError(ErrorCode(fields["code"]), fields.bytes("message", "message_size").decode("utf-8", "replace"))
 
 
 _CODES = (  # the first class that fits decides
@@ -140,9 +146,8 @@ _CODES = (  # the first class that fits decides
 
 def error_of(error: BaseException) -> int:
     """The address of a new error for a Python exception: of ours its text, of others the traceback as well."""
-    if isinstance(error, FailedArray):
-        fields = Request(ERROR, error.error)
-        return new_error(ErrorCode(fields["code"]), fields.bytes("message", "message_size").decode("utf-8", "replace"))
+    if isinstance(error, CodedError):
+        return new_error(error.code, str(error))
     for kind, code in _CODES:
         if isinstance(error, kind):
             return new_error(code, str(error))

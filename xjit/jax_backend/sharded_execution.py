@@ -1,86 +1,91 @@
-"""Calls of programs over several devices: one thread per device, each of which calls the native entry as for one."""
+"""Calls of programs whose devices meet: a communicator for each, and who runs which of its calls."""
 
 from __future__ import annotations
 
 import ctypes
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from xjit.jax_backend.c_api import FUNCTIONS
+from xjit.hlo.diagnostics import ResourceExhausted
 from xjit.jax_backend.programs import LoadedProgram
-from xjit.jax_backend.records import EXECUTABLE
-from xjit.jax_backend.requests import Memory, Request
-from xjit.llvm.execution_context import EXECUTION_CONTEXT, RuntimeStatus
+from xjit.jax_backend.records import CALL
+from xjit.jax_backend.requests import Request, error_of, failure_of
+from xjit.llvm.execution_context import RuntimeStatus
 from xjit.runtime.collectives.communicator import Communicator, close_communicator, open_communicator
-from xjit.runtime.collectives.sharded_call import device_context, run_on_threads
 
-_EXECUTE = FUNCTIONS["LoadedExecutable_Execute"]
-_LISTS = ("argument_lists", "output_lists", "device_complete_events")
+
+@dataclass(slots=True)
+class _Group:
+    """One call of a program on all its devices."""
+
+    program: LoadedProgram
+    communicator: Communicator
+    num_running: int
 
 
 class ShardedExecution:
-    """Runs programs on all their devices; knows on which thread which execution runs."""
+    """The groups of calls that are not done, by number. What fails at run time is the error of the results."""
 
-    def __init__(self, execute: int) -> None:
-        """`execute` is the address of the native function for one device."""
-        self._execute: Callable[[int], int | None] = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(execute)
-        self._running: dict[int, Communicator] = {}
+    def __init__(self, run: int) -> None:
+        """`run` is the address of the native function that runs one call."""
+        self._run: Callable[[int], int | None] = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(run)
+        self._groups: dict[int, _Group] = {}
+        self._running: dict[int, Communicator] = {}  # by thread
+        self._lock = threading.Lock()
 
-    def __call__(self, program: LoadedProgram, request: Request) -> int:
-        """Does a request for all devices of a program; returns the address of an error, or 0.
-
-        What fails at run time is the error of the results, as for one device.
-        """
+    def open(self, program: LoadedProgram) -> int:
+        """The number of a new group."""
         placement = program.placement
-        with program.lock:
-            number, communicator = open_communicator(placement.num_replicas, placement.num_partitions)
-            try:
-                return self._run(program, request, number, communicator)
-            finally:
-                close_communicator(number)
+        number, communicator = open_communicator(placement.num_replicas, placement.num_partitions)
+        self._groups[number] = _Group(program, communicator, len(placement.devices))
+        return number
 
-    def _run(self, program: LoadedProgram, request: Request, number: int, communicator: Communicator) -> int:
+    def run_member(self, call: int, input_error: int) -> int:
+        """Runs a call of a group, unless an argument has failed; returns its error, or 0."""
+        fields = Request(CALL, call)
+        number = fields["group"]
+        group = self._groups[number]
+        thread = threading.get_ident()
+        self._running[thread] = group.communicator
+        error, failure = input_error, None
+        try:
+            if input_error:
+                group.communicator.stop(failure_of(input_error))
+            else:
+                error = self._run_traced(group.program, fields)
+        except BaseException as raised:
+            error, failure = error_of(raised), raised
+        finally:
+            del self._running[thread]
+            self._leave(number, group, failure)
+        return error
+
+    def _run_traced(self, program: LoadedProgram, call: Request) -> int:
         from jax.profiler import TraceAnnotation
 
-        initial = program.executable.entry.initial_context
-        partitions = program.placement.num_partitions
-        errors = [0] * len(program.structs.parts)
-        requests = [self._part_of(program, request, i) for i in range(len(program.structs.parts))]
-        for device, part in enumerate(program.structs.parts):
-            context = device_context(initial, device // partitions, device % partitions, number)
-            ctypes.memmove(Request(EXECUTABLE, part)["initial_context"], context, EXECUTION_CONTEXT.size)
+        part = program.structs.parts.index(call["executable"])
+        with TraceAnnotation("xjit::execute", module=program.module.name, device=part):
+            return self._run(call.address) or 0
 
-        def run(device: int) -> None:
-            thread = threading.get_ident()
-            self._running[thread] = communicator
-            try:
-                with TraceAnnotation("xjit::execute", module=program.module.name, device=device):
-                    errors[device] = self._execute(requests[device].address) or 0
-            finally:
-                del self._running[thread]
+    def _leave(self, number: int, group: _Group, failure: BaseException | None) -> None:
+        group.communicator.finish(failure)
+        with self._lock:
+            group.num_running -= 1
+            if group.num_running:
+                return
+        del self._groups[number]
+        close_communicator(number)
 
-        try:
-            run_on_threads(len(program.structs.parts), run, communicator, lambda: None)
-        except BaseException as error:
-            if error is not communicator.failure:  # which is the error of the results
-                raise
-        return next(filter(None, errors), 0)
-
-    def _part_of(self, program: LoadedProgram, request: Request, device: int) -> Memory:
-        """The request for one device alone."""
-        size = min(request["struct_size"], _EXECUTE.size)
-        part = Memory(ctypes.string_at(request.address, size).ljust(_EXECUTE.size, b"\0"))
-        fields = Request(_EXECUTE, part.address)
-        fields["executable"], fields["num_devices"], fields["execute_device"] = program.structs.parts[device], 1, 0
-        for name in _LISTS:
-            if request[name]:
-                fields[name] = request[name] + ctypes.sizeof(ctypes.c_void_p) * device
-        return part
+    def stop(self, call: int) -> None:
+        """Ends the group of a call, for want of threads."""
+        error = ResourceExhausted("there are not as many threads as the program has devices")
+        self._groups[Request(CALL, call)["group"]].communicator.stop(error)
 
     def failure(self, status: int, error: BaseException) -> BaseException:
         """The error for a status on this thread: of a collective that failed, that of the device which did.
 
-        The other devices of the execution end at their next collective.
+        The other devices of the group end at their next collective.
         """
         communicator = self._running.get(threading.get_ident())
         if communicator is None:

@@ -17,7 +17,7 @@ from xjit.jax_backend.element_types import byte_width
 from xjit.jax_backend.native_api import NativeApi
 from xjit.jax_backend.native_transfers import ALIASING_ALIGNMENT
 from xjit.jax_backend.records import ARRAY, BUFFER, EVENT, HOLD
-from xjit.jax_backend.requests import FailedArray, Memory, Request, new_ending, new_event
+from xjit.jax_backend.requests import Memory, Request, failure_of, new_ending, new_event
 from xjit.runtime.program import PARAMETER_ALIGNMENT
 from xjit.runtime.thread_pool import running_pool
 
@@ -122,7 +122,7 @@ class Transfers:
 
     @contextmanager
     def _reading(self, address: int) -> Generator[Request]:
-        """A buffer whose data is there, and stays. Errors: InvalidArgument if it is deleted, FailedArray."""
+        """A buffer whose data is there, and stays. Errors: InvalidArgument if it is deleted, CodedError."""
         if not self._api.hold(address, HOLD):
             raise InvalidArgument("the array has been deleted or donated")
         buffer = Request(BUFFER, address)
@@ -130,7 +130,7 @@ class Transfers:
             self._api.wait(buffer["ready"])
             error = Request(EVENT, buffer["ready"])["error"]
             if error:
-                raise FailedArray(error)
+                raise failure_of(error)
             yield buffer
         finally:
             self._api.unhold(address, HOLD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xjit.jax_backend.native_api import NativeApi
 from xjit.jax_backend.native_execute import IS_ASYNCHRONOUS
@@ -14,19 +14,22 @@ from xjit.jax_backend.records import PTHREAD_SIZE, QUEUE
 from xjit.jax_backend.requests import Request
 
 _ASK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+_ASK_FOR_SEVERAL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int64)
 _DO = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Workers:
     """A thread per queue, and one per job that calls functions of users."""
 
-    def __init__(self, api: NativeApi) -> None:
+    def __init__(self, api: NativeApi, stop_group: Callable[[int], None]) -> None:
+        """`stop_group(call)` ends the calls of a call's group, whose devices get no threads."""
         self._api = api
+        self._stop_group = stop_group
         names = ("xjit_queue_work", "xjit_queue_wait", "xjit_job_run")
         self._work, self._wait, self._run = (_DO(api.address(name)) for name in names)
         self._queues: tuple[int, ...] = ()
         self._forget_threads()
-        self._asked = {START_WORKER: _ASK(self._start_worker), RUN_APART: _ASK(self._run_apart)}
+        self._asked = {START_WORKER: _ASK(self._start_worker), RUN_APART: _ASK_FOR_SEVERAL(self._run_apart)}
         for name, function in self._asked.items():
             api.set_variable(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
         key = ctypes.c_uint32()
@@ -40,13 +43,13 @@ class Workers:
         self._apart: set[threading.Thread] = set()
         self._room = threading.Semaphore(MAX_JOBS)
 
-    def serve(self, queues: Sequence[int]) -> None:
-        """From now on calls may be put into these queues."""
+    def serve(self, queues: Sequence[int], *, is_asynchronous: bool) -> None:
+        """From now on calls may be put into these queues, and return before they are done if it is asynchronous."""
         self._queues = tuple(queues)
-        self._api.set_variable(IS_ASYNCHRONOUS, 1)
+        self._api.set_variable(IS_ASYNCHRONOUS, int(is_asynchronous))
 
     def end(self) -> None:
-        """Finishes, and has later calls run in the threads that make them."""
+        """Finishes, and has later calls wait for their results."""
         self.finish()
         self._api.set_variable(IS_ASYNCHRONOUS, 0)
 
@@ -76,33 +79,43 @@ class Workers:
         queue = Request(QUEUE, address)
         with self._starting:
             if not queue["has_worker"]:
-                queue["has_worker"] = _start(threading.Thread(target=self._work, args=(address,), daemon=True))
+                queue["has_worker"] = _start(threading.Thread(target=self._work, args=(address,)))
             return queue["has_worker"]
 
-    def _run_apart(self, job: int) -> int:
+    def _run_apart(self, jobs: Sequence[int], count: int) -> int:
+        """Several jobs meet while they run: all of them have threads, or none has."""
         is_nested = threading.current_thread() in self._apart
         if not is_nested:
             self._room.acquire()
-        thread = threading.Thread(target=self._run_in_room, args=(job, is_nested), daemon=True)
+        meeting = threading.Barrier(count)
+        threads = [threading.Thread(target=self._run_with, args=(jobs[i], meeting, is_nested)) for i in range(count)]
         with self._starting:
-            self._apart = {thread, *(other for other in self._apart if other.is_alive())}  # it looks for itself there
-            if _start(thread):
-                return 1
-            self._apart.discard(thread)
+            self._apart = {*threads, *(other for other in self._apart if other.is_alive())}  # they look for themselves
+            if all(map(_start, threads)):
+                return count
+            meeting.abort()
+            self._apart -= {*threads}
         if not is_nested:
             self._room.release()
+        if count > 1:
+            self._stop_group(jobs[0] or 0)
         return 0
 
-    def _run_in_room(self, job: int, is_nested: bool) -> None:
+    def _run_with(self, job: int, meeting: threading.Barrier, is_nested: bool) -> None:
+        try:
+            meeting.wait()
+        except threading.BrokenBarrierError:
+            return
         try:
             self._run(job)
         finally:
-            if not is_nested:
+            if meeting.wait() == 0 and not is_nested:
                 self._room.release()
 
 
 def _start(thread: threading.Thread) -> bool:
     """Whether the system let it start."""
+    thread.daemon = True
     try:
         thread.start()
     except RuntimeError:

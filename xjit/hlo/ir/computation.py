@@ -42,6 +42,7 @@ class HloComputation:
         self._root: HloInstruction | None = None
         self._callers: dict[HloInstruction, None] = {}
         self._post_order: tuple[HloInstruction, ...] | None = None
+        self._calling: tuple[HloInstruction, ...] | None = None
         self._callees: tuple[HloComputation, ...] | None = None
         self._opcodes: frozenset[str] | None = None
 
@@ -440,15 +441,20 @@ class HloComputation:
 
     def calls_changed(self) -> None:
         """Notes that what the instructions call has changed, or their order (for the functions that do it)."""
-        self._callees = None
+        self._calling = self._callees = None
         if self.parent is not None:
             self.parent.calls_changed()
+
+    def calling_instructions(self) -> tuple[HloInstruction, ...]:
+        """Returns the instructions that call computations, in their order: few of a large computation do."""
+        if self._calling is None:
+            self._calling = tuple([i for i in self._instructions if i._called])
+        return self._calling
 
     def callees(self) -> tuple[HloComputation, ...]:
         """Returns what the instructions call, in their order, with repetitions."""
         if self._callees is None:
-            calling = (i for i in self._instructions if i.op.called)
-            self._callees = tuple(callee for i in calling for callee in i.called_computations)
+            self._callees = tuple([callee for i in self.calling_instructions() for callee in i.called_computations])
         return self._callees
 
     def make_instruction_post_order(self) -> list[HloInstruction]:

@@ -80,7 +80,7 @@ def _redirect(user: HloInstruction, old: HloInstruction, new: HloInstruction, po
         user._operands[i] = new
     if user._positions is not None:
         user._positions[old] = left
-        user._positions[new] = sorted([*user._positions.get(new, ()), *positions])
+        user._positions.setdefault(new, []).extend(positions)
     note_change(user)
     if not left:
         old._users.pop(user, None)
@@ -88,6 +88,7 @@ def _redirect(user: HloInstruction, old: HloInstruction, new: HloInstruction, po
 
 
 def _positions_of(user: HloInstruction, operand: HloInstruction) -> list[int]:
+    """Returns the positions, in any order."""
     if len(user._operands) <= FEW_OPERANDS:
         return [i for i, candidate in enumerate(user._operands) if candidate is operand]
     if user._positions is None:

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import special
 
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
@@ -160,6 +159,18 @@ def _identity(x: Array) -> Array:
     return x
 
 
+def _erf(x: Array) -> Array:
+    from scipy.special import erf  # at the first use: SciPy takes as long to import as a fifth of xjit
+
+    return erf(x)
+
+
+def _expit(x: Array) -> Array:
+    from scipy.special import expit
+
+    return expit(x)
+
+
 TABLE: Mapping[str, Elementwise] = MappingProxyType(
     {
         "abs": Elementwise(np.abs, np.abs, np.abs, arithmetic=False),
@@ -183,12 +194,12 @@ TABLE: Mapping[str, Elementwise] = MappingProxyType(
         "cbrt": Elementwise(np.cbrt, precise=True),
         "cosh": Elementwise(np.cosh, np.cosh, precise=True),
         "cosine": Elementwise(np.cos, np.cos, precise=True),
-        "erf": Elementwise(special.erf, precise=True),
+        "erf": Elementwise(_erf, precise=True),
         "exponential": Elementwise(np.exp, cm.exp, precise=True),
         "exponential-minus-one": Elementwise(np.expm1, cm.expm1, precise=True),
         "log": Elementwise(np.log, np.log, precise=True),
         "log-plus-one": Elementwise(np.log1p, cm.log1p, precise=True),
-        "logistic": Elementwise(special.expit, cm.logistic, precise=True),
+        "logistic": Elementwise(_expit, cm.logistic, precise=True),
         "rsqrt": Elementwise(_rsqrt, cm.rsqrt, precise=True),
         "sine": Elementwise(np.sin, np.sin, precise=True),
         "sinh": Elementwise(np.sinh, np.sinh, precise=True),

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.linalg import blas, lapack
 
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
@@ -50,6 +49,8 @@ def lapack_results(call: LapackCall, arrays: Arrays) -> Arrays:
     """The results of a call for one matrix, by name; those that it leaves out are zero. `arrays` may be overwritten."""
     if any(not call.sizes[size] for size in ("m", "n") if size in call.sizes):
         return arrays  # nothing to do; the wrappers refuse empty matrices
+    from scipy.linalg import blas, lapack  # at the first use: see elementwise
+
     library = blas if call.row.routine == "trsm" else lapack
     with np.errstate(all="ignore"):
         return _ROUTINES[call.row.routine](getattr(library, call.row.letter + call.row.routine), call, arrays)

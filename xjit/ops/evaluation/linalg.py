@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import fft
 
 from xjit.hlo.attributes import CholeskyAttributes, FftAttributes, TriangularSolveAttributes
 from xjit.hlo.ir.instruction import HloInstruction
@@ -62,6 +61,8 @@ def _triangular_solve(interpreter: Interpreter, instruction: HloInstruction, ope
 
 
 def _fft(interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]) -> Array:
+    from scipy import fft  # at the first use: see elementwise
+
     f = instruction.attributes_as(FftAttributes)
     x, axes = operands[0], tuple(range(-len(f.fft_length), 0))
     if not x.size or 0 in instruction.shape.dimensions:

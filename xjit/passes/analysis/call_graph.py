@@ -53,7 +53,7 @@ class CallGraph:
         nesting: dict[HloComputation, int] = {}
         for computation in order:
             depth = 0
-            for caller in _callers_in(computation):
+            for caller in computation.calling_instructions():
                 context = context_of(caller)
                 for callee in caller.called_computations:
                     depth = max(depth, nesting[callee] + (caller.opcode == "while"))
@@ -82,14 +82,10 @@ def _sequential(entry: HloComputation) -> list[HloComputation]:
         if computation in found:
             continue
         found[computation] = None
-        for caller in _callers_in(computation):
+        for caller in computation.calling_instructions():
             if caller.op.has(Trait.CONTROL_FLOW):
                 stack.extend(caller.called_computations)
     return list(found)
-
-
-def _callers_in(computation: HloComputation) -> list[HloInstruction]:
-    return [i for i in computation.instructions if i.op.called] if computation.callees() else []
 
 
 def _joined(a: CallContext, b: CallContext) -> CallContext:

@@ -44,6 +44,15 @@ def is_expensive(instruction: HloInstruction) -> bool:
     return instruction.op.has(Trait.EXPENSIVE) or instruction.opcode == "gather"
 
 
+def is_large_elementwise(instruction: HloInstruction, least_bytes: int) -> bool:
+    """Whether an array of so many bytes is computed element by element, at the places of its operands' elements."""
+    return (
+        instruction.op.has(Trait.ELEMENTWISE)
+        and physical_byte_size(instruction.shape) >= least_bytes
+        and not changes_minor_dimension(instruction)
+    )
+
+
 def chooses_elements(instruction: HloInstruction) -> bool:
     """Whether an element costs no arithmetic: it is read somewhere else, or known from its index."""
     return instruction.op.has(Trait.INDEX_ONLY) or not instruction.operand_count or instruction.opcode == "pad"
@@ -121,6 +130,42 @@ def may_be_duplicated(instruction: HloInstruction) -> bool:
     if is_expensive(instruction) or changes_minor_dimension(instruction):
         return False
     return instruction.op.has(Trait.ELEMENTWISE) or chooses_elements(instruction)
+
+
+class LargeSources:
+    """The arrays that elements of an instruction are computed from, one by one, through others like it.
+
+    Those that cost little beside it are left out. Kept by instruction, as long as the graph stays as it is.
+    """
+
+    _MOST = 32
+    """Instructions that are looked at; what takes more has no sources that are known."""
+
+    def __init__(self) -> None:
+        self._known: dict[HloInstruction, frozenset[HloInstruction]] = {}
+
+    def of(self, instruction: HloInstruction) -> frozenset[HloInstruction]:
+        """Returns the sources; none if they are not known."""
+        known = self._known.get(instruction)
+        if known is None:
+            known = self._known[instruction] = self._find(instruction)
+        return known
+
+    def _find(self, instruction: HloInstruction) -> frozenset[HloInstruction]:
+        found: set[HloInstruction] = set()
+        seen, stack = {instruction}, [instruction]
+        while stack:
+            i = stack.pop()
+            if not (i.operand_count and (i.op.has(Trait.ELEMENTWISE) or i.opcode == "bitcast") and may_be_producer(i)):
+                found.add(i)
+                continue
+            for operand in i.operands:
+                if operand not in seen and not is_small_source(operand, i):
+                    seen.add(operand)
+                    stack.append(operand)
+            if len(seen) > self._MOST:
+                return frozenset()
+        return frozenset(found)
 
 
 def worth_duplicating(instruction: HloInstruction, copies: int, materialized: bool) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo import OPCODES, HloComputation, HloInstruction, HloModule
+from xjit.passes.framework.base import has_opcodes
+
+_MAY_HAVE_ONE = frozenset(name for name, op in OPCODES.items() if op.may_have_side_effect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +21,11 @@ class SideEffects:
         """Finds them, callees first."""
         found: set[HloComputation] = set()
         for computation in module.make_computation_post_order():
-            for instruction in computation.instructions:
-                op = instruction.op
-                if (op.called or op.may_have_side_effect) and _has_one(instruction, found):
-                    found.add(computation)
-                    break
+            asked = computation.calling_instructions()
+            if has_opcodes(computation, _MAY_HAVE_ONE):
+                asked = computation.instructions
+            if any(_has_one(i, found) for i in asked):
+                found.add(computation)
         return cls(frozenset(found))
 
     def of_instruction(self, instruction: HloInstruction) -> bool:

@@ -93,13 +93,17 @@ def apply_rules_to_all(
     rules: Rules,
     may_rewrite: Callable[[HloInstruction], bool] = _always,
     accept: Callable[[HloInstruction, HloInstruction], bool] = _always,
+    once: bool = False,
 ) -> bool:
-    """Rewrites computations, one after the other, as `apply_rules` does; True if one changed."""
+    """Rewrites computations, one after the other, as `apply_rules` does; True if one changed.
+
+    `once`: instructions that rewrites make, and those that read them, are not looked at again.
+    """
     alike: _Alike = {}
     changed = False
     for computation in computations:
         if has_opcodes(computation, rules.by_opcode.keys()):
-            changed |= _Rewriter(computation, rules, may_rewrite, accept, alike).run()
+            changed |= _Rewriter(computation, rules, may_rewrite, accept, alike, once).run()
     return changed
 
 
@@ -115,6 +119,7 @@ class _Rewriter:
         may_rewrite: Callable[[HloInstruction], bool],
         accept: Callable[[HloInstruction, HloInstruction], bool],
         alike: _Alike,
+        once: bool,
     ) -> None:
         self.computation = computation
         self.rules = rules
@@ -123,6 +128,7 @@ class _Rewriter:
         self.worklist: deque[HloInstruction] = deque()
         self.waiting: set[HloInstruction] = set()
         self.alike = alike
+        self.once = once
         self.applied: Counter[str] = Counter()
 
     def run(self) -> bool:
@@ -160,6 +166,8 @@ class _Rewriter:
             operands = instruction.unique_operands()
             into.replace_source(new)
             self.applied[rule.name] += 1
+            if self.once:
+                return True
             self._push([*into.made, new, *new.users])
             self._push(u for o in operands if o.user_count == 1 for u in o.users)  # it may match as the only user now
             return True

@@ -9,7 +9,7 @@ arise and no reachability is needed. The fused computations are built in one go 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
@@ -100,6 +100,10 @@ class InstructionFusion(HloModulePass):
 
     `max_evaluations` bounds how many different index expressions one instruction is emitted for, `max_recompute` how
     many times as many elements of a cheap instruction may be computed as it has.
+
+    What is expensive is computed once, but for elementwise values of `recompute_bytes` and more, which leave the caches
+    before they are read again: fusions that read all that they are made of compute them, too. So a training step keeps
+    an activation's argument for its backward half, and not the tanh or logistic of it as well.
     """
 
     name = "instruction-fusion"
@@ -110,6 +114,7 @@ class InstructionFusion(HloModulePass):
     max_evaluations: int = 15
     max_duplicates: int = 32
     max_recompute: float = 1.5
+    recompute_bytes: int = 1 << 22
     into_updates: bool = True
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
@@ -123,9 +128,9 @@ class InstructionFusion(HloModulePass):
     def _run_on(self, computation: HloComputation) -> bool:
         homes: dict[HloInstruction, list[_Group]] = {}
         groups: list[_Group] = []
-        reads = OperandReads()
+        reads, sources = OperandReads(), cost.LargeSources()
         for instruction in reversed(computation.make_instruction_post_order()):
-            joined, stored = self._place(instruction, homes)
+            joined, stored = self._place(instruction, homes, sources)
             if stored and self._takes_producers(instruction):
                 group = _Group(instruction, reads, {instruction: {0: _root_elements(instruction)}}, {})
                 group.operands = dict.fromkeys(instruction.operands)
@@ -146,7 +151,9 @@ class InstructionFusion(HloModulePass):
     def _takes_producers(self, root: HloInstruction) -> bool:
         return cost.may_be_root(root) or (self.into_updates and cost.may_be_update_root(root))
 
-    def _place(self, p: HloInstruction, homes: dict[HloInstruction, list[_Group]]) -> tuple[list[_Group], bool]:
+    def _place(
+        self, p: HloInstruction, homes: dict[HloInstruction, list[_Group]], sources: cost.LargeSources
+    ) -> tuple[list[_Group], bool]:
         """Returns the groups that the instruction joined, and whether its value must (also) be stored."""
         if not p.user_count or p.is_root() or not cost.may_be_producer(p):
             return [], True
@@ -159,16 +166,20 @@ class InstructionFusion(HloModulePass):
                 continue
             for group in user_groups:
                 candidates.setdefault(group, []).append(user)
-        if not candidates or ((outside or len(candidates) > 1) and not self._may_duplicate(p)):
+        is_kept = (outside or len(candidates) > 1) and not self._may_duplicate(p)
+        if not candidates or (is_kept and (outside or not self._may_compute_again(p, candidates, sources))):
             return [], True
         producer = _Producer(p, self.max_recompute)
         accepted = {g: e for g, readers in candidates.items() if (e := self._accepts(g, producer, readers)) is not None}
         stored = outside or len(accepted) < len(candidates)
-        if not accepted:
+        if not accepted or (is_kept and stored):
             return [], True
         if len(accepted) > 1 or stored:
             crowded = not producer.is_free and any(g.duplicates >= self.max_duplicates for g in accepted)
-            if crowded or not cost.worth_duplicating(p, len(accepted), stored):
+            if crowded or not (
+                cost.worth_duplicating(p, len(accepted), stored)
+                or (not stored and self._may_compute_again(p, accepted, sources))
+            ):
                 return [], True
             if not producer.is_free:
                 for group in accepted:
@@ -179,6 +190,15 @@ class InstructionFusion(HloModulePass):
 
     def _may_duplicate(self, p: HloInstruction) -> bool:
         return self.may_duplicate and cost.may_be_duplicated(p)
+
+    def _may_compute_again(self, p: HloInstruction, groups: Iterable[_Group], sources: cost.LargeSources) -> bool:
+        """Whether groups should compute a large array each instead of keeping it: they read all that it is made of."""
+        if not self.may_duplicate or not cost.is_large_elementwise(p, self.recompute_bytes):
+            return False
+        wanted = sources.of(p)
+        return bool(wanted) and all(
+            wanted.issubset(found for o in group.operands if o is not p for found in sources.of(o)) for group in groups
+        )
 
     def _accepts(self, group: _Group, producer: _Producer, readers: Sequence[HloInstruction]) -> Evaluations | None:
         """Returns where the group would evaluate the producer for its readers, or None if it should not."""

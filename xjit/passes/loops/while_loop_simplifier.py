@@ -14,6 +14,7 @@ from xjit.passes.analysis.while_loop_analysis import counted_loop
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.loops.decided_compares import decide_compares
 from xjit.passes.loops.equal_elements import equal_elements
 from xjit.passes.loops.flat_state import flatten_state
 from xjit.passes.loops.loop_state import (
@@ -39,6 +40,8 @@ class WhileLoopSimplifier(HloModulePass):
     """
 
     name = "while-loop-simplifier"
+    simplify_compare_instrs: bool = False
+    """Comparisons of what a loop counts with constants, which its trips decide, are done."""
     max_nesting: int = 64
     """Loops of one trip stay in modules nested deeper: each round takes the outermost one away only."""
 
@@ -57,6 +60,8 @@ class WhileLoopSimplifier(HloModulePass):
         for computation in selected_computations(module, execution_threads):
             for loop in [i for i in computation.instructions if i.opcode == "while"]:
                 if loop.sharding is None and not has_control_dependencies(loop):
+                    if self.simplify_compare_instrs and loop.shape.is_tuple:
+                        changed |= decide_compares(loop)
                     changed |= _simplify(loop, module, may_unroll)
         return changed
 
@@ -115,23 +120,35 @@ def _remove_dead(loop: HloInstruction) -> HloInstruction | None:
     """Removes the elements that neither the condition nor an element that stays nor anything behind the loop reads."""
     count = len(loop.shape.tuple_shapes)
     keep = _needed(loop)
-    if len(keep) == count:
+    if len(keep) == count or (not keep and _is_read_whole(loop)):
         return None
-    return resize(loop, keep, ())
+
+    def value_after(_new: HloInstruction, index: int) -> HloInstruction:
+        value = initial_value(loop, index)
+        assert value is not None
+        return value
+
+    return resize(loop, keep, (), value_after)
+
+
+def _is_read_whole(loop: HloInstruction) -> bool:
+    return loop.is_root() or any(user.opcode != "get-tuple-element" for user in loop.users)
 
 
 def _needed(loop: HloInstruction) -> list[int]:
     """Returns the elements that are needed: the least set that has those of the condition, of what is read behind the
-    loop, of side effects, and what these are computed of.
+    loop, of side effects, and what these are computed of. What reads the loop whole needs no loop to have what passes
+    through it.
     """
     condition, body, module = loop.while_condition, loop.while_body, loop.module
     assert module is not None
     effects = analyses.get(SideEffects, module)
     count = len(loop.shape.tuple_shapes)
-    if loop.is_root() or any(user.opcode != "get-tuple-element" for user in loop.users):
-        return list(range(count))
     state, root = body.parameter_instructions[0], body.root_instruction
-    needed = {element_index(user) for user in (*loop.users, *condition.parameter_instructions[0].users)}
+    readers = (*loop.users, *condition.parameter_instructions[0].users)
+    needed = {element_index(user) for user in readers if user.opcode == "get-tuple-element"}
+    if _is_read_whole(loop):
+        needed |= {i for i in range(count) if initial_value(loop, i) is None or not passes_through(loop, i)}
     seen: set[HloInstruction] = set()
     stack = [i for i in body.instructions if effects.of_instruction(i) or has_control_dependencies(i)]
     stack += [root.operand(element) for element in needed]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction
@@ -89,12 +89,13 @@ class Propagation:
         slots: ShardingSlots,
         acceptance: Acceptance,
         groups: Mapping[str, Sequence[HloInstruction]],
+        own_rows: Mapping[str, Callable[[HloInstruction], Factors]],
     ) -> None:
         self.slots = slots
         self.accept = acceptance
         self.groups = groups
         self.order = [i for c in slots.computations for i in c.make_instruction_post_order()]
-        self.rows: dict[HloInstruction, Factors | None] = {i: factors_of(i) for i in self.order}
+        self.rows: dict[HloInstruction, Factors | None] = {i: own_rows.get(i.opcode, factors_of)(i) for i in self.order}
 
     def run(self) -> None:
         """Runs all rounds."""

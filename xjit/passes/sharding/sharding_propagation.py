@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from xjit.hlo import HloInstruction, HloModule
 from xjit.passes.framework.base import HloModulePass, selected_computations
+from xjit.passes.sharding.factor_rows import Factors
 from xjit.passes.sharding.propagation_rounds import Acceptance, Propagation
 from xjit.passes.sharding.sharding_annotations import FoldedAnnotations, fold_annotations, remove_barriers
 from xjit.passes.sharding.sharding_slots import ShardingSlots, Slot
@@ -19,7 +20,8 @@ class ShardingPropagation(HloModulePass):
     Given annotations stay, but for those of the entry's results and parameters where the options let them be improved.
     Parameters of the entry without annotation get one only by that option. `cse_prevention_only` annotates broadcasts
     of scalars alone, so that equal ones with different uses stay apart. `fixed_outputs` are arrays of the result, by
-    number, whose annotations stay all the same.
+    number, whose annotations stay all the same. Improved outputs have tiles of one size only if `even_outputs`;
+    `own_rows` stand for those of `dimension_factors`, by opcode.
     """
 
     name = "sharding-propagation"
@@ -29,6 +31,10 @@ class ShardingPropagation(HloModulePass):
     allow_spmd_sharding_propagation_to_parameters: bool = False
     cse_prevention_only: bool = False
     fixed_outputs: tuple[int, ...] = ()
+    even_outputs: bool = True
+    own_rows: Mapping[str, Callable[[HloInstruction], Factors]] = field(
+        default_factory=dict[str, Callable[[HloInstruction], Factors]]
+    )
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Propagates to a fixed point; True if an annotation changed or a custom-call was folded."""
@@ -38,7 +44,9 @@ class ShardingPropagation(HloModulePass):
             return remove_barriers(computations) | folded.changed
         slots = ShardingSlots(module, computations)
         self._free_slots(slots, folded)
-        propagation = Propagation(slots, Acceptance(self.is_spmd, self.propagate_metadata), folded.groups)
+        propagation = Propagation(
+            slots, Acceptance(self.is_spmd, self.propagate_metadata), folded.groups, self.own_rows
+        )
         propagation.run()
         while slots.complete_tuples():
             propagation.run()
@@ -62,9 +70,9 @@ class ShardingPropagation(HloModulePass):
         for parameter in slots.entry.parameter_instructions:
             for slot in slots[parameter]:
                 slot.fixed = slot.fixed or parameter.sharding is None
-        for improvable in self._improvable(slots).values():
-            for slot in improvable:
-                slot.fixed, slot.is_even = False, True  # host buffers are split evenly
+        for instruction, improvable in self._improvable(slots).items():
+            for slot in improvable:  # host buffers are split evenly
+                slot.fixed, slot.is_even = False, self.even_outputs or instruction.opcode == "parameter"
         for instruction, dimensions in folded.free_dimensions.items():
             for slot in slots[instruction]:
                 slot.fixed, slot.free_dimensions = False, dimensions

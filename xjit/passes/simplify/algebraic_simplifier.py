@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait, opcodes_with
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
-from xjit.passes.framework.rewriting import Rule, Rules, apply_rules_to_all, rule_table
+from xjit.passes.framework.rewriting import Rewrite, Rule, Rules, apply_rules_to_all, rule_table
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
 from xjit.passes.simplify.algebra.table import ALGEBRA
 
@@ -47,12 +47,29 @@ class AlgebraicSimplifier(HloModulePass):
     enable_remove_no_op_reduce_precision: bool = False
     enable_conditional_simplification: bool = False
     use_associative_reordering: bool = False
-    enable_transpose_into_scatter: bool = False
+    associative_reordering_threshold: float = 2.0
+    raise_slice_and_reduce_through_dot: bool = False
+    raise_slice_and_reduce_through_dot_threshold: float = 2.0
+    enable_fold_transpose_into_scatter: bool = False
+    enable_folding_pad_into_convolution: bool = True
+    enable_dynamic_update_slice_to_pad_replacement: bool = True
+    enable_broadcast_degenerate_dimension: bool = True
+    enable_hoist_transpose_of_reshape: bool = True
+    enable_move_dot_param_to_rhs: bool = False
+    enable_conv_add_multiply_reorder: bool = True
+    enable_floats_are_real: bool = False
+    use_convert_constant_folding: bool = False
+    unconditionally_simplify_reduce_of_transpose_or_reshape: bool = False
+    executing_on_cpu: bool = False
+    very_small_gather_size: int = 4
+    run_to_fixed_point: bool = True
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites every non-fusion computation; True if something changed."""
-        rules = _table(frozenset(f.name for f in fields(self) if getattr(self, f.name)))
-        return apply_rules_to_all(selected_computations(module, execution_threads), rules, _is_plain, self._may_replace)
+        options = {f.name: getattr(self, f.name) for f in fields(self)}
+        rules = _table(frozenset(n for n, v in options.items() if v is True), *[options[n] for n in _VALUES])
+        computations = selected_computations(module, execution_threads)
+        return apply_rules_to_all(computations, rules, _is_plain, self._may_replace, not self.run_to_fixed_point)
 
     def _may_replace(self, old: HloInstruction, new: HloInstruction) -> bool:
         """Whether shape, layout (if it matters, as it does to bitcasts), sharding and frontend attributes are kept."""
@@ -68,8 +85,8 @@ class AlgebraicSimplifier(HloModulePass):
 
 
 _OPTIONS = {
-    Exactness.XLA: frozenset({"xla_compatible_fp", "enable_fast_math"}),
-    Exactness.REAL: frozenset({"enable_fast_math"}),
+    Exactness.XLA: frozenset({"xla_compatible_fp", "enable_fast_math", "enable_floats_are_real"}),
+    Exactness.REAL: frozenset({"enable_fast_math", "enable_floats_are_real"}),
 }
 
 
@@ -77,13 +94,26 @@ def is_allowed(rule: AlgebraRule, options: frozenset[str]) -> bool:
     """Whether the options that are on allow a rule."""
     if rule.exactness in _OPTIONS and not options & _OPTIONS[rule.exactness]:
         return False
-    needed = rule.option
-    return not needed or (needed[1:] not in options if needed.startswith("!") else needed in options)
+    return all(any(_is_met(o, options) for o in needed.split("|")) for needed in rule.option.split())
+
+
+def _is_met(option: str, options: frozenset[str]) -> bool:
+    return option[1:] not in options if option.startswith("!") else option in options
+
+
+_VALUES = tuple(dict.fromkeys(rule.value[1] for rule in ALGEBRA if rule.value is not None))
+"""The options whose values rules get."""
 
 
 @cache
-def _table(options: frozenset[str]) -> Rules:
-    return rule_table(Rule(f"{r.id}: {r.equation}", r.pattern, r.rewrite) for r in ALGEBRA if is_allowed(r, options))
+def _table(options: frozenset[str], *values: float) -> Rules:
+    value_of = dict(zip(_VALUES, values, strict=True))
+
+    def rewrite_of(rule: AlgebraRule) -> Rewrite:
+        return partial(rule.rewrite, **{rule.value[0]: value_of[rule.value[1]]}) if rule.value else rule.rewrite
+
+    allowed = [rule for rule in ALGEBRA if is_allowed(rule, options)]
+    return rule_table(Rule(f"{r.id}: {r.equation}", r.pattern, rewrite_of(r)) for r in allowed)
 
 
 _KEEPS_SIZES = frozenset(

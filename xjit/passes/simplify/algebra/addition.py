@@ -136,6 +136,10 @@ SUBTRACTION = (
                 m.op("subtract", _X, m.op("add", m.any("x"), _Y)).where(is_integer), make("negate", "y")),
     AlgebraRule("N35r", "subtract(x, add(x, y)) = negate(y) of floats",
                 m.op("subtract", _X, m.op("add", m.any("x"), _Y)).where(is_float), make("negate", "y"), _REAL),
+    AlgebraRule("N59", "subtract(x, subtract(x, y)) = y",
+                m.op("subtract", _X, m.op("subtract", m.any("x"), _Y)).where(is_integer), bound("y")),
+    AlgebraRule("N59r", "subtract(x, subtract(x, y)) = y of floats",
+                m.op("subtract", _X, m.op("subtract", m.any("x"), _Y)).where(is_float), bound("y"), _REAL),
     AlgebraRule("R4", "subtract(x, c) = add(x, -c)",
                 m.op("subtract", _X.where(lambda i: not is_constant_like(i)), constant("c"))
                 .where(lambda i: not is_pred(i)), make("add", "x", folded("negate", "c"))),

@@ -45,7 +45,7 @@ def _fold(match: Match, into: Expansion) -> HloInstruction | None:
     if size is None or root.operand_count != 1 or not root.shape.is_array:
         return None
     if opcode in _IDEMPOTENT:
-        return root.operand(0)
+        return into.like_source("broadcast", [c], match["array"].attributes)
     if opcode not in _FOLDED or not 1 <= size <= MAX_GROUP:
         return None
     total = c
@@ -64,6 +64,6 @@ def _of_constant(opcodes: str) -> m.Pattern:
 COLLECTIVES = (
     AlgebraRule("N40", "all-gather, all-to-all of broadcast(c) = broadcast(c)", _of_constant("all-gather|all-to-all"),
                 _filled_from_scalar),
-    AlgebraRule("N41", "all-reduce(broadcast(c)) = broadcast(c combined with itself)", _of_constant("all-reduce"),
-                _fold),
+    AlgebraRule("N41", "all-reduce, reduce-scatter of broadcast(c) = broadcast(c combined with itself)",
+                _of_constant("all-reduce|reduce-scatter"), _fold),
 )  # fmt: skip

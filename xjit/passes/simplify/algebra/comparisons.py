@@ -7,12 +7,12 @@ from xjit.hlo.attributes import CompareAttributes
 from xjit.ops.reducers import integer_limits
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
-from xjit.passes.framework.match import Match
+from xjit.passes.framework.match import Condition, Match
 from xjit.passes.simplify.algebra.addition import constant_on_the_left
 from xjit.passes.simplify.algebra.constants import constant, folded, is_number, is_zero, value_of
-from xjit.passes.simplify.algebra.kinds import is_complex, is_discrete, is_integer, is_pred
-from xjit.passes.simplify.algebra.ranges import value_range
-from xjit.passes.simplify.algebra.rule import AlgebraRule, filled, term
+from xjit.passes.simplify.algebra.kinds import is_complex, is_discrete, is_float, is_integer, is_pred
+from xjit.passes.simplify.algebra.ranges import is_not_negative, value_range
+from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, filled, term
 
 _MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
 _OPPOSITE = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
@@ -92,8 +92,19 @@ def _is_equality(compare: HloInstruction) -> bool:
     return direction(compare) in ("EQ", "NE")
 
 
+def _is_partial(wanted: str) -> Condition:
+    """The condition that floats are compared in that direction, not in their total order."""
+
+    def holds(compare: HloInstruction) -> bool:
+        a = compare.attributes_as(CompareAttributes)
+        return a.direction == wanted and a.type != "TOTALORDER" and is_float(compare.operand(0))
+
+    return holds
+
+
 _P = m.any("p").where(is_pred)
 _ZERO, _ONE = constant("c", is_zero), constant("c", is_number(1))
+_PLUS_ZERO = constant("c", is_number(0))
 _FROM_PRED = m.op("convert", _P).where(lambda i: not is_complex(i))
 
 COMPARISONS = (
@@ -101,6 +112,12 @@ COMPARISONS = (
     AlgebraRule("R85", "compare(x, x) = what equals give", m.op("compare", m.any("x"), m.any("x")), _of_equals),
     AlgebraRule("R86,R89", "compare(x, y) = what the bounds of x and y say",
                 m.op("compare").where(lambda i: is_discrete(i.operand(0))), _decided),
+    AlgebraRule("N69", "compare(x, 0, LT) = false for 0 <= x",
+                m.op("compare", m.any("x").where(is_not_negative), _PLUS_ZERO).where(_is_partial("LT")),
+                filled(0)),
+    AlgebraRule("N69x", "compare(x, 0, GE) = true for 0 <= x but for a NaN",
+                m.op("compare", m.any("x").where(is_not_negative), _PLUS_ZERO).where(_is_partial("GE")),
+                filled(1), Exactness.XLA),
     AlgebraRule("R87", "compare(convert(p), 0, NE) = p",
                 m.op("compare", _FROM_PRED, _ZERO).where(_is_equality),
                 lambda match, into: _negated_if("EQ", match, into)),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from xjit.hlo import HloInstruction
+from xjit.hlo import HloInstruction, Literal
 from xjit.hlo import attributes as at
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.passes.expand.map_inliner import is_elementwise, write_on_arrays
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.constants import value_of
+from xjit.passes.simplify.algebra.kinds import is_pred
 from xjit.passes.simplify.algebra.rule import AlgebraRule
 
 
@@ -57,6 +61,56 @@ def _call(match: Match, into: Expansion) -> HloInstruction:
     return into.make("call", root.operand(1), called=[root.branch_computations[0]])
 
 
+def _sorts_one_value(sort: HloInstruction) -> bool:
+    return (
+        sort.operand_count == 1 and sort.operand(0).opcode == "broadcast" and sort.operand(0).operand(0).shape.is_scalar
+    )
+
+
+def _bounds_a_device(match: Match, _into: Expansion) -> HloInstruction | None:
+    """clamp(0, partition-id or replica-id, c) of at most c + 1 devices; a module for one does not say how many."""
+    low, device, high = match.root.operands
+    bounds = [value_of(i) for i in (low, high)]
+    module = match.root.parent.parent if match.root.parent is not None else None
+    if module is None or any(b is None for b in bounds):
+        return None
+    config = module.config
+    count = config.num_partitions if device.opcode == "partition-id" else config.replica_count
+    return device if bounds[0] == 0 and 1 < count <= int(bounds[1]) + 1 else None
+
+
+def _tuple_of_constants(match: Match, into: Expansion) -> HloInstruction:
+    def elements(literal: Literal) -> HloInstruction:
+        if literal.shape.is_tuple:
+            return into.tuple_of(*map(elements, literal.elements))
+        return into.constant(literal)
+
+    return elements(match.root.attributes_as(at.ConstantAttributes).literal)
+
+
+def _by_predicate(match: Match, into: Expansion) -> HloInstruction | None:
+    """A conditional of two branches by the number of a predicate: its branches are for false and true."""
+    root = match.root
+    branches = root.called_computations
+    if len(branches) != 2 or root.operand(0).shape.element_type is PrimitiveType.PRED:
+        return None
+    operands = [match["p"], root.operand(2), root.operand(1)]
+    return into.add(
+        HloInstruction.create(root.opcode, root.shape, operands, root.attributes, branches[::-1], root.name)
+    )
+
+
+def _is_one_operation(map_: HloInstruction) -> bool:
+    """Whether a map applies one elementwise instruction to its parameters, or takes one of them, or a constant."""
+    root = map_.to_apply.root_instruction
+    return is_elementwise(map_.to_apply) and all(o.opcode == "parameter" for o in root.operands)
+
+
+def _applied(match: Match, into: Expansion) -> HloInstruction:
+    root = match.root
+    return write_on_arrays(into.add, root.to_apply, root.operands, root.shape)[root.to_apply.root_instruction]
+
+
 def _unread(match: Match, into: Expansion) -> HloInstruction | None:
     """A barrier of those elements only that something reads."""
     barrier, elements = match.root, match["elements"]
@@ -94,6 +148,13 @@ CONTROL = (
     AlgebraRule("R165", "sort(x) of one element = x", m.op("sort").where(_is_sorted), _operands),
     AlgebraRule("R165b", "sort(sort(x)) = sort(x)", m.op("sort", m.any("x")).where(_is_sorted_again),
                 lambda match, _: match["x"]),
+    AlgebraRule("N56", "sort(broadcast(scalar)) = broadcast(scalar)", m.op("sort").where(_sorts_one_value),
+                lambda match, _: match.root.operand(0)),
+    AlgebraRule("N58", "clamp(0, partition-id or replica-id, c) = the same unclamped where there are as few devices",
+                m.op("clamp", m.any(), m.op("partition-id|replica-id"), m.any()), _bounds_a_device),
+    AlgebraRule("N70", "constant tuple = tuple(constants)", m.op("constant").where(lambda c: c.shape.is_tuple),
+                _tuple_of_constants),
+    AlgebraRule("R169", "map(x, y) = op(x, y)", m.op("map").where(_is_one_operation), _applied),
     AlgebraRule("R166", "get-tuple-element(tuple(a, b), i) = a",
                 m.op("get-tuple-element", m.op("tuple", name="tuple")), _element),
     AlgebraRule("R167", "add-dependency(x, after-all()) = x",
@@ -103,5 +164,8 @@ CONTROL = (
     AlgebraRule("N43", "custom-call SliceToDynamic(PadToStatic(x)) = x",
                 m.op("custom-call").where(_is_cut_again), lambda match, _: match.root.operand(0).operand(0).operand(0)),
     AlgebraRule("R168", "conditional(p, f, f) = call(f)", m.op("conditional").where(_same_branches), _call,
+                option="enable_conditional_simplification"),
+    AlgebraRule("N74", "conditional(convert(p), f, g) = conditional(p, g, f)",
+                m.op("conditional", m.op("convert", m.any("p").where(is_pred)), m.any(), m.any()), _by_predicate,
                 option="enable_conditional_simplification"),
 )  # fmt: skip

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from xjit.hlo import HloInstruction
+import numpy as np
+
+from xjit.hlo import HloInstruction, Literal
 from xjit.hlo import attributes as at
 from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.ops.evaluation.interpreter import Interpreter
+from xjit.ops.evaluation.table import EVALUATORS
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
-from xjit.passes.simplify.algebra.kinds import embeds, is_complex
+from xjit.passes.simplify.algebra.kinds import embeds, is_complex, is_integer
 from xjit.passes.simplify.algebra.rule import AlgebraRule, bound, converted
 
 
@@ -60,6 +64,32 @@ def _converted_broadcast(match: Match, into: Expansion) -> HloInstruction | None
     return into.like_source("broadcast", [small], old.attributes)
 
 
+_NARROWED = frozenset({"add", "subtract", "multiply"})
+_NARROWED_UNSIGNED = frozenset({"divide", "remainder"})
+"""Of signed integers the least by -1 is no number of the narrow type."""
+
+
+def _computed_narrow(match: Match, into: Expansion) -> HloInstruction | None:
+    """convert(op(convert(x), convert(y))) of integers, back to the type of x and y."""
+    op, x, y = match["op"], match["x"], match["y"]
+    narrow, wide = match.root.shape.element_type, op.shape.element_type
+    if {x.shape.element_type, y.shape.element_type} != {narrow} or not wide.is_integer or not embeds(narrow, wide):
+        return None
+    unsigned = narrow.is_unsigned and wide.is_unsigned
+    if op.opcode not in _NARROWED and not (unsigned and op.opcode in _NARROWED_UNSIGNED):
+        return None
+    return into.like_source(op.opcode, [x, y])
+
+
+def _converted_constant(match: Match, into: Expansion) -> HloInstruction | None:
+    """The constant itself in another type, which is not wider."""
+    root, c = match.root, match["c"]
+    if not 8 <= _bits(root) <= _bits(c):
+        return None
+    array = EVALUATORS["convert"](Interpreter(), root, [c.attributes_as(at.ConstantAttributes).literal.array])
+    return into.constant(Literal(root.shape.with_default_layouts(), np.array(array, order="C")))
+
+
 def _keeps_precision(i: HloInstruction) -> bool:
     """Whether a reduce-precision has the exponent and mantissa of its type.
 
@@ -87,6 +117,8 @@ def _zeros(match: Match, into: Expansion) -> HloInstruction:
 
 _PRECISIONS = {PrimitiveType.BF16: (8, 7), PrimitiveType.F32: (8, 23), PrimitiveType.F64: (11, 52)}
 _X, _Y = m.any("x"), m.any("y")
+_WIDENED = m.op("|".join(sorted(_NARROWED | _NARROWED_UNSIGNED)),
+                *[m.op("convert", x).one_use() for x in (_X, _Y)], name="op").one_use()  # fmt: skip
 _IS_REAL = m.any("x").where(lambda i: not is_complex(i))
 
 CONVERSIONS = (
@@ -106,6 +138,11 @@ CONVERSIONS = (
                 m.op("reduce-precision", m.any("once")).where(_same_precision), bound("once")),
     AlgebraRule("R84", "convert(broadcast(x)) = broadcast(convert(x))",
                 m.op("convert", m.op("broadcast", _X, name="broadcast").one_use()), _converted_broadcast),
+    AlgebraRule("N60", "convert(add(convert(x), convert(y))) = add(x, y) of integers in a wider type",
+                m.op("convert", _WIDENED).where(is_integer), _computed_narrow),
+    AlgebraRule("N71", "convert(constant) = constant of a type that is not wider",
+                m.op("convert", m.op("constant", name="c").one_use()), _converted_constant,
+                option="use_convert_constant_folding"),
 )  # fmt: skip
 
 COMPLEX_PARTS = (

@@ -91,6 +91,34 @@ def _as_dot(match: Match, into: Expansion) -> HloInstruction | None:
     return into.make("transpose", dot, attributes=at.DimensionsAttributes(order))
 
 
+def _as_product(match: Match, into: Expansion) -> HloInstruction | None:
+    """One feature of the kernel for each of the input, and one window of each spatial dimension, or one element."""
+    root, c = match.root, _of(match.root)
+    n, (x, w) = c.dim_labels, match.root.operands
+    sizes, features = root.shape.dimensions, c.feature_group_count
+    spatial = list(zip(c.window.dimensions, n.output_spatial_dimensions, n.kernel_spatial_dimensions, strict=True))
+    if any(replace(d, size=1) != WindowDimension() or (d.size != 1 and sizes[o] != 1) for d, o, _ in spatial):
+        return None
+    counts = (x.shape.dimensions[n.input_feature_dimension], sizes[n.output_feature_dimension])
+    types = {root.shape.element_type, x.shape.element_type, w.shape.element_type}
+    if counts != (features, features) or c.batch_group_count != 1 or len(types) != 1 or not root.shape.num_elements:
+        return None
+    source = {n.output_batch_dimension: n.input_batch_dimension, n.output_feature_dimension: n.input_feature_dimension}
+    source |= dict(zip(n.output_spatial_dimensions, n.input_spatial_dimensions, strict=True))
+    order = tuple(source[d] for d in range(root.shape.rank))
+    moved = into.make("transpose", x, attributes=at.DimensionsAttributes(order)) if order != tuple(sorted(order)) else x
+    kernel = {n.kernel_output_feature_dimension: n.output_feature_dimension, **{k: o for _, o, k in spatial}}
+    taken = [o for d, o, _ in spatial if d.size != 1]
+    kept = [k for k in range(w.shape.rank) if kernel.get(k) in (*taken, n.output_feature_dimension)]
+    flat = into.make("reshape", w, shape=w.shape.with_dimensions([w.shape.dimensions[d] for d in kept]))
+    in_order = sorted(range(len(kept)), key=lambda i: kernel[kept[i]])
+    if in_order != sorted(in_order):
+        flat = into.make("transpose", flat, attributes=at.DimensionsAttributes(tuple(in_order)))
+    places = at.DimensionsAttributes(tuple(sorted(kernel[k] for k in kept)))
+    product = into.make("multiply", moved, into.make("broadcast", flat, shape=moved.shape, attributes=places))
+    return into.like_source("reshape", [into.sum(product, tuple(taken))]) if taken else product
+
+
 def _swapped(match: Match, into: Expansion) -> HloInstruction | None:
     """The input slides over the kernel, reversed, where that has fewer products to sum: a kernel larger than its input.
 
@@ -132,17 +160,19 @@ def _nothing(convolution: HloInstruction) -> bool:
 
 
 _CONVOLUTION = m.op("convolution", m.any(), m.any())
-_OPTION = "enable_conv_simplification"
+_FOLDING = "enable_conv_simplification enable_folding_pad_into_convolution"
 
 CONVOLUTIONS = (
     AlgebraRule("R157b", "convolution(nothing) = 0", _CONVOLUTION.where(_nothing),
                 lambda match, into: into.full(match.root.shape, 0)),
     AlgebraRule("R154", "convolution(pad(x, 0), w) = convolution(x, w) with padding",
-                m.op("convolution", m.op("pad", name="pad"), m.any()), _padded_input, Exactness.FINITE, _OPTION),
+                m.op("convolution", m.op("pad", name="pad"), m.any()), _padded_input, Exactness.FINITE, _FOLDING),
     AlgebraRule("R154b", "convolution(x, pad(w, 0)) = convolution(x, w) with dilation",
-                m.op("convolution", m.any(), m.op("pad", name="pad")), _padded_kernel, Exactness.FINITE, _OPTION),
+                m.op("convolution", m.any(), m.op("pad", name="pad")), _padded_kernel, Exactness.FINITE, _FOLDING),
     AlgebraRule("R156", "convolution(x, w) = convolution(reverse(w), x) where w is larger", _CONVOLUTION, _swapped,
                 Exactness.ORDER, "enable_conv_operand_swap"),
     AlgebraRule("R155", "convolution(x, w) of single elements = dot(x, w)", _CONVOLUTION, _as_dot, Exactness.ORDER,
                 "is_layout_sensitive"),
+    AlgebraRule("N64", "convolution(x, w) of each feature by itself = sum(multiply(x, broadcast(w)))", _CONVOLUTION,
+                _as_product, Exactness.ORDER, "!is_layout_sensitive enable_conv_simplification"),
 )  # fmt: skip

@@ -27,7 +27,15 @@ from xjit.passes.simplify.algebra.constants import (
     splat,
     value_of,
 )
-from xjit.passes.simplify.algebra.kinds import is_float, is_integer, is_real, is_signed, is_signed_or_float, is_unsigned
+from xjit.passes.simplify.algebra.kinds import (
+    is_float,
+    is_integer,
+    is_pred,
+    is_real,
+    is_signed,
+    is_signed_or_float,
+    is_unsigned,
+)
 from xjit.passes.simplify.algebra.multiplication import is_shift, shift_amount
 from xjit.passes.simplify.algebra.ranges import value_range
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, bound, filled, make
@@ -55,6 +63,22 @@ def _has_inverse(value: Any, kind: PrimitiveType) -> bool:
 def _inverse(value: Any) -> Any:
     with np.errstate(all="ignore"):
         return value.dtype.type(1) / value
+
+
+def _repeats(broadcast: HloInstruction) -> bool:
+    y = broadcast.operand(0)
+    return y.opcode != "constant" and y.shape.num_elements < broadcast.shape.num_elements
+
+
+def _times_inverse(match: Match, into: Expansion) -> HloInstruction:
+    """Of what is smaller, the inverses."""
+    wide = match["wide"]
+    y = wide.operand(0)
+    inverses = into.make("divide", into.full(y.shape, 1), y)
+    return into.make("multiply", match["x"], into.like_source("broadcast", [inverses], wide.attributes))
+
+
+_REPEATED = m.op("broadcast", name="wide").where(_repeats)
 
 
 def _product_fits(match: Match) -> bool:
@@ -138,6 +162,12 @@ DIVISION = (
     AlgebraRule("R37", "divide(x, exponential(y)) = multiply(x, exponential(negate(y)))",
                 m.op("divide", _X, m.op("exponential", _Y).one_use()).where(is_float),
                 make("multiply", "x", make("exponential", make("negate", "y"))), _XLA),
+    AlgebraRule("N68", "divide(convert(p), broadcast(y)) = multiply(convert(p), broadcast(divide(1, y)))",
+                m.op("divide", m.op("convert", m.any().where(is_pred), name="x"), _REPEATED).where(is_float),
+                _times_inverse, _XLA),
+    AlgebraRule("N68b", "divide(x, broadcast(y)) = multiply(x, broadcast(divide(1, y)))",
+                m.op("divide", m.any("x"), _REPEATED.one_use()).where(is_float), _times_inverse, _XLA,
+                "executing_on_cpu enable_sink_broadcast"),
     AlgebraRule("R38", "divide(x, rsqrt(y)) = multiply(x, sqrt(y))",
                 m.op("divide", _X, m.op("rsqrt", _Y).one_use()).where(is_float),
                 make("multiply", "x", make("sqrt", "y")), _XLA),

@@ -35,6 +35,32 @@ def _is_unreduced(dot: HloInstruction) -> bool:
     return any("unreduced" in str(i.sharding) for i in (dot, *readers) if i.sharding is not None)
 
 
+def _is_like_a_parameter(i: HloInstruction) -> bool:
+    """Whether an instruction is a parameter, or computed from one alone, operand by operand."""
+    while i.operand_count == 1:
+        i = i.operand(0)
+    return i.opcode == "parameter"
+
+
+def _parameter_last(match: Match, into: Expansion) -> HloInstruction | None:
+    """dot(p, y) = transpose(dot(y, p)), where p comes from a parameter and y does not."""
+    dot, a, (x, y) = match.root, _of(match.root), match.root.operands
+    if a.sparsity or not _is_like_a_parameter(x) or _is_like_a_parameter(y):
+        return None
+    swapped = replace(
+        a, lhs_batch_dims=a.rhs_batch_dims, rhs_batch_dims=a.lhs_batch_dims,
+        lhs_contracting_dims=a.rhs_contracting_dims, rhs_contracting_dims=a.lhs_contracting_dims,
+        operand_precision=a.operand_precision[::-1],
+    )  # fmt: skip
+    batch = len(a.lhs_batch_dims)
+    of_x, of_y = (i.shape.rank - batch - len(a.lhs_contracting_dims) for i in (x, y))
+    back = (*range(batch), *range(batch + of_x, dot.shape.rank), *range(batch, batch + of_x))
+    shape = dot.shape.with_dimensions([dot.shape.dimensions[d] for d in back])
+    order = (*range(batch), *range(batch + of_y, dot.shape.rank), *range(batch, batch + of_y))
+    product = into.make("dot", y, x, attributes=swapped, shape=shape)
+    return into.make("transpose", product, attributes=at.DimensionsAttributes(order))
+
+
 def _of_transposed(match: Match, into: Expansion) -> HloInstruction | None:
     """Both operands have their batch dimensions permuted in one way, and both matrices or none transposed."""
     dot, a = match.root, _of(match.root)
@@ -153,7 +179,7 @@ DOT_ORDER = (
                 .where(_is_batch_of_matrices), _of_transposed, _ORDER),
     AlgebraRule("N16b", "transpose(dot(x, y)) = dot(y, x) with permuted batches",
                 m.op("transpose", m.op("dot", name="dot").where(_is_batch_of_matrices).one_use()), _of_permuted_batch,
-                _ORDER),
+                _ORDER, "!enable_move_dot_param_to_rhs"),
     AlgebraRule("N17", "dot(reshape(transpose(x)), constant) = dot(reshape(x), reshape(transpose(constant)))",
                 m.op("dot", _MERGED, _CONSTANT), _reordered, _ORDER),
     AlgebraRule("N17b", "dot(constant, reshape(transpose(x))) = dot(reshape(transpose(constant)), reshape(x))",
@@ -161,4 +187,6 @@ DOT_ORDER = (
     AlgebraRule("N18", "sum(dot(x, y)) over batches = dot(x, y) that contracts them",
                 m.op("reduce", m.op("dot", m.any(), m.any(), name="dot").one_use(), m.any("init")), _summed_batches,
                 _ORDER),
+    AlgebraRule("N72", "dot(parameter, y) = transpose(dot(y, parameter))", m.op("dot", m.any(), m.any()),
+                _parameter_last, _ORDER, "enable_move_dot_param_to_rhs"),
 )  # fmt: skip

@@ -40,11 +40,11 @@ def _line_of(gather: HloInstruction) -> int | None:
     return x.dimensions[0] if g.index_vector_dim == indices.rank or indices.dimensions[-1] == 1 else None
 
 
-def _chosen(match: Match, into: Expansion) -> HloInstruction | None:
+def _chosen(match: Match, into: Expansion, count_limit: int = 4) -> HloInstruction | None:
     """A gather from a few elements: select(i < 1, x[0], select(i < 2, x[1], ..)), which clamps as the gather does."""
     root, x, indices = match.root, match["x"], match["indices"]
     count = _line_of(root)
-    if count is None or not 0 < count <= _VERY_SMALL or not root.shape.num_elements:
+    if count is None or not 0 < count <= count_limit or not root.shape.num_elements:
         return None
     if indices.shape.dimensions != root.shape.dimensions:
         indices = into.make("reshape", indices, shape=indices.shape.with_dimensions(root.shape.dimensions))
@@ -176,7 +176,6 @@ def _of_pad(match: Match, into: Expansion) -> HloInstruction | None:
     return into.like_source("pad", [part, pad.operand(1)], at.PadAttributes(tuple(outside)))
 
 
-_VERY_SMALL = 4  # elements that a chain of selects chooses from
 _X, _INDICES = m.any("x"), m.any("indices")
 _GATHER = m.op("gather", _X, _INDICES)
 _PAD = m.op("pad", name="pad").one_use()
@@ -186,7 +185,8 @@ GATHERS = (
                 _GATHER.where(_is_one_value), _value_everywhere),
     AlgebraRule("R141b", "gather(x) of nothing = nothing", _GATHER.where(_nothing), _empty),
     AlgebraRule("R141c", "gather(x, constant) of one window = slice(x)", _GATHER, _constant_window),
-    AlgebraRule("R141d", "gather(a few elements) = select chain", _GATHER, _chosen, option="simplify_small_gathers"),
+    AlgebraRule("R141d", "gather(a few elements) = select chain", _GATHER, _chosen, option="simplify_small_gathers",
+                value=("count_limit", "very_small_gather_size")),
     AlgebraRule("N14", "gather(pad(x, v)) = pad(gather(x), v) of dimensions taken as a whole",
                 m.op("gather", _PAD, _INDICES), _of_pad),
     AlgebraRule("N14b", "gather(reshape(pad(x, v))) = pad(gather(reshape(x)), v) of dimensions taken as a whole",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes import DimensionsAttributes
+from xjit.hlo.attributes.opcodes import OPCODES, Trait
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
@@ -90,11 +91,24 @@ def _hoisted(match: Match, into: Expansion) -> HloInstruction | None:
     return into.like_source("reshape", [transpose])
 
 
+def _computed_before(match: Match, into: Expansion) -> HloInstruction | None:
+    """bitcast(f(bitcast(x))) = bitcast(f(x)) for what is computed element by element, where nothing is tiled."""
+    x, inner, f, root = match["x"], match["inner"], match["f"], match.root
+    kinds = {i.shape.element_type for i in (x, inner, f, root)}
+    if len(kinds) != 1 or inner.shape.layout != f.shape.layout or not f.op.has(Trait.ELEMENTWISE):
+        return None
+    if any(i.shape.layout is not None and i.shape.layout.tiles for i in (x, inner)):
+        return None
+    computed = into.add(HloInstruction.create(f.opcode, x.shape, [x], f.attributes))
+    return into.like_source("bitcast", [computed])
+
+
 def _is_same_bitcast(bitcast: HloInstruction) -> bool:
     return bitcast.shape == bitcast.operand(0).shape
 
 
 _X = m.any("x").where(_is_static)
+_UNARY = "|".join(n for n, row in OPCODES.items() if row.has(Trait.ELEMENTWISE) and n not in ("copy", "convert"))
 _SCALAR = m.any("x").where(lambda x: not x.shape.rank)
 
 MOVEMENT = (
@@ -112,6 +126,9 @@ MOVEMENT = (
                 m.op("bitcast", m.any("x")).where(_is_same_bitcast), bound("x")),
     AlgebraRule("R116b", "bitcast(bitcast(x)) = bitcast(x)", m.op("bitcast", m.op("bitcast", m.any("x"))),
                 lambda match, into: into.like_source("bitcast", [match["x"]])),
+    AlgebraRule("N61", "bitcast(f(bitcast(x))) = bitcast(f(x)) of elements",
+                m.op("bitcast", m.op(_UNARY, m.op("bitcast", m.any("x"), name="inner"), name="f").one_use()),
+                _computed_before),
     AlgebraRule("R111", "transpose(x) that only moves dimensions of size 1 = reshape(x)",
          m.op("transpose", _X).where(_moves_only_ones), _reshape),
     AlgebraRule("R103", "broadcast(broadcast(x, p), q) = broadcast(x, q[p])",

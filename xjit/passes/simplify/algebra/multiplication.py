@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from xjit.hlo import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.passes.framework import match as m
+from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.addition import constant_on_the_left, swapped
 from xjit.passes.simplify.algebra.constants import (
@@ -15,6 +17,7 @@ from xjit.passes.simplify.algebra.constants import (
     is_zero,
     like,
     power_of_two,
+    splat,
     value_of,
 )
 from xjit.passes.simplify.algebra.kinds import (
@@ -64,6 +67,17 @@ def _square(opcode: str) -> tuple[m.Pattern, m.Pattern]:
     return m.op(opcode, _X.where(is_real)), m.op(opcode, _X)
 
 
+def _scaled_before(match: Match, into: Expansion) -> HloInstruction | None:
+    """multiply(multiply(x, c), broadcast(y)): what is smaller takes the constant."""
+    y, wide = match["y"], match["wide"]
+    if y.opcode == "constant" or y.shape.num_elements >= wide.shape.num_elements:
+        return None
+    scaled = into.make("multiply", y, splat(into, value_of(match["c"]), y.shape))
+    return into.make("multiply", match["x"], into.like_source("broadcast", [scaled], wide.attributes))
+
+
+_SCALED_TWICE = m.op("multiply", m.op("multiply", _X, constant("c")).one_use(), m.op("broadcast", _Y, name="wide"))
+
 MULTIPLICATION = (
     AlgebraRule("R21", "multiply(c, x) = multiply(x, c)", m.op("multiply").where(constant_on_the_left), swapped),
     AlgebraRule("R18", "multiply(x, 1) = x",
@@ -82,6 +96,10 @@ MULTIPLICATION = (
                 m.op("multiply", *_SCALED).where(is_integer), _SCALED_PRODUCT),
     AlgebraRule("N36x", "multiply(multiply(x, c1), multiply(y, c2)) = multiply(multiply(x, y), c1 * c2) of floats",
                 m.op("multiply", *_SCALED).where(is_float), _SCALED_PRODUCT, _XLA),
+    AlgebraRule("N67", "multiply(multiply(x, c), broadcast(y)) = multiply(x, broadcast(multiply(y, c)))",
+                _SCALED_TWICE.where(is_integer), _scaled_before),
+    AlgebraRule("N67x", "multiply(multiply(x, c), broadcast(y)) = multiply(x, broadcast(multiply(y, c))) of floats",
+                _SCALED_TWICE.where(is_float), _scaled_before, _XLA),
     AlgebraRule("R47", "multiply(x, 2**k) = shift-left(x, k)",
                 m.op("multiply", _X, constant("c", is_shift)).where(is_integer),
                 make("shift-left", "x", shift_amount())),

@@ -137,6 +137,21 @@ def _repeated(match: Match, into: Expansion) -> HloInstruction | None:
     return into.like_source("broadcast", [flat], at.DimensionsAttributes(tuple(kept)))
 
 
+def _of_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
+    """pad(broadcast(x)) along all dimensions that x has, and not along all: the others are added afterwards."""
+    root, broadcast, value = match.root, match["broadcast"], match["v"]
+    x, places = broadcast.operand(0), broadcast.attributes_as(at.DimensionsAttributes).dimensions
+    padding = padding_of(root)
+    padded = [d for d, p in enumerate(padding) if p != PaddingDimension()]
+    if not set(places) <= set(padded) or not 0 < len(padded) < root.shape.rank or 0 in broadcast.shape.dimensions:
+        return None
+    small = x.shape.with_dimensions([broadcast.shape.dimensions[d] for d in padded])
+    into_padded = at.DimensionsAttributes(tuple(padded.index(d) for d in places))
+    spread = into.make("broadcast", x, shape=small, attributes=into_padded) if small.rank != x.shape.rank else x
+    part = _pad(into, spread, value, [padding[d] for d in padded])
+    return into.like_source("broadcast", [part], at.DimensionsAttributes(tuple(padded)))
+
+
 def _is_filler(operand: HloInstruction) -> bool:
     return operand.opcode == "broadcast" and operand.operand(0).shape.is_scalar
 
@@ -164,6 +179,8 @@ PADDING = (
     AlgebraRule("R136", "pad(broadcast(v), v) = broadcast(v)", _PAD.where(_all_one_value), _value_everywhere),
     AlgebraRule("R134", "pad(pad(x, v), v) = pad(x, v)", m.op("pad", m.op("pad", _X, m.any(), name="inner"), m.any()),
                 _merged),
+    AlgebraRule("N54", "pad(broadcast(x), v) = broadcast(pad(x, v)) along dimensions that are not padded",
+                m.op("pad", m.op("broadcast", name="broadcast").one_use(), _V), _of_broadcast),
     AlgebraRule("R135", "pad(x, v) with negative edges = slice(pad(x, v))", _PAD, _cut_and_padded,
                 option="enable_negative_padding_replacement"),
 )  # fmt: skip

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from xjit.hlo import HloInstruction
+from xjit.hlo.attributes import CompareAttributes
 from xjit.passes.framework import match as m
+from xjit.passes.framework.expansion import Expansion
+from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.constants import constant, is_number, is_zero
 from xjit.passes.simplify.algebra.kinds import is_float, is_integer, is_real
 from xjit.passes.simplify.algebra.ranges import is_not_negative
@@ -15,6 +19,13 @@ _ACCURATE, _XLA, _REAL = Exactness.ACCURATE, Exactness.XLA, Exactness.REAL
 
 def _to(exponent: float) -> m.Pattern:
     return m.op("power", _X, constant("c", is_number(exponent)))
+
+
+def _log_of_power(match: Match, into: Expansion) -> HloInstruction:
+    zero = into.full(match.root.shape, 0)
+    product = make("multiply", "y", make("log", make("abs", "x")))(match, into)
+    is_one = into.make("compare", match["y"], zero, attributes=CompareAttributes("EQ"))
+    return into.make("select", is_one, zero, product)
 
 
 POWERS = (
@@ -52,6 +63,8 @@ EXPONENTIALS = (
     AlgebraRule("R58", "log(power(x, y)) = multiply(y, log(x))",
                 m.op("log", m.op("power", _X.where(is_not_negative), _Y)).where(is_float),
                 make("multiply", "y", make("log", "x")), _XLA),
+    AlgebraRule("R58x", "log(power(x, y)) = select(y == 0, 0, multiply(y, log(abs(x))))",
+                m.op("log", m.op("power", _X, _Y).one_use()).where(is_float), _log_of_power, _XLA),
     AlgebraRule("R59", "log(sqrt(x)) = multiply(log(x), 0.5)", m.op("log", m.op("sqrt", _X)).where(is_float),
                 make("multiply", make("log", "x"), filled(0.5)), _XLA),
     AlgebraRule("R59b", "log(rsqrt(x)) = multiply(log(x), -0.5)", m.op("log", m.op("rsqrt", _X)).where(is_float),

@@ -104,26 +104,39 @@ def _of_reduce(match: Match, into: Expansion) -> HloInstruction | None:
     return reduce_with(into, x, match["init"], dimensions, outer.to_apply)
 
 
-def _of_transpose(match: Match, into: Expansion) -> HloInstruction | None:
+def _may_go(match: Match, always: bool) -> bool:
+    """Whether what moves elements in front of a reduction is needed no more, or may be left to its other readers."""
+    return always or all(user.opcode == "reduce" for user in match["moved"].users)
+
+
+def _of_transpose(match: Match, into: Expansion, always: bool = False) -> HloInstruction | None:
+    """Dimensions that stay in order are reduced where they were; the others' order is that of the result."""
     permutation, reduced = dimensions_of(match["moved"]), dimensions_of(match.root)
     kept = [p for d, p in enumerate(permutation) if d not in reduced]
-    if kept != sorted(kept) or not operation(match.root):
+    in_order = kept == sorted(kept)
+    if not operation(match.root) or not (in_order or _may_go(match, always)):
         return None
-    return reduce_with(into, match["x"], match["init"], sorted(permutation[d] for d in reduced), match.root.to_apply)
+    gone = sorted(permutation[d] for d in reduced)
+    result = reduce_with(into, match["x"], match["init"], gone, match.root.to_apply)
+    order = tuple(sorted(kept).index(p) for p in kept)
+    return result if in_order else into.make("transpose", result, attributes=at.DimensionsAttributes(order))
 
 
-def _of_reshape(match: Match, into: Expansion) -> HloInstruction | None:
-    """A reshape that splits and merges reduced dimensions only, or adds and drops dimensions of size 1."""
+def _of_reshape(match: Match, into: Expansion, always: bool = False) -> HloInstruction | None:
+    """A reshape of reduced dimensions only, which may add and drop ones; or one that leaves the reduced ones whole."""
     x, root = match["x"], match.root
     before, after, reduced = x.shape.dimensions, match["moved"].shape.dimensions, set(dimensions_of(root))
     if not x.shape.num_elements or not operation(root):
         return None
-    gone: list[int] = []
-    for old, new in reshape_groups(before, after):
-        if all(d in reduced for d in new):
-            gone += old
-        elif len(old) != 1 or len(new) != 1:
+    groups = reshape_groups(before, after)
+    gone = [d for old, new in groups if all(n in reduced for n in new) for d in old]
+    if any(len(old) + len(new) > 2 for old, new in groups if not reduced.issuperset(new)):
+        wide = {d for d in reduced if after[d] != 1}
+        if not wide or not wide <= {new[0] for old, new in groups if len(old) == len(new) == 1}:
             return None
+        if not _may_go(match, always):
+            return None
+        return into.like_source("reshape", [reduce_with(into, x, match["init"], gone, root.to_apply)])
     ones = [d for d, n in enumerate(before) if n == 1]
     for d in ones:  # those that the result has not
         if [n for i, n in enumerate(before) if i not in gone] == list(root.shape.dimensions):
@@ -222,6 +235,7 @@ def _moved(opcode: str) -> m.Pattern:
 
 
 _ORDER = Exactness.ORDER
+_ALWAYS = ("always", "unconditionally_simplify_reduce_of_transpose_or_reshape")
 
 REDUCTIONS = (
     AlgebraRule("R144", "reduce(nothing, init) = broadcast(init)",
@@ -237,9 +251,10 @@ REDUCTIONS = (
                 _moved("broadcast"), _then_broadcast, _ORDER),
     AlgebraRule("R146", "reduce(reduce(x)) = reduce(x)", _reduce(m.op("reduce", name="inner").one_use()), _of_reduce,
                 _ORDER, "merge_reduce_of_reduce"),
-    AlgebraRule("R147", "reduce(transpose(x)) = reduce(x)", _moved("transpose"), _of_transpose, _ORDER),
+    AlgebraRule("R147", "reduce(transpose(x)) = reduce(x)", _moved("transpose"), _of_transpose, _ORDER,
+                value=_ALWAYS),
     AlgebraRule("R147b", "reduce(reshape(x)) = reduce(x)", _moved("reshape"), _of_reshape, _ORDER,
-                "enable_reduce_of_reshape"),
+                "enable_reduce_of_reshape", _ALWAYS),
     AlgebraRule("R149", "reduce(concatenate(a, b)) = reducer(reduce(a), reduce(b))",
                 _reduce(m.op("concatenate", name="moved").one_use()), _of_concatenate, _ORDER,
                 "enable_unconditional_reduce_of_concat_replacement"),

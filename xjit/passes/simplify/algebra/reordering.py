@@ -21,10 +21,8 @@ from xjit.passes.simplify.algebra.reductions import is_neutral, operation, reduc
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
 from xjit.passes.simplify.algebra.slices import cut, ranges_of
 
-THRESHOLD = 1.5
-"""How many times fewer operations make another order worth it."""
-
 Labels = tuple[int, ...]
+_THRESHOLD = 2.0  # how many times fewer operations make another order worth it, if an option does not say so
 
 
 def labels_of(dot: HloInstruction) -> tuple[Labels, Labels, Labels]:
@@ -79,7 +77,7 @@ def _work(sizes: dict[int, int], *operands: Iterable[int]) -> int:
     return math.prod(sizes[v] for v in {v for labels in operands for v in labels})
 
 
-def _associated(match: Match, into: Expansion) -> HloInstruction | None:
+def _associated(match: Match, into: Expansion, threshold: float = _THRESHOLD) -> HloInstruction | None:
     """(a b) c as a (b c) or (a c) b; and c (a b) alike."""
     root, inner = match.root, match["inner"]
     side = 0 if root.operand(0) is inner else 1
@@ -104,7 +102,7 @@ def _associated(match: Match, into: Expansion) -> HloInstruction | None:
         if any(v not in of_c for v in other if v not in one and v not in out) or not {*other} & {*of_c}:
             continue
         after = _work(sizes, other, of_c) + _work(sizes, one, middle)
-        if after * THRESHOLD < before and (best is None or after < best[0]):
+        if after * threshold < before and (best is None or after < best[0]):
             best = after, first
     if best is None:
         return None
@@ -129,7 +127,7 @@ def _of_slice(match: Match, into: Expansion) -> HloInstruction:
     return into.like_source("dot", parts, dot.attributes)
 
 
-def _of_reverse(match: Match, into: Expansion) -> HloInstruction | None:
+def _of_reverse(match: Match, into: Expansion, threshold: float = _THRESHOLD) -> HloInstruction | None:
     """A product of a reversed array: the other one is reversed where both meet, and the result elsewhere."""
     dot, reverse = match.root, match["reverse"]
     side = 0 if dot.operand(0) is reverse else 1
@@ -139,7 +137,7 @@ def _of_reverse(match: Match, into: Expansion) -> HloInstruction | None:
     shared = [d for d, v in enumerate(labels[1 - side]) if v in reversed_]
     after = [d for d, v in enumerate(labels[2]) if v in reversed_]
     moved = other.shape.num_elements * bool(shared) + dot.shape.num_elements * bool(after)
-    if moved * THRESHOLD >= reverse.shape.num_elements or other is reverse:
+    if moved * threshold >= reverse.shape.num_elements or other is reverse:
         return None
     if shared:
         other = into.make("reverse", other, attributes=at.DimensionsAttributes(tuple(shared)))
@@ -176,7 +174,7 @@ def _of_pad(match: Match, into: Expansion) -> HloInstruction | None:
     return into.like_source("pad", [small, pad.operand(1)], at.PadAttributes(tuple(outside)))
 
 
-def _of_reduce(match: Match, into: Expansion) -> HloInstruction | None:
+def _of_reduce(match: Match, into: Expansion, threshold: float = _THRESHOLD) -> HloInstruction | None:
     """A sum of rows or columns of a product: the product of a sum."""
     root, dot = match.root, match["dot"]
     if operation(root) != "add" or not is_neutral(root.operand(1), root, root.operand(1)) or not _plain(dot):
@@ -185,19 +183,26 @@ def _of_reduce(match: Match, into: Expansion) -> HloInstruction | None:
     gone = {out[d] for d in dimensions_of(root)}
     if gone & {*labels[0]} & {*labels[1]}:
         return None  # a batch dimension would become a contracted one
+    sizes = {v: n for o, mine in zip(dot.operands, labels[:2], strict=True) for v, n in zip(mine, o.shape.dimensions)}
+    left = {v: 1 if v in gone else n for v, n in sizes.items()}
+    sums = sum(o.shape.num_elements for o, mine in zip(dot.operands, labels[:2], strict=True) if gone & {*mine})
+    before = _work(sizes, *labels[:2]) + dot.shape.num_elements
+    if before <= threshold * (_work(left, *labels[:2]) + sums):
+        return None
     parts: list[tuple[HloInstruction, Labels]] = []
     for operand, mine in zip(dot.operands, labels[:2], strict=True):
         summed = [d for d, v in enumerate(mine) if v in gone]
-        left = tuple(v for v in mine if v not in gone)
+        kept = tuple(v for v in mine if v not in gone)
         reduced = reduce_with(into, operand, root.operand(1), summed, root.to_apply) if summed else operand
-        parts.append((reduced, left))
+        parts.append((reduced, kept))
     (x, a), (y, b) = parts
     wanted = tuple(v for v in out if v not in gone)
     product, has = _dot(into, dot, x, y, a, b, wanted)
     return _as_result(into, product, has, wanted)
 
 
-_OPTION = "use_associative_reordering"
+_OPTION, _NUMBER = "use_associative_reordering", ("threshold", "associative_reordering_threshold")
+_RAISED = "use_associative_reordering|raise_slice_and_reduce_through_dot"
 _INNER = m.op("dot", m.any(), m.any(), name="inner").one_use()
 _DOT = m.op("dot", m.any(), m.any(), name="dot").one_use()
 _REVERSE = m.op("reverse", name="reverse").one_use()
@@ -206,18 +211,20 @@ _ORDER, _XLA = Exactness.ORDER, Exactness.XLA
 
 REORDERING = (
     AlgebraRule("N8", "dot(dot(a, b), c) = dot(a, dot(b, c)) with fewer operations", m.op("dot", _INNER, m.any()),
-                _associated, _XLA, _OPTION),
+                _associated, _XLA, _OPTION, _NUMBER),
     AlgebraRule("N8b", "dot(c, dot(a, b)) = dot(a, dot(b, c)) with fewer operations", m.op("dot", m.any(), _INNER),
-                _associated, _XLA, _OPTION),
-    AlgebraRule("N9", "slice(dot(a, b)) = dot(slice(a), slice(b))", m.op("slice", _DOT), _of_slice, _ORDER, _OPTION),
+                _associated, _XLA, _OPTION, _NUMBER),
+    AlgebraRule("N9", "slice(dot(a, b)) = dot(slice(a), slice(b))", m.op("slice", _DOT), _of_slice, _ORDER,
+                _RAISED),
     AlgebraRule("N10", "dot(reverse(a), b) = reverse(dot(a, reverse(b)))", m.op("dot", _REVERSE, m.any()), _of_reverse,
-                _ORDER, _OPTION),
+                _ORDER, _OPTION, _NUMBER),
     AlgebraRule("N10b", "dot(a, reverse(b)) = reverse(dot(reverse(a), b))", m.op("dot", m.any(), _REVERSE), _of_reverse,
-                _ORDER, _OPTION),
+                _ORDER, _OPTION, _NUMBER),
     AlgebraRule("N11", "dot(pad(a, 0), b) = pad(dot(a, slice(b)), 0)", m.op("dot", _PAD, m.any()), _of_pad, _XLA,
                 _OPTION),
     AlgebraRule("N11b", "dot(a, pad(b, 0)) = pad(dot(slice(a), b), 0)", m.op("dot", m.any(), _PAD), _of_pad, _XLA,
                 _OPTION),
     AlgebraRule("N12", "sum(dot(a, b)) of free dimensions = dot(sum(a), sum(b))",
-                m.op("reduce", _DOT, m.any()), _of_reduce, _XLA, _OPTION),
+                m.op("reduce", _DOT, m.any()), _of_reduce, _XLA, _RAISED,
+                ("threshold", "raise_slice_and_reduce_through_dot_threshold")),
 )  # fmt: skip

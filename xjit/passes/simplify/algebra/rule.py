@@ -28,7 +28,8 @@ class Exactness(enum.Enum):
 class AlgebraRule:
     """One rewrite. `id` is its number in the catalogue of passes, `equation` what it says.
 
-    `option` is an option of the simplifier that must be on; with `!` in front, off.
+    `option` names options of the simplifier that must be on, with spaces between them; with `!` in front, off; with `|`
+    between two, one of them. `value`: an argument of the rewrite, and the option whose value it gets.
     """
 
     id: str
@@ -37,6 +38,7 @@ class AlgebraRule:
     rewrite: Rewrite
     exactness: Exactness = Exactness.EXACT
     option: str = ""
+    value: tuple[str, str] | None = None
 
 
 Term = str | Callable[[Match, Expansion], HloInstruction]

@@ -86,7 +86,7 @@ SCALED_PRODUCTS = (
                 m.op("multiply", _CONVOLUTION, _FACTOR), _scaled_filter, _XLA),
     AlgebraRule("N42b", "multiply(add(convolution(x, w), b), c) = add(convolution(x, multiply(w, c)), multiply(b, c))",
                 m.op("multiply", m.op("add", _CONVOLUTION, m.any("b")).one_use(), _FACTOR), _scaled_filter_and_bias,
-                _XLA),
+                _XLA, "enable_conv_add_multiply_reorder"),
     AlgebraRule("R29", "multiply(dot(x, y), s) = dot(multiply(x, s), y) where x is smaller",
                 m.op("multiply", _PRODUCT, _NUMBER), _at_the_fewest, _XLA, _OPTION),
     AlgebraRule("R29b", "dot(multiply(x, s), y) = multiply(dot(x, y), s) where that, or y, is smaller",

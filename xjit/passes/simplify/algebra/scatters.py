@@ -7,6 +7,7 @@ from dataclasses import replace
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.ops import build
+from xjit.passes.expand.map_inliner import is_elementwise, write_on_arrays
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
@@ -22,8 +23,8 @@ def _has_one_array(scatter: HloInstruction) -> bool:
 
 
 def _adds_to_zeros(scatter: HloInstruction) -> bool:
-    """Whether a scatter of one array adds its updates to zeros."""
-    if scatter.operand_count != 3 or operation(scatter) != "add":
+    """Whether an instruction is a scatter of one array that adds its updates to zeros."""
+    if scatter.opcode != "scatter" or scatter.operand_count != 3 or operation(scatter) != "add":
         return False
     start = value_of(scatter.operand(0))
     return start is not None and is_zero(start, scatter.shape.element_type)
@@ -78,10 +79,45 @@ def _transposed(match: Match, into: Expansion) -> HloInstruction:
     return into.make("scatter", operand, scatter.operand(1), updates, attributes=attributes, called=[scatter.to_apply])
 
 
+def _adds_in_any_order(scatter: HloInstruction) -> bool:
+    return scatter.operand_count == 3 and operation(scatter) == "add"
+
+
+def _onto_sum(match: Match, into: Expansion) -> HloInstruction | None:
+    """add(y, scatter(x, i, u)): what is added may be there before, if no other scatter waits to be joined."""
+    scatter = match["scatter"]
+    if any(user.opcode == "add" and any(_adds_to_zeros(o) for o in user.operands) for user in match.root.users):
+        return None
+    start = value_of(scatter.operand(0))
+    is_nothing = start is not None and is_zero(start, scatter.shape.element_type)
+    y = match["y"] if is_nothing else into.make("add", match["y"], scatter.operand(0))
+    operands = [y, *scatter.operands[1:]]
+    return into.make("scatter", *operands, attributes=scatter.attributes, called=[scatter.to_apply])
+
+
+def _one_window(scatter: HloInstruction) -> bool:
+    """Whether the update is one window that has no index and is as large as the operand."""
+    if scatter.operand_count != 3:
+        return False
+    a, x, u = scatter.attributes_as(at.ScatterAttributes), scatter.operand(0), scatter.operand(2)
+    everywhere = a.update_window_dims == tuple(range(u.shape.rank)) and not a.scatter_dims_to_operand_dims
+    return everywhere and u.shape.same_dimensions(x.shape) and u.shape.element_type is x.shape.element_type
+
+
+def _combined(match: Match, into: Expansion) -> HloInstruction | None:
+    scatter = match.root
+    if not is_elementwise(scatter.to_apply):
+        return None
+    arrays = [scatter.operand(0), scatter.operand(2)]
+    made = write_on_arrays(into.add, scatter.to_apply, arrays, scatter.shape)
+    return made[scatter.to_apply.root_instruction]
+
+
 def _scatter(name: str) -> m.Pattern:
     return m.op("scatter", name=name).where(_adds_to_zeros).one_use()
 
 
+_ONTO = m.op("add", m.any("y"), m.op("scatter", name="scatter").where(_adds_in_any_order).one_use())
 _TWO = m.op("add", _scatter("first"), _scatter("second"))
 _THREE = m.op("add", m.op("add", m.any("x"), _scatter("first")).one_use(), _scatter("second"))
 
@@ -94,7 +130,13 @@ SCATTERS = (
                 _THREE.where(is_integer), _joined),
     AlgebraRule("N32y", "add(add(x, scatter(0, i, u)), scatter(0, j, v)) = add(x, scatter(0, i j, u v)) of floats",
                 _THREE.where(is_float), _joined, Exactness.ORDER),
+    AlgebraRule("N62", "add(y, scatter(x, i, u)) = scatter(add(y, x), i, u)", _ONTO.where(is_integer), _onto_sum,
+                option="!is_layout_sensitive"),
+    AlgebraRule("N62x", "add(y, scatter(x, i, u)) = scatter(add(y, x), i, u) of floats", _ONTO.where(is_float),
+                _onto_sum, Exactness.ORDER, "!is_layout_sensitive"),
+    AlgebraRule("N63", "scatter(x, i, u) of one window as large as x = combiner(x, u)",
+                m.op("scatter").where(_one_window), _combined),
     AlgebraRule("N44", "transpose(scatter(x, i, u)) = scatter(transpose(x), i, transpose(u))",
                 m.op("transpose", m.op("scatter", name="scatter").where(_has_one_array).one_use()), _transposed,
-                option="enable_transpose_into_scatter"),
+                option="enable_fold_transpose_into_scatter"),
 )  # fmt: skip

@@ -123,6 +123,21 @@ def _of_reshape(match: Match, into: Expansion) -> HloInstruction | None:
     return into.like_source("reshape", [part])
 
 
+def _of_reshaped_rows(match: Match, into: Expansion) -> HloInstruction | None:
+    """A slice along the first dimension only, of whole rows of what was reshaped."""
+    x, reshape, (first, *rest) = match["x"], match["reshape"], ranges_of(match.root)
+    sizes = zip(rest, reshape.shape.dimensions[1:], strict=True)
+    if first.stride != 1 or any(_count(r) != n for r, n in sizes) or not x.shape.rank or not x.shape.num_elements:
+        return None
+    elements = reshape.shape.num_elements // reshape.shape.dimensions[0]
+    row = x.shape.num_elements // x.shape.dimensions[0]
+    start, limit = first.start * elements, first.limit * elements
+    if start % row or limit % row:
+        return None
+    rows = SliceDimension(start // row, limit // row)
+    return into.like_source("reshape", [cut(into, x, [rows, *[SliceDimension(0, n) for n in x.shape.dimensions[1:]]])])
+
+
 def _is_not_empty(instruction: HloInstruction) -> bool:
     return instruction.shape.num_elements > 0
 
@@ -180,6 +195,9 @@ SLICES = (
                 m.op("slice", m.op("transpose", _X, name="transpose").one_use()), _of_transpose),
     AlgebraRule("R123c", "slice(reshape(x)) = reshape(slice(x)) along first dimensions that stay",
                 m.op("slice", m.op("reshape", _X, name="reshape").one_use()).where(_is_not_empty), _of_reshape),
+    AlgebraRule("N50", "slice(reshape(x)) = reshape(slice(x)) of whole rows of x",
+                m.op("slice", m.op("reshape", _X, name="reshape").one_use())
+                .where(lambda i: _is_not_empty(i) and i.shape.rank > 0), _of_reshaped_rows),
 )  # fmt: skip
 
 REVERSES = (

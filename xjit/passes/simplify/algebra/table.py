@@ -14,6 +14,7 @@ from xjit.passes.simplify.algebra.degenerate_dots import DEGENERATE_DOTS
 from xjit.passes.simplify.algebra.division import DIVISION, REMAINDER
 from xjit.passes.simplify.algebra.dot_order import DOT_ORDER
 from xjit.passes.simplify.algebra.dots import DOTS
+from xjit.passes.simplify.algebra.dynamic_indices import DYNAMIC_INDICES
 from xjit.passes.simplify.algebra.extrema import EXTREMA
 from xjit.passes.simplify.algebra.gathers import GATHERS
 from xjit.passes.simplify.algebra.identities import IDENTITIES
@@ -31,6 +32,7 @@ from xjit.passes.simplify.algebra.scaled_products import SCALED_PRODUCTS
 from xjit.passes.simplify.algebra.scatters import SCATTERS
 from xjit.passes.simplify.algebra.selection import SELECTION
 from xjit.passes.simplify.algebra.slices import REVERSES, SLICES
+from xjit.passes.simplify.algebra.unit_dimensions import UNIT_DIMENSIONS
 from xjit.passes.simplify.algebra.updates import UPDATES
 from xjit.passes.simplify.algebra.variadic_reductions import VARIADIC_REDUCTIONS
 from xjit.passes.simplify.algebra.windows import WINDOWS
@@ -38,7 +40,7 @@ from xjit.passes.simplify.algebra.windows import WINDOWS
 ALGEBRA: tuple[AlgebraRule, ...] = (
     *IDENTITIES, *MOVEMENT, *ADDITION, *SUBTRACTION, *MULTIPLICATION, *DIVISION, *REMAINDER, *POWERS, *EXPONENTIALS,
     *ROOTS, *EXTREMA, *ROUNDING, *CONVERSIONS, *COMPLEX_PARTS, *COMPARISONS, *COMPARE_BOUNDS, *SELECTION, *LOGIC,
-    *SHIFTS, *SLICES, *REVERSES, *UPDATES, *PADDING, *CONCATENATION, *GATHERS, *SCATTERS, *REDUCTIONS,
+    *SHIFTS, *SLICES, *REVERSES, *UPDATES, *DYNAMIC_INDICES, *PADDING, *CONCATENATION, *GATHERS, *SCATTERS, *REDUCTIONS,
     *VARIADIC_REDUCTIONS, *WINDOWS, *DOTS, *DOT_ORDER, *CONVOLUTIONS, *SCALED_PRODUCTS, *COLLECTIVES, *CONTROL,
-    *BROADCASTS, *REORDERING, *DEGENERATE_DOTS, *LAYOUTS,
+    *BROADCASTS, *REORDERING, *DEGENERATE_DOTS, *UNIT_DIMENSIONS, *LAYOUTS,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from xjit.hlo.attributes import PaddingDimension, SliceDimension
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
-from xjit.passes.simplify.algebra.constants import is_constant_like, is_zero, value_of
+from xjit.passes.simplify.algebra.constants import is_zero, value_of
 from xjit.passes.simplify.algebra.dimensions import dimensions_of
 from xjit.passes.simplify.algebra.kinds import is_float, is_integer
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
@@ -142,22 +142,25 @@ def _comes_from_host(update: HloInstruction) -> bool:
     )
 
 
+def _is_one_value(x: HloInstruction) -> bool:
+    """Whether an array is one scalar everywhere."""
+    return x.opcode == "broadcast" and x.operand(0).shape.is_scalar
+
+
 def _as_pad(match: Match, into: Expansion) -> HloInstruction | None:
     """An update, at a constant place, of an array with one value."""
     root, filler = match.root, match.root.operand(0)
     starts = _starts(root, 2)
     if (
         starts is None
-        or not is_constant_like(filler)
-        or value_of(filler) is None
+        or not _is_one_value(filler)
         or not root.operand(1).shape.num_elements
         or _comes_from_host(root.operand(1))
     ):
         return None
     sizes, taken = root.shape.dimensions, root.operand(1).shape.dimensions
     padding = [PaddingDimension(s, n - t - s) for s, n, t in zip(starts, sizes, taken, strict=True)]
-    value = filler.operand(0) if filler.opcode == "broadcast" else filler
-    return into.make("pad", root.operand(1), value, attributes=at.PadAttributes(tuple(padding)))
+    return into.make("pad", root.operand(1), filler.operand(0), attributes=at.PadAttributes(tuple(padding)))
 
 
 def _is_update_of_zeros(update: HloInstruction) -> bool:
@@ -210,7 +213,8 @@ UPDATES = (
                 _DUS.where(_puts_back), lambda match, _: _operand(0, match)),
     AlgebraRule("R132", "dynamic-update-slice(dynamic-update-slice(x, u, i), v, i) = dynamic-update-slice(x, v, i)",
                 _DUS.where(_hides_another), _last),
-    AlgebraRule("R131", "dynamic-update-slice(broadcast(c), u, constants) = pad(u, c)", _DUS, _as_pad),
+    AlgebraRule("R131", "dynamic-update-slice(broadcast(c), u, constants) = pad(u, c)", _DUS, _as_pad,
+                option="enable_dynamic_update_slice_to_pad_replacement"),
     AlgebraRule("R17", "add(dynamic-update-slice(0, u, i), y) = dynamic-update-slice(y, u + part of y, i)",
                 m.op("add", _ZEROS_UPDATED, m.any("y")).where(is_integer), _added_in_place),
     AlgebraRule("R17x", "add(dynamic-update-slice(0, u, i), y) = dynamic-update-slice(y, u + part of y, i) of floats",

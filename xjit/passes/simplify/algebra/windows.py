@@ -8,13 +8,15 @@ import numpy as np
 
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
-from xjit.hlo.attributes import Window, WindowDimension
+from xjit.hlo.attributes import PaddingDimension, Window, WindowDimension
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.ops import build
 from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
-from xjit.passes.simplify.algebra.constants import value_of
+from xjit.passes.simplify.algebra.constants import splat, value_of
+from xjit.passes.simplify.algebra.kinds import is_float, is_integer
 from xjit.passes.simplify.algebra.padding import padding_of
 from xjit.passes.simplify.algebra.reductions import is_neutral, operation, reduce_with
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
@@ -31,11 +33,19 @@ def _covers(d: WindowDimension, size: int) -> bool:
 
 def _trivial(match: Match, into: Expansion) -> HloInstruction | None:
     root, x = match.root, match["x"]
-    plain = all(d == WindowDimension(window_dilation=d.window_dilation) for d in _window(root))
-    if not plain or not operation(root):
+    edges = [PaddingDimension(d.padding_low, d.padding_high) for d in _window(root)]
+    plain = all(
+        replace(d, padding_low=0, padding_high=0) == WindowDimension(window_dilation=d.window_dilation)
+        for d in _window(root)
+    )
+    is_padded = any(e != PaddingDimension() for e in edges)
+    if not plain or not operation(root) or (is_padded and not is_neutral(match["init"], root, match["init"])):
         return None
     init = into.make("broadcast", match["init"], shape=x.shape, attributes=at.DimensionsAttributes(()))
-    return into.make(operation(root), x, init)
+    combined = into.make(operation(root), x, init)
+    if not is_padded:
+        return combined
+    return into.make("pad", combined, match["init"], attributes=at.PadAttributes(tuple(edges)))
 
 
 def _whole(match: Match, into: Expansion) -> HloInstruction | None:
@@ -53,20 +63,69 @@ def _whole(match: Match, into: Expansion) -> HloInstruction | None:
 
 
 def _of_pad(match: Match, into: Expansion) -> HloInstruction | None:
-    root, pad = match.root, match["pad"]
-    a, b = value_of(pad.operand(1)), value_of(match["init"])
-    same = pad.operand(1) is match["init"] or (a is not None and b is not None and a.tobytes() == b.tobytes())
-    if not same or any(p.interior_padding for p in padding_of(pad)):
+    window = _padded_window(match.root, match["pad"]) if _pads_with(match["pad"], match["init"]) else None
+    return _reduced(match, into, match["x"], window)
+
+
+def _pads_with(pad: HloInstruction, init: HloInstruction) -> bool:
+    """Whether what pads is what a reduction starts with, perhaps in another type, that of `init`."""
+    a, b = value_of(pad.operand(1)), value_of(init)
+    same_constants = a is not None and b is not None and a.astype(b.dtype).tobytes() == b.tobytes()
+    return pad.operand(1) is init or same_constants
+
+
+def _reduced(match: Match, into: Expansion, x: HloInstruction, window: Window | None) -> HloInstruction | None:
+    if window is None:
         return None
+    called = [match.root.to_apply]
+    return into.make("reduce-window", x, match["init"], attributes=at.WindowAttributes(window), called=called)
+
+
+def _of_converted_pad(match: Match, into: Expansion) -> HloInstruction | None:
+    """As `_of_pad` through a conversion; along a single line only if the padding is a good part of it."""
+    root, pad = match.root, match["pad"]
+    lines = [i for i, d in enumerate(_window(root)) if d.size > 1]
+    if len(lines) == 1:
+        p, size = padding_of(pad)[lines[0]], pad.shape.dimensions[lines[0]]
+        if p.edge_padding_low + p.edge_padding_high < size / 10:
+            return None
+    window = _padded_window(root, pad) if _pads_with(pad, match["init"]) else None
+    if window is None:
+        return None
+    kind = root.operand(0).shape.element_type
+    x = into.make("convert", match["x"], shape=match["x"].shape.with_element_type(kind))
+    return _reduced(match, into, x, window)
+
+
+def _padded_window(root: HloInstruction, pad: HloInstruction) -> Window | None:
+    """Returns the window with the edges of a pad as padding and what it puts between elements as base dilation."""
     dimensions: list[WindowDimension] = []
     for d, p in zip(_window(root), padding_of(pad), strict=True):
         low, high = d.padding_low + p.edge_padding_low, d.padding_high + p.edge_padding_high
-        touched = (p.edge_padding_low, p.edge_padding_high) != (0, 0)
+        touched = p != PaddingDimension()
         if min(low, high, p.edge_padding_low, p.edge_padding_high) < 0 or (touched and d.base_dilation != 1):
             return None
-        dimensions.append(replace(d, padding_low=low, padding_high=high))
-    attributes = at.WindowAttributes(Window(tuple(dimensions)))
-    return into.make("reduce-window", match["x"], match["init"], attributes=attributes, called=[root.to_apply])
+        between = d.base_dilation * (1 + p.interior_padding)
+        dimensions.append(replace(d, padding_low=low, padding_high=high, base_dilation=between))
+    return Window(tuple(dimensions))
+
+
+def _running_sum(match: Match, into: Expansion) -> HloInstruction | None:
+    """Sums over all elements so far of a constant line: the constant times their number."""
+    root, shape = match.root, match.root.shape
+    start, c = value_of(match["init"]), value_of(match["x"])
+    lines = [i for i, d in enumerate(_window(root)) if d != WindowDimension()]
+    if operation(root) != "add" or start is None or start != 0 or c is None or len(lines) != 1:
+        return None
+    size = shape.dimensions[lines[0]]
+    if _window(root)[lines[0]] != WindowDimension(size=size, padding_low=size - 1):
+        return None
+    kind = shape.element_type if shape.element_type.is_integer else PrimitiveType.S32
+    numbers = HloInstruction.create("iota", shape.with_element_type(kind), [], at.IotaAttributes(lines[0]))
+    count = into.make("add", into.add(numbers), into.full(numbers.shape, 1))
+    if kind is not shape.element_type:
+        count = into.make("convert", count, shape=shape)
+    return into.make("multiply", count, splat(into, c, shape))
 
 
 def _of_slice(match: Match, into: Expansion) -> HloInstruction | None:
@@ -139,4 +198,11 @@ WINDOWS = (
     AlgebraRule("N15", "slice(reduce-window(x)) of one window = reduce(slice(x))",
                 m.op("slice", m.op("reduce-window", m.any(), m.any(), name="window").where(_is_single).one_use()),
                 _of_slice, Exactness.ORDER, "enable_window_reduce_to_reduce_replacement"),
+    AlgebraRule("N73", "reduce-window(convert(pad(x, init))) = reduce-window(convert(x)) with padding",
+                m.op("reduce-window", m.op("convert", m.op("pad", _X, m.any(), name="pad")), _INIT).where(_is_single),
+                _of_converted_pad, Exactness.ORDER),
+    AlgebraRule("N66", "reduce-window(broadcast(c)) of running sums = multiply(iota + 1, c)",
+                _REDUCE_WINDOW.where(is_integer), _running_sum),
+    AlgebraRule("N66x", "reduce-window(broadcast(c)) of running sums = multiply(iota + 1, c) of floats",
+                _REDUCE_WINDOW.where(is_float), _running_sum, Exactness.XLA),
 )  # fmt: skip
