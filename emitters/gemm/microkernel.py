@@ -90,12 +90,19 @@ class _Microkernel:
         sums, b_end = self._multiply(record, b, b_stride)
         if is_biased(self.types.unit, self.types.lhs):
             sums = self._correct(sums, b_end)
-        sums = self._accumulate(record, sums)
+        if self.mask is not None and self.target.vector_bits < 512:  # there, masked stores are slow
+            with builder.when(builder.icmp_signed("==", lanes, builder.i64(self.width))):
+                self._finish(record, sums, None)
+        self._finish(record, sums, self.mask)
+        return builder.function
+
+    def _finish(self, record: Value, sums: list[Value], mask: Value | None) -> None:
+        """Writes the sums, or adds them to what is there, and returns; `mask`: of the last vector (None: all lanes)."""
+        sums = self._accumulate(record, sums, mask)
         for i in range(self.rows):
             for v in range(self.vectors):
-                self._store_c(sums[i * self.vectors + v], i, v)
-        builder.ret_void()
-        return builder.function
+                self._store_c(sums[i * self.vectors + v], i, v, mask)
+        self.builder.ret_void()
 
     def _prefetch(self, row: Value, *, write: bool = False) -> None:
         """Asks for the lines of a row of the tile."""
@@ -173,22 +180,22 @@ class _Microkernel:
 
     def _load_b(self, row: Value, v: int) -> Value:
         pointer = self._column_address(row, v)
-        return self._load(pointer, v) if self.masks else self.builder.load(self.type, pointer, size_of(self.compute))
+        return self._load(pointer, v, self.mask if self.masks else None)
 
-    def _load(self, pointer: Value, v: int) -> Value:
-        if self.mask is None or v < self.vectors - 1:
+    def _load(self, pointer: Value, v: int, mask: Value | None) -> Value:
+        if mask is None or v < self.vectors - 1:
             return self.builder.load(self.type, pointer, size_of(self.compute))
-        return self.builder.masked_load(self.type, pointer, self.mask, size_of(self.compute), zero(self.type))
+        return self.builder.masked_load(self.type, pointer, mask, size_of(self.compute), zero(self.type))
 
     def _c_address(self, i: int, v: int) -> Value:
         return self._column_address(self.c_rows[i], v)
 
-    def _accumulate(self, record: Value, sums: list[Value]) -> list[Value]:
+    def _accumulate(self, record: Value, sums: list[Value], mask: Value | None) -> list[Value]:
         builder = self.builder
 
         def added() -> list[Value]:
             return [
-                add(builder, self._load(self._c_address(i, v), v), sums[i * self.vectors + v])
+                add(builder, self._load(self._c_address(i, v), v, mask), sums[i * self.vectors + v])
                 for i in range(self.rows)
                 for v in range(self.vectors)
             ]
@@ -196,12 +203,12 @@ class _Microkernel:
         wanted = builder.icmp_signed("!=", builder.load_i64(record, Slot.ACCUMULATE), builder.i64(0))
         return list(builder.if_else(wanted, added, lambda: sums))
 
-    def _store_c(self, value: Value, i: int, v: int) -> None:
+    def _store_c(self, value: Value, i: int, v: int, mask: Value | None) -> None:
         pointer = self._c_address(i, v)
-        if self.mask is None or v < self.vectors - 1:
+        if mask is None or v < self.vectors - 1:
             self.builder.store(value, pointer, size_of(self.compute))
         else:
-            self.builder.masked_store(value, pointer, self.mask, size_of(self.compute))
+            self.builder.masked_store(value, pointer, mask, size_of(self.compute))
 
 
 _PAIR_PRODUCTS = {16: "x86.avx512.pmaddw.d.512", 8: "x86.avx2.pmadd.wd", 4: "x86.sse2.pmadd.wd"}

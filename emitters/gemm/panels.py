@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from xjit.emitters.gemm.conversions import load_as, store_as
 from xjit.emitters.gemm.microkernel import Slot, add_products
 from xjit.emitters.gemm.register_tile import RegisterTile
 from xjit.emitters.gemm.storage import size_of
@@ -130,9 +131,30 @@ def _emit_pack_panels(module: Module, name: str, support: GemmSupport) -> Functi
             unit = builder.i64(size_of(support.compute))
             plane_bytes = builder.mul(support.panel_rows(builder, size), row_bytes)
             args = target, row_bytes, unit, place, k_stride, column_stride, rows, width
-            call_copy(builder, support.pack_rhs, args, plane_bytes)
+            if support.group > 1:
+                call_copy(builder, support.pack_rhs, args, plane_bytes)
+            else:
+                is_whole = builder.and_(by_rows, builder.icmp_signed("==", width, builder.i64(tile.columns)))
+                with builder.when(is_whole):
+                    _copy_whole_panel(builder, support, target, place, k_stride, rows)
+                with builder.when(builder.not_(is_whole)):
+                    call_copy(builder, support.pack_rhs, args, plane_bytes)
     builder.ret_void()
     return builder.function
+
+
+def _copy_whole_panel(
+    builder: StructuredBuilder, support: GemmSupport, target: Value, source: Value, k_stride: Value, rows: Value
+) -> None:
+    """Copies `rows` of k of a panel without edges: most are, and are too short for the loops of a general copy."""
+    tile, storage = support.tile, support.types.rhs
+    with builder.loop_with(builder.i64(0), rows, (target, source), 1, "row") as (_, (packed, place), following):
+        for v in range(tile.vectors):
+            column = builder.offset(place, builder.i64(v * tile.width * size_of(storage)))
+            value = load_as(builder, support.compute, storage, column, tile.width)
+            store_as(builder, value, support.compute, builder.offset(packed, builder.i64(v * support.vector_bytes)))
+        panel_row = builder.i64(tile.vectors * support.vector_bytes)
+        following.extend((builder.offset(packed, panel_row), builder.offset(place, k_stride)))
 
 
 def _emit_correct_panels(module: Module, name: str, support: GemmSupport) -> Function:

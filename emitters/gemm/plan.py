@@ -33,7 +33,10 @@ LARGE_TASK_FLOPS = 2 << 30  # of a task where that makes more of them, for machi
 PARALLEL_BYTES = 256 << 10  # of the matrix of a matrix-vector product
 VECTOR_COLUMNS = 2048  # of a task of a matrix-vector product: its results stay in L1
 SKINNY_COLUMNS = 1024  # the same for a few rows
+MANY_ROWS = 1024  # of a block: packing the right operand is amortized, so another block may pack the same again
+WIDE_TILES = 16  # register tiles side by side: a left operand that is not packed may be read again for half as many
 SMALL_RHS_BYTES = 64 << 10
+UNPACKED_TILE_ROWS = 6  # of the left operand: so many lines of one set leave room for others in an L1 of 8 ways
 FEW_ROWS = 8  # register tiles, that read a matrix in the second-level cache as fast as they would a packed one
 FEW_ROWS_RHS_BYTES = 512 << 10
 
@@ -221,8 +224,12 @@ class _Planner:
         blocks_n = -(-shape.n // block_n)
         while shape.num_batches * blocks_n * -(-shape.m // block_m) < wanted:
             columns, rows = -(-shape.n // blocks_n), min(block_m, shape.m)
-            transposes = shape.rhs_column != 1  # packing is slow: rather repeat that of the left operand
-            if (transposes or columns >= 2 * rows) and columns >= 4 * tile.columns:
+            prefers_columns = (
+                shape.rhs_column != 1  # packing is slow: rather repeat that of the left operand
+                or columns >= 2 * rows
+                or (rows <= MANY_ROWS and columns >= WIDE_TILES * tile.columns and not self._packs_lhs(columns))
+            )
+            if prefers_columns and columns >= 4 * tile.columns:
                 blocks_n *= 2
             elif rows > 8 * tile.rows:
                 block_m = _round_up(-(-rows // 2), tile.rows)
@@ -243,6 +250,8 @@ class _Planner:
             or (shape.lhs_k_inner != 1 and shape.k_inner > 1)
         ):
             return True
+        if self.tile.rows <= UNPACKED_TILE_ROWS:
+            return False
         row_bytes = abs(shape.lhs_row) * self.size
         aliases = row_bytes % 2048 == 0
         return min(block_n, shape.n) > (2 if aliases else 6) * self.tile.columns
@@ -253,12 +262,20 @@ class _Planner:
             return True
         if shape.rhs_column != 1 and shape.n > 1:
             return True
-        if not has_native_masks(self.target, types.compute) and shape.n % self.tile.width:
+        if shape.n % self.tile.width and not self._has_masks_for(min(block_m, shape.m)):
             return True
         row_bytes = abs(shape.rhs_k_inner) * self.size
         if min(block_m, shape.m) <= FEW_ROWS * self.tile.rows:
             return shape.k * row_bytes > FEW_ROWS_RHS_BYTES
         return row_bytes % 1024 == 0 or shape.k * row_bytes > SMALL_RHS_BYTES
+
+    def _has_masks_for(self, rows: int) -> bool:
+        """Whether a kernel with masks reads the last columns of so many rows well: with 16 vector registers, a mask
+        leaves one too few for the largest tile.
+        """
+        if not has_native_masks(self.target, self.types.compute):
+            return False
+        return self.target.vector_bits >= 512 or rows <= self.tile.row_variants[0]
 
     def _leading(self, chunk: int) -> int:
         """Bytes between packed rows: whole lines, an odd number of them, and room for a vector's overhang."""

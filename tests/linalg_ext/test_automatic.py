@@ -10,7 +10,8 @@ import pytest
 import xjit
 from tests.support.hlo_cases import leaves
 from xjit import linalg_ext
-from xjit.linalg_ext.automatic.estimate import FusionEstimator
+from xjit.linalg_ext.automatic.estimate import Estimate, FusionEstimator
+from xjit.linalg_ext.automatic.repeated import Choices
 from xjit.linalg_ext.automatic.tile_and_fuse import choose_tile_sizes
 from xjit.linalg_ext.ir import Operation
 from xjit.linalg_ext.structured import structured
@@ -193,14 +194,14 @@ ENTRY main {{
 def test_what_is_estimated_grows_with_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """A nest has so many producers at most, however long the chain is that leads to it."""
     visits = 0
-    views = FusionEstimator.view
+    nodes = FusionEstimator.node
 
-    def view(self: FusionEstimator, op: Operation) -> object:
+    def node(self: FusionEstimator, op: Operation) -> object:
         nonlocal visits
         visits += 1
-        return views(self, op)
+        return nodes(self, op)
 
-    monkeypatch.setattr(FusionEstimator, "view", view)
+    monkeypatch.setattr(FusionEstimator, "node", node)
     counts: list[int] = []
     for length in (80, 160):
         lines = [f"  y{i + 1} = f32[64,64] reverse(y{i}), dimensions={{{i % 2}}}" for i in range(length)]
@@ -213,3 +214,39 @@ def test_what_is_estimated_grows_with_the_program(monkeypatch: pytest.MonkeyPatc
         counts.append(visits)
         assert len(found.beyond) == 1
     assert counts[0] == counts[1]
+
+
+def block(number: int, width: int) -> str:
+    """One layer of products and a sum with what came in."""
+    return f"""
+  x{number} = f32[64,64] parameter({3 * number})
+  w{number} = f32[64,{width}] parameter({3 * number + 1})
+  v{number} = f32[{width},64] parameter({3 * number + 2})
+  h{number} = f32[64,{width}] dot(x{number}, w{number}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  a{number} = f32[64,{width}] tanh(h{number})
+  d{number} = f32[64,64] dot(a{number}, v{number}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  y{number} = f32[64,64] add(x{number}, d{number})"""
+
+
+def test_equal_blocks_are_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And get the same tiles as if each had been estimated; blocks of other sizes get their own."""
+    body = "".join(block(i, width) for i, width in enumerate([96, 96, 160, 96]))
+    text = f"HloModule blocks\nENTRY main {{{body}\n  ROOT z = tuple(y0, y1, y2, y3)\n}}"
+    estimated: list[Estimate] = []
+    add = Choices.add
+
+    def counted(self: Choices, estimator: FusionEstimator, chosen: Estimate) -> object:
+        estimated.append(chosen)
+        return add(self, estimator, chosen)
+
+    def printed() -> str:
+        estimated.clear()
+        module = linalg_ext.from_hlo(xjit.parse_hlo(text))
+        linalg_ext.tile_and_fuse(module, 32 << 10)
+        return str(module)
+
+    monkeypatch.setattr(Choices, "add", counted)
+    shared, count = printed(), len(estimated)
+    monkeypatch.setattr(Choices, "find", lambda self, estimator: None)
+    assert printed() == shared
+    assert 2 * count == len(estimated)

@@ -7,6 +7,7 @@ import pytest
 
 from xjit.hlo.diagnostics import HloError, InvalidArgument
 from xjit.linalg_ext.evaluation import evaluate, evaluate_with_undefined
+from xjit.linalg_ext.ir import LinalgError
 from xjit.linalg_ext.text.parser import parse_module
 
 RNG = np.random.default_rng(7)
@@ -282,3 +283,19 @@ def test_zeros_of_integers(value: int, leading: int, trailing: int) -> None:
     for name, expected in (("ctlz", leading), ("cttz", trailing)):
         text = f"func.func @f(%a: i32) -> i32 {{\n  %0 = math.{name} %a : i32\n  return %0 : i32\n}}"
         assert run(text, np.int32(value)) == expected
+
+
+@pytest.mark.parametrize("result", ["2x5x1x4x1", "2x5x4"], ids=["full", "reduced"])
+def test_gather(result: str) -> None:
+    module = parse_module(f"""
+    func.func @main(%x: tensor<3x4x6xf32>, %i: tensor<2x5x2xindex>) -> tensor<{result}xf32> {{
+      %0 = tensor.gather %x[%i] gather_dims([0, 2]) : (tensor<3x4x6xf32>, tensor<2x5x2xindex>) -> tensor<{result}xf32>
+      return %0 : tensor<{result}xf32>
+    }}""")
+    rng = np.random.default_rng(0)
+    x, rows = rng.normal(size=(3, 4, 6)).astype(np.float32), rng.integers(0, 3, (2, 5, 2))
+    expected = x[rows[..., 0], :, rows[..., 1]].reshape([int(n) for n in result.split("x")])
+    np.testing.assert_array_equal(evaluate(module, "main", x, rows), expected)
+    rows[1, 2] = 3
+    with pytest.raises(LinalgError, match="outside of dimension 0, which has 3"):
+        evaluate(module, "main", x, rows)

@@ -95,3 +95,23 @@ def test_generic_form_without_parts(text: str, message: str) -> None:
     module = parse_module(text)
     assert text.split('"')[1] in print_module(module)
     assert message in _run(text, ["canonicalize"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "affine.for %i = 9223372036854775808 to 3 { }",
+        '"a.b"() {m = affine_map<(d) -> (d * 9223372036854775807 * 4)>} : () -> ()',
+    ],
+)
+def test_numbers_beyond_64_bits(text: str) -> None:
+    assert "does not fit int64" in _run(text, [])
+
+
+@pytest.mark.parametrize(
+    "expression", ["d0 * 2 - 9223372036854775808", "-9223372036854775808", "d0 * -9223372036854775808"]
+)
+def test_the_least_number_of_64_bits(expression: str) -> None:
+    text = f'"a.b"() {{m = affine_map<(d0) -> ({expression})>}} : () -> ()'
+    printed = print_module(parse_module(text))
+    assert expression in printed and print_module(parse_module(printed)) == printed

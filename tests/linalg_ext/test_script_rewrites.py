@@ -14,7 +14,7 @@ from xjit import linalg_ext
 from xjit.linalg_ext.ir import FloatAttr, FloatType, LinalgError, Operation
 from xjit.linalg_ext.transforms import tile
 from xjit.linalg_ext.transforms.coalesce import coalesce
-from xjit.linalg_ext.transforms.decompose import decompose
+from xjit.linalg_ext.transforms.decompose import decompose, decompose_window
 from xjit.linalg_ext.transforms.destination_passing import insert_slice_to_copy, rewrite_in_destination_passing_style
 from xjit.linalg_ext.transforms.detensorize import detensorize_all
 from xjit.linalg_ext.transforms.pad_operands import pad
@@ -264,3 +264,42 @@ def test_decompose_softmax(axis: int) -> None:
     module = linalg_ext.parse(MATMUL)
     with pytest.raises(LinalgError, match="not made of other ops"):
         decompose(named(module, "linalg.matmul")[0])
+
+
+WINDOWS = [
+    ("conv_2d", "1x7, 1x3, 1x5", ""),
+    ("conv_2d", "7x2, 3x1, 5x1", ""),
+    ("conv_2d_nhwc_hwcf", "2x1x9x3, 1x3x3x4, 2x1x4x4", "{strides = dense<[1, 2]> : tensor<2xi64>}"),
+    ("conv_2d_nchw_fchw", "2x3x9x2, 4x3x3x1, 2x4x5x1", "{dilations = dense<[2, 1]> : tensor<2xi64>}"),
+    ("depthwise_conv_2d_nhwc_hwc", "2x3x8x3, 1x3x3, 2x1x3x3", "{strides = dense<2> : tensor<2xi64>}"),
+    ("depthwise_conv_2d_nchw_chw", "2x3x1x7, 3x1x3, 2x3x1x5", ""),
+    ("pooling_nhwc_max", "2x8x1x3, 3x1, 2x6x1x3", ""),
+    ("pooling_nchw_sum", "2x3x1x8, 1x3, 2x3x1x6", ""),
+]
+
+
+@pytest.mark.parametrize(
+    "name, shapes, attributes", WINDOWS, ids=[f"{name}-{i}" for i, (name, *_) in enumerate(WINDOWS)]
+)
+def test_decompose_window(name: str, shapes: str, attributes: str) -> None:
+    image, window, result = (f"tensor<{shape}xf32>" for shape in shapes.split(", "))
+    text = f"""
+    func.func @main(%a: {image}, %b: {window}, %c: {result}) -> {result} {{
+      %0 = linalg.{name} {attributes} ins(%a, %b : {image}, {window}) outs(%c : {result}) -> {result}
+      return %0 : {result}
+    }}"""
+    after = check_transformation(text, on_all(f"linalg.{name}", decompose_window))
+    assert count(after, f"linalg.{name}") == 0
+    assert any("1d" in op.name or "nwc" in op.name or "ncw" in op.name for op in after.walk())
+
+
+@pytest.mark.parametrize("shapes", ["5x7, 3x3, 3x5", "3x7, 1x3, 3x5", "3x7, 3x3, 1x5"])
+def test_windows_that_stay(shapes: str) -> None:
+    image, window, result = (f"tensor<{shape}xf32>" for shape in shapes.split(", "))
+    module = linalg_ext.parse(f"""
+    func.func @main(%a: {image}, %b: {window}, %c: {result}) -> {result} {{
+      %0 = linalg.conv_2d ins(%a, %b : {image}, {window}) outs(%c : {result}) -> {result}
+      return %0 : {result}
+    }}""")
+    with pytest.raises(LinalgError, match="not made of an op with a dimension less"):
+        decompose_window(named(module, "linalg.conv_2d")[0])

@@ -16,6 +16,7 @@ __all__ = ["AffineParser", "parse_affine_expr"]
 
 _TOKEN = re.compile(r"\s*(?:(->|[-+*()\[\]{},:=])|(\d+)|([A-Za-z_][\w.]*))")
 MAX_NESTING = 150
+_LEAST = -(2**63)
 
 
 class AffineParser:
@@ -95,8 +96,9 @@ class AffineParser:
         total = self._product()
         while (op := self.peek()) in ("+", "-"):
             self.next()
-            right = self._product()
-            total = total + right if op == "+" else total - right
+            least = self._least() if op == "-" else None
+            right = least or self._product()
+            total = total + right if op == "+" or least else total - right
         self._nesting -= 1
         return total
 
@@ -104,7 +106,7 @@ class AffineParser:
         # A leading minus covers the whole product, as in the documents' -(x) floordiv 11. MLIR reads it the other way
         # but never prints that: it writes (-x) floordiv 11 and -(x floordiv 11).
         if self.accept("-"):
-            return -self._product()
+            return self._least() or -self._product()
         left = self._unary()
         while (op := self.peek()) in self._operators:
             self.next()
@@ -119,8 +121,14 @@ class AffineParser:
         negative = False
         while self.accept("-"):
             negative = not negative
+        if negative and (least := self._least()):
+            return least
         atom = self._atom()
         return -atom if negative else atom
+
+    def _least(self) -> AffineExpr | None:
+        """Behind a minus: the least number of 64 bits, whose digits are those of none; None if that is not next."""
+        return constant(_LEAST) if self.accept(str(-_LEAST)) else None
 
     def _atom(self) -> AffineExpr:
         token = self.next()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from xjit.hlo.diagnostics import InvalidArgument, did_you_mean
 from xjit.linalg_ext.ir.attributes import StringAttr, SymbolRefAttr
@@ -20,18 +21,46 @@ from xjit.linalg_ext.transforms.elementwise_fusion.driver import fuse_elementwis
 from xjit.linalg_ext.transforms.generalize import generalize_all
 from xjit.linalg_ext.transforms.lowering.to_loops import convert_linalg_ext_to_loops, convert_linalg_to_loops
 from xjit.linalg_ext.transforms.memref_copies import copies_to_linalg
+from xjit.linalg_ext.transforms.prefetch import prefetch
+from xjit.linalg_ext.transforms.promote import data_place
+from xjit.linalg_ext.transforms.tile_marked import tile_marked
 from xjit.linalg_ext.verify import verify
 
-__all__ = ["PASSES", "Pass", "parse_options", "run_passes"]
+__all__ = ["PASSES", "Option", "Pass", "parse_options", "run_passes"]
+
+Option: TypeAlias = bool | int | str | Sequence[int]
+"""The value of a pass's option."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """`run(module, **options)` changes the module; `options` are the names of its flags, all of them booleans."""
+    """`run(module, **options)` changes the module; `options`: their names, and how their text is read."""
 
     summary: str
     run: Callable[..., object]
-    options: tuple[str, ...] = ()
+    options: Mapping[str, Callable[[str], Option]] = field(default_factory=dict[str, Callable[[str], "Option"]])
+
+
+def _flag(text: str) -> bool:
+    if text not in ("", "true", "false", "1", "0"):
+        raise ValueError("true or false")
+    return text not in ("false", "0")
+
+
+def _number(text: str) -> int:
+    if not text.removeprefix("-").isdecimal():
+        raise ValueError("a number")
+    return int(text)
+
+
+def _numbers(text: str) -> list[int]:
+    return [_number(part) for part in text.split(",")] if text else []
+
+
+def _loop_type(text: str) -> str:
+    if text not in ("scf", "for", "parallel"):
+        raise ValueError("scf, for or parallel")
+    return text
 
 
 def canonicalize(module: Operation) -> None:
@@ -74,7 +103,14 @@ PASSES: dict[str, Pass] = {
     "symbol-dce": Pass("erase private functions that are not used", symbol_dce),
     "trivial-dce": Pass("erase operations that nobody needs", erase_dead),
     "linalg-fuse-elementwise-ext": Pass(
-        "fuse elementwise generic and map ops", fuse_elementwise_ext, ("shared-input", "diff-shapes")
+        "fuse elementwise generic and map ops", fuse_elementwise_ext, {"shared-input": _flag, "diff-shapes": _flag}
+    ),
+    "linalg-op-tile": Pass(
+        "tile marked structured ops", tile_marked, {"tile-sizes": _numbers, "loop-type": _loop_type}
+    ),
+    "linalg-data-place": Pass("give operands buffers of their own", data_place, {"mem-spaces": _numbers}),
+    "linalg-prefetch": Pass(
+        "make marked copies in loops some iterations earlier", prefetch, {"count": _number, "unroll": _flag}
     ),
     "linalg-collapse-loops": Pass("make one loop of loops that are neighbours everywhere", collapse_linalg_loops),
     "linalg-generalization-ext": Pass("make named ops generic", generalize_all),
@@ -90,24 +126,26 @@ PASSES: dict[str, Pass] = {
 }
 
 
-def parse_options(name: str, text: str) -> dict[str, bool]:
-    """Returns the options in `shared-input diff-shapes=true`; InvalidArgument for unknown ones."""
-    found: dict[str, bool] = {}
-    for word in text.replace(",", " ").split():
-        key, _, value = word.partition("=")
-        if key not in PASSES[name].options:
-            known = ", ".join(PASSES[name].options) or "none"
-            raise InvalidArgument(f"pass '{name}' has no option '{key}': its options are {known}")
-        if value not in ("", "true", "false", "1", "0"):
-            raise InvalidArgument(f"option '{key}' of pass '{name}' is true or false, found '{value}'")
-        found[key.replace("-", "_")] = value not in ("false", "0")
+def parse_options(name: str, text: str) -> dict[str, Option]:
+    """Returns the options of `tile-sizes=2,3` or `shared-input,diff-shapes`. Unknown ones are InvalidArgument."""
+    known, found = PASSES[name].options, dict[str, Option]()
+    words = [part for word in text.split() for part in ([word] if "=" in word else word.split(","))]
+    for each in words:
+        key, _, value = each.partition("=")
+        if key not in known:
+            names = ", ".join(known) or "none"
+            raise InvalidArgument(f"pass '{name}' has no option '{key}': its options are {names}")
+        try:
+            found[key.replace("-", "_")] = known[key](value)
+        except ValueError as error:
+            raise InvalidArgument(f"option '{key}' of pass '{name}' is {error}, found '{value}'") from error
     return found
 
 
 def run_passes(
     module: Operation,
     names: Sequence[str],
-    options: Mapping[str, Mapping[str, bool]] | None = None,
+    options: Mapping[str, Mapping[str, Option]] | None = None,
     verify_each: bool = True,
 ) -> Operation:
     """Runs passes on a module, in order, and verifies it before, after, and in between, or only after; returns it.
@@ -115,7 +153,7 @@ def run_passes(
     A name is one of `PASSES`, with options behind an equals sign (`linalg-fuse-elementwise-ext=shared-input`) or in
     `options`. InvalidArgument for unknown names; LinalgError, with a place, where a transformation cannot be done.
     """
-    steps: list[tuple[Pass, dict[str, bool]]] = []
+    steps: list[tuple[Pass, dict[str, Option]]] = []
     for spelled in names:
         name, _, text = spelled.partition("=")
         if name not in PASSES:

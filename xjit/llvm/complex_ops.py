@@ -411,14 +411,23 @@ def atanh(z: Complex) -> Complex:
 
 @_in_f64
 def power(a: Complex, b: Complex) -> Complex:
-    """|a|^c e^(-d arg a) cis(c arg a + d log |a|) for b = c + i d; 0^0 is 1, 0^b is 0."""
+    """|a|^c e^(-d arg a) cis(c arg a + d log |a|) for b = c + i d.
+
+    a^0 and 1^b are 1 whatever the other is; 0^c is 0 and inf^c is inf for real c > 0, inf^c is 0 for c < 0, and 0^b
+    NaN for all other b.
+    """
     size, angle = _log_size(a), real_atan2(a.imag, a.real)
     result = _cis_scaled(b.real * size - b.imag * angle, b.real * angle + b.imag * size)
-    base_zero = a.real.eq(0.0) & a.imag.eq(0.0)
-    exponent_zero = b.real.eq(0.0) & b.imag.eq(0.0)
     zero = a.real.const(0.0)
-    at_zero = Complex(zero.const(1.0).where(exponent_zero, zero), zero)
-    return at_zero.where(base_zero, result)
+    is_real = b.imag.eq(0.0)
+    grows, falls = is_real & (b.real > 0.0), is_real & (b.real < 0.0)
+    at_zero = zero.where(grows, math.nan)
+    result = Complex(at_zero, at_zero).where(a.real.eq(0.0) & a.imag.eq(0.0), result)
+    is_infinite = a.real.eq(math.inf) & a.imag.eq(0.0)
+    at_infinity = Complex(zero.const(math.inf).where(grows, zero), zero)
+    result = at_infinity.where(is_infinite & (grows | falls), result)
+    is_one = (is_real & b.real.eq(0.0)) | (a.real.eq(1.0) & a.imag.eq(0.0))
+    return Complex(zero.const(1.0), zero).where(is_one, result)
 
 
 @_in_f64

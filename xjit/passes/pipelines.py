@@ -47,6 +47,7 @@ from xjit.passes.loops.while_loop_transpose_sinking import WhileLoopTransposeSin
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.reductions.reduce_window_rewriter import ReduceWindowRewriter
+from xjit.passes.reductions.reduction_splitter import ReductionSplitter
 from xjit.passes.schedule_and_memory.copy_fusion import CopyFusion
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
@@ -63,6 +64,9 @@ SortPredicate = Callable[[HloInstruction], bool]
 CUBLASLT_WORKSPACE_BYTES = 32 << 20
 """What NVIDIA advises for Hopper. It lies where other temporary values lie at other times."""
 
+MIN_SPLIT_ELEMENTS = 1 << 15
+"""Of what is reduced in two steps on CPUs: fewer are reduced before another kernel is compiled."""
+
 NEEDED_FOR: Mapping[str, str] = {
     "batch-norm-expander": "batch normalization, which has no kernel of its own",
     "collective-expander": "collectives of modules for one device",
@@ -75,6 +79,7 @@ NEEDED_FOR: Mapping[str, str] = {
     "multi-output-fusion": "loops that read the same arrays, in training steps larger than those measured",
     "reducing-collective-expander": "reductions over devices: the runtime only moves data",
     "reduction-parallelizer": "large sums to few results, for threads, in training steps larger than those measured",
+    "reduction-splitter": "sums over separate dimensions, as those of group norms are",
     "rng-expander": "random numbers of the stateful opcode, which has no kernel inside fusions",
     "row-tiling": "softmax and variances over rows that are longer than those measured",
     "scatter-parallelizer": "sums and maxima of segments of more elements than those measured",
@@ -112,6 +117,8 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
         ),
         *([*simplification(options), ScatterParallelizer()] if options.optimize else []),
         *layouts(options),
+        # sums of groups of columns: of columns first, which are read along memory
+        *([ReductionSplitter(min_elements=MIN_SPLIT_ELEMENTS)] if options.optimize else []),
         *(fusion(options) if options.optimize and options.fuse else []),
         *memory(),
     ]

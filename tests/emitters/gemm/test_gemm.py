@@ -62,6 +62,27 @@ def test_few_rows(level: str, types: GemmTypes) -> None:
         run_gemm(shape, types, level)
 
 
+def test_six_rows_of_the_left_operand_are_read_where_they_lie() -> None:
+    avx2, avx512 = (Target.for_features(level) for level in ("avx2", "avx512"))
+    shape = row_major(512, 1024, 1024)
+    assert [plan_gemm(shape, GemmTypes(), target).pack_lhs for target in (avx2, avx512)] == [0, 1]
+    assert plan_gemm(row_major(512, 1024, 1024, transpose_lhs=True), GemmTypes(), avx2).pack_lhs == 1
+    assert plan_gemm(shape, GemmTypes(BFLOAT, FLOAT, FLOAT), avx2).pack_lhs == 1
+
+
+def test_the_right_operand_is_packed_for_many_rows() -> None:
+    """What is not packed of the left operand is read again for other columns, rather than to pack columns again."""
+    avx2 = Target.for_features("avx2")
+    assert [plan_gemm(row_major(m, 1024, 1024), GemmTypes(), avx2).blocks_m for m in (77, 512, 4096)] == [1, 1, 4]
+    assert plan_gemm(row_major(512, 1024, 1024), GemmTypes(), Target.for_features("avx512")).blocks_m > 1
+
+
+def test_edges_without_registers_for_masks_are_packed() -> None:
+    levels = (Target.for_features(level) for level in ("sse2", "avx2", "avx512"))
+    packs = [[plan_gemm(row_major(m, 60, 64), GemmTypes(), target).pack_rhs for m in (3, 40)] for target in levels]
+    assert packs == [[0, 0], [0, 1], [0, 0]]  # with SSE, 60 columns are whole vectors
+
+
 def test_few_rows_of_a_small_matrix() -> None:
     """A small matrix is in the cache however it is read."""
     for shape in (row_major(4, 128, 128), row_major(4, 64, 64, transpose_rhs=True), row_major(8, 8, 9000)):

@@ -62,6 +62,14 @@ def test_kernels_mask_what_is_not_packed(n: int, k: int, masks: bool) -> None:
     assert {size.masks for size in sizes} == {masks}
 
 
+def test_whole_vectors_are_stored_without_masks() -> None:
+    """Masked stores are slow but for the widest vectors: kernels branch to plain ones where the last vector is full."""
+    for level, plain in (("avx2", 2 * 6 * 2 - 6), ("avx512", 6)):
+        text = kernel_library_text(GemmTypes(), KernelSize(6, 2), Target.for_features(level))
+        assert text.count("call void @llvm.masked.store") == 6
+        assert len(re.findall(r"^ *store <", text, re.MULTILINE)) == plain
+
+
 def test_a_program_has_the_methods_that_it_needs() -> None:
     """A product of matrices has no code for vectors, and the other way round."""
     vector = routine_for(plan_gemm(row_major(1, 700, 700), GemmTypes(), Target.host()), GemmTypes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xjit.linalg_ext.automatic.estimate import Estimate, FusionEstimator
+from xjit.linalg_ext.automatic.repeated import Choices
 from xjit.linalg_ext.ir import Block, Builder, LinalgError, Operation
 from xjit.linalg_ext.structured import StructuredOp, as_structured, structured
 from xjit.linalg_ext.transforms import fuse_ext
@@ -22,11 +23,11 @@ def tile_and_fuse(module: Operation, cache_bytes: int) -> int:
 
 def _tile_block(block: Block, cache_bytes: int) -> int:
     _unshare_destinations(block)
-    count = 0
+    count, choices = 0, Choices()
     for wanted in (_multiplies_softmax, _is_structured):
         for op in reversed(block.operations):
             if op.block is block and wanted(op) and any(r.has_uses for r in op.results):
-                count += _tiled(structured(op), cache_bytes)
+                count += _tiled(structured(op), cache_bytes, choices)
     return count
 
 
@@ -48,17 +49,17 @@ def _multiplies_softmax(op: Operation) -> bool:
     return producer is not None and producer.name == "linalg_ext.softmax" and bool(structured(op).reduction_loops)
 
 
-def _tiled(view: StructuredOp, cache_bytes: int) -> bool:
+def _tiled(view: StructuredOp, cache_bytes: int, choices: Choices) -> bool:
     """Tiles an op with its producers; whether there was a reason to, and it could be."""
     if not view.num_loops:
         return False
     estimator = FusionEstimator(view)
-    chosen = choose_tile_sizes(estimator, cache_bytes)
-    tiles = [0 if size == n else size for size, n in zip(chosen.sizes, estimator.ranges)]
+    choice = choices.find(estimator) or choices.add(estimator, choose_tile_sizes(estimator, cache_bytes))
+    tiles = [0 if size == n else size for size, n in zip(choice.sizes, estimator.ranges)]
     if not any(tiles):
         return False
     try:
-        fuse_ext(view.operation, tiles, stop=[*chosen.outside, *chosen.beyond])
+        fuse_ext(view.operation, tiles, stop=choice.stop)
     except LinalgError:
         return False
     return True

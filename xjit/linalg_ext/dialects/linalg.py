@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["LINALG_ROWS", "drop_body", "inputs_and_outputs", "parse_ins_outs", "print_ins_outs"]
 
 _SHOWN_BY_GENERIC = ("doc", "indexing_maps", "iterator_types", "library_call")
+_SHOWN_BY_NAMED = {"kind": "", "indexing_maps": " "}
+"""Attributes that named ops show in front of the operands, with what stands around the equals sign."""
 
 
 def parse_ins_outs(p: Parser, state: ParseState) -> None:
@@ -123,7 +125,7 @@ def print_generic(p: Printer, op: Operation) -> None:
 
 
 def parse_named(p: Parser, state: ParseState) -> None:
-    for word in ("indexing_maps",):
+    for word in _SHOWN_BY_NAMED:
         if p.accept(word):
             p.expect("=")
             state.attributes[word] = p.attribute()
@@ -134,10 +136,11 @@ def parse_named(p: Parser, state: ParseState) -> None:
 
 
 def print_named(p: Printer, op: Operation) -> None:
-    maps = op.attributes.get("indexing_maps")
-    if maps is not None:
-        p.write(f" indexing_maps = {p.attribute(maps)}")
-    p.optional_dictionary(op, frozenset({SEGMENTS, "indexing_maps"}))
+    for word, space in _SHOWN_BY_NAMED.items():
+        value = op.attributes.get(word)
+        if value is not None:
+            p.write(f" {word}{space}={space}{p.attribute(value)}")
+    p.optional_dictionary(op, frozenset({SEGMENTS, *_SHOWN_BY_NAMED}))
     print_ins_outs(p, op)
     _print_results(p, op)
 

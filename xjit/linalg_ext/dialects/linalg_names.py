@@ -9,8 +9,8 @@ __all__ = ["NAMED_OPS"]
 NAMED_OPS = words(
     """
     fill fill_rng_2d copy elemwise_unary elemwise_binary abs ceil exp floor log negf reciprocal round rsqrt sqrt
-    square tanh erf add sub mul div div_unsigned max min powf select matmul matmul_unsigned matmul_transpose_a
-    matmul_transpose_b quantized_matmul mmt4d batch_mmt4d batch_matmul batch_matmul_transpose_a
+    square tanh erf contract elementwise add sub mul div div_unsigned max min powf select matmul matmul_unsigned
+    matmul_transpose_a matmul_transpose_b quantized_matmul mmt4d batch_mmt4d batch_matmul batch_matmul_transpose_a
     batch_matmul_transpose_b quantized_batch_matmul batch_reduce_matmul matvec vecmat batch_matvec batch_vecmat
     dot conv_1d conv_2d conv_3d conv_1d_nwc_wcf conv_1d_ncw_fcw conv_2d_nhwc_hwcf conv_2d_nhwc_fhwc
     conv_2d_nhwc_hwcf_q conv_2d_nchw_fchw conv_2d_ngchw_fgchw conv_2d_ngchw_gfchw conv_3d_ndhwc_dhwcf

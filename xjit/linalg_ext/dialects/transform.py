@@ -136,6 +136,8 @@ _HANDLE_ROWS = (
     handles_row("loop.unroll", "target", "", "%target"),
     handles_row("loop.promote_if_one_iteration", "target", "", "%target"),
     handles_row("loop.coalesce", "target", "transformed", "%target"),
+    handles_row("loop.forall_to_for", "target", "transformed*", "%target"),
+    handles_row("loop.outline", "target", "function;call", "%target", ("function", "call")),
     handles_row("loop.peel", "target", "results*", "%target"),
 )
 
@@ -143,6 +145,7 @@ PATTERN_SETS = tuple(
     f"transform.apply_patterns.{name}"
     for name in (
         "canonicalization",
+        "linalg.fold_unit_extent_dims_via_reshapes",
         "linalg.tiling_canonicalization",
         "scf.for_loop_canonicalization",
         "tensor.drop_redundant_insert_slice_rank_expansion",
@@ -152,7 +155,7 @@ PATTERN_SETS = tuple(
         "tensor.reassociative_reshape_folding",
     )
 )
-"""The sets of patterns that scripts may name: canonicalization does what it can of each."""
+"""The sets of patterns that scripts may name: canonicalization does what it can of most of them."""
 
 TRANSFORM_ROWS = make_rows(
     op(

@@ -12,6 +12,7 @@ from xjit.linalg_ext.dialects.handle_syntax import handle_types, handles_row, pr
 from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DenseArrayAttr, IntegerAttr
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation, Value
+from xjit.linalg_ext.ir.types import FunctionType
 
 if TYPE_CHECKING:
     from xjit.linalg_ext.text.parser import Parser, ParseState
@@ -191,6 +192,20 @@ def print_split(p: Printer, op: Operation) -> None:
     p.write(f" : {', '.join(p.type(v.type) for v in op.operands)}")
 
 
+def parse_multitile(p: Parser, state: ParseState) -> None:
+    """Parses `%0 {dimension = 0, target_size = 16} : (type) -> type`: three handles, or parameters, of one type."""
+    state.operands = [p.resolve(p.operand(), None)]
+    state.attributes.update(p.optional_dictionary())
+    types = handle_types(p, state, state.operands, 3)
+    state.result_types = types * 3 if len(types) == 1 else types
+
+
+def print_multitile(p: Printer, op: Operation) -> None:
+    p.write(f" {p.value(op.operands[0])}")
+    p.optional_dictionary(op)
+    p.write(f" : {p.type(FunctionType((op.operands[0].type,), op.result_types[:1]))}")
+
+
 _TILED = ("tiled_linalg_op", "loops")
 _REDUCTION_DIMS = "{ reduction_dims = dense_integers(reduction_dims) }?reduction_dims"
 _PARTS = ("fill_op", "split_linalg_op", "combining_linalg_op")
@@ -226,6 +241,9 @@ _STRUCTURED_HANDLES = (
         for name in ("insert_slice_to_copy", "insert_slice_to_copy_ext")
     ),
     handles_row("structured.decompose_interface", "target", "transformed", "%target"),
+    handles_row("structured.decompose", "target", "transformed", "%target"),
+    handles_row("structured.flatten_elementwise", "target", "transformed", "%target"),
+    handles_row("structured.promote", "target", "transformed", "%target"),
     handles_row("structured.scalarize", "target", "transformed", "%target"),
     handles_row(
         "structured.split_reduction",
@@ -307,6 +325,14 @@ STRUCTURED_SCRIPT_ROWS = (
         result_names=("loops",),
         needs="sizes(loop_ids)",
         check=check_loops,
+    ),
+    op(
+        "transform.structured.multitile_sizes",
+        "target",
+        "low_size;high_size;split_point",
+        assembly=CustomAssembly(parse_multitile, print_multitile),
+        result_names=("low_size", "high_size", "split_point"),
+        needs="i64(dimension) i64(target_size)",
     ),
     op(
         "transform.structured.split",

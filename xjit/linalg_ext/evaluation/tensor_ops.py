@@ -15,6 +15,7 @@ from xjit.linalg_ext.ir.attributes import IntegerAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import MemRefType, TensorType
+from xjit.linalg_ext.structured.view import integers_of
 
 if TYPE_CHECKING:
     from xjit.linalg_ext.evaluation.interpreter import Interpreter
@@ -213,6 +214,25 @@ def _concat(interpreter: Interpreter, op: Operation, operands: list[Runtime]) ->
     return [Array(data, mask if mask.any() else None)]
 
 
+def _gather(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
+    """One slice of the source per row of coordinates; gathered dimensions are left out, or have size 1."""
+    source, indices = operands
+    dims = integers_of(op.attributes["gather_dims"]) or ()
+    rows = np.asarray(plain(indices))
+    if rows.shape[-1:] != (len(dims),) or len(set(dims)) != len(dims) or not all(d < len(source.shape) for d in dims):
+        raise LinalgError(f"'{op.name}' of dimensions {list(dims)} with coordinates {rows.shape}", op.location)
+    for axis, dimension in enumerate(dims):
+        extent, at = source.shape[dimension], rows[..., axis]
+        if at.size and not 0 <= at.min() <= at.max() < extent:
+            raise LinalgError(f"'{op.name}' outside of dimension {dimension}, which has {extent}", op.location)
+    coordinates = tuple(rows[..., axis] for axis in range(len(dims)))
+    found = source.view(lambda x: np.moveaxis(x, dims, range(len(dims)))[coordinates])
+    kind = op.result.type
+    assert isinstance(kind, TensorType)
+    sizes = [1 if d in dims else n for d, n in enumerate(source.shape) if d not in dims or kind.rank > found.data.ndim]
+    return [reshaped(found, (*rows.shape[:-1], *sizes)).copy()]
+
+
 TENSOR_OPS: dict[str, _Handler] = {
     "tensor.empty": _empty,
     "tensor.dim": _dim,
@@ -229,6 +249,7 @@ TENSOR_OPS: dict[str, _Handler] = {
     "tensor.splat": _splat,
     "tensor.from_elements": _from_elements,
     "tensor.concat": _concat,
+    "tensor.gather": _gather,
     "shape.shape_of": _shape_of,
     "shape.to_extent_tensor": _same,
     "bufferization.alloc_tensor": _empty,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.affine.expr import AffineExpr
+from xjit.affine.expr import AffineExpr, AffineExprKind
 from xjit.affine.pool import dim
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.operation import Value
+from xjit.linalg_ext.structured.elementwise import MAPS, cast_is_signed, given_accesses, given_maps
 from xjit.linalg_ext.structured.row import PARALLEL, REDUCTION, Access, Accesses, BodyBuilder, StructuredRow
 from xjit.linalg_ext.structured.scalars import BINARY_FUNCTIONS, cast
 from xjit.linalg_ext.structured.view import StructuredOp, attribute_integers
@@ -25,6 +26,7 @@ batch_matmul_transpose_a     | b m n k                 | b k m, b k n -> b m n
 batch_matmul_transpose_b     | b m n k                 | b m k, b n k -> b m n
 batch_reduce_matmul          | b m n k                 | b m k, b k n -> m n
 mmt4d                        | m n k m0 n0 k0          | m k m0 k0, n k n0 k0 -> m n m0 n0
+batch_mmt4d                  | b m n k m0 n0 k0        | b m k m0 k0, b n k n0 k0 -> b m n m0 n0
 matvec                       | m n                     | m n, n -> m
 vecmat                       | n m                     | m, m n -> n
 batch_matvec                 | b m k                   | b m k, b k -> b m
@@ -48,7 +50,16 @@ depthwise_conv_1d_nwc_wcm    | n ow c m kw             | n ow+kw c, kw c m -> n 
 depthwise_conv_2d_nhwc_hwc   | n oh ow c kh kw         | n oh+kh ow+kw c, kh kw c -> n oh ow c
 depthwise_conv_2d_nchw_chw   | n oh ow c kh kw         | n c oh+kh ow+kw, c kh kw -> n c oh ow
 depthwise_conv_2d_nhwc_hwcm  | n oh ow c m kh kw       | n oh+kh ow+kw c, kh kw c m -> n oh ow c m
-depthwise_conv_3d_ndhwc_dhwc | n od oh ow c kd kh kw   | n od+kd oh+kh ow+kw c, kd kh kw c -> n od oh ow c
+depthwise_conv_3d_ndhwc_dhwc | n od oh ow kd kh kw c   | n od+kd oh+kh ow+kw c, kd kh kw c -> n od oh ow c
+depthwise_conv_3d_ncdhw_cdhw | n od oh ow kd kh kw c   | n c od+kd oh+kh ow+kw, c kd kh kw -> n c od oh ow
+depthwise_conv_3d_ndhwc_dhwcm | n od oh ow m kd kh kw c | n od+kd oh+kh ow+kw c, kd kh kw c m -> n od oh ow c m
+"""
+
+# Quantized ones: two scalars are the zeros of the operands.
+_SHIFTED = """
+quantized_matmul             | m n k                   | m k, k n,, -> m n
+quantized_batch_matmul       | b m n k                 | b m k, b k n,, -> b m n
+conv_2d_nhwc_hwcf_q          | n oh ow f kh kw c       | n oh+kh ow+kw c, kh kw c f,, -> n oh ow f
 """
 
 _POOLINGS = """
@@ -70,9 +81,28 @@ _POOLING_FUNCTIONS = {
 
 def multiply_add(builder: Builder, op: StructuredOp, elements: Sequence[Value]) -> list[Value]:
     """total + left * right, in the type of the total."""
-    left, right, total = elements
-    product = BINARY_FUNCTIONS["mul"](builder, cast(builder, left, total.type), cast(builder, right, total.type))
-    return [BINARY_FUNCTIONS["add"](builder, total, product)]
+    total, signed = elements[-1], cast_is_signed(op)
+    left, right = (cast(builder, value, total.type, signed) for value in elements[:2])
+    return [BINARY_FUNCTIONS["add"](builder, total, BINARY_FUNCTIONS["mul"](builder, left, right))]
+
+
+def _shifted_multiply_add(builder: Builder, op: StructuredOp, elements: Sequence[Value]) -> list[Value]:
+    """total + (left - zero of left) * (right - zero of right)."""
+    total = elements[-1]
+    left, right, *zeros = (cast(builder, value, total.type) for value in elements[:-1])
+    factors = [BINARY_FUNCTIONS["sub"](builder, value, zero) for value, zero in zip((left, right), zeros)]
+    return [BINARY_FUNCTIONS["add"](builder, total, BINARY_FUNCTIONS["mul"](builder, *factors))]
+
+
+def _contract_iterators(op: StructuredOp) -> tuple[str, ...]:
+    """`linalg.contract` has the loops of its maps; those that its result has not are reductions."""
+    *_, result = maps = given_maps(op)
+    for each in maps:
+        dims = {e.position for e in each.results if e.kind is AffineExprKind.DIM}
+        if each.num_dims != result.num_dims or len(dims) != len(each.results):
+            raise op.error("expects projected permutations of the same loops as 'indexing_maps'")
+    kept = {e.position for e in result.results}
+    return tuple(PARALLEL if loop in kept else REDUCTION for loop in range(result.num_dims))
 
 
 def _pooling(function: str) -> BodyBuilder:
@@ -93,11 +123,14 @@ class _Line:
         self._loops = {loop: i for i, loop in enumerate(loops.split())}
         self._operands = [*(operand.split() for operand in inputs.split(",")), result.split()]
         self._iterators = tuple(PARALLEL if loop in self._operands[-1] else REDUCTION for loop in self._loops)
+        self._num_inputs = len(self._operands) - 1
 
     def iterators(self, op: StructuredOp) -> tuple[str, ...]:
         return self._iterators
 
     def accesses(self, op: StructuredOp) -> Accesses:
+        if MAPS in op.operation.attributes:
+            return given_accesses(op)
         axes = sum("+" in token for token in self._operands[0])
         strides = attribute_integers(op.operation, "strides", (1,) * axes)
         dilations = attribute_integers(op.operation, "dilations", (1,) * axes)
@@ -117,7 +150,7 @@ class _Line:
         return tuple(result)
 
     def row(self, suffix: str, body: BodyBuilder) -> StructuredRow:
-        return StructuredRow(f"linalg.{self.name}{suffix}", 2, 1, self.accesses, self.iterators, body)
+        return StructuredRow(f"linalg.{self.name}{suffix}", self._num_inputs, 1, self.accesses, self.iterators, body)
 
 
 def _lines(table: str) -> list[_Line]:
@@ -126,10 +159,12 @@ def _lines(table: str) -> list[_Line]:
 
 CONTRACTION_ROWS: tuple[StructuredRow, ...] = (
     *(line.row("", multiply_add) for line in _lines(_CONTRACTIONS)),
+    *(line.row("", _shifted_multiply_add) for line in _lines(_SHIFTED)),
+    StructuredRow("linalg.contract", 2, 1, given_accesses, _contract_iterators, multiply_add),
     *(
         line.row(f"_{name}", _pooling(function))
         for line in _lines(_POOLINGS)
         for name, function in _POOLING_FUNCTIONS.items()
     ),
 )
-"""MLIR's named contractions, convolutions and poolings (two inputs, one init)."""
+"""MLIR's named contractions, convolutions and poolings (one init)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xjit.affine import AffineMap
 from xjit.affine.pool import dim
 from xjit.linalg_ext.ir.attributes import AffineMapAttr, ArrayAttr, EnumAttr, StringAttr
 from xjit.linalg_ext.ir.builder import Builder
@@ -12,21 +13,32 @@ from xjit.linalg_ext.structured.row import PARALLEL, REDUCTION, Accesses, BodyBu
 from xjit.linalg_ext.structured.scalars import BINARY_FUNCTIONS, UNARY_FUNCTIONS, cast
 from xjit.linalg_ext.structured.view import StructuredOp, attribute_integers, identity_access, shape_of
 
-__all__ = ["ELEMENTWISE_ROWS"]
+__all__ = ["ELEMENTWISE_ROWS", "MAPS", "cast_is_signed", "given_accesses", "given_maps"]
+
+MAPS = "indexing_maps"
+"""The attribute of ops that are written with their maps; some may be written with it, or without."""
 
 
-def _generic_accesses(op: StructuredOp) -> Accesses:
-    maps = op.operation.attributes.get("indexing_maps")
+def given_maps(op: StructuredOp) -> list[AffineMap]:
+    """Returns the maps that an op is written with."""
+    maps = op.operation.attributes.get(MAPS)
     if not isinstance(maps, ArrayAttr):
-        raise op.error("expects an array of affine maps as attribute 'indexing_maps'")
-    found: Accesses = ()
+        raise op.error(f"expects an array of affine maps as attribute '{MAPS}'")
+    found: list[AffineMap] = []
     for attribute in maps.elements:
         if not isinstance(attribute, AffineMapAttr) or attribute.map.num_symbols:
-            raise op.error(f"expects affine maps without symbols as 'indexing_maps', found {attribute}")
-        if attribute.map.num_dims != op.num_loops:
-            raise op.error(f"expected a map of {op.num_loops} loops, found {attribute}")
-        found = (*found, attribute.map.results)
+            raise op.error(f"expects affine maps without symbols as '{MAPS}', found {attribute}")
+        found.append(attribute.map)
     return found
+
+
+def given_accesses(op: StructuredOp) -> Accesses:
+    """Returns the accesses of the maps that an op is written with, each over all of its loops."""
+    maps = given_maps(op)
+    for each in maps:
+        if each.num_dims != op.num_loops:
+            raise op.error(f"expected a map of {op.num_loops} loops, found {AffineMapAttr(each)}")
+    return tuple(each.results for each in maps)
 
 
 def _generic_iterators(op: StructuredOp) -> tuple[str, ...]:
@@ -70,7 +82,7 @@ def _unary(function: str | None) -> BodyBuilder:
         if name not in UNARY_FUNCTIONS:
             raise op.error(f"has no function '{name}'")
         source, target = elements
-        return [UNARY_FUNCTIONS[name](builder, cast(builder, source, target.type, _is_signed(op)))]
+        return [UNARY_FUNCTIONS[name](builder, cast(builder, source, target.type, cast_is_signed(op)))]
 
     return build
 
@@ -81,7 +93,7 @@ def _binary(function: str | None) -> BodyBuilder:
         if name not in BINARY_FUNCTIONS:
             raise op.error(f"has no function '{name}'")
         left, right, target = elements
-        signed = _is_signed(op)
+        signed = cast_is_signed(op)
         return [
             BINARY_FUNCTIONS[name](
                 builder, cast(builder, left, target.type, signed), cast(builder, right, target.type, signed)
@@ -89,6 +101,25 @@ def _binary(function: str | None) -> BodyBuilder:
         ]
 
     return build
+
+
+def _elementwise(builder: Builder, op: StructuredOp, elements: Sequence[Value]) -> list[Value]:
+    """The function that `kind` names, of as many inputs as it takes."""
+    kind = op.operation.attributes.get("kind")
+    name = kind.value if isinstance(kind, EnumAttr) else ""
+    known = {**dict.fromkeys(UNARY_FUNCTIONS, 1), **dict.fromkeys(BINARY_FUNCTIONS, 2), "select": 3}
+    if known.get(name) != len(op.inputs):
+        raise op.error(f"has no function '{name}' of {len(op.inputs)} inputs as 'kind'")
+    return (_unary(name), _binary(name), _select)[len(op.inputs) - 1](builder, op, elements)
+
+
+def _elementwise_accesses(op: StructuredOp) -> Accesses:
+    return given_accesses(op) if MAPS in op.operation.attributes else _identities(op)
+
+
+def _check_elementwise_kind(op: StructuredOp) -> None:
+    if MAPS not in op.operation.attributes:
+        _check_elementwise(op)
 
 
 def _select(builder: Builder, op: StructuredOp, elements: Sequence[Value]) -> list[Value]:
@@ -100,7 +131,8 @@ def _function_of(op: StructuredOp, default: str) -> str:
     return function.value if isinstance(function, EnumAttr | StringAttr) else default
 
 
-def _is_signed(op: StructuredOp) -> bool:
+def cast_is_signed(op: StructuredOp) -> bool:
+    """Whether a named op converts integers as signed numbers: unless it has `cast = #linalg.type_fn<cast_unsigned>`."""
     kind = op.operation.attributes.get("cast")
     return not (isinstance(kind, EnumAttr) and kind.value == "cast_unsigned")
 
@@ -165,13 +197,14 @@ def _check_reduce(op: StructuredOp) -> None:
 
 
 ELEMENTWISE_ROWS: tuple[StructuredRow, ...] = (
-    StructuredRow("linalg.generic", None, None, _generic_accesses, _generic_iterators),
+    StructuredRow("linalg.generic", None, None, given_accesses, _generic_iterators),
     StructuredRow("linalg.reduce", None, None, _reduce_accesses, _reduce_iterators, check=_check_reduce),
     _parallel_row("map", None, None),
     _parallel_row("fill", 1, _fill),
     _parallel_row("copy", 1, _fill),
     _parallel_row("transpose", 1, _fill, _transpose_accesses, _no_check),
     _parallel_row("broadcast", 1, _fill, _broadcast_accesses, _no_check),
+    _parallel_row("elementwise", None, _elementwise, _elementwise_accesses, _check_elementwise_kind),
     _parallel_row("elemwise_unary", 1, _unary(None)),
     _parallel_row("elemwise_binary", 2, _binary(None)),
     _parallel_row("select", 3, _select),

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from xjit.affine import IndexingBudgetError
 from xjit.hlo.diagnostics import Span, did_you_mean
 from xjit.linalg_ext.dialects.registry import definition_of, known_names
 from xjit.linalg_ext.ir.attributes import Attribute
@@ -293,8 +294,11 @@ class Parser(AttributeParser):
         if definition.assembly is None:
             self.fail(f"'{found}' has no custom form: write it in the generic form", state.span)
         state.name = found
-        with self._inside(definition.default_dialect):
-            definition.assembly.parse(self, state)
+        try:
+            with self._inside(definition.default_dialect):
+                definition.assembly.parse(self, state)
+        except IndexingBudgetError as error:
+            self.fail(f"'{found}' op: {error}", state.span)
 
     @contextmanager
     def _inside(self, dialect: str) -> Generator[None]:

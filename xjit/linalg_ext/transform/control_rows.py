@@ -8,14 +8,14 @@ from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DictAttr, String
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.transform.match_rows import inside_first
-from xjit.linalg_ext.transform.state import Handles, Payload, Script, TransformRow
+from xjit.linalg_ext.transform.state import Handles, Payload, Script, TransformRow, script_operations
 
 __all__ = ["CONTROL_ROWS"]
 
 
 def _sequence(script: Script, op: Operation, name: object) -> Operation:
     """Returns the named sequence of the module that a symbol refers to."""
-    for each in script.root.body.operations:
+    for each in script_operations(script.root):
         same = isinstance(name, SymbolRefAttr) and each.attributes.get("sym_name") == StringAttr(name.name)
         if each.name == "transform.named_sequence" and same:
             return each

@@ -12,6 +12,7 @@ from xjit.linalg_ext.rewrite.cse import eliminate_common_subexpressions
 from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead
 from xjit.linalg_ext.rewrite.rules import CANONICALIZE
 from xjit.linalg_ext.transform.state import Handles, Payload, Script, TransformRow
+from xjit.linalg_ext.transforms.fold_unit_dims import fold_unit_extent_dims
 from xjit.linalg_ext.verify import verify
 
 __all__ = ["HANDLE_ROWS"]
@@ -49,10 +50,17 @@ def cleanup(script: Script, op: Operation) -> Handles:
 
 
 def apply_patterns(script: Script, op: Operation) -> Handles:
-    """Simplifies the payload: sets of patterns that a script may name all are parts of canonicalization here."""
+    """Simplifies the payload: most sets of patterns that a script may name are parts of canonicalization here."""
+    named = {each.name for each in op.body.operations} if op.regions[0].blocks else set[str]()
     for target in script.payload(op):
+        if _FOLD_UNIT_DIMS in named:
+            for each in [inner for inner in target.walk() if inner.name == "linalg.generic"]:
+                fold_unit_extent_dims(each, fold_loops=True)
         apply_rules(target, CANONICALIZE)
     return []
+
+
+_FOLD_UNIT_DIMS = "transform.apply_patterns.linalg.fold_unit_extent_dims_via_reshapes"
 
 
 def apply_cse(script: Script, op: Operation) -> Handles:

@@ -13,7 +13,7 @@ from xjit.linalg_ext.transform.loop_rows import LOOP_ROWS
 from xjit.linalg_ext.transform.match_rows import MATCH_ROWS
 from xjit.linalg_ext.transform.neighbour_rows import NEIGHBOUR_ROWS
 from xjit.linalg_ext.transform.rewrite_rows import REWRITE_ROWS
-from xjit.linalg_ext.transform.state import Handles, Script, TransformRow
+from xjit.linalg_ext.transform.state import Handles, Script, TransformRow, script_operations
 from xjit.linalg_ext.transform.structured_rows import STRUCTURED_TRANSFORM_ROWS
 
 __all__ = ["TRANSFORM_OPS", "interpret"]
@@ -37,12 +37,12 @@ _MAIN = StringAttr("__transform_main")
 
 
 def interpret(module: Operation) -> None:
-    """Executes each top-level `transform.sequence`, and `transform.named_sequence @__transform_main`, in order.
+    """Executes each `transform.sequence` of a module, and `transform.named_sequence @__transform_main`, in order.
 
-    LinalgError, at the place of the script's operation, for what is unknown or cannot be done; `failures(suppress)`
-    ends the sequence there instead.
+    Those of modules inside of it, too: their payload is the whole module. LinalgError, at the place of the script's
+    operation, for what is unknown or cannot be done; `failures(suppress)` ends the sequence there instead.
     """
-    for op in module.body.operations:
+    for op in list(script_operations(module)):
         if op.name in _SEQUENCES:
             _run_sequence(Script(module, _run_region), op, [[module]])
         elif op.name == "transform.named_sequence" and op.attributes.get("sym_name") == _MAIN:

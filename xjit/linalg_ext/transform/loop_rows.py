@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from xjit.linalg_ext.ir.attributes import IntegerAttr
+from xjit.linalg_ext.ir.attributes import IntegerAttr, StringAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.rewrite.loop_rules import known_trips
 from xjit.linalg_ext.transform.state import Handles, Script, TransformRow
 from xjit.linalg_ext.transform.structured_rows import located
 from xjit.linalg_ext.transforms.coalesce import coalesce
+from xjit.linalg_ext.transforms.forall_to_for import forall_to_for
+from xjit.linalg_ext.transforms.outline import outline_loop
 from xjit.linalg_ext.transforms.scf_loops import move_invariants_out, peel, unroll
 
 __all__ = ["LOOP_ROWS"]
@@ -67,11 +69,34 @@ def promote(script: Script, op: Operation) -> Handles:
     return []
 
 
+def one_after_the_other(script: Script, op: Operation) -> Handles:
+    """The loops of a `scf.forall`, one handle per loop, or all in one."""
+    found: list[list[Operation]] = [[] for _ in op.results]
+    for target in script.payload(op):
+        loops = located(op, lambda target=target: forall_to_for(target))
+        if len(found) not in (1, len(loops)):
+            raise LinalgError(f"'{op.name}' op has {len(found)} results, but there are {len(loops)} loops", op.location)
+        for number, loop in enumerate(loops):
+            found[number if len(found) > 1 else 0].append(loop)
+    return found
+
+
+def outline_loops(script: Script, op: Operation) -> Handles:
+    """The functions that loops have become, and the calls of them."""
+    name = op.attributes.get("func_name")
+    if not isinstance(name, StringAttr):
+        raise LinalgError(f"'{op.name}' op expects a string as 'func_name', found {name}", op.location)
+    made = [located(op, lambda loop=loop, name=name: outline_loop(loop, name.value)) for loop in script.payload(op)]
+    return [[function for function, _ in made], [call for _, call in made]]
+
+
 LOOP_ROWS: tuple[TransformRow, ...] = (
     TransformRow("transform.loop.get_parent_for", get_parent_for),
     TransformRow("transform.loop.unroll", unroll_loop, (0,)),
     TransformRow("transform.loop.peel", peel_loop, (0,)),
     TransformRow("transform.loop.coalesce", coalesce_loops, (0,)),
     TransformRow("transform.apply_licm", licm),
+    TransformRow("transform.loop.forall_to_for", one_after_the_other, (0,)),
+    TransformRow("transform.loop.outline", outline_loops, (0,)),
     TransformRow("transform.loop.promote_if_one_iteration", promote, (0,)),
 )

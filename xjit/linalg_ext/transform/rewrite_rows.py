@@ -6,14 +6,17 @@ from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, FloatAttr, Integ
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
-from xjit.linalg_ext.ir.types import FloatType, element_type
-from xjit.linalg_ext.transform.state import Handles, Script, TransformRow
+from xjit.linalg_ext.ir.types import FloatType, IntegerType, element_type
+from xjit.linalg_ext.transform.state import Handles, Payload, Script, TransformRow
 from xjit.linalg_ext.transform.structured_rows import each_target, flag, integers, located, tile_sizes
-from xjit.linalg_ext.transforms.decompose import decompose
+from xjit.linalg_ext.transforms.collapse_dims import flatten_elementwise
+from xjit.linalg_ext.transforms.decompose import decompose, decompose_window
 from xjit.linalg_ext.transforms.destination_passing import insert_slice_to_copy, rewrite_in_destination_passing_style
 from xjit.linalg_ext.transforms.detensorize import detensorize
-from xjit.linalg_ext.transforms.index_values import IndexBuilder
+from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
+from xjit.linalg_ext.transforms.multitile import multitile_sizes
 from xjit.linalg_ext.transforms.pad_operands import pad
+from xjit.linalg_ext.transforms.promote import promote
 from xjit.linalg_ext.transforms.split import split
 from xjit.linalg_ext.transforms.split_reduction import split_reduction
 from xjit.linalg_ext.transforms.tilable import as_tilable
@@ -90,6 +93,11 @@ def decompose_op(script: Script, op: Operation) -> Handles:
     return each_target(script, op, lambda target, number: (decompose(target),))
 
 
+def decompose_window_op(script: Script, op: Operation) -> Handles:
+    """The ops with a spatial dimension less."""
+    return each_target(script, op, lambda target, number: (decompose_window(target),))
+
+
 def scalarize(script: Script, op: Operation) -> Handles:
     """The ops on single elements: each loop that is known to have one iteration stays."""
 
@@ -123,6 +131,45 @@ def detensorize_op(script: Script, op: Operation) -> Handles:
     return [made][: len(op.results)]
 
 
+def flatten(script: Script, op: Operation) -> Handles:
+    """The ops with one loop instead of all."""
+    return each_target(script, op, lambda target, number: (flatten_elementwise(target),))
+
+
+def promote_op(script: Script, op: Operation) -> Handles:
+    """The ops, in place, with the listed operands, or all, in buffers of their own."""
+    space = op.attributes.get("memory_space")
+
+    def one(target: Operation, number: int) -> list[Operation]:
+        listed = integers(op, "operands_to_promote") or range(len(target.operands))
+        return [promote(target, dict.fromkeys(listed, space), flag(op, "use_alloca"))]
+
+    return each_target(script, op, one)
+
+
+def multitile_op(script: Script, op: Operation) -> Handles:
+    """Two sizes of tiles and the point where one gives way to the other: parameters, or ops that compute them."""
+    numbers = [op.attributes.get(name) for name in ("dimension", "target_size", "divisor")]
+    dimension, target_size, divisor = (n.value if isinstance(n, IntegerAttr) else 1 for n in numbers)
+    found: list[list[Payload]] = [[], [], []]
+    for target in script.payload(op):
+        sizes = located(op, lambda target=target: multitile_sizes(target, dimension, target_size, divisor))
+        index = IndexBuilder(Builder.before(target))
+        for group, size in zip(found, sizes):
+            group.append(_size_payload(op, index, size))
+    return found
+
+
+def _size_payload(op: Operation, index: IndexBuilder, size: Index) -> Payload:
+    if "param" not in str(op.result_types[0]):
+        made = index.value(size).defining_op
+        assert made is not None
+        return made
+    if not isinstance(size, int):
+        raise LinalgError(f"'{op.name}' op gives parameters for loops of known lengths only", op.location)
+    return IntegerAttr(size, IntegerType(64))
+
+
 _PREFIX = "transform.structured."
 
 REWRITE_ROWS: tuple[TransformRow, ...] = (
@@ -130,7 +177,11 @@ REWRITE_ROWS: tuple[TransformRow, ...] = (
     TransformRow(_PREFIX + "pad", pad_op, (0,)),
     TransformRow(_PREFIX + "split_reduction", split_reduction_op, (0,)),
     TransformRow(_PREFIX + "decompose_interface", decompose_op, (0,)),
+    TransformRow(_PREFIX + "decompose", decompose_window_op, (0,)),
     TransformRow(_PREFIX + "scalarize", scalarize, (0,)),
+    TransformRow(_PREFIX + "flatten_elementwise", flatten, (0,)),
+    TransformRow(_PREFIX + "promote", promote_op, (0,)),
+    TransformRow(_PREFIX + "multitile_sizes", multitile_op),
     *(TransformRow(_PREFIX + name, copies, (0,)) for name in ("insert_slice_to_copy", "insert_slice_to_copy_ext")),
     TransformRow(_PREFIX + "rewrite_in_destination_passing_style", in_destination, (0,)),
     TransformRow(_PREFIX + "detensorize", detensorize_op, (0,)),

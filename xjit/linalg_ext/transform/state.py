@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ from xjit.linalg_ext.ir.attributes import Attribute
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation, Value
 
-__all__ = ["Handles", "Payload", "Script", "TransformRow", "payload_of"]
+__all__ = ["Handles", "Payload", "Script", "TransformRow", "payload_of", "script_operations"]
 
 Payload: TypeAlias = Operation | Value | Attribute
 """What a handle may stand for: operations and values of the program, and parameters, which are attributes."""
@@ -73,6 +73,15 @@ class Script:
         """Gives handles what they stand for."""
         for value, found in zip(values, handles):
             self.handles[value] = list(found)
+
+
+def script_operations(module: Operation) -> Iterator[Operation]:
+    """Yields the operations of a module, and those of modules inside of it: scripts often have one to themselves."""
+    for op in module.body.operations:
+        if op.name == "builtin.module" and op.regions[0].blocks:
+            yield from script_operations(op)
+        else:
+            yield op
 
 
 @dataclass(frozen=True)

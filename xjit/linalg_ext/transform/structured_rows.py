@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC
 from xjit.linalg_ext.ir.attributes import ArrayAttr, BoolAttr, DenseArrayAttr, IntegerAttr, StringAttr
@@ -33,6 +34,8 @@ from xjit.linalg_ext.transforms.tiling import tile
 
 __all__ = ["STRUCTURED_TRANSFORM_ROWS"]
 
+_Result = TypeVar("_Result")
+
 
 def integers(op: Operation, name: str) -> tuple[int, ...]:
     """Returns the numbers of an attribute, none if there is no attribute."""
@@ -59,9 +62,7 @@ def transposed(rows: Iterable[Sequence[Operation]], count: int) -> list[list[Ope
     return found
 
 
-def located(
-    op: Operation, apply: Callable[[], Sequence[Operation]], expected: int | None = None
-) -> Sequence[Operation]:
+def located(op: Operation, apply: Callable[[], Sequence[_Result]], expected: int | None = None) -> Sequence[_Result]:
     """Runs a transformation; its errors are at the place of the script's operation, with a note of the target's."""
     try:
         found = apply()

@@ -11,12 +11,12 @@ from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.ir.types import IndexType, MemRefType
-from xjit.linalg_ext.structured import PARALLEL, StructuredOp, shape_of, structured
+from xjit.linalg_ext.structured import PARALLEL, StructuredOp, as_structured, shape_of, structured
 from xjit.linalg_ext.structured.creation import create_generic, size_of
-from xjit.linalg_ext.transforms.generalize import generic_body
+from xjit.linalg_ext.transforms.generalize import generalize, generic_body
 from xjit.linalg_ext.transforms.reshapes import Groups, collapse_shape, dynamic_sizes, expand_shape
 
-__all__ = ["collapse_dims", "collapse_loops", "collapsible_loops"]
+__all__ = ["collapse_dims", "collapse_loops", "collapsible_loops", "flatten_elementwise"]
 
 
 def collapse_dims(operation: Operation, reassociation: Groups) -> Operation:
@@ -53,6 +53,21 @@ def collapse_dims(operation: Operation, reassociation: Groups) -> Operation:
         result.replace_all_uses_with(expanded)
     operation.erase()
     return new
+
+
+def flatten_elementwise(operation: Operation) -> Operation:
+    """Makes one loop of all loops of an elementwise op; returns the generic that it is now, or the op if it has one.
+
+    LinalgError for other ops, and as `collapse_dims` raises it.
+    """
+    op = as_structured(operation)
+    if op is None or not op.is_elementwise:
+        raise LinalgError(f"'{operation.name}' op is not elementwise: it cannot be flattened", operation.location)
+    if op.num_loops < 2:
+        return operation
+    if operation.name != "linalg.generic":
+        operation = generalize(operation)
+    return collapse_dims(operation, [range(op.num_loops)])
 
 
 def _refused(op: StructuredOp, message: str) -> LinalgError:

@@ -9,7 +9,9 @@ from xjit.linalg_ext.ir import (
     Block,
     Builder,
     DenseArrayAttr,
+    DenseAttr,
     FloatType,
+    IntegerType,
     LinalgError,
     Operation,
     Region,
@@ -22,9 +24,10 @@ from xjit.linalg_ext.structured.creation import create_generic
 from xjit.linalg_ext.structured.view import attribute_integers
 from xjit.linalg_ext.transforms.collectives import neutral_element
 from xjit.linalg_ext.transforms.index_values import IndexBuilder
-from xjit.linalg_ext.transforms.slices import create_empty
+from xjit.linalg_ext.transforms.slices import create_empty, extract_tile, insert_tile
+from xjit.linalg_ext.transforms.tiles import Tile
 
-__all__ = ["decompose"]
+__all__ = ["decompose", "decompose_window"]
 
 
 def decompose(op: Operation) -> Operation:
@@ -47,6 +50,56 @@ def decompose(op: Operation) -> Operation:
     op.erase()
     assert quotient.defining_op is not None
     return quotient.defining_op
+
+
+_WINDOWS = {
+    "conv_2d": ("conv_1d", (0, 0, 0)),
+    "conv_2d_nhwc_hwcf": ("conv_1d_nwc_wcf", (1, 0, 1)),
+    "conv_2d_nchw_fchw": ("conv_1d_ncw_fcw", (2, 2, 2)),
+    "depthwise_conv_2d_nhwc_hwc": ("depthwise_conv_1d_nwc_wc", (1, 0, 1)),
+    "depthwise_conv_2d_nchw_chw": ("depthwise_conv_1d_ncw_cw", (2, 1, 2)),
+    **{
+        f"pooling_nhwc_{name}": (f"pooling_nwc_{name}", (1, 0, 1))
+        for name in ("sum", "max", "max_unsigned", "min", "min_unsigned")
+    },
+    **{f"pooling_nchw_{name}": (f"pooling_ncw_{name}", (2, 0, 2)) for name in ("sum", "max")},
+}
+"""Convolutions and poolings with one spatial dimension less, and where the first of two is in image, window and result;
+the second one follows it."""
+
+
+def decompose_window(op: Operation) -> Operation:
+    """Replaces a 2-D convolution or pooling on tensors, of which a dimension of window and result has size 1, by the
+    1-D one along the other dimension; returns that.
+
+    LinalgError, with the operation's place, for other operations.
+    """
+    view = as_structured(op)
+    name, first = _WINDOWS.get(op.name.removeprefix("linalg."), ("", ()))
+    shapes = [] if view is None else [shape_of(v) for v in view.operands]
+    flat = [k for k in (0, 1) if first and shapes[1][first[1] + k] == 1 == shapes[2][first[2] + k]]
+    if view is None or not op.results or not flat:
+        what = "only 2-D convolutions and poolings on tensors with a window of one row or column are"
+        raise LinalgError(f"'{op.name}' op is not made of an op with a dimension less: {what}", op.location)
+    index = IndexBuilder(Builder.before(op))
+    parts: list[Value] = []
+    tiles: list[Tile] = []
+    for value, axis in zip(view.operands, first):
+        kind, dropped = value.type, axis + flat[0]
+        assert isinstance(kind, TensorType)
+        sizes = [1 if i == dropped else index.dim_of(value, i) for i in range(kind.rank)]
+        tiles.append(Tile.of((0, size, True) for size in sizes))
+        less = kind.with_shape(tuple(n for i, n in enumerate(kind.shape) if i != dropped))
+        parts.append(extract_tile(index.builder, value, tiles[-1], less))
+    attributes = dict(op.attributes)
+    for key in ("strides", "dilations"):
+        if key in attributes:
+            kept = attribute_integers(op, key)[1 - flat[0]]
+            attributes[key] = DenseAttr((kept,), TensorType((1,), IntegerType(64)))
+    made = index.builder.create(f"linalg.{name}", parts, (parts[-1].type,), attributes)
+    op.replace_all_uses_with([insert_tile(index.builder, made.result, view.inits[0], tiles[-1])])
+    op.erase()
+    return made
 
 
 class _Rows:

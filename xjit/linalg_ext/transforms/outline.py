@@ -10,7 +10,7 @@ from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Block, Operation, Region, Value
 from xjit.linalg_ext.ir.types import FunctionType
 
-__all__ = ["inline", "outline"]
+__all__ = ["inline", "outline", "outline_loop"]
 
 
 def outline(
@@ -37,6 +37,38 @@ def outline(
         op.erase()
         calls.append(call)
     return list(functions), calls
+
+
+def outline_loop(loop: Operation, func_name: str) -> tuple[Operation, Operation]:
+    """Moves a loop into a function of its own, whose arguments are all values that it uses from outside.
+
+    Returns the function and the call, which stands in an `scf.execute_region`, as MLIR has it.
+    """
+    if loop.name not in ("scf.for", "scf.forall", "scf.parallel", "scf.while", "affine.for"):
+        raise LinalgError(f"'{loop.name}' op is no loop", loop.location)
+    used: dict[Value, None] = {}
+    for inner in loop.walk():
+        for value in inner.operands:
+            block = value.parent_block
+            owner = None if block is None else block.parent_op
+            if inner is loop or owner is None or not loop.is_ancestor_of(owner):
+                used[value] = None
+    module, kind = _module_of(loop), FunctionType(tuple(v.type for v in used), loop.result_types)
+    body = Block(list(kind.inputs))
+    inside = Builder(body, location=loop.location)
+    inside.create("func.return", inside.clone(loop, dict(zip(used, body.arguments))).results)
+    function = _declare(module, loop, _free_name(module, func_name), Region([body]), kind)
+    name = function.attributes["sym_name"]
+    assert isinstance(name, StringAttr)
+    region = Block()
+    call = Builder(region, location=loop.location).create(
+        "func.call", tuple(used), kind.results, {"callee": SymbolRefAttr(name.value)}
+    )
+    Builder(region, location=loop.location).create("scf.yield", call.results)
+    around = Builder.before(loop).create("scf.execute_region", (), kind.results, {}, [Region([region])])
+    loop.replace_all_uses_with(around.results)
+    loop.erase()
+    return function, call
 
 
 def _check_isolated(op: Operation) -> None:
@@ -71,7 +103,7 @@ def _is_external(function: Operation) -> bool:
 def _library_function(module: Operation, op: Operation, name: str) -> Operation:
     function = _functions(module).get(name)
     if function is None:
-        return _declare(module, op, name, Region())
+        return _declare(module, op, name, Region(), _type_of(op))
     kind = function.attributes.get("function_type")
     if not _is_external(function) or kind != TypeAttr(_type_of(op)):
         raise LinalgError(f"@{name} is no external function of type {_type_of(op)}", op.location)
@@ -79,28 +111,33 @@ def _library_function(module: Operation, op: Operation, name: str) -> Operation:
 
 
 def _own_function(module: Operation, op: Operation, hint: str) -> Operation:
-    taken = _functions(module)
-    name, number = hint, 0
-    while name in taken:
-        name, number = f"{hint}_{number}", number + 1
     block = Block([value.type for value in op.operands])
     builder = Builder(block, location=op.location)
     copy = builder.insert(op.clone())
     copy.set_operands(block.arguments)
     builder.create("func.return", copy.results)
-    return _declare(module, op, name, Region([block]))
+    return _declare(module, op, _free_name(module, hint), Region([block]), _type_of(op))
+
+
+def _free_name(module: Operation, hint: str) -> str:
+    """Returns a name that starts with `hint` and that no function of the module has."""
+    taken = _functions(module)
+    name, number = hint, 0
+    while name in taken:
+        name, number = f"{hint}_{number}", number + 1
+    return name
 
 
 def _type_of(op: Operation) -> FunctionType:
     return FunctionType(tuple(value.type for value in op.operands), op.result_types)
 
 
-def _declare(module: Operation, op: Operation, name: str, region: Region) -> Operation:
+def _declare(module: Operation, op: Operation, name: str, region: Region, kind: FunctionType) -> Operation:
     """Inserts a private function in front of the one that the operation is in."""
     parent = next((p for p in op.ancestors() if p.block is module.body), op)
     attributes = {
         "sym_name": StringAttr(name),
-        "function_type": TypeAttr(_type_of(op)),
+        "function_type": TypeAttr(kind),
         "sym_visibility": StringAttr("private"),
     }
     return Builder.before(parent).create("func.func", (), (), attributes, (region,))

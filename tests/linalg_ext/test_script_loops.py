@@ -1,0 +1,121 @@
+"""Loops as functions, parallel loops in order, two sizes of tiles, flat elementwise ops: the value is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.linalg_ext.equivalence import check_transformation, count
+from tests.linalg_ext.tiling_support import MATMUL, named
+from xjit.linalg_ext import parse
+from xjit.linalg_ext.ir import LinalgError, Operation
+from xjit.linalg_ext.transforms import tile, tile_to_forall
+from xjit.linalg_ext.transforms.collapse_dims import flatten_elementwise
+from xjit.linalg_ext.transforms.forall_to_for import forall_to_for
+from xjit.linalg_ext.transforms.multitile import multitile_sizes
+from xjit.linalg_ext.transforms.outline import outline_loop
+from xjit.linalg_ext.transforms.split import split
+
+
+@pytest.mark.parametrize("sizes", [[5, 0, 0], [5, 4, 0], [0, 2, 0]], ids=str)
+def test_forall_to_for(sizes: list[int]) -> None:
+    def in_order(module: Operation) -> None:
+        [matmul] = named(module, "linalg.matmul")
+        [loop] = tile_to_forall(matmul, sizes).loops
+        assert len(forall_to_for(loop)) == sum(map(bool, sizes))
+
+    after = check_transformation(MATMUL, in_order)
+    assert count(after, "scf.forall") == 0 and count(after, "tensor.insert_slice") == 1
+
+
+READS_ANOTHER_TILE = """
+func.func @main(%a: tensor<6xf32>) -> tensor<6xf32> {
+  %0 = scf.forall (%i) in (5) shared_outs(%o = %a) -> (tensor<6xf32>) {
+    %t = tensor.extract_slice %o[%i] [1] [1] : tensor<6xf32> to tensor<1xf32>
+    %j = affine.apply affine_map<(d0) -> (d0 + 1)>(%i)
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %t into %o[%j] [1] [1] : tensor<1xf32> into tensor<6xf32>
+    }
+  }
+  return %0 : tensor<6xf32>
+}
+"""
+
+
+def test_iterations_in_order_do_not_see_what_others_insert() -> None:
+    check_transformation(READS_ANOTHER_TILE, lambda module: forall_to_for(named(module, "scf.forall")[0]))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_outline_loop(which: int) -> None:
+    def outlined(module: Operation) -> None:
+        [matmul] = named(module, "linalg.matmul")
+        function, call = outline_loop(tile(matmul, [5, 4]).loops[which], "rows")
+        assert str(function.attributes["sym_name"]) == '"rows"' and str(call.attributes["callee"]) == "@rows"
+
+    after = check_transformation(MATMUL, outlined)
+    assert count(after, "func.call") == 1 and count(after, "scf.execute_region") == 1
+
+
+@pytest.mark.parametrize("target, divisor", [(5, 1), (4, 2), (12, 1), (7, 3), (1, 1), (100, 4)])
+def test_multitile_sizes(target: int, divisor: int) -> None:
+    def tiled(module: Operation) -> None:
+        [matmul] = named(module, "linalg.matmul")
+        low, high, point = multitile_sizes(matmul, 0, target, divisor)
+        assert isinstance(low, int) and isinstance(high, int) and isinstance(point, int)
+        assert low % divisor == high % divisor == 0 and low <= target and high == low + divisor
+        assert point % low == 0 and (12 - point) % high == 0
+        if 0 < point < 12:
+            first, second = split(matmul, 0, point)
+            tile(second, [high])
+            tile(first, [low])
+
+    check_transformation(MATMUL, tiled)
+
+
+def test_multitile_sizes_of_unknown_lengths() -> None:
+    text = """
+    func.func @main(%a: tensor<?xf32>, %b: tensor<?xf32>) -> tensor<?xf32> {
+      %0 = linalg.exp ins(%a : tensor<?xf32>) outs(%b : tensor<?xf32>) -> tensor<?xf32>
+      return %0 : tensor<?xf32>
+    }"""
+
+    def tiled(module: Operation) -> None:
+        [op] = named(module, "linalg.exp")
+        low, high, point = multitile_sizes(op, 0, 2)
+        first, second = split(op, 0, point)
+        tile(second, [high])
+        tile(first, [low])
+
+    check_transformation(text, tiled)
+
+
+ELEMENTWISE = """
+func.func @main(%a: tensor<4x6xf32>, %b: tensor<4x6xf32>, %s: f32) -> tensor<4x6xf32> {
+  %0 = linalg.add ins(%a, %b : tensor<4x6xf32>, tensor<4x6xf32>) outs(%a : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %1 = linalg.map { math.absf } ins(%0 : tensor<4x6xf32>) outs(%b : tensor<4x6xf32>)
+  return %1 : tensor<4x6xf32>
+}
+"""
+
+
+def test_flatten_elementwise() -> None:
+    def flat(module: Operation) -> None:
+        for name in ("linalg.add", "linalg.map"):
+            assert len(flatten_elementwise(named(module, name)[0]).attributes["iterator_types"].elements) == 1  # type: ignore[attr-defined]
+
+    check_transformation(ELEMENTWISE, flat)
+
+
+def test_what_is_refused() -> None:
+    module = parse(MATMUL)
+    [matmul] = named(module, "linalg.matmul")
+    for action, error in (
+        (lambda: forall_to_for(matmul), "is no scf.forall"),
+        (lambda: outline_loop(matmul, "f"), "is no loop"),
+        (lambda: flatten_elementwise(matmul), "is not elementwise"),
+        (lambda: multitile_sizes(matmul, 3, 4), "along loop 3 of 3"),
+        (lambda: multitile_sizes(matmul, 0, 4, 5), "no tiles of 4 by 5"),
+        (lambda: multitile_sizes(matmul, 0, 5, 5), "5 does not divide 12"),
+    ):
+        with pytest.raises(LinalgError, match=error):
+            action()
