@@ -1,7 +1,8 @@
 """Where the devices of one execution meet: the last that comes to a collective moves the data of all.
 
 Nothing is copied before everyone is there, and nobody goes on before all is copied, so operands and results may lie
-anywhere. A device that fails, or ends while others wait for it, ends the execution on all of them.
+anywhere. A device that fails, or ends while others wait for it, ends the execution on all of them: those that wait leave,
+with their memory, and no meeting takes place any more.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class _Meeting:
     spec: CollectiveSpec
     members: tuple[int, ...]
     places: dict[int, Places] = field(default_factory=dict[int, Places])
+    is_moving: bool = False  # nobody may leave
     is_done: bool = False
 
     def describe(self) -> str:
@@ -55,29 +57,39 @@ class Communicator:
             clear_results(spec, places)
             return
         meeting = self._enter(device, spec, members, places)
-        if meeting is not None:
+        if meeting is None:
+            return
+        try:
             move(spec, members, meeting.places)
-            self._end(meeting)
+        except BaseException as error:
+            self._end(meeting, error)
+            raise
+        self._end(meeting, None)
 
     def _enter(self, device: int, spec: CollectiveSpec, members: tuple[int, ...], places: Places) -> _Meeting | None:
         """Returns the meeting to the device that completes it; the others come back when all is moved."""
         with self._changed:
+            if self.failure is not None:
+                raise StoppedError
             meeting = self._meetings.setdefault((spec, members), _Meeting(spec, members))
             meeting.places[device] = places
             if len(meeting.places) == len(members):
+                meeting.is_moving = True
                 del self._meetings[(spec, members)]
                 self._running += len(members) - 1  # they run again: no one can find them waiting for ever
                 return meeting
             self._leave()
             while not meeting.is_done:
-                if self.failure is not None:
+                if self.failure is not None and not meeting.is_moving:
                     raise StoppedError
                 self._changed.wait()
             return None
 
-    def _end(self, meeting: _Meeting) -> None:
+    def _end(self, meeting: _Meeting, failure: BaseException | None) -> None:
         with self._changed:
-            meeting.is_done = True
+            meeting.is_moving, meeting.is_done = False, failure is None
+            if failure is not None:
+                self._fail(failure)
             self._changed.notify_all()
 
     def finish(self, failure: BaseException | None) -> None:

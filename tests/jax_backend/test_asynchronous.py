@@ -286,6 +286,22 @@ assert long(x).is_ready() and long(long(x)).is_ready()
     )
 
 
+def test_exits_do_not_wait_for_threads_that_go_on() -> None:
+    run("""
+import threading
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
+v = jax.device_put(jnp.ones(1000), jax.NamedSharding(mesh, jax.P("i")))
+normalized = jax.jit(lambda a: a / a.sum() + jnp.sin(jnp.arange(2e5)).sum() * 0)  # queues are never empty
+done = threading.Semaphore(0)
+def go_on():
+    while True:
+        normalized(v)
+        done.release()
+for _ in range(3): threading.Thread(target=go_on, daemon=True).start()
+for _ in range(100): done.acquire()
+""", devices=2)  # fmt: skip
+
+
 SHARDED = (
     PROLOGUE
     + """

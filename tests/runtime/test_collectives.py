@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,8 @@ import pytest
 import xjit
 from tests.runtime.test_cancel import interrupt
 from xjit.hlo.diagnostics import ExecutionError, InvalidArgument, Unsupported
+from xjit.runtime.collectives.communicator import Communicator, StoppedError
+from xjit.runtime.collectives.movement import Places, move
 from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.program_file import program_from_bytes, program_to_bytes
 from xjit.thunks import CollectiveThunk
@@ -117,6 +121,76 @@ def test_a_failure_on_one_device_ends_all() -> None:
         executable.execute_sharded([[np.full(2, n, F32)] for n in range(3)])
     results = executable.execute_sharded([[np.full(2, 2 * n, F32)] for n in range(3)])
     assert [r.tolist() for r in results] == [[6, 6]] * 3
+
+
+def test_nobody_moves_data_of_a_device_that_has_left() -> None:
+    pairs = CollectiveSpec("all-gather", "g", -1, ((0, 1), (2, 3)), (MovedArray(1, 4),))
+    communicator, data = Communicator(4), np.arange(4, dtype=F32)
+    places = Places((data.ctypes.data,), (0,))  # a result at 0: to write it ends the process
+    left: list[bool] = []
+
+    def first() -> None:
+        with pytest.raises(StoppedError):
+            communicator.run(0, pairs, places)
+        left.append(True)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    while not communicator._meetings:
+        time.sleep(0.001)
+    communicator.stop(ExecutionError("device 3 has failed"))
+    thread.join()
+    assert left
+    with pytest.raises(StoppedError):
+        communicator.run(1, pairs, places)
+
+
+def test_nobody_leaves_while_data_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = CollectiveSpec("all-gather", "g", -1, ((0, 1),), (MovedArray(1, 4),))
+    communicator, data, results = Communicator(3), np.arange(2, dtype=F32), np.zeros((2, 2), F32)
+    places = [Places((data[i:].ctypes.data,), (results[i].ctypes.data,)) for i in range(2)]
+    ended: list[int] = []
+
+    def device(number: int) -> None:
+        communicator.run(number, pair, places[number])
+        ended.append(number)
+
+    def slow_move(*arguments: Any) -> None:
+        communicator.stop(ExecutionError("device 2 has failed"))
+        time.sleep(0.05)
+        assert not ended
+        move(*arguments)
+
+    monkeypatch.setattr("xjit.runtime.collectives.communicator.move", slow_move)
+    threads = [threading.Thread(target=device, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(ended) == [0, 1] and results.tolist() == [[0, 1], [0, 1]]
+
+
+def test_a_movement_that_fails_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = CollectiveSpec("all-gather", "g", -1, ((0, 1),), (MovedArray(1, 4),))
+    communicator = Communicator(2)
+    raised: list[type[BaseException]] = []
+
+    def device(number: int) -> None:
+        try:
+            communicator.run(number, pair, Places((0,), (0,)))
+        except BaseException as error:
+            raised.append(type(error))
+
+    def failing_move(*_: Any) -> None:
+        raise ExecutionError("rows are out of range")
+
+    monkeypatch.setattr("xjit.runtime.collectives.communicator.move", failing_move)
+    threads = [threading.Thread(target=device, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert set(raised) == {ExecutionError, StoppedError} and str(communicator.failure) == "rows are out of range"
 
 
 def test_what_is_not_moved_is_refused() -> None:

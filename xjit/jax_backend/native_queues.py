@@ -9,7 +9,7 @@ user. None of these functions may be called with the GIL. Where no thread can be
 * `void xjit_queue_reserve(queue)`: waits while there are `MAX_JOBS`, unless the caller is nested, and counts one more.
 * `void xjit_queue_append(job, queue)`: gives a job its place, at once or later.
 * `void xjit_queue_work(queue)`: what a worker does, for ever.
-* `void xjit_queue_wait(queue)`: until there is nothing to do.
+* `void xjit_queue_wait(queue)`: until as many jobs are done as there are now; others may go on to come.
 * `void xjit_jobs_run_apart(jobs, i64 count)`: has other threads run them at the same time; each calls
   `void xjit_job_run(job)`.
 * `i1 xjit_is_nested()`: whether this thread runs a job that is apart, so that the caller is a function of a user.
@@ -87,9 +87,10 @@ class Locked:
         """Wakes all that sleep."""
         _pthread(self.builder, "pthread_cond_broadcast", self._changed)
 
-    def add_to_length(self, number: int) -> None:
-        length = QUEUE.load(self.builder, self.queue, "length")
-        QUEUE.store(self.builder, self.queue, "length", self.builder.add(length, self.builder.i64(number)))
+    def add(self, field: str, number: int) -> None:
+        """Changes a count."""
+        before = QUEUE.load(self.builder, self.queue, field)
+        QUEUE.store(self.builder, self.queue, field, self.builder.add(before, self.builder.i64(number)))
 
 
 def _nested_key(builder: StructuredBuilder) -> Value:
@@ -177,7 +178,7 @@ def _define_reserve(module: Module) -> None:
         length = QUEUE.load(builder, queue, "length")
         loop.leave_if(builder.or_(is_nested, builder.icmp_signed("<", length, builder.i64(MAX_JOBS))))
         locked.sleep()
-    locked.add_to_length(1)
+    locked.add("length", 1)
     locked.leave()
     builder.ret_void()
 
@@ -211,17 +212,20 @@ def _define_work(module: Module) -> None:
         locked.leave()
         _run(builder, job)
         locked.enter()
-        locked.add_to_length(-1)
+        locked.add("length", -1)
+        locked.add("num_done", 1)
         locked.wake()
     builder.ret_void()
 
 
 def _define_wait(module: Module) -> None:
     builder = define(module, "xjit_queue_wait", [(PTR, "queue")], linkage="")
-    locked = Locked(builder, builder.function.args[0])
+    (queue,) = builder.function.args
+    locked = Locked(builder, queue)
     locked.enter()
+    wanted = builder.add(*(QUEUE.load(builder, queue, field) for field in ("num_done", "length")))
     with builder.repeat() as loop:
-        loop.leave_if(builder.icmp_signed("==", QUEUE.load(builder, locked.queue, "length"), builder.i64(0)))
+        loop.leave_if(builder.icmp_signed(">=", QUEUE.load(builder, queue, "num_done"), wanted))
         locked.sleep()
     locked.leave()
     builder.ret_void()

@@ -75,6 +75,7 @@ QUEUE: Final = StructLayout(
         ("first", PTR),  # a JOB, as is `last`
         ("last", PTR),
         ("length", I64),  # jobs that are not done
+        ("num_done", I64),  # and those that were, since the process began
         ("has_worker", I32),
         ("mutex", PTR),  # a pthread_mutex_t
         ("changed", PTR),  # a pthread_cond_t

@@ -47,6 +47,7 @@ class ShardedExecution:
         number = fields["group"]
         group = self._groups[number]
         thread = threading.get_ident()
+        outer = self._running.get(thread)  # where there are no threads, a call within a callback runs in the callback's
         self._running[thread] = group.communicator
         error, failure = input_error, None
         try:
@@ -57,7 +58,10 @@ class ShardedExecution:
         except BaseException as raised:
             error, failure = error_of(raised), raised
         finally:
-            del self._running[thread]
+            if outer is None:
+                del self._running[thread]
+            else:
+                self._running[thread] = outer
             self._leave(number, group, failure)
         return error
 

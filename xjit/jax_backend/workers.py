@@ -1,4 +1,7 @@
-"""The threads that do what devices have to do: they start with the first job; exits and forks wait for them."""
+"""The threads that do what devices have to do: they start with the first job.
+
+Exits and forks wait for what was asked for before, not for what other threads go on to ask for.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class Workers:
 
     def _forget_threads(self) -> None:
         self._starting = threading.Lock()
-        self._apart: set[threading.Thread] = set()
+        self._apart: dict[threading.Thread, threading.Thread] = {}  # with the one whose job called, in the end, its own
         self._room = threading.Semaphore(MAX_JOBS)
 
     def serve(self, queues: Sequence[int], *, is_asynchronous: bool) -> None:
@@ -54,16 +57,15 @@ class Workers:
         self._api.set_variable(IS_ASYNCHRONOUS, 0)
 
     def finish(self) -> None:
-        """Waits until there is nothing to do; a function that a program calls waits for nothing."""
-        while threading.current_thread() not in self._apart:
-            with self._starting:
-                threads = [thread for thread in self._apart if thread.is_alive()]
+        """Waits until what there is to do now is done; a function that a program calls waits for nothing."""
+        if threading.current_thread() in self._apart:
+            return
+        roots = set(self._apart.values())
+        while threads := [t for t, root in tuple(self._apart.items()) if root in roots and t.is_alive()]:
             for thread in threads:
                 thread.join()
-            for queue in self._queues:
-                self._wait(queue)
-            if not threads:
-                return
+        for queue in self._queues:
+            self._wait(queue)
 
     def _after_fork(self) -> None:
         """The child has none of these threads, and locks in any state."""
@@ -90,11 +92,13 @@ class Workers:
         meeting = threading.Barrier(count)
         threads = [threading.Thread(target=self._run_with, args=(jobs[i], meeting, is_nested)) for i in range(count)]
         with self._starting:
-            self._apart = {*threads, *(other for other in self._apart if other.is_alive())}  # they look for themselves
+            alive = {other: root for other, root in self._apart.items() if other.is_alive()}
+            root = self._apart.get(threading.current_thread())
+            self._apart = alive | {thread: root or thread for thread in threads}  # they look for themselves
             if all(map(_start, threads)):
                 return count
             meeting.abort()
-            self._apart -= {*threads}
+            self._apart = alive
         if not is_nested:
             self._room.release()
         if count > 1:

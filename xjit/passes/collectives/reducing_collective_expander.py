@@ -66,15 +66,27 @@ def _all_gather(
     """Every member's operand: one more dimension in front."""
     row = into.add(build.reshape(operand, (1, *operand.shape.dimensions)))
     shape = Shape.array(operand.shape.element_type, (len(groups[0]), *operand.shape.dimensions))
-    attributes = _attributes(instruction, groups, 0)
-    return into.add(HloInstruction.create("all-gather", shape.with_default_layouts(), [row], attributes))
+    return _exchange("all-gather", shape.with_default_layouts(), row, instruction, groups, 0, into)
 
 
 def _all_to_all(
     instruction: HloInstruction, operand: HloInstruction, groups: Groups, dimension: int, into: Expansion
 ) -> HloInstruction:
-    attributes = _attributes(instruction, groups, dimension)
-    return into.add(HloInstruction.create("all-to-all", operand.shape, [operand], attributes))
+    return _exchange("all-to-all", operand.shape, operand, instruction, groups, dimension, into)
+
+
+def _exchange(
+    opcode: str,
+    shape: Shape,
+    operand: HloInstruction,
+    instruction: HloInstruction,
+    groups: Groups,
+    dimension: int,
+    into: Expansion,
+) -> HloInstruction:
+    """A collective whose name says what it is for: who looks for the reduction finds it."""
+    attributes, name = _attributes(instruction, groups, dimension), f"{instruction.opcode}-{opcode}"
+    return into.add(HloInstruction.create(opcode, shape, [operand], attributes, name=name))
 
 
 def _all_reduce(
