@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import fields
 
 import pytest
 
@@ -31,6 +32,13 @@ def test_every_rule_has_a_pair_and_a_refusal() -> None:
     cases = [c for c in all_cases() if c.path.parent.name == "algebra"]
     assert {c.name.split()[0] for c in cases if c.after is not None} == RULES.keys()
     assert {c.name.split()[0] for c in cases if c.after is None} == RULES.keys()
+
+
+def test_every_option_is_one_that_rules_ask_for() -> None:
+    words = [word for rule in ALGEBRA for word in rule.option.replace("|", " ").split()]
+    asked = {word.removeprefix("!") for word in words} | {rule.value[1] for rule in ALGEBRA if rule.value is not None}
+    of_the_pass = {"xla_compatible_fp", "enable_fast_math", "enable_floats_are_real", "run_to_fixed_point"}
+    assert {field.name for field in fields(AlgebraicSimplifier)} == asked | of_the_pass
 
 
 @pytest.mark.parametrize("rule", ALGEBRA, ids=lambda rule: rule.id)

@@ -23,7 +23,9 @@ def prefetch(module: Operation, count: int = 1, unroll: bool = False) -> None:
 
     These are shifted by copies at the end of an iteration, or, with `unroll`, `count + 1` iterations become one in
     which they take turns. A count below 1 leaves a copy as it is. LinalgError for copies that are not directly in an
-    `scf.for` without results, that read something else than a view of the iteration, or write no buffer from outside.
+    `scf.for` without results, that read something else than a view of the iteration, or write no buffer from outside;
+    and for buffers that something else sees, which would find other tiles. A mark promises that the loop does not write
+    what the copy reads.
     """
     for op in [op for op in module.walk() if op.name == "linalg.copy" and PREFETCH in op.attributes]:
         mark = op.attributes.pop(PREFETCH)
@@ -45,6 +47,8 @@ class _Prefetch:
         if target is None or target.name != "memref.alloc" or loop.is_ancestor_of(target):
             raise self._error("writes no buffer that is allocated outside of the loop")
         self.loop, self.source, self.target = loop, source, target
+        if not all(self._finds_the_copy(use.owner) for use in target.result.uses):
+            raise self._error("writes a buffer that is used before it in the loop, or outside of that")
         self.buffers: list[Value] = []
 
     def _error(self, why: str) -> LinalgError:
@@ -54,6 +58,13 @@ class _Prefetch:
         """Whether an operation of the loop's body uses nothing that others there compute."""
         block = self.copy.block
         return all(v.defining_op is None or v.defining_op.block is not block for v in op.operands)
+
+    def _finds_the_copy(self, user: Operation) -> bool:
+        """Whether what uses the buffer does so behind the copy in each iteration, or frees it."""
+        around = next((op for op in (user, *user.ancestors()) if op.block is self.copy.block), None)
+        if around is None:
+            return user.name == "memref.dealloc"
+        return around is self.copy or self.copy.is_before(around)
 
     def run(self, unroll: bool) -> None:
         outside = Builder.before(self.loop)

@@ -65,9 +65,9 @@ def flatten_elementwise(operation: Operation) -> Operation:
         raise LinalgError(f"'{operation.name}' op is not elementwise: it cannot be flattened", operation.location)
     if op.num_loops < 2:
         return operation
-    if operation.name != "linalg.generic":
-        operation = generalize(operation)
-    return collapse_dims(operation, [range(op.num_loops)])
+    group = tuple(range(op.num_loops))
+    _check_groups(op, [group])  # a named op that cannot be flattened stays one
+    return collapse_dims(operation if operation.name == "linalg.generic" else generalize(operation), [group])
 
 
 def _refused(op: StructuredOp, message: str) -> LinalgError:

@@ -12,10 +12,11 @@ __all__ = ["multitile_sizes"]
 
 
 def multitile_sizes(op: Operation, dimension: int, target_size: int, divisor: int = 1) -> tuple[Index, Index, Index]:
-    """Returns sizes a < b, multiples of `divisor`, and the point up to which tiles of a are followed by tiles of b.
+    """Returns sizes a < b, multiples of `divisor`, and the point where tiles of a give way to tiles of b.
 
-    Neither is larger than `target_size`. The loop's length must be a multiple of `divisor`. LinalgError, with the
-    operation's place, if it is known not to be, for a loop that is not there, and for sizes below 1.
+    No tile is larger than `target_size`: that point is the end where b would be. The loop's length must be a multiple
+    of `divisor`, and not 0. LinalgError, with the operation's place, if it is known to be another, for a loop that is
+    not there, and for sizes below 1.
     """
     root = as_tilable(op)
     index = IndexBuilder(Builder.before(op))
@@ -23,6 +24,8 @@ def multitile_sizes(op: Operation, dimension: int, target_size: int, divisor: in
     if not 0 <= dimension < len(extents) or divisor < 1 or target_size < divisor:
         raise root.error(f"has no tiles of {target_size} by {divisor} along loop {dimension} of {len(extents)}")
     length = extents[dimension]
+    if length == 0:
+        raise root.error(f"has no tiles along loop {dimension}, which has no iterations")
     if isinstance(length, int) and length % divisor:
         raise LinalgError(f"cannot compute multi-tile sizes: {divisor} does not divide {length}", op.location)
     units = index.apply(dim(0).floordiv(divisor), (length,))
