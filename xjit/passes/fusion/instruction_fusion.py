@@ -102,9 +102,9 @@ class InstructionFusion(HloModulePass):
     many times as many elements of a cheap instruction may be computed as it has.
 
     What is expensive is computed once, but for elementwise values of `recompute_bytes` and more, which leave the caches
-    before they are read again: fusions that read all that they are made of, by one transcendental function at most, compute
-    them, too. So a training step keeps an activation's argument for its backward half, and not the tanh or logistic of
-    it as well.
+    before they are read again: fusions that read all that they are made of, by one transcendental function at most,
+    compute them, too. So a training step keeps an activation's argument for its backward half, and not the tanh or
+    logistic of it as well.
     """
 
     name = "instruction-fusion"
