@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.blocking.convolution_dimensions import as_gemm, is_depthwise
-from xjit.emitters.gemm.blocking.convolution_phases import Phase, convolution_phases
 from xjit.emitters.gemm.blocking.convolution_plan import plan_convolution
 from xjit.emitters.gemm.blocking.convolution_shapes import MAX_SPATIAL_DIMENSIONS, ConvolutionShape, SpatialDimension
 from xjit.emitters.gemm.blocking.facts import convolution_facts, gemm_facts
 from xjit.emitters.gemm.blocking.method import GemmTypes, gains_by_planes, with_unit
 from xjit.emitters.gemm.blocking.plan import plan_gemm
 from xjit.emitters.gemm.blocking.register_tile import register_tile
+from xjit.emitters.gemm.convolution.phases import Phase, convolution_phases
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.dot import element_strides, gemm_types
 from xjit.emitters.planners.cpu.epilogue import epilogue_fact, place_of_sums
