@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.blocking.method import GemmTypes, Method
-from xjit.emitters.gemm.blocking.plan import SMALL_RHS_BYTES
+from xjit.emitters.gemm.blocking.plan import SMALL_RHS_BYTES, rhs_stays_in_cache
+from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.emitters.gemm.blocking.shapes import GemmParameters, GemmShape
 from xjit.emitters.gemm.blocking.storage import has_native_masks, size_of
 from xjit.emitters.gemm.blocking.units import Unit
@@ -74,7 +75,7 @@ def plan_direct(
 
     With `in_scratch`, an epilogue takes the sums from scratch memory.
     """
-    if not _reads_in_place(shape, types, plan) or not (in_scratch or _writes_in_place(shape, types)):
+    if not _reads_in_place(shape, types, plan, target) or not (in_scratch or _writes_in_place(shape, types)):
         return None
     width = target.vector_width(types.compute)
     if shape.n % width and not has_native_masks(target, types.compute):
@@ -84,7 +85,7 @@ def plan_direct(
     return None if in_scratch and rows * product.scratch_row > MAX_SCRATCH_BYTES else product
 
 
-def _reads_in_place(shape: GemmShape, types: GemmTypes, plan: GemmParameters) -> bool:
+def _reads_in_place(shape: GemmShape, types: GemmTypes, plan: GemmParameters, target: Target) -> bool:
     """Whether vectors of the right operand lie in memory as they are multiplied, and stay in the cache."""
     if types.unit is not Unit.FMA or not types.lhs is types.rhs is types.compute:
         return False
@@ -92,7 +93,9 @@ def _reads_in_place(shape: GemmShape, types: GemmTypes, plan: GemmParameters) ->
         return False
     size = size_of(types.compute)
     match plan.method:
-        case Method.TILES if plan.pack_rhs:
+        case Method.TILES if not rhs_stays_in_cache(
+            shape, size, min(plan.block_m, shape.m), register_tile(target, types).rows
+        ):
             return False
         case Method.VECTOR_ALONG_N if shape.k * abs(shape.rhs_k_inner) * size > SMALL_RHS_BYTES:
             return False

@@ -73,6 +73,14 @@ def chunk_of_k(k_outer: int, k_inner: int, element_bytes: int) -> tuple[int, int
     return -(-k_outer // max(1, chunks)), k_inner
 
 
+def rhs_stays_in_cache(shape: GemmShape, size: int, rows: int, tile_rows: int) -> bool:
+    """Whether blocks of `rows` rows may read the right operand, of elements of `size` bytes, where its rows lie."""
+    row_bytes = abs(shape.rhs_k_inner) * size
+    if rows <= FEW_ROWS * tile_rows:
+        return shape.k * row_bytes <= FEW_ROWS_RHS_BYTES
+    return row_bytes % 1024 != 0 and shape.k * row_bytes <= SMALL_RHS_BYTES
+
+
 class _Planner:
     def __init__(self, shape: GemmShape, types: GemmTypes, target: Target, max_tasks: int, in_scratch: bool) -> None:
         self.shape = shape
@@ -264,10 +272,7 @@ class _Planner:
             return True
         if shape.n % self.tile.width and not self._has_masks_for(min(block_m, shape.m)):
             return True
-        row_bytes = abs(shape.rhs_k_inner) * self.size
-        if min(block_m, shape.m) <= FEW_ROWS * self.tile.rows:
-            return shape.k * row_bytes > FEW_ROWS_RHS_BYTES
-        return row_bytes % 1024 == 0 or shape.k * row_bytes > SMALL_RHS_BYTES
+        return not rhs_stays_in_cache(shape, self.size, min(block_m, shape.m), self.tile.rows)
 
     def _has_masks_for(self, rows: int) -> bool:
         """Whether a kernel with masks reads the last columns of so many rows well: with 16 vector registers, a mask
