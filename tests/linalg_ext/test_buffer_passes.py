@@ -9,7 +9,7 @@ from tests.linalg_ext.tiling_support import named
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.linalg_ext import parse, run_passes
 from xjit.linalg_ext.ir import LinalgError, Operation
-from xjit.linalg_ext.transforms.promote import promote
+from xjit.linalg_ext.transforms.single_ops.promote import promote
 
 LOOP = """
 func.func @main(%a: memref<23x4xf32>, %b: memref<23x4xf32>{more}) {{

@@ -9,11 +9,11 @@ from tests.linalg_ext.tiling_support import MATMUL, named
 from xjit.linalg_ext import parse
 from xjit.linalg_ext.ir import LinalgError, Operation
 from xjit.linalg_ext.transforms import tile, tile_to_forall
-from xjit.linalg_ext.transforms.collapse_dims import flatten_elementwise
-from xjit.linalg_ext.transforms.forall_to_for import forall_to_for
-from xjit.linalg_ext.transforms.multitile import multitile_sizes
-from xjit.linalg_ext.transforms.outline import outline_loop
-from xjit.linalg_ext.transforms.split import split
+from xjit.linalg_ext.transforms.loops.forall_to_for import forall_to_for
+from xjit.linalg_ext.transforms.loops.outline import outline_loop
+from xjit.linalg_ext.transforms.single_ops.collapse_dims import flatten_elementwise
+from xjit.linalg_ext.transforms.tiling.multitile import multitile_sizes
+from xjit.linalg_ext.transforms.tiling.split import split
 
 
 @pytest.mark.parametrize("sizes", [[5, 0, 0], [5, 4, 0], [0, 2, 0]], ids=str)

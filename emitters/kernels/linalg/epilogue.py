@@ -19,10 +19,10 @@ from xjit.emitters.access.memory import Buffer
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import round_to_type
 from xjit.emitters.fused import Element, FusedIrEmitter
-from xjit.emitters.gemm.conversions import convert
+from xjit.emitters.gemm.blocking.result_space import ResultSpace
+from xjit.emitters.gemm.blocking.storage import size_of
 from xjit.emitters.gemm.epilogue import EPILOGUE_PARAMS
-from xjit.emitters.gemm.result_space import ResultSpace
-from xjit.emitters.gemm.storage import size_of
+from xjit.emitters.gemm.packing.conversions import convert
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.view import KernelView, lanes_for
 from xjit.emitters.loops.loop_nest import LoopNest
