@@ -10,13 +10,13 @@ import jax
 import numpy as np
 from side_by_side import Native, aligned, compare, compile_function, geometric_mean, report
 
-from xjit.emitters.gemm.convolution import emit_convolution
-from xjit.emitters.gemm.convolution_dimensions import as_gemm
-from xjit.emitters.gemm.convolution_plan import plan_convolution
-from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, SpatialDimension
+from xjit.emitters.gemm.blocking.convolution_dimensions import as_gemm
+from xjit.emitters.gemm.blocking.convolution_plan import plan_convolution
+from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionShape, SpatialDimension
+from xjit.emitters.gemm.blocking.method import GemmTypes
+from xjit.emitters.gemm.blocking.plan import plan_gemm
+from xjit.emitters.gemm.convolution.function import emit_convolution
 from xjit.emitters.gemm.gemm import emit_gemm
-from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.plan import plan_gemm
 from xjit.llvm import Target
 
 BATCH = 8

@@ -14,10 +14,10 @@ import numpy as np
 from side_by_side import Native, aligned, compare, compile_function, geometric_mean, report
 
 import xjit
+from xjit.emitters.gemm.blocking.method import GemmTypes
+from xjit.emitters.gemm.blocking.plan import plan_gemm
+from xjit.emitters.gemm.blocking.shapes import GemmShape, row_major
 from xjit.emitters.gemm.gemm import emit_gemm
-from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.plan import plan_gemm
-from xjit.emitters.gemm.shapes import GemmShape, row_major
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import Target
 

@@ -22,12 +22,12 @@ from xjit.emitters.attention.shapes import (
     left_row_bytes,
 )
 from xjit.emitters.attention.softmax_rows import emit_softmax_rows
+from xjit.emitters.gemm.blocking.method import GemmTypes
+from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
-from xjit.emitters.gemm.kernels import all_kernels_table
-from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.microkernel import Slot
+from xjit.emitters.gemm.microkernels.kernels import all_kernels_table
+from xjit.emitters.gemm.microkernels.microkernel import Slot
 from xjit.emitters.gemm.panels import multiply_panels_function, pack_panels_function
-from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.support import GemmSupport, copy_function, support_for
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.struct_layout import StructLayout

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.register_tile import register_tile
+from xjit.emitters.gemm.blocking.method import GemmTypes
+from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.llvm.target import Target
 from xjit.llvm.types import FLOAT, LLVMType
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from xjit.emitters.gemm.blocking.method import Method
+from xjit.emitters.gemm.blocking.plan import CHUNK_BYTES, LHS_GROUP_ROWS, PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
+from xjit.emitters.gemm.blocking.storage import size_of
+from xjit.emitters.gemm.blocking.units import TILE_LANES
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
-from xjit.emitters.gemm.method import Method
-from xjit.emitters.gemm.microkernel import Slot
+from xjit.emitters.gemm.microkernels.microkernel import Slot
+from xjit.emitters.gemm.microkernels.vector_product import emit_vector_product
 from xjit.emitters.gemm.panels import finish_panels, pack_panels_function
-from xjit.emitters.gemm.plan import CHUNK_BYTES, LHS_GROUP_ROWS, PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
 from xjit.emitters.gemm.record import GEMM, Record
 from xjit.emitters.gemm.routine import ROW_GROUPS, Routine
-from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.strips import emit_strips
 from xjit.emitters.gemm.support import GemmSupport
-from xjit.emitters.gemm.units import TILE_LANES
-from xjit.emitters.gemm.vector_product import emit_vector_product
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR, VOID

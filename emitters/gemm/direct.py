@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.conversions import lane_mask
-from xjit.emitters.gemm.direct_plan import DirectProduct, Lanes
+from xjit.emitters.gemm.blocking.direct_plan import DirectProduct, Lanes
+from xjit.emitters.gemm.blocking.storage import size_of
 from xjit.emitters.gemm.epilogue import call_epilogue
-from xjit.emitters.gemm.microkernel import multiply_add
-from xjit.emitters.gemm.storage import size_of
+from xjit.emitters.gemm.microkernels.microkernel import multiply_add
+from xjit.emitters.gemm.packing.conversions import lane_mask
 from xjit.llvm import LLVMType, Value
 from xjit.llvm.inline_control_flow import do_while
 from xjit.llvm.structured_builder import StructuredBuilder

@@ -5,8 +5,8 @@ Which multiplication it does is data: the record that `plan_gemm` makes for a sh
 
 from __future__ import annotations
 
+from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.gemm.driver import emit_driver
-from xjit.emitters.gemm.method import GemmTypes
 from xjit.emitters.gemm.routine import Routine
 from xjit.emitters.gemm.support import support_for
 from xjit.llvm import Function, Module, Target

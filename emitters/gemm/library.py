@@ -12,13 +12,19 @@ from dataclasses import replace
 import numpy as np
 
 from xjit.emitters.gemm.block import GEMM_PARAMS
-from xjit.emitters.gemm.convolution import CONVOLUTION_PARAMS, convolution_name, emit_convolution
-from xjit.emitters.gemm.convolution_dimensions import as_gemm
-from xjit.emitters.gemm.convolution_phases import convolution_phases
-from xjit.emitters.gemm.convolution_plan import plan_convolution
-from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, convolution_spans
+from xjit.emitters.gemm.blocking.convolution_dimensions import as_gemm
+from xjit.emitters.gemm.blocking.convolution_plan import plan_convolution
+from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionShape, convolution_spans
+from xjit.emitters.gemm.blocking.method import GemmTypes
+from xjit.emitters.gemm.blocking.plan import plan_gemm
+from xjit.emitters.gemm.blocking.register_tile import register_tile
+from xjit.emitters.gemm.blocking.shapes import GemmShape, operand_spans
+from xjit.emitters.gemm.blocking.storage import size_of
+from xjit.emitters.gemm.blocking.units import Unit
+from xjit.emitters.gemm.convolution.function import CONVOLUTION_PARAMS, convolution_name, emit_convolution
+from xjit.emitters.gemm.convolution.phases import convolution_phases
 from xjit.emitters.gemm.gemm import emit_gemm, gemm_name
-from xjit.emitters.gemm.kernels import (
+from xjit.emitters.gemm.microkernels.kernels import (
     KernelSize,
     convolution_kernels,
     emit_kernel,
@@ -27,15 +33,9 @@ from xjit.emitters.gemm.kernels import (
     kernel_types,
     table_entries,
 )
-from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.microkernel import KERNEL_PARAMS
-from xjit.emitters.gemm.plan import plan_gemm
+from xjit.emitters.gemm.microkernels.microkernel import KERNEL_PARAMS
 from xjit.emitters.gemm.plane_range import FIT_PARAMS, emit_planes_fit, greatest_exponents, planes_fit_name
-from xjit.emitters.gemm.register_tile import register_tile
 from xjit.emitters.gemm.routine import ConvolutionRoutine, Routine, convolution_routine_for, routine_for
-from xjit.emitters.gemm.shapes import GemmShape, operand_spans
-from xjit.emitters.gemm.storage import size_of
-from xjit.emitters.gemm.units import Unit
 from xjit.llvm import IRBuilder, Module, Target, Value
 from xjit.llvm.library import Library
 from xjit.llvm.module import Declaration

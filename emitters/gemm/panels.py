@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from xjit.emitters.gemm.conversions import load_as, store_as
-from xjit.emitters.gemm.microkernel import Slot, add_products
-from xjit.emitters.gemm.register_tile import RegisterTile
-from xjit.emitters.gemm.storage import size_of
+from xjit.emitters.gemm.blocking.register_tile import RegisterTile
+from xjit.emitters.gemm.blocking.storage import size_of
+from xjit.emitters.gemm.microkernels.microkernel import Slot, add_products
+from xjit.emitters.gemm.packing.conversions import load_as, store_as
 from xjit.emitters.gemm.support import GemmSupport, call_copy
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define

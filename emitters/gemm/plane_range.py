@@ -10,10 +10,10 @@ The answer depends on the operands alone, not on how the work is shared out.
 
 from __future__ import annotations
 
+from xjit.emitters.gemm.blocking.method import GemmTypes
+from xjit.emitters.gemm.blocking.storage import size_of
 from xjit.emitters.gemm.control_flow import emit_parallel_for
-from xjit.emitters.gemm.conversions import lane_mask, load_as
-from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.storage import size_of
+from xjit.emitters.gemm.packing.conversions import lane_mask, load_as
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.reductions import reduce_tree
 from xjit.llvm.structured_builder import StructuredBuilder, define

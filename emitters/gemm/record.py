@@ -6,8 +6,8 @@ import dataclasses
 from functools import cache
 from typing import TypeAlias, TypeVar
 
-from xjit.emitters.gemm.convolution_shapes import ConvolutionParameters
-from xjit.emitters.gemm.shapes import GemmParameters, numbers_of
+from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionParameters
+from xjit.emitters.gemm.blocking.shapes import GemmParameters, numbers_of
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64

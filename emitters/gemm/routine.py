@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.convolution_shapes import ConvolutionParameters
-from xjit.emitters.gemm.method import GemmTypes, Method
-from xjit.emitters.gemm.shapes import GemmParameters
-from xjit.emitters.gemm.storage import size_of
+from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionParameters
+from xjit.emitters.gemm.blocking.method import GemmTypes, Method
+from xjit.emitters.gemm.blocking.shapes import GemmParameters
+from xjit.emitters.gemm.blocking.storage import size_of
 
 ROW_GROUPS = (1, 4)
 """Rows that the vector methods compute together, one function for each. Missing rows are computed from zeros, on memory

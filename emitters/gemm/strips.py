@@ -7,14 +7,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+from xjit.emitters.gemm.blocking.plan import LHS_GROUP_ROWS
+from xjit.emitters.gemm.blocking.storage import size_of
 from xjit.emitters.gemm.epilogue import call_epilogue
-from xjit.emitters.gemm.microkernel import Slot
+from xjit.emitters.gemm.microkernels.microkernel import Slot
+from xjit.emitters.gemm.microkernels.tile_instructions import configure_tiles, release_tiles
 from xjit.emitters.gemm.panels import multiply_panels_function
-from xjit.emitters.gemm.plan import LHS_GROUP_ROWS
 from xjit.emitters.gemm.record import GEMM, Record
-from xjit.emitters.gemm.storage import size_of
 from xjit.emitters.gemm.support import GemmSupport, call_copy
-from xjit.emitters.gemm.tile_instructions import configure_tiles, release_tiles
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I1, I8, I64, PTR

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.kernels import all_kernels_table
-from xjit.emitters.gemm.lane_packing import LaneCopy, emit_lane_copy
-from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.packing import emit_copy
-from xjit.emitters.gemm.register_tile import RegisterTile, register_tile
-from xjit.emitters.gemm.storage import size_of
-from xjit.emitters.gemm.units import TILE_LANES, is_biased
+from xjit.emitters.gemm.blocking.method import GemmTypes
+from xjit.emitters.gemm.blocking.register_tile import RegisterTile, register_tile
+from xjit.emitters.gemm.blocking.storage import size_of
+from xjit.emitters.gemm.blocking.units import TILE_LANES, is_biased
+from xjit.emitters.gemm.microkernels.kernels import all_kernels_table
+from xjit.emitters.gemm.packing.lane_packing import LaneCopy, emit_lane_copy
+from xjit.emitters.gemm.packing.strided_copies import emit_copy
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder
 

@@ -194,7 +194,7 @@ assert (jax.jit(buffer_callback(increment, shape, input_output_aliases={0: 0}))(
 def test_functions_with_the_interface_of_xla() -> None:
     run("""
 import ctypes
-from xjit.jax_backend.ffi_structs import Array, Buffer, CallFrame, ErrorRequest, Scalar, Span
+from xjit.jax_backend.ffi.structs import Array, Buffer, CallFrame, ErrorRequest, Scalar, Span
 def at(kind, table, i):
     return kind.from_address(ctypes.c_void_p.from_address(table + 8 * i).value)
 @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)

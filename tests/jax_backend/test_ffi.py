@@ -11,12 +11,12 @@ import pytest
 
 from tests.jax_backend.test_backend import run
 from xjit.hlo.diagnostics import InvalidArgument, ResourceExhausted, Unsupported
-from xjit.jax_backend.ffi_contexts import EXECUTE, INSTANTIATE, Context, States, context_of
+from xjit.jax_backend.ffi.contexts import EXECUTE, INSTANTIATE, Context, States, context_of
 
 jax = pytest.importorskip("jax")
 
-from xjit.jax_backend.ffi_attribute_list import AttributeList  # noqa: E402
-from xjit.jax_backend.ffi_structs import Array, Attributes, Scalar, Span  # noqa: E402
+from xjit.jax_backend.ffi.attribute_list import AttributeList  # noqa: E402
+from xjit.jax_backend.ffi.structs import Array, Attributes, Scalar, Span  # noqa: E402
 
 
 def read(attributes: Attributes) -> dict[str, object]:

@@ -9,7 +9,7 @@ from tests.linalg_ext.tiling_support import named
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.linalg_ext import parse, run_passes
 from xjit.linalg_ext.ir import LinalgError, Operation
-from xjit.linalg_ext.transforms.promote import promote
+from xjit.linalg_ext.transforms.single_ops.promote import promote
 
 LOOP = """
 func.func @main(%a: memref<23x4xf32>, %b: memref<23x4xf32>{more}) {{
@@ -60,6 +60,16 @@ def test_prefetch_of_the_mark() -> None:
     [
         ("outs(%m : memref<1x4xf32>)", "outs(%t : memref<1x4xf32, strided<[4, 1], offset: ?>>)", "writes no buffer"),
         ("ins(%s : memref<1x4xf32, strided<[4, 1], offset: ?>>)", "ins(%m : memref<1x4xf32>)", "reads no view"),
+        (
+            "  }\n  return",
+            "  }\n  memref.copy %m, %m : memref<1x4xf32> to memref<1x4xf32>\n  return",
+            "or outside of that",
+        ),
+        (
+            "linalg.copy {",
+            "memref.copy %m, %m : memref<1x4xf32> to memref<1x4xf32>\n    linalg.copy {",
+            "before it in the",
+        ),
         ("scf.for %i = %c0 to %end step %c1 {", "scf.parallel (%i) = (%c0) to (%end) step (%c1) {", "not directly"),
     ],
 )
@@ -68,6 +78,15 @@ def test_what_is_not_prefetched(old: str, new: str, error: str) -> None:
     assert old in text
     with pytest.raises(LinalgError, match=error):
         run_passes(parse(text.replace(old, new, 1)), ["linalg-prefetch"])
+
+
+@pytest.mark.parametrize("unroll", ["", " unroll"], ids=["shifted", "unrolled"])
+def test_prefetch_of_two_copies_into_buffers_that_are_freed(unroll: str) -> None:
+    text = loop().replace("  scf.for", "  %n = memref.alloc() : memref<1x4xf32>\n  scf.for")
+    more = text[text.index("linalg.copy {") : text.index("linalg.exp")]
+    text = text.replace(more, more + more.replace("%m", "%n")).replace("ins(%m :", "ins(%n :")
+    text = text.replace("  return", "  memref.dealloc %m : memref<1x4xf32>\n  return")
+    check_transformation(text, lambda module: run_passes(module, [f"linalg-prefetch=count=2{unroll}"]))
 
 
 @pytest.mark.parametrize("spaces, placed", [("", 0), ("2", 2), ("-1,3", 1), ("1,-1", 1), ("-1", 0)])

@@ -7,9 +7,9 @@ import pytest
 from tests.linalg_ext.equivalence import check_transformation, count
 from tests.linalg_ext.random_programs import random_program
 from xjit.linalg_ext.text.printer import print_module
-from xjit.linalg_ext.transforms.bufferize import bufferize
-from xjit.linalg_ext.transforms.diag_products import rewrite_diag_products
 from xjit.linalg_ext.transforms.lowering import convert_linalg_ext_to_loops, convert_linalg_to_loops
+from xjit.linalg_ext.transforms.single_ops.bufferize import bufferize
+from xjit.linalg_ext.transforms.single_ops.diag_products import rewrite_diag_products
 
 SOFTMAX = """
 func.func @f(%x: tensor<3x?xf32>, %m: tensor<3xf32>, %a: tensor<3xf32>) -> (tensor<3x?xf32>, tensor<3xf32>) {

@@ -10,10 +10,10 @@ from xjit.linalg_ext.ir import Operation
 from xjit.linalg_ext.structured import as_structured, verify_structured
 from xjit.linalg_ext.text.parser import parse_module
 from xjit.linalg_ext.text.printer import print_module
-from xjit.linalg_ext.transforms.collapse_dims import collapse_loops
 from xjit.linalg_ext.transforms.elementwise_fusion import fuse_elementwise
-from xjit.linalg_ext.transforms.fold_unit_dims import fold_unit_extent_dims
-from xjit.linalg_ext.transforms.generalize import generalize_all
+from xjit.linalg_ext.transforms.single_ops.collapse_dims import collapse_loops
+from xjit.linalg_ext.transforms.single_ops.fold_unit_dims import fold_unit_extent_dims
+from xjit.linalg_ext.transforms.single_ops.generalize import generalize_all
 
 INPUT_SHARING = """
 #map = affine_map<(d0, d1) -> (d0, d1)>

@@ -17,8 +17,8 @@ from xjit.linalg_ext.structured.elementwise import ELEMENTWISE_ROWS
 from xjit.linalg_ext.structured.view import bounds_of
 from xjit.linalg_ext.text.parser import parse_module
 from xjit.linalg_ext.transforms import tile
-from xjit.linalg_ext.transforms.generalize import generalize_all
 from xjit.linalg_ext.transforms.lowering import convert_linalg_ext_to_loops, convert_linalg_to_loops, lower_to_loops
+from xjit.linalg_ext.transforms.single_ops.generalize import generalize_all
 
 F32 = FloatType("f32")
 SAMPLE = ("matmul", "vecmat", "dot", "batch_reduce_matmul", "conv_2d_nchw_fchw", "depthwise_conv_1d_nwc_wcm")

@@ -9,11 +9,11 @@ from tests.linalg_ext.tiling_support import MATMUL, named
 from xjit.linalg_ext import parse
 from xjit.linalg_ext.ir import LinalgError, Operation
 from xjit.linalg_ext.transforms import tile, tile_to_forall
-from xjit.linalg_ext.transforms.collapse_dims import flatten_elementwise
-from xjit.linalg_ext.transforms.forall_to_for import forall_to_for
-from xjit.linalg_ext.transforms.multitile import multitile_sizes
-from xjit.linalg_ext.transforms.outline import outline_loop
-from xjit.linalg_ext.transforms.split import split
+from xjit.linalg_ext.transforms.loops.forall_to_for import forall_to_for
+from xjit.linalg_ext.transforms.loops.outline import outline_loop
+from xjit.linalg_ext.transforms.single_ops.collapse_dims import flatten_elementwise
+from xjit.linalg_ext.transforms.tiling.multitile import multitile_sizes
+from xjit.linalg_ext.transforms.tiling.split import split
 
 
 @pytest.mark.parametrize("sizes", [[5, 0, 0], [5, 4, 0], [0, 2, 0]], ids=str)
@@ -119,3 +119,24 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(LinalgError, match=error):
             action()
+
+
+TRANSPOSED = """
+func.func @main(%a: tensor<4x3xf32>, %b: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %0 = linalg.elementwise kind=#linalg.elementwise_kind<exp>
+    indexing_maps = [affine_map<(d0, d1) -> (d1, d0)>, affine_map<(d0, d1) -> (d0, d1)>]
+    ins(%a : tensor<4x3xf32>) outs(%b : tensor<3x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+"""
+
+
+def test_what_is_refused_stays_as_it_is() -> None:
+    module = parse(TRANSPOSED)
+    before = str(module)
+    with pytest.raises(LinalgError, match="they are no neighbours"):
+        flatten_elementwise(named(module, "linalg.elementwise")[0])
+    assert str(module) == before
+    empty = parse(TRANSPOSED.replace("3", "0").replace("f02", "f32"))
+    with pytest.raises(LinalgError, match="no tiles along loop 0, which has no iterations"):
+        multitile_sizes(named(empty, "linalg.elementwise")[0], 0, 4)

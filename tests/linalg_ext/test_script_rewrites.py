@@ -13,14 +13,17 @@ from tests.linalg_ext.tiling_support import MATMUL, named
 from xjit import linalg_ext
 from xjit.linalg_ext.ir import FloatAttr, FloatType, LinalgError, Operation
 from xjit.linalg_ext.transforms import tile
-from xjit.linalg_ext.transforms.coalesce import coalesce
-from xjit.linalg_ext.transforms.decompose import decompose, decompose_window
-from xjit.linalg_ext.transforms.destination_passing import insert_slice_to_copy, rewrite_in_destination_passing_style
-from xjit.linalg_ext.transforms.detensorize import detensorize_all
-from xjit.linalg_ext.transforms.pad_operands import pad
-from xjit.linalg_ext.transforms.scf_loops import move_invariants_out, peel, unroll
-from xjit.linalg_ext.transforms.split import split
-from xjit.linalg_ext.transforms.split_reduction import split_reduction
+from xjit.linalg_ext.transforms.loops.coalesce import coalesce
+from xjit.linalg_ext.transforms.loops.scf_loops import move_invariants_out, peel, unroll
+from xjit.linalg_ext.transforms.reductions.split_reduction import split_reduction
+from xjit.linalg_ext.transforms.single_ops.decompose import decompose, decompose_window
+from xjit.linalg_ext.transforms.single_ops.destination_passing import (
+    insert_slice_to_copy,
+    rewrite_in_destination_passing_style,
+)
+from xjit.linalg_ext.transforms.single_ops.detensorize import detensorize_all
+from xjit.linalg_ext.transforms.tiling.pad_operands import pad
+from xjit.linalg_ext.transforms.tiling.split import split
 
 DYNAMIC = MATMUL.replace("12x10", "?x10").replace("12x9", "?x9").replace("tensor.empty()", "tensor.empty(%n)")
 DYNAMIC = DYNAMIC.replace("%b: tensor<10x9xf32>", "%b: tensor<10x9xf32>, %c0: index").replace(

@@ -8,10 +8,10 @@ from tests.linalg_ext.equivalence import check_transformation, count
 from xjit.linalg_ext.ir import LinalgError, Operation
 from xjit.linalg_ext.text.parser import parse_module
 from xjit.linalg_ext.text.printer import print_module
-from xjit.linalg_ext.transforms.collapse_dims import collapse_dims, collapse_loops
-from xjit.linalg_ext.transforms.fold_unit_dims import fold_unit_extent_dims
-from xjit.linalg_ext.transforms.interchange import interchange
-from xjit.linalg_ext.transforms.outline import inline, outline
+from xjit.linalg_ext.transforms.loops.outline import inline, outline
+from xjit.linalg_ext.transforms.single_ops.collapse_dims import collapse_dims, collapse_loops
+from xjit.linalg_ext.transforms.single_ops.fold_unit_dims import fold_unit_extent_dims
+from xjit.linalg_ext.transforms.single_ops.interchange import interchange
 
 
 def first(module: Operation, name: str = "linalg.generic") -> Operation:

@@ -25,7 +25,7 @@ from xjit.linalg_ext.structured.contractions import CONTRACTION_ROWS
 from xjit.linalg_ext.structured.elementwise import ELEMENTWISE_ROWS
 from xjit.linalg_ext.structured.view import bounds_of
 from xjit.linalg_ext.text.parser import parse_module
-from xjit.linalg_ext.transforms.generalize import generalize_all
+from xjit.linalg_ext.transforms.single_ops.generalize import generalize_all
 from xjit.linalg_ext.verify import verify
 
 F32 = FloatType("f32")

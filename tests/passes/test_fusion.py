@@ -388,8 +388,9 @@ j = f32[64,32] reshape(q)  t = f32[64,32] tanh(j)"""
         (("(f32[64,16], f32[64,32]) tuple(y, f)", "(f32[64,16], f32[64,32], f32[64,32]) tuple(y, f, t)"), 8192, 1),
         (("e = f32[64,32] multiply(d, t)", "o = f32[64,32] copy(t)  e = f32[64,32] multiply(d, o)"), 8192, 2),
         (("t = f32[64,32] tanh(s)", TURNED), 8192, 1),
+        (("t = f32[64,32] tanh(s)", "w2 = f32[64,32] sine(s)  t = f32[64,32] tanh(w2)"), 8192, 1),
     ],
-    ids=["kept", "small", "argument not read", "half of it read", "a result", "copied", "other places"],
+    ids=["kept", "small", "argument not read", "half of it read", "a result", "copied", "other places", "a sine, too"],
 )
 def test_large_activations_are_computed_again(change: tuple[str, str], least_bytes: int, times: int) -> None:
     module = parse_hlo(entry(ACTIVATION.replace(*change)))

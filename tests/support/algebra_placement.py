@@ -27,7 +27,14 @@ _INDICES: dict[str, tuple[str, ...]] = {
         f"dynamic_slice_sizes={{{wide}}} ROOT r = T[{narrow}] dynamic-slice(y, j), dynamic_slice_sizes={{{narrow}}}"
         for n, wide, narrow in ((8, 5, 2), (8, 8, 2), (8, 5, 5)) for a, b in (("s32", "s32"), ("u8", "s32"))
     ), "x = T[200] parameter(0) i = s8[] parameter(1) j = s8[] parameter(2) y = T[100] dynamic-slice(x, i), "
-       "dynamic_slice_sizes={100} ROOT r = T[2] dynamic-slice(y, j), dynamic_slice_sizes={2}"),
+       "dynamic_slice_sizes={100} ROOT r = T[2] dynamic-slice(y, j), dynamic_slice_sizes={2}", *(
+        f"x = T[8,8] parameter(0) i = s32[] parameter(1) j = u64[] parameter(2) y = T[{wide}] dynamic-slice(x, i, i), "
+        f"dynamic_slice_sizes={{{wide}}} ROOT r = T[{narrow}] dynamic-slice(y, j, j), dynamic_slice_sizes={{{narrow}}}"
+        for wide, narrow in (("8,5", "3,5"), ("6,5", "6,3"))
+    ), *(
+        f"x = T[8] parameter(0) i = s32[{a}] parameter(1) j = s32[{b}] parameter(2) y = T[5] dynamic-slice(x, i), "
+        "dynamic_slice_sizes={5} ROOT r = T[2] dynamic-slice(y, j), dynamic_slice_sizes={2}" for a, b in (("1", ""), ("", "1"))
+    )),
     "N48": moves(*(
         f"x = T[8] parameter(0) {_TWO_INDICES} u = T[2] parameter(3) y = T[5] dynamic-slice(x, i), "
         "dynamic_slice_sizes={5} v = T[5] dynamic-update-slice(y, u, j) "
@@ -57,7 +64,8 @@ _UNITS: dict[str, tuple[str, ...]] = {
             ("4,1,5", "2,1,5", "i, j, j", "4,5"), ("4,5", "1,2", "i, j", "1,4,5,1"), ("4,1,5", "1,1,1", "i, j, i", "1,4,5"),
             ("4,6", "2,6", "i, j", "6,4"),
         )
-    )),
+    ), "x = T[8] parameter(0) i = s32[1] parameter(1) u = T[3] parameter(2) d = T[8] dynamic-update-slice(x, u, i) "
+       "ROOT r = T[1,8] reshape(d)"),
     "N52": moves(*(
         f"x = T[{x}] parameter(0) a = T[{a}] reshape(x) ROOT r = T[{a}] reverse(a), dimensions={{{d}}}"
         for x, a, d in (("4,5", "4,1,5", "0,1"), ("1,4,5", "4,5", "1"), ("4,5", "5,4", "0"), ("4", "4,1", "1"))
@@ -71,7 +79,7 @@ _UNITS: dict[str, tuple[str, ...]] = {
         f"ROOT r = T[{r}] pad(b, v), padding={p}"
         for x, d, r, p in (
             ("3", "1", "2,5,4", "0_0x1_1x0_0"), ("", "", "2,3,5", "0_0x0_0x1_0"), ("2,3", "0,1", "2,5,4", "0_0x1_1x0_0"),
-            ("4", "2", "2,4,10", "0_0x1_0x0_3_1"), ("3", "1", "4,5,6", "1_1x1_1x1_1"),
+            ("4", "2", "2,4,10", "0_0x1_0x0_3_1"), ("3", "1", "4,5,6", "1_1x1_1x1_1"), ("3,2", "1,0", "3,4,4", "1_0x1_0x0_0"),
         )
     )),
     "N55": moves(*(
@@ -124,6 +132,11 @@ _SUMS: dict[str, tuple[str, ...]] = {
         f"padding={pad} y = f32[6,6] convert(p) ROOT r = f32[{r}] reduce-window(y, c), window={{size={size}}}, to_apply=f }}"
         for opcode, v, c in (("add", 0, 0), ("maximum", 1, 1), ("add", 0, 1))
         for pad, size, r in (("1_1x1_1", "3x3", "4,4"), ("1_1x1_1", "1x3", "6,4"))
+    ) + tuple(
+        f"f {{ a = u8[] parameter(0) b = u8[] parameter(1) ROOT c = u8[] minimum(a, b) }} ENTRY e {{ "
+        f"x = f32[4,4] parameter(0) v = f32[] constant({v}) c = u8[] constant(255) p = f32[6,6] pad(x, v), "
+        "padding=1_1x1_1 y = u8[6,6] convert(p) ROOT r = u8[4,4] reduce-window(y, c), window={size=3x3}, to_apply=f }"
+        for v in ("-1", "inf", "nan")
     ),
 }  # fmt: skip
 

@@ -29,7 +29,7 @@ from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
 from xjit.jax_backend.c_api import ErrorCode
 from xjit.jax_backend.callback_buffers import Buffer, CallbackContext
-from xjit.jax_backend.ffi_calls import FfiCall, handler
+from xjit.jax_backend.ffi.calls import FfiCall, handler
 from xjit.jax_backend.requests import CodedError
 from xjit.jax_backend.transfers import row_major_strides, view
 

@@ -18,14 +18,14 @@ from xjit.jax_backend.analyses import memory_size
 from xjit.jax_backend.c_api import FUNCTIONS, NAMED_VALUE, PROGRAM, VERSION, ErrorCode, NamedValueType
 from xjit.jax_backend.callbacks import take_code
 from xjit.jax_backend.devices import Client, ClientBuilder, is_asynchronous, num_devices
-from xjit.jax_backend.native_api import REFUSAL_ERROR, NativeApi
-from xjit.jax_backend.native_buffers import DELETED_ERROR, READY_EVENT
-from xjit.jax_backend.native_calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR
-from xjit.jax_backend.native_donation import ARGUMENT_DELETED, DONATED_THEN_READ, DONATED_TWICE, READ_THEN_DONATED
-from xjit.jax_backend.native_events import EXHAUSTED_ERROR, EXHAUSTED_EVENT
-from xjit.jax_backend.native_execute import COUNT_ERROR
-from xjit.jax_backend.native_groups import OPEN_GROUP
-from xjit.jax_backend.native_sharded_execute import UNANSWERED_ERROR
+from xjit.jax_backend.native.api import REFUSAL_ERROR, NativeApi
+from xjit.jax_backend.native.buffers import DELETED_ERROR, READY_EVENT
+from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR
+from xjit.jax_backend.native.donation import ARGUMENT_DELETED, DONATED_THEN_READ, DONATED_TWICE, READ_THEN_DONATED
+from xjit.jax_backend.native.events import EXHAUSTED_ERROR, EXHAUSTED_EVENT
+from xjit.jax_backend.native.execute import COUNT_ERROR
+from xjit.jax_backend.native.groups import OPEN_GROUP
+from xjit.jax_backend.native.sharded_execute import UNANSWERED_ERROR
 from xjit.jax_backend.programs import LoadedProgram, load_program, read_program
 from xjit.jax_backend.records import EXECUTABLE
 from xjit.jax_backend.requests import (

@@ -95,7 +95,7 @@ def _take_ffi_targets() -> None:
     """
     from jaxlib import xla_client
 
-    from xjit.jax_backend.ffi_calls import register, register_state_type
+    from xjit.jax_backend.ffi.calls import register, register_state_type
 
     native: Any = xla_client._xla  # pyright: ignore[reportPrivateImportUsage]
 

@@ -14,8 +14,8 @@ from xjit.hlo.diagnostics import InvalidArgument, ResourceExhausted, Unsupported
 from xjit.jax_backend.c_api import MEMORY_LAYOUT, STRIDED_LAYOUT, HostBufferSemantics
 from xjit.jax_backend.devices import Client
 from xjit.jax_backend.element_types import byte_width
-from xjit.jax_backend.native_api import NativeApi
-from xjit.jax_backend.native_transfers import ALIASING_ALIGNMENT
+from xjit.jax_backend.native.api import NativeApi
+from xjit.jax_backend.native.transfers import ALIASING_ALIGNMENT
 from xjit.jax_backend.records import ARRAY, BUFFER, EVENT, HOLD
 from xjit.jax_backend.requests import Memory, Request, failure_of, new_ending, new_event
 from xjit.runtime.program import PARAMETER_ALIGNMENT

@@ -10,9 +10,9 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 
-from xjit.jax_backend.native_api import NativeApi
-from xjit.jax_backend.native_execute import IS_ASYNCHRONOUS
-from xjit.jax_backend.native_queues import MAX_JOBS, NESTED_KEY, RUN_APART, START_WORKER
+from xjit.jax_backend.native.api import NativeApi
+from xjit.jax_backend.native.execute import IS_ASYNCHRONOUS
+from xjit.jax_backend.native.queues import MAX_JOBS, NESTED_KEY, RUN_APART, START_WORKER
 from xjit.jax_backend.records import PTHREAD_SIZE, QUEUE
 from xjit.jax_backend.requests import Request
 

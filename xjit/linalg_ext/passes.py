@@ -13,17 +13,17 @@ from xjit.linalg_ext.rewrite.cse import eliminate_common_subexpressions
 from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead
 from xjit.linalg_ext.rewrite.rules import CANONICALIZE, CANONICALIZE_EXT
 from xjit.linalg_ext.transform.interpreter import interpret
-from xjit.linalg_ext.transforms.bufferize import bufferize
-from xjit.linalg_ext.transforms.collapse_dims import collapse_loops
-from xjit.linalg_ext.transforms.detensorize import detensorize_all
-from xjit.linalg_ext.transforms.diag_products import rewrite_diag_products
 from xjit.linalg_ext.transforms.elementwise_fusion.driver import fuse_elementwise
-from xjit.linalg_ext.transforms.generalize import generalize_all
+from xjit.linalg_ext.transforms.loops.prefetch import prefetch
 from xjit.linalg_ext.transforms.lowering.to_loops import convert_linalg_ext_to_loops, convert_linalg_to_loops
-from xjit.linalg_ext.transforms.memref_copies import copies_to_linalg
-from xjit.linalg_ext.transforms.prefetch import prefetch
-from xjit.linalg_ext.transforms.promote import data_place
-from xjit.linalg_ext.transforms.tile_marked import tile_marked
+from xjit.linalg_ext.transforms.single_ops.bufferize import bufferize
+from xjit.linalg_ext.transforms.single_ops.collapse_dims import collapse_loops
+from xjit.linalg_ext.transforms.single_ops.detensorize import detensorize_all
+from xjit.linalg_ext.transforms.single_ops.diag_products import rewrite_diag_products
+from xjit.linalg_ext.transforms.single_ops.generalize import generalize_all
+from xjit.linalg_ext.transforms.single_ops.memref_copies import copies_to_linalg
+from xjit.linalg_ext.transforms.single_ops.promote import data_place
+from xjit.linalg_ext.transforms.tiling.tile_marked import tile_marked
 from xjit.linalg_ext.verify import verify
 
 __all__ = ["PASSES", "Option", "Pass", "parse_options", "run_passes"]

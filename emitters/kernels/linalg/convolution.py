@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from xjit.emitters.gemm.blocking.result_space import convolution_result_space
 from xjit.emitters.gemm.library import emit_convolution_call
-from xjit.emitters.gemm.result_space import convolution_result_space
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.linalg.dot import NS_PER_FLOP
 from xjit.emitters.kernels.linalg.epilogue import HeroTypes, emit_result, epilogue_cost

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from xjit.emitters.gemm.blocking.result_space import gemm_result_space
 from xjit.emitters.gemm.direct import DirectEmitter
 from xjit.emitters.gemm.library import emit_gemm_call
-from xjit.emitters.gemm.result_space import gemm_result_space
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.epilogue import HeroTypes, emit_result, epilogue_cost
 from xjit.emitters.kernels.view import KernelView

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.microkernel import multiply_add
+from xjit.emitters.gemm.microkernels.microkernel import multiply_add
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64, LLVMType, vector
 from xjit.llvm.values import Value, const_int

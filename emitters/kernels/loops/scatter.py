@@ -138,7 +138,7 @@ class _ScatterKernel:
     def _fetch_ahead(self, builder: StructuredBuilder, piece: int | None, owner: int | None) -> None:
         """Asks for the first lines of a window that is combined some steps later."""
         steps = [d for d in self.dimensions.scatter_dims if d != owner]
-        if not steps or self.nest.target.has_aligned_vectors or self.results[0].shape.byte_size < FETCHED_BYTES:
+        if not steps or self.nest.target.gpu is not None or self.results[0].shape.byte_size < FETCHED_BYTES:
             return
         nest, kept, size = self.nest, list(self.index), self.update_sizes[steps[-1]]
         later = builder.add(nest.index_value(kept[steps[-1]]), const_int(I64, STEPS_AHEAD))

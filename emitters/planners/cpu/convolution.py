@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.convolution_dimensions import as_gemm, is_depthwise
-from xjit.emitters.gemm.convolution_plan import plan_convolution
-from xjit.emitters.gemm.convolution_shapes import MAX_SPATIAL_DIMENSIONS, ConvolutionShape, SpatialDimension
-from xjit.emitters.gemm.facts import convolution_facts, gemm_facts
-from xjit.emitters.gemm.method import GemmTypes, gains_by_planes, with_unit
-from xjit.emitters.gemm.plan import plan_gemm
-from xjit.emitters.gemm.register_tile import register_tile
+from xjit.emitters.gemm.blocking.convolution_dimensions import as_gemm, is_depthwise
+from xjit.emitters.gemm.blocking.convolution_plan import plan_convolution
+from xjit.emitters.gemm.blocking.convolution_shapes import MAX_SPATIAL_DIMENSIONS, ConvolutionShape, SpatialDimension
+from xjit.emitters.gemm.blocking.facts import convolution_facts, gemm_facts
+from xjit.emitters.gemm.blocking.method import GemmTypes, gains_by_planes, with_unit
+from xjit.emitters.gemm.blocking.plan import plan_gemm
+from xjit.emitters.gemm.blocking.register_tile import register_tile
+from xjit.emitters.gemm.convolution.phases import Phase, convolution_phases
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.dot import element_strides, gemm_types
 from xjit.emitters.planners.cpu.epilogue import epilogue_fact, place_of_sums
@@ -33,17 +34,21 @@ class ConvolutionWork:
     has_epilogue: bool
 
     def facts(self, context: PlanContext) -> Mapping[str, object]:
-        """Its sizes, and how it is blocked."""
+        """Its sizes, and how it is blocked; of an input that is spread out, how the first of its phases is."""
+        phases = [Phase(self.shape)] if self.has_epilogue else convolution_phases(self.shape)
+        count = {"phases": len(phases)} if len(phases) > 1 else {}
+        epilogue = {"epilogue": epilogue_fact(self.has_epilogue, self.sums)}
+        return count | self._facts_of(phases[0].shape, context.target) | epilogue
+
+    def _facts_of(self, shape: ConvolutionShape, target: Target) -> dict[str, object]:
+        """How a convolution of these types is blocked."""
         in_scratch = self.sums is None
-        gemm, tile = as_gemm(self.shape), register_tile(context.target, self.types)
+        gemm, tile = as_gemm(shape), register_tile(target, self.types)
         if gemm is not None:
-            swap = not self.has_epilogue
-            plan = plan_gemm(gemm, self.types, context.target, may_swap=swap, in_scratch=in_scratch)
-            facts = gemm_facts(gemm, self.types, plan, tile)
-        else:
-            plan = plan_convolution(self.shape, self.types, context.target, in_scratch=in_scratch)
-            facts = convolution_facts(self.types, plan, tile)
-        return facts | {"epilogue": epilogue_fact(self.has_epilogue, self.sums)}
+            plan = plan_gemm(gemm, self.types, target, may_swap=not self.has_epilogue, in_scratch=in_scratch)
+            return gemm_facts(gemm, self.types, plan, tile)
+        plan = plan_convolution(shape, self.types, target, in_scratch=in_scratch)
+        return convolution_facts(self.types, plan, tile)
 
 
 def plan_convolution_kernels(context: PlanContext, view: KernelView) -> list[KernelPlan]:

@@ -2,7 +2,7 @@
 strides describe, and little work.
 
 A dot's dimensions fall into batch, rows (of the left operand), columns (of the right) and contracted ones. Each has a
-stride in every array, read off the layouts' maps; `xjit.emitters.gemm.dot_plan` makes one multiplication of them.
+stride in every array, read off the layouts' maps; `blocking.dot_plan` makes one multiplication of them.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xjit.affine import dim, physical_map
-from xjit.emitters.gemm.direct_plan import DirectProduct, plan_direct
-from xjit.emitters.gemm.dot_plan import DotDimension, DotPlan, plan_dot
-from xjit.emitters.gemm.facts import direct_facts, gemm_facts
-from xjit.emitters.gemm.method import MAX_ROWS, GemmTypes, prefers_swap, transposed, with_unit
-from xjit.emitters.gemm.plan import plan_gemm
-from xjit.emitters.gemm.register_tile import register_tile
-from xjit.emitters.gemm.shapes import GemmParameters, GemmShape
-from xjit.emitters.gemm.storage import FLOAT8, ROUNDED, UNSIGNED
-from xjit.emitters.gemm.units import Unit
+from xjit.emitters.gemm.blocking.direct_plan import DirectProduct, plan_direct
+from xjit.emitters.gemm.blocking.dot_plan import DotDimension, DotPlan, plan_dot
+from xjit.emitters.gemm.blocking.facts import direct_facts, gemm_facts
+from xjit.emitters.gemm.blocking.method import MAX_ROWS, GemmTypes, prefers_swap, transposed, with_unit
+from xjit.emitters.gemm.blocking.plan import plan_gemm
+from xjit.emitters.gemm.blocking.register_tile import register_tile
+from xjit.emitters.gemm.blocking.shapes import GemmParameters, GemmShape
+from xjit.emitters.gemm.blocking.storage import FLOAT8, ROUNDED, UNSIGNED
+from xjit.emitters.gemm.blocking.units import Unit
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.epilogue import epilogue_fact, place_of_sums
 from xjit.emitters.planners.cpu.loops import plan_loops

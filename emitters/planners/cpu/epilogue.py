@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.kernels.view import KernelView
 
 

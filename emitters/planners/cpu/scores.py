@@ -19,7 +19,7 @@ from xjit.emitters.attention.shapes import (
     TileStrides,
     plan_blocks,
 )
-from xjit.emitters.gemm.register_tile import register_tile
+from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.dot import GEMM_TYPES
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.emitters.gemm.harness import DTYPES, Compiled, GuardedBuffer, compile_module, strided
-from xjit.emitters.gemm.convolution import emit_convolution
-from xjit.emitters.gemm.convolution_plan import plan_convolution
-from xjit.emitters.gemm.convolution_shapes import ConvolutionShape, SpatialDimension
-from xjit.emitters.gemm.method import GemmTypes
+from xjit.emitters.gemm.blocking.convolution_plan import plan_convolution
+from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionShape, SpatialDimension
+from xjit.emitters.gemm.blocking.method import GemmTypes
+from xjit.emitters.gemm.convolution.function import emit_convolution
 from xjit.llvm import Module, Target
 
 

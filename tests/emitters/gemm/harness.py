@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
+from xjit.emitters.gemm.blocking.method import GemmTypes
+from xjit.emitters.gemm.blocking.plan import plan_gemm
+from xjit.emitters.gemm.blocking.shapes import GemmShape
+from xjit.emitters.gemm.blocking.storage import FLOAT8_KINDS, UNSIGNED
 from xjit.emitters.gemm.gemm import emit_gemm
-from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.plan import plan_gemm
-from xjit.emitters.gemm.shapes import GemmShape
-from xjit.emitters.gemm.storage import FLOAT8_KINDS, UNSIGNED
 from xjit.llvm import LLVMType, Module, Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF, I8, I16, I32, I64
 from xjit.runtime.machine_code.elf import undefined_symbols

@@ -10,10 +10,10 @@ import pytest
 from tests.emitters.gemm.convolution_harness import Case, convolution_shape, run_convolution
 from tests.emitters.gemm.harness import target_of
 from tests.emitters.gemm.test_gemm import LEVELS
-from xjit.emitters.gemm.convolution_dimensions import as_gemm
-from xjit.emitters.gemm.convolution_plan import plan_convolution
-from xjit.emitters.gemm.method import GemmTypes, with_unit
-from xjit.emitters.gemm.storage import UNSIGNED
+from xjit.emitters.gemm.blocking.convolution_dimensions import as_gemm
+from xjit.emitters.gemm.blocking.convolution_plan import plan_convolution
+from xjit.emitters.gemm.blocking.method import GemmTypes, with_unit
+from xjit.emitters.gemm.blocking.storage import UNSIGNED
 from xjit.llvm import Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF, I8, I32
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import xjit
-from xjit.emitters.gemm.direct_plan import DirectProduct, plan_direct
-from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.plan import plan_gemm
-from xjit.emitters.gemm.shapes import GemmShape, row_major
+from xjit.emitters.gemm.blocking.direct_plan import DirectProduct, plan_direct
+from xjit.emitters.gemm.blocking.method import GemmTypes
+from xjit.emitters.gemm.blocking.plan import plan_gemm
+from xjit.emitters.gemm.blocking.shapes import GemmShape, row_major
 from xjit.emitters.planners.cpu import dot as dot_planner
 from xjit.llvm import Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT

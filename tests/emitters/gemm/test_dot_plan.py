@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 
 from tests.emitters.gemm.harness import compiled_gemm
-from xjit.emitters.gemm.dot_plan import DotDimension, collapse, plan_dot
-from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.plan import plan_gemm
+from xjit.emitters.gemm.blocking.dot_plan import DotDimension, collapse, plan_dot
+from xjit.emitters.gemm.blocking.method import GemmTypes
+from xjit.emitters.gemm.blocking.plan import plan_gemm
 
 
 def test_collapse() -> None:

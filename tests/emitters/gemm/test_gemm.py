@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.emitters.gemm.harness import compiled_gemm, run_gemm
-from xjit.emitters.gemm.method import GemmTypes, Method
-from xjit.emitters.gemm.plan import plan_gemm
-from xjit.emitters.gemm.shapes import BatchDimension, GemmShape, row_major
-from xjit.emitters.gemm.storage import FLOAT8
+from xjit.emitters.gemm.blocking.method import GemmTypes, Method
+from xjit.emitters.gemm.blocking.plan import plan_gemm
+from xjit.emitters.gemm.blocking.shapes import BatchDimension, GemmShape, row_major
+from xjit.emitters.gemm.blocking.storage import FLOAT8
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tests.emitters.gemm.harness import DTYPES, compiled_gemm, target_of
-from xjit.emitters.gemm.method import GemmTypes, with_unit
-from xjit.emitters.gemm.plan import plan_gemm
-from xjit.emitters.gemm.shapes import row_major
-from xjit.emitters.gemm.storage import UNSIGNED
-from xjit.emitters.gemm.units import Unit
+from xjit.emitters.gemm.blocking.method import GemmTypes, with_unit
+from xjit.emitters.gemm.blocking.plan import plan_gemm
+from xjit.emitters.gemm.blocking.shapes import row_major
+from xjit.emitters.gemm.blocking.storage import UNSIGNED
+from xjit.emitters.gemm.blocking.units import Unit
 from xjit.llvm import LLVMType, Target
 from xjit.llvm.types import I8, I16, I32, I64
 from xjit.runtime.machine_code.jit import missing_features

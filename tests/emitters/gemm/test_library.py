@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import xjit
+from xjit.emitters.gemm.blocking.method import GemmTypes
+from xjit.emitters.gemm.blocking.plan import plan_gemm
+from xjit.emitters.gemm.blocking.register_tile import register_tile
+from xjit.emitters.gemm.blocking.shapes import row_major
 from xjit.emitters.gemm.gemm import gemm_name
-from xjit.emitters.gemm.kernels import KernelSize, gemm_kernels
 from xjit.emitters.gemm.library import convolution_library_text, gemm_library_text, kernel_library_text, link_gemm
-from xjit.emitters.gemm.method import GemmTypes
-from xjit.emitters.gemm.plan import plan_gemm
-from xjit.emitters.gemm.register_tile import register_tile
+from xjit.emitters.gemm.microkernels.kernels import KernelSize, gemm_kernels
 from xjit.emitters.gemm.routine import ConvolutionRoutine, routine_for
-from xjit.emitters.gemm.shapes import row_major
 from xjit.llvm import Module, Target
 from xjit.llvm.library import Library
 from xjit.runtime.machine_code import jit

@@ -18,18 +18,18 @@ from tests.emitters.gemm.convolution_harness import Case, convolution_shape, run
 from tests.emitters.gemm.harness import Compiled, compile_module, compiled_gemm, run_gemm, target_of
 from tests.emitters.gemm.test_convolution import CASES
 from xjit.emitters.gemm.block import PACKED_ROW_BYTES
-from xjit.emitters.gemm.convolution_plan import SLAB_BYTES, plan_convolution
-from xjit.emitters.gemm.convolution_shapes import convolution_spans
-from xjit.emitters.gemm.lane_packing import LaneCopy, emit_lane_copy
+from xjit.emitters.gemm.blocking.convolution_plan import SLAB_BYTES, plan_convolution
+from xjit.emitters.gemm.blocking.convolution_shapes import convolution_spans
+from xjit.emitters.gemm.blocking.method import GemmTypes, with_unit
+from xjit.emitters.gemm.blocking.plan import PACKED_RHS_BYTES, plan_gemm
+from xjit.emitters.gemm.blocking.shapes import GemmShape, operand_spans, row_major
+from xjit.emitters.gemm.blocking.storage import NUM_PLANES
+from xjit.emitters.gemm.blocking.units import TILE_LANES, Unit, panel_rows, plane_products
+from xjit.emitters.gemm.convolution.tile_rows import GATHERED_ROW_BYTES
 from xjit.emitters.gemm.library import gemm_library_text
-from xjit.emitters.gemm.method import GemmTypes, with_unit
-from xjit.emitters.gemm.plan import PACKED_RHS_BYTES, plan_gemm
+from xjit.emitters.gemm.packing.lane_packing import LaneCopy, emit_lane_copy
 from xjit.emitters.gemm.plane_range import emit_planes_fit, greatest_exponents
 from xjit.emitters.gemm.routine import Routine
-from xjit.emitters.gemm.shapes import GemmShape, operand_spans, row_major
-from xjit.emitters.gemm.storage import NUM_PLANES
-from xjit.emitters.gemm.tile_rows import GATHERED_ROW_BYTES
-from xjit.emitters.gemm.units import TILE_LANES, Unit, panel_rows, plane_products
 from xjit.llvm import LLVMType, Module, Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF
 from xjit.runtime.machine_code.jit import initialize_llvm, missing_features

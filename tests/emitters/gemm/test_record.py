@@ -8,9 +8,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from xjit.emitters.gemm.convolution_shapes import ConvolutionParameters
+from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionParameters
+from xjit.emitters.gemm.blocking.shapes import GemmParameters
 from xjit.emitters.gemm.record import CONV, GEMM, Parameters, Record
-from xjit.emitters.gemm.shapes import GemmParameters
 from xjit.llvm import Module
 from xjit.llvm.structured_builder import define
 from xjit.llvm.target import Target

@@ -20,13 +20,13 @@ import xjit
 from tests.emitters.gemm.convolution_harness import run_convolution
 from tests.emitters.gemm.harness import compiled_gemm, run_gemm, target_of
 from tests.emitters.gemm.test_convolution import CASES
+from xjit.emitters.gemm.blocking.method import GemmTypes, with_unit
+from xjit.emitters.gemm.blocking.plan import plan_gemm
+from xjit.emitters.gemm.blocking.shapes import GemmShape, row_major
+from xjit.emitters.gemm.blocking.storage import FLOAT8, ROUNDED, UNSIGNED
+from xjit.emitters.gemm.blocking.units import Unit
 from xjit.emitters.gemm.library import gemm_library_text
-from xjit.emitters.gemm.method import GemmTypes, with_unit
-from xjit.emitters.gemm.plan import plan_gemm
 from xjit.emitters.gemm.routine import Routine
-from xjit.emitters.gemm.shapes import GemmShape, row_major
-from xjit.emitters.gemm.storage import FLOAT8, ROUNDED, UNSIGNED
-from xjit.emitters.gemm.units import Unit
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import Target, host_cpu

@@ -186,6 +186,7 @@ WINDOWS = [
      "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f"),
     ("f32[1,3,9,8]", "f32[1,3,3,2]", "f32[1,1,7,7]", "window={size=3x2}, dim_labels=bf01_oi01->bf01"),
     ("f32[2,9,11,20]", "f32[3,3,20,1]", "f32[2,9,11,1]", "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f"),
+    ("f32[3,9,11,20]", "f32[3,3,20,40]", "f32[40,9,11,3]", "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->f01b"),
 ]  # fmt: skip
 
 
@@ -194,7 +195,7 @@ def test_convolutions(case: tuple[str, str, str, str]) -> None:
     source, kernel, out, window = case
     kind = out.split("[")[0]
     dims = out[len(kind) + 1 : -1].split(",")
-    feature = 1 if "->bf01" in window else len(dims) - 1
+    feature = window.split("->")[1].split(",")[0].index("f")
     body = f"""
   d = {out} convolution(p0, p1), {window}
   b = {out} broadcast(p2), dimensions={{{feature}}}

@@ -196,6 +196,16 @@ def test_the_plan_of_a_convolution_can_be_read() -> None:
     assert "//   method: slabs, register tiles of 6x16" in lines and "//   chunk: 3 x 3 taps, 8 channels" in lines
 
 
+def test_the_plan_of_a_convolution_over_a_spread_input_is_that_of_a_phase() -> None:
+    text = """ENTRY e { x = f32[2,16,16,8] parameter(0)  k = f32[5,4,8,32] parameter(1)
+      ROOT c = f32[2,31,32,32] convolution(x, k), window={size=5x4 pad=2_2x2_2 lhs_dilate=2x2},
+        dim_labels=b01f_01io->b01f }"""
+    (plan,) = plan_of(text)
+    assert isinstance(plan, HandWritten)
+    lines = plan.to_text(CONTEXT).splitlines()
+    assert "//   phases: 4" in lines and "//   chunk: 3 x 2 taps, 8 channels" in lines
+
+
 def test_updates_are_copied_by_loops_before_they_are_scattered() -> None:
     text = """add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
     ENTRY e { x = f32[50] parameter(0) i = s32[3] parameter(1) u = f32[3] parameter(2)

@@ -12,7 +12,7 @@ from xjit.affine.interval import Interval
 from xjit.affine.walks import interval_of
 from xjit.linalg_ext.ir import Block, FloatType, IntegerType, LinalgError, Operation, OpResult, Value, element_type
 from xjit.linalg_ext.structured import STRUCTURED_ROWS, Access, StructuredOp, as_structured, shape_of
-from xjit.linalg_ext.transforms.reshapes import groups_of
+from xjit.linalg_ext.transforms.single_ops.reshapes import groups_of
 
 __all__ = ["Node", "OperandFacts", "Tile", "node_of", "static_loops"]
 

@@ -9,8 +9,8 @@ from xjit.linalg_ext.from_hlo import from_hlo
 from xjit.linalg_ext.ir import LinalgError, Operation
 from xjit.linalg_ext.passes import run_passes
 from xjit.linalg_ext.to_hlo import to_hlo
-from xjit.linalg_ext.transforms.split_softmax import split_softmax
-from xjit.linalg_ext.transforms.split_squares import split_squares
+from xjit.linalg_ext.transforms.reductions.split_softmax import split_softmax
+from xjit.linalg_ext.transforms.reductions.split_squares import split_squares
 from xjit.passes import PassDriver
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.hlo_cse import HloCSE

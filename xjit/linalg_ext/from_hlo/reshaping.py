@@ -9,7 +9,7 @@ from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.operation import Value
 from xjit.linalg_ext.ir.types import TensorType, element_type
 from xjit.linalg_ext.structured.view import shape_of
-from xjit.linalg_ext.transforms.reshapes import collapse_shape, expand_shape
+from xjit.linalg_ext.transforms.single_ops.reshapes import collapse_shape, expand_shape
 
 __all__ = ["reshaped"]
 

@@ -8,10 +8,10 @@ from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.rewrite.loop_rules import known_trips
 from xjit.linalg_ext.transform.state import Handles, Script, TransformRow
 from xjit.linalg_ext.transform.structured_rows import located
-from xjit.linalg_ext.transforms.coalesce import coalesce
-from xjit.linalg_ext.transforms.forall_to_for import forall_to_for
-from xjit.linalg_ext.transforms.outline import outline_loop
-from xjit.linalg_ext.transforms.scf_loops import move_invariants_out, peel, unroll
+from xjit.linalg_ext.transforms.loops.coalesce import coalesce
+from xjit.linalg_ext.transforms.loops.forall_to_for import forall_to_for
+from xjit.linalg_ext.transforms.loops.outline import outline_loop
+from xjit.linalg_ext.transforms.loops.scf_loops import move_invariants_out, peel, unroll
 
 __all__ = ["LOOP_ROWS"]
 

@@ -9,18 +9,21 @@ from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import FloatType, IntegerType, element_type
 from xjit.linalg_ext.transform.state import Handles, Payload, Script, TransformRow
 from xjit.linalg_ext.transform.structured_rows import each_target, flag, integers, located, tile_sizes
-from xjit.linalg_ext.transforms.collapse_dims import flatten_elementwise
-from xjit.linalg_ext.transforms.decompose import decompose, decompose_window
-from xjit.linalg_ext.transforms.destination_passing import insert_slice_to_copy, rewrite_in_destination_passing_style
-from xjit.linalg_ext.transforms.detensorize import detensorize
-from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
-from xjit.linalg_ext.transforms.multitile import multitile_sizes
-from xjit.linalg_ext.transforms.pad_operands import pad
-from xjit.linalg_ext.transforms.promote import promote
-from xjit.linalg_ext.transforms.split import split
-from xjit.linalg_ext.transforms.split_reduction import split_reduction
+from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
+from xjit.linalg_ext.transforms.reductions.split_reduction import split_reduction
+from xjit.linalg_ext.transforms.single_ops.collapse_dims import flatten_elementwise
+from xjit.linalg_ext.transforms.single_ops.decompose import decompose, decompose_window
+from xjit.linalg_ext.transforms.single_ops.destination_passing import (
+    insert_slice_to_copy,
+    rewrite_in_destination_passing_style,
+)
+from xjit.linalg_ext.transforms.single_ops.detensorize import detensorize
+from xjit.linalg_ext.transforms.single_ops.promote import promote
 from xjit.linalg_ext.transforms.tilable import as_tilable
-from xjit.linalg_ext.transforms.tiling import tile
+from xjit.linalg_ext.transforms.tiling.multitile import multitile_sizes
+from xjit.linalg_ext.transforms.tiling.pad_operands import pad
+from xjit.linalg_ext.transforms.tiling.split import split
+from xjit.linalg_ext.transforms.tiling.tile import tile
 
 __all__ = ["REWRITE_ROWS"]
 

@@ -13,24 +13,24 @@ from xjit.linalg_ext.ir.types import IndexType
 from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead
 from xjit.linalg_ext.rewrite.rules import CANONICALIZE
 from xjit.linalg_ext.transform.state import Handles, Script, TransformRow, payload_of
-from xjit.linalg_ext.transforms.collapse_dims import collapse_dims
-from xjit.linalg_ext.transforms.distributed_style import shared_output_to_distributed_style
-from xjit.linalg_ext.transforms.fold_unit_dims import fold_unit_extent_dims
-from xjit.linalg_ext.transforms.forall import tile_to_forall
-from xjit.linalg_ext.transforms.fuse import fuse, fuse_ext
-from xjit.linalg_ext.transforms.fuse_into_containing_op import fuse_into_containing_op
-from xjit.linalg_ext.transforms.fuse_operands import fuse_operands
-from xjit.linalg_ext.transforms.generalize import generalize
-from xjit.linalg_ext.transforms.interchange import interchange
-from xjit.linalg_ext.transforms.loop_hint import tile_loop_hint
+from xjit.linalg_ext.transforms.fusion.fuse import fuse, fuse_ext
+from xjit.linalg_ext.transforms.fusion.fuse_into_containing_op import fuse_into_containing_op
+from xjit.linalg_ext.transforms.fusion.fuse_operands import fuse_operands
+from xjit.linalg_ext.transforms.loops.loop_hint import tile_loop_hint
+from xjit.linalg_ext.transforms.loops.outline import inline, outline
 from xjit.linalg_ext.transforms.lowering.to_loops import lower_to_loops
-from xjit.linalg_ext.transforms.outline import inline, outline
-from xjit.linalg_ext.transforms.tile_reduction import (
+from xjit.linalg_ext.transforms.reductions.distributed_style import shared_output_to_distributed_style
+from xjit.linalg_ext.transforms.reductions.tile_reduction import (
     ReductionTiling,
     tile_reduction_using_for,
     tile_reduction_using_forall,
 )
-from xjit.linalg_ext.transforms.tiling import tile
+from xjit.linalg_ext.transforms.single_ops.collapse_dims import collapse_dims
+from xjit.linalg_ext.transforms.single_ops.fold_unit_dims import fold_unit_extent_dims
+from xjit.linalg_ext.transforms.single_ops.generalize import generalize
+from xjit.linalg_ext.transforms.single_ops.interchange import interchange
+from xjit.linalg_ext.transforms.tiling.forall import tile_to_forall
+from xjit.linalg_ext.transforms.tiling.tile import tile
 
 __all__ = ["STRUCTURED_TRANSFORM_ROWS"]
 

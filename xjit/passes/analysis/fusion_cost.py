@@ -142,16 +142,23 @@ class LargeSources:
     """Instructions that are looked at; what takes more has no sources that are known."""
 
     def __init__(self) -> None:
-        self._known: dict[HloInstruction, frozenset[HloInstruction]] = {}
+        self._known: dict[HloInstruction, tuple[frozenset[HloInstruction], int]] = {}
 
     def of(self, instruction: HloInstruction) -> frozenset[HloInstruction]:
         """Returns the sources; none if they are not known."""
+        return self._look(instruction)[0]
+
+    def num_transcendental(self, instruction: HloInstruction) -> int:
+        """Returns how many transcendental functions make an element of its sources' elements, its own included."""
+        return self._look(instruction)[1]
+
+    def _look(self, instruction: HloInstruction) -> tuple[frozenset[HloInstruction], int]:
         known = self._known.get(instruction)
         if known is None:
             known = self._known[instruction] = self._find(instruction)
         return known
 
-    def _find(self, instruction: HloInstruction) -> frozenset[HloInstruction]:
+    def _find(self, instruction: HloInstruction) -> tuple[frozenset[HloInstruction], int]:
         found: set[HloInstruction] = set()
         seen, stack = {instruction}, [instruction]
         while stack:
@@ -164,8 +171,8 @@ class LargeSources:
                     seen.add(operand)
                     stack.append(operand)
             if len(seen) > self._MOST:
-                return frozenset()
-        return frozenset(found)
+                return frozenset(), 0
+        return frozenset(found), sum(i.op.has(Trait.TRANSCENDENTAL) for i in seen - found)
 
 
 def worth_duplicating(instruction: HloInstruction, copies: int, materialized: bool) -> bool:

@@ -102,8 +102,9 @@ class InstructionFusion(HloModulePass):
     many times as many elements of a cheap instruction may be computed as it has.
 
     What is expensive is computed once, but for elementwise values of `recompute_bytes` and more, which leave the caches
-    before they are read again: fusions that read all that they are made of compute them, too. So a training step keeps
-    an activation's argument for its backward half, and not the tanh or logistic of it as well.
+    before they are read again: fusions that read all that they are made of, by one transcendental function at most,
+    compute them, too. So a training step keeps an activation's argument for its backward half, and not the tanh or
+    logistic of it as well.
     """
 
     name = "instruction-fusion"
@@ -192,8 +193,13 @@ class InstructionFusion(HloModulePass):
         return self.may_duplicate and cost.may_be_duplicated(p)
 
     def _may_compute_again(self, p: HloInstruction, groups: Iterable[_Group], sources: cost.LargeSources) -> bool:
-        """Whether groups should compute a large array each instead of keeping it: they read all that it is made of."""
+        """Whether groups should compute a large array each instead of keeping it: they read all that it is made of.
+
+        A second transcendental function would cost more than memory does.
+        """
         if not self.may_duplicate or not cost.is_large_elementwise(p, self.recompute_bytes):
+            return False
+        if sources.num_transcendental(p) > 1:
             return False
         wanted = sources.of(p)
         return bool(wanted) and all(

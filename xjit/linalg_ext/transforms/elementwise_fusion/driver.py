@@ -10,7 +10,7 @@ from xjit.linalg_ext.transforms.elementwise_fusion.expansion import expand_consu
 from xjit.linalg_ext.transforms.elementwise_fusion.producers import fuse_producer
 from xjit.linalg_ext.transforms.elementwise_fusion.reshape_folding import fold_reshape
 from xjit.linalg_ext.transforms.elementwise_fusion.siblings import fuse_siblings
-from xjit.linalg_ext.transforms.generalize import generalize
+from xjit.linalg_ext.transforms.single_ops.generalize import generalize
 
 __all__ = ["fuse_elementwise", "remove_aliases", "simplify_dims"]
 

@@ -13,8 +13,8 @@ from xjit.linalg_ext.ir.operation import Operation, OpResult, Value
 from xjit.linalg_ext.ir.types import IndexType, Shape, TensorType
 from xjit.linalg_ext.structured import StructuredOp, shape_of, structured
 from xjit.linalg_ext.structured.creation import create_generic, size_of
-from xjit.linalg_ext.transforms.generalize import generic_body
-from xjit.linalg_ext.transforms.reshapes import collapse_shape, expand_shape, groups_of, is_trivial
+from xjit.linalg_ext.transforms.single_ops.generalize import generic_body
+from xjit.linalg_ext.transforms.single_ops.reshapes import collapse_shape, expand_shape, groups_of, is_trivial
 
 __all__ = ["expand_consumer", "expand_producer"]
 

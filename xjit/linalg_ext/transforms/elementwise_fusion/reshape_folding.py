@@ -5,7 +5,7 @@ from __future__ import annotations
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.structured import shape_of
-from xjit.linalg_ext.transforms.reshapes import collapse_shape, expand_shape, groups_of
+from xjit.linalg_ext.transforms.single_ops.reshapes import collapse_shape, expand_shape, groups_of
 
 __all__ = ["fold_reshape"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from xjit.linalg_ext.ir import LinalgError, Operation, OpResult, TensorType, Value
 from xjit.linalg_ext.structured import PARALLEL
-from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder, same_index
-from xjit.linalg_ext.transforms.tiles import Tile
+from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder, same_index
+from xjit.linalg_ext.transforms.building_blocks.tiles import Tile
 
 __all__ = ["Tilable"]
 

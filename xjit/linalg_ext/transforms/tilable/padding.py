@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from xjit.affine import constant, dim
 from xjit.linalg_ext.ir import DenseArrayAttr, Operation, OpResult, TensorType, Value
-from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder, same_index
-from xjit.linalg_ext.transforms.slices import insert_tile, mixed, slice_lists, static_list
+from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder, same_index
+from xjit.linalg_ext.transforms.building_blocks.slices import insert_tile, mixed, slice_lists, static_list
+from xjit.linalg_ext.transforms.building_blocks.tiles import Tile, whole_tile
 from xjit.linalg_ext.transforms.tilable.interface import Tilable
-from xjit.linalg_ext.transforms.tiles import Tile, whole_tile
 
 __all__ = ["InsertSliceTilable", "PadTilable"]
 

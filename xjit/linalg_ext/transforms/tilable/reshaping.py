@@ -9,10 +9,10 @@ from xjit.affine import AffineExpr, AffineMap, DimVar, IndexingMap, Interval, de
 from xjit.indexing import SymbolicTile, propagate_tile
 from xjit.linalg_ext.ir import ArrayAttr, Operation, TensorType, Value
 from xjit.linalg_ext.structured.view import integers_of
-from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
-from xjit.linalg_ext.transforms.slices import static_list
+from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
+from xjit.linalg_ext.transforms.building_blocks.slices import static_list
+from xjit.linalg_ext.transforms.building_blocks.tiles import Tile
 from xjit.linalg_ext.transforms.tilable.interface import Tilable
-from xjit.linalg_ext.transforms.tiles import Tile
 
 __all__ = ["CollapseTilable", "ExpandTilable"]
 

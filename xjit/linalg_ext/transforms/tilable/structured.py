@@ -8,10 +8,10 @@ from xjit.affine import AffineExpr, AffineExprKind, AffineMap, DimVar, IndexingM
 from xjit.indexing import propagate_tile
 from xjit.linalg_ext.ir import Builder, IntegerAttr, MemRefType, Operation, OpResult, TensorType, Value
 from xjit.linalg_ext.structured import REDUCTION, Access, StructuredOp, shape_of, structured
-from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
+from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
+from xjit.linalg_ext.transforms.building_blocks.tiles import Tile
 from xjit.linalg_ext.transforms.tilable.interface import Tilable
 from xjit.linalg_ext.transforms.tilable.topk import with_indices
-from xjit.linalg_ext.transforms.tiles import Tile
 
 __all__ = ["StructuredTilable"]
 

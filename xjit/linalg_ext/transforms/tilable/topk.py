@@ -23,9 +23,9 @@ from xjit.linalg_ext.ir import (
 )
 from xjit.linalg_ext.structured import StructuredOp, shape_of
 from xjit.linalg_ext.structured.extension import axis_of
-from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
-from xjit.linalg_ext.transforms.slices import create_empty
-from xjit.linalg_ext.transforms.tiles import Tile
+from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
+from xjit.linalg_ext.transforms.building_blocks.slices import create_empty
+from xjit.linalg_ext.transforms.building_blocks.tiles import Tile
 
 __all__ = ["with_indices"]
 

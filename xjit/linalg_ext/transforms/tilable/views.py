@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from xjit.affine import dim
 from xjit.linalg_ext.ir import Operation, TensorType, Value
-from xjit.linalg_ext.transforms.index_values import Index, IndexBuilder
-from xjit.linalg_ext.transforms.slices import create_empty, extract_tile, slice_lists
+from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
+from xjit.linalg_ext.transforms.building_blocks.slices import create_empty, extract_tile, slice_lists
+from xjit.linalg_ext.transforms.building_blocks.tiles import Tile
 from xjit.linalg_ext.transforms.tilable.interface import Tilable
-from xjit.linalg_ext.transforms.tiles import Tile
 
 __all__ = ["EmptyTilable", "ExtractSliceTilable"]
 

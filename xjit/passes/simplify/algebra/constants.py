@@ -15,6 +15,7 @@ from xjit.hlo import HloInstruction, Literal, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.ops import build
+from xjit.ops.evaluation.convert import convert
 from xjit.ops.evaluation.elementwise import apply
 from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.ops.reducers import integer_limits
@@ -111,6 +112,12 @@ def compute(opcode: str, *values: Any) -> Any:
         return apply(Interpreter(), opcode, arrays[0].dtype, *arrays)[()]
 
 
+def converted_array(array: np.ndarray[Any, Any], kind: PrimitiveType) -> np.ndarray[Any, Any]:
+    """Returns an array, or a NumPy scalar, in another element type, as `convert` gives it."""
+    with np.errstate(all="ignore"):
+        return convert(Interpreter(), np.asarray(array), kind)
+
+
 def splat(into: Expansion, value: Any, shape: Shape) -> HloInstruction:
     """Returns an array of that shape whose elements are a NumPy scalar, whose type it has."""
     scalar = into.constant(Literal.from_array(np.asarray(value)))
@@ -148,6 +155,7 @@ __all__ = [
     "are_binary_powers",
     "compute",
     "constant",
+    "converted_array",
     "folded",
     "is_constant_like",
     "is_finite",

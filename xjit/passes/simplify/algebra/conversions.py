@@ -9,11 +9,10 @@ import numpy as np
 from xjit.hlo import HloInstruction, Literal
 from xjit.hlo import attributes as at
 from xjit.hlo.types.primitive_type import PrimitiveType
-from xjit.ops.evaluation.interpreter import Interpreter
-from xjit.ops.evaluation.table import EVALUATORS
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.constants import converted_array
 from xjit.passes.simplify.algebra.kinds import embeds, is_complex, is_integer
 from xjit.passes.simplify.algebra.rule import AlgebraRule, bound, converted
 
@@ -86,7 +85,7 @@ def _converted_constant(match: Match, into: Expansion) -> HloInstruction | None:
     root, c = match.root, match["c"]
     if not 8 <= _bits(root) <= _bits(c):
         return None
-    array = EVALUATORS["convert"](Interpreter(), root, [c.attributes_as(at.ConstantAttributes).literal.array])
+    array = converted_array(c.attributes_as(at.ConstantAttributes).literal.array, root.shape.element_type)
     return into.constant(Literal(root.shape.with_default_layouts(), np.array(array, order="C")))
 
 

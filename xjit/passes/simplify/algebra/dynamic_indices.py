@@ -30,14 +30,16 @@ def _window(instruction: HloInstruction) -> tuple[int, ...]:
     return taken.shape.dimensions
 
 
-def _has_scalar_indices(instruction: HloInstruction) -> bool:
-    return len(_indices(instruction)) == instruction.operand(0).shape.rank > 0
+def has_scalar_indices(instruction: HloInstruction) -> bool:
+    """Whether a slice or update has indices, one each per dimension: the old form has all in one vector."""
+    indices = _indices(instruction)
+    return bool(indices) and not indices[0].shape.rank
 
 
 def _whole_dimensions(match: Match, into: Expansion) -> HloInstruction | None:
     """What takes a whole dimension begins at 0, whatever the index says."""
     root, indices = match.root, _indices(match.root)
-    if not _has_scalar_indices(root):
+    if not has_scalar_indices(root):
         return None
     whole = [w == n for w, n in zip(_window(root), root.operand(0).shape.dimensions, strict=True)]
     if not any(w and not _is_zero(i) for w, i in zip(whole, indices, strict=True)):
@@ -54,7 +56,7 @@ def _is_zero(index: HloInstruction) -> bool:
 def _of_transpose(match: Match, into: Expansion) -> HloInstruction | None:
     """dynamic-slice(transpose(x)) = transpose(dynamic-slice(x))."""
     root, transpose = match.root, match.root.operand(0)
-    if transpose.user_count != 1 or not _has_scalar_indices(root):
+    if transpose.user_count != 1 or not has_scalar_indices(root):
         return None
     places = inverse(dimensions_of(transpose))
     sizes = at.DynamicSliceAttributes(tuple(root.shape.dimensions[p] for p in places))
@@ -65,22 +67,24 @@ def _of_transpose(match: Match, into: Expansion) -> HloInstruction | None:
 def _summed(
     into: Expansion, outer: HloInstruction, outer_last: int, inner: HloInstruction, inner_last: int
 ) -> HloInstruction | None:
-    """Returns where a window lies whose place is given within another; None if it has no such index type.
+    """Returns where a window within another lies, in the type of `outer`; None if a type is too small for that.
 
     Each index is clamped to its last place, as the two slices would clamp it.
     """
-    if not outer_last:
-        return inner
+    kind = outer.shape.element_type
     if not inner_last:
         return outer
+    if not outer_last and inner.shape.element_type is kind:
+        return inner
     terms: list[HloInstruction] = []
-    kind = outer.shape.element_type
     for index, last in ((outer, outer_last), (inner, inner_last)):
         if min(integer_limits(k)[1] for k in (kind, index.shape.element_type)) < outer_last + inner_last:
             return None
-        inside = into.make("clamp", into.full(index.shape, 0), index, into.full(index.shape, last))
-        terms.append(inside if index.shape.element_type is kind else into.make("convert", inside, shape=outer.shape))
-    return into.make("add", *terms)
+        if last:
+            inside = into.make("clamp", into.full(index.shape, 0), index, into.full(index.shape, last))
+            same = index.shape.element_type is kind
+            terms.append(inside if same else into.make("convert", inside, shape=outer.shape))
+    return terms[0] if len(terms) == 1 else into.make("add", *terms)
 
 
 def _sums(
@@ -100,7 +104,7 @@ def _sums(
 def _of_slice(match: Match, into: Expansion) -> HloInstruction | None:
     """dynamic-slice(dynamic-slice(x, i), j) = dynamic-slice(x, i + j), both clamped before."""
     outer, inner, x = match.root.operand(0), match.root, match.root.operand(0).operand(0)
-    if outer.user_count != 1 or not (_has_scalar_indices(outer) and _has_scalar_indices(inner)):
+    if outer.user_count != 1 or not (has_scalar_indices(outer) and has_scalar_indices(inner)):
         return None
     sums = _sums(into, x.shape.dimensions, outer, inner)
     return None if sums is None else into.make("dynamic-slice", x, *sums, attributes=inner.attributes)
@@ -113,7 +117,7 @@ def _updates_a_slice(root: HloInstruction) -> bool:
         return False
     part = inner.operand(0)
     same = part.opcode == "dynamic-slice" and part.operand(0) is root.operand(0)
-    return same and _indices(part) == _indices(root) and _has_scalar_indices(root) and _has_scalar_indices(inner)
+    return same and _indices(part) == _indices(root) and has_scalar_indices(root) and has_scalar_indices(inner)
 
 
 def _updated_directly(match: Match, into: Expansion) -> HloInstruction | None:

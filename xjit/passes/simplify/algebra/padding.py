@@ -146,8 +146,10 @@ def _of_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
     if not set(places) <= set(padded) or not 0 < len(padded) < root.shape.rank or 0 in broadcast.shape.dimensions:
         return None
     small = x.shape.with_dimensions([broadcast.shape.dimensions[d] for d in padded])
-    into_padded = at.DimensionsAttributes(tuple(padded.index(d) for d in places))
-    spread = into.make("broadcast", x, shape=small, attributes=into_padded) if small.rank != x.shape.rank else x
+    into_padded = tuple(padded.index(d) for d in places)
+    spread = x
+    if into_padded != tuple(range(small.rank)):
+        spread = into.make("broadcast", x, shape=small, attributes=at.DimensionsAttributes(into_padded))
     part = _pad(into, spread, value, [padding[d] for d in padded])
     return into.like_source("broadcast", [part], at.DimensionsAttributes(tuple(padded)))
 

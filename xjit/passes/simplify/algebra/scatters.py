@@ -88,11 +88,8 @@ def _onto_sum(match: Match, into: Expansion) -> HloInstruction | None:
     scatter = match["scatter"]
     if any(user.opcode == "add" and any(_adds_to_zeros(o) for o in user.operands) for user in match.root.users):
         return None
-    start = value_of(scatter.operand(0))
-    is_nothing = start is not None and is_zero(start, scatter.shape.element_type)
-    y = match["y"] if is_nothing else into.make("add", match["y"], scatter.operand(0))
-    operands = [y, *scatter.operands[1:]]
-    return into.make("scatter", *operands, attributes=scatter.attributes, called=[scatter.to_apply])
+    start = into.make("add", match["y"], scatter.operand(0))
+    return into.make("scatter", start, *scatter.operands[1:], attributes=scatter.attributes, called=[scatter.to_apply])
 
 
 def _one_window(scatter: HloInstruction) -> bool:

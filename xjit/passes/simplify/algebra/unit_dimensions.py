@@ -9,6 +9,7 @@ from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.dimensions import dimensions_of
+from xjit.passes.simplify.algebra.dynamic_indices import has_scalar_indices
 from xjit.passes.simplify.algebra.padding import padding_of
 from xjit.passes.simplify.algebra.rule import AlgebraRule
 from xjit.passes.simplify.algebra.slices import cut, ranges_of
@@ -29,7 +30,7 @@ def _updated(match: Match, into: Expansion) -> HloInstruction | None:
     root, update = match.root, match["update"]
     sources = wide_dimensions(update, root)
     x, u, indices = update.operand(0), update.operand(1), update.operands[2:]
-    if sources is None or len(indices) != x.shape.rank or not indices:
+    if sources is None or not has_scalar_indices(update):
         return None
     starts = [indices[sources[d]] if d in sources else into.full(indices[0].shape, 0) for d in range(root.shape.rank)]
     sizes = [u.shape.dimensions[sources[d]] if d in sources else 1 for d in range(root.shape.rank)]

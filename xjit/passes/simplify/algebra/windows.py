@@ -15,7 +15,7 @@ from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
-from xjit.passes.simplify.algebra.constants import splat, value_of
+from xjit.passes.simplify.algebra.constants import converted_array, splat, value_of
 from xjit.passes.simplify.algebra.kinds import is_float, is_integer
 from xjit.passes.simplify.algebra.padding import padding_of
 from xjit.passes.simplify.algebra.reductions import is_neutral, operation, reduce_with
@@ -69,9 +69,10 @@ def _of_pad(match: Match, into: Expansion) -> HloInstruction | None:
 
 def _pads_with(pad: HloInstruction, init: HloInstruction) -> bool:
     """Whether what pads is what a reduction starts with, perhaps in another type, that of `init`."""
+    if pad.operand(1) is init:
+        return True
     a, b = value_of(pad.operand(1)), value_of(init)
-    same_constants = a is not None and b is not None and a.astype(b.dtype).tobytes() == b.tobytes()
-    return pad.operand(1) is init or same_constants
+    return a is not None and b is not None and converted_array(a, init.shape.element_type).tobytes() == b.tobytes()
 
 
 def _reduced(match: Match, into: Expansion, x: HloInstruction, window: Window | None) -> HloInstruction | None:

@@ -1,0 +1,1 @@
+"""How multiplications and convolutions are cut: shapes, units, tiles, blocks. Pure arithmetic, no code generation."""

@@ -1,0 +1,1 @@
+"""The innermost loops: sums in registers."""

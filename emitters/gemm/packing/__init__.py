@@ -1,0 +1,1 @@
+"""How operands are copied into the order in which kernels read them."""

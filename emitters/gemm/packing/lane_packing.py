@@ -1,0 +1,251 @@
+"""Packing for units whose lanes hold several elements of k: how a matrix becomes a matrix of lanes.
+
+`emit_lane_copy` defines `dst[line, lane] = (src[line, k], src[line, k + 1], ...)` with `group` elements of k per lane,
+converted to the type that the unit takes. A last lane that k does not fill is filled up with zeros. Numbers that are
+taken apart in planes of bf16 become one such matrix for each. Lines are the rows of a left operand, the columns of a
+right one. Invariant: exactly the given elements are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xjit.emitters.gemm.blocking.storage import memory_type, size_of
+from xjit.emitters.gemm.packing.conversions import packed_bits, plane_bits
+from xjit.emitters.gemm.packing.strided_copies import COPY_PARAMS
+from xjit.llvm import Function, LLVMType, Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder, define
+from xjit.llvm.transpose import transpose_blocks
+from xjit.llvm.types import I32, I64, vector
+from xjit.llvm.values import const_int
+
+LANE_BYTES = 4
+_TILE_LANES = 8  # of a transposed tile
+
+
+@dataclass(frozen=True, slots=True)
+class LaneCopy:
+    """What is packed: stored elements, as what, how many per lane; for a left operand lanes lie along a line, for a
+    right one lines lie side by side. With `transposes` there are tiles for a source that lies the other way. `planes`:
+    how many there are.
+    """
+
+    storage: LLVMType
+    packed: LLVMType
+    group: int
+    along_lines: bool
+    transposes: bool
+    planes: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        direction = "along" if self.along_lines else "across"
+        types = f"{self.storage.mangled}_{self.packed.mangled}{'_planes' if self.planes > 1 else ''}"
+        return f"xjit_lanes_{direction}_{types}{'_transposes' if self.transposes else ''}"
+
+
+def emit_lane_copy(module: Module, copy: LaneCopy) -> Function:
+    """Defines the copy once per module, with `COPY_PARAMS`: rows and columns are those of the operand.
+
+    Of several planes it has one parameter more, the bytes between them.
+    """
+    known = module.functions.get(copy.name)
+    if known is not None:
+        return known
+    builder = define(module, copy.name, (*COPY_PARAMS, (I64, "dst_plane")) if copy.planes > 1 else COPY_PARAMS)
+    _LaneCopyEmitter(builder, copy).emit()
+    return builder.function
+
+
+class _LaneCopyEmitter:
+    def __init__(self, builder: StructuredBuilder, copy: LaneCopy) -> None:
+        self.builder = builder
+        self.copy = copy
+        self.width = builder.target.vector_width(I32)
+        dst, dst_row, dst_column, src, src_row, src_column, rows, columns, *dst_plane = builder.function.args
+        self.dst, self.src = dst, src
+        self.planes = [builder.mul(step, builder.i64(n)) for step in dst_plane for n in range(1, copy.planes)]
+        if copy.along_lines:
+            self.dst_line, self.dst_lane, self.src_line, self.src_k = dst_row, dst_column, src_row, src_column
+            self.lines, self.k = rows, columns
+        else:
+            self.dst_line, self.dst_lane, self.src_line, self.src_k = dst_column, dst_row, src_column, src_row
+            self.lines, self.k = columns, rows
+
+    def emit(self) -> None:
+        """Picks the way by which direction is contiguous in the source, then does the last lane."""
+        builder, unit = self.builder, self.builder.i64(size_of(self.copy.storage))
+        self.lanes = builder.udiv(self.k, builder.i64(self.copy.group))
+        along = self.copy.along_lines
+        done, single = builder.append_block("packed"), builder.append_block("elements")
+        for contiguous_k, stride in ((True, self.src_k), (False, self.src_line)):
+            if contiguous_k is not along and not self.copy.transposes:
+                continue
+            way, other = (
+                builder.append_block("along_k" if contiguous_k else "along_lines"),
+                builder.append_block("other"),
+            )
+            builder.cbranch(builder.icmp_signed("==", stride, unit), way, other)
+            builder.position_at_end(way)
+            if contiguous_k is not along:
+                self._tiles(contiguous_k=contiguous_k)
+            elif along:
+                self._lines_of_lanes()
+            else:
+                self._rows_of_lanes()
+            builder.br(done)
+            builder.position_at_end(other)
+        builder.br(single)
+        builder.position_at_end(single)
+        self._elements(builder.i64(0), builder.i64(0), self.lanes)
+        builder.br(done)
+        builder.position_at_end(done)
+        with builder.when(builder.icmp_signed("!=", builder.mul(self.lanes, builder.i64(self.copy.group)), self.k)):
+            self._elements(builder.i64(0), self.lanes, builder.add(self.lanes, builder.i64(1)))
+        builder.ret_void()
+
+    def _source(self, line: Value, lane: Value) -> Value:
+        k = self.builder.mul(lane, self.builder.i64(self.copy.group))
+        return self.builder.offset_2d(self.src, line, self.src_line, k, self.src_k)
+
+    def _target(self, line: Value, lane: Value) -> Value:
+        return self.builder.offset_2d(self.dst, line, self.dst_line, lane, self.dst_lane)
+
+    def _packed(self, elements: Value) -> list[Value]:
+        """Loaded elements as bits, for each plane."""
+        builder, copy = self.builder, self.copy
+        if copy.planes > 1:
+            return plane_bits(builder, elements, copy.storage)
+        return [packed_bits(builder, elements, copy.storage, copy.packed)]
+
+    def _load_along(self, place: Value, count: int) -> list[Value]:
+        """`count` lanes of one line, whose elements follow each other; for each plane."""
+        builder, copy = self.builder, self.copy
+        elements = builder.load(memory_type(copy.storage, count * copy.group), place, size_of(copy.storage))
+        return [builder.bitcast(bits, vector(I32, count)) for bits in self._packed(elements)]
+
+    def _load_across(self, place: Value, count: int) -> list[Value]:
+        """One lane of each of `count` lines, which lie side by side; for each plane."""
+        builder, copy = self.builder, self.copy
+        totals: list[Value] = []
+        for part in range(copy.group):
+            elements = builder.load(memory_type(copy.storage, count), place, size_of(copy.storage))
+            bits = [builder.zext(bits, I32) for bits in self._packed(elements)]
+            if part:
+                shift = const_int(bits[0].type, part * copy.packed.bits)
+                bits = [builder.or_(total, builder.shl(b, shift)) for total, b in zip(totals, bits, strict=True)]
+            totals = bits
+            place = builder.offset(place, self.src_k) if part < copy.group - 1 else place
+        return totals
+
+    def _store(self, values: list[Value], target: Value) -> None:
+        """Stores lanes of each plane."""
+        for value, place in zip(values, self._places(target), strict=True):
+            self.builder.store(value, place, LANE_BYTES)
+
+    def _places(self, target: Value) -> list[Value]:
+        """`target`, and the same in the other planes."""
+        return [target, *[self.builder.offset(target, plane) for plane in self.planes]]
+
+    def _pieces(self, length: Value) -> list[tuple[Value, Value, int]]:
+        """Cuts a length into vectors, quarters of vectors and single lanes: (begin, end, lanes at once)."""
+        builder = self.builder
+        pieces: list[tuple[Value, Value, int]] = []
+        begin = builder.i64(0)
+        for count in (self.width, self.width // 4, 1):
+            if pieces and count >= pieces[-1][2]:
+                continue
+            end = builder.and_(length, builder.i64(-count))
+            pieces.append((begin, end, count))
+            begin = end
+        return pieces
+
+    def _lines_of_lanes(self) -> None:
+        """Both sides contiguous along k."""
+        builder = self.builder
+        pieces = self._pieces(self.lanes)
+        with builder.loop(builder.i64(0), self.lines, name="line") as line:
+            for begin, end, count in pieces:
+                with builder.loop(begin, end, count, "lane") as lane:
+                    values = self._load_along(self._source(line, lane), count)
+                    self._store(values, self._target(line, lane))
+
+    def _rows_of_lanes(self) -> None:
+        """Both sides contiguous across lines."""
+        builder = self.builder
+        pieces = self._pieces(self.lines)
+        with builder.loop(builder.i64(0), self.lanes, name="lane") as lane:
+            for begin, end, count in pieces:
+                with builder.loop(begin, end, count, "line") as line:
+                    values = self._load_across(self._source(line, lane), count)
+                    self._store(values, self._target(line, lane))
+
+    def _tiles(self, *, contiguous_k: bool) -> None:
+        """The source is contiguous in one direction, the destination in the other: tiles through registers."""
+        builder, width = self.builder, self.width
+        depth = min(_TILE_LANES, width)
+        full_lines = builder.and_(self.lines, builder.i64(-width))
+        full_lanes = builder.and_(self.lanes, builder.i64(-depth))
+        with (
+            builder.loop(builder.i64(0), full_lines, width, "line") as line,
+            builder.loop(builder.i64(0), full_lanes, depth, "lane") as lane,
+        ):
+            if contiguous_k:
+                self._tile_from_lines(line, lane, depth)
+            else:
+                self._tile_from_lanes(line, lane, depth)
+        self._elements(builder.i64(0), full_lanes, self.lanes, full_lines)
+        self._elements(full_lines, builder.i64(0), self.lanes)
+
+    def _tile_from_lines(self, line: Value, lane: Value, depth: int) -> None:
+        """Reads `depth` lanes of each line, writes them side by side."""
+        builder, width = self.builder, self.width
+        place = self._source(line, lane)
+        lines: list[list[Value]] = []
+        for number in range(width):
+            lines.append(self._load_along(place, depth))
+            place = builder.offset(place, self.src_line) if number < width - 1 else place
+        for pieces, target in zip(zip(*lines, strict=True), self._places(self._target(line, lane)), strict=True):
+            merged = [pieces[number::depth] for number in range(depth)]  # vector q: lines q, q + depth, ...
+            while len(merged[0]) > 1:
+                merged = [[builder.concatenate(a, b) for a, b in zip(parts[::2], parts[1::2])] for parts in merged]
+            for number, value in enumerate(transpose_blocks(builder, [parts[0] for parts in merged])):
+                target = builder.offset(target, self.dst_lane) if number else target
+                builder.store(value, target, LANE_BYTES)
+
+    def _tile_from_lanes(self, line: Value, lane: Value, depth: int) -> None:
+        """Reads one lane of all lines at a time, writes `depth` lanes of each line."""
+        builder, width = self.builder, self.width
+        lanes = [
+            self._load_across(self._source(line, builder.add(lane, builder.i64(number))), width)
+            for number in range(depth)
+        ]
+        for plane, target in zip(zip(*lanes, strict=True), self._places(self._target(line, lane)), strict=True):
+            for number, value in enumerate(transpose_blocks(builder, plane)):
+                for block in range(width // depth):
+                    step = builder.mul(self.dst_line, builder.i64(block * depth + number))
+                    part = builder.lanes(value, block * depth, depth) if depth < width else value
+                    builder.store(part, builder.offset(target, step), LANE_BYTES)
+
+    def _elements(self, first_line: Value, first_lane: Value, end_lane: Value, end_line: Value | None = None) -> None:
+        """Element by element; lanes end with k."""
+        builder, copy = self.builder, self.copy
+        group = builder.i64(copy.group)
+        with (
+            builder.loop(first_line, self.lines if end_line is None else end_line, name="line") as line,
+            builder.loop(first_lane, end_lane, name="lane") as lane,
+        ):
+            left = builder.min(group, builder.sub(self.k, builder.mul(lane, group)))
+            place = self._source(line, lane)
+            nothing = [const_int(I32, 0)] * copy.planes
+            with builder.loop_with(builder.i64(0), left, nothing, 1, "part") as (part, lanes, following):
+                element = builder.load(
+                    memory_type(copy.storage, 1),
+                    builder.offset(place, builder.mul(part, self.src_k)),
+                    size_of(copy.storage),
+                )
+                shift = builder.trunc(builder.mul(part, builder.i64(copy.packed.bits)), I32)
+                for total, bits in zip(lanes, self._packed(element), strict=True):
+                    following.append(builder.or_(total, builder.shl(builder.zext(bits, I32), shift)))
+            self._store(list(lanes), self._target(line, lane))

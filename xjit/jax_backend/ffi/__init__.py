@@ -1,0 +1,1 @@
+"""XLA's typed interface for functions that programs call."""

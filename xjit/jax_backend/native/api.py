@@ -1,0 +1,179 @@
+"""The native module behind the API struct: what answers by itself, and the stubs that ask Python.
+
+A stub gives Python the request and a cell for the answer, which holds an error already: if Python does not get as far
+as to answer (it has no stack left, or is shutting down), that error is the answer, not silence.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from typing import Final
+
+from xjit.jax_backend.c_api import (
+    API,
+    FUNCTIONS,
+    LAYOUT_FUNCTIONS,
+    LAYOUTS_EXTENSION,
+    LAYOUTS_EXTENSION_TYPE,
+    MAX_FUNCTIONS,
+)
+from xjit.jax_backend.native.buffers import DELETED_ERROR, READY_EVENT, define_buffers
+from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR, define_calls
+from xjit.jax_backend.native.copies import COPY_START, define_copies
+from xjit.jax_backend.native.donation import define_donation
+from xjit.jax_backend.native.events import EXHAUSTED_ERROR, EXHAUSTED_EVENT, define_errors, define_events
+from xjit.jax_backend.native.execute import COUNT_ERROR, IS_ASYNCHRONOUS, define_execute, define_execute_on_one
+from xjit.jax_backend.native.getters import define_getters
+from xjit.jax_backend.native.groups import OPEN_GROUP, define_groups
+from xjit.jax_backend.native.layouts import define_layouts
+from xjit.jax_backend.native.preparation import define_preparation
+from xjit.jax_backend.native.queues import NESTED_KEY, RUN_APART, START_WORKER, define_queues
+from xjit.jax_backend.native.sharded_execute import UNANSWERED_ERROR, define_sharded_execute
+from xjit.jax_backend.native.transfers import FROM_HOST, define_from_host
+from xjit.jax_backend.records import EXECUTABLE
+from xjit.jax_backend.requests import Memory
+from xjit.llvm import Module, Value
+from xjit.llvm.function import Function
+from xjit.llvm.structured_builder import define
+from xjit.llvm.types import I32, PTR, VOID
+from xjit.llvm.values import const_int, zero
+from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.jit import compile_ir_to_object
+from xjit.runtime.machine_code.linker import LoadedObject, load_object
+from xjit.runtime.thread_pool import running_pool
+
+REFUSAL_ERROR: Final = "xjit_refusal_error"
+"""The same for functions that the backend does not have."""
+
+VARIABLES: Final = (
+    READY_EVENT, DELETED_ERROR, COUNT_ERROR, STATUS_ERROR, UNANSWERED_ERROR, REFUSAL_ERROR, START_WORKER, RUN_APART,
+    NESTED_KEY, IS_ASYNCHRONOUS, EXHAUSTED_ERROR, EXHAUSTED_EVENT, RUN_MEMBER, OPEN_GROUP,
+)  # fmt: skip
+"""Variables of the module that Python sets."""
+
+_FUNCTIONS_FOR_PYTHON: Final = (
+    "xjit_buffer_new", "xjit_buffer_hold", "xjit_buffer_unhold", "xjit_event_wait", COPY_START,
+    "xjit_queue_work", "xjit_queue_wait", "xjit_job_run", CALL_RUN,
+)  # fmt: skip
+
+_REFUSE: Final = "xjit_refuse"
+_RUNTIME_SYMBOLS: Final = ("xjit_scratch_alloc", "xjit_scratch_free", "xjit_call_entry")
+
+
+class NativeApi:
+    """The loaded module. `python_functions` are answered by Python, all others natively or by a refusal."""
+
+    def __init__(self, python_functions: Iterable[str]) -> None:
+        names = tuple(python_functions)
+        module = build_module(names)
+        native = {name for name in FUNCTIONS if name in module.functions}
+        slots = [_slot(name) for name in names]
+        code = compile_ir_to_object(module.to_text(), trusted=True)
+        symbols = {name: _address(name) for name in undefined_symbols([code])}
+        layouts = [f"Layouts_{name}" for name in LAYOUT_FUNCTIONS]
+        exports = [*sorted(native), *layouts, *VARIABLES, *slots, _REFUSE, *_FUNCTIONS_FOR_PYTHON]
+        self._loaded: LoadedObject = load_object(code, exports, symbols)
+        self.functions = {name: self.address(name if name in native else _REFUSE) for name in FUNCTIONS}
+        pointer = ctypes.c_void_p
+        self.new_buffer = ctypes.CFUNCTYPE(pointer, *[pointer] * 6)(self.address("xjit_buffer_new"))
+        self.hold = ctypes.CFUNCTYPE(ctypes.c_bool, pointer, ctypes.c_int64)(self.address("xjit_buffer_hold"))
+        self.unhold = ctypes.CFUNCTYPE(None, pointer, ctypes.c_int64)(self.address("xjit_buffer_unhold"))
+        self.wait = ctypes.CFUNCTYPE(None, pointer)(self.address("xjit_event_wait"))
+        self.start_copy = ctypes.CFUNCTYPE(None, *[pointer] * 3)(self.address(COPY_START))
+
+    def address(self, name: str) -> int:
+        """The address of a function or variable."""
+        return self._loaded.address(name)
+
+    def set_variable(self, name: str, value: int) -> None:
+        """Sets one of `VARIABLES`."""
+        ctypes.c_void_p.from_address(self.address(name)).value = value
+
+    def answer_with(self, name: str, function: int) -> None:
+        """Has a Python function, a `void (args, cell)`, answer; 0: nothing does, any more."""
+        ctypes.c_void_p.from_address(self.address(_slot(name))).value = function
+
+    def api_struct(self, version: tuple[int, int]) -> ctypes.Array[ctypes.c_char]:
+        """The struct of functions, with refusals in all places that are not in use."""
+        self._layouts = Memory(self._layouts_extension())
+        fields = {f"later_{i}": self.address(_REFUSE) for i in range(MAX_FUNCTIONS - len(FUNCTIONS))}
+        size = API.offsets["later_0"]  # callers then know that what follows is not part of it
+        version_size = API.offsets["minor_version"] + 4 - API.offsets["version_size"]
+        packed = API.pack(
+            struct_size=size,
+            extension_start=self._layouts.address,
+            version_size=version_size,
+            major_version=version[0],
+            minor_version=version[1],
+            **self.functions,
+            **fields,
+        )
+        return ctypes.create_string_buffer(packed, len(packed))
+
+    def _layouts_extension(self) -> bytes:
+        addresses = {name: self.address(f"Layouts_{name}") for name in LAYOUT_FUNCTIONS}
+        size = LAYOUTS_EXTENSION.size
+        return LAYOUTS_EXTENSION.pack(struct_size=size, type=LAYOUTS_EXTENSION_TYPE, next=0, **addresses)
+
+
+def build_module(python_functions: Iterable[str]) -> Module:
+    """The native module: getters, errors, events, buffers, execution, and a stub per Python function."""
+    module = Module("jax_backend")
+    define_errors(module)
+    define_events(module)
+    define_buffers(module)
+    define_calls(module)
+    define_donation(module)
+    define_preparation(module)
+    define_queues(module)
+    define_groups(module)
+    define_execute(module)
+    define_sharded_execute(module)
+    define_execute_on_one(module)
+    define_copies(module)
+    define_getters(module)
+    define_layouts(module)
+    _define_ends(module)
+    for name in (UNANSWERED_ERROR, REFUSAL_ERROR):
+        module.add_global(name, PTR, zero(PTR), align=8, linkage="")
+    for name in python_functions:
+        if name == FROM_HOST:
+            define_from_host(module, _define_stub(module, name, f"xjit_ask_{name}"))
+        else:
+            _define_stub(module, name, name)
+    builder = define(module, _REFUSE, [(PTR, "args")], linkage="", return_type=PTR)
+    builder.ret(builder.load(PTR, Value(PTR, f"@{REFUSAL_ERROR}"), align=8))
+    return module
+
+
+def _define_ends(module: Module) -> None:
+    """Executables only note that they are not needed: Python frees them later, when it may."""
+    for name, field in (("LoadedExecutable_Destroy", "is_destroyed"), ("LoadedExecutable_Delete", "is_deleted")):
+        builder = define(module, name, [(PTR, "args")], linkage="", return_type=PTR)
+        executable = FUNCTIONS[name].load(builder, builder.function.args[0], "executable")
+        EXECUTABLE.store(builder, executable, field, const_int(I32, 1))
+        builder.ret(zero(PTR))
+
+
+def _slot(name: str) -> str:
+    return f"xjit_python_{name}"
+
+
+def _define_stub(module: Module, name: str, symbol: str) -> Function:
+    """Defines `symbol`, which has Python answer a request for the function `name`."""
+    slot = module.add_global(_slot(name), PTR, zero(PTR), align=8, linkage="")
+    builder = define(module, symbol, [(PTR, "args")], linkage="", return_type=PTR)
+    cell = builder.alloca(PTR, align=8, name="cell")
+    builder.store(builder.load(PTR, Value(PTR, f"@{UNANSWERED_ERROR}"), align=8), cell, align=8)
+    function = builder.load(PTR, slot, align=8, name="function")
+    with builder.when(builder.not_(builder.is_null(function))):
+        builder.call_pointer(function, VOID, [builder.function.args[0], cell])
+    builder.ret(builder.load(PTR, cell, align=8))
+    return builder.function
+
+
+def _address(name: str) -> int:
+    if name in _RUNTIME_SYMBOLS:
+        return running_pool().address(name)
+    return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value or 0

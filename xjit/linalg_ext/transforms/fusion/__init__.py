@@ -1,0 +1,1 @@
+"""Producers computed in the loops of their consumers, tile by tile."""

@@ -1,0 +1,1 @@
+"""Rewrites of loops that are there."""

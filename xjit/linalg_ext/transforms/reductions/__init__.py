@@ -1,0 +1,1 @@
+"""Reductions in parts, which are put together."""

@@ -1,0 +1,1 @@
+"""Operations computed tile by tile."""
