@@ -1,8 +1,8 @@
 """Where the devices of one execution meet: the last that comes to a collective moves the data of all.
 
 Nothing is copied before everyone is there, and nobody goes on before all is copied, so operands and results may lie
-anywhere. A device that fails, or ends while others wait for it, ends the execution on all of them: those that wait leave,
-with their memory, and no meeting takes place any more.
+anywhere. A device that fails, or ends while others wait for it, ends the execution on all of them: those that wait
+leave, with their memory, and no meeting takes place any more.
 """
 
 from __future__ import annotations
