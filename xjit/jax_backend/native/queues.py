@@ -223,7 +223,7 @@ def _define_wait(module: Module) -> None:
     (queue,) = builder.function.args
     locked = Locked(builder, queue)
     locked.enter()
-    wanted = builder.add(*(QUEUE.load(builder, queue, field) for field in ("num_done", "length")))
+    wanted = builder.add(QUEUE.load(builder, queue, "num_done"), QUEUE.load(builder, queue, "length"))
     with builder.repeat() as loop:
         loop.leave_if(builder.icmp_signed(">=", QUEUE.load(builder, queue, "num_done"), wanted))
         locked.sleep()
