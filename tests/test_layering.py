@@ -42,6 +42,22 @@ def is_module(name: str) -> bool:
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
+FOLDERS = {  # each imports from those before it
+    "xjit.emitters.gemm": ("blocking", "packing", "microkernels", "convolution"),
+    "xjit.linalg_ext.transforms": (
+        "building_blocks",
+        "tilable",
+        "loops",
+        "tiling",
+        "single_ops",
+        "reductions",
+        "fusion",
+        "elementwise_fusion",
+        "lowering",
+    ),
+}
+
+
 def layer_of(parts: tuple[str, ...]) -> str:
     """Returns the layer of a module path below xjit."""
     name = parts[0].removesuffix(".py")
@@ -98,6 +114,21 @@ def test_imports_go_one_way(path: Path, parts: tuple[str, ...]) -> None:
             continue
         target = layer_of(tuple(name.split(".")[1:]))
         assert allowed(source, target), f"{path}:{line}: {source} must not import {name}"
+
+
+@pytest.mark.parametrize(("package", "folders"), FOLDERS.items())
+def test_folders_of_a_package_import_one_way(package: str, folders: tuple[str, ...]) -> None:
+    checked = 0
+    for path, parts in sources():
+        source = module_name(parts).removeprefix(f"{package}.").split(".")[0]
+        if not module_name(parts).startswith(f"{package}.") or source not in folders:
+            continue
+        for line, name in imports(path):
+            target = name.removeprefix(f"{package}.").split(".")[0]
+            if name.startswith(f"{package}.") and target in folders:
+                checked += 1
+                assert folders.index(target) <= folders.index(source), f"{path}:{line}: {source} must not import {name}"
+    assert checked > 20
 
 
 def module_name(parts: tuple[str, ...]) -> str:

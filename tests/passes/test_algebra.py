@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import fields
 
 import pytest
@@ -13,6 +14,8 @@ from tests.support.algebra_structures import STRUCTURES
 from tests.support.pass_cases import all_cases
 from xjit.hlo.types.primitive_type import BY_TEXT
 from xjit.ops.verifier import verify_module
+from xjit.passes.simplify.algebra.dot_order import DOT_ORDER
+from xjit.passes.simplify.algebra.dots import DOTS
 from xjit.passes.simplify.algebra.layouts import LAYOUTS
 from xjit.passes.simplify.algebra.rule import AlgebraRule
 from xjit.passes.simplify.algebra.table import ALGEBRA
@@ -58,15 +61,24 @@ ALL = AlgebraicSimplifier(
     enable_conditional_simplification=True,
     enable_remove_no_op_reduce_precision=True,
     use_associative_reordering=True,
+    raise_slice_and_reduce_through_dot=True,
     enable_fold_transpose_into_scatter=True,
+    use_convert_constant_folding=True,
+    unconditionally_simplify_reduce_of_transpose_or_reshape=True,
+    executing_on_cpu=True,
 )
+PARAMETERS_LAST = AlgebraicSimplifier(enable_move_dot_param_to_rhs=True)
 SENSITIVE = AlgebraicSimplifier(is_layout_sensitive=True)
 
 
-@pytest.mark.parametrize("options", [AlgebraicSimplifier(), ALL, SENSITIVE], ids=["default", "all", "layouts"])
-def test_all_rules_together_come_to_rest(options: AlgebraicSimplifier) -> None:
+@pytest.mark.parametrize(
+    ("options", "rules"),
+    [(AlgebraicSimplifier(), ALGEBRA), (ALL, ALGEBRA), (SENSITIVE, LAYOUTS), (PARAMETERS_LAST, (*DOTS, *DOT_ORDER))],
+    ids=["default", "all", "layouts", "parameters last"],
+)
+def test_all_rules_together_come_to_rest(options: AlgebraicSimplifier, rules: Sequence[AlgebraRule]) -> None:
     """Whatever one rule makes, the others accept: no two of them undo each other (that would be a PassWarning)."""
-    for rule in LAYOUTS if options.is_layout_sensitive else ALGEBRA:
+    for rule in rules:
         for text in INSTANCES[rule.id]:
             for kind in ("s32", "f32") if "ENTRY" in text else ("u8", "f32", "pred"):
                 for module, _ in itertools.islice(instances(rule, text, BY_TEXT[kind]), 3):

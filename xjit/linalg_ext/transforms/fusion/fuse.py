@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 
 from xjit.linalg_ext.ir import LinalgError, Operation
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index
-from xjit.linalg_ext.transforms.building_blocks.loop_nest import cut_by_sizes
 from xjit.linalg_ext.transforms.fusion.emit import FusionResult, Keep, emit_fusion
 from xjit.linalg_ext.transforms.fusion.online_softmax import accepts_online_softmax
 from xjit.linalg_ext.transforms.fusion.plan import FusionPlan
 from xjit.linalg_ext.transforms.tilable import as_tilable
+from xjit.linalg_ext.transforms.tiling.loop_nest import cut_by_sizes
 
 __all__ = ["fuse", "fuse_ext"]
 

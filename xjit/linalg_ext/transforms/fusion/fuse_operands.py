@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from xjit.affine import dim
 from xjit.linalg_ext.ir import Builder, LinalgError, Operation, TensorType
 from xjit.linalg_ext.structured import REDUCTION
+from xjit.linalg_ext.transforms.building_blocks.collectives import all_reduced
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
-from xjit.linalg_ext.transforms.building_blocks.loop_nest import LoopNest
 from xjit.linalg_ext.transforms.building_blocks.tiles import Tile
 from xjit.linalg_ext.transforms.fusion.emit import FusionResult, emit_fusion
 from xjit.linalg_ext.transforms.fusion.plan import FusionPlan, Planned
-from xjit.linalg_ext.transforms.reductions.collectives import all_reduced
 from xjit.linalg_ext.transforms.tilable import Tilable, as_tilable
 from xjit.linalg_ext.transforms.tiling.forall import share_of
+from xjit.linalg_ext.transforms.tiling.loop_nest import LoopNest
 
 __all__ = ["fuse_operands"]
 

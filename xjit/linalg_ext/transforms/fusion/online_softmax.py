@@ -13,11 +13,11 @@ from xjit.linalg_ext.structured import as_structured, shape_of
 from xjit.linalg_ext.structured.creation import create_fill, is_filled_with
 from xjit.linalg_ext.structured.extension import axis_of
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
-from xjit.linalg_ext.transforms.building_blocks.loop_nest import LoopNest
 from xjit.linalg_ext.transforms.building_blocks.slices import create_empty
 from xjit.linalg_ext.transforms.building_blocks.tiles import Tile
 from xjit.linalg_ext.transforms.fusion.plan import Planned, Request
 from xjit.linalg_ext.transforms.tilable import StructuredTilable
+from xjit.linalg_ext.transforms.tiling.loop_nest import LoopNest
 
 __all__ = ["accepts_online_softmax", "rescaled"]
 

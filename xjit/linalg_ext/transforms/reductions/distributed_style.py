@@ -18,9 +18,9 @@ from xjit.linalg_ext.ir import (
     Value,
 )
 from xjit.linalg_ext.structured import PARALLEL, shape_of, structured
+from xjit.linalg_ext.transforms.building_blocks.collectives import all_reduced, combiner_of
 from xjit.linalg_ext.transforms.building_blocks.slices import insert_tile_in_parallel
 from xjit.linalg_ext.transforms.building_blocks.tiles import Tile
-from xjit.linalg_ext.transforms.reductions.collectives import all_reduced, combiner_of
 
 __all__ = ["shared_output_to_distributed_style"]
 

@@ -8,9 +8,9 @@ from xjit.affine import AffineExpr, AffineExprKind, AffineMap, dim
 from xjit.linalg_ext.ir import Builder, DenseArrayAttr, Operation, TensorType, Value
 from xjit.linalg_ext.structured import PARALLEL, REDUCTION, StructuredOp, as_structured, shape_of
 from xjit.linalg_ext.structured.creation import create_generic
+from xjit.linalg_ext.transforms.building_blocks.collectives import Combiner, combiner_of, neutral_element
 from xjit.linalg_ext.transforms.building_blocks.index_values import IndexBuilder
 from xjit.linalg_ext.transforms.building_blocks.slices import create_empty
-from xjit.linalg_ext.transforms.reductions.collectives import Combiner, combiner_of, neutral_element
 from xjit.linalg_ext.transforms.reductions.tile_reduction import merge_parts
 from xjit.linalg_ext.transforms.single_ops.generalize import generic_body
 from xjit.linalg_ext.transforms.single_ops.reshapes import dynamic_sizes, expand_shape

@@ -16,7 +16,7 @@ from xjit.linalg_ext.ir import Builder, FloatType, LinalgError, Operation, Value
 from xjit.linalg_ext.structured import Access, StructuredOp, as_structured, shape_of
 from xjit.linalg_ext.structured.creation import is_filled_with
 from xjit.linalg_ext.structured.view import identity_access
-from xjit.linalg_ext.transforms.reductions.collectives import combiner_of
+from xjit.linalg_ext.transforms.building_blocks.collectives import combiner_of
 from xjit.linalg_ext.transforms.reductions.row_parts import RowParts, binary
 from xjit.linalg_ext.transforms.reductions.split_reduction import split_reduction
 

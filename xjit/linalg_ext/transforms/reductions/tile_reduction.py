@@ -18,13 +18,13 @@ from xjit.linalg_ext.ir import (
 )
 from xjit.linalg_ext.structured import PARALLEL, REDUCTION, shape_of
 from xjit.linalg_ext.structured.creation import create_generic
+from xjit.linalg_ext.transforms.building_blocks.collectives import Combiner, combiner_of, neutral_element
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
-from xjit.linalg_ext.transforms.building_blocks.loop_nest import LoopNest, size_of_tile
 from xjit.linalg_ext.transforms.building_blocks.slices import create_empty, extract_tile, insert_tile
 from xjit.linalg_ext.transforms.building_blocks.tiles import Tile
-from xjit.linalg_ext.transforms.reductions.collectives import Combiner, combiner_of, neutral_element
 from xjit.linalg_ext.transforms.tilable import StructuredTilable, as_tilable
 from xjit.linalg_ext.transforms.tiling.forall import Forall, share_of
+from xjit.linalg_ext.transforms.tiling.loop_nest import LoopNest, size_of_tile
 
 __all__ = ["ReductionTiling", "merge_parts", "tile_reduction_using_for", "tile_reduction_using_forall"]
 

@@ -22,10 +22,10 @@ from xjit.linalg_ext.ir import (
 from xjit.linalg_ext.structured import PARALLEL, REDUCTION, as_structured, shape_of
 from xjit.linalg_ext.structured.creation import create_generic
 from xjit.linalg_ext.structured.view import attribute_integers
+from xjit.linalg_ext.transforms.building_blocks.collectives import neutral_element
 from xjit.linalg_ext.transforms.building_blocks.index_values import IndexBuilder
 from xjit.linalg_ext.transforms.building_blocks.slices import create_empty, extract_tile, insert_tile
 from xjit.linalg_ext.transforms.building_blocks.tiles import Tile
-from xjit.linalg_ext.transforms.reductions.collectives import neutral_element
 
 __all__ = ["decompose", "decompose_window"]
 

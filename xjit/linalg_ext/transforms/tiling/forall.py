@@ -21,11 +21,11 @@ from xjit.linalg_ext.ir import (
 )
 from xjit.linalg_ext.structured import REDUCTION
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
-from xjit.linalg_ext.transforms.building_blocks.loop_nest import checked_sizes
 from xjit.linalg_ext.transforms.building_blocks.rollback import taking_back
 from xjit.linalg_ext.transforms.building_blocks.slices import extract_tile, insert_tile_in_parallel, static_list
 from xjit.linalg_ext.transforms.building_blocks.tiles import Tile
 from xjit.linalg_ext.transforms.tilable import Tilable, as_tilable
+from xjit.linalg_ext.transforms.tiling.loop_nest import checked_sizes
 from xjit.linalg_ext.transforms.tiling.tile import TilingResult, destination_of
 
 __all__ = ["Forall", "add_shared_output", "share_of", "tile_to_forall"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from xjit.linalg_ext.ir import Operation, OpResult, TensorType, Value
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
-from xjit.linalg_ext.transforms.building_blocks.loop_nest import cut_by_sizes
 from xjit.linalg_ext.transforms.building_blocks.slices import create_empty, extract_tile, insert_tile
 from xjit.linalg_ext.transforms.tilable import Tilable, as_tilable
+from xjit.linalg_ext.transforms.tiling.loop_nest import cut_by_sizes
 
 __all__ = ["TilingResult", "destination_of", "tile"]
 
