@@ -16,10 +16,10 @@ def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruct
     """Makes everything that uses `old` use `new`, whatever its shape, and removes `old` and what only it needed.
 
     `made` are further instructions that were made for `new`. What had to run before `old`, or before what only it
-    needed, runs before all of them that do something, what had to run after it, after them. If `new` was there before, and something depends on it, it is
-    not made to wait: what used `old` waits instead. A new instruction inherits the annotations of `old` that it has
-    none of its own of. A parameter, or an `old` that `new` reads, stays. InvalidArgument unless both are in one
-    computation.
+    needed, runs before all of them that do something, what had to run after it, after them. If `new` was there before,
+    and something depends on it, it is not made to wait: what used `old` waits instead. A new instruction inherits the
+    annotations of `old` that it has none of its own of. A parameter, or an `old` that `new` reads, stays.
+    InvalidArgument unless both are in one computation.
     """
     computation = old.parent
     if computation is None or new.parent is not computation:
@@ -41,10 +41,8 @@ def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruct
         computation.remove_instruction_and_unused_operands(
             old, lambda unused: awaited.update(dict.fromkeys(unused.control_predecessors))
         )
-        _add_edges(
-            [i for i in awaited if i.parent is computation],
-            _first_of(new, dict.fromkeys(made), readers) if awaited else (),
-        )
+        if predecessors := [i for i in awaited if i.parent is computation]:
+            _add_edges(predecessors, _first_of(new, dict.fromkeys(made), readers))
     if told is not None:
         told(text, new)
 
