@@ -46,6 +46,8 @@ def merge_units(
     )
     fusion.copy_annotations_from(hero)
     fusion.backend_config = ""
+    if len(outputs) > 1:
+        fusion.sharding = None  # that of an array; the elements have their units'
     computation.add_instruction(fusion)
     new = [fusion]
     for number, unit in enumerate(outputs):
