@@ -34,7 +34,8 @@ def test_other_threads_stay(case: PassCase) -> None:
     for computation in module.computations():
         computation.execution_thread = "other"
     fingerprint = module_fingerprint(module)
-    assert not any([item.run(module, ["main"]) for item in case.passes()])
+    changed = [item.run(module, ["main"]) for item in case.passes()]
+    assert not any(changed)
     assert module_fingerprint(module) == fingerprint
 
 
