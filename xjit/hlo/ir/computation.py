@@ -364,23 +364,29 @@ class HloComputation:
 
     def remove_instruction_and_unused_operands(
         self, instruction: HloInstruction, cleanup: Callable[[HloInstruction], None] | None = None
-    ) -> None:
+    ) -> list[HloInstruction]:
         """Removes an instruction and everything that only it kept alive (without side effects).
 
-        `cleanup` is called for each instruction just before it goes.
+        `cleanup` is called for each instruction just before it goes. Returns what has lost a user, and stays.
         """
         worklist = [instruction]
+        staying: list[HloInstruction] = []
         while worklist:
             item = worklist.pop()
-            if item.parent is not self or item.user_count or item is self._root or item.opcode == "parameter":
+            if item.parent is not self:
+                continue
+            if item.user_count or item is self._root or item.opcode == "parameter":
+                staying.append(item)
                 continue
             if item is not instruction and (item.has_side_effect() or item.control_successors):
+                staying.append(item)
                 continue
             operands = item.unique_operands()
             if cleanup is not None:
                 cleanup(item)
             self.force_remove_instruction(item)
             worklist.extend(operands)
+        return staying
 
     def replace_instruction(self, old: HloInstruction, new: HloInstruction, preserve_sharding: bool = False) -> bool:
         """Redirects all uses of `old` to `new` (same computation), relays control edges, removes `old`.
