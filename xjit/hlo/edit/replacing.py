@@ -18,8 +18,8 @@ def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruct
     `made` are further instructions that were made for `new`. What had to run before `old` runs before all of them that
     do something, what had to run after it, after them. If `new` was there before, and something depends on it, it is
     not made to wait: what used `old` waits instead. A new instruction inherits the annotations of `old` that it has
-    none of its own of. A parameter, or an `old` that `new` reads, stays. Returns what stays of all that was read by what
-    was removed. InvalidArgument unless both are in one computation.
+    none of its own of. A parameter, or an `old` that `new` reads, stays. Returns what lost a user
+    and stays. InvalidArgument unless both are in one computation.
     """
     computation = old.parent
     if computation is None or new.parent is not computation:

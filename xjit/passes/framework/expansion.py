@@ -75,7 +75,7 @@ class Expansion:
         return self.add(build.make_reduce(operand, self.full(Shape.array(kind), 0), dimensions, reducer))
 
     def replace_source(self, new: HloInstruction) -> list[HloInstruction]:
-        """Puts `new` in the place of the source, which is removed with what only it needed; returns what lost a user."""
+        """Puts `new` in the place of the source, which goes with what only it needed; returns what lost a user."""
         return replace(self.source, new, [i for i in self.made if i.parent is self.computation])
 
     def discard(self) -> None:

@@ -39,7 +39,7 @@ class Rules:
         self.by_opcode = by_opcode
         reach = max([rule.pattern.reach() for rules in by_opcode.values() for rule in rules], default=0)
         self.deep = [_through(by_opcode, level) for level in range(1, reach)]
-        """By opcode, those of the operands whose operands patterns look at; the same for operands of these, and so on."""
+        """By opcode, those of the operands whose operands patterns look at; then the same for operands of these."""
         self._candidates: dict[tuple[object, ...], tuple[Rule, ...]] = {}
 
     def candidates(self, opcode: str, kinds: tuple[str, ...], are_one: bool) -> tuple[Rule, ...]:
