@@ -348,9 +348,11 @@ class HloComputation:
         self.force_remove_instruction(instruction)
 
     def force_remove_instruction(self, instruction: HloInstruction) -> None:
-        """Removes an instruction, dropping its control edges; it must have no users and not be the root."""
+        """Removes an instruction, dropping its control edges; it must have no users and be no root and no parameter."""
         if instruction not in self._instructions:
             raise InvalidArgument(f"{instruction.name} is not in computation {self.name}")
+        if instruction.opcode == "parameter" and instruction in self._parameters:
+            raise FailedPrecondition(f"parameter {instruction.name} can only go through remove_parameter")
         if instruction.user_count:
             raise FailedPrecondition(f"{instruction.name} still has users, first {instruction.users[0].name}")
         if instruction is self._root:

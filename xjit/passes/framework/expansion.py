@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.hlo import HloComputation, HloInstruction, Literal, Shape
+from xjit.hlo.annotations.metadata import NO_METADATA
 from xjit.hlo.attributes import Attributes
 from xjit.hlo.edit.replacing import inherit_annotations, replace
 from xjit.ops import build
@@ -62,9 +63,12 @@ class Expansion:
         return self.add(HloInstruction.create_tuple(operands))
 
     def embed(self, computation: HloComputation) -> HloComputation:
-        """Adds a computation to the module."""
+        """Adds a computation to the module; what has no metadata in it gets the source's."""
         module = self.computation.parent
         assert module is not None
+        for instruction in computation.instructions:
+            if instruction.metadata == NO_METADATA:
+                instruction.metadata, instruction.place = self.source.metadata, instruction.place or self.source.place
         self._embedded.append(computation)
         return module.add_embedded_computation(computation)
 
