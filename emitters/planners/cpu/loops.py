@@ -26,8 +26,8 @@ from xjit.emitters.planners.cpu.regions import regions
 from xjit.emitters.planners.cpu.transpose import tiled_spaces, transposed_loop
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import Part
-from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.attributes.opcodes import Trait
+from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 
@@ -35,8 +35,8 @@ ROW_STRIP = 1 << 14
 """Elements of a row that are one unit of work where there are few rows."""
 
 LONG_REGISTERS = 2
-"""Registers of a vector whose elements take a transcendental function. Its instructions wait for each other, and those of
-one register are so many that the CPU does not see far enough ahead to begin with the next."""
+"""Registers of a vector whose elements take a transcendental function. Its instructions wait for each other, and those
+of one register are so many that the CPU does not see far enough ahead to begin with the next."""
 LONG_VECTORS = 16
 """As many of these vectors must be in a row: for fewer elements the code is not worth its compilation."""
 
