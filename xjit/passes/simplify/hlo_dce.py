@@ -68,7 +68,8 @@ class HloDCE(HloModulePass):
 
 def _remove_fusion_results(computation: HloComputation) -> bool:
     fusions = [i for i in computation.instructions if i.opcode == "fusion" and i.shape.is_tuple]
-    return any([remove_dead_fusion_results(fusion) for fusion in fusions])
+    removed = [remove_dead_fusion_results(fusion) for fusion in fusions]
+    return any(removed)
 
 
 def remove_dead_instructions(computation: HloComputation, effects: SideEffects, keeps_channels: bool = False) -> bool:
