@@ -78,9 +78,9 @@ class Expansion:
         reducer = self.embed(build.make_binary_computation("add", kind))
         return self.add(build.make_reduce(operand, self.full(Shape.array(kind), 0), dimensions, reducer))
 
-    def replace_source(self, new: HloInstruction) -> None:
-        """Puts `new` in the place of the source, which is removed with what only it needed."""
-        replace(self.source, new, [i for i in self.made if i.parent is self.computation])
+    def replace_source(self, new: HloInstruction) -> list[HloInstruction]:
+        """Puts `new` in the place of the source, which goes with what only it needed; returns what lost a user."""
+        return replace(self.source, new, [i for i in self.made if i.parent is self.computation])
 
     def discard(self) -> None:
         """Takes back all that was added: the source stays as it is after all."""
