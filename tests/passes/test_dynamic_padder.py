@@ -17,6 +17,9 @@ COMPUTATIONS = """HloModule m
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] maximum(a, b) }
 gt { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = pred[] compare(a, b), direction=GT }
+ge { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = pred[] compare(a, b), direction=GE }
+both { a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] parameter(2) d = f32[] parameter(3)
+  e = f32[] add(a, c) f = f32[] multiply(b, d) g = f32[] add(f, d) ROOT r = (f32[], f32[]) tuple(e, g) }
 odd { a = f32[] parameter(0) b = f32[] parameter(1) i = s32[] parameter(2) j = s32[] parameter(3)
   ROOT s = pred[] compare(i, j), direction=GT }
 """
@@ -39,6 +42,13 @@ CASES = {
     "reverse": "ROOT r = f32[<=4,3] reverse(x), dimensions={0,1}",
     "reduce-window": "ROOT r = f32[<=4,3] reduce-window(x, z), window={size=3x1 pad=1_1x0_0}, to_apply=add",
     "strided window": "ROOT r = f32[<=2,3] reduce-window(x, z), window={size=2x1 stride=2x1}, to_apply=max",
+    "windows of two arrays": """ROOT r = (f32[<=4,3], f32[<=4,3]) reduce-window(x, x, z, z), window={size=3x1 pad=1_1x0_0}, to_apply=both""",
+    "select-and-scatter": """s = f32[<=2,3] reduce-window(x, z), window={size=2x1 stride=2x1}, to_apply=max
+        ROOT r = f32[<=4,3] select-and-scatter(x, s, o), window={size=2x1 stride=2x1}, select=ge, scatter=add""",
+    "select-and-scatter of windows that overlap": """s = f32[<=4,3] reduce-window(x, z), window={size=3x2 pad=1_1x0_1}, to_apply=add
+        ROOT r = f32[<=4,3] select-and-scatter(x, s, z), window={size=3x2 pad=1_1x0_1}, select=ge, scatter=add""",
+    "strided slice": "ROOT r = f32[<=2,3] slice(x), slice={[0:4:2], [0:3]}",
+    "strided part": "ROOT r = f32[<=1,2] slice(x), slice={[1:3:2], [1:3]}",
     "sort": "ROOT r = f32[<=4,3] sort(x), dimensions={0}, to_apply=gt",
     "sort pairs": """i = s32[4,3] iota(), iota_dimension=0 n = s32[] get-dimension-size(x), dimensions={0}
         j = s32[<=4,3] set-dimension-size(i, n), dimensions={0}
