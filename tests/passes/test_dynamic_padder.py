@@ -19,7 +19,7 @@ max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] maximum(a, b)
 gt { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = pred[] compare(a, b), direction=GT }
 ge { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = pred[] compare(a, b), direction=GE }
 both { a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] parameter(2) d = f32[] parameter(3)
-  e = f32[] add(a, c) f = f32[] multiply(b, d) g = f32[] add(f, d) ROOT r = (f32[], f32[]) tuple(e, g) }
+  e = f32[] add(a, c) f = f32[] maximum(b, d) ROOT r = (f32[], f32[]) tuple(e, f) }
 odd { a = f32[] parameter(0) b = f32[] parameter(1) i = s32[] parameter(2) j = s32[] parameter(3)
   ROOT s = pred[] compare(i, j), direction=GT }
 """

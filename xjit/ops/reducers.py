@@ -27,7 +27,7 @@ def reduction_identity(computation: HloComputation) -> tuple[str, object] | None
     return (root.opcode, identities[root.opcode]) if root.opcode in identities else None
 
 
-def independentidentities(computation: HloComputation) -> tuple[object, ...] | None:
+def independent_identities(computation: HloComputation) -> tuple[object, ...] | None:
     """Returns the identity for each array that a reducer takes together by one operation of `reduction_identity`.
 
     None if some array needs another one, or something else.
@@ -42,7 +42,7 @@ def independentidentities(computation: HloComputation) -> tuple[object, ...] | N
     found: list[object] = []
     for number, operation in enumerate(root.operands):
         pair = {parameters[number], parameters[count + number]}
-        identities = identities(operation.shape.element_type)
+        identities = type_identities(operation.shape.element_type)
         if operation.operand_count != 2 or set(operation.operands) != pair or operation.opcode not in identities:
             return None
         found.append(identities[operation.opcode])

@@ -9,7 +9,7 @@ import numpy as np
 from xjit.hlo import HloComputation, HloInstruction, Unsupported
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.sharding_algebra import NO_FACTOR
-from xjit.ops.reducers import integer_limits, reduction_identity, type_identities
+from xjit.ops.reducers import independent_identities, integer_limits, reduction_identity, type_identities
 from xjit.passes.dynamic.padded_values import SIZE, PaddedArray, PaddingWriter, static
 from xjit.passes.dynamic.repacking import concatenate, dynamic_reshape, flatten, sort_valid_first
 from xjit.passes.sharding.spmd.local_rows import LocalRow, local_row
@@ -117,8 +117,13 @@ def _reduce_window(instruction: HloInstruction, operands: Arrays, b: PaddingWrit
     mixed = [d for d, w in enumerate(window) if w != at.WindowDimension()]
     sizes = {d: _window_size(operands[0].sizes[d], window[d], b) for d in mixed if d in operands[0].sizes}
     count = len(operands) // 2
-    starts = [_identity(instruction, operands, b)] if count == 1 else [start.data for start in operands[count:]]
-    masked = [b.mask(array, mixed, start) for array, start in zip(operands, starts)]
+    nothing = independent_identities(instruction.to_apply) if count > 1 else None
+    masked: list[PaddedArray] = []
+    for n, array in enumerate(operands[:count]):
+        value = operands[count + n].data if count > 1 else _identity(instruction, operands, b)
+        if nothing is not None:
+            value = b.constant(nothing[n], array.data.shape.element_type)
+        masked.append(b.mask(array, mixed, value))
     return run_padded(instruction, [*masked, *operands[count:]], b, sizes)
 
 
@@ -138,7 +143,7 @@ def _select_and_scatter(instruction: HloInstruction, operands: Arrays, b: Paddin
 
 
 def _never_selected(select: HloComputation) -> object | None:
-    """Returns the value that loses against every other, and, coming later, against itself; None if that is not known."""
+    """Returns the value that loses against every other, and, coming later, against itself; None if unknown."""
     root, parameters = select.root_instruction, select.parameter_instructions
     if root.opcode != "compare" or root.operands != parameters:
         return None
