@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from tests.support.passes import leaves
-from xjit.hlo import HloModule, Unsupported
+from xjit.hlo import HloInstruction, HloModule, Unsupported
 from xjit.hlo.compare.fingerprint import module_fingerprint
+from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
 from xjit.passes.dynamic.dynamic_padder import DynamicPadder
+from xjit.passes.dynamic.padded_values import PaddedArray, PaddingWriter
+from xjit.passes.dynamic.padding_options import OpDynamismSupport
 from xjit.text.parser import parse_hlo
 
 COMPUTATIONS = """HloModule m
@@ -158,3 +163,69 @@ def test_what_has_no_rule_is_refused(body: str, message: str) -> None:
     module = parse_hlo("HloModule m ENTRY e { x = c64[<=4] parameter(0) " + body + " }")
     with pytest.raises(Unsupported, match=message):
         DynamicPadder().run(module)
+
+
+def wants_dynamic(support: OpDynamismSupport, opcode: str) -> DynamicPadder:
+    return DynamicPadder(
+        op_supports_dynamism_handler=lambda i: support if i.opcode == opcode else OpDynamismSupport.NO_SUPPORT
+    )
+
+
+@pytest.mark.parametrize("support", [OpDynamismSupport.REQUIRED, OpDynamismSupport.OPTIONAL])
+def test_a_backend_may_run_an_instruction_on_dynamic_arrays(support: OpDynamismSupport) -> None:
+    body = "s = f32[<=4,3] sine(x) c = f32[3,<=4] transpose(s), dimensions={1,0} ROOT r = f32[3,<=4] cosine(c)"
+    text = COMPUTATIONS + "ENTRY e {" + PARAMETERS + body + "}"
+    module, padder = parse_hlo(text), wants_dynamic(support, "transpose")
+    assert padder.run(module) and not padder.run(module)
+    verify_module(module)
+    dynamic = [i.opcode for i in module.entry_computation.instructions if not i.shape.is_static]
+    required = support is OpDynamismSupport.REQUIRED
+    assert sorted(dynamic) == ["custom-call"] * (1 + required) + ["parameter"] + ["transpose"] * required
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    inputs = (x, np.zeros((4, 3), np.float32))
+    assert np.array_equal(evaluate(module, *inputs), evaluate(parse_hlo(text), *inputs))
+
+
+def test_what_has_no_rule_may_be_run_on_dynamic_arrays() -> None:
+    text = "HloModule m ENTRY e { x = c64[<=4] parameter(0) n = c64[<=4] negate(x) ROOT c = c64[<=4] fft(n), fft_type=FFT, fft_length={4} }"
+    module, padder = parse_hlo(text), wants_dynamic(OpDynamismSupport.OPTIONAL, "fft")
+    assert padder.run(module) and not padder.run(module)
+    verify_module(module)
+    assert "c64[<=4]{0} fft" in str(module)
+
+
+def test_a_handler_knows_custom_calls() -> None:
+    text = """HloModule m ENTRY e { x = f32[<=4] parameter(0)
+      ROOT c = f32[<=4] custom-call(x), custom_call_target="twice" }"""
+
+    def twice(call: HloInstruction, operands: Sequence[PaddedArray], b: PaddingWriter) -> list[PaddedArray] | None:
+        (x,) = operands
+        return [PaddedArray(b.make("add", x.data, x.data), x.sizes)] if "twice" in str(call) else None
+
+    module = parse_hlo(text)
+    assert DynamicPadder(custom_call_handler=twice).run(module)
+    assert evaluate(module, np.ones(3, np.float32)).tolist() == [2, 2, 2]
+    with pytest.raises(Unsupported, match="custom-call 'c' along a dynamic dimension"):
+        DynamicPadder(custom_call_handler=twice).run(parse_hlo(text.replace("twice", "thrice")))
+
+
+SIZES = """HloModule m ENTRY e { x = f32[4] parameter(0) n = s32[] parameter(1) k = s32[] parameter(2)
+  a = f32[<=4] set-dimension-size(x, n), dimensions={0} b = f32[<=4] set-dimension-size(x, k), dimensions={0}
+  ROOT r = f32[<=4] add(a, b) }"""
+
+
+def test_sizes_that_may_differ() -> None:
+    assert DynamicPadder().run(parse_hlo(SIZES))
+    assert DynamicPadder(shape_check_mode="compile_time").run(
+        parse_hlo(SIZES.replace("set-dimension-size(x, k)", "set-dimension-size(x, n)"))
+    )
+    with pytest.raises(FailedPrecondition, match="the sizes of the operands of add 'r' may differ"):
+        DynamicPadder(shape_check_mode="compile_time").run(parse_hlo(SIZES))
+    checked: list[HloInstruction] = []
+    module = parse_hlo(SIZES)
+    assert DynamicPadder(shape_check_mode="runtime", assertion_generator=lambda p, _: checked.append(p)).run(module)
+    assert [p.opcode for p in checked] == ["compare"]
+    with pytest.raises(
+        InvalidArgument, match="one of ignore, compile_time, runtime, the last with an assertion_generator"
+    ):
+        DynamicPadder(shape_check_mode="runtime")

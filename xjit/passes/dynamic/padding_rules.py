@@ -24,7 +24,9 @@ def pad_instruction(instruction: HloInstruction, operands: Arrays, b: PaddingWri
 
     Unsupported where that is not known: a dynamic dimension is neither kept, nor does a rule say what to mask.
     """
-    return PADDING_RULES.get(instruction.opcode, run_padded)(instruction, operands, b)
+    handler = b.options.custom_call if instruction.opcode == "custom-call" else None
+    known = handler(instruction, operands, b) if handler is not None else None
+    return known if known is not None else PADDING_RULES.get(instruction.opcode, run_padded)(instruction, operands, b)
 
 
 def run_padded(
@@ -49,7 +51,8 @@ def run_padded(
                     f"dynamic-padder: {instruction.opcode} '{instruction.name}' along a dynamic dimension",
                     instruction.span,
                 )
-            known.setdefault(dims[d], size)
+            if known.setdefault(dims[d], size) is not size:
+                b.options.compare_sizes(instruction, known[dims[d]], size, b)
     local = b.add(instruction.clone_with_new_operands(static(instruction.shape), [a.data for a in masked]))
     found: list[PaddedArray] = []
     leaves = [s for _, s in instruction.shape.leaves()]
