@@ -45,8 +45,8 @@ class DynamicPadder(HloModulePass):
 
     `op_supports_dynamism_handler` names instructions that the backend runs on dynamic arrays, required or where
     there is no rule: these get and give some, through the same two calls. `custom_call_handler` is the rule of custom
-    calls. Where operands have sizes of their own for one dimension, `shape_check_mode` ignores it, refuses sizes that are
-    computed differently (compile_time), or hands the comparison to `assertion_generator` (runtime).
+    calls. Where operands have sizes of their own for one dimension, `shape_check_mode` ignores it, refuses those that
+    are computed differently (compile_time), or hands the comparison to `assertion_generator` (runtime).
     """
 
     name = "dynamic-padder"
