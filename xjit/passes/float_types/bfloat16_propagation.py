@@ -18,7 +18,14 @@ from xjit.passes.float_types.float_support import (
     FloatSupport,
     effective_operand_precision_is_output_precision,
 )
-from xjit.passes.float_types.type_classes import Leaf, TypeClasses, hands_on, leaves, with_leaf_types
+from xjit.passes.float_types.type_classes import (
+    Leaf,
+    TypeClasses,
+    hands_on,
+    is_converted_for_tuples,
+    leaves,
+    with_leaf_types,
+)
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 
 
@@ -194,6 +201,10 @@ def _narrow_leaves(instruction: HloInstruction, decision: _Decision) -> None:
     low, high = decision.support.low, decision.support.high
     numbers = {n for n, leaf in enumerate(leaves(instruction)) if decision.classes.of(leaf) in decision.narrow}
     if numbers:
+        if instruction.opcode == "tuple":
+            for n, operand in enumerate(instruction.operands):
+                if is_converted_for_tuples(operand) and instruction.shape.leaf_offsets[n] in numbers:
+                    instruction.replace_operand_with_different_shape(n, _converted(operand, low, instruction))
         instruction.shape = with_leaf_types(
             instruction.shape,
             lambda n, s: s.with_element_type(low) if n in numbers and s.element_type is high else s,

@@ -18,7 +18,8 @@ class TypeClasses:
 
     A class with a leaf that is `fixed` keeps its type: the signatures of the entry, of computations that kernels apply,
     and of those that have a caller more, or another one than a while or fusion; tuples that an instruction makes;
-    what is asynchronous. With `execution_threads`, all that runs in others.
+    what is asynchronous. With `execution_threads`, all that runs in others. Where a tuple takes in a parameter that keeps
+    its type, the element is another class: a conversion may stand between.
     """
 
     def __init__(self, module: HloModule, execution_threads: Collection[str]) -> None:
@@ -111,4 +112,11 @@ def _ties(instruction: HloInstruction) -> Iterator[tuple[Leaf, Leaf]]:
             yield from zip(leaves(operand), leaves(parameter), strict=True)
         yield from zip(leaves(instruction), leaves(fused.root_instruction), strict=True)
     else:
-        yield from zip(leaves(instruction), forwarded_leaves(instruction, leaves), strict=True)
+        for leaf, source in zip(leaves(instruction), forwarded_leaves(instruction, leaves), strict=True):
+            if not (instruction.opcode == "tuple" and is_converted_for_tuples(source[0])):
+                yield leaf, source
+
+
+def is_converted_for_tuples(operand: HloInstruction) -> bool:
+    """Whether an operand of a tuple may be of another type than the element that it becomes."""
+    return operand.opcode == "parameter" and operand.shape.is_array and not hands_on(operand)
