@@ -18,8 +18,9 @@ class TypeClasses:
 
     A class with a leaf that is `fixed` keeps its type: the signatures of the entry, of computations that kernels apply,
     and of those that have a caller more, or another one than a while or fusion; tuples that an instruction makes;
-    what is asynchronous. With `execution_threads`, all that runs in others. Where a tuple takes in a parameter that stays
-    as it is, the element is another class: a conversion may stand between.
+    what is asynchronous. With `execution_threads`, all that runs in others.
+
+    Where a tuple takes in a parameter that is fixed, the element is another class: a conversion may stand between.
     """
 
     def __init__(self, module: HloModule, execution_threads: Collection[str]) -> None:
