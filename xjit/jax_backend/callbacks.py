@@ -23,7 +23,7 @@ from xjit.hlo.custom_call_registry import (
     custom_call_status_set_failure,
     register_custom_call_target,
 )
-from xjit.hlo.diagnostics import ExecutionError, InvalidArgument
+from xjit.hlo.diagnostics import ExecutionError, HloError, InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
@@ -90,18 +90,21 @@ _lock = threading.Lock()
 
 
 class _Failed(threading.local):
-    """The code of the error of the last handler that has failed on this thread."""
+    """The error of the last function that has failed on this thread."""
 
-    code: ErrorCode | None = None
+    error: CodedError | None = None
 
 
 _failed = _Failed()
 
 
-def take_code() -> ErrorCode | None:
-    """The code of the error that has ended a program on this thread, if a handler has said one."""
-    code, _failed.code = _failed.code, None
-    return code
+def failure_of_function(error: BaseException) -> BaseException:
+    """What ended a program on this thread: the error of a function that it called, if there is one, with its place."""
+    failed, _failed.error = _failed.error, None
+    if failed is None:
+        return error
+    notes = error.notes if isinstance(error, HloError) else ()
+    return CodedError(failed.code, "\n".join([str(failed), *(f"  note: {note}" for note in notes)]))
 
 
 class Callbacks:
@@ -233,10 +236,20 @@ def _call_python(result: int, operands: int, opaque: int, length: int, status: i
         results = _addresses(result, target.num_results) if target.has_tuple else [result]
         target.run(_addresses(operands, target.num_operands), results)
     except BaseException as error:
-        _failed.code = error.code if isinstance(error, CodedError) else None
-        lines = [str(error)] if isinstance(error, ExecutionError | CodedError) else traceback.format_exception(error)
-        text = "".join(lines).encode("utf-8", "replace")
+        _failed.error = error if isinstance(error, CodedError) else CodedError(ErrorCode.INTERNAL, _text_of(error))
+        text = str(_failed.error).encode("utf-8", "replace")
         custom_call_status_set_failure(status, ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p), len(text))
+
+
+def _text_of(error: BaseException) -> str:
+    """An exception of a user's function as XLA says it, from that function's frames on."""
+    if isinstance(error, ExecutionError):
+        return str(error)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    lines = traceback.format_exception(type(error), error, trace)
+    return f"CpuCallback error calling callback: {''.join(lines).rstrip()}"
 
 
 def _addresses(table: int, count: int) -> list[int]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.jax_backend.analyses import memory_size
 from xjit.jax_backend.c_api import FUNCTIONS, NAMED_VALUE, PROGRAM, VERSION, ErrorCode, NamedValueType
-from xjit.jax_backend.callbacks import take_code
+from xjit.jax_backend.callbacks import failure_of_function
 from xjit.jax_backend.devices import Client, ClientBuilder, is_asynchronous, num_devices
 from xjit.jax_backend.native.api import REFUSAL_ERROR, NativeApi
 from xjit.jax_backend.native.buffers import DELETED_ERROR, READY_EVENT
@@ -41,7 +41,9 @@ from xjit.jax_backend.requests import (
 from xjit.jax_backend.sharded_execution import ShardedExecution
 from xjit.jax_backend.transfers import Copying, Transfers
 from xjit.jax_backend.workers import Workers
+from xjit.llvm.host_cpu import host_features
 from xjit.runtime.thread_pool import running_pool
+from xjit.version import __version__
 
 _DELETED: Final = "Buffer has been deleted or donated."
 _STATIC_ERRORS: Final = {
@@ -75,6 +77,12 @@ Answer = Callable[[Request], int | None]
 """Does a request; returns the address of an error, if there is one, or raises."""
 
 
+class Showing(threading.local):
+    """Whether this thread asks for programs to show them to readers."""
+
+    is_asked = False
+
+
 class Plugin:
     """The one of this process."""
 
@@ -85,6 +93,7 @@ class Plugin:
         self._programs: dict[int, LoadedProgram] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
+        self.showing = Showing()
         self._client: Client | None = None
         self._ready = static_ready_event()
         self._api.set_variable(READY_EVENT, self._ready.address)
@@ -105,6 +114,7 @@ class Plugin:
             "Plugin_Attributes": self._plugin_attributes,
             "Client_Create": self._create_client,
             "Client_TopologyDescription": self._topology,
+            "TopologyDescription_Serialize": self._serialize_topology,
             "Client_LookupDevice": self._look_up_device,
             "Client_LookupAddressableDevice": self._look_up_local_device,
             "Client_DefaultDeviceAssignment": self._default_assignment,
@@ -182,6 +192,11 @@ class Plugin:
     def _topology(self, request: Request) -> None:
         request["topology"] = self.client.address
 
+    def _serialize_topology(self, request: Request) -> None:
+        """What code depends on besides the program: a key of JAX's cache of compiled programs."""
+        text = f"xjit {__version__}, {len(self.client.devices)} devices: {host_features()}"
+        self._answer_serialized(request, "topology", self._keep(Memory(text)))
+
     def _look_up_device(self, request: Request) -> None:
         request["device"] = self._device(request["id"])
 
@@ -248,14 +263,13 @@ class Plugin:
         try:
             self._program(executable).executable.raise_status(status, instruction, detail)
         except BaseException as error:
-            code = take_code()
-            coded = CodedError(code, str(error)) if code is not None else error
-            return error_of(self._sharded_execution.failure(status, coded))
+            return error_of(self._sharded_execution.failure(status, failure_of_function(error)))
         return 0
 
     def _optimized_program(self, request: Request) -> None:
-        """The program as it runs: JAX takes shardings and layouts from it after every compilation."""
-        text = self._program(request["executable"]).optimized_program
+        """The program as it runs: JAX takes shardings and layouts from it after every compilation; or for readers."""
+        loaded = self._program(request["executable"])
+        text = loaded.shown_program if self.showing.is_asked else loaded.optimized_program
         program = Request(PROGRAM, request["program"])
         program["format"], program["format_size"] = self._hlo_format.address, self._hlo_format.size
         if program["code"]:
