@@ -21,7 +21,6 @@ from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.custom_call_registry import (
     STATUS_RETURNING_UNIFIED,
     custom_call_status_set_failure,
-    register_custom_call_target,
 )
 from xjit.hlo.diagnostics import ExecutionError, HloError, InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
@@ -46,7 +45,8 @@ _TYPED_FFI: Final = "API_VERSION_TYPED_FFI"
 ATTRIBUTE: Final = "xjit_callbacks"
 """The frontend attribute of a module that holds the number of its list of functions."""
 
-_TARGET: Final = "xjit_python_callback"
+TARGET: Final = "xjit_python_callback"
+"""The name of the native target that all calls get, which calls `call_python`."""
 _INDEX: Final = re.compile(r"index\s*=\s*(\d+)")
 
 
@@ -86,7 +86,6 @@ class _Target:
 _lists: dict[int, Sequence[Callable[..., Any]]] = {}
 _targets: dict[int, _Target] = {}
 _numbers = itertools.count(1)
-_lock = threading.Lock()
 
 
 class _Failed(threading.local):
@@ -143,8 +142,6 @@ def bind_callbacks(module: HloModule) -> Callbacks:
             is_typed = attributes.api_version == _TYPED_FFI and handler(attributes.custom_call_target) is not None
             if is_typed or attributes.custom_call_target in JAX_TARGETS:
                 made.append(_bind(call, functions))
-    if made:
-        _register()
     return Callbacks(made)
 
 
@@ -161,7 +158,7 @@ def _bind(call: HloInstruction, functions: Sequence[Callable[..., Any]] | None) 
         Shape.tuple_of(arrays) if is_tuple else call.shape,
         operands,
         (),
-        _TARGET,
+        TARGET,
         custom_call_has_side_effect=True,
         output_to_operand_aliasing=attributes.output_to_operand_aliasing,
         operand_layout_constraints=_layouts_of(call),
@@ -223,18 +220,14 @@ def _replace(call: HloInstruction, native: HloInstruction, results: Sequence[Sha
     computation.replace_instruction(call, value)
 
 
-def _register() -> None:
-    with _lock:
-        register_custom_call_target(_TARGET, _call_python)
-
-
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-def _call_python(result: int, operands: int, opaque: int, length: int, status: int) -> None:
-    """The target of all calls: `opaque` is a number of one. What the function raises fails the program."""
+def call_python(result: int, operands: int, opaque: int, length: int, status: int) -> None:
+    """Does a call: `opaque` is the number of one. What the function raises fails the program."""
     try:
         target = _targets[int(ctypes.string_at(opaque, length))]
         results = _addresses(result, target.num_results) if target.has_tuple else [result]
         target.run(_addresses(operands, target.num_operands), results)
+        ctypes.c_int64.from_address(status).value = 0
     except BaseException as error:
         _failed.error = error if isinstance(error, CodedError) else CodedError(ErrorCode.INTERNAL, _text_of(error))
         text = str(_failed.error).encode("utf-8", "replace")

@@ -13,26 +13,27 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from xjit.hlo.custom_call_registry import register_custom_call_target
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.jax_backend.analyses import memory_size
 from xjit.jax_backend.c_api import FUNCTIONS, NAMED_VALUE, PROGRAM, VERSION, ErrorCode, NamedValueType
-from xjit.jax_backend.callbacks import failure_of_function
+from xjit.jax_backend.callbacks import TARGET, call_python, failure_of_function
 from xjit.jax_backend.devices import Client, ClientBuilder, is_asynchronous, num_devices
 from xjit.jax_backend.native.api import REFUSAL_ERROR, NativeApi
 from xjit.jax_backend.native.buffers import DELETED_ERROR, READY_EVENT
-from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR
+from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR, UNANSWERED_ERROR
 from xjit.jax_backend.native.donation import ARGUMENT_DELETED, DONATED_THEN_READ, DONATED_TWICE, READ_THEN_DONATED
 from xjit.jax_backend.native.events import EXHAUSTED_ERROR, EXHAUSTED_EVENT
 from xjit.jax_backend.native.execute import COUNT_ERROR
 from xjit.jax_backend.native.groups import OPEN_GROUP
-from xjit.jax_backend.native.sharded_execute import UNANSWERED_ERROR
+from xjit.jax_backend.native.questions import CALL_PYTHON, CALL_TARGET
 from xjit.jax_backend.programs import LoadedProgram, load_program, read_program
 from xjit.jax_backend.records import EXECUTABLE
 from xjit.jax_backend.requests import (
-    CodedError,
     Memory,
     Request,
     error_of,
+    give_answer,
     new_error,
     new_event,
     static_error,
@@ -68,9 +69,9 @@ _ARGUMENT_ERRORS: Final = {
 }
 
 _ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-_STATUS = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-_OPEN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-_RUN = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_STATUS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_OPEN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 Answer = Callable[[Request], int | None]
@@ -105,6 +106,8 @@ class Plugin:
                 self._api.set_variable(EXHAUSTED_EVENT, self._keep(static_ready_event(address)).address)
         self._sharded_execution = ShardedExecution(self._api.address(CALL_RUN))
         self._set_answers(answers)
+        self._api.set_variable(CALL_PYTHON, ctypes.cast(call_python, ctypes.c_void_p).value or 0)
+        register_custom_call_target(TARGET, self._api.address(CALL_TARGET))
         self._workers = Workers(self._api, self._sharded_execution.stop)
         self.struct = self._api.api_struct(VERSION)
         atexit.register(self._end, tuple(answers))
@@ -143,8 +146,8 @@ class Plugin:
             self._api.answer_with(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
         for name, function in {
             STATUS_ERROR: _STATUS(self._status_error),
-            OPEN_GROUP: _OPEN(lambda executable: self._sharded_execution.open(self._program(executable))),
-            RUN_MEMBER: _RUN(lambda call, error: self._sharded_execution.run_member(call, error or 0)),
+            OPEN_GROUP: _OPEN(self._open_group),
+            RUN_MEMBER: _RUN(self._run_member),
         }.items():
             self._kept.append(function)
             self._api.set_variable(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
@@ -257,7 +260,21 @@ class Plugin:
     def _program(self, address: int) -> LoadedProgram:
         return self._programs[Request(EXECUTABLE, address)["number"]]
 
-    def _status_error(self, executable: int, status: int, instruction: int, detail: int) -> int:
+    def _open_group(self, executable: int, _count: int, answer: int) -> None:
+        def number(opened: list[int]) -> int:
+            if not opened:
+                opened.append(self._sharded_execution.open(self._program(executable)))
+            return opened[0]
+
+        give_answer(answer, list[int], number)
+
+    def _run_member(self, call: int, error: int | None, answer: int) -> None:
+        ctypes.c_void_p.from_address(answer).value = self._sharded_execution.run_member(call, error or 0)
+
+    def _status_error(self, executable: int, status: int, instruction: int, detail: int, answer: int) -> None:
+        ctypes.c_void_p.from_address(answer).value = self._error_of_status(executable, status, instruction, detail)
+
+    def _error_of_status(self, executable: int, status: int, instruction: int, detail: int) -> int:
         if status in _ARGUMENT_ERRORS:
             return new_error(ErrorCode.INVALID_ARGUMENT, _ARGUMENT_ERRORS[status].format(instruction, detail))
         try:

@@ -74,7 +74,9 @@ class LoadedProgram:
     def shown_program(self) -> bytes:
         """The program for readers: where it runs an exchange and a fold for a reduction over devices, this is whole."""
         module = self.module
-        if not any(i.opcode in ReducingCollectiveExpander.opcodes for c in module.computations() for i in c.instructions):
+        if not any(
+            i.opcode in ReducingCollectiveExpander.opcodes for c in module.computations() for i in c.instructions
+        ):
             return self.optimized_program
         options = self.placement.compile_options
         left_out = (*options.disabled_passes, ReducingCollectiveExpander.name)

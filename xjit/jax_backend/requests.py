@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from xjit.hlo.diagnostics import (
     CompileError,
@@ -16,10 +17,11 @@ from xjit.hlo.diagnostics import (
     Unsupported,
 )
 from xjit.jax_backend.c_api import ErrorCode
-from xjit.jax_backend.records import CALLBACK, ERROR, EVENT, READY
+from xjit.jax_backend.records import ANSWER, CALLBACK, ERROR, EVENT, READY
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.types import PTR
 
+_T = TypeVar("_T")
 _FOREVER = 1 << 40
 _CTYPES = {8: ctypes.c_int8, 32: ctypes.c_int32, 64: ctypes.c_int64}
 
@@ -152,3 +154,28 @@ def error_of(error: BaseException) -> int:
         if isinstance(error, kind):
             return new_error(code, str(error))
     return new_error(ErrorCode.INTERNAL, "".join(traceback.format_exception(error)))
+
+
+_questions: dict[int, Any] = {}
+"""What was begun for an answer, by the number of the question."""
+
+_MAX_INTERRUPTIONS = 1000
+
+
+def give_answer(cell: int, begin: Callable[[], _T], go_on: Callable[[_T], int]) -> None:
+    """Answers native code, whatever the handlers of signals raise meanwhile: it raises that, by its class, afterwards.
+
+    `cell` is the address of an ANSWER. Of what was begun once for a question `go_on` makes the answer; where it was
+    interrupted it is called again.
+    """
+    answer = Request(ANSWER, cell)
+    number = answer["question"]
+    for _ in range(_MAX_INTERRUPTIONS):
+        try:
+            begun = _questions.setdefault(number, begin())
+            answer["answer"] = go_on(begun)
+            _questions.pop(number, None)
+            return
+        except BaseException as error:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(type(error)))  # it is kept for ever
+            answer["raised"] = id(type(error))
