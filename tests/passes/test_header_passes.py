@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import xjit
 from xjit.hlo import HloModule
 from xjit.hlo.diagnostics import HloVerifyError
 from xjit.ops.evaluation import evaluate
@@ -64,6 +66,23 @@ def test_alias_passthrough_params(header: str, elements: str, expected: list[str
     assert _aliases("alias-passthrough-params", PASSTHROUGH.format(header=header, elements=elements)) == expected
 
 
+@pytest.mark.parametrize("is_asked_for", [True, False])
+def test_the_config_asks_for_aliases_of_results_that_are_parameters(is_asked_for: bool) -> None:
+    header = ", alias_passthrough_params=true" if is_asked_for else ""
+    text = f"""HloModule m{header}
+ENTRY e {{ p = f32[4096] parameter(0) q = f32[4096] parameter(1) s = f32[4096] add(p, q)
+  ROOT t = (f32[4096], f32[4096], f32[4096]) tuple(p, s, p) }}"""
+    module = parse_hlo(text)
+    assert module.config.alias_passthrough_params == is_asked_for
+    assert ("alias_passthrough_params=true" in str(module)) == is_asked_for
+    executable = xjit.compile(module)
+    given = [np.full(4096, value, np.float32) for value in (1, 2)]
+    address = given[0].ctypes.data
+    results = executable(*given, donate=[0]) if is_asked_for else executable(*given)
+    assert [float(r[0]) for r in results] == [1, 3, 1]
+    assert (results[0].ctypes.data == address) == is_asked_for and results[2].ctypes.data != address
+
+
 @pytest.mark.parametrize("text", ["ROOT p = f32[8] parameter(0)", "p = f32[8] parameter(0) ROOT c = f32[8] copy(p)"])
 def test_only_elements_of_the_root_tuple_are_passed_through(text: str) -> None:
     assert not _aliases("alias-passthrough-params", f"HloModule m ENTRY e {{ {text} }}")
@@ -116,6 +135,17 @@ def test_a_valid_name_stays(name: str) -> None:
         f"HloModule m ENTRY e {{ x.1 = f32[] parameter(0) {name} = f32[] constant(2) ROOT r = f32[] add(x.1, {name}) }}"
     )
     assert not _run("gpu-sanitize-constant-names", text)[0]
+
+
+def test_names_of_another_thread_stay_and_are_not_given_again() -> None:
+    module = parse_hlo("""HloModule m
+f { ROOT k_1 = f32[] constant(1) }, execution_thread="host"
+ENTRY e { k.1 = f32[] constant(3) s = ((), f32[], s32[]) async-start(), calls=f, async_execution_thread="host"
+  d = f32[] async-done(s) ROOT r = f32[] add(d, k.1) }""")
+    assert make_pass(PASSES, "gpu-sanitize-constant-names").run(module, {"main"})
+    verify_module(module)
+    names = {i.name for c in module.computations() for i in c.instructions if i.opcode == "constant"}
+    assert names == {"k_1", "k_1_1"}
 
 
 DOMAINS = """

@@ -90,14 +90,30 @@ def static_ready_event(error: int = 0) -> Memory:
     return Memory(EVENT.pack(references=_FOREVER, waiting=READY, error=error))
 
 
-_malloc = ctypes.CDLL(None).malloc
-_malloc.restype, _malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+_system_malloc = ctypes.CDLL(None).malloc
+_system_malloc.restype, _system_malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+
+_system_free = ctypes.CDLL(None).free
+_system_free.restype, _system_free.argtypes = None, (ctypes.c_void_p,)
+
+
+def _malloc(num_bytes: int) -> int:
+    address = _system_malloc(num_bytes)
+    if not address:
+        raise MemoryError(f"Out of memory allocating {num_bytes} bytes")
+    return address
+
+
+_no_memory, _kept_no_memory = static_error(ErrorCode.RESOURCE_EXHAUSTED, "Out of memory")
 
 
 def new_error(code: ErrorCode, message: str) -> int:
-    """The address of an error with one reference, which native code frees."""
+    """The address of an error with one reference, which native code frees; without memory, of one that never ends."""
     text = message.encode("utf-8", "replace")
-    address = _malloc(ERROR.size + len(text) + 1)
+    try:
+        address = _malloc(ERROR.size + len(text) + 1)
+    except MemoryError:
+        return _no_memory
     packed = ERROR.pack(references=1, code=code, message=address + ERROR.size, message_size=len(text))
     ctypes.memmove(address, packed + text + b"\0", ERROR.size + len(text) + 1)
     return address
@@ -111,9 +127,19 @@ def new_event(error: int = 0, *, is_ready: bool = True, references: int = 1) -> 
     return address
 
 
+def free_event(event: int) -> None:
+    """Frees an event that nobody has seen."""
+    _system_free(event)
+
+
 def new_ending(function: int, subject: int, argument: int) -> int:
     """The address of an event, not ready, that calls `function(subject, argument)` once it is."""
-    node, event = _malloc(CALLBACK.size), new_event(is_ready=False)
+    event = new_event(is_ready=False)
+    try:
+        node = _malloc(CALLBACK.size)
+    except MemoryError:
+        free_event(event)
+        raise
     packed = CALLBACK.pack(function=function, subject=subject, argument=argument)
     ctypes.memmove(node, packed, CALLBACK.size)
     Request(EVENT, event)["waiting"] = node

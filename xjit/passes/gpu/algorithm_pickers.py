@@ -10,8 +10,7 @@ from typing import Any
 
 from xjit.hlo import HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo.attributes import CustomCallAttributes
-from xjit.hlo.diagnostics import HloError
-from xjit.ops.library_calls.targets import GEMM_TARGETS, call_target, library_config
+from xjit.ops.library_calls.targets import MATMUL_TARGETS, call_target, library_config, with_changes
 from xjit.passes.framework import match as m
 from xjit.passes.framework.base import (
     HloModulePass,
@@ -23,7 +22,6 @@ from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
 from xjit.passes.gpu.conv_calls import has_scratch, is_conv_call, result_shape, with_empty_scratch
-from xjit.passes.gpu.gemm_calls import with_changes
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,9 @@ class Measured:
     scratch_bytes: int = 0
     tensor_ops_enabled: bool = False
 
+
+DEFAULT = "-1"
+"""The algorithm of a call for which none has been chosen."""
 
 Measure = Callable[[HloInstruction], Measured | None]
 Choices = dict[str, Measured | None]
@@ -47,7 +48,7 @@ def _choose(call: HloInstruction, measure: Measure, choices: Choices) -> Measure
     if key not in choices:
         try:
             choices[key] = measure(call)
-        except HloError as error:
+        except Exception as error:  # whatever it is, the default algorithm is there
             warnings.warn(f"no algorithm was measured for {call.name}: {error}", PassWarning, stacklevel=2)
             choices[key] = None
     return choices[key]
@@ -71,7 +72,7 @@ class GemmAlgorithmPicker(HloModulePass):
         changed = False
         for computation in selected_computations(module, execution_threads):
             for call in computation.make_instruction_post_order():
-                if call_target(call) not in GEMM_TARGETS or "selected_algorithm" in library_config(call):
+                if call_target(call) not in MATMUL_TARGETS or _has_algorithm(call, "selected_algorithm"):
                     continue
                 chosen = _choose(call, self.measure, self.choices)
                 if chosen is not None:
@@ -115,14 +116,19 @@ class GpuConvAlgorithmPicker(HloModulePass):
             "algorithm": str(chosen.algorithm),
             "tensor_ops_enabled": chosen.tensor_ops_enabled,
         }
-        new.backend_config = {**call.parsed_backend_config, **numbers}
+        new.backend_config = with_changes(call, numbers)
         return with_empty_scratch(into, into.element(into.add(new), 0))
+
+
+def _has_algorithm(call: HloInstruction, key: str) -> bool:
+    """Whether an algorithm is chosen: XLA writes -1 for the default."""
+    return str(library_config(call).get(key, DEFAULT)) != DEFAULT
 
 
 def _needs_algorithm(call: HloInstruction) -> bool:
     return (
         is_conv_call(call)
         and not has_scratch(call)
-        and "algorithm" not in library_config(call)
+        and not _has_algorithm(call, "algorithm")
         and not has_control_dependencies(call)
     )
