@@ -23,7 +23,8 @@ class CompileOptions:
     as it starts. Errors: InvalidArgument for an unknown level or pass. `cache_dir` is where object code is kept for
     other processes; None: where XJIT_CACHE_DIR says, else nowhere; "": nowhere. What XJIT_FLAGS says (`xjit.flags`)
     comes on top. `memory_limit_bytes`: where a program would take more, parameters included, values are computed again
-    instead of kept, as far as that goes (0: no limit). `bf16_planes`: whether matrix units of CPUs may multiply large matrices of f32 and f16 (docs/dots.md).
+    instead of kept, as far as that goes (0: no limit). `bf16_planes`: whether matrix units of CPUs may multiply large
+    matrices of f32 and f16 (docs/dots.md).
 
     Of GPUs: with `deterministic` no result depends on the order in which threads come, as that of a scatter may. With
     `sanitize` target "cuda-sim" checks every access of every kernel, and a call raises SimulationError for a wrong one.
