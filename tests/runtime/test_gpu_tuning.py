@@ -13,6 +13,7 @@ from tests.runtime.test_cublaslt import CALLS
 from tests.support.fake_cublaslt import FakeCublasLt
 from tests.support.fake_cuda import FakeDriver
 from tests.support.kernels import compare, leaves_of, random_inputs
+from xjit.gpu_compiler import GpuExecutable, compile_for_gpu
 from xjit.gpu_tuning import MAX_ALGORITHMS, PRODUCTS_PER_RUN, CublasLtDevice, product_pickers
 from xjit.hlo.diagnostics import ExecutionError, InvalidArgument
 from xjit.passes.framework.base import PassWarning
@@ -65,9 +66,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
     assert not made.driver.events
 
 
-def compiled(
-    level: int, text: str = PRODUCT, deterministic: bool = False
-) -> tuple[xjit.gpu_compiler.GpuExecutable, str]:
+def compiled(level: int, text: str = PRODUCT, deterministic: bool = False) -> tuple[GpuExecutable, str]:
     """A program, and the algorithm of its only product, "" if none is selected."""
     options = xjit.CompileOptions(xla_gpu_autotune_level=level, deterministic=deterministic)
     executable = xjit.compile(text, "cuda", options)
@@ -143,6 +142,14 @@ def test_kernels_and_other_targets_measure_nothing(gpu: Gpu) -> None:
     on_cpu = xjit.compile(PRODUCT, options=xjit.CompileOptions(xla_gpu_autotune_level=4))
     compare(leaves_of(on_cpu(x, y))[0], x @ y, 1e-5, 1e-5, "product")
     assert not gpu.library.log
+
+
+def test_dots_that_stay_kernels_are_not_measured(gpu: Gpu) -> None:
+    text = PRODUCT.replace("f32[", "s32[")  # the library has no such product
+    gpu.driver = FakeDriver(compile_for_gpu(parse_hlo(text), "sm_90", xjit.CompileOptions()).program.program.kernels)
+    executable = xjit.compile(text, "cuda", xjit.CompileOptions(xla_gpu_autotune_level=4))
+    x, y = random_inputs(parse_hlo(text), 1)
+    assert (leaves_of(executable(x, y))[0] == x @ y).all() and not gpu.products
 
 
 @pytest.mark.parametrize("name", CALLS)
