@@ -208,9 +208,13 @@ def simplification(options: PipelineOptions) -> list[HloModulePass]:
         HloPassFix(
             passes=[
                 TupleSimplifier(),
-                # emitters know products of matrices, and no convolutions that slide backwards
+                # emitters know products of matrices, and no convolutions that slide backwards; slices move no less
+                # than a transpose
                 AlgebraicSimplifier(
-                    is_layout_sensitive=sensitive, supports_non_canonical_dots=False, enable_conv_operand_swap=False
+                    is_layout_sensitive=sensitive,
+                    supports_non_canonical_dots=False,
+                    enable_conv_operand_swap=False,
+                    rewrite_reshape_transpose_as_slice_concatenate=False,
                 ),
                 HloConstantFolding(),
                 HloCSE(is_layout_sensitive=sensitive),

@@ -8,7 +8,7 @@ from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.constants import constant, is_number, is_zero
-from xjit.passes.simplify.algebra.kinds import is_float, is_integer, is_real
+from xjit.passes.simplify.algebra.kinds import is_complex, is_float, is_inexact, is_integer, is_real
 from xjit.passes.simplify.algebra.ranges import is_not_negative
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, bound, filled, make
 
@@ -41,6 +41,13 @@ POWERS = (
                 _to(3).where(is_float), make("multiply", "x", make("multiply", "x", "x")), _XLA),
     AlgebraRule("R52", "power(x, -1) = divide(1, x)", _to(-1).where(is_float), make("divide", filled(1), "x"),
                 _ACCURATE),
+    AlgebraRule("R49c", "power(x, 1) = x of complex numbers", _to(1).where(is_complex), bound("x"), _XLA),
+    AlgebraRule("R50c", "power(x, 2) = multiply(x, x) of complex numbers",
+                _to(2).where(is_complex), make("multiply", "x", "x"), _XLA),
+    AlgebraRule("R51c", "power(x, 3) = multiply(x, multiply(x, x)) of complex numbers",
+                _to(3).where(is_complex), make("multiply", "x", make("multiply", "x", "x")), _XLA),
+    AlgebraRule("R52c", "power(x, -1) = divide(1, x) of complex numbers",
+                _to(-1).where(is_complex), make("divide", filled(1), "x"), _XLA),
     AlgebraRule("R53", "power(x, 0.5) = sqrt(x) for 0 <= x",
                 m.op("power", _X.where(is_not_negative), constant("c", is_number(0.5))).where(is_float),
                 make("sqrt", "x"), _ACCURATE),
@@ -65,9 +72,9 @@ EXPONENTIALS = (
                 make("multiply", "y", make("log", "x")), _XLA),
     AlgebraRule("R58x", "log(power(x, y)) = select(y == 0, 0, multiply(y, log(abs(x))))",
                 m.op("log", m.op("power", _X, _Y).one_use()).where(is_float), _log_of_power, _XLA),
-    AlgebraRule("R59", "log(sqrt(x)) = multiply(log(x), 0.5)", m.op("log", m.op("sqrt", _X)).where(is_float),
+    AlgebraRule("R59", "log(sqrt(x)) = multiply(log(x), 0.5)", m.op("log", m.op("sqrt", _X)).where(is_inexact),
                 make("multiply", make("log", "x"), filled(0.5)), _XLA),
-    AlgebraRule("R59b", "log(rsqrt(x)) = multiply(log(x), -0.5)", m.op("log", m.op("rsqrt", _X)).where(is_float),
+    AlgebraRule("R59b", "log(rsqrt(x)) = multiply(log(x), -0.5)", m.op("log", m.op("rsqrt", _X)).where(is_inexact),
                 make("multiply", make("log", "x"), filled(-0.5)), _XLA),
     AlgebraRule("N3", "exponential(0) = 1", m.op("exponential", constant("c", is_zero)).where(is_float), filled(1)),
     AlgebraRule("R60", "exponential(log(x)) = x", m.op("exponential", m.op("log", _X)).where(is_float), bound("x"),
