@@ -84,6 +84,7 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R33": ("divide(x, c)",),
     "R34": ("divide(x, x)",),
     "R35": ("divide(divide(x, c), d)",),
+    "N80": ("divide(divide(x, y), divide(z, 3))",),
     "R35x": ("divide(divide(x, y), z)",),
     "R36": ("divide(x, divide(y, z))",),
     "R37": ("divide(x, exponential(y))",),

@@ -157,6 +157,9 @@ DIVISION = (
     AlgebraRule("R34", "divide(x, x) = 1", m.op("divide", _X, _X).where(is_float), filled(1), _REAL),
     AlgebraRule("R35", "divide(divide(x, c1), c2) = divide(x, c1 * c2)",
                 m.op("divide", m.op("divide", _X, constant("c1")), constant("c2")).where(is_integer), _divide_once),
+    AlgebraRule("N80", "divide(divide(x, y), divide(z, w)) = divide(multiply(x, w), multiply(y, z))",
+                m.op("divide", m.op("divide", _X, _Y).one_use(), m.op("divide", _Z, m.any("w")).one_use())
+                .where(is_inexact), make("divide", make("multiply", "x", "w"), make("multiply", "y", "z")), _XLA),
     AlgebraRule("R35x", "divide(divide(x, y), z) = divide(x, multiply(y, z)) of floats",
                 m.op("divide", m.op("divide", _X, _Y).one_use(), _Z).where(is_inexact),
                 make("divide", "x", make("multiply", "y", "z")), _XLA),
