@@ -32,11 +32,21 @@ class Rule:
     rewrite: Rewrite
 
 
+@dataclass(frozen=True, slots=True)
+class FarSight:
+    """Rules of `opcodes` that look further than their patterns: up to `depth` operands, each of one of `through`."""
+
+    opcodes: frozenset[str] = frozenset()
+    through: frozenset[str] = frozenset()
+    depth: int = 0
+
+
 class Rules:
     """Rules by the opcode of the instruction that they replace, in the order in which they are tried."""
 
-    def __init__(self, by_opcode: Mapping[str, tuple[Rule, ...]]) -> None:
+    def __init__(self, by_opcode: Mapping[str, tuple[Rule, ...]], far: FarSight) -> None:
         self.by_opcode = by_opcode
+        self.far = far
         reach = max([rule.pattern.reach() for rules in by_opcode.values() for rule in rules], default=0)
         self.deep = [_through(by_opcode, level) for level in range(1, reach)]
         """By opcode, those of the operands whose operands patterns look at; then the same for operands of these."""
@@ -69,7 +79,7 @@ def _through(by_opcode: Mapping[str, tuple[Rule, ...]], reach: int) -> dict[str,
     return {opcode: operands for opcode, operands in found.items() if operands}
 
 
-def rule_table(*themes: Iterable[Rule]) -> Rules:
+def rule_table(*themes: Iterable[Rule], far: FarSight = FarSight()) -> Rules:
     """Returns the table of all rules of some themes; ValueError for a rule whose pattern names no opcode."""
     table: dict[str, list[Rule]] = {}
     for rule in (rule for theme in themes for rule in theme):
@@ -77,7 +87,7 @@ def rule_table(*themes: Iterable[Rule]) -> Rules:
             raise ValueError(f"rule '{rule.name}' matches any opcode: it belongs to no row of a table")
         for opcode in rule.pattern.opcodes:
             table.setdefault(opcode, []).append(rule)
-    return Rules({opcode: tuple(rules) for opcode, rules in table.items()})
+    return Rules({opcode: tuple(rules) for opcode, rules in table.items()}, far)
 
 
 def _always(*_: HloInstruction) -> bool:
@@ -180,6 +190,7 @@ class _Rewriter:
                 return True
             self._push([*into.made, new])
             self._push_readers(new)
+            self._push(staying)
             for operand in staying:
                 if operand.user_count == 1:  # its reader may match as the only one now
                     self._push_readers(operand)
@@ -194,6 +205,11 @@ class _Rewriter:
             pairs = [(user, reader) for reader in readers for user in reader.users]
             self._push(user for user, reader in pairs if reader.opcode in through.get(user.opcode, ()))
             readers = tuple(dict.fromkeys([user for user, _ in pairs]))
+        far, reached = self.rules.far, [changed]
+        for _ in range(far.depth):
+            users = dict.fromkeys([user for i in reached for user in i.users])
+            self._push(user for user in users if user.opcode in far.opcodes)
+            reached = [user for user in users if user.opcode in far.through]
 
     def _candidates(self, instruction: HloInstruction) -> tuple[Rule, ...]:
         """Returns the rules whose patterns an instruction fits by kinds and shapes, found once for all alike."""

@@ -12,6 +12,7 @@ from xjit.hlo.attributes.opcodes import Trait, opcodes_with
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 from xjit.passes.framework.rewriting import Rewrite, Rule, Rules, apply_rules_to_all, rule_table
+from xjit.passes.simplify.algebra.ranges import RANGE_RULES
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
 from xjit.passes.simplify.algebra.table import ALGEBRA
 
@@ -122,7 +123,8 @@ def _table(options: frozenset[str], *values: float) -> Rules:
         return partial(rule.rewrite, **{rule.value[0]: value_of[rule.value[1]]}) if rule.value else rule.rewrite
 
     allowed = [rule for rule in ALGEBRA if is_allowed(rule, options)]
-    return rule_table(Rule(f"{r.id}: {r.equation}", r.pattern, rewrite_of(r)) for r in allowed)
+    rules = (Rule(f"{r.id}: {r.equation}", r.pattern, rewrite_of(r)) for r in allowed)
+    return rule_table(rules, far=RANGE_RULES)
 
 
 _KEEPS_SIZES = frozenset(
