@@ -40,11 +40,12 @@ class GpuMultiOutputFusion(HloModulePass):
     name = "gpu-multi-output-fusion"
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
-        """Fuses in every sequential computation; True if something was fused."""
+        """Fuses in every sequential computation, until nothing more can be; True if something was fused."""
         changed = False
         for computation in analyses.get(CallGraph, module).sequential:
             if not execution_threads or computation.execution_thread in execution_threads:
-                changed |= _Fuser(computation).run()
+                while _Fuser(computation).run():  # what was fused may be a sibling above
+                    changed = True
         return changed
 
 

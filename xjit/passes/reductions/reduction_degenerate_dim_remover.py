@@ -47,9 +47,8 @@ class ReductionDegenerateDimRemover(OpExpander):
         if dimensions:
             reduce = reduce_again(into, arrays, [kept.index(d) for d in dimensions], shapes)
             return bitcast_results(into, reduce)
-        if len({a.shape.layout for a in arrays}) > 1:
-            return None
-        results = _combined(into, arrays)
+        layout = arrays[0].shape.layout
+        results = _combined(into, [_in_layout(into, a, a.shape.with_layout(layout)) for a in arrays])
         results = [
             bitcast(into, _in_layout(into, value, small), shape)
             for value, small, shape in zip(results, shapes, result_shapes(instruction), strict=True)

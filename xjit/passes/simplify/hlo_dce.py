@@ -55,15 +55,21 @@ class HloDCE(HloModulePass):
         effects = analyses.get(SideEffects, module)
         changed = False
         for computation in selected_computations(module, execution_threads):
-            if has_opcodes(computation, {"fusion"}):
-                for fusion in [i for i in computation.instructions if i.opcode == "fusion" and i.shape.is_tuple]:
-                    changed |= remove_dead_fusion_results(fusion)
             changed |= remove_dead_instructions(computation, effects, self._keeps_channels(module))
+            while has_opcodes(computation, {"fusion"}) and _remove_fusion_results(computation):
+                changed = True
+                remove_dead_instructions(computation, effects, self._keeps_channels(module))  # what only these read
         return changed
 
     def _keeps_channels(self, module: HloModule) -> bool:
         is_spmd = module.config.use_spmd_partitioning or module.config.num_partitions > 1
         return not (is_spmd or self.remove_cross_partition_collective_ops)
+
+
+def _remove_fusion_results(computation: HloComputation) -> bool:
+    fusions = [i for i in computation.instructions if i.opcode == "fusion" and i.shape.is_tuple]
+    removed = [remove_dead_fusion_results(fusion) for fusion in fusions]
+    return any(removed)
 
 
 def remove_dead_instructions(computation: HloComputation, effects: SideEffects, keeps_channels: bool = False) -> bool:
