@@ -38,13 +38,13 @@ DEFAULT = "-1"
 
 Measure = Callable[[HloInstruction], Measured | None]
 Choices = dict[str, Measured | None]
-"""What was measured, by the text of a call with its operands' shapes; None where there was nothing to choose."""
+"""What was measured, by device and the text of a call with its operands' shapes; None where nothing was chosen."""
 
 
-def _choose(call: HloInstruction, measure: Measure, choices: Choices) -> Measured | None:
-    """The measured choice for a call, once per text. Failed measurements warn and choose nothing."""
+def _choose(call: HloInstruction, measure: Measure, choices: Choices, device: str) -> Measured | None:
+    """The measured choice for a call, once per device and text. Failed measurements warn and choose nothing."""
     shapes = ", ".join(str(o.shape) for o in call.operands)
-    key = f"{call.shape} {call.attributes!r} ({shapes}) {call.backend_config}"
+    key = f"{device}: {call.shape} {call.attributes!r} ({shapes}) {call.backend_config}"
     if key not in choices:
         try:
             choices[key] = measure(call)
@@ -58,12 +58,14 @@ def _choose(call: HloInstruction, measure: Measure, choices: Choices) -> Measure
 class GemmAlgorithmPicker(HloModulePass):
     """Writes `selected_algorithm` into matrix products that have none. Without `measure` nothing changes.
 
-    `choices` is the cache of measurements; passes that share it measure a call once.
+    `choices` is the cache of measurements; passes that share it measure a call once for each `device`, which is any
+    text that describes one. `xjit.passes.gpu.autotuner` measures.
     """
 
     name = "gemm-algorithm-picker"
     measure: Measure | None = None
     choices: Choices = field(default_factory=dict)
+    device: str = ""
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Measures and writes, in all computations."""
@@ -74,7 +76,7 @@ class GemmAlgorithmPicker(HloModulePass):
             for call in computation.make_instruction_post_order():
                 if call_target(call) not in MATMUL_TARGETS or _has_algorithm(call, "selected_algorithm"):
                     continue
-                chosen = _choose(call, self.measure, self.choices)
+                chosen = _choose(call, self.measure, self.choices, self.device)
                 if chosen is not None:
                     call.backend_config = with_changes(call, {"selected_algorithm": str(chosen.algorithm)})
                     changed = True
@@ -91,6 +93,7 @@ class GpuConvAlgorithmPicker(HloModulePass):
     name = "gpu-conv-algorithm-picker"
     measure: Measure | None = None
     choices: Choices = field(default_factory=dict)
+    device: str = ""
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Measures and rewrites, in all computations."""
@@ -105,7 +108,7 @@ class GpuConvAlgorithmPicker(HloModulePass):
 
     def _pick(self, measure: Measure, match: Match, into: Expansion) -> HloInstruction | None:
         call = match.root
-        chosen = _choose(call, measure, self.choices)
+        chosen = _choose(call, measure, self.choices, self.device)
         if chosen is None:
             return None
         scratch = Shape.array(PrimitiveType.U8, (chosen.scratch_bytes,))
