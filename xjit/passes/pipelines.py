@@ -220,6 +220,8 @@ def simplification(options: PipelineOptions) -> list[HloModulePass]:
                     is_layout_sensitive=sensitive,
                     supports_non_canonical_dots=False,
                     enable_conv_operand_swap=False,
+                    enable_hoist_transpose_of_reshape=True,
+                    enable_conv_add_multiply_reorder=True,
                     rewrite_reshape_transpose_as_slice_concatenate=False,
                 ),
                 HloConstantFolding(),

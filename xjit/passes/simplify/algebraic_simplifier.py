@@ -57,9 +57,9 @@ class AlgebraicSimplifier(HloModulePass):
     enable_folding_pad_into_convolution: bool = True
     enable_dynamic_update_slice_to_pad_replacement: bool = True
     enable_broadcast_degenerate_dimension: bool = True
-    enable_hoist_transpose_of_reshape: bool = True
+    enable_hoist_transpose_of_reshape: bool = False
     enable_move_dot_param_to_rhs: bool = False
-    enable_conv_add_multiply_reorder: bool = True
+    enable_conv_add_multiply_reorder: bool = False
     enable_floats_are_real: bool = False
     use_convert_constant_folding: bool = False
     unconditionally_simplify_reduce_of_transpose_or_reshape: bool = False
