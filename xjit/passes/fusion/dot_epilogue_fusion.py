@@ -16,6 +16,7 @@ from xjit.hlo import attributes as at
 from xjit.indexing.element_reads import ElementReads, is_tiled
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.analysis.convolution_phases import is_done_in_phases
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies
 from xjit.passes.fusion.unit_merging import merge_units
@@ -86,7 +87,7 @@ class DotEpilogueFusion(HloModulePass):
             and instruction.shape.num_elements >= self.min_elements
             and not is_tiled(instruction.shape)
             and not has_control_dependencies(instruction)
-            and not _has_phases(body)
+            and not is_done_in_phases(body)
         )
 
     def _choose(
@@ -137,14 +138,6 @@ def _has_products(hero: HloInstruction) -> bool:
     if hero.shape.element_type is PrimitiveType.S32:
         return all(operand.shape.element_type in _SMALL_INTEGERS for operand in hero.operands)
     return hero.shape.element_type in _FLOATS
-
-
-def _has_phases(hero: HloInstruction) -> bool:
-    """Whether a convolution is done as several over parts of its result, which lie between each other."""
-    if hero.opcode != "convolution":
-        return False
-    window = hero.attributes_as(at.ConvolutionAttributes).window.dimensions
-    return any(1 < d.base_dilation <= d.size and d.stride == d.window_dilation == 1 for d in window)
 
 
 def _consumers(hero: HloInstruction) -> list[_Consumer]:
