@@ -102,3 +102,28 @@ def test_replacing_operands_of_a_wide_tuple_takes_linear_time(by_one: bool) -> N
 
     small = min(seconds(1100) for _ in range(3))
     assert min(seconds(22000) for _ in range(3)) < 8 * small  # the same number of replacements; a scan takes 20 times
+
+
+ABSORBED = """HloModule m
+ENTRY e {
+  x = f32[2] parameter(0)
+  before = f32[2] abs(x)
+  inner = f32[2] negate(x), control-predecessors={before}
+  old = f32[2] sine(inner)
+  user = f32[2] cosine(old)
+  ROOT t = (f32[2], f32[2]) tuple(before, user)
+}"""
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_what_an_unused_operand_waited_for_is_waited_for(is_new: bool) -> None:
+    module = parse_hlo(ABSORBED)
+    i = {i.name: i for i in module.entry_computation.instructions}
+    new = i["x"]
+    if is_new:
+        new = module.entry_computation.add_instruction(HloInstruction.create("tanh", new.shape, [new]))
+    replace(i["old"], new)
+    assert i["inner"].parent is None
+    waiting = new if is_new else i["user"]
+    assert waiting.control_predecessors == [i["before"]] and i["before"].control_successors == [waiting]
+    verify_module(module)

@@ -42,9 +42,8 @@ DIFFERENT: Mapping[str, str] = {
     "gemm_algorithm_picker": "measures only where it is given a measurement",
     "gpu_conv_algorithm_picker": "likewise",
     "gather_expander_loop": "places are vectors, as in XLA's loop, and the loop starts from other copies",
-    "hlo_trivial_scheduler": "the schedule is the order of the text where that is one",
     "rng_bit_generator_expander": "the bits that nothing reads are written, too",
-    "rng_expander": "expands in place, into values and not into a call",
+    "rng_expander": "its key is that of a seed of 0, and the range of a remainder is at least 1",
     "triangular_solve_expander": "a loop in a called computation, which simplification would unroll",
 }
 """Pairs that a pass answers otherwise, and how; one that comes to agree must leave the table."""

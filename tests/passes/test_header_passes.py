@@ -118,6 +118,17 @@ def test_a_valid_name_stays(name: str) -> None:
     assert not _run("gpu-sanitize-constant-names", text)[0]
 
 
+def test_names_of_another_thread_stay_and_are_not_given_again() -> None:
+    module = parse_hlo("""HloModule m
+f { ROOT k_1 = f32[] constant(1) }, execution_thread="host"
+ENTRY e { k.1 = f32[] constant(3) s = ((), f32[], s32[]) async-start(), calls=f, async_execution_thread="host"
+  d = f32[] async-done(s) ROOT r = f32[] add(d, k.1) }""")
+    assert make_pass(PASSES, "gpu-sanitize-constant-names").run(module, {"main"})
+    verify_module(module)
+    names = {i.name for c in module.computations() for i in c.instructions if i.opcode == "constant"}
+    assert names == {"k_1", "k_1_1"}
+
+
 DOMAINS = """
 HloModule m
 ENTRY e {{

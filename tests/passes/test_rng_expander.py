@@ -7,6 +7,11 @@ import pytest
 
 import xjit
 from tests.support.kernels import check
+from xjit.hlo import HloModule
+from xjit.hlo.attributes import ConstantAttributes, RngStateAttributes
+from xjit.ops.evaluation import evaluate, evaluate_devices
+from xjit.passes.expand.rng_expander import RngExpander
+from xjit.text.parser import parse_hlo
 
 
 def rng_text(kind: str, dims: str, distribution: str) -> str:
@@ -95,3 +100,56 @@ ENTRY e {
     result = exe(np.zeros((4, 6), np.float32))
     assert len({row.tobytes() for row in result}) == 4
     assert exe(np.zeros((4, 6), np.float32)).tobytes() == result.tobytes()
+
+
+TWO_DRAWS = """HloModule m
+ENTRY e {
+  a = s32[] constant(0)
+  b = s32[] constant(1000000)
+  x = s32[6] rng(a, b), distribution=rng_uniform
+  y = s32[6] rng(a, b), distribution=rng_uniform
+  ROOT t = (s32[6], s32[6]) tuple(x, y)
+}
+"""
+
+
+def expanded(text: str, seed: int = 0) -> HloModule:
+    module = parse_hlo(text)
+    module.config.seed = seed
+    assert RngExpander().run(module)
+    return module
+
+
+def test_devices_draw_numbers_of_their_own() -> None:
+    module = expanded(TWO_DRAWS.replace("HloModule m", "HloModule m, replica_count=2, num_partitions=2"))
+    drawn = [np.stack(values).tobytes() for values in evaluate_devices(module, [[]] * 4)]
+    assert len(set(drawn)) == 4
+
+
+def test_seeds_and_instructions_have_streams_of_their_own() -> None:
+    first, again = (np.stack(evaluate(expanded(TWO_DRAWS))) for _ in range(2))
+    other = np.stack(evaluate(expanded(TWO_DRAWS, seed=1)))
+    assert first.tobytes() == again.tobytes()
+    assert not (first == other).any()
+    keys = {
+        call.operand(0).attributes_as(ConstantAttributes).literal.array.item()
+        for call in expanded(TWO_DRAWS).entry_computation.instructions
+        if call.opcode == "call"
+    }
+    assert len(keys) == 2
+
+
+def test_draws_of_one_shape_call_one_computation_and_count_words() -> None:
+    module = expanded(TWO_DRAWS)
+    assert module.computation_count == 2
+    deltas = [i.attributes_as(RngStateAttributes).delta for i in module.entry_computation.instructions
+              if i.opcode == "rng-get-and-update-state"]  # fmt: skip
+    assert deltas == [6, 6]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+def test_normal_numbers_of_odd_and_even_counts(count: int) -> None:
+    text = rng_text("f32", str(count), "rng_normal")
+    x, y = evaluate(expanded(text), np.float32(0), np.float32(1))
+    assert x.shape == y.shape == (count,) and np.isfinite(x).all()
+    assert len({*x.tolist(), *y.tolist()}) == 2 * count

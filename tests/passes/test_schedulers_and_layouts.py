@@ -7,7 +7,8 @@ import pytest
 
 from tests.support import corpus
 from tests.support.passes import BufferMachine, assert_same_values, check_pass, count, leaves, random_arguments
-from xjit.hlo import HloModule, HloVerifyError, Layout
+from xjit.hlo import HloComputation, HloInstruction, HloModule, HloVerifyError, Layout
+from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.schedule import HloSchedule, verify_sequence
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
@@ -60,9 +61,54 @@ def test_trivial_scheduler_is_post_order() -> None:
         "HloModule m ENTRY e { x = f32[4] parameter(0) a = f32[4] negate(x) b = f32[4] abs(x) ROOT r = f32[4] "
         "add(b, a) }",
     )
+    assert schedule_of(module) == ["x", "b", "a", "r"]  # depth first, not as the text is
     assert module.config.header_attributes["is_scheduled"] == "true"
     module.clear_schedule()
     assert "is_scheduled" not in module.config.header_attributes
+
+
+@pytest.mark.parametrize("algorithm", ["list", "dfs", "post-order"])
+def test_one_heuristic_alone(algorithm: str) -> None:
+    module = check_pass_of_scheduler(HloMemoryScheduler(algorithm=algorithm), WIDE)
+    graph = _Graph(module.entry_computation, defined_bytes, {})
+    heuristics = {"list": graph.list_order, "dfs": graph.depth_first_order, "post-order": graph.post_order}
+    wanted = graph.instructions_of(heuristics[algorithm]())
+    assert schedule_of(module) == [i.name for i in wanted]
+
+
+def test_unknown_algorithm() -> None:
+    with pytest.raises(InvalidArgument, match="algorithm of hlo-memory-scheduler is default or list or"):
+        HloMemoryScheduler(algorithm="fastest").run(parse_hlo(WIDE))
+
+
+def test_postprocessor_has_the_last_word_and_must_be_legal() -> None:
+    def by_first(computation: HloComputation, order: list[HloInstruction]) -> list[HloInstruction]:
+        return [i for name in ("y", "x", "by", "bx", "ey", "ex", "r") for i in order if i.name == name]
+
+    module = check_pass_of_scheduler(HloMemoryScheduler(postprocessor=by_first), WIDE)
+    assert schedule_of(module) == ["y", "x", "by", "bx", "ey", "ex", "r"]
+    with pytest.raises(HloVerifyError, match="the schedule runs"):
+        HloMemoryScheduler(postprocessor=lambda _, order: order[::-1]).run(parse_hlo(WIDE))
+
+
+TWO_THREADS = """HloModule m
+other { x = f32[4] parameter(0)  ROOT n = f32[4] negate(x) }, execution_thread="second"
+ENTRY e { x = f32[4] parameter(0)  s = ((f32[4]), f32[4], u32[]) call-start(x), async_execution_thread="second", to_apply=other
+  ROOT d = f32[4] call-done(s) }"""
+
+
+@pytest.mark.parametrize("scheduler", [HloTrivialScheduler, HloMemoryScheduler])
+def test_only_the_given_threads_are_scheduled(scheduler: type[HloMemoryScheduler | HloTrivialScheduler]) -> None:
+    module = parse_hlo(TWO_THREADS)
+    entry, other = module.entry_computation, next(c for c in module.computations() if c.name == "other")
+    assert scheduler().run(module, ["main"])
+    module.schedule.verify(module)
+    assert module.schedule.is_scheduled(entry) and not module.schedule.is_scheduled(other)
+    assert not scheduler().run(module, ["main"])
+    assert scheduler().run(module, ["second"])  # the other one keeps its order
+    module.schedule.verify(module)
+    assert module.schedule.is_scheduled(entry) and module.schedule.is_scheduled(other)
+    assert not scheduler().run(module)
 
 
 def check_pass_of_scheduler(item: HloMemoryScheduler | HloTrivialScheduler, text: str) -> HloModule:

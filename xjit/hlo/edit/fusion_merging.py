@@ -19,6 +19,7 @@ from xjit.hlo.edit.fusion import (
     remove_if_unused,
     substitute_operand,
 )
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.hlo.ir.paths import instruction_between
 from xjit.hlo.ir.use_def import replace_users_operand
 from xjit.hlo.types.shape import Shape
@@ -150,10 +151,11 @@ def _inline(fusion: HloInstruction, source: HloInstruction) -> dict[HloInstructi
 def _append_outputs(fusion: HloInstruction, outputs: Sequence[HloInstruction]) -> int:
     """Makes values inside a fusion its last outputs; returns the index of the first of them.
 
-    A fusion with one output gets a tuple, of which its readers read element 0.
+    A fusion with one output gets a tuple, of which its readers read element 0. Its sharding and its origin are that
+    element's then; those of a tuple do not hold for a longer one.
     """
     computation = callee_of(fusion)
-    root, old_shape = computation.root_instruction, fusion.shape
+    root, old_shape, sharding, origin = computation.root_instruction, fusion.shape, fusion.sharding, fusion.origin
     present = list(root.operands) if root.opcode == "tuple" else [root]
     tuple_root = fusion.create_tuple([*present, *outputs])
     computation.add_instruction(tuple_root)
@@ -166,7 +168,10 @@ def _append_outputs(fusion: HloInstruction, outputs: Sequence[HloInstruction]) -
         if root.is_dead():
             computation.remove_instruction(root)
     else:
-        _read_output(fusion, fusion, 0)
+        element = _read_output(fusion, fusion, 0)
+        if element is not None:
+            element.sharding, element.origin = sharding, origin
+    fusion.sharding, fusion.origin = None, ""
     return len(present)
 
 
@@ -174,15 +179,17 @@ def _output_shapes(shape: Shape, root: HloInstruction) -> tuple[Shape, ...]:
     return shape.tuple_shapes if root.opcode == "tuple" else (shape,)
 
 
-def _read_output(fusion: HloInstruction, old: HloInstruction, index: int) -> None:
-    """Lets all readers of `old` read output `index` of the fusion instead."""
+def _read_output(fusion: HloInstruction, old: HloInstruction, index: int) -> HloInstruction | None:
+    """Lets all readers of `old` read output `index` of the fusion instead; returns that, None if there are none."""
     computation = fusion.parent
     assert computation is not None
     users, was_root = old.users, old.is_root()
     if not users and not was_root:
-        return
+        return None
     element = computation.add_instruction(fusion.create_get_tuple_element(fusion, index))
+    inherit_annotations(element, old, same_value=True)
     _redirect(old, users, was_root, element)
+    return element
 
 
 def _replace_tuple(

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruction] = ()) -> None:
     """Makes everything that uses `old` use `new`, whatever its shape, and removes `old` and what only it needed.
 
-    `made` are further instructions that were made for `new`. What had to run before `old` runs before all of them that
-    do something, what had to run after it, after them. If `new` was there before, and something depends on it, it is
-    not made to wait: what used `old` waits instead. A new instruction inherits the annotations of `old` that it has
-    none of its own of. A parameter, or an `old` that `new` reads, stays. InvalidArgument unless both are in one
-    computation.
+    `made` are further instructions that were made for `new`. What had to run before `old`, or before what only it
+    needed, runs before all of them that do something, what had to run after it, after them. If `new` was there before,
+    and something depends on it, it is not made to wait: what used `old` waits instead. A new instruction inherits the
+    annotations of `old` that it has none of its own of. A parameter, or an `old` that `new` reads, stays.
+    InvalidArgument unless both are in one computation.
     """
     computation = old.parent
     if computation is None or new.parent is not computation:
@@ -32,11 +32,17 @@ def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruct
     if new in made or _nothing_depends_on(new):
         inherit_annotations(new, old, same_value=True)
         made = (*made, new)
+    readers = old.users
     if old.control_predecessors or old.control_successors:
         _hand_over_control_edges(old, new, dict.fromkeys(made))
     old.replace_all_uses_with_different_shape(new)
     if not old.user_count and old.opcode != "parameter":
-        computation.remove_instruction_and_unused_operands(old)
+        awaited: dict[HloInstruction, None] = {}  # by what goes with `old`
+        computation.remove_instruction_and_unused_operands(
+            old, lambda unused: awaited.update(dict.fromkeys(unused.control_predecessors))
+        )
+        if predecessors := [i for i in awaited if i.parent is computation]:
+            _add_edges(predecessors, _first_of(new, dict.fromkeys(made), readers))
     if told is not None:
         told(text, new)
 
@@ -66,16 +72,24 @@ def _nothing_depends_on(instruction: HloInstruction) -> bool:
 def _hand_over_control_edges(old: HloInstruction, new: HloInstruction, made: Collection[HloInstruction]) -> None:
     predecessors, successors = list(old.control_predecessors), list(old.control_successors)
     old.drop_all_control_deps()
-    first = [i for i in made if i is new or (_does_something(i) and not any(o in made for o in i.operands))]
     last = [i for i in made if i is new or not any(user in made for user in i.users)]
-    if new not in made:
-        first += [*old.users, *successors]
-        last.append(new)
-    for before, after in ((predecessors, first), (last, successors)):
-        for predecessor in before:
-            for successor in dict.fromkeys(after):
-                if predecessor is not successor:
-                    predecessor.add_control_dependency_to(successor)
+    _add_edges(predecessors, _first_of(new, made, [*old.users, *successors]))
+    _add_edges(last if new in made else [*last, new], successors)
+
+
+def _first_of(
+    new: HloInstruction, made: Collection[HloInstruction], readers: Sequence[HloInstruction]
+) -> list[HloInstruction]:
+    """Returns what must wait for what `old` waited for: it is the readers if `new` was there before."""
+    first = [i for i in made if i is new or (_does_something(i) and not any(o in made for o in i.operands))]
+    return first if new in made else [*first, *readers]
+
+
+def _add_edges(before: Sequence[HloInstruction], after: Sequence[HloInstruction]) -> None:
+    for predecessor in before:
+        for successor in dict.fromkeys(after):
+            if predecessor is not successor:
+                predecessor.add_control_dependency_to(successor)
 
 
 def _does_something(instruction: HloInstruction) -> bool:

@@ -57,7 +57,7 @@ class HloSchedule:
         for computation in list(self._sequences):
             if computation.parent is not module:
                 del self._sequences[computation]
-        for computation in module.make_nonfusion_computations():
+        for computation in self._computations_to_schedule(module):
             order = _updated(computation, self._sequences.get(computation, []))
             self._sequences[computation] = order
             computation.reorder_instructions(order)
@@ -67,9 +67,14 @@ class HloSchedule:
         """Notes that the sequences hold all instructions of the module as it is now, in a legal order."""
         self._complete_at = module.version
 
+    def _computations_to_schedule(self, module: HloModule) -> list[HloComputation]:
+        """Returns the non-fusion computations on the threads that are scheduled; without any, on that of the entry."""
+        threads = {c.execution_thread for c in self._sequences} or {module.entry_computation.execution_thread}
+        return [c for c in module.make_nonfusion_computations() if c.execution_thread in threads]
+
     def verify(self, module: HloModule) -> None:
-        """Raises HloVerifyError unless every non-fusion computation has a complete, legal sequence."""
-        for computation in module.make_nonfusion_computations():
+        """Raises HloVerifyError unless every non-fusion computation of its threads has a complete, legal sequence."""
+        for computation in self._computations_to_schedule(module):
             sequence = self._sequences.get(computation)
             if sequence is None and _is_embedded_only(computation):
                 continue

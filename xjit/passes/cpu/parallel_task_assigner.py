@@ -12,6 +12,7 @@ from xjit.hlo.edit.outlining import outline_expression_from_computation
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.passes.analysis.cost_analysis import HloCostAnalysis
 from xjit.passes.cpu.shape_partition import partition_counts
+from xjit.passes.expand.conv_canonicalization import is_fast_cpu_convolution
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 
 BYTES_PER_TASK = 256 << 10
@@ -34,8 +35,8 @@ class ParallelTaskAssigner(HloModulePass):
     """Outlines each large instruction of what runs in sequence, and notes in how many parts its result may be cut.
 
     `max_parallelism` bounds the tasks of one instruction, `cpus` (and its root, for what waits for memory) those that
-    are worth it; 0 means those that this process may use. What has a side effect, control edges, threads of its own or
-    may work in place stays.
+    are worth it; 0 means those that this process may use. What has a side effect, control edges, threads of its own, as
+    fast convolutions have, or may work in place stays.
     """
 
     name = "parallel-task-assigner"
@@ -91,9 +92,21 @@ def _may_be_parallel(instruction: HloInstruction) -> bool:
         return False
     if instruction.has_side_effect() or PARTITIONS in instruction.backend_config:
         return False
-    if instruction.opcode != "fusion":
-        return True
-    return instruction.is_loop_fusion() and instruction.fused_expression_root.opcode != "dynamic-update-slice"
+    if instruction.opcode == "convolution":
+        return not is_fast_cpu_convolution(instruction)
+    return instruction.opcode != "fusion" or (instruction.is_loop_fusion() and not _may_update_in_place(instruction))
+
+
+def _may_update_in_place(fusion: HloInstruction) -> bool:
+    """Whether a loop fusion changes a part of an array that it is given."""
+    root = _behind_bitcasts(fusion.fused_expression_root)
+    return root.opcode == "dynamic-update-slice" and _behind_bitcasts(root.operand(0)).opcode == "parameter"
+
+
+def _behind_bitcasts(instruction: HloInstruction) -> HloInstruction:
+    while instruction.opcode in ("bitcast", "get-tuple-element"):
+        instruction = instruction.operand(0)
+    return instruction
 
 
 def _outline(module: HloModule, instruction: HloInstruction, counts: list[int]) -> None:

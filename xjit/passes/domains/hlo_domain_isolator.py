@@ -21,24 +21,28 @@ DomainCreator = Callable[[HloInstruction, HloInstruction, HloInstruction], HloIn
 
 
 class ShardingDomainCreator:
-    """Domains between instructions whose shardings differ; users of one value with one sharding share a domain."""
+    """Domains between instructions whose shardings differ; users of one value with one sharding share a domain.
+
+    A tuple's sharding that is the same for all leaves counts, and is written, as that one: regions agree on it then.
+    """
 
     def __init__(self) -> None:
         self._made: dict[tuple[HloInstruction, HloSharding | None], HloInstruction] = {}
 
     def __call__(self, user: HloInstruction, root: HloInstruction, operand: HloInstruction) -> HloInstruction | None:
         """Returns the domain for an edge; None if both sides have no sharding, or the same."""
-        if _common(user.sharding) == _common(root.sharding) or _has_domain(operand, SHARDING):
+        inside, outside = _common(user.sharding), _common(root.sharding)
+        if inside == outside or _has_domain(operand, SHARDING):
             return None
-        made = self._made.get((operand, user.sharding))
+        made = self._made.get((operand, inside))
         if made is None or made.parent is None:
-            domain = Domain(SHARDING, sharding_text(user.sharding), sharding_text(root.sharding))
+            domain = Domain(SHARDING, sharding_text(inside), sharding_text(outside))
             attributes = at.DomainAttributes(str(domain))
             assert operand.parent is not None
             made = HloInstruction.create("domain", operand.shape, [operand], attributes)
             operand.parent.add_instruction(made)
             made.metadata, made.place = operand.metadata, operand.place
-            self._made[operand, user.sharding] = made
+            self._made[operand, inside] = made
         return made
 
 

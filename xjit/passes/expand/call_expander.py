@@ -26,20 +26,25 @@ class CallExpander(OpExpander):
         static = all(i.shape.is_static_array for i in instruction.operands)
         if not static or not self.applies(instruction):
             return None
-        shapes = tuple(o.shape.with_layout(None) for o in instruction.operands)
+        arguments = self.arguments(instruction, into)
+        shapes = tuple(o.shape.with_layout(None) for o in arguments)
         key = (instruction.attributes, shapes, instruction.shape.with_layout(None))
         computation = self._written.get(key)
         if computation is None:
             builder = HloComputation.Builder(instruction.opcode.replace("-", "_"))
             writer = Writer(into, builder)
             parameters = [
-                writer.add(HloInstruction.create_parameter(i, o.shape, "operand"))
-                for i, o in enumerate(instruction.operands)
+                writer.add(HloInstruction.create_parameter(i, o.shape, "operand")) for i, o in enumerate(arguments)
             ]
             computation = into.embed(builder.build(self.write(instruction, writer, parameters)))
             self._written[key] = computation
         shape = computation.root_instruction.shape
-        return into.make("call", *instruction.operands, called=[computation], shape=shape)
+        return into.make("call", *arguments, called=[computation], shape=shape)
+
+    def arguments(self, instruction: HloInstruction, into: Expansion) -> Sequence[HloInstruction]:
+        """Returns what the call reads: what the instruction reads, unless it needs more, which goes into its place."""
+        del into
+        return instruction.operands
 
     def applies(self, instruction: HloInstruction) -> bool:
         """Whether the instruction is one that `write` can write."""
@@ -50,4 +55,4 @@ class CallExpander(OpExpander):
     def write(
         self, instruction: HloInstruction, writer: Writer, parameters: Sequence[HloInstruction]
     ) -> HloInstruction:
-        """Writes what the instruction does to its operands, `parameters`; returns the result."""
+        """Writes what the instruction does to the arguments, which are `parameters`; returns the result."""

@@ -54,6 +54,13 @@ def _channels_last(count: int) -> ConvolutionDimensionNumbers:
     return ConvolutionDimensionNumbers(0, count + 1, space, count, count + 1, kernel, 0, count + 1, space)
 
 
+def is_fast_cpu_convolution(convolution: HloInstruction) -> bool:
+    """Whether a library for convolutions with channels last takes a convolution as it is."""
+    attributes = convolution.attributes_as(ConvolutionAttributes)
+    canonical = _channels_last(len(attributes.window.dimensions))
+    return attributes.dim_labels == canonical and _library_takes(convolution)
+
+
 def _library_takes(convolution: HloInstruction) -> bool:
     attributes = convolution.attributes_as(ConvolutionAttributes)
     arrays = [convolution.shape, *(o.shape for o in convolution.operands)]

@@ -16,7 +16,8 @@ from xjit.passes.framework.expansion import Expansion
 class Convolution4DExpander(OpExpander):
     """Removes spatial dimensions whose input has size 1 and no padding by reshapes of operands and result.
 
-    The window and the result have size 1 there, too. Only convolutions of exactly four spatial dimensions are changed.
+    The window and the result have size 1 there, too: a wider window leaves no results, and stays. Only convolutions of
+    exactly four spatial dimensions are changed.
     """
 
     name = "convolution-4d-expander"
@@ -30,7 +31,7 @@ class Convolution4DExpander(OpExpander):
         trivial = [
             i
             for i, d in enumerate(numbers.input_spatial_dimensions)
-            if sizes[d] == 1 and not window[i].padding_low and not window[i].padding_high
+            if sizes[d] == window[i].size == 1 and not window[i].padding_low and not window[i].padding_high
         ]
         if len(window) != 4 or not trivial:
             return None

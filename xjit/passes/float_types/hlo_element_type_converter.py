@@ -18,9 +18,15 @@ _LEFT = frozenset({
     "select-and-scatter", "sort", "all-reduce", "reduce-scatter", "opt-barrier", "add-dependency", "domain", "send",
     "recv", "send-done", "recv-done", "get-dimension-size", "partition-id", "replica-id", "rng-bit-generator",
     "rng-get-and-update-state", "and", "or", "xor", "not", "shift-left", "shift-right-arithmetic",
-    "shift-right-logical", "popcnt", "count-leading-zeros", "mulhi",
+    "shift-right-logical", "popcnt", "count-leading-zeros", "mulhi", "reduce-precision",
 })  # fmt: skip
 """What forwards values, what calls a computation (that is converted instead), and what works on bits."""
+
+_TYPE_FOLLOWS_OPERAND = frozenset({"complex", "fft"})
+"""Their result has the precision of what they read, in another type."""
+
+_DATA_OPERANDS = {"set-dimension-size": 1, "dynamic-reshape": 1}
+"""How many operands, from the first, are data: sizes of dimensions keep their type."""
 
 
 @dataclass
@@ -68,23 +74,32 @@ def _is_converted(instruction: HloInstruction, old: PrimitiveType) -> bool:
     """Whether an instruction reads the type, or makes it out of nothing."""
     if instruction.opcode in _LEFT or instruction.op.has(Trait.ASYNC):
         return False
-    if any(o.shape.element_type is old for o in instruction.operands):
+    if any(o.shape.is_tuple for o in instruction.operands):
+        return False  # a copy: it forwards what others compute
+    reads = any(o.shape.element_type is old for o in _data(instruction))
+    if reads and not (instruction.opcode in _TYPE_FOLLOWS_OPERAND and not _has(instruction.shape, old)):
         return True
-    makes = _has(instruction.shape, old)
+    makes = reads or _has(instruction.shape, old)
     if makes and instruction.operand_count:
-        message = f"{instruction.name}: {instruction.opcode} makes {old.text} out of other types"
+        how = "makes another type out of" if reads else "makes out of other types"
+        message = f"{instruction.name}: {instruction.opcode} {how} {old.text}"
         raise FailedPrecondition(message, instruction.span)
     return makes
 
 
+def _data(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
+    return instruction.operands[: _DATA_OPERANDS.get(instruction.opcode)]
+
+
 def _convert(instruction: HloInstruction, old: PrimitiveType, new: PrimitiveType) -> None:
-    into = Expansion(instruction)
+    into, data = Expansion(instruction), _data(instruction)
     converted: dict[HloInstruction, HloInstruction] = {}
     for operand in instruction.unique_operands():
-        wide = operand.shape.element_type is old
+        wide = operand in data and operand.shape.element_type is old
         converted[operand] = into.add(build.convert(operand, new)) if wide else operand
     shape = _with_type(instruction.shape, old, new)
-    clone = into.add(instruction.clone_with_new_operands(shape, [converted[o] for o in instruction.operands]))
+    operands = [converted[o] if i < len(data) else o for i, o in enumerate(instruction.operands)]
+    clone = into.add(instruction.clone_with_new_operands(shape, operands))
     if shape == instruction.shape:
         into.replace_source(clone)
     elif shape.is_tuple:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xjit.hlo import HloComputation, HloInstruction
 from xjit.hlo.attributes import FusionAttributes
 from xjit.hlo.edit.fusion_body import FusionBody
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.hlo.ir.use_def import replace_users_operand
 from xjit.passes.framework.base import has_control_dependencies
 
@@ -45,12 +46,15 @@ def merge_units(
     )
     fusion.copy_annotations_from(hero)
     fusion.backend_config = ""
+    if len(outputs) > 1:
+        fusion.sharding = None  # that of an array; the elements have their units'
     computation.add_instruction(fusion)
     new = [fusion]
     for number, unit in enumerate(outputs):
         element = fusion
         if len(outputs) > 1:
             element = computation.add_instruction(HloInstruction.create_get_tuple_element(fusion, number))
+            inherit_annotations(element, unit, same_value=True)
             new.append(element)
         replace_users_operand(unit, [u for u in unit.users if u.parent is computation], element)
         if computation.root_instruction is unit:

@@ -40,7 +40,10 @@ class CublasPadForGemms(OpExpander):
         )
         limits = instruction.shape.dimensions
         dot = into.add(dot)
-        return dot if dot.shape.dimensions == limits else into.add(build.slice_(dot, [0] * len(limits), limits))
+        if dot.shape.dimensions != limits:
+            dot = into.add(build.slice_(dot, [0] * len(limits), limits))
+        dot.mutable_shape = instruction.shape  # with its layout
+        return dot
 
     def _rounded(self, sizes: Sequence[int]) -> list[int]:
         multiple = self.pad_to_multiple_of

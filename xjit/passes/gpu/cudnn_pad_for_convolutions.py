@@ -48,7 +48,8 @@ class CudnnPadForConvolutions(OpExpander):
         """Returns (slice of the larger call's result, no scratch memory)."""
         if not is_conv_call(instruction) or has_scratch(instruction) or has_control_dependencies(instruction):
             return None
-        if instruction.attributes_as(CustomCallAttributes).feature_group_count != 1:
+        attributes = instruction.attributes_as(CustomCallAttributes)
+        if attributes.feature_group_count != 1 or attributes.batch_group_count != 1:
             return None
         sizes = self._sizes(instruction)
         return None if sizes is None else _padded(instruction, sizes, into)

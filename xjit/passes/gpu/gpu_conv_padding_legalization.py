@@ -12,7 +12,14 @@ from xjit.ops.library_calls.targets import CONV_BACKWARD_FILTER, CONV_BACKWARD_I
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.base import has_control_dependencies
 from xjit.passes.framework.expansion import Expansion
-from xjit.passes.gpu.conv_calls import is_conv_call, replaced_conv_call, result_shape, with_empty_scratch, zero_pad
+from xjit.passes.gpu.conv_calls import (
+    has_scratch,
+    is_conv_call,
+    replaced_conv_call,
+    result_shape,
+    with_empty_scratch,
+    zero_pad,
+)
 
 
 @dataclass
@@ -21,7 +28,7 @@ class GpuConvPaddingLegalization(OpExpander):
 
     Forward: the input is padded, sliced and spread, the kernel spread. Gradient of a filter: the activations get the
     padding that one side has more. Gradient of an input: the result gets it, and is sliced. Gradients with negative
-    padding stay.
+    padding stay, and calls that an algorithm has been chosen for.
     """
 
     name = "gpu-conv-padding-legalization"
@@ -29,7 +36,7 @@ class GpuConvPaddingLegalization(OpExpander):
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the call that replaces one, or a tuple like its value."""
-        if not is_conv_call(instruction) or has_control_dependencies(instruction):
+        if not is_conv_call(instruction) or has_scratch(instruction) or has_control_dependencies(instruction):
             return None
         target = call_target(instruction)
         if target == CONV_BACKWARD_FILTER:

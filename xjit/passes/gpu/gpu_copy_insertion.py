@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo.diagnostics import FailedPrecondition
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.ops.library_calls.targets import BATCH_NORM_TARGETS, LIBRARY_TARGETS, call_target
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.analysis.dataflow import HloDataflowAnalysis
@@ -28,10 +29,11 @@ class GpuCopyInsertion(HloModulePass):
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """True if a copy was added. Errors: FailedPrecondition for a batch normalization without its constants."""
-        del execution_threads  # like copy insertion, which needs all of it
-        changed = CopyInsertion().run(module)
+        changed = CopyInsertion().run(module)  # of all threads: they share buffers
         flow = analyses.get(HloDataflowAnalysis, module)
         for computation in analyses.get(CallGraph, module).sequential:
+            if execution_threads and computation.execution_thread not in execution_threads:
+                continue
             copies: dict[HloInstruction, HloInstruction] = {}
             for call, number in list(_library_operands(computation.make_instruction_post_order())):
                 operand = call.operand(number)
@@ -39,7 +41,7 @@ class GpuCopyInsertion(HloModulePass):
                     continue
                 if operand not in copies:
                     copy = HloInstruction.create("copy", operand.shape, [operand], name="copy")
-                    copy.metadata = operand.metadata
+                    inherit_annotations(copy, operand)
                     copies[operand] = computation.add_instruction(copy)
                 call.replace_operand_with(number, copies[operand])
                 changed = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloModule
+from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo.ir.name_uniquer import NameUniquer
 from xjit.passes.framework.base import HloModulePass
 
@@ -22,17 +22,16 @@ class GpuSanitizeConstantNames(HloModulePass):
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """True if a name changed."""
         names = NameUniquer("_")
-        instructions = [i for c in module.computations() for i in c.instructions]
-        for instruction in instructions:
-            if instruction.opcode != "constant":
-                names.get_unique_name(instruction.name)
+        constants: list[HloInstruction] = []
+        for computation in module.computations():
+            is_selected = not execution_threads or computation.execution_thread in execution_threads
+            for instruction in computation.instructions:
+                if is_selected and instruction.opcode == "constant":
+                    constants.append(instruction)
+                else:
+                    names.reserve(instruction.name)
         changed = False
-        for instruction in instructions:
-            parent = instruction.parent
-            if instruction.opcode != "constant" or parent is None:
-                continue
-            if execution_threads and parent.execution_thread not in execution_threads:
-                continue
+        for instruction in constants:
             name = names.get_unique_name(instruction.name.replace(".", "_").replace("-", "_"))
             if name != instruction.name:
                 instruction.name = name

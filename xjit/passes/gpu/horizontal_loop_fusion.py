@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.hlo.attributes import FusionAttributes
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.ops import build
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.analysis.tuple_elements import element_index
@@ -34,16 +35,18 @@ class GpuHorizontalLoopFusion(HloModulePass):
     max_members: int = 32
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
-        """Fuses the operands of every instruction, users first; True if anything was fused."""
+        """Fuses the operands of every instruction and of every new fusion, users first; True if anything was fused."""
         changed = False
         for computation in analyses.get(CallGraph, module).sequential:
             if execution_threads and computation.execution_thread not in execution_threads:
                 continue
-            for consumer in reversed(computation.make_instruction_post_order()):
+            worklist = computation.make_instruction_post_order()
+            while worklist:
+                consumer = worklist.pop()
                 if consumer.parent is computation:
-                    for group in self._groups(self._candidates(consumer)):
-                        _fuse(computation, group)
-                        changed = True
+                    fused = [_fuse(computation, group) for group in self._groups(self._candidates(consumer))]
+                    worklist += fused  # what a group read alone, nothing but its fusion reads now
+                    changed |= bool(fused)
         return changed
 
     def _candidates(self, consumer: HloInstruction) -> list[HloInstruction]:
@@ -113,8 +116,8 @@ def _is_read_only_by(loop: HloInstruction, consumer: HloInstruction) -> bool:
     return all(u is consumer or u.is_root() for u in loop.users) and not has_control_dependencies(loop)
 
 
-def _fuse(computation: HloComputation, group: Sequence[HloInstruction]) -> None:
-    """Replaces loops by the slices of one fusion."""
+def _fuse(computation: HloComputation, group: Sequence[HloInstruction]) -> HloInstruction:
+    """Replaces loops by the slices of one fusion, and returns it."""
     module = computation.parent
     assert module is not None
     body = HloComputation("horizontally_fused_computation")
@@ -126,11 +129,13 @@ def _fuse(computation: HloComputation, group: Sequence[HloInstruction]) -> None:
     results = [_clone(body, loop, [parameters[o] for o in loop.operands]) for loop in group]
     pieces = [_concatenated_and_cut(body, [r[slot] for r in results]) for slot in range(len(results[0]))]
     root = body.add_instruction(HloInstruction.create_tuple([p for slot in pieces for p in slot]))
+    for instruction in body.instructions:
+        inherit_annotations(instruction, group[0])
     body.set_root_instruction(root)
     module.add_embedded_computation(body)
     attributes = FusionAttributes("kInput")
     fusion = HloInstruction.create("fusion", root.shape, operands, attributes, [body], "horizontal_fusion")
-    fusion.metadata, fusion.place = group[0].metadata, group[0].place
+    inherit_annotations(fusion, group[0])
     computation.add_instruction(fusion)
     for number, loop in enumerate(group):
         for read in loop.users if loop.shape.is_tuple else (loop,):
@@ -148,6 +153,7 @@ def _fuse(computation: HloComputation, group: Sequence[HloInstruction]) -> None:
         for unused in bodies:
             if not unused.caller_instructions():
                 module.remove_embedded_computation(unused)
+    return fusion
 
 
 def _clone(body: HloComputation, loop: HloInstruction, operands: Sequence[HloInstruction]) -> Sequence[HloInstruction]:

@@ -6,23 +6,26 @@ overwrite it in place: otherwise that would cost a copy of the whole value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo import attributes as at
-from xjit.hlo.ir.post_order import needs_of, post_order
-from xjit.hlo.ir.schedule import HloSchedule
+from xjit.hlo.diagnostics import InvalidArgument
+from xjit.hlo.ir.post_order import needs_of, post_order, reading_order
+from xjit.hlo.ir.schedule import HloSchedule, verify_sequence
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.analysis.forwarding import forwards
 from xjit.passes.analysis.in_place import updates_in_place
 from xjit.passes.framework import analyses
-from xjit.passes.framework.base import HloModulePass
+from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.schedule_and_memory.growing_needs import GrowingNeeds
 from xjit.passes.schedule_and_memory.list_order import ListOrder
 
 SizeFunction = Callable[[HloInstruction], int]
+Postprocessor = Callable[[HloComputation, list[HloInstruction]], list[HloInstruction]]
+"""(computation, its order) -> the order to use instead."""
 
 _MIN_LOOKS = 100_000
 _LOOKS_PER_INSTRUCTION = 50
@@ -31,29 +34,34 @@ _LOOKS_PER_INSTRUCTION = 50
 
 @dataclass
 class HloTrivialScheduler(HloModulePass):
-    """Schedules every non-fusion computation in its post order."""
+    """Schedules every non-fusion computation in depth-first post order from what nothing reads."""
 
     name = "hlo-trivial-scheduler"
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Sets the schedule; True unless the module already had this one."""
-        orders = {c: c.make_instruction_post_order() for c in module.make_nonfusion_computations()}
-        return _set_schedule(module, orders)
+        return _set_schedule(module, {c: reading_order(c) for c in selected_computations(module, execution_threads)})
 
 
 @dataclass
 class HloMemoryScheduler(HloModulePass):
     """Schedules for a small peak of live bytes: the best of three heuristics, by simulation, per computation.
 
-    Computations that are applied inside kernels take no memory: theirs is the post order.
+    Computations that are applied inside kernels take no memory: theirs is the post order. With the `algorithm` "list",
+    "dfs" or "post-order" only that heuristic counts. `size_function` says what an instruction brings to life, in
+    bytes; what `postprocessor` returns is the order in the end.
     """
 
     name = "hlo-memory-scheduler"
     is_required = True
     size_function: SizeFunction | None = None
+    algorithm: str = "default"
+    postprocessor: Postprocessor | None = None
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
-        """Sets the schedule; True unless the module already had this one."""
+        """Sets the schedule; True unless the module already had this one. InvalidArgument for an unknown algorithm."""
+        if self.algorithm not in ALGORITHMS:
+            raise InvalidArgument(f"algorithm of {self.name} is {' or '.join(ALGORITHMS)}, found '{self.algorithm}'")
         size = self.size_function or defined_bytes
         orders: dict[HloComputation, list[HloInstruction]] = {}
         peaks: dict[HloComputation, int] = {}
@@ -63,16 +71,27 @@ class HloMemoryScheduler(HloModulePass):
                 orders[computation] = _stable_post_order(computation)
                 continue
             graph = _Graph(computation, size, peaks)
-            order, peaks[computation] = graph.best_order()
+            order, peaks[computation] = graph.best_order(ALGORITHMS[self.algorithm])
             orders[computation] = graph.instructions_of(order)
-        return _set_schedule(module, orders)
+        chosen = selected_computations(module, execution_threads)
+        return _set_schedule(module, {c: self._postprocessed(c, orders[c]) for c in chosen})
+
+    def _postprocessed(self, computation: HloComputation, order: list[HloInstruction]) -> list[HloInstruction]:
+        if self.postprocessor is None:
+            return order
+        order = self.postprocessor(computation, order)
+        verify_sequence(computation, order)
+        return order
 
 
 def _set_schedule(module: HloModule, orders: dict[HloComputation, list[HloInstruction]]) -> bool:
+    """Schedules computations; those of other threads keep what they have. True if an order is new."""
     if module.has_schedule():
         old = module.schedule
         if all(old.is_scheduled(c) and old.sequence(c) == order for c, order in orders.items()):
             return False
+        known = (c for c in module.make_nonfusion_computations() if old.is_scheduled(c))
+        orders = {**{c: old.sequence(c) for c in known}, **orders}
     module.set_schedule(HloSchedule(orders))
     return True
 
@@ -165,13 +184,16 @@ class _Graph:
 
     # -- orders
 
-    def best_order(self) -> tuple[list[int], int]:
-        """Returns the order with the smallest peak, and that; no other is tried once no order can be better."""
+    def best_order(self, heuristics: Sequence[Heuristic]) -> tuple[list[int], int]:
+        """Returns the order with the smallest peak of those that heuristics give, and that.
+
+        No other is tried once no order can be better.
+        """
         least = self._least_peak()
         best: list[int] = []
         cost = -1
-        for make in (self.post_order, self.depth_first_order, self.list_order):
-            order = make()
+        for heuristic in heuristics:
+            order = heuristic(self)
             peak = self.peak(order)
             if cost < 0 or peak < cost:
                 best, cost = order, peak
@@ -224,6 +246,17 @@ class _Graph:
                     live -= self.size[s]
                     left[s] = -1
         return peak
+
+
+Heuristic = Callable[[_Graph], list[int]]
+
+ALGORITHMS: Mapping[str, tuple[Heuristic, ...]] = {
+    "default": (_Graph.post_order, _Graph.depth_first_order, _Graph.list_order),
+    "list": (_Graph.list_order,),
+    "dfs": (_Graph.depth_first_order,),
+    "post-order": (_Graph.post_order,),
+}
+"""By the name of the algorithm, the heuristics of whose orders the best is taken."""
 
 
 def _stable_post_order(computation: HloComputation) -> list[HloInstruction]:
