@@ -27,6 +27,7 @@ class HloCSE(HloModulePass):
 
     name = "hlo-cse"
     aliases = ("cse",)
+    is_local = True
     is_layout_sensitive: bool = True
     only_fusion_computations: bool = False
     should_eliminate: Callable[[HloInstruction], bool] | None = None
@@ -36,7 +37,7 @@ class HloCSE(HloModulePass):
         effects = analyses.get(SideEffects, module)
         keys = StructuralKeys(self.is_layout_sensitive)
         changed = False
-        for computation in module.make_computation_post_order():
+        for computation in self.unsettled(module.make_computation_post_order()):
             if self.only_fusion_computations and not computation.is_fusion_computation():
                 continue
             if execution_threads and computation.execution_thread not in execution_threads:
