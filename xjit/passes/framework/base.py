@@ -50,6 +50,10 @@ class HloModulePass(ABC):
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """What the pass does; True exactly if the module changed. An empty `execution_threads` means all of them."""
 
+    def begin(self, module: HloModule) -> None:
+        """Hears that a fixed point is about to run the pass, perhaps often: limits may be on all of these runs."""
+        self.settled = frozenset()
+
     def unsettled(self, computations: Sequence[HloComputation]) -> Sequence[HloComputation]:
         """Returns those of some computations that are not settled."""
         return [c for c in computations if c not in self.settled] if self.settled else computations

@@ -82,6 +82,8 @@ class HloPassFix(PassGroup):
         graphs: dict[int, int] = {}  # rounds by the graph that they left
         quiet = 0  # passes in a row that changed nothing
         settled = SettledComputations()
+        for item in self.passes:
+            item.begin(module)
         while len(active) < self.iteration_limit:
             active.append([])
             for item in self.passes:

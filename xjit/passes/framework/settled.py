@@ -40,9 +40,7 @@ class SettledComputations:
 
     def before(self, item: HloModulePass, module: HloModule) -> None:
         """Tells a pass that is about to run which computations it need not look at."""
-        left = self._left.get(id(item))
-        item.settled = frozenset()
-        if left:
+        if left := self._left.get(id(item)):
             versions = analyses.get(ComputationVersions, module).versions
             item.settled = {c for c, version in left.items() if versions.get(c) == version}
 
