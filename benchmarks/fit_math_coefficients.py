@@ -67,11 +67,12 @@ def sqrt_argument(function: Callable) -> Callable:
     return lambda t: function(mp.sqrt(t))
 
 
-ERFC_CENTER = mpf(2)
+ERFCX_CENTER = mpf(2)
+ERFC_ROOT_CENTER = mpf("1.046875")
 
 
 def erfcx_of(t: mpf) -> mpf:
-    x = ERFC_CENTER * (1 + t) / (1 - t)
+    x = ERFCX_CENTER * (1 + t) / (1 - t)
     return mp.erfc(x) * mp.exp(x * x)
 
 
@@ -98,24 +99,23 @@ def rows(bits: int) -> dict[str, tuple[Callable, mpf, mpf, Callable, float]]:
             lambda t: t * t, goal,
         ),
         "TAN": (sqrt_argument(lambda r: (mp.tan(r) - r) / r**3), mpf("1e-12"), quarter_pi**2, lambda t: t, goal),
-        "TANH": (sqrt_argument(lambda r: (mp.tanh(r) - r) / r**3), mpf("1e-12"), mpf("0.6") ** 2, lambda t: t, goal),
+        "TANH": (sqrt_argument(lambda r: (mp.tanh(r) - r) / r**3), mpf("1e-12"), mpf("0.901") ** 2, lambda t: t, goal),
         "ATAN": (sqrt_argument(lambda r: (mp.atan(r) - r) / r**3), mpf("1e-12"), tan_pi_8**2, lambda t: t, goal),
         "ASIN": (sqrt_argument(lambda r: (mp.asin(r) - r) / r**3), mpf("1e-12"), mpf("0.25") * q, lambda t: t, goal),
         "ERF": (sqrt_argument(lambda r: mp.erf(r) / r - 1), mpf("1e-12"), erf_small * q, lambda t: 1, goal + 2.5),
         "ERFCX": (
-            erfcx_of, (mpf("0.99") - ERFC_CENTER) / (mpf("0.99") + ERFC_CENTER),
-            (6 - ERFC_CENTER) / (6 + ERFC_CENTER), lambda t: 1, goal + 3,
+            erfcx_of, (mpf("0.99") - ERFCX_CENTER) / (mpf("0.99") + ERFCX_CENTER),
+            (6 - ERFCX_CENTER) / (6 + ERFCX_CENTER), lambda t: 1, goal + 3,
         ),
-        "ERFC_LOG2": (
-            lambda t: mp.log(mp.erfc(1 + t), 2) + 3, mpf("-0.001"), mpf(3),
-            lambda t: mp.erfc(1 + t) * LN2, goal - 1,
+        "ERFC_ROOT": (
+            lambda t: mp.root(mp.erfc(ERFC_ROOT_CENTER + t), 4), mpf("0.999") - ERFC_ROOT_CENTER,
+            mpf("3.95") - ERFC_ROOT_CENTER, lambda t: 4 * mp.root(mp.erfc(ERFC_ROOT_CENTER + t), 4) ** 3, goal + 2.5,
         ),
-        "EXP2": (lambda r: (mpf(2) ** r - 1) / r, -q / 2, q / 2, lambda r: abs(r) / 4, goal - 1),
         "CBRT": (mp.cbrt, mpf(1), mpf(2), lambda m: 1, -9.0),
     }  # fmt: skip
 
 
-UNUSED = {("LOG", 64), ("ATANH", 32), ("TANH", 64), ("ERFCX", 32), ("ERFC_LOG2", 64), ("EXP2", 64)}
+UNUSED = {("LOG", 64), ("ATANH", 32), ("TANH", 64), ("ERFCX", 32), ("ERFC_ROOT", 64)}
 
 HEADER = '''"""Fitted polynomial coefficients, lowest order first.
 

@@ -163,6 +163,13 @@ def _compile_anew(
 
 
 @collector_pause
+def optimized_for_cpu(module: HloModule, options: CompileOptions) -> HloModule:
+    """Returns a module after the passes of the CPU, scheduled. No code is made."""
+    check_compilable(module)
+    return optimize_module(module, module.to_string, options, cpu_pipeline, Phases(None, {})).module
+
+
+@collector_pause
 def plan_text(module: HloModule, options: CompileOptions) -> str:
     """Returns the stage "schedule" of a module: what its kernels will do. No code is made."""
     check_compilable(module)

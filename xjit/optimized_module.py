@@ -75,6 +75,7 @@ def optimize_module(
         fuse=options.fusion,
         keep_intermediate_layouts=options.keep_intermediate_layouts,
         use_cublaslt=bool(options.xla_gpu_enable_cublaslt),
+        alias_passthrough_params=module.config.alias_passthrough_params,
     )
     disabled = (*options.disabled_passes, *(find_pass(PASSES, name).name for name in flags.disable_hlo_passes))
     hook = dump.on_pass if dump is not None else None

@@ -1,4 +1,4 @@
-"""What the library's functions share: the split into tasks."""
+"""What the functions of multiplications share: the split into tasks, and the operands of a batch."""
 
 from __future__ import annotations
 
@@ -43,3 +43,19 @@ def emit_parallel_for(
         builder.call(task, (context, index))
     builder.br(after)
     builder.position_at_end(after)
+
+
+def batch_indices(builder: StructuredBuilder, batch: Value, sizes: Sequence[Value]) -> list[Value]:
+    """The index in each dimension of a batch's number, innermost first; `sizes` are of all but the outermost."""
+    indices: list[Value] = []
+    for size in sizes:
+        indices.append(builder.urem(batch, size))
+        batch = builder.udiv(batch, size)
+    return [*indices, batch]
+
+
+def moved_to(builder: StructuredBuilder, base: Value, indices: Sequence[Value], strides: Sequence[Value]) -> Value:
+    """A pointer moved to some indices, each by its stride in bytes."""
+    for index, stride in zip(indices, strides, strict=True):
+        base = builder.offset(base, builder.mul(index, stride))
+    return base

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from xjit.emitters.gemm.blocking.direct_plan import DirectProduct, Lanes
 from xjit.emitters.gemm.blocking.storage import size_of
+from xjit.emitters.gemm.control_flow import batch_indices, moved_to
 from xjit.emitters.gemm.epilogue import call_epilogue
 from xjit.emitters.gemm.microkernels.microkernel import multiply_add
 from xjit.emitters.gemm.packing.conversions import lane_mask
@@ -67,36 +68,22 @@ class DirectEmitter:
         return self.builder.alloca(I8, self.product.rows * self.product.scratch_row, align=64, name="sums")
 
     def _locate(self, batch: Value, first_row: Value, scratch: Value | None) -> _Strip:
-        shape = self.product.shape
-        indices = self._batch_indices(batch)
+        builder, shape, types = self.builder, self.product.shape, self.product.types
+        inner = [builder.i64(d.size) for d in shape.batch[:-1]]
+        indices = [first_row, *(batch_indices(builder, batch, inner) if shape.batch else ())]
+
+        def place(base: Value, row_stride: int, strides: Sequence[int]) -> Value:
+            num_bytes = [builder.i64(stride * size_of(types.compute)) for stride in (row_stride, *strides)]
+            return moved_to(builder, base, indices, num_bytes)
+
         lhs, rhs = self.operands
-        lhs = self._moved(lhs, indices, [d.lhs_stride for d in shape.batch], first_row, shape.lhs_row)
-        rhs = self._moved(rhs, indices, [d.rhs_stride for d in shape.batch], first_row, 0)
+        lhs = place(lhs, shape.lhs_row, [d.lhs_stride for d in shape.batch])
+        rhs = place(rhs, 0, [d.rhs_stride for d in shape.batch])
         if scratch is not None:
             return _Strip(lhs, rhs, scratch, self.product.scratch_row, batch, first_row)
         assert self.out is not None
-        sums = self._moved(self.out, indices, [d.out_stride for d in shape.batch], first_row, shape.out_row)
-        return _Strip(lhs, rhs, sums, shape.out_row * size_of(self.product.types.compute), batch, first_row)
-
-    def _batch_indices(self, batch: Value) -> list[Value]:
-        """The index in each dimension of a batch's number, whose innermost dimension is the first."""
-        builder, rest = self.builder, batch
-        indices: list[Value] = []
-        for number, dimension in enumerate(self.product.shape.batch):
-            is_last = number == len(self.product.shape.batch) - 1
-            indices.append(rest if is_last else builder.urem(rest, builder.i64(dimension.size)))
-            rest = rest if is_last else builder.udiv(rest, builder.i64(dimension.size))
-        return indices
-
-    def _moved(
-        self, pointer: Value, indices: Sequence[Value], strides: Sequence[int], row: Value, row_stride: int
-    ) -> Value:
-        """A pointer moved by some elements for each step of an index, and for each row."""
-        builder = self.builder
-        elements = builder.mul(row, builder.i64(row_stride))
-        for index, stride in zip(indices, strides, strict=True):
-            elements = builder.add(elements, builder.mul(index, builder.i64(stride)))
-        return builder.gep(self.product.types.compute, pointer, elements, inbounds=False)
+        sums = place(self.out, shape.out_row, [d.out_stride for d in shape.batch])
+        return _Strip(lhs, rhs, sums, shape.out_row * size_of(types.compute), batch, first_row)
 
     def _strip(self, strip: _Strip, rows: int) -> None:
         """All panels of a strip, and what is made of them."""

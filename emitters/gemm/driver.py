@@ -6,7 +6,7 @@ Everything about the multiplication at hand is read from its record (`shapes.Gem
 from __future__ import annotations
 
 from xjit.emitters.gemm.block import GEMM_PARAMS, emit_block
-from xjit.emitters.gemm.control_flow import emit_parallel_entry
+from xjit.emitters.gemm.control_flow import batch_indices, emit_parallel_entry, moved_to
 from xjit.emitters.gemm.record import GEMM, Record
 from xjit.emitters.gemm.routine import Routine
 from xjit.emitters.gemm.support import GemmSupport
@@ -48,12 +48,11 @@ def _emit_task(module: Module, name: str, block: Function) -> Function:
     first_batch = builder.mul(group, record[GEMM.batches_per_task])
     end = builder.min(builder.add(first_batch, record[GEMM.batches_per_task]), record[GEMM.num_batches])
     with builder.loop(first_batch, end, name="batch") as batch:
-        indices = _batch_indices(builder, record, batch)
-        moved: list[Value] = []
-        for base, strides in ((out, _OUT_BATCH), (lhs, _LHS_BATCH), (rhs, _RHS_BATCH)):
-            for index, stride in zip(indices, strides, strict=True):
-                base = builder.offset(base, builder.mul(index, record[stride]))
-            moved.append(base)
+        indices = _indices(builder, record, batch)
+        moved = [
+            moved_to(builder, base, indices, [record[stride] for stride in strides])
+            for base, strides in ((out, _OUT_BATCH), (lhs, _LHS_BATCH), (rhs, _RHS_BATCH))
+        ]
         builder.call(block, (*moved, closure, parameters, batch, *place))
     builder.ret_void()
     return builder.function
@@ -87,7 +86,7 @@ def _extent(builder: StructuredBuilder, record: Record, index_m: Value, index_n:
     return found
 
 
-def _batch_indices(builder: StructuredBuilder, record: Record, batch: Value) -> list[Value]:
+def _indices(builder: StructuredBuilder, record: Record, batch: Value) -> list[Value]:
     """The indices of a batch number; without divisions in the usual case of one dimension."""
     size_0, size_1 = record[GEMM.batch_size_0], record[GEMM.batch_size_1]
     zero = builder.i64(0)
@@ -95,10 +94,6 @@ def _batch_indices(builder: StructuredBuilder, record: Record, batch: Value) -> 
         builder.if_else(
             builder.icmp_signed("==", size_0, record[GEMM.num_batches]),
             lambda: [batch, zero, zero],
-            lambda: [
-                builder.urem(batch, size_0),
-                builder.urem(builder.udiv(batch, size_0), size_1),
-                builder.udiv(builder.udiv(batch, size_0), size_1),
-            ],
+            lambda: batch_indices(builder, batch, (size_0, size_1)),
         )
     )

@@ -7,6 +7,7 @@ leave, with their memory, and no meeting takes place any more.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -125,6 +126,14 @@ class _Execution:
 _executions: dict[int, _Execution] = {}
 _last_number = 0
 _lock = threading.Lock()
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.Lock()  # a thread that does not exist in the child may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def open_communicator(num_replicas: int, num_partitions: int) -> tuple[int, Communicator]:

@@ -127,6 +127,14 @@ def test_remove_parameter() -> None:
     assert fused.root_instruction.operand(1).parameter_number == 1
 
 
+def test_parameters_go_through_remove_parameter_alone() -> None:
+    module = parse_hlo("HloModule m\nENTRY e { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT n = f32[] abs(x) }")
+    entry = module.entry_computation
+    for remove in (entry.remove_instruction, entry.force_remove_instruction):
+        with pytest.raises(FailedPrecondition, match="parameter y can only go through remove_parameter"):
+            remove(entry.parameter_instruction(1))
+
+
 def test_remove_unused_parameters() -> None:
     module, entry = module_of()
     fused = module.get_computation_with_name("fused")

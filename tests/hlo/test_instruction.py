@@ -53,6 +53,8 @@ def test_operands_and_users() -> None:
             change()
     d.replace_operand_with_different_shape(1, wide)
     assert d.operand(1) is wide and k.users == (t, d)
+    k.replace_use_with_different_shape(d, wide)
+    assert d.operands == (wide, wide) and k.users == (t,)
     wide.detach_from_operands()
 
 

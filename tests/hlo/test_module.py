@@ -245,6 +245,14 @@ def test_schedule() -> None:
         module.set_schedule(HloSchedule({}))
 
 
+def test_a_schedule_of_another_module_is_refused() -> None:
+    module, other = parse_hlo(TEXT), parse_hlo(TEXT)
+    schedule = HloSchedule.from_instruction_order(module)
+    schedule.set_sequence(other.entry_computation, other.entry_computation.instructions)
+    with pytest.raises(HloVerifyError, match="computation e is not in module m"):
+        module.set_schedule(schedule)
+
+
 def test_config_from_shape() -> None:
     shape = Shape.array("f32", (2, 3))
     program = ProgramShape((shape,), F32, ("x",))

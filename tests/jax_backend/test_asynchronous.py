@@ -409,3 +409,50 @@ for _ in range(5):
         devices=2,
         flags="import jax; jax.config.update('jax_cpu_enable_async_dispatch', False)",
     )
+
+
+def test_interruptions_while_threads_are_started() -> None:
+    """Ctrl-C during calls on several devices, which start threads: it is raised, and no call is lost or done twice."""
+    run("""
+import contextlib, random, signal, threading, time
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((3,), ("x",))
+rows = jax.device_put(np.arange(9.0, dtype=np.float32).reshape(3, 3), NamedSharding(mesh, P("x")))
+calls = []
+def double(v):
+    calls.append(1)
+    return v * 2
+def body(a):
+    return jax.lax.psum(jax.pure_callback(double, jax.ShapeDtypeStruct(a.shape, a.dtype), a), "x")
+total = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P(), check_vma=False))
+expected = np.asarray(total(rows))
+main, end, counts = threading.main_thread().ident, threading.Event(), [0, 0, 0]
+def interrupt():
+    random.seed(0)
+    while not end.is_set():
+        time.sleep(random.random() * 0.02)
+        signal.pthread_kill(main, signal.SIGINT)
+other = threading.Thread(target=interrupt, daemon=True)
+def work():
+    deadline = time.monotonic() + 3
+    while time.monotonic() < deadline:
+        try:
+            counts[0] += 1
+            found = np.asarray(total(rows))
+            counts[1] += not (found == expected).all()
+        except KeyboardInterrupt:
+            counts[2] += 1
+        except jax.errors.JaxRuntimeError as error:
+            assert "KeyboardInterrupt" in str(error), error
+def insist(function):
+    while True:
+        with contextlib.suppress(KeyboardInterrupt), contextlib.suppress(KeyboardInterrupt):
+            return function()
+other.start()
+insist(work)
+insist(end.set)
+insist(other.join)
+assert counts[0] > 10 and counts[1] == 0 and counts[2] > 10, counts
+calls.clear()
+assert (np.asarray(total(rows)) == expected).all() and len(calls) == 3
+""", devices=3)  # fmt: skip

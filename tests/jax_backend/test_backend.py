@@ -175,7 +175,9 @@ assert (jax.jit(loop)(x) == x + 5).all()
 jax.effects_barrier()
 def fail(v):
     raise ValueError("the callback's own message")
-raises(jax.errors.JaxRuntimeError, "the callback's own message", lambda: jax.jit(lambda a: jax.pure_callback(fail, shape, a))(x))
+failing = jax.jit(lambda a: jax.pure_callback(fail, shape, a))
+raises(jax.errors.JaxRuntimeError, "INTERNAL: CpuCallback error calling callback: Traceback (most recent", lambda: failing(x))
+raises(jax.errors.JaxRuntimeError, "ValueError: the callback's own message\\n  note: from <string>:", lambda: failing(x))
 ordered = lambda f: jax.jit(lambda a: jax.experimental.io_callback(f, shape, a, ordered=True), donate_argnums=0)
 raises(jax.errors.JaxRuntimeError, "the callback's own message", lambda: ordered(fail)(x + 1))
 assert (ordered(np.sin)(x + 1) == np.sin(x + 1)).all(), "a failure outlived its call"
@@ -322,13 +324,32 @@ assert moved == costs["bytes accessed"] > 0 and costs["utilization0{}"] >= 1
 memory = compiled.memory_analysis()
 assert (memory.argument_size_in_bytes, memory.host_temp_size_in_bytes) == (48, 0)
 assert memory.output_size_in_bytes == 9 * 4 + 4 + 2 * 8, "with the pointers of a tuple"
-nibbles = jax.jit(lambda a: (a + a, a == a)).lower(jnp.ones(9, jnp.int4)).compile().memory_analysis()
+lowered = jax.jit(lambda a: a @ a.T).lower(x).cost_analysis()
+assert (lowered["flops"], lowered["bytes accessedout{}"]) == (2 * 36, 48 + 36), lowered
+narrow = jax.jit(lambda a: (a + a, a == a)).lower(jnp.ones(9, jnp.int4)).compile()
+bits = [f.layout.sub_byte_element_size_in_bits for f in (*narrow.input_formats[0], *narrow.output_formats)]
+assert bits == [4, 4, 0] and "(s4[9]{0:E(4)})->" in narrow.as_text(), bits
+nibbles = narrow.memory_analysis()
 assert (nibbles.argument_size_in_bytes, nibbles.output_size_in_bytes) == (5, 5 + 9 + 2 * 8)
 exported = jax.export.deserialize(jax.export.export(jax.jit(jnp.sin))(x).serialize())
 assert np.allclose(exported.call(x), np.sin(x), rtol=1e-6)
 import pickle
 assert (pickle.loads(pickle.dumps(x)) == x).all()
 """)
+
+
+def test_reductions_over_devices_are_shown_whole() -> None:
+    run("""
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((4,), ("x",))
+rows = jax.ShapeDtypeStruct((16, 4), np.float32, sharding=NamedSharding(mesh, P("x")))
+total = jax.jit(lambda a: jnp.sin(a.sum(0)), out_shardings=NamedSharding(mesh, P())).lower(rows).compile()
+text, (running,) = total.as_text(), total.runtime_executable().hlo_modules()
+assert text.count(" all-reduce(") == 1 and "all-gather(" not in text and "is_scheduled=true" in text, text
+assert "all-gather(" in running.to_string() and " all-reduce(" not in running.to_string()
+moved = jax.jit(lambda a: a * 2, out_shardings=NamedSharding(mesh, P())).lower(rows).compile()
+assert moved.as_text() == moved.runtime_executable().hlo_modules()[0].to_string()
+""", devices=4)  # fmt: skip
 
 
 def test_memory_stays_flat() -> None:
@@ -395,6 +416,8 @@ xjit.compiler.compile_module = counting
 f = jax.jit(lambda a: (jnp.sin(a) @ a.T, a + 1, jnp.arange(5)), donate_argnums=0)
 r = f(jnp.ones((3, 4)) / 2)
 assert np.allclose(r[0], 4 * np.sin(0.5) * 0.5) and (r[1] == 1.5).all() and r[2].sum() == 10
+from jaxlib import xla_client
+assert xla_client.get_topology_for_devices(jax.devices()).fingerprint()  # part of the cache's keys
 assert f.lower(x).compile().cost_analysis()["flops"] > 0
 print(len(compiled), "jit__lambda" in compiled)
 """

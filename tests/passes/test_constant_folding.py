@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
+import numpy as np
+
+from xjit.hlo import HloModule
+from xjit.ops.evaluation import evaluate
+from xjit.ops.evaluation.interpreter import Interpreter
+from xjit.ops.evaluation.table import EVALUATORS
+from xjit.passes.simplify.folding_cost import folding_cost
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.text.parser import parse_hlo
 
@@ -11,3 +20,32 @@ def test_constant_folding_respects_its_budget() -> None:
     module = parse_hlo(f"HloModule m ENTRY e {{ {body} }}", allow_elided_constants=True)
     assert not HloConstantFolding(max_work=10).run(module)
     assert HloConstantFolding().run(module)
+
+
+def _sort(length: int, direction: str) -> HloModule:
+    values = ", ".join(str(i * 7919 % length) for i in range(length))
+    return parse_hlo(f"""HloModule m
+f {{ a = s32[] parameter(0)  b = s32[] parameter(1)  c = s32[] negate(a)  d = s32[] negate(b)
+  ROOT r = pred[] compare(c, d), direction={direction} }}
+ENTRY e {{ x = s32[{length}] constant({{{values}}})  ROOT s = s32[{length}] sort(x), dimensions={{0}}, to_apply=f }}""")
+
+
+def test_sorts_fold_by_an_order_and_not_by_what_may_contradict_itself() -> None:
+    module = _sort(2000, "LT")
+    expected = evaluate(module)
+    assert HloConstantFolding().run(module)
+    assert np.array_equal(evaluate(module), expected)
+    assert not HloConstantFolding().run(_sort(2000, "LE"))  # merges by one element at a time: seconds
+    assert HloConstantFolding().run(_sort(16, "LE"))
+
+
+def test_costs_are_bounds_for_all_that_is_folded() -> None:
+    """An operation of the estimate takes no more than some 20 ns; here 5 times as much, on any machine."""
+    module = _sort(2000, "LT")
+    sort, interpreter = module.entry_computation.root_instruction, Interpreter()
+    cost = folding_cost(sort, interpreter)
+    assert cost is not None
+    values = [evaluate(module)]
+    begin = time.thread_time()
+    EVALUATORS["sort"](interpreter, sort, values)
+    assert time.thread_time() - begin < 100e-9 * cost

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 
 import xjit
@@ -9,7 +12,7 @@ from tests.support.pass_cases import CASES, PassCase, read_cases
 from tests.support.passes import leaves, random_arguments
 from tests.support.tolerance import mismatch
 from xjit.hlo import HloInstruction
-from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument, Unsupported
+from xjit.hlo.diagnostics import FailedPrecondition, Unsupported
 from xjit.ops.evaluation import evaluate
 from xjit.ops.library_calls.targets import LIBRARY_TARGETS, call_target
 from xjit.ops.verifier import verify_module
@@ -92,12 +95,46 @@ def test_the_conv_picker_stores_algorithm_and_scratch_memory() -> None:
     assert not picker.run(module)
 
 
+@pytest.mark.parametrize(
+    ("picker", "text", "config"),
+    [
+        (GemmAlgorithmPicker, GEMM, '"selected_algorithm":"-1"'),
+        (GemmAlgorithmPicker, GEMM.replace("cublas$gemm", "cublas$lt$matmul$f8").replace("f32[", "f8e4m3fn["), '"a":1'),
+        (GpuConvAlgorithmPicker, CONV, '"algorithm":"-1"'),
+    ],
+)
+def test_the_default_is_no_choice_and_configurations_keep_their_form(
+    picker: type[GemmAlgorithmPicker] | type[GpuConvAlgorithmPicker], text: str, config: str
+) -> None:
+    wrapper = "gemm_backend_config" if picker is GemmAlgorithmPicker else "cudnn_conv_backend_config"
+    text = re.sub(r", backend_config=\{.*\}\}", "", text, flags=re.DOTALL)
+    target = re.search('custom_call_target="[^"]*"', text)
+    assert target is not None
+    wrapped = f'{{"operation_queue_id":"0","{wrapper}":{{{config}}}}}'
+    module = parse_hlo(text.replace(target[0], f"{target[0]}, backend_config={wrapped}"))
+    item = picker(measure=lambda _: Measured(5))
+    assert item.run(module) and not item.run(module)
+    call = next(i for i in module.entry_computation.instructions if i.opcode == "custom-call")
+    assert call.parsed_backend_config["operation_queue_id"] == "0"
+    assert "5" in call.parsed_backend_config[wrapper].values()
+
+
+def test_cholesky_says_which_matrices_have_no_factor() -> None:
+    module = parse_hlo("""ENTRY e { a = f32[3,2,2] parameter(0)
+      ROOT c = (f32[3,2,2]{1,2,0}, f32[4], s32[3]) custom-call(a), custom_call_target="__cusolver$cholesky",
+        operand_layout_constraints={f32[3,2,2]{1,2,0}}, backend_config={"lower":true} }""")
+    matrices = np.array([[[4, 2], [2, 5]], [[1, 2], [2, 1]], [[9, 0], [0, 1]]], np.float32)
+    factor, workspace, info = evaluate(module, matrices)
+    assert list(info) == [0, 1, 0] and not workspace.any()
+    assert np.isnan(factor[1]).any() and not np.isnan(factor[[0, 2]]).any()
+
+
 @pytest.mark.parametrize(("picker", "text"), [(GemmAlgorithmPicker, GEMM), (GpuConvAlgorithmPicker, CONV)])
 def test_pickers_change_nothing_without_a_measurement(
     picker: type[GemmAlgorithmPicker] | type[GpuConvAlgorithmPicker], text: str
 ) -> None:
     def fails(_: HloInstruction) -> Measured:
-        raise InvalidArgument("no kernel ran")
+        raise RuntimeError("no kernel ran")  # of the measurement, whatever it is
 
     module = parse_hlo(text)
     assert not picker().run(module)

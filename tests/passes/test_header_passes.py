@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import xjit
 from xjit.hlo import HloModule
 from xjit.hlo.diagnostics import HloVerifyError
 from xjit.ops.evaluation import evaluate
@@ -62,6 +64,23 @@ def _aliases(name: str, text: str) -> list[str]:
 )
 def test_alias_passthrough_params(header: str, elements: str, expected: list[str]) -> None:
     assert _aliases("alias-passthrough-params", PASSTHROUGH.format(header=header, elements=elements)) == expected
+
+
+@pytest.mark.parametrize("is_asked_for", [True, False])
+def test_the_config_asks_for_aliases_of_results_that_are_parameters(is_asked_for: bool) -> None:
+    header = ", alias_passthrough_params=true" if is_asked_for else ""
+    text = f"""HloModule m{header}
+ENTRY e {{ p = f32[4096] parameter(0) q = f32[4096] parameter(1) s = f32[4096] add(p, q)
+  ROOT t = (f32[4096], f32[4096], f32[4096]) tuple(p, s, p) }}"""
+    module = parse_hlo(text)
+    assert module.config.alias_passthrough_params == is_asked_for
+    assert ("alias_passthrough_params=true" in str(module)) == is_asked_for
+    executable = xjit.compile(module)
+    given = [np.full(4096, value, np.float32) for value in (1, 2)]
+    address = given[0].ctypes.data
+    results = executable(*given, donate=[0]) if is_asked_for else executable(*given)
+    assert [float(r[0]) for r in results] == [1, 3, 1]
+    assert (results[0].ctypes.data == address) == is_asked_for and results[2].ctypes.data != address
 
 
 @pytest.mark.parametrize("text", ["ROOT p = f32[8] parameter(0)", "p = f32[8] parameter(0) ROOT c = f32[8] copy(p)"])

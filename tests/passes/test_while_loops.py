@@ -9,6 +9,7 @@ import xjit
 from tests.support.passes import check_pass, count
 from xjit.ops.evaluation import evaluate
 from xjit.passes import PassDriver, cpu_pipeline
+from xjit.passes.analysis.loop_evaluation import trip_count
 from xjit.passes.analysis.while_loop_analysis import CountedLoop, counted_loop
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator, known_trip_count
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
@@ -109,7 +110,7 @@ def test_a_state_may_be_a_single_number() -> None:
     )
 
 
-UNKNOWN = {
+NOT_COUNTED = {
     "init": loop(init="copy(y)"),
     "step": loop(init="constant(1)", step="add(i, i)"),
     "other update": loop(init="constant(1)", step="multiply(i, k)", k="2"),
@@ -121,11 +122,21 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_loops_of_unknown_trip_count_stay(name: str) -> None:
-    assert analyse(UNKNOWN[name]) is None
-    check_pass(WhileLoopUnroller(), UNKNOWN[name])
-    check_pass(WhileLoopTripCountAnnotator(), UNKNOWN[name])
+EVALUATED = {"step": 3, "other update": 3, "condition": 0, "not an integer": 5, "step on the wrong side": 1}
+"""The trips of those of them that are evaluated."""
+
+
+@pytest.mark.parametrize("name", NOT_COUNTED)
+def test_loops_without_a_counter_are_evaluated_or_unknown(name: str) -> None:
+    module = parse_hlo(NOT_COUNTED[name])
+    assert analyse(NOT_COUNTED[name]) is None
+    assert trip_count(module.entry_computation.root_instruction) == EVALUATED.get(name)
+    check_pass(WhileLoopUnroller(), NOT_COUNTED[name])
+
+
+def test_no_more_trips_are_evaluated_than_asked_for() -> None:
+    three = parse_hlo(NOT_COUNTED["step"]).entry_computation.root_instruction
+    assert (trip_count(three, 2), trip_count(three, 3)) == (None, 3)
 
 
 def annotation(text: str) -> str:

@@ -34,6 +34,8 @@ BODIES = {
     "maximum of rows": "ROOT r = f32[4] reduce(dy, low), dimensions={1}, to_apply=most",
     "sum of columns": "ROOT r = f32[<=6] reduce(dy, zero), dimensions={0}, to_apply=add",
     "tuple": "s = s32[] get-dimension-size(dx), dimensions={0} ROOT r = (f32[<=6], s32[], f32[4,<=6]) tuple(dx, s, dy)",
+    "batch norm": "c = f32[4] constant({1,2,3,4}) ROOT r = (f32[4,<=6], f32[4], f32[4])"
+    " batch-norm-training(dy, c, c), epsilon=0.01, feature_index=0",
     "dot": "ROOT r = f32[4] dot(dy, dx), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
     "outer dot": "ROOT r = f32[<=6,4] dot(dy, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}, lhs_batch_dims={}"
     .replace("f32[<=6,4] dot(dy, y)", "f32[<=6,6] dot(dy, y)"),

@@ -21,9 +21,8 @@ from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.custom_call_registry import (
     STATUS_RETURNING_UNIFIED,
     custom_call_status_set_failure,
-    register_custom_call_target,
 )
-from xjit.hlo.diagnostics import ExecutionError, InvalidArgument
+from xjit.hlo.diagnostics import ExecutionError, HloError, InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
@@ -46,7 +45,8 @@ _TYPED_FFI: Final = "API_VERSION_TYPED_FFI"
 ATTRIBUTE: Final = "xjit_callbacks"
 """The frontend attribute of a module that holds the number of its list of functions."""
 
-_TARGET: Final = "xjit_python_callback"
+TARGET: Final = "xjit_python_callback"
+"""The name of the native target that all calls get, which calls `call_python`."""
 _INDEX: Final = re.compile(r"index\s*=\s*(\d+)")
 
 
@@ -86,22 +86,24 @@ class _Target:
 _lists: dict[int, Sequence[Callable[..., Any]]] = {}
 _targets: dict[int, _Target] = {}
 _numbers = itertools.count(1)
-_lock = threading.Lock()
 
 
 class _Failed(threading.local):
-    """The code of the error of the last handler that has failed on this thread."""
+    """The error of the last function that has failed on this thread."""
 
-    code: ErrorCode | None = None
+    error: CodedError | None = None
 
 
 _failed = _Failed()
 
 
-def take_code() -> ErrorCode | None:
-    """The code of the error that has ended a program on this thread, if a handler has said one."""
-    code, _failed.code = _failed.code, None
-    return code
+def failure_of_function(error: BaseException) -> BaseException:
+    """What ended a program on this thread: the error of a function that it called, if there is one, with its place."""
+    failed, _failed.error = _failed.error, None
+    if failed is None:
+        return error
+    notes = error.notes if isinstance(error, HloError) else ()
+    return CodedError(failed.code, "\n".join([str(failed), *(f"  note: {note}" for note in notes)]))
 
 
 class Callbacks:
@@ -140,8 +142,6 @@ def bind_callbacks(module: HloModule) -> Callbacks:
             is_typed = attributes.api_version == _TYPED_FFI and handler(attributes.custom_call_target) is not None
             if is_typed or attributes.custom_call_target in JAX_TARGETS:
                 made.append(_bind(call, functions))
-    if made:
-        _register()
     return Callbacks(made)
 
 
@@ -158,7 +158,7 @@ def _bind(call: HloInstruction, functions: Sequence[Callable[..., Any]] | None) 
         Shape.tuple_of(arrays) if is_tuple else call.shape,
         operands,
         (),
-        _TARGET,
+        TARGET,
         custom_call_has_side_effect=True,
         output_to_operand_aliasing=attributes.output_to_operand_aliasing,
         operand_layout_constraints=_layouts_of(call),
@@ -220,23 +220,29 @@ def _replace(call: HloInstruction, native: HloInstruction, results: Sequence[Sha
     computation.replace_instruction(call, value)
 
 
-def _register() -> None:
-    with _lock:
-        register_custom_call_target(_TARGET, _call_python)
-
-
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-def _call_python(result: int, operands: int, opaque: int, length: int, status: int) -> None:
-    """The target of all calls: `opaque` is a number of one. What the function raises fails the program."""
+def call_python(result: int, operands: int, opaque: int, length: int, status: int) -> None:
+    """Does a call: `opaque` is the number of one. What the function raises fails the program."""
     try:
         target = _targets[int(ctypes.string_at(opaque, length))]
         results = _addresses(result, target.num_results) if target.has_tuple else [result]
         target.run(_addresses(operands, target.num_operands), results)
+        ctypes.c_int64.from_address(status).value = 0
     except BaseException as error:
-        _failed.code = error.code if isinstance(error, CodedError) else None
-        lines = [str(error)] if isinstance(error, ExecutionError | CodedError) else traceback.format_exception(error)
-        text = "".join(lines).encode("utf-8", "replace")
+        _failed.error = error if isinstance(error, CodedError) else CodedError(ErrorCode.INTERNAL, _text_of(error))
+        text = str(_failed.error).encode("utf-8", "replace")
         custom_call_status_set_failure(status, ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p), len(text))
+
+
+def _text_of(error: BaseException) -> str:
+    """An exception of a user's function as XLA says it, from that function's frames on."""
+    if isinstance(error, ExecutionError):
+        return str(error)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    lines = traceback.format_exception(type(error), error, trace)
+    return f"CpuCallback error calling callback: {''.join(lines).rstrip()}"
 
 
 def _addresses(table: int, count: int) -> list[int]:

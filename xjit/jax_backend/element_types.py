@@ -18,3 +18,8 @@ def byte_width(kind: int) -> int:
     if name not in BYTE_WIDTHS:
         raise Unsupported(f"arrays of the type {name}")
     return BYTE_WIDTHS[name]
+
+
+def element_size_in_bits(kind: PrimitiveType) -> int:
+    """What XLA's layouts say of types of less than a byte, beside how arrays lie in memory; 0 for others."""
+    return kind.bit_width if kind.bit_width < 8 and kind is not PrimitiveType.PRED else 0

@@ -16,6 +16,7 @@ from xjit.hlo.types.shape import Shape
 from xjit.jax_backend.boundary import Boundary
 from xjit.jax_backend.c_api import BUFFER_TYPES
 from xjit.jax_backend.devices import MEMORY_KINDS, Client
+from xjit.jax_backend.element_types import element_size_in_bits
 from xjit.jax_backend.placement import Placement
 from xjit.jax_backend.records import (
     ARRAY,
@@ -152,7 +153,8 @@ class ExecutableStructs:
         }
 
     def _layout(self, results: _Leaves, number: int) -> int:
-        text = str(Layout(results.order(number))).encode()
+        narrow = element_size_in_bits(results.shapes[number].element_type)
+        text = str(Layout(results.order(number), element_size_in_bits=narrow)).encode()
         return self._bytes(LAYOUT.pack(is_static=1, text_size=len(text)) + text)
 
     def _result_memories(self, count: int) -> list[int]:

@@ -13,26 +13,27 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from xjit.hlo.custom_call_registry import register_custom_call_target
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.jax_backend.analyses import memory_size
 from xjit.jax_backend.c_api import FUNCTIONS, NAMED_VALUE, PROGRAM, VERSION, ErrorCode, NamedValueType
-from xjit.jax_backend.callbacks import take_code
+from xjit.jax_backend.callbacks import TARGET, call_python, failure_of_function
 from xjit.jax_backend.devices import Client, ClientBuilder, is_asynchronous, num_devices
 from xjit.jax_backend.native.api import REFUSAL_ERROR, NativeApi
 from xjit.jax_backend.native.buffers import DELETED_ERROR, READY_EVENT
-from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR
+from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR, UNANSWERED_ERROR
 from xjit.jax_backend.native.donation import ARGUMENT_DELETED, DONATED_THEN_READ, DONATED_TWICE, READ_THEN_DONATED
 from xjit.jax_backend.native.events import EXHAUSTED_ERROR, EXHAUSTED_EVENT
 from xjit.jax_backend.native.execute import COUNT_ERROR
 from xjit.jax_backend.native.groups import OPEN_GROUP
-from xjit.jax_backend.native.sharded_execute import UNANSWERED_ERROR
+from xjit.jax_backend.native.questions import CALL_PYTHON, CALL_TARGET
 from xjit.jax_backend.programs import LoadedProgram, load_program, read_program
 from xjit.jax_backend.records import EXECUTABLE
 from xjit.jax_backend.requests import (
-    CodedError,
     Memory,
     Request,
     error_of,
+    give_answer,
     new_error,
     new_event,
     static_error,
@@ -41,7 +42,9 @@ from xjit.jax_backend.requests import (
 from xjit.jax_backend.sharded_execution import ShardedExecution
 from xjit.jax_backend.transfers import Copying, Transfers
 from xjit.jax_backend.workers import Workers
+from xjit.llvm.host_cpu import host_features
 from xjit.runtime.thread_pool import running_pool
+from xjit.version import __version__
 
 _DELETED: Final = "Buffer has been deleted or donated."
 _STATIC_ERRORS: Final = {
@@ -66,13 +69,19 @@ _ARGUMENT_ERRORS: Final = {
 }
 
 _ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-_STATUS = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-_OPEN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-_RUN = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_STATUS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_OPEN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 Answer = Callable[[Request], int | None]
 """Does a request; returns the address of an error, if there is one, or raises."""
+
+
+class Showing(threading.local):
+    """Whether this thread asks for programs to show them to readers."""
+
+    is_asked = False
 
 
 class Plugin:
@@ -85,6 +94,7 @@ class Plugin:
         self._programs: dict[int, LoadedProgram] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
+        self.showing = Showing()
         self._client: Client | None = None
         self._ready = static_ready_event()
         self._api.set_variable(READY_EVENT, self._ready.address)
@@ -96,6 +106,8 @@ class Plugin:
                 self._api.set_variable(EXHAUSTED_EVENT, self._keep(static_ready_event(address)).address)
         self._sharded_execution = ShardedExecution(self._api.address(CALL_RUN))
         self._set_answers(answers)
+        self._api.set_variable(CALL_PYTHON, ctypes.cast(call_python, ctypes.c_void_p).value or 0)
+        register_custom_call_target(TARGET, self._api.address(CALL_TARGET))
         self._workers = Workers(self._api, self._sharded_execution.stop)
         self.struct = self._api.api_struct(VERSION)
         atexit.register(self._end, tuple(answers))
@@ -105,6 +117,7 @@ class Plugin:
             "Plugin_Attributes": self._plugin_attributes,
             "Client_Create": self._create_client,
             "Client_TopologyDescription": self._topology,
+            "TopologyDescription_Serialize": self._serialize_topology,
             "Client_LookupDevice": self._look_up_device,
             "Client_LookupAddressableDevice": self._look_up_local_device,
             "Client_DefaultDeviceAssignment": self._default_assignment,
@@ -133,8 +146,8 @@ class Plugin:
             self._api.answer_with(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
         for name, function in {
             STATUS_ERROR: _STATUS(self._status_error),
-            OPEN_GROUP: _OPEN(lambda executable: self._sharded_execution.open(self._program(executable))),
-            RUN_MEMBER: _RUN(lambda call, error: self._sharded_execution.run_member(call, error or 0)),
+            OPEN_GROUP: _OPEN(self._open_group),
+            RUN_MEMBER: _RUN(self._run_member),
         }.items():
             self._kept.append(function)
             self._api.set_variable(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
@@ -181,6 +194,11 @@ class Plugin:
 
     def _topology(self, request: Request) -> None:
         request["topology"] = self.client.address
+
+    def _serialize_topology(self, request: Request) -> None:
+        """What code depends on besides the program: a key of JAX's cache of compiled programs."""
+        text = f"xjit {__version__}, {len(self.client.devices)} devices: {host_features()}"
+        self._answer_serialized(request, "topology", self._keep(Memory(text)))
 
     def _look_up_device(self, request: Request) -> None:
         request["device"] = self._device(request["id"])
@@ -242,20 +260,33 @@ class Plugin:
     def _program(self, address: int) -> LoadedProgram:
         return self._programs[Request(EXECUTABLE, address)["number"]]
 
-    def _status_error(self, executable: int, status: int, instruction: int, detail: int) -> int:
+    def _open_group(self, executable: int, _count: int, answer: int) -> None:
+        def number(opened: list[int]) -> int:
+            if not opened:
+                opened.append(self._sharded_execution.open(self._program(executable)))
+            return opened[0]
+
+        give_answer(answer, list[int], number)
+
+    def _run_member(self, call: int, error: int | None, answer: int) -> None:
+        ctypes.c_void_p.from_address(answer).value = self._sharded_execution.run_member(call, error or 0)
+
+    def _status_error(self, executable: int, status: int, instruction: int, detail: int, answer: int) -> None:
+        ctypes.c_void_p.from_address(answer).value = self._error_of_status(executable, status, instruction, detail)
+
+    def _error_of_status(self, executable: int, status: int, instruction: int, detail: int) -> int:
         if status in _ARGUMENT_ERRORS:
             return new_error(ErrorCode.INVALID_ARGUMENT, _ARGUMENT_ERRORS[status].format(instruction, detail))
         try:
             self._program(executable).executable.raise_status(status, instruction, detail)
         except BaseException as error:
-            code = take_code()
-            coded = CodedError(code, str(error)) if code is not None else error
-            return error_of(self._sharded_execution.failure(status, coded))
+            return error_of(self._sharded_execution.failure(status, failure_of_function(error)))
         return 0
 
     def _optimized_program(self, request: Request) -> None:
-        """The program as it runs: JAX takes shardings and layouts from it after every compilation."""
-        text = self._program(request["executable"]).optimized_program
+        """The program as it runs: JAX takes shardings and layouts from it after every compilation; or for readers."""
+        loaded = self._program(request["executable"])
+        text = loaded.shown_program if self.showing.is_asked else loaded.optimized_program
         program = Request(PROGRAM, request["program"])
         program["format"], program["format_size"] = self._hlo_format.address, self._hlo_format.size
         if program["code"]:

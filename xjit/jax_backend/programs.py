@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -26,6 +26,7 @@ from xjit.jax_backend.module_with_config import hlo_module_with_config
 from xjit.jax_backend.placement import Placement, placement_of
 from xjit.jax_backend.requests import Memory
 from xjit.ops.verifier import verify_executable
+from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
 from xjit.runtime.executable import CpuExecutable
@@ -68,6 +69,19 @@ class LoadedProgram:
         if isinstance(executable, xjit.compiler.Executable) and not executable.is_from_cache:
             module = executable.optimized_module
         return hlo_module_with_config(to_proto(module), self.placement.num_replicas, self.placement.num_partitions)
+
+    @cached_property
+    def shown_program(self) -> bytes:
+        """The program for readers: where it runs an exchange and a fold for a reduction over devices, this is whole."""
+        module = self.module
+        if not any(
+            i.opcode in ReducingCollectiveExpander.opcodes for c in module.computations() for i in c.instructions
+        ):
+            return self.optimized_program
+        options = self.placement.compile_options
+        left_out = (*options.disabled_passes, ReducingCollectiveExpander.name)
+        shown = xjit.compiler.optimized_for_cpu(module, replace(options, disabled_passes=left_out))
+        return hlo_module_with_config(to_proto(shown), self.placement.num_replicas, self.placement.num_partitions)
 
     @cached_property
     def costs(self) -> tuple[Memory, int, Sequence[Memory]]:

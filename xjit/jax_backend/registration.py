@@ -26,6 +26,8 @@ def create_client() -> Any:
     _hand_over_callbacks()
     _copy_foreign_arrays()
     _take_ffi_targets()
+    _analyze_lowered()
+    _show_programs()
     custom_partitioners.register()
     client = xla_client.make_c_api_client(NAME, {}, None)
     settings: Any = jax.config
@@ -111,6 +113,47 @@ def _take_ffi_targets() -> None:
     xla_client._custom_type_id_handler[xla_client.xla_platform_names["cpu"]] = take_type
     xla_client.register_custom_call_handler("cpu", take)
     xla_client._custom_callback_handler[xla_client.xla_platform_names["cpu"]] = take
+
+
+@functools.cache
+def _analyze_lowered() -> None:
+    """Has `cost_analysis()` of what is lowered, not compiled, for this backend: JAX asks XLA's clients alone."""
+    from jax._src.interpreters import pxla
+
+    from xjit.jax_backend.analyses import cost_properties
+    from xjit.text.proto import create_from_proto
+
+    original = pxla.MeshComputation.cost_analysis
+
+    @functools.wraps(original)
+    def cost_analysis(self: Any) -> dict[str, float]:
+        backend = self.compile_args["backend"]
+        if backend is None or "xjit" not in backend.platform_version:
+            return original(self)
+        return cost_properties(create_from_proto(self.hlo().as_serialized_hlo_module_proto()))
+
+    pxla.MeshComputation.cost_analysis = cost_analysis
+
+
+@functools.cache
+def _show_programs() -> None:
+    """Has `as_text()` of what is compiled say that it shows programs to readers: PJRT has one question for all."""
+    from jax._src import stages
+
+    from xjit.jax_backend.plugin import plugin
+
+    original = stages.Executable.as_text
+
+    @functools.wraps(original)
+    def as_text(self: Any) -> str:
+        showing = plugin().showing
+        showing.is_asked = True
+        try:
+            return original(self)
+        finally:
+            showing.is_asked = False
+
+    stages.Executable.as_text = as_text
 
 
 @functools.cache

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from xjit.hlo.diagnostics import (
     CompileError,
@@ -16,10 +17,11 @@ from xjit.hlo.diagnostics import (
     Unsupported,
 )
 from xjit.jax_backend.c_api import ErrorCode
-from xjit.jax_backend.records import CALLBACK, ERROR, EVENT, READY
+from xjit.jax_backend.records import ANSWER, CALLBACK, ERROR, EVENT, READY
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.types import PTR
 
+_T = TypeVar("_T")
 _FOREVER = 1 << 40
 _CTYPES = {8: ctypes.c_int8, 32: ctypes.c_int32, 64: ctypes.c_int64}
 
@@ -88,14 +90,30 @@ def static_ready_event(error: int = 0) -> Memory:
     return Memory(EVENT.pack(references=_FOREVER, waiting=READY, error=error))
 
 
-_malloc = ctypes.CDLL(None).malloc
-_malloc.restype, _malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+_system_malloc = ctypes.CDLL(None).malloc
+_system_malloc.restype, _system_malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+
+_system_free = ctypes.CDLL(None).free
+_system_free.restype, _system_free.argtypes = None, (ctypes.c_void_p,)
+
+
+def _malloc(num_bytes: int) -> int:
+    address = _system_malloc(num_bytes)
+    if not address:
+        raise MemoryError(f"Out of memory allocating {num_bytes} bytes")
+    return address
+
+
+_no_memory, _kept_no_memory = static_error(ErrorCode.RESOURCE_EXHAUSTED, "Out of memory")
 
 
 def new_error(code: ErrorCode, message: str) -> int:
-    """The address of an error with one reference, which native code frees."""
+    """The address of an error with one reference, which native code frees; without memory, of one that never ends."""
     text = message.encode("utf-8", "replace")
-    address = _malloc(ERROR.size + len(text) + 1)
+    try:
+        address = _malloc(ERROR.size + len(text) + 1)
+    except MemoryError:
+        return _no_memory
     packed = ERROR.pack(references=1, code=code, message=address + ERROR.size, message_size=len(text))
     ctypes.memmove(address, packed + text + b"\0", ERROR.size + len(text) + 1)
     return address
@@ -109,9 +127,19 @@ def new_event(error: int = 0, *, is_ready: bool = True, references: int = 1) -> 
     return address
 
 
+def free_event(event: int) -> None:
+    """Frees an event that nobody has seen."""
+    _system_free(event)
+
+
 def new_ending(function: int, subject: int, argument: int) -> int:
     """The address of an event, not ready, that calls `function(subject, argument)` once it is."""
-    node, event = _malloc(CALLBACK.size), new_event(is_ready=False)
+    event = new_event(is_ready=False)
+    try:
+        node = _malloc(CALLBACK.size)
+    except MemoryError:
+        free_event(event)
+        raise
     packed = CALLBACK.pack(function=function, subject=subject, argument=argument)
     ctypes.memmove(node, packed, CALLBACK.size)
     Request(EVENT, event)["waiting"] = node
@@ -152,3 +180,28 @@ def error_of(error: BaseException) -> int:
         if isinstance(error, kind):
             return new_error(code, str(error))
     return new_error(ErrorCode.INTERNAL, "".join(traceback.format_exception(error)))
+
+
+_questions: dict[int, Any] = {}
+"""What was begun for an answer, by the number of the question."""
+
+_MAX_INTERRUPTIONS = 1000
+
+
+def give_answer(cell: int, begin: Callable[[], _T], go_on: Callable[[_T], int]) -> None:
+    """Answers native code, whatever the handlers of signals raise meanwhile: it raises that, by its class, afterwards.
+
+    `cell` is the address of an ANSWER. Of what was begun once for a question `go_on` makes the answer; where it was
+    interrupted it is called again.
+    """
+    answer = Request(ANSWER, cell)
+    number = answer["question"]
+    for _ in range(_MAX_INTERRUPTIONS):
+        try:
+            begun = _questions.setdefault(number, begin())
+            answer["answer"] = go_on(begun)
+            _questions.pop(number, None)
+            return
+        except BaseException as error:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(type(error)))  # it is kept for ever
+            answer["raised"] = id(type(error))

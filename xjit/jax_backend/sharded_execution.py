@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,11 @@ class ShardedExecution:
     def __init__(self, run: int) -> None:
         """`run` is the address of the native function that runs one call."""
         self._run: Callable[[int], int | None] = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(run)
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """A child has none of these calls."""
         self._groups: dict[int, _Group] = {}
         self._running: dict[int, Communicator] = {}  # by thread
         self._lock = threading.Lock()

@@ -17,7 +17,7 @@ from xjit.jax_backend.element_types import byte_width
 from xjit.jax_backend.native.api import NativeApi
 from xjit.jax_backend.native.transfers import ALIASING_ALIGNMENT
 from xjit.jax_backend.records import ARRAY, BUFFER, EVENT, HOLD
-from xjit.jax_backend.requests import Memory, Request, failure_of, new_ending, new_event
+from xjit.jax_backend.requests import Memory, Request, failure_of, free_event, new_ending, new_event
 from xjit.runtime.program import PARAMETER_ALIGNMENT
 from xjit.runtime.thread_pool import running_pool
 
@@ -141,10 +141,13 @@ class Transfers:
         if buffer["is_deleted"]:
             raise InvalidArgument("the array has been deleted or donated")
         shape, order = buffer.numbers("dimensions", "rank"), buffer.numbers("minor_to_major", "rank")
-        event = new_event(is_ready=False, references=2)
-        made = self.new_buffer(
-            buffer["type"], shape, _allocate(buffer["num_bytes"]), device, memory, ready=event, order=order
-        )
+        data = _allocate(buffer["num_bytes"])
+        try:
+            event = new_event(is_ready=False, references=2)
+        except MemoryError:
+            running_pool().free(data)
+            raise
+        made = self.new_buffer(buffer["type"], shape, data, device, memory, ready=event, order=order)
         self._api.start_copy(source, made, event)
         return made
 
@@ -171,14 +174,22 @@ class Transfers:
     ) -> int:
         """The struct of a buffer that owns `data`, with dimensions in the order from minor to major.
 
-        It takes the references to the events.
+        It takes the references to the events. Errors: MemoryError, and then none of these is left.
         """
         dimensions, minor_to_major = Memory.of_numbers(shape), Memory.of_numbers(order)
         size = _num_bytes(shape, byte_width(kind))
         fields = {"dimensions": dimensions.address, "minor_to_major": minor_to_major.address}
         array = Memory(ARRAY.pack(type=kind, num_bytes=size, rank=len(shape), **fields))
         event = ready or self._ready_event
-        return self._api.new_buffer(array.address, data, device, memory or self._default(device), event, host_event)
+        made = self._api.new_buffer(array.address, data, device, memory or self._default(device), event, host_event)
+        if made:
+            return made
+        for own in (host_event, ready):
+            if own:
+                free_event(own)
+        if not host_event:
+            running_pool().free(data)
+        raise MemoryError("Out of memory allocating the struct of a buffer")
 
     def _place(self, request: Request) -> tuple[int, int]:
         """The device and the memory that a request names."""

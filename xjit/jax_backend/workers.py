@@ -1,24 +1,35 @@
 """The threads that do what devices have to do: they start with the first job.
 
-Exits and forks wait for what was asked for before, not for what other threads go on to ask for.
+Exits and forks wait for what was asked for before, not for what other threads go on to ask for. What handlers of
+signals raise while threads are started (KeyboardInterrupt) is raised after the call, whose jobs run all the same.
 """
 
 from __future__ import annotations
 
+import _thread
 import ctypes
+import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from xjit.jax_backend.native.api import NativeApi
 from xjit.jax_backend.native.execute import IS_ASYNCHRONOUS
-from xjit.jax_backend.native.queues import MAX_JOBS, NESTED_KEY, RUN_APART, START_WORKER
+from xjit.jax_backend.native.queues import (
+    HAS_NO_THREADS,
+    HAS_THREADS,
+    MAX_JOBS,
+    NESTED_KEY,
+    RUN_APART,
+    START_WORKER,
+)
 from xjit.jax_backend.records import PTHREAD_SIZE, QUEUE
-from xjit.jax_backend.requests import Request
+from xjit.jax_backend.requests import Request, give_answer
 
-_ASK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-_ASK_FOR_SEVERAL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int64)
+_ASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 _DO = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_PATIENCE_S = 0.05
 
 
 class Workers:
@@ -29,10 +40,11 @@ class Workers:
         self._api = api
         self._stop_group = stop_group
         names = ("xjit_queue_work", "xjit_queue_wait", "xjit_job_run")
-        self._work, self._wait, self._run = (_DO(api.address(name)) for name in names)
+        work, self._wait, self._run = (_DO(api.address(name)) for name in names)
+        self._work: Callable[[_Gang, int], Any] = lambda _, queue: work(queue)
         self._queues: tuple[int, ...] = ()
         self._forget_threads()
-        self._asked = {START_WORKER: _ASK(self._start_worker), RUN_APART: _ASK_FOR_SEVERAL(self._run_apart)}
+        self._asked = {START_WORKER: _ASK(self._start_worker), RUN_APART: _ASK(self._run_apart)}
         for name, function in self._asked.items():
             api.set_variable(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
         key = ctypes.c_uint32()
@@ -43,8 +55,9 @@ class Workers:
 
     def _forget_threads(self) -> None:
         self._starting = threading.Lock()
-        self._apart: dict[threading.Thread, threading.Thread] = {}  # with the one whose job called, in the end, its own
-        self._room = threading.Semaphore(MAX_JOBS)
+        self._gangs: dict[_Gang, None] = {}  # in order
+        self._gang_of: dict[int, _Gang] = {}  # by thread
+        self._changed = threading.Event()
 
     def serve(self, queues: Sequence[int], *, is_asynchronous: bool) -> None:
         """From now on calls may be put into these queues, and return before they are done if it is asynchronous."""
@@ -58,12 +71,12 @@ class Workers:
 
     def finish(self) -> None:
         """Waits until what there is to do now is done; a function that a program calls waits for nothing."""
-        if threading.current_thread() in self._apart:
+        if threading.get_ident() in self._gang_of:
             return
-        roots = set(self._apart.values())
-        while threads := [t for t, root in tuple(self._apart.items()) if root in roots and t.is_alive()]:
-            for thread in threads:
-                thread.join()
+        roots = {gang.root for gang in tuple(self._gangs)}
+        while gangs := [gang for gang in tuple(self._gangs) if gang.root in roots]:
+            for gang in gangs:
+                gang.ended.wait()
         for queue in self._queues:
             self._wait(queue)
 
@@ -77,51 +90,92 @@ class Workers:
             for field in ("mutex", "changed"):
                 ctypes.memset(queue[field], 0, PTHREAD_SIZE)
 
-    def _start_worker(self, address: int) -> int:
+    def _start_worker(self, address: int, _count: int, answer: int) -> None:
         queue = Request(QUEUE, address)
-        with self._starting:
-            if not queue["has_worker"]:
-                queue["has_worker"] = _start(threading.Thread(target=self._work, args=(address,)))
-            return queue["has_worker"]
 
-    def _run_apart(self, jobs: Sequence[int], count: int) -> int:
+        def start(gang: _Gang) -> int:
+            with self._starting:
+                if not queue["has_worker"]:
+                    queue["has_worker"] = gang.start()
+            return HAS_THREADS if queue["has_worker"] else HAS_NO_THREADS
+
+        give_answer(answer, lambda: _Gang([address], self._work, None), start)
+
+    def _run_apart(self, address: int, count: int, answer: int) -> None:
         """Several jobs meet while they run: all of them have threads, or none has."""
-        is_nested = threading.current_thread() in self._apart
-        if not is_nested:
-            self._room.acquire()
-        meeting = threading.Barrier(count)
-        threads = [threading.Thread(target=self._run_with, args=(jobs[i], meeting, is_nested)) for i in range(count)]
-        with self._starting:
-            alive = {other: root for other, root in self._apart.items() if other.is_alive()}
-            root = self._apart.get(threading.current_thread())
-            self._apart = alive | {thread: root or thread for thread in threads}  # they look for themselves
-            if all(map(_start, threads)):
-                return count
-            meeting.abort()
-            self._apart = alive
-        if not is_nested:
-            self._room.release()
-        if count > 1:
-            self._stop_group(jobs[0] or 0)
-        return 0
+        jobs = list((ctypes.c_void_p * count).from_address(address))
+        caller = self._gang_of.get(threading.get_ident())
 
-    def _run_with(self, job: int, meeting: threading.Barrier, is_nested: bool) -> None:
-        try:
-            meeting.wait()
-        except threading.BrokenBarrierError:
-            return
+        def start(gang: _Gang) -> int:
+            if not gang.has_started:
+                self._gangs[gang] = None
+                self._wait_for_room(gang)
+            if gang.start():
+                return HAS_THREADS
+            self._forget(gang)
+            if count > 1:
+                self._stop_group(jobs[0] or 0)
+            return HAS_NO_THREADS
+
+        give_answer(answer, lambda: _Gang(jobs, self._run_job, caller), start)
+
+    def _wait_for_room(self, gang: _Gang) -> None:
+        """Until few enough came before it; those that others' functions call wait for nothing, and do not count."""
+        while gang.root is gang:
+            before = itertools.takewhile(lambda other: other is not gang, tuple(self._gangs))
+            if sum(other.root is other for other in before) < MAX_JOBS:
+                return
+            self._changed.wait(_PATIENCE_S)
+            self._changed.clear()
+
+    def _run_job(self, gang: _Gang, job: int) -> None:
+        me = threading.get_ident()
+        self._gang_of[me] = gang
         try:
             self._run(job)
         finally:
-            if meeting.wait() == 0 and not is_nested:
-                self._room.release()
+            del self._gang_of[me]
+            if gang.meeting.wait() == 0:
+                self._forget(gang)
+
+    def _forget(self, gang: _Gang) -> None:
+        self._gangs.pop(gang, None)
+        gang.ended.set()
+        self._changed.set()
 
 
-def _start(thread: threading.Thread) -> bool:
-    """Whether the system let it start."""
-    thread.daemon = True
-    try:
-        thread.start()
-    except RuntimeError:
-        return False
-    return True
+class _Gang:
+    """Threads that do a job each, all of them or none, once they are all there. `root`: whose job has called theirs."""
+
+    def __init__(self, jobs: Sequence[int], run: Callable[[_Gang, int], Any], caller: _Gang | None) -> None:
+        self.root: _Gang = caller.root if caller else self
+        self.meeting = threading.Barrier(len(jobs))
+        self.ended = threading.Event()
+        self._jobs = jobs
+        self.has_started = False
+        self._run = run
+        self._threads: dict[int, int] = {}  # by job
+
+    def start(self) -> bool:
+        """Whether the system let all of them start. It may be interrupted, and called again."""
+        if self.has_started or self.meeting.broken:
+            return self.has_started
+        for i in range(len(self._jobs)):
+            if i not in self._threads:
+                try:
+                    _thread.start_new_thread(self._do, (i,))  # what it raises then is a handler's: it has started
+                except RuntimeError:
+                    self.meeting.abort()
+                    return False
+        self.has_started = True
+        return True
+
+    def _do(self, i: int) -> None:
+        me = threading.get_ident()
+        if self._threads.setdefault(i, me) != me:  # who was interrupted has started another one
+            return
+        try:
+            self.meeting.wait()
+        except threading.BrokenBarrierError:
+            return
+        self._run(self, self._jobs[i])

@@ -32,6 +32,7 @@ __all__ = [
     "expand_groups",
     "has_several_devices",
     "is_alone",
+    "named_counts",
     "participants",
     "permute_peers",
     "permuted_devices",
@@ -112,6 +113,42 @@ def _counts(instruction: HloInstruction) -> tuple[int, int]:
     """How many replicas and partitions the module of an instruction has."""
     config = instruction.module.config if instruction.module is not None else HloModuleConfig()
     return config.replica_count, config.num_partitions
+
+
+def named_counts(module: HloModule, devices_are_partitions: bool = False) -> tuple[int, int]:
+    """Returns (replicas, partitions) by the header, or by the ids that collectives name where these are greater.
+
+    Text without counts says 1 and 1. Devices that it names all the same, by global ids, are replicas of one partition
+    or, with the flag, partitions of one replica.
+    """
+    replicas, partitions = module.config.replica_count, module.config.num_partitions
+    in_partitions = devices_are_partitions if replicas == partitions == 1 else replicas > 1 >= partitions
+    for instruction in (i for c in module.computations() for i in c.instructions):
+        count, across = _named(instruction)
+        if across == "replica":
+            replicas = max(replicas, count)
+        elif across == "partition":
+            partitions = max(partitions, count)
+        elif in_partitions:
+            partitions = max(partitions, -(-count // module.config.replica_count))
+        else:
+            replicas = max(replicas, -(-count // module.config.num_partitions))
+    return replicas, partitions
+
+
+def _named(instruction: HloInstruction) -> tuple[int, str]:
+    """Returns one more than the greatest id that a collective names, and what ids are; 0 if it names none."""
+    a = instruction.attributes
+    if isinstance(a, at.CollectivePermuteAttributes):
+        count = 1 + max((i for pair in a.source_target_pairs for i in pair), default=-1)
+        return count, "replica" if a.channel_id is None else "partition"
+    if not isinstance(a, at.CollectiveAttributes):
+        return 0, "replica"
+    count = 1 + max((i for group in expand_groups(instruction) for i in group), default=-1)
+    if a.channel_id is not None and a.use_global_device_ids:
+        return count, "device"
+    is_partition = a.channel_id is not None and instruction.opcode not in GLOBAL_ID_OPCODES
+    return count, "partition" if is_partition else "replica"
 
 
 def permute_peers(

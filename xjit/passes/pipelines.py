@@ -48,6 +48,7 @@ from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCount
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.reductions.reduce_window_rewriter import ReduceWindowRewriter
 from xjit.passes.reductions.reduction_splitter import ReductionSplitter
+from xjit.passes.schedule_and_memory.alias_passthrough_params import AliasPassthroughParams
 from xjit.passes.schedule_and_memory.copy_fusion import CopyFusion
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
@@ -93,7 +94,9 @@ NEEDED_FOR: Mapping[str, str] = {
 class PipelineOptions:
     """What may be switched. `optimize=False` only does what execution needs: every instruction is its own kernel.
 
-    `use_cublaslt`: products of matrices are calls of that library, where it has them.
+    `use_cublaslt`: products of matrices are calls of that library, where it has them. `alias_passthrough_params`:
+    results that are parameters are declared to have their buffers, which a call must donate then; a module's config
+    asks for it.
     """
 
     optimize: bool = True
@@ -102,6 +105,7 @@ class PipelineOptions:
     fuse_dots: bool = True
     keep_intermediate_layouts: bool = False
     use_cublaslt: bool = False
+    alias_passthrough_params: bool = False
 
 
 def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
@@ -120,7 +124,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
         # sums of groups of columns: of columns first, which are read along memory
         *([ReductionSplitter(min_elements=MIN_SPLIT_ELEMENTS)] if options.optimize else []),
         *(fusion(options) if options.optimize and options.fuse else []),
-        *memory(),
+        *memory(options),
     ]
 
 
@@ -140,7 +144,7 @@ def gpu_pipeline(
         *([SplitkRewriter()] if options.optimize and not products else []),  # the library splits sums by itself
         *layouts(options),
         *(fusion(options, True, products) if options.optimize and options.fuse else products),
-        *memory(),
+        *memory(options),
     ]
 
 
@@ -275,11 +279,12 @@ def attention_on_gpus() -> AttentionFusion:
     return AttentionFusion(min_rows=16, scores_per_element=16, max_depth=128)
 
 
-def memory() -> list[HloModulePass]:
+def memory(options: PipelineOptions) -> list[HloModulePass]:
     """Orders the program and gives every value a place. Nothing may reorder or add instructions after this."""
     return [
         HloDCE(),
         HloMemoryScheduler(),
+        *([AliasPassthroughParams()] if options.alias_passthrough_params else []),  # no copies of these then
         CopyInsertion(),  # after scheduling: whether a copy is needed depends on the order
         CopyFusion(),  # copies that change places with each other are one kernel
     ]

@@ -66,8 +66,6 @@ HEADER_ATTRIBUTES = frozenset({
 })  # fmt: skip
 """The attributes of a module: XLA's, and those that XLA keeps in protos only."""
 
-_BOOLEAN = frozenset({"alias_passthrough_params", "is_scheduled"})
-
 
 class _ModuleParser:
     def __init__(self, stream: TokenStream) -> None:
@@ -124,6 +122,9 @@ class _ModuleParser:
                 module.config.entry_computation_layout = ComputationLayout(parameters, result)
             elif key in ("replica_count", "num_partitions"):
                 setattr(module.config, key, cursor.decode(parse_int, text, start))
+            elif key == "alias_passthrough_params":
+                self._refuse_again(key, module.config.alias_passthrough_params, start)
+                module.config.alias_passthrough_params = cursor.decode(parse_bool, text, start)
             elif key == "input_output_alias":
                 self._refuse_again(key, module.config.input_output_alias, start)
                 module.config.input_output_alias = self._decode_aliasing(parse_aliases, text, start)
@@ -138,7 +139,7 @@ class _ModuleParser:
                 cursor.fail(f"a module has no attribute '{key}'{hint}", start - 2, note)
             else:
                 self._refuse_again(key, key in module.config.header_attributes, start)
-                if key in _BOOLEAN:
+                if key == "is_scheduled":
                     cursor.decode(parse_bool, text, start)
                 module.config.header_attributes[key] = text
         return index

@@ -26,12 +26,19 @@ from xjit.emitters.planners.cpu.regions import regions
 from xjit.emitters.planners.cpu.transpose import tiled_spaces, transposed_loop
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import Part
+from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 
 ROW_STRIP = 1 << 14
 """Elements of a row that are one unit of work where there are few rows."""
+
+LONG_REGISTERS = 2
+"""Registers of a vector whose elements take a transcendental function. Its instructions wait for each other, and those
+of one register are so many that the CPU does not see far enough ahead to begin with the next."""
+LONG_VECTORS = 16
+"""As many of these vectors must be in a row: for fewer elements the code is not worth its compilation."""
 
 SpacePlanner = Callable[[LoopPlanning, IterationSpace], list[Part]]
 """Makes parts of a space without needless loops and divisions."""
@@ -93,7 +100,8 @@ def plain_parts(planning: LoopPlanning, space: IterationSpace) -> list[Part]:
     width = vector_width(planning, space)
     across = transposed_loop(planning, space, width) if width else None
     if across is None:
-        return [_part(planning, piece, width) for piece in _cut_long_rows(planning, space, width)]
+        pieces = _cut_long_rows(planning, space, width)
+        return [_part(planning, piece, width * _registers(planning, piece, width)) for piece in pieces]
     parts: list[Part] = []
     for piece, tiled in tiled_spaces(space, width, across):
         piece = piece if tiled else drop_single_trips(piece)
@@ -137,6 +145,14 @@ def vector_width(planning: LoopPlanning, space: IterationSpace) -> int:
             if any(e.uses_dim(innermost) for e in index) and 2 * reduced > planning.lanes:
                 return 0
     return planning.lanes
+
+
+def _registers(planning: LoopPlanning, space: IterationSpace, width: int) -> int:
+    """How many registers of `width` elements a vector along the innermost loop has: one if rows are short."""
+    if not width or space.size(space.loops[-1]) < LONG_VECTORS * LONG_REGISTERS * width:
+        return 1
+    is_long = any(i.op.has(Trait.TRANSCENDENTAL) for i in planning.view.instructions())
+    return LONG_REGISTERS if is_long and not any(a.reductions for a in planning.accesses(space)) else 1
 
 
 def _splitter(planning: LoopPlanning) -> Callable[[IterationSpace, int, int], bool]:

@@ -60,6 +60,18 @@ def test_lanes_are_those_of_the_target(level: str, lanes: int) -> None:
     assert loops(schedule) == [(Role.TASK, 100, lanes)] and schedule.units == 100 // lanes
 
 
+@pytest.mark.parametrize(("level", "lanes"), [("sse2", 8), ("avx2", 16), ("avx512", 32)])
+def test_transcendental_functions_of_long_rows_are_computed_two_registers_at_a_time(level: str, lanes: int) -> None:
+    (schedule,) = plans("f32[1003]", "tanh(p0)", "f32[1003]", level=level)
+    assert loops(schedule) == [(Role.TASK, 1003, lanes)]
+    (plain,) = plans("f32[1003]", "negate(p0)", "f32[1003]", level=level)
+    assert loops(plain) == [(Role.TASK, 1003, lanes // 2)], "nothing waits there"
+    (short,) = plans("f32[100,9]{0,1}", "tanh(p0)", "f32[100,9]", level=level)
+    assert all(width <= lanes // 2 for _, _, width in loops(short)), "rows are short"
+    (counted,) = plans("f32[40]", "tanh(p0)", "f32[40]", level=level)
+    assert loops(counted) == [(Role.TASK, 40, lanes // 2)], "few elements are not worth more code"
+
+
 def test_outer_loops_are_merged_until_there_is_work_for_many() -> None:
     (schedule,) = plans("f32[4,5,7,64]", "broadcast(p0), dimensions={1,2}", "f32[5,7]")
     assert loops(schedule) == [(Role.TASK, 140, 0), (Role.VECTOR, 64, 16)]

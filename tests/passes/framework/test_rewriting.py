@@ -55,6 +55,29 @@ def test_losing_a_user_wakes_up_the_other_one() -> None:
     assert changed and not any(i.opcode == "negate" for i in module.entry_computation.instructions)
 
 
+def test_what_goes_with_an_operand_wakes_up_other_readers() -> None:
+    """The convert that keeps n from its other reader is no operand of what is replaced, but of its operand."""
+    changed, module = rewrites(
+        "ENTRY e { x = f32[2] parameter(0) n = f32[2] negate(x) a = f32[2] abs(n) c = f16[2] convert(n) "
+        "m = f16[2] negate(c) k = f16[2] negate(m) s = pred[2] is-finite(k) ROOT t = (f32[2], pred[2]) tuple(a, s) }",
+        Rule("is-finite = true", m.op("is-finite"), lambda match, into: into.full(match.root.shape, 1)),
+        SHARED,
+    )
+    assert changed and not any(i.opcode == "negate" for i in module.entry_computation.instructions)
+
+
+def test_losing_a_user_wakes_up_readers_of_the_reader() -> None:
+    changed, module = rewrites(
+        "ENTRY e { x = f32[2] parameter(0) s = f32[2] sine(x) n = f32[2] negate(s) a = f32[2] abs(n) "
+        "f = pred[2] is-finite(s) ROOT t = (f32[2], pred[2]) tuple(a, f) }",
+        Rule("is-finite = true", m.op("is-finite"), lambda match, into: into.full(match.root.shape, 1)),
+        Rule("abs(negate(sine(x))) = cosine(x) for a sine that only it reads",
+             m.op("abs", m.op("negate", m.op("sine", m.any("x")).one_use())),
+             lambda match, into: into.make("cosine", match["x"])),
+    )  # fmt: skip
+    assert changed and "cosine" in module.entry_computation.opcodes
+
+
 def test_rules_that_undo_each_other_are_stopped_and_named() -> None:
     there = Rule("sine = cosine", m.op("sine", m.any("x")), lambda match, into: into.make("cosine", match["x"]))
     back = Rule("cosine = sine", m.op("cosine", m.any("x")), lambda match, into: into.make("sine", match["x"]))

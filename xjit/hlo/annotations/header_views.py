@@ -26,6 +26,14 @@ _SIGNATURE_KEYS = (
 )
 
 
+_NUMBERED_KEYS = ("dynamic_parameter_binding", PREFETCHES)
+
+
+def names_parameters(module: HloModule) -> bool:
+    """Whether the header names parameters by number, for sizes of dimensions or prefetches."""
+    return any(key in module.config.header_attributes for key in _NUMBERED_KEYS)
+
+
 @dataclass(frozen=True, slots=True)
 class CrossProgramPrefetch:
     """A buffer of a parameter that the previous program may fetch in advance."""

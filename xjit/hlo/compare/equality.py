@@ -51,6 +51,7 @@ def _config_difference(a: HloModule, b: HloModule) -> str | None:
         ("entry_computation_layout", lambda m: m.entry_computation_layout),
         ("replica_count", lambda m: m.config.replica_count),
         ("num_partitions", lambda m: m.config.num_partitions),
+        ("alias_passthrough_params", lambda m: m.config.alias_passthrough_params),
         ("input_output_alias", lambda m: m.config.input_output_alias),
         ("buffer_donor", lambda m: m.config.buffer_donors),
         ("header attributes", lambda m: m.config.header_attributes),

@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from xjit.hlo.ir.instruction import HloInstruction
 
 
-def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruction] = ()) -> None:
+def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruction] = ()) -> list[HloInstruction]:
     """Makes everything that uses `old` use `new`, whatever its shape, and removes `old` and what only it needed.
 
     `made` are further instructions that were made for `new`. What had to run before `old`, or before what only it
     needed, runs before all of them that do something, what had to run after it, after them. If `new` was there before,
     and something depends on it, it is not made to wait: what used `old` waits instead. A new instruction inherits the
-    annotations of `old` that it has none of its own of. A parameter, or an `old` that `new` reads, stays.
-    InvalidArgument unless both are in one computation.
+    annotations of `old` that it has none of its own of. A parameter, or an `old` that `new` reads, stays. Returns what
+    lost a user and stays. InvalidArgument unless both are in one computation.
     """
     computation = old.parent
     if computation is None or new.parent is not computation:
         stray = old if computation is None else new
         raise InvalidArgument(f"{stray.name} is not in computation {computation.name if computation else '(none)'}")
     if old is new:
-        return
+        return []
     told = computation.parent.on_rewrite if computation.parent is not None else None
     text = str(old) if told is not None else ""
     if new in made or _nothing_depends_on(new):
@@ -36,15 +36,17 @@ def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruct
     if old.control_predecessors or old.control_successors:
         _hand_over_control_edges(old, new, dict.fromkeys(made))
     old.replace_all_uses_with_different_shape(new)
+    staying: list[HloInstruction] = []
     if not old.user_count and old.opcode != "parameter":
         awaited: dict[HloInstruction, None] = {}  # by what goes with `old`
-        computation.remove_instruction_and_unused_operands(
+        staying = computation.remove_instruction_and_unused_operands(
             old, lambda unused: awaited.update(dict.fromkeys(unused.control_predecessors))
         )
         if predecessors := [i for i in awaited if i.parent is computation]:
             _add_edges(predecessors, _first_of(new, dict.fromkeys(made), readers))
     if told is not None:
         told(text, new)
+    return staying
 
 
 def inherit_annotations(new: HloInstruction, old: HloInstruction, same_value: bool = False) -> None:

@@ -241,6 +241,8 @@ _FIRST_HEADER_KEYS = ("is_scheduled", "input_output_alias", "buffer_donor")
 def _header(module: HloModule, options: HloPrintOptions) -> str:
     config = module.config
     attributes = dict(config.header_attributes)
+    if config.alias_passthrough_params:
+        attributes["alias_passthrough_params"] = "true"
     if config.input_output_alias:
         attributes["input_output_alias"] = format_entries(config.input_output_alias)
     if config.buffer_donors:

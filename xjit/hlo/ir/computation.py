@@ -350,9 +350,11 @@ class HloComputation:
         self.force_remove_instruction(instruction)
 
     def force_remove_instruction(self, instruction: HloInstruction) -> None:
-        """Removes an instruction, dropping its control edges; it must have no users and not be the root."""
+        """Removes an instruction, dropping its control edges; it must have no users and be no root and no parameter."""
         if instruction not in self._instructions:
             raise InvalidArgument(f"{instruction.name} is not in computation {self.name}")
+        if instruction.opcode == "parameter" and instruction in self._parameters:
+            raise FailedPrecondition(f"parameter {instruction.name} can only go through remove_parameter")
         if instruction.user_count:
             raise FailedPrecondition(f"{instruction.name} still has users, first {instruction.users[0].name}")
         if instruction is self._root:
@@ -366,23 +368,29 @@ class HloComputation:
 
     def remove_instruction_and_unused_operands(
         self, instruction: HloInstruction, cleanup: Callable[[HloInstruction], None] | None = None
-    ) -> None:
+    ) -> list[HloInstruction]:
         """Removes an instruction and everything that only it kept alive (without side effects).
 
-        `cleanup` is called for each instruction just before it goes.
+        `cleanup` is called for each instruction just before it goes. Returns what has lost a user, and stays.
         """
         worklist = [instruction]
+        staying: list[HloInstruction] = []
         while worklist:
             item = worklist.pop()
-            if item.parent is not self or item.user_count or item is self._root or item.opcode == "parameter":
+            if item.parent is not self:
+                continue
+            if item.user_count or item is self._root or item.opcode == "parameter":
+                staying.append(item)
                 continue
             if item is not instruction and (item.has_side_effect() or item.control_successors):
+                staying.append(item)
                 continue
             operands = item.unique_operands()
             if cleanup is not None:
                 cleanup(item)
             self.force_remove_instruction(item)
             worklist.extend(operands)
+        return staying
 
     def replace_instruction(self, old: HloInstruction, new: HloInstruction, preserve_sharding: bool = False) -> bool:
         """Redirects all uses of `old` to `new` (same computation), relays control edges, removes `old`.

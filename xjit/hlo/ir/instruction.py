@@ -254,6 +254,10 @@ class HloInstruction(InstructionConstructors, AttributeFields):
         """Makes one user read `new` instead of this; the shapes must be compatible."""
         use_def.replace_use_with(self, user, new)
 
+    def replace_use_with_different_shape(self, user: HloInstruction, new: HloInstruction) -> None:
+        """Makes one user read `new` instead of this, whatever its shape."""
+        use_def.replace_use_with_different_shape(self, user, new)
+
     def replace_all_uses_with(self, new: HloInstruction) -> None:
         """Makes every user (and the root position) use `new` instead of this; the shapes must be compatible."""
         use_def.replace_all_uses_with(self, new)

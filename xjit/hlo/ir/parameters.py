@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xjit.hlo.annotations.header_views import names_parameters
 from xjit.hlo.attributes import ParameterAttributes
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.hlo.edit import replacing
@@ -13,6 +14,7 @@ from xjit.hlo.edit import replacing
 if TYPE_CHECKING:
     from xjit.hlo.ir.computation import HloComputation
     from xjit.hlo.ir.instruction import HloInstruction
+    from xjit.hlo.ir.module import HloModule
     from xjit.hlo.types.shape import Shape
 
 
@@ -69,6 +71,35 @@ def remove_parameter(computation: HloComputation, number: int) -> None:
     if parameter.users or parameter is computation.root_instruction:
         raise FailedPrecondition(f"parameter {number} of {computation.name} is used")
     _remove(computation, [number])
+
+
+def remove_parameters_from_entry(module: HloModule, numbers: Sequence[int]) -> None:
+    """Removes unused parameters of the entry: callers no longer hand them over.
+
+    The entry layout, the parameters' shardings, aliases and donors are those of the parameters that are left. Errors:
+    FailedPrecondition if one is used, or if the config names it otherwise (aliases, dynamic sizes, prefetches).
+    """
+    entry, config, gone = module.entry_computation, module.config, set(numbers)
+    named = {alias.parameter_number for alias in (*config.input_output_alias, *config.buffer_donors)}
+    for number in gone:
+        parameter = entry.parameter_instruction(number)
+        if parameter.users or parameter is entry.root_instruction or number in named:
+            raise FailedPrecondition(f"parameter {number} of {entry.name} is used")
+    if names_parameters(module):
+        raise FailedPrecondition(f"the header of {module.name} names parameters by number")
+    left = [i for i in range(entry.num_parameters) if i not in gone]
+    layout = module.entry_computation_layout
+    shardings = module.spmd_parameters_shardings if module.has_spmd_parameters_shardings() else None
+    _remove(entry, sorted(gone))
+    config.entry_computation_layout = replace(layout, parameter_shapes=[layout.parameter_shapes[i] for i in left])
+    config.input_output_alias = tuple(
+        replace(a, parameter_number=left.index(a.parameter_number)) for a in config.input_output_alias
+    )
+    config.buffer_donors = tuple(
+        replace(d, parameter_number=left.index(d.parameter_number)) for d in config.buffer_donors
+    )
+    if shardings is not None:
+        module.spmd_parameters_shardings = [shardings[i] for i in left]
 
 
 def remove_unused_parameters_from_fused_computation(computation: HloComputation) -> list[int]:

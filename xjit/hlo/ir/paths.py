@@ -23,6 +23,8 @@ def instruction_between(
     search ends at the first member.
     """
     own = set(members)
+    if len(own) < 2:
+        return None  # what one needs and is needed by would be a cycle
     first = min((position[m] for m in own), default=0) if position is not None else 0
     needed = {n for member in members for n in needs_of(member) if n not in own}
     stack = list(needed)

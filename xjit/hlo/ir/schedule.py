@@ -73,7 +73,12 @@ class HloSchedule:
         return [c for c in module.make_nonfusion_computations() if c.execution_thread in threads]
 
     def verify(self, module: HloModule) -> None:
-        """Raises HloVerifyError unless every non-fusion computation of its threads has a complete, legal sequence."""
+        """Raises HloVerifyError unless every non-fusion computation of its threads has a complete, legal sequence.
+
+        All sequences must be of computations of the module.
+        """
+        if foreign := next((c for c in self._sequences if c.parent is not module), None):
+            raise HloVerifyError(f"schedule: computation {foreign.name} is not in module {module.name}")
         for computation in self._computations_to_schedule(module):
             sequence = self._sequences.get(computation)
             if sequence is None and _is_embedded_only(computation):

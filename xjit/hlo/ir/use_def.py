@@ -38,9 +38,14 @@ def replace_operand_with_different_shape(instruction: HloInstruction, i: int, ne
 
 
 def replace_use_with(instruction: HloInstruction, user: HloInstruction, new: HloInstruction) -> None:
-    """Makes one user read `new` instead of this."""
+    """Makes one user read `new` instead of this; the shapes must be compatible."""
     if not instruction.shape.compatible(new.shape):
         raise InvalidArgument(f"{new.name} has shape {new.shape}, {instruction.name} has {instruction.shape}")
+    replace_use_with_different_shape(instruction, user, new)
+
+
+def replace_use_with_different_shape(instruction: HloInstruction, user: HloInstruction, new: HloInstruction) -> None:
+    """Makes one user read `new` instead of this, whatever its shape."""
     if instruction is not new and (positions := _positions_of(user, instruction)):
         _redirect(user, instruction, new, positions)
 

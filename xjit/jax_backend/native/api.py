@@ -19,7 +19,7 @@ from xjit.jax_backend.c_api import (
     MAX_FUNCTIONS,
 )
 from xjit.jax_backend.native.buffers import DELETED_ERROR, READY_EVENT, define_buffers
-from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR, define_calls
+from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR, UNANSWERED_ERROR, define_calls
 from xjit.jax_backend.native.copies import COPY_START, define_copies
 from xjit.jax_backend.native.donation import define_donation
 from xjit.jax_backend.native.events import EXHAUSTED_ERROR, EXHAUSTED_EVENT, define_errors, define_events
@@ -28,8 +28,9 @@ from xjit.jax_backend.native.getters import define_getters
 from xjit.jax_backend.native.groups import OPEN_GROUP, define_groups
 from xjit.jax_backend.native.layouts import define_layouts
 from xjit.jax_backend.native.preparation import define_preparation
+from xjit.jax_backend.native.questions import CALL_PYTHON, CALL_TARGET, define_questions
 from xjit.jax_backend.native.queues import NESTED_KEY, RUN_APART, START_WORKER, define_queues
-from xjit.jax_backend.native.sharded_execute import UNANSWERED_ERROR, define_sharded_execute
+from xjit.jax_backend.native.sharded_execute import define_sharded_execute
 from xjit.jax_backend.native.transfers import FROM_HOST, define_from_host
 from xjit.jax_backend.records import EXECUTABLE
 from xjit.jax_backend.requests import Memory
@@ -49,10 +50,12 @@ REFUSAL_ERROR: Final = "xjit_refusal_error"
 VARIABLES: Final = (
     READY_EVENT, DELETED_ERROR, COUNT_ERROR, STATUS_ERROR, UNANSWERED_ERROR, REFUSAL_ERROR, START_WORKER, RUN_APART,
     NESTED_KEY, IS_ASYNCHRONOUS, EXHAUSTED_ERROR, EXHAUSTED_EVENT, RUN_MEMBER, OPEN_GROUP,
+    CALL_PYTHON,
 )  # fmt: skip
 """Variables of the module that Python sets."""
 
 _FUNCTIONS_FOR_PYTHON: Final = (
+    CALL_TARGET,
     "xjit_buffer_new", "xjit_buffer_hold", "xjit_buffer_unhold", "xjit_event_wait", COPY_START,
     "xjit_queue_work", "xjit_queue_wait", "xjit_job_run", CALL_RUN,
 )  # fmt: skip
@@ -120,6 +123,7 @@ class NativeApi:
 def build_module(python_functions: Iterable[str]) -> Module:
     """The native module: getters, errors, events, buffers, execution, and a stub per Python function."""
     module = Module("jax_backend")
+    define_questions(module)
     define_errors(module)
     define_events(module)
     define_buffers(module)

@@ -23,7 +23,7 @@ from xjit.llvm.types import I64, PTR, VOID
 from xjit.llvm.values import zero
 
 OPEN_GROUP: Final = "xjit_open_group"
-"""The variable of `i64 (*)(executable)`: Python makes a communicator and returns its number; 0: it could not."""
+"""The variable of `void (*)(executable, i64 count, ANSWER)`: Python makes a communicator, and answers its number."""
 
 
 def define_groups(module: Module) -> None:

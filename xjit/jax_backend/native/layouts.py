@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from xjit.jax_backend.c_api import LAYOUT_FUNCTIONS
+from xjit.jax_backend.native.events import EXHAUSTED_ERROR
 from xjit.jax_backend.records import BUFFER, EXECUTABLE, LAYOUT
 from xjit.llvm import Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
@@ -56,6 +57,8 @@ def _asked(builder: StructuredBuilder, request: Value, name: str, field: str) ->
 
 def _answer(builder: StructuredBuilder, request: Value, name: str, order: Value, rank: Value) -> None:
     made = builder.call(builder.module.functions[_NEW], [order, rank], name="made")
+    with builder.when(builder.is_null(made)):
+        builder.ret(builder.load(PTR, Value(PTR, f"@{EXHAUSTED_ERROR}"), align=8))
     LAYOUT_FUNCTIONS[name].store(builder, request, "layout", made)
     builder.ret(zero(PTR))
 
@@ -102,6 +105,8 @@ def _define_new(module: Module) -> None:
     order, rank = builder.function.args
     size = builder.add(builder.mul(rank, builder.i64(_CHARACTERS)), builder.i64(LAYOUT.size + 2))
     made = builder.call(module.declare("malloc", PTR, [I64]), [size], name="made")
+    with builder.when(builder.is_null(made)):
+        builder.ret(made)
     LAYOUT.store(builder, made, "vtable", zero(PTR))
     LAYOUT.store(builder, made, "is_static", builder.i64(0))
     text = builder.offset(made, builder.i64(LAYOUT.size))

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from xjit.jax_backend.native.questions import ask
 from xjit.jax_backend.records import JOB, QUEUE
 from xjit.llvm import Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
@@ -29,10 +30,14 @@ MAX_JOBS: Final = 32
 """As many calls of a device may be waiting or running, as in XLA; they hold the memory of their results."""
 
 START_WORKER: Final = "xjit_start_worker"
-"""The variable of `i64 (*)(queue)`: Python starts a worker. Not 0 if it did."""
+"""The variable of `void (*)(queue, i64 1, ANSWER)`: Python starts a worker."""
 
 RUN_APART: Final = "xjit_run_apart"
-"""The variable of `i64 (*)(jobs, i64 count)`: Python has a thread for each call `xjit_job_run`; how many there are."""
+"""The variable of `void (*)(jobs, i64 count, ANSWER)`: Python has a thread for each call `xjit_job_run`."""
+
+HAS_THREADS: Final = 1
+HAS_NO_THREADS: Final = 2
+"""Their answers."""
 
 NESTED_KEY: Final = "xjit_nested_key"
 """The variable of the pthread key that has a value in threads which run a job apart."""
@@ -120,15 +125,16 @@ def _define_run_apart(module: Module) -> None:
     """The caller runs those that get no thread, one after the other."""
     builder = define(module, "xjit_jobs_run_apart", [(PTR, "jobs"), (I64, "count")])
     jobs, number = builder.function.args
-    with builder.loop(_asked(builder, RUN_APART, jobs, number), number) as i:
+    with builder.when(_has_threads(builder, RUN_APART, jobs, number)):
+        builder.ret_void()
+    with builder.loop(builder.i64(0), number) as i:
         _run(builder, builder.load(PTR, builder.gep(PTR, jobs, i), align=8, name="job"))
     builder.ret_void()
 
 
-def _asked(builder: StructuredBuilder, variable: str, *subjects: Value) -> Value:
-    """Emits a question to Python; the number that it answers."""
-    function = builder.load(PTR, Value(PTR, f"@{variable}"), align=8, name="function")
-    return builder.call_pointer(function, I64, subjects, name="answer")
+def _has_threads(builder: StructuredBuilder, variable: str, subject: Value, number: Value) -> Value:
+    """Emits a question to Python for threads; whether there are any."""
+    return builder.icmp_signed("==", ask(builder, variable, subject, number), builder.i64(HAS_THREADS))
 
 
 def place_job(builder: StructuredBuilder, job: Value, queue: Value) -> None:
@@ -165,7 +171,7 @@ def _define_start(module: Module) -> None:
     has_worker = QUEUE.load_atomic(builder, queue, "has_worker", "acquire")
     with builder.when(builder.icmp_signed("!=", has_worker, const_int(I32, 0))):
         builder.ret(const_int(I1, 1))
-    builder.ret(builder.icmp_signed("!=", _asked(builder, START_WORKER, queue), builder.i64(0)))
+    builder.ret(_has_threads(builder, START_WORKER, queue, builder.i64(1)))
 
 
 def _define_reserve(module: Module) -> None:

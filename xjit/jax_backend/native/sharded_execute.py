@@ -8,20 +8,17 @@ queues in any case, as the devices need threads of their own.
 
 from __future__ import annotations
 
-from typing import Final
-
 from xjit.jax_backend.c_api import FUNCTIONS
+from xjit.jax_backend.native.calls import UNANSWERED_ERROR
 from xjit.jax_backend.native.events import EXHAUSTED_ERROR
 from xjit.jax_backend.native.execute import EXECUTE, answer_error, is_asynchronous
 from xjit.jax_backend.native.groups import OPEN_GROUP, call_of
+from xjit.jax_backend.native.questions import UNANSWERED, ask
 from xjit.jax_backend.records import CALL, DEVICE, DISPATCH_TOGETHER, EXECUTABLE, GROUP
 from xjit.llvm import Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I1, I64, PTR, VOID
 from xjit.llvm.values import zero
-
-UNANSWERED_ERROR: Final = "xjit_silence_error"
-"""The variable that holds the address of the error for a request that Python did not answer."""
 
 
 def define_sharded_execute(module: Module) -> None:
@@ -147,9 +144,8 @@ class _Execute:
 
     def _enqueue_together(self, group: Value) -> None:
         builder, functions = self.builder, self._functions
-        function = builder.load(PTR, Value(PTR, f"@{OPEN_GROUP}"), align=8, name="function")
-        number = builder.call_pointer(function, I64, [self._executable], name="number")
-        with builder.when(builder.icmp_signed("==", number, builder.i64(0))):
+        number = ask(builder, OPEN_GROUP, self._executable, self._count)
+        with builder.when(builder.icmp_signed("==", number, builder.i64(UNANSWERED))):
             builder.call(functions["xjit_group_abandon"], [group, self._count])
             answer_error(builder, UNANSWERED_ERROR)
         events = builder.alloca_many(PTR, self._count, align=8, name="events")

@@ -14,7 +14,7 @@ from xjit.jax_backend.records import ARRAY, EVENT, MEMORY
 from xjit.llvm import Module, Value
 from xjit.llvm.function import Function
 from xjit.llvm.structured_builder import StructuredBuilder, define
-from xjit.llvm.types import I8, I64, PTR
+from xjit.llvm.types import I1, I8, I64, PTR, VOID
 from xjit.llvm.values import const_int, zero
 
 ALIASING_ALIGNMENT = 64
@@ -105,20 +105,35 @@ class _FromHost:
         ready = builder.load(PTR, Value(PTR, f"@{READY_EVENT}"), align=8, name="ready")
         with builder.when(in_place):
             done = builder.call(builder.module.declare("malloc", PTR, [I64]), [builder.i64(EVENT.size)], name="done")
+            self._ask_unless(builder.not_(builder.is_null(done)))
             builder.memset(done, const_int(I8, 0), builder.i64(EVENT.size), align=8)
             EVENT.store(builder, done, "references", builder.i64(2))  # the caller's and the buffer's
-            self._answer(array, source, memory, ready, done, done)
+            self._answer(array, source, memory, ready, done, done, ("free", done))
         allocate = builder.module.declare("xjit_scratch_alloc", PTR, [I64])
         data = builder.call(allocate, [num_bytes], name="data")
         self._ask_unless(builder.not_(builder.is_null(data)))
         builder.memcpy(data, source, num_bytes)
-        self._answer(array, data, memory, ready, zero(PTR), ready)
+        self._answer(array, data, memory, ready, zero(PTR), ready, ("xjit_scratch_free", data))
 
-    def _answer(self, array: Value, data: Value, memory: Value, ready: Value, host_event: Value, done: Value) -> None:
+    def _answer(
+        self,
+        array: Value,
+        data: Value,
+        memory: Value,
+        ready: Value,
+        host_event: Value,
+        done: Value,
+        unless: tuple[str, Value],
+    ) -> None:
+        """`unless`: what frees what, where there is no memory for the buffer's struct."""
         builder = self.builder
         device = builder.load(PTR, MEMORY.load(builder, memory, "devices"), align=8, name="device")
         made = [array, data, device, memory, ready, host_event]
         buffer = builder.call(self._functions["xjit_buffer_new"], made, name="buffer")
+        with builder.when(builder.is_null(buffer)):
+            free, allocated = unless
+            builder.call(builder.module.declare(free, VOID, [PTR]), [allocated])
+            self._ask_unless(const_int(I1, 0))
         self._layout.store(builder, self._request, "buffer", buffer)
         self._layout.store(builder, self._request, "done_with_host_buffer", done)
         builder.ret(zero(PTR))

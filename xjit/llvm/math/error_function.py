@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from xjit.llvm.math import coefficients as co
 from xjit.llvm.math.exponential import expm1_reduced, reduce_by_ln2
-from xjit.llvm.math.vec import Vec, polynomial, power_of_two, round_to_power_of_two
+from xjit.llvm.math.vec import Vec, polynomial, power_of_two
+
+ERFC_CENTER = 1.046875
 
 
 def erf(x: Vec) -> Vec:
@@ -12,19 +14,21 @@ def erf(x: Vec) -> Vec:
     coefficients, limit = (co.ERF_F64, 6.0) if x.is_double else (co.ERF_F32, 4.0)
     a = x.const(limit).minimum(x.abs())
     square = a * a
-    factor = polynomial(x.const(1.0).minimum(square), coefficients)
+    factor = polynomial(square, coefficients)
     small = a.fma(factor, a) if x.has_fma else a * (factor + 1.0)  # a product alone might underflow
     large = _large_f64(a, square) if x.is_double else _large_f32(a)
     return small.where(a < 1.0, large).copysign(x)
 
 
 def _large_f32(x: Vec) -> Vec:
-    """1 - 2^P(x - 1) / 8 from 1 to 4. Near 1, where erfc counts most, P is small, and so is its rounding error."""
-    exponent = polynomial(x - 1.0, co.ERFC_LOG2_F32)
-    n, eighth = round_to_power_of_two(exponent, bias=-3)
-    r = exponent - n
-    power = r.fma(polynomial(r, co.EXP2_F32), x.const(1.0))
-    return power.fma(-eighth, x.const(1.0))
+    """1 - (c + t P(t))^4 with t = x - ERFC_CENTER, from 1 to 4. Near 1, where erfc counts most, t is small, and so is
+    the rounding error of its product.
+    """
+    root, *others = co.ERFC_ROOT_F32
+    t = x - ERFC_CENTER
+    change = t * polynomial(t, others)
+    square = change.fma(change + 2.0 * root, x.const(root * root))
+    return (-square).fma(square, x.const(1.0))
 
 
 def _large_f64(x: Vec, square: Vec) -> Vec:

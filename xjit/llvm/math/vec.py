@@ -220,10 +220,10 @@ def round_to_int(x: Vec) -> tuple[Vec, Vec]:
     return shifted - magic, shifted.as_int() - magic.as_int()
 
 
-def round_to_power_of_two(x: Vec, factor: float = 1.0, bias: int = 0) -> tuple[Vec, Vec]:
-    """(n as float, 2^(n + bias)) for n = x * factor rounded to nearest even, of f32. Both exponents must be normal."""
-    magic = x.const(1.5 * 2.0**23 + 127 + bias)  # its lowest bits are the exponent of 2^bias
-    shifted = x + magic if factor == 1.0 else x.fma(factor, magic)
+def round_to_power_of_two(x: Vec, factor: float) -> tuple[Vec, Vec]:
+    """(n as float, 2^n) for n = x * factor rounded to nearest even, of f32. Its exponent must be normal."""
+    magic = x.const(1.5 * 2.0**23 + 127)  # its lowest bits are the exponent of 1
+    shifted = x.fma(factor, magic)
     return shifted - magic, (shifted.as_int() << 23).as_float()
 
 

@@ -30,9 +30,8 @@ def _arguments(instruction: HloInstruction, operands: Sequence[Array]) -> tuple[
 
 def _round(interpreter: Interpreter, instruction: HloInstruction, *values: Array) -> Value:
     shapes = instruction.shape.tuple_shapes or (instruction.shape,)
-    rounded = tuple(
-        interpreter.flush(np.asarray(v).reshape(s.dimensions).astype(s.dtype)) for v, s in zip(values, shapes)
-    )
+    arrays = (np.asarray(v).reshape(-1) if s.rank == 1 else np.asarray(v) for v, s in zip(values, shapes))
+    rounded = tuple(interpreter.flush(a.astype(s.dtype)) for a, s in zip(arrays, shapes))
     return rounded if instruction.shape.is_tuple else rounded[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from xjit.hlo.attributes import CustomCallAttributes
@@ -29,7 +30,8 @@ BATCH_NORM_TARGETS = frozenset({BATCH_NORM_INFERENCE, BATCH_NORM_TRAINING, BATCH
 CHOLESKY = "__cusolver$cholesky"
 LIBRARY_TARGETS = MATMUL_TARGETS | CONV_TARGETS | BATCH_NORM_TARGETS | {CHOLESKY}
 
-_WRAPPERS = ("gemm_backend_config", "cudnn_conv_backend_config")
+GEMM_WRAPPER = "gemm_backend_config"
+_WRAPPERS = (GEMM_WRAPPER, "cudnn_conv_backend_config")
 
 
 def call_target(instruction: HloInstruction) -> str:
@@ -46,3 +48,12 @@ def library_config(call: HloInstruction) -> dict[str, Any]:
         if isinstance(inner := config.get(wrapper), dict):
             return inner
     return config
+
+
+def with_changes(call: HloInstruction, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of a call with other values of some keys, wrapped as it was."""
+    config = call.parsed_backend_config
+    for wrapper in _WRAPPERS:
+        if isinstance(inner := config.get(wrapper), dict):
+            return {**config, wrapper: {**inner, **changes}}
+    return {**config, **changes}

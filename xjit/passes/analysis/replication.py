@@ -15,7 +15,7 @@ from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import HloError
 from xjit.hlo.types.shape import ShapeIndex
-from xjit.ops.replica_groups import GLOBAL_ID_OPCODES, participants
+from xjit.ops.replica_groups import GLOBAL_ID_OPCODES, named_counts, participants
 from xjit.passes.analysis.forwarding import forwarded_leaves, forwards
 
 Facts = tuple[bool, ...]
@@ -30,17 +30,22 @@ class Across(Enum):
 
 
 class HloReplicationAnalysis:
-    """What is known of a module, across replicas or across partitions."""
+    """What is known of a module, across replicas or across partitions.
 
-    def __init__(self, module: HloModule, across: Across = Across.REPLICAS) -> None:
+    `replicas` and `partitions` are how many there are; 0 takes them from the header and from the groups of collectives.
+    """
+
+    def __init__(
+        self, module: HloModule, across: Across = Across.REPLICAS, replicas: int = 0, partitions: int = 0
+    ) -> None:
         self._across = across
-        self._module = module
+        named = named_counts(module, devices_are_partitions=across is Across.PARTITIONS)
+        self._replicas, self._partitions = replicas or named[0], partitions or named[1]
         self._facts: dict[HloInstruction, Facts] = {}
         self._parameters: dict[HloComputation, list[Facts]] = {}
         self._everyone: dict[Hashable, bool] = {}
         order = module.make_computation_post_order()
-        config = module.config
-        self._changed = (config.replica_count if across is Across.REPLICAS else config.num_partitions) > 1
+        self._changed = (self._replicas if across is Across.REPLICAS else self._partitions) > 1
         while self._changed:
             self._changed = False
             for computation in reversed(order):  # callers first: they say what parameters are
@@ -89,7 +94,7 @@ class HloReplicationAnalysis:
         return passed[number] if passed is not None else (True,) * parameter.shape.leaf_count
 
     def _joins_everyone(self, collective: HloInstruction) -> bool:
-        replicas, partitions = self._module.config.replica_count, self._module.config.num_partitions
+        replicas, partitions = self._replicas, self._partitions
         try:
             groups = [set(participants(collective, d, replicas, partitions)) for d in range(replicas * partitions)]
         except HloError:

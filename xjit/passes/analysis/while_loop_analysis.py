@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from xjit.hlo import HloComputation, HloInstruction
+from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import CompareAttributes, ConstantAttributes, GetTupleElementAttributes
 
 COMMUTED: Mapping[str, str] = MappingProxyType({"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"})
@@ -70,10 +70,10 @@ def counted_loop(loop: HloInstruction) -> CountedLoop | None:
     variable, bound = compare.operands
     if _constant(loop, variable) is not None:
         variable, bound, direction = bound, variable, COMMUTED[direction]
-    index, limit = _state_element(loop.while_condition, variable), _constant(loop, bound)
+    index, limit = state_element(variable), _constant(loop, bound)
     if index is None or limit is None:
         return None
-    init, step = _initial(loop, index), _step(loop, index)
+    init, step = initial_number(loop, index), step_of(loop, index)
     if init is None or step is None:
         return None
     trips = TRIP_COUNTS[direction](init, step, limit)
@@ -84,16 +84,16 @@ def counted_loop(loop: HloInstruction) -> CountedLoop | None:
     return CountedLoop(index, init, step, trips) if lowest <= init + trips * step < 1 << bits else None
 
 
-def _step(loop: HloInstruction, index: int) -> int | None:
+def step_of(loop: HloInstruction, index: int) -> int | None:
     """Returns what the body adds to an element of the state, if that is a constant."""
     root = loop.while_body.root_instruction
     following = root.operand(index) if root.opcode == "tuple" else root
     if following.opcode not in ("add", "subtract"):
         return None
     left, right = following.operands
-    if following.opcode == "add" and _state_element(loop.while_body, right) == index:
+    if following.opcode == "add" and state_element(right) == index:
         left, right = right, left
-    step = _constant(loop, right) if _state_element(loop.while_body, left) == index else None
+    step = _constant(loop, right) if state_element(left) == index else None
     return step if step is None or following.opcode == "add" else -step
 
 
@@ -103,25 +103,39 @@ def _constant(loop: HloInstruction, value: HloInstruction) -> int | None:
         literal = value.attributes_as(ConstantAttributes).literal
         integer = value.shape.is_array and not value.shape.rank and value.shape.element_type.is_integer
         return int(literal.array) if integer else None
-    assert value.parent is not None
-    index, root = _state_element(value.parent, value), loop.while_body.root_instruction
-    if index is None or root.opcode != "tuple" or _state_element(loop.while_body, root.operand(index)) != index:
+    index, root = state_element(value), loop.while_body.root_instruction
+    if index is None or root.opcode != "tuple" or state_element(root.operand(index)) != index:
         return None
-    return _initial(loop, index)
+    return initial_number(loop, index)
 
 
-def _initial(loop: HloInstruction, index: int) -> int | None:
+def initial_number(loop: HloInstruction, index: int) -> int | None:
     """Returns the constant integer that an element of the state starts as."""
-    state = loop.while_init
-    start = state.operand(index) if state.opcode == "tuple" else state
-    return _constant(loop, start) if start.opcode == "constant" else None
+    start = initial_value(loop, index)
+    return _constant(loop, start) if start is not None and start.opcode == "constant" else None
 
 
-def _state_element(computation: HloComputation, value: HloInstruction) -> int | None:
-    """Returns which element of the state `value` is, or None. A state that is no tuple is its element 0."""
-    parameter = computation.parameter_instructions[0]
-    if value is parameter and value.shape.is_array:
+def initial_value(loop: HloInstruction, index: int) -> HloInstruction | None:
+    """Returns the value that an element starts as; None if the initial state is a tuple, but no tuple instruction.
+
+    A state that is no tuple is its element 0.
+    """
+    init = loop.while_init
+    if not loop.shape.is_tuple:
+        return init
+    return init.operand(index) if init.opcode == "tuple" else None
+
+
+def next_value(loop: HloInstruction, index: int) -> HloInstruction:
+    """Returns what the body makes of an element of the state; a state that is a tuple must be built by a tuple."""
+    root = loop.while_body.root_instruction
+    return root.operand(index) if loop.shape.is_tuple else root
+
+
+def state_element(value: HloInstruction) -> int | None:
+    """Returns which element of the state a value of a condition or body is, or None."""
+    if value.opcode == "parameter" and value.shape.is_array:
         return 0
-    if value.opcode != "get-tuple-element" or value.operand(0) is not parameter:
+    if value.opcode != "get-tuple-element" or value.operand(0).opcode != "parameter":
         return None
     return value.attributes_as(GetTupleElementAttributes).index

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.hlo import HloComputation, HloInstruction, Shape
+from xjit.hlo.annotations.sharding import sharding_of_elements
 from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.calls_and_control.ownership import own_computations
@@ -43,12 +44,13 @@ def keep_result_elements(conditional: HloInstruction, keep: Sequence[int]) -> Hl
             for i in keep
         ]
         root = branch.add_instruction(HloInstruction.create_tuple(elements))
+        root.sharding = sharding_of_elements(old.shape, old.sharding, keep)
         inherit_annotations(root, old)
         branch.set_root_instruction(root, accept_different_shape=True)
         branch.remove_instruction_and_unused_operands(old)
     shape = Shape.tuple_of([conditional.shape.tuple_shapes[i] for i in keep])
     new = computation.add_instruction(conditional.clone_with_new_operands(shape, conditional.operands))
-    new.sharding = None
+    new.sharding = sharding_of_elements(conditional.shape, conditional.sharding, keep)
     for read in conditional.users:
         read.update_attributes(index=keep.index(element_index(read)))
     conditional.replace_all_uses_with_different_shape(new)

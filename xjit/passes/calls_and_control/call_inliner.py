@@ -20,8 +20,9 @@ class CallInliner(HloModulePass):
 
     Callers come first: what is nested deeply is cloned once into where it stays, not once per level.
 
-    Kept: calls that are marked not inlineable or carry a parallel partition in their backend config, and, so that
-    doubling chains of calls end, those that would grow the module beyond twice its size and `max_instructions`.
+    Kept: calls that are marked not inlineable or carry a parallel partition in their backend config, those that an
+    asynchronous instruction starts, and, so that doubling chains of calls end, those that would grow the module beyond
+    twice its size and `max_instructions`.
     """
 
     name = "call-inliner"
@@ -59,8 +60,11 @@ class CallInliner(HloModulePass):
     def _may_inline(self, call: HloInstruction) -> bool:
         if call.frontend_attributes.get("inlineable") == "false" or "outer_dimension_partitions" in call.backend_config:
             return False
-        if call.parent is not None and call.to_apply.execution_thread != call.parent.execution_thread:
+        parent = call.parent
+        if parent is not None and parent.execution_thread != call.to_apply.execution_thread:
             return False
+        if parent is not None and parent.is_async_computation():
+            return False  # what is started is one instruction
         if self.single_call_site and call.to_apply.caller_count > 1:
             return False
         return self.should_inline is None or self.should_inline(call)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule, Shape
+from xjit.hlo.annotations.sharding import sharding_of_leaves
 from xjit.hlo.edit.replacing import replace
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework.base import HloModulePass, selected_computations
@@ -38,6 +39,7 @@ def wrap_result(conditional: HloInstruction) -> HloInstruction:
         branch.set_root_instruction(wrapped, accept_different_shape=True)
     shape = Shape.tuple_of([conditional.shape])
     new = computation.add_instruction(conditional.clone_with_new_operands(shape, conditional.operands))
+    new.sharding = conditional.sharding and sharding_of_leaves(shape, conditional.sharding)
     element = computation.add_instruction(HloInstruction.create_get_tuple_element(new, 0))
     replace(conditional, element, [new])
     return new

@@ -15,6 +15,7 @@ from xjit.passes.calls_and_control.branch_elements import (
     read_elements,
 )
 from xjit.passes.calls_and_control.call_inliner import inline_call
+from xjit.passes.calls_and_control.conditional_canonicalizer import wrap_result
 from xjit.passes.calls_and_control.conditional_to_select import select_branches
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
@@ -51,7 +52,7 @@ class ConditionalSimplifier(HloModulePass):
                 ):
                     changed |= _simplify(conditional, module)
         if changed:
-            TupleSimplifier().run(module)
+            TupleSimplifier().run(module, execution_threads)
             remove_unreachable_computations(module)
         return changed
 
@@ -65,7 +66,13 @@ def _simplify(conditional: HloInstruction, module: HloModule) -> bool:
         for call in select_branches(conditional):
             inline_call(call)
         return True
-    changed = _merge_result_elements(conditional)
+    changed = False
+    if not conditional.shape.is_tuple and not conditional.user_count and not conditional.is_root():
+        conditional = wrap_result(conditional)  # of which nothing is read: the branches return ()
+        for read in conditional.users:
+            conditional.parent.remove_instruction(read)  # type: ignore[union-attr]
+        changed = True
+    changed |= _merge_result_elements(conditional)
     used = read_elements(conditional) if conditional.shape.is_tuple else None
     if used is not None and len(used) < len(conditional.shape.tuple_shapes):
         conditional = keep_result_elements(conditional, used)

@@ -39,8 +39,9 @@ class FlattenCallGraph(HloModulePass):
             if computation in visited:
                 continue
             visited.add(computation)
+            is_selected = not execution_threads or computation.execution_thread in execution_threads
             for instruction in computation.instructions:
-                if instruction.op.has(Trait.CONTROL_FLOW):
+                if is_selected and instruction.op.has(Trait.CONTROL_FLOW):
                     limit -= sum(c.instruction_count for c in instruction.called_computations if c in owned)
                     if limit < 0:
                         raise Unsupported(

@@ -103,9 +103,8 @@ def _merge(group: list[HloInstruction], reachability: HloReachabilityMap) -> Non
     computation.add_instruction(combined)
     combined.metadata, combined.place = first.metadata, first.place
     combined.frontend_attributes = dict(first.frontend_attributes)
-    shardings = [i.sharding for i in group]
-    if all(s is not None for s in shardings):
-        combined.sharding = HloSharding(elements=tuple(s for s in shardings if s is not None))
+    if any(i.sharding is not None for i in group):  # what has none is on all devices, as everywhere in XLA
+        combined.sharding = HloSharding(elements=tuple(i.sharding or HloSharding("replicated") for i in group))
     elements = [HloInstruction.create_get_tuple_element(combined, n) for n in range(len(group))]
     for item, element in zip(group, elements, strict=True):
         computation.add_instruction(element)

@@ -9,8 +9,8 @@ from xjit.hlo import HloInstruction, HloModule, PrimitiveType
 from xjit.hlo.diagnostics import Unsupported
 from xjit.ops import build
 from xjit.ops.evaluation.reduction import simple_opcode
-from xjit.ops.replica_groups import expand_groups
-from xjit.passes.analysis.replication import HloReplication, HloReplicationAnalysis
+from xjit.ops.replica_groups import expand_groups, named_counts
+from xjit.passes.analysis.replication import Across, HloReplication, HloReplicationAnalysis
 from xjit.passes.framework import analyses
 from xjit.passes.framework import match as m
 from xjit.passes.framework.base import HloModulePass, selected_computations
@@ -27,14 +27,20 @@ class AllReduceSimplifier(HloModulePass):
 
     A sum is a multiplication by the number of summands, a minimum or maximum is the operand. A collective in groups of
     one, or whose shape shows that, is its operand. An all-reduce with a channel, or of a tuple, is left.
+    `replica_count` is the number of replicas; 0 takes it from the module.
     """
 
     name = "all-reduce-simplifier"
+    replica_count: int = 0
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Simplifies in every computation; True if something changed."""
-        replication = analyses.get(HloReplication, module).across_replicas
-        rules = rule_table(_IN_GROUPS_OF_ONE, [_replicated(module, replication)])
+        count = self.replica_count
+        if count:
+            replication = HloReplicationAnalysis(module, Across.REPLICAS, replicas=count)
+        else:
+            count, replication = named_counts(module)[0], analyses.get(HloReplication, module).across_replicas
+        rules = rule_table(_KEEPS_SHAPE, [_alone(count), _replicated(module, replication, count)])
         changed = False
         for computation in selected_computations(module, execution_threads):
             changed |= apply_rules(computation, rules)
@@ -49,12 +55,10 @@ def _keeps_shape(instruction: HloInstruction) -> bool:
     return instruction.operand_count == 1 and instruction.operand(0).shape == instruction.shape
 
 
-def _group_size(all_reduce: HloInstruction) -> int | None:
+def _group_size(all_reduce: HloInstruction, replicas: int) -> int | None:
     """Returns the number of replicas in each group of an all-reduce without a channel; None if they differ."""
-    module = all_reduce.module
-    assert module is not None
     try:
-        sizes = {len(group) for group in expand_groups(all_reduce)} or {module.config.replica_count}
+        sizes = {len(group) for group in expand_groups(all_reduce)} or {replicas}
     except Unsupported:
         return None
     return sizes.pop() if len(sizes) == 1 else None
@@ -64,13 +68,20 @@ def _may_simplify(all_reduce: HloInstruction) -> bool:
     return all_reduce.shape.is_array and all_reduce.channel_id is None and all_reduce.operand_count == 1
 
 
-def _replicated(module: HloModule, replication: HloReplicationAnalysis) -> Rule:
+def _alone(replicas: int) -> Rule:
+    def rewrite(match: Match, _into: Expansion) -> HloInstruction | None:
+        return match.root.operand(0) if _group_size(match.root, replicas) == 1 else None
+
+    return Rule("all-reduce(x) in groups of one = x", m.op("all-reduce").where(_may_simplify), rewrite)
+
+
+def _replicated(module: HloModule, replication: HloReplicationAnalysis, replicas: int) -> Rule:
     """The rule that asks an analysis. It was asked before: what is made meanwhile is the same on all replicas, too."""
     same = {i for c in module.computations() for i in c.instructions if replication.is_replicated_at(i)}
 
     def rewrite(match: Match, into: Expansion) -> HloInstruction | None:
         all_reduce, x = match.root, match.root.operand(0)
-        size = _group_size(all_reduce)
+        size = _group_size(all_reduce, replicas)
         if size is None or x not in same:
             return None
         opcode = simple_opcode(all_reduce.to_apply)
@@ -87,9 +98,10 @@ def _replicated(module: HloModule, replication: HloReplicationAnalysis) -> Rule:
     return Rule("all-reduce(x) of equal x = x * group size, or x", m.op("all-reduce").where(_may_simplify), rewrite)
 
 
-_IN_GROUPS_OF_ONE = (
-    Rule("all-gather(x), reduce-scatter(x) of the shape of x = x",
-         m.op("all-gather|reduce-scatter").where(_keeps_shape), _operand),
-    Rule("all-reduce(x) in groups of one = x",
-         m.op("all-reduce").where(_may_simplify).where(lambda i: _group_size(i) == 1), _operand),
-)  # fmt: skip
+_KEEPS_SHAPE = (
+    Rule(
+        "all-gather(x), reduce-scatter(x) of the shape of x = x",
+        m.op("all-gather|reduce-scatter").where(_keeps_shape),
+        _operand,
+    ),
+)

@@ -14,10 +14,11 @@ from xjit.hlo import HloInstruction, HloModule, PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.ops import build
 from xjit.ops.replica_groups import expand_groups
-from xjit.passes.analysis.replication import HloReplication
+from xjit.passes.analysis.replication import Across, HloReplication, HloReplicationAnalysis
 from xjit.passes.collectives.same_on_all_cores import SameValues
 from xjit.passes.framework import analyses
-from xjit.passes.framework.base import HloModulePass, has_control_dependencies
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.framework.expansion import Expansion
 
 MIN_REPLICAS_PER_PARTITION = 8
 """From that ratio on, a sum over replicas of a value that partitions share is split over the partitions."""
@@ -51,22 +52,34 @@ class ArCrsCombiner(HloModulePass):
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Combines; True if something changed."""
-        del execution_threads  # channels connect all of a module
         channels: dict[int, list[HloInstruction]] = {}
-        reduces = [i for c in module.make_nonfusion_computations() for i in c.instructions if i.opcode == "all-reduce"]
+        computations = selected_computations(module, execution_threads)
+        reduces = [i for c in computations for i in c.instructions if i.opcode == "all-reduce"]
         for item in reduces:
             if item.channel_id is not None:
                 channels.setdefault(item.channel_id, []).append(item)
         changed = False
         for chains in self._chosen(module, channels):
-            partitions = self._partitions(module, chains)
+            partitions = self._partitions(chains[0].over_partitions, len(chains))
             for chain in chains:
                 _combine(chain, partitions)
             changed = True
         return changed | self._share_sums(module, reduces)
 
-    def _partitions(self, module: HloModule, chains: list[_Chain]) -> int:
-        return self.num_spatial_partitions or max(module.config.num_partitions, len(chains))
+    def _partitions(self, start: HloInstruction, members: int) -> int:
+        """How many partitions an all-reduce sums over, that is one of so many with its channel."""
+        module = start.module
+        assert module is not None
+        known = self.num_spatial_partitions or max(module.config.num_partitions, members)
+        names_devices = start.attributes_as(at.CollectiveAttributes).use_global_device_ids
+        if known == 1 and module.config.replica_count == 1 and names_devices:  # the header does not say how many
+            return max((len(group) for group in expand_groups(start)), default=1)
+        return known
+
+    def _replication(self, module: HloModule) -> HloReplicationAnalysis:
+        if self.num_spatial_partitions:
+            return HloReplicationAnalysis(module, Across.PARTITIONS, partitions=self.num_spatial_partitions)
+        return analyses.get(HloReplication, module).across_partitions
 
     def _chosen(self, module: HloModule, channels: dict[int, list[HloInstruction]]) -> list[list[_Chain]]:
         """Returns the chains of every channel whose rewriting is proven right; each all-reduce ends one of them."""
@@ -89,12 +102,12 @@ class ArCrsCombiner(HloModulePass):
 
     def _is_proven(self, module: HloModule, chains: list[_Chain]) -> bool:
         if len(chains) == 1 and self.spmd_partition:
-            known = analyses.get(HloReplication, module).across_partitions
+            known = self._replication(module)
             return all(known.is_replicated_at(i) for i in chains[0].between)
         devices = {c.over_partitions.sharding for c in chains}
         if len(chains) < 2 or (self.spmd_partition and (None in devices or len(devices) < len(chains))):
             return False
-        if len(chains) != self._partitions(module, chains):
+        if len(chains) != self._partitions(chains[0].over_partitions, len(chains)):
             return False
         return all(_is_same_chain(chains[0], c) for c in chains[1:])
 
@@ -127,9 +140,7 @@ class ArCrsCombiner(HloModulePass):
         if not item.attributes_as(at.CollectiveAttributes).use_global_device_ids:
             named = {i for group in groups for i in group}
             return all(len(g) == 1 for g in groups) and (replicas == 1 or len(named) == replicas) and bool(groups)
-        partitions = self.num_spatial_partitions or max(module.config.num_partitions, members)
-        if partitions == 1 and replicas == 1 and groups:
-            partitions = len(groups[0])  # the module does not say how many there are
+        partitions = self._partitions(item, members)
         families = [{d // partitions for d in group} for group in groups]
         is_whole = all(len(set(g)) == len(g) == partitions for g in groups) and all(len(f) == 1 for f in families)
         return is_whole and (replicas == 1 or len(groups) == replicas)
@@ -140,7 +151,7 @@ class ArCrsCombiner(HloModulePass):
         is_worth_it = module.config.replica_count >= MIN_REPLICAS_PER_PARTITION * partitions
         if not self.spmd_partition or partitions == 1 or not is_worth_it:
             return False
-        known = analyses.get(HloReplication, module).across_partitions
+        known = self._replication(module)
         alike = [
             i for i in reduces if i.parent is not None and _is_shareable(i) and known.is_replicated_at(i.operand(0))
         ]
@@ -165,7 +176,9 @@ def _may_move_past(value: HloInstruction, user: HloInstruction) -> bool:
         return True
     kinds = (value.shape.element_type, user.shape.element_type)
     if user.opcode == "convert":
-        return kinds[0].is_float == kinds[1].is_float and all(k.is_float or k.is_integer for k in kinds)
+        if all(k.is_integer for k in kinds):
+            return kinds[1].bit_width <= kinds[0].bit_width  # a sum that wrapped around is wide afterwards, too
+        return all(k.is_float for k in kinds)
     if user.opcode == "multiply":
         return kinds[1].is_float and user.operands.count(value) == 1
     return user.opcode in _LINEAR and kinds[1].is_float
@@ -207,8 +220,8 @@ def _share_operand(item: HloInstruction, other: HloInstruction, start: HloInstru
         other.replace_use_with(item, source)
         item.parent.remove_instruction(other)
         return
-    divisor = item.parent.add_instruction(build.constant_like(other, partitions))
-    quotient = item.parent.add_instruction(build.binary("divide", other, divisor))
+    into = Expansion(item)
+    quotient = into.add(build.binary("divide", other, into.add(build.constant_like(other, partitions))))
     other.replace_use_with(item, quotient)
 
 
@@ -229,11 +242,8 @@ def _share(item: HloInstruction, channel: int, partitions: int) -> None:
     computation = item.parent
     assert computation is not None
     item.update_attributes(channel_id=channel)
-    divisor = computation.add_instruction(build.make_constant(partitions, item.shape.element_type))
-    if item.shape.rank:
-        divisor = computation.add_instruction(build.broadcast_scalar(divisor, item.shape))
-    users, was_root = item.users, item.is_root()
-    quotient = computation.add_instruction(build.binary("divide", item, divisor))
+    users, was_root, into = item.users, item.is_root(), Expansion(item)
+    quotient = into.add(build.binary("divide", item, into.full(item.shape, partitions)))
     for user in users:
         item.replace_use_with(user, quotient)
     if was_root:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.annotations.metadata import HloSharding
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.passes.domains.domain_map import DomainComponent, domain_components, is_domain
 from xjit.passes.domains.domain_metadata import SHARDING, domain_of, sharding_of
 from xjit.passes.domains.domain_normalizer import normalize_sharding
@@ -72,6 +73,8 @@ def _keep_hops(computation: HloComputation, kind: str) -> None:
         sharding = sharding_of(domain_of(source).user_side)
         wrapped = computation.add_instruction(HloInstruction.create_tuple([source]))
         element = computation.add_instruction(HloInstruction.create_get_tuple_element(wrapped, 0))
+        for made in (wrapped, element):
+            inherit_annotations(made, domain)
         element.sharding = sharding
         if sharding is not None:
             wrapped.sharding = sharding if sharding.elements else HloSharding(elements=(sharding,))

@@ -17,6 +17,7 @@ from xjit.hlo.ir.module import ComputationLayout
 from xjit.hlo.types.shape_index import ShapeIndex
 from xjit.passes.dynamic.dynamic_padder import TO_DYNAMIC, TO_STATIC, DynamicPadder
 from xjit.passes.dynamic.padded_values import SIZE, PaddingWriter, static
+from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.simplify.hlo_dce import HloDCE
 
@@ -53,6 +54,7 @@ def with_static_interface(module: HloModule) -> HloModule:
         return module
     made = module.clone("")
     made.clear_schedule()
+    BatchNormExpander().run(made)  # what is summed up is masked by operations that the padder knows
     DynamicPadder().run(made)
     _EntryRewriting(made).run()
     return made

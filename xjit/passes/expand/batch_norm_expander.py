@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from xjit.hlo import HloInstruction, PrimitiveType
-from xjit.hlo.attributes import BatchNormAttributes
+from xjit.hlo import HloInstruction, PrimitiveType, Shape
+from xjit.hlo.attributes import BatchNormAttributes, DimensionAttributes
 from xjit.ops import build
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
@@ -14,13 +14,23 @@ from xjit.passes.framework.expansion import Expansion
 
 @dataclass
 class BatchNormExpander(OpExpander):
-    """Expands batch-norm-training (two-pass variance), -inference and -grad."""
+    """Expands batch-norm-training (two-pass variance), -inference and -grad, each if its option says so."""
 
     name = "batch-norm-expander"
     opcodes = frozenset({"batch-norm-training", "batch-norm-inference", "batch-norm-grad"})
+    rewrite_training_op: bool = True
+    rewrite_inference_op: bool = True
+    rewrite_grad_op: bool = True
 
-    def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction:
-        """Returns the normalized array, or the tuple of it and its statistics or gradients."""
+    def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
+        """Returns the normalized array, or the tuple of it and its statistics or gradients; None if it is to stay."""
+        rewrites = {
+            "batch-norm-training": self.rewrite_training_op,
+            "batch-norm-inference": self.rewrite_inference_op,
+            "batch-norm-grad": self.rewrite_grad_op,
+        }
+        if not rewrites[instruction.opcode]:
+            return None
         norm = _Normalization(instruction, into)
         results = {
             "batch-norm-training": norm.training,
@@ -33,7 +43,10 @@ class BatchNormExpander(OpExpander):
 
 
 class _Normalization:
-    """The expressions of one instruction; x is its first operand, vectors have one element per feature."""
+    """The expressions of one instruction; x is its first operand, vectors have one element per feature.
+
+    What is spread over dynamic dimensions has their bounds: the size of the result is that of x.
+    """
 
     def __init__(self, instruction: HloInstruction, into: Expansion) -> None:
         self.into = into
@@ -41,9 +54,10 @@ class _Normalization:
         self.epsilon, self.feature = attributes.epsilon, attributes.feature_index
         shape = instruction.operand(0).shape
         self.kind = PrimitiveType.F64 if shape.element_type is PrimitiveType.F64 else PrimitiveType.F32
-        self.shape = shape.with_element_type(self.kind)
+        self.shape = replace(shape.with_element_type(self.kind), dynamic_dimensions=())
         self.others = tuple(d for d in range(shape.rank) if d != self.feature)
-        self.count = float(math.prod(shape.dimensions[d] for d in self.others))
+        self.dynamic = [d for d in self.others if shape.is_dynamic_dimension(d)]
+        self.count = float(math.prod(shape.dimensions[d] for d in self.others if d not in self.dynamic))
         self.operands = [self.convert(o, self.kind) for o in instruction.operands]
 
     def convert(self, operand: HloInstruction, kind: PrimitiveType) -> HloInstruction:
@@ -58,11 +72,22 @@ class _Normalization:
         return self.into.add(build.broadcast(vector, self.shape, (self.feature,)))
 
     def _number(self, like: HloInstruction, value: float) -> HloInstruction:
-        return self.into.full(like.shape, value)
+        return self.into.full(Shape.array(self.kind, like.shape.dimensions), value)
+
+    def _count(self, like: HloInstruction) -> HloInstruction:
+        """How many elements each feature has, in the shape of `like`."""
+        if not self.dynamic:
+            return self._number(like, self.count)
+        count = self.into.full(Shape.array(self.kind), self.count)
+        for d in self.dynamic:
+            x = self.into.source.operand(0)
+            size = self.into.make("get-dimension-size", x, attributes=DimensionAttributes(d))
+            count = self._op("multiply", count, self.convert(size, self.kind))
+        return self.into.add(build.broadcast_scalar(count, Shape.array(self.kind, like.shape.dimensions)))
 
     def _mean(self, array: HloInstruction) -> HloInstruction:
         total = self.into.sum(array, self.others)
-        return self._op("divide", total, self._number(total, self.count))
+        return self._op("divide", total, self._count(total))
 
     def _deviation(self, variance: HloInstruction) -> HloInstruction:
         return self._op("sqrt", self._op("add", variance, self._number(variance, self.epsilon)))
@@ -93,8 +118,8 @@ class _Normalization:
         grad_scale = self._op("multiply", self.into.sum(self._op("multiply", grad, centred), self.others), inverse)
         grad_offset = self.into.sum(grad, self.others)
         part = self._op("multiply", centred, self._spread(self._op("multiply", inverse, grad_scale)))
-        whole = self._op("multiply", grad, self._number(grad, self.count))
+        whole = self._op("multiply", grad, self._count(grad))
         inner = self._op("subtract", self._op("subtract", whole, self._spread(grad_offset)), part)
         factor = self._op("multiply", scale, inverse)
-        factor = self._op("divide", factor, self._number(factor, self.count))
+        factor = self._op("divide", factor, self._count(factor))
         return [self._op("multiply", self._spread(factor), inner), grad_scale, grad_offset]

@@ -44,6 +44,7 @@ class ConvCanonicalization(OpExpander):
         convolution.raw_backend_config = instruction.raw_backend_config
         back = [order.index(d) for d in range(len(order))]
         if back == list(range(len(order))):
+            convolution.mutable_shape = instruction.shape  # with its layout
             return convolution
         return into.like_source("transpose", [convolution], DimensionsAttributes(tuple(back)))
 

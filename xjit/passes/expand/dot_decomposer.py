@@ -16,7 +16,8 @@ from xjit.passes.framework.expansion import Expansion
 @dataclass
 class DotDecomposer(OpExpander):
     """Transposes and reshapes operands so that batch dimensions lead in the same order, and one contracting and at most
-    one free dimension follow: free, contracting on the left, contracting, free on the right. Sparse dots stay.
+    one free dimension follow: free, contracting on the left, contracting, free on the right. Sparse dots and dynamic
+    shapes stay.
     """
 
     name = "dot-decomposer"
@@ -25,17 +26,16 @@ class DotDecomposer(OpExpander):
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the canonical dot, reshaped; None if the dot is canonical."""
         attributes = instruction.attributes_as(DotAttributes)
-        if attributes.sparsity or is_canonical(instruction):
-            return None
         lhs, rhs = instruction.operands[:2]
+        is_static = lhs.shape.is_static_array and rhs.shape.is_static_array
+        if attributes.sparsity or not is_static or is_canonical(instruction):
+            return None
         batch, left = attributes.lhs_batch_dims, attributes.lhs_contracting_dims
         rhs_batch, right = attributes.rhs_batch_dims, attributes.rhs_contracting_dims
         lhs_free = _free(lhs, batch, left)
         rhs_free = _free(rhs, rhs_batch, right)
         new_lhs = _group(into, lhs, batch, [lhs_free, left], contracting=1)
-        new_rhs = _group(
-            into, rhs, attributes.rhs_batch_dims, [attributes.rhs_contracting_dims, rhs_free], contracting=0
-        )
+        new_rhs = _group(into, rhs, rhs_batch, [right, rhs_free], contracting=0)
         leading = tuple(range(len(batch)))
         canonical = replace(
             attributes,
@@ -45,6 +45,7 @@ class DotDecomposer(OpExpander):
             rhs_contracting_dims=(len(batch),),
         )
         dot = into.add(build.make_dot(new_lhs, new_rhs, canonical, instruction.shape.element_type))
+        dot.raw_backend_config = instruction.raw_backend_config
         if dot.shape.dimensions == instruction.shape.dimensions:
             return dot
         return into.like_source("reshape", [dot])

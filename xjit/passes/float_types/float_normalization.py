@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape, Trait
+from xjit.hlo.annotations.sharding import sharding_fits
 from xjit.ops import build
 from xjit.ops.evaluation.reduction import simple_opcode
 from xjit.passes.float_types.float_support import (
@@ -134,7 +135,7 @@ class _Visit:
             operand = self.instruction.operand(n)
             new = self._converted.get((operand, kind))
             if new is None:
-                new = self._converted[operand, kind] = computation.add_instruction(build.convert(operand, kind))
+                new = self._converted[operand, kind] = self._add(build.convert(operand, kind), operand)
             self.instruction.replace_operand_with_different_shape(n, new)
 
     def _widen_output(self) -> None:
@@ -144,10 +145,10 @@ class _Visit:
         assert computation is not None
         i.shape = _with_type(old, s.low, s.high)
         if old.is_tuple:
-            elements = [computation.add_instruction(HloInstruction.create_get_tuple_element(i, n))
-                        for n in range(len(old.tuple_shapes))]  # fmt: skip
+            count = len(old.tuple_shapes)
+            elements = [self._add(HloInstruction.create_get_tuple_element(i, n), i) for n in range(count)]
             back = [self._back(e, shape) for e, shape in zip(elements, old.tuple_shapes, strict=True)]
-            new = computation.add_instruction(HloInstruction.create_tuple(back))
+            new = self._add(HloInstruction.create_tuple(back), i)
         else:
             new = self._back(i, old)
         read_instead(i, new, users)
@@ -155,11 +156,19 @@ class _Visit:
             computation.set_root_instruction(new, accept_different_shape=True)
 
     def _back(self, value: HloInstruction, shape: Shape) -> HloInstruction:
-        computation = value.parent
-        assert computation is not None
         if shape.element_type is not self.support.low:
             return value
-        return computation.add_instruction(build.convert(value, self.support.low))
+        return self._add(build.convert(value, self.support.low), value)
+
+    def _add(self, new: HloInstruction, like: HloInstruction) -> HloInstruction:
+        """Adds an instruction that stands for another in a different type: it is sharded as that is."""
+        i = self.instruction
+        assert i.parent is not None
+        i.parent.add_instruction(new)
+        new.metadata, new.place, new.frontend_attributes = i.metadata, i.place, dict(i.frontend_attributes)
+        if sharding_fits(like.sharding, like.shape, new.shape):
+            new.sharding = like.sharding
+        return new
 
     def _convert_computations(self) -> None:
         """Clones what is applied to elements, for the types that it gets now; inside it computes as before."""

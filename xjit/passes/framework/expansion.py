@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.hlo import HloComputation, HloInstruction, Literal, Shape
+from xjit.hlo.annotations.metadata import NO_METADATA
 from xjit.hlo.attributes import Attributes
 from xjit.hlo.edit.replacing import inherit_annotations, replace
 from xjit.ops import build
@@ -62,9 +63,12 @@ class Expansion:
         return self.add(HloInstruction.create_tuple(operands))
 
     def embed(self, computation: HloComputation) -> HloComputation:
-        """Adds a computation to the module."""
+        """Adds a computation to the module; what has no metadata in it gets the source's."""
         module = self.computation.parent
         assert module is not None
+        for instruction in computation.instructions:
+            if instruction.metadata == NO_METADATA:
+                instruction.metadata, instruction.place = self.source.metadata, instruction.place or self.source.place
         self._embedded.append(computation)
         return module.add_embedded_computation(computation)
 
@@ -74,9 +78,9 @@ class Expansion:
         reducer = self.embed(build.make_binary_computation("add", kind))
         return self.add(build.make_reduce(operand, self.full(Shape.array(kind), 0), dimensions, reducer))
 
-    def replace_source(self, new: HloInstruction) -> None:
-        """Puts `new` in the place of the source, which is removed with what only it needed."""
-        replace(self.source, new, [i for i in self.made if i.parent is self.computation])
+    def replace_source(self, new: HloInstruction) -> list[HloInstruction]:
+        """Puts `new` in the place of the source, which goes with what only it needed; returns what lost a user."""
+        return replace(self.source, new, [i for i in self.made if i.parent is self.computation])
 
     def discard(self) -> None:
         """Takes back all that was added: the source stays as it is after all."""

@@ -86,6 +86,24 @@ class Pattern:
         bindings: Bindings = {}
         return Match(instruction, bindings) if self._matches(instruction, bindings) else None
 
+    def reach(self) -> int:
+        """How far up the operands the pattern may look: 1 for operands, 2 for operands of these, and so on.
+
+        Where it names an opcode and no operands, a condition or the rewrite may look at these.
+        """
+        if self.operands is None:
+            return 1 if self.opcodes - {"constant"} else 0
+        return 1 + max([p.reach() for p in self.operands], default=0)
+
+    def operands_of_reach(self, reach: int) -> frozenset[str]:
+        """The opcodes of those operands from where the pattern looks at least that far up."""
+        return frozenset(
+            "broadcast" if opcode == SPLAT else opcode
+            for p in self.operands or ()
+            if p.reach() >= reach
+            for opcode in p.opcodes
+        )
+
     def may_match_shapes(self, instruction: HloInstruction) -> bool:
         """Whether an instruction of one of the pattern's opcodes meets its conditions of shapes (see `of_shapes`)."""
         return builtins.all(condition(instruction) for condition in self.conditions if condition in _OF_SHAPES)

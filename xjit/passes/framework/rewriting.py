@@ -37,6 +37,9 @@ class Rules:
 
     def __init__(self, by_opcode: Mapping[str, tuple[Rule, ...]]) -> None:
         self.by_opcode = by_opcode
+        reach = max([rule.pattern.reach() for rules in by_opcode.values() for rule in rules], default=0)
+        self.deep = [_through(by_opcode, level) for level in range(1, reach)]
+        """By opcode, those of the operands whose operands patterns look at; then the same for operands of these."""
         self._candidates: dict[tuple[object, ...], tuple[Rule, ...]] = {}
 
     def candidates(self, opcode: str, kinds: tuple[str, ...], are_one: bool) -> tuple[Rule, ...]:
@@ -54,6 +57,14 @@ class Rules:
 
 _FEW = 3
 """Of an instruction with more operands only its own opcode is looked at."""
+
+
+def _through(by_opcode: Mapping[str, tuple[Rule, ...]], reach: int) -> dict[str, frozenset[str]]:
+    found = {
+        opcode: frozenset[str]().union(*[rule.pattern.operands_of_reach(reach) for rule in rules])
+        for opcode, rules in by_opcode.items()
+    }
+    return {opcode: operands for opcode, operands in found.items() if operands}
 
 
 def rule_table(*themes: Iterable[Rule]) -> Rules:
@@ -161,15 +172,26 @@ class _Rewriter:
             if new is None or not self.accept(instruction, new):
                 into.discard()
                 continue
-            operands = instruction.unique_operands()
-            into.replace_source(new)
+            staying = into.replace_source(new)
             self.applied[rule.name] += 1
             if self.once:
                 return True
-            self._push([*into.made, new, *new.users])
-            self._push(u for o in operands if o.user_count == 1 for u in o.users)  # it may match as the only user now
+            self._push([*into.made, new])
+            self._push_readers(new)
+            for operand in staying:
+                if operand.user_count == 1:  # its reader may match as the only one now
+                    self._push_readers(operand)
             return True
         return False
+
+    def _push_readers(self, changed: HloInstruction) -> None:
+        """Puts what reads an instruction on the worklist; what reads that, too, if its patterns look as deep."""
+        readers = changed.users
+        self._push(readers)
+        for through in self.rules.deep:
+            pairs = [(user, reader) for reader in readers for user in reader.users]
+            self._push(user for user, reader in pairs if reader.opcode in through.get(user.opcode, ()))
+            readers = tuple(dict.fromkeys([user for user, _ in pairs]))
 
     def _candidates(self, instruction: HloInstruction) -> tuple[Rule, ...]:
         """Returns the rules whose patterns an instruction fits by kinds and shapes, found once for all alike."""

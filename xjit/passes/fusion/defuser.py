@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloModule
+from xjit.hlo import HloInstruction, HloModule
+from xjit.hlo.edit.replacing import replace
+from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.calls_and_control.call_inliner import inline_call
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.simplify.hlo_dce import remove_unreachable_computations
@@ -29,8 +31,18 @@ class Defuser(HloModulePass):
                 continue
             for instruction in computation.instructions:
                 if instruction.opcode == "fusion":
-                    inline_call(instruction)
+                    _inline(instruction)
                     changed = True
         if changed:
             remove_unreachable_computations(module)
         return changed
+
+
+def _inline(fusion: HloInstruction) -> None:
+    """Puts what is fused in the place of a fusion; of several results only what reads them as a whole gets a tuple."""
+    fused_root = fusion.fused_instructions_computation.root_instruction
+    root = inline_call(fusion)[fused_root]
+    if root.opcode == "tuple":
+        for user in root.users:
+            if user.opcode == "get-tuple-element":
+                replace(user, root.operand(element_index(user)))

@@ -10,8 +10,7 @@ from typing import Any
 
 from xjit.hlo import HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo.attributes import CustomCallAttributes
-from xjit.hlo.diagnostics import HloError
-from xjit.ops.library_calls.targets import GEMM_TARGETS, call_target, library_config
+from xjit.ops.library_calls.targets import MATMUL_TARGETS, call_target, library_config, with_changes
 from xjit.passes.framework import match as m
 from xjit.passes.framework.base import (
     HloModulePass,
@@ -23,7 +22,6 @@ from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
 from xjit.passes.gpu.conv_calls import has_scratch, is_conv_call, result_shape, with_empty_scratch
-from xjit.passes.gpu.gemm_calls import with_changes
 
 
 @dataclass(frozen=True)
@@ -35,19 +33,22 @@ class Measured:
     tensor_ops_enabled: bool = False
 
 
+DEFAULT = "-1"
+"""The algorithm of a call for which none has been chosen."""
+
 Measure = Callable[[HloInstruction], Measured | None]
 Choices = dict[str, Measured | None]
-"""What was measured, by the text of a call with its operands' shapes; None where there was nothing to choose."""
+"""What was measured, by device and the text of a call with its operands' shapes; None where nothing was chosen."""
 
 
-def _choose(call: HloInstruction, measure: Measure, choices: Choices) -> Measured | None:
-    """The measured choice for a call, once per text. Failed measurements warn and choose nothing."""
+def _choose(call: HloInstruction, measure: Measure, choices: Choices, device: str) -> Measured | None:
+    """The measured choice for a call, once per device and text. Failed measurements warn and choose nothing."""
     shapes = ", ".join(str(o.shape) for o in call.operands)
-    key = f"{call.shape} {call.attributes!r} ({shapes}) {call.backend_config}"
+    key = f"{device}: {call.shape} {call.attributes!r} ({shapes}) {call.backend_config}"
     if key not in choices:
         try:
             choices[key] = measure(call)
-        except HloError as error:
+        except Exception as error:  # whatever it is, the default algorithm is there
             warnings.warn(f"no algorithm was measured for {call.name}: {error}", PassWarning, stacklevel=2)
             choices[key] = None
     return choices[key]
@@ -57,12 +58,14 @@ def _choose(call: HloInstruction, measure: Measure, choices: Choices) -> Measure
 class GemmAlgorithmPicker(HloModulePass):
     """Writes `selected_algorithm` into matrix products that have none. Without `measure` nothing changes.
 
-    `choices` is the cache of measurements; passes that share it measure a call once.
+    `choices` is the cache of measurements; passes that share it measure a call once for each `device`, which is any
+    text that describes one. `xjit.passes.gpu.autotuner` measures.
     """
 
     name = "gemm-algorithm-picker"
     measure: Measure | None = None
     choices: Choices = field(default_factory=dict)
+    device: str = ""
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Measures and writes, in all computations."""
@@ -71,9 +74,9 @@ class GemmAlgorithmPicker(HloModulePass):
         changed = False
         for computation in selected_computations(module, execution_threads):
             for call in computation.make_instruction_post_order():
-                if call_target(call) not in GEMM_TARGETS or "selected_algorithm" in library_config(call):
+                if call_target(call) not in MATMUL_TARGETS or _has_algorithm(call, "selected_algorithm"):
                     continue
-                chosen = _choose(call, self.measure, self.choices)
+                chosen = _choose(call, self.measure, self.choices, self.device)
                 if chosen is not None:
                     call.backend_config = with_changes(call, {"selected_algorithm": str(chosen.algorithm)})
                     changed = True
@@ -90,6 +93,7 @@ class GpuConvAlgorithmPicker(HloModulePass):
     name = "gpu-conv-algorithm-picker"
     measure: Measure | None = None
     choices: Choices = field(default_factory=dict)
+    device: str = ""
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Measures and rewrites, in all computations."""
@@ -104,7 +108,7 @@ class GpuConvAlgorithmPicker(HloModulePass):
 
     def _pick(self, measure: Measure, match: Match, into: Expansion) -> HloInstruction | None:
         call = match.root
-        chosen = _choose(call, measure, self.choices)
+        chosen = _choose(call, measure, self.choices, self.device)
         if chosen is None:
             return None
         scratch = Shape.array(PrimitiveType.U8, (chosen.scratch_bytes,))
@@ -115,14 +119,19 @@ class GpuConvAlgorithmPicker(HloModulePass):
             "algorithm": str(chosen.algorithm),
             "tensor_ops_enabled": chosen.tensor_ops_enabled,
         }
-        new.backend_config = {**call.parsed_backend_config, **numbers}
+        new.backend_config = with_changes(call, numbers)
         return with_empty_scratch(into, into.element(into.add(new), 0))
+
+
+def _has_algorithm(call: HloInstruction, key: str) -> bool:
+    """Whether an algorithm is chosen: XLA writes -1 for the default."""
+    return str(library_config(call).get(key, DEFAULT)) != DEFAULT
 
 
 def _needs_algorithm(call: HloInstruction) -> bool:
     return (
         is_conv_call(call)
         and not has_scratch(call)
-        and "algorithm" not in library_config(call)
+        and not _has_algorithm(call, "algorithm")
         and not has_control_dependencies(call)
     )

@@ -10,14 +10,14 @@ from xjit.hlo import HloInstruction, HloModule, PrimitiveType
 from xjit.hlo.attributes import ConstantAttributes, DimensionsAttributes
 from xjit.ops import build
 from xjit.ops.library_calls.convolution import S8_LIMITS, conv_parts
-from xjit.ops.library_calls.targets import CONV_FORWARD, CONV_FUSED, call_target, library_config
+from xjit.ops.library_calls.targets import CONV_FORWARD, CONV_FUSED, call_target, library_config, with_changes
 from xjit.passes.framework import match as m
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
 from xjit.passes.gpu.conv_calls import has_scratch, is_conv_call, replaced_conv_call, result_shape
-from xjit.passes.gpu.gemm_calls import constant_factor, json_number
+from xjit.passes.gpu.gemm_calls import constant_factor, json_number, product_of_factors
 
 _MOVES = frozenset({"broadcast", "transpose", "reshape"})
 _LEFT_OUT: dict[str, Any] = {"conv_result_scale": 1, "side_input_scale": 0, "activation_mode": "none"}
@@ -65,10 +65,6 @@ def _call(element: HloInstruction) -> HloInstruction:
     return element.operand(0)
 
 
-def _settings(call: HloInstruction) -> dict[str, Any]:
-    return _LEFT_OUT | library_config(call)
-
-
 def _bias_and_side(call: HloInstruction) -> list[HloInstruction]:
     return list(call.operands[2:])
 
@@ -82,7 +78,7 @@ def _rebuilt(into: Expansion, call: HloInstruction, *more: HloInstruction, **cha
         kind = result.element_type
         operands = [into.full(result.with_dimensions([features]).with_element_type(kind), 0)]
     new = replaced_conv_call(call, result, [*call.operands[:2], *operands], custom_call_target=CONV_FUSED)
-    new.backend_config = {**_settings(call), **changes}
+    new.backend_config = with_changes(call, {**_LEFT_OUT, **library_config(call), **changes})
     return into.element(into.add(new), 0)
 
 
@@ -90,9 +86,13 @@ def _fold_scale(match: Match, into: Expansion) -> HloInstruction | None:
     call, factor = _call(match["conv"]), constant_factor(match["k"])
     if factor is None or call_target(call) != CONV_FORWARD or not result_shape(call).element_type.is_float:
         return None
+    scale = product_of_factors(
+        result_shape(call).element_type, factor, library_config(call).get("conv_result_scale", 1)
+    )
+    if scale is None:
+        return None
     new = replaced_conv_call(call, result_shape(call), call.operands)
-    scale = library_config(call).get("conv_result_scale", 1) * factor.real
-    new.backend_config = {**library_config(call), "conv_result_scale": json_number(scale)}
+    new.backend_config = with_changes(call, {"conv_result_scale": json_number(scale.real)})
     return into.element(into.add(new), 0)
 
 

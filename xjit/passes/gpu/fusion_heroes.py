@@ -1,4 +1,6 @@
-"""What decides how a GPU emits a fusion: a reduction or transpose at its root, done in tiles, or a plain loop."""
+"""What decides how a GPU emits a fusion: a reduction or transpose at its root, done in tiles, or a plain loop; and how
+it reads its operands.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,11 @@ WARP_SIZE = 32
 TILE = 32
 MIN_TRANSPOSED = 16
 """The least size of dimensions that are transposed in tiles."""
+
+_READS_AGAIN = frozenset(
+    {"reduce-window", "select-and-scatter", "convolution", "dot", "gather", "broadcast", "scatter"}
+)
+"""What reads an element of its operand more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +124,23 @@ def shared_memory_bytes(hero: HloInstruction) -> int:
     element = sum(s.element_type.byte_width for s in results)
     per_element = {"row": WARP_SIZE, "column": 2 * TILE * (TILE + 1), "transpose": TILE * (TILE + 1)}
     return per_element[tiles.kind] * element
+
+
+def parameters_of(fusion: HloInstruction, value: HloInstruction) -> list[HloInstruction]:
+    """Returns the parameters that stand for an operand of a fusion."""
+    return [p for p, o in zip(fusion.fused_parameters, fusion.operands, strict=True) if o is value]
+
+
+def reads_once(reader: HloInstruction, producer: HloInstruction) -> bool:
+    """Whether nothing between a producer and the results of its reader asks for an element more than once."""
+    if reader.opcode != "fusion":
+        return reader.opcode not in _READS_AGAIN
+    stack, seen = parameters_of(reader, producer), set[HloInstruction]()
+    while stack:
+        for user in stack.pop().users:
+            if user.opcode in _READS_AGAIN:
+                return False
+            if user not in seen:
+                seen.add(user)
+                stack.append(user)
+    return True

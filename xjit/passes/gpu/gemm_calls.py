@@ -6,10 +6,12 @@ import cmath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import ConstantAttributes, CustomCallAttributes, DotAttributes
 from xjit.ops.library_calls.gemm import dimensions_to_json, precision_to_json
-from xjit.ops.library_calls.targets import call_target, library_config
+from xjit.ops.library_calls.targets import GEMM_WRAPPER, call_target, with_changes
 
 _TYPES = frozenset(
     {
@@ -21,7 +23,6 @@ _TYPES = frozenset(
         PrimitiveType.C128,
     }
 )
-_WRAPPER = "gemm_backend_config"
 
 
 def may_be_gemm(dot: HloInstruction) -> bool:
@@ -95,16 +96,10 @@ def gemm_config(dot: HloInstruction) -> dict[str, Any]:
     return config
 
 
-def with_changes(call: HloInstruction, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of a call with other values of some keys, wrapped as it was."""
-    config = {**library_config(call), **changes}
-    return {**call.parsed_backend_config, _WRAPPER: config} if _WRAPPER in call.parsed_backend_config else config
-
-
 def wrapped(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration as XLA writes it: nothing is left out, in an object of one key."""
     precision = {"operand_precision": ["DEFAULT", "DEFAULT"]}
-    return {_WRAPPER: {"precision_config": precision, **config}}
+    return {GEMM_WRAPPER: {"precision_config": precision, **config}}
 
 
 def make_call(
@@ -128,6 +123,19 @@ def constant_factor(constant: HloInstruction) -> complex | None:
     """A scalar constant as a number; None if it is not finite."""
     value = complex(constant.attributes_as(ConstantAttributes).literal.array[()])
     return value if cmath.isfinite(value) else None
+
+
+def product_of_factors(kind: PrimitiveType, first: complex, second: complex) -> complex | None:
+    """The product of two factors of what has some element type, to take their place.
+
+    None if it overflows or vanishes where the factors, one after the other, would not; or if it is zero: what libraries
+    scale by that they do not read, NaNs neither.
+    """
+    wide = kind in (PrimitiveType.F64, PrimitiveType.C128)
+    limits, product = np.finfo(np.float64 if wide else np.float32), first * second
+    parts = [abs(part) for part in (product.real, product.imag) if part]
+    fits = all(float(limits.tiny) <= part <= float(limits.max) for part in parts)
+    return product if parts and fits else None
 
 
 def json_number(value: float) -> float:

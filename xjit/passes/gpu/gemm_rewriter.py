@@ -20,6 +20,7 @@ from xjit.passes.gpu.gemm_calls import (
     json_number,
     make_call,
     may_be_gemm,
+    product_of_factors,
     replaced_call,
     wrapped,
 )
@@ -138,8 +139,8 @@ def _fold_alpha(match: Match, into: Expansion) -> HloInstruction | None:
     if factor is None or kind.is_integer or not _is_plain(gemm):
         return None
     config = library_config(gemm)
-    alpha = factor * complex(config.get("alpha_real", 1), config.get("alpha_imag", 0))
-    if not (abs(alpha.real) < float("inf") and abs(alpha.imag) < float("inf")):
+    alpha = product_of_factors(kind, factor, complex(config.get("alpha_real", 1), config.get("alpha_imag", 0)))
+    if alpha is None:
         return None
     numbers = {"alpha_real": json_number(alpha.real), "alpha_imag": json_number(alpha.imag)}
     return into.add(replaced_call(gemm, gemm.operands, _aliasing(gemm), **numbers))

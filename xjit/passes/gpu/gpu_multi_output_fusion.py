@@ -12,18 +12,21 @@ from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.analysis.reachability import HloReachability, HloReachabilityMap
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
-from xjit.passes.gpu.fusion_heroes import hero_of, loop_shape, roots_of, shared_memory_bytes, tiles_of
+from xjit.passes.gpu.fusion_heroes import (
+    hero_of,
+    loop_shape,
+    parameters_of,
+    reads_once,
+    roots_of,
+    shared_memory_bytes,
+    tiles_of,
+)
 
 MAX_ARGUMENTS = 64
 """Operands and results of a kernel."""
 
 MAX_REDUCTIONS = 8
 MAX_SHARED_MEMORY = 48 << 10
-
-_READS_AGAIN = frozenset(
-    {"reduce-window", "select-and-scatter", "convolution", "dot", "gather", "broadcast", "scatter"}
-)
-"""What reads an element of its operand more than once."""
 
 
 @dataclass
@@ -37,11 +40,12 @@ class GpuMultiOutputFusion(HloModulePass):
     name = "gpu-multi-output-fusion"
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
-        """Fuses in every sequential computation; True if something was fused."""
+        """Fuses in every sequential computation, until nothing more can be; True if something was fused."""
         changed = False
         for computation in analyses.get(CallGraph, module).sequential:
             if not execution_threads or computation.execution_thread in execution_threads:
-                changed |= _Fuser(computation).run()
+                while _Fuser(computation).run():  # what was fused may be a sibling above
+                    changed = True
         return changed
 
 
@@ -109,7 +113,7 @@ class _Fuser:
             _may_be_root(reader)
             and _have_one_loop(producer, reader)
             and not self.reachability.reaches_any(producer, others)
-            and _reads_once(reader, producer)
+            and reads_once(reader, producer)
             and _fit_together(producer, reader)
         )
 
@@ -168,27 +172,8 @@ def _read_different_parts(fusion: HloInstruction, other: HloInstruction, value: 
 def _only_slice(unit: HloInstruction, value: HloInstruction) -> SliceAttributes | None:
     if unit.opcode != "fusion":
         return None
-    uses = [u for p in _parameters_of(unit, value) for u in p.users]
+    uses = [u for p in parameters_of(unit, value) for u in p.users]
     return uses[0].attributes_as(SliceAttributes) if len(uses) == 1 and uses[0].opcode == "slice" else None
-
-
-def _parameters_of(fusion: HloInstruction, value: HloInstruction) -> list[HloInstruction]:
-    return [p for p, o in zip(fusion.fused_parameters, fusion.operands, strict=True) if o is value]
-
-
-def _reads_once(reader: HloInstruction, producer: HloInstruction) -> bool:
-    """Whether nothing between a producer and the results of its reader asks for an element more than once."""
-    if reader.opcode != "fusion":
-        return reader.opcode not in _READS_AGAIN
-    stack, seen = _parameters_of(reader, producer), set[HloInstruction]()
-    while stack:
-        for user in stack.pop().users:
-            if user.opcode in _READS_AGAIN:
-                return False
-            if user not in seen:
-                seen.add(user)
-                stack.append(user)
-    return True
 
 
 def _fit_together(unit: HloInstruction, other: HloInstruction) -> bool:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from xjit.hlo import HloInstruction, HloModule, Layout, Shape
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.hlo.ir.module import ComputationLayout
 from xjit.hlo.ir.use_def import replace_users_operand
 from xjit.passes.expand.bitcast_expander import expand_bitcasts
 from xjit.passes.framework import match as m
-from xjit.passes.framework.base import HloModulePass
+from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
@@ -41,19 +41,17 @@ class LayoutAssignment(HloModulePass):
     keep_intermediate_layouts: bool = False
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
-        """Assigns layouts; True if something changed."""
-        wanted = module.entry_computation_layout
-        parameters = dict(
-            zip(
-                module.entry_computation.parameter_instructions,
-                (s.with_default_layouts() for s in wanted.parameter_shapes),
-                strict=True,
-            )
-        )
+        """Assigns layouts, callees first; True if something changed."""
+        wanted, entry = module.entry_computation_layout, module.entry_computation
+        shapes = [s.with_default_layouts() for s in wanted.parameter_shapes]
+        parameters = dict(zip(entry.parameter_instructions, shapes, strict=True))
         result = wanted.result_shape.with_default_layouts()
-        changed = _complete_entry_layout(module, list(parameters.values()), result)
-        kept = _result_copies(module.entry_computation.root_instruction, result)
-        for computation in module.make_computation_post_order():
+        every = module.make_computation_post_order()
+        chosen = [c for c in every if not execution_threads or c.execution_thread in execution_threads]
+        has_entry = any(c is entry for c in chosen)
+        changed = has_entry and _complete_entry_layout(module, shapes, result)
+        kept = _result_copies(entry.root_instruction, result)
+        for computation in chosen:
             if not self.keep_intermediate_layouts:
                 changed |= expand_bitcasts(computation)
             order = computation.make_instruction_post_order()
@@ -67,10 +65,10 @@ class LayoutAssignment(HloModulePass):
                     changed |= _untile_lines(instruction)
                 else:
                     changed |= self._shield_users(instruction, kept)
-        changed |= self._constrain_operands(module)
-        root = module.entry_computation.root_instruction
-        if root.shape != result:
-            module.entry_computation.set_root_instruction(copy_to_layout(root, result))
+        changed |= self._constrain_operands(chosen)
+        root = entry.root_instruction
+        if has_entry and root.shape != result:
+            entry.set_root_instruction(copy_to_layout(root, result))
             changed = True
         return changed
 
@@ -122,11 +120,11 @@ class LayoutAssignment(HloModulePass):
         replace_users_operand(instruction, users, copy_to_layout(instruction, inner))
         return True
 
-    def _constrain_operands(self, module: HloModule) -> bool:
+    def _constrain_operands(self, computations: Sequence[HloComputation]) -> bool:
         """Puts copies before the operands of what needs other layouts."""
         changed = False
-        for computation in module.make_nonfusion_computations():
-            for instruction in computation.instructions:
+        for computation in computations:
+            for instruction in computation.instructions if not computation.is_fusion_computation() else ():
                 constraints = self.constraints(instruction)
                 for i, wanted in enumerate(() if constraints is None else constraints[1]):
                     operand = instruction.operand(i)
@@ -220,7 +218,7 @@ class ReshapeToBitcast(HloModulePass):
         memory; True if there were any.
         """
         changed = False
-        for computation in module.make_nonfusion_computations():
+        for computation in selected_computations(module, execution_threads):
             changed |= apply_rules(computation, RESHAPES)
         return changed
 

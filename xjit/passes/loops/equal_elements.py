@@ -12,8 +12,8 @@ from xjit.hlo import HloComputation, HloInstruction
 from xjit.hlo.compare.structural_key import StructuralKeys, content_key
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.analysis.tuple_elements import element_index
+from xjit.passes.analysis.while_loop_analysis import initial_value
 from xjit.passes.framework import analyses
-from xjit.passes.loops.loop_state import initial_value
 
 
 def equal_elements(loop: HloInstruction) -> list[int]:

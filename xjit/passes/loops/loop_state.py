@@ -58,11 +58,6 @@ def invariant_elements(loop: HloInstruction) -> list[int]:
     return [i for i in range(len(loop.shape.tuple_shapes)) if passes_through(loop, i)]
 
 
-def initial_value(loop: HloInstruction, index: int) -> HloInstruction | None:
-    """Returns the value that an element starts as; None if the initial state is no tuple instruction."""
-    return loop.while_init.operand(index) if loop.while_init.opcode == "tuple" else None
-
-
 def resize(
     loop: HloInstruction,
     keep: Sequence[int],

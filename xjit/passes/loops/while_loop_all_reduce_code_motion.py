@@ -11,7 +11,7 @@ from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.ops import build
-from xjit.passes.analysis.replication import HloReplication
+from xjit.passes.analysis.replication import Across, HloReplicationAnalysis
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.loops.accumulations import Accumulation, find_accumulations
@@ -44,13 +44,17 @@ class WhileLoopAllReduceCodeMotion(HloModulePass):
     def _find(self, loop: HloInstruction) -> list[Accumulation]:
         if loop.while_init.opcode != "tuple" or loop.module is None:
             return []
-        replication = HloReplication.of(loop.module)  # of the module as the last loop left it
-        return find_accumulations(loop, partial(_is_same, replication), self.enable_reduce_scatter)
+        return find_accumulations(loop, partial(_is_same, _replication(loop.module)), self.enable_reduce_scatter)
 
 
-def _is_same(replication: HloReplication, value: HloInstruction) -> bool:
-    across = (replication.across_replicas, replication.across_partitions)
-    return all(analysis.is_replicated_at(value) for analysis in across)
+def _replication(module: HloModule) -> list[HloReplicationAnalysis]:
+    """What is the same on all devices that the header tells of, in the module as the last loop left it."""
+    counts = (module.config.replica_count, module.config.num_partitions)
+    return [HloReplicationAnalysis(module, across, *counts) for across in Across]
+
+
+def _is_same(replication: Sequence[HloReplicationAnalysis], value: HloInstruction) -> bool:
+    return all(analysis.is_replicated_at(value) for analysis in replication)
 
 
 def _move(loop: HloInstruction, moved: Sequence[Accumulation]) -> None:

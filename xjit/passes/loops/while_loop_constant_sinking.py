@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo.types.shape import ShapeIndex
 from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
-from xjit.passes.loops.loop_state import (
-    initial_value,
-    invariant_elements,
-    loops_to_change,
-)
+from xjit.passes.loops.loop_state import loops_to_change
 
 
 @dataclass
 class WhileLoopConstantSinking(HloModulePass):
     """Makes condition and body read a constant instead of the loop-invariant element that starts as it.
 
-    The element stays in the state, for the simplifier of loops to remove. With `sink_broadcast_of_constants` also
-    broadcasts of constants are copied, with `sink_only_scalar_constants` nothing else but scalars. It undoes hoisting
-    of constants: don't combine it with that.
+    Elements of tuples in the state are elements, too. They stay in the state, for the simplifier of loops to remove.
+    With `sink_broadcast_of_constants` also broadcasts of constants are copied, with `sink_only_scalar_constants`
+    nothing else but scalars. It undoes hoisting of constants: don't combine it with that.
     """
 
     name = "while-loop-constant-sinking"
@@ -33,11 +30,7 @@ class WhileLoopConstantSinking(HloModulePass):
         """Sinks into inner loops first; True if a constant was copied."""
         changed = False
         for loop in loops_to_change(module, execution_threads):
-            constants = {
-                i: value
-                for i in invariant_elements(loop)
-                if (value := initial_value(loop, i)) is not None and self._may_sink(value)
-            }
+            constants = {place: value for place, value in _invariant_values(loop) if self._may_sink(value)}
             if any(_uses(callee).keys() & constants.keys() for callee in loop.called_computations):
                 own_computations(loop)
                 _sink(loop.while_condition, constants)
@@ -51,31 +44,70 @@ class WhileLoopConstantSinking(HloModulePass):
         return value.opcode == "constant" and (value.shape.is_scalar or not self.sink_only_scalar_constants)
 
 
-def _uses(computation: HloComputation) -> dict[int, list[tuple[HloInstruction, int]]]:
-    """Returns where elements are read, as user and operand number, by index; but for the root that passes them on."""
-    root = computation.root_instruction
-    passes_on = root.opcode == "tuple"  # a body's; a condition's is a predicate
-    uses: dict[int, list[tuple[HloInstruction, int]]] = {}
-    reads = {read: element_index(read) for read in computation.parameter_instructions[0].users}
-    for user in dict.fromkeys(user for read in reads for user in read.users):
-        for position, operand in enumerate(user.operands):
-            index = reads.get(operand)
-            if index is not None and not (passes_on and user is root and position == index):
-                uses.setdefault(index, []).append((user, position))
+def _invariant_values(loop: HloInstruction) -> Iterator[tuple[ShapeIndex, HloInstruction]]:
+    """Yields what the elements start as that the body passes on unchanged, with their places."""
+    state = loop.while_body.parameter_instructions[0]
+    stack: list[tuple[ShapeIndex, HloInstruction, HloInstruction | None]] = [
+        ((), loop.while_init, loop.while_body.root_instruction)
+    ]
+    while stack:
+        place, start, following = stack.pop()
+        if following is not None and following.latest_non_gte_ancestor_and_index() == (state, place):
+            following = None  # this passes through, with all that is in it
+        if start.opcode == "tuple" and (following is None or following.opcode == "tuple"):
+            parts = [None] * start.operand_count if following is None else following.operands
+            stack += [((*place, i), s, f) for i, (s, f) in enumerate(zip(start.operands, parts, strict=True))]
+        elif following is None:
+            yield place, start
+
+
+def _reads(computation: HloComputation) -> Iterator[tuple[ShapeIndex, HloInstruction]]:
+    """Yields the instructions that read elements of the state, with the places of these."""
+    stack: list[tuple[ShapeIndex, HloInstruction]] = [((), computation.parameter_instructions[0])]
+    while stack:
+        place, value = stack.pop()
+        for read in reversed(value.users):
+            if read.opcode == "get-tuple-element":
+                stack.append(((*place, element_index(read)), read))
+                yield stack[-1]
+
+
+def _passed_on(root: HloInstruction) -> dict[tuple[HloInstruction, int], ShapeIndex]:
+    """Returns for each operand, by tuple and number, of the tuples that a body's root is made of, its place."""
+    found: dict[tuple[HloInstruction, int], ShapeIndex] = {}
+    stack: list[tuple[ShapeIndex, HloInstruction]] = [((), root)]
+    while stack:
+        place, value = stack.pop()
+        if value.opcode == "tuple":
+            for i, operand in enumerate(value.operands):
+                found[value, i] = (*place, i)
+                stack.append(((*place, i), operand))
+    return found
+
+
+def _uses(computation: HloComputation) -> dict[ShapeIndex, list[tuple[HloInstruction, int]]]:
+    """Returns where elements are read, as user and operand number, by place; but for the root that passes them on."""
+    passed_on = _passed_on(computation.root_instruction)
+    uses: dict[ShapeIndex, list[tuple[HloInstruction, int]]] = {}
+    for place, read in _reads(computation):
+        for user in read.users:
+            for position, operand in enumerate(user.operands):
+                if operand is read and passed_on.get((user, position)) != place:
+                    uses.setdefault(place, []).append((user, position))
     return uses
 
 
-def _sink(computation: HloComputation, constants: Mapping[int, HloInstruction]) -> None:
+def _sink(computation: HloComputation, constants: Mapping[ShapeIndex, HloInstruction]) -> None:
     """Makes all uses of elements read copies of their values."""
     uses = _uses(computation)
-    for index in [i for i in constants if i in uses]:
-        copy = _copy_into(computation, constants[index])
-        for user, position in uses[index]:
+    for place in [place for place in constants if place in uses]:
+        copy = _copy_into(computation, constants[place])
+        for user, position in uses[place]:
             user.replace_operand_with(position, copy)
-    for read in computation.parameter_instructions[0].users:
+    for place, read in list(_reads(computation)):
         is_free = not (read.user_count or read.is_root() or has_control_dependencies(read))
-        if is_free and element_index(read) in constants:
-            computation.remove_instruction(read)
+        if is_free and place in constants:
+            computation.remove_instruction_and_unused_operands(read)
 
 
 def _copy_into(computation: HloComputation, value: HloInstruction) -> HloInstruction:

@@ -10,11 +10,11 @@ from xjit.hlo import HloInstruction, HloModule, Shape
 from xjit.hlo import attributes as at
 from xjit.ops import build
 from xjit.passes.analysis.tuple_elements import element_index
-from xjit.passes.analysis.while_loop_analysis import counted_loop
+from xjit.passes.analysis.while_loop_analysis import counted_loop, initial_value
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 from xjit.passes.framework.expansion import Expansion
-from xjit.passes.loops.loop_state import initial_value, loops_to_change, passes_through, resize
+from xjit.passes.loops.loop_state import loops_to_change, passes_through, resize
 
 MAX_ROWS = 64
 """Rows of a slice. With more, the dot in the loop does not spend its time on reading or packing the other operand."""

@@ -9,15 +9,11 @@ from dataclasses import dataclass
 from xjit.hlo import HloInstruction, HloModule, Trait
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.analysis.tuple_elements import element_index
+from xjit.passes.analysis.while_loop_analysis import initial_value
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
-from xjit.passes.loops.loop_state import (
-    initial_value,
-    invariant_elements,
-    loops_to_change,
-    resize,
-)
+from xjit.passes.loops.loop_state import invariant_elements, loops_to_change, resize
 
 DISABLED = "_xla_disable_loop_instr_hoisting"
 """A frontend attribute of loops whose value "true" keeps everything inside."""

@@ -8,22 +8,18 @@ from dataclasses import dataclass
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo.edit.replacing import replace
 from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.analysis.loop_evaluation import trip_count
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.analysis.tuple_elements import element_index
-from xjit.passes.analysis.while_loop_analysis import counted_loop
+from xjit.passes.analysis.while_loop_analysis import initial_value
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 from xjit.passes.loops.decided_compares import decide_compares
 from xjit.passes.loops.equal_elements import equal_elements
 from xjit.passes.loops.flat_state import flatten_state
-from xjit.passes.loops.loop_state import (
-    element_reads,
-    has_elements,
-    initial_value,
-    passes_through,
-    resize,
-)
+from xjit.passes.loops.lockstep_counters import merge_counters
+from xjit.passes.loops.loop_state import element_reads, has_elements, passes_through, resize
 from xjit.passes.loops.while_loop_unroller import unroll
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
@@ -35,8 +31,8 @@ class WhileLoopSimplifier(HloModulePass):
 
     Of other loops the state is flattened to one level, and elements go that only compute themselves, that never
     change, that are set to the constant they start as, that are equal to another element from the start on, and that
-    count like another one. Loops with a sharding or control edges stay, and the trips of those with side effects. What
-    is left over is cleaned up.
+    count in lockstep with another one. Loops with a sharding or control edges stay, and the trips of those with side
+    effects. What is left over is cleaned up.
     """
 
     name = "while-loop-simplifier"
@@ -67,9 +63,9 @@ class WhileLoopSimplifier(HloModulePass):
 
 
 def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool:
-    known = counted_loop(loop) if may_unroll else None
-    if known is not None and known.trip_count <= 1 and not analyses.get(SideEffects, module).below(loop):
-        unroll(loop, known.trip_count)
+    trips = trip_count(loop, max_evaluated_trips=1) if may_unroll else None
+    if trips is not None and trips <= 1 and not analyses.get(SideEffects, module).below(loop):
+        unroll(loop, trips)
         return True
     if not loop.shape.is_tuple:
         return False
@@ -77,7 +73,7 @@ def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool
     flat = flatten_state(loop)
     if flat is not None:
         loop, changed = flat, True
-    for step in (_sink_constants, _remove_copies, _remove_invariants, _remove_dead):
+    for step in (_sink_constants, _remove_copies, merge_counters, _remove_invariants, _remove_dead):
         if not has_elements(loop):
             break
         smaller = step(loop)

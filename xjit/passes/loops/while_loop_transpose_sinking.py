@@ -8,16 +8,11 @@ from dataclasses import dataclass
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo import attributes as at
 from xjit.ops import build
+from xjit.passes.analysis.while_loop_analysis import initial_value
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 from xjit.passes.framework.expansion import Expansion
-from xjit.passes.loops.loop_state import (
-    element_reads,
-    initial_value,
-    invariant_elements,
-    loops_to_change,
-    resize,
-)
+from xjit.passes.loops.loop_state import element_reads, invariant_elements, loops_to_change, resize
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule, InvalidArgument
-from xjit.passes.analysis.while_loop_analysis import counted_loop
+from xjit.passes.analysis.loop_evaluation import trip_count
 from xjit.passes.framework.base import HloModulePass, selected_computations
 
 KEY = "known_trip_count"
@@ -45,8 +45,8 @@ def _annotate(loop: HloInstruction) -> bool:
         config = loop.parsed_backend_config
     except InvalidArgument:
         return False
-    found = counted_loop(loop)
-    expected = None if found is None else {"n": str(found.trip_count)}
+    found = trip_count(loop)
+    expected = None if found is None else {"n": str(found)}
     if config.get(KEY) == expected:
         return False
     if expected is None:

@@ -44,6 +44,19 @@ def is_row_major(array: HloInstruction) -> bool:
     return array.shape.minor_to_major == tuple(range(array.shape.rank - 1, -1, -1))
 
 
+def starts_with_identity(reduce: HloInstruction) -> bool:
+    """Whether one array is reduced, and what it starts with changes no element, -0 included.
+
+    A complex product with 1 changes infinities.
+    """
+    found, init = reduction_identity(reduce.to_apply), reduce.operand(reduce.operand_count // 2)
+    if reduce.operand_count != 2 or found is None or init.opcode != "constant" or init.shape.element_type.is_complex:
+        return False
+    value = init.attributes_as(ConstantAttributes).literal.array[()]
+    wanted = np.asarray(found[1]).astype(value.dtype)[()]
+    return bool(value == wanted and np.signbit(value) == np.signbit(wanted))
+
+
 def may_apply_init_twice(reduce: HloInstruction) -> bool:
     """Whether the initial value changes nothing that it is combined with again: the reducer's identity, or a zero of a
     sum, which has been added already.

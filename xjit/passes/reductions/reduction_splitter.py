@@ -22,7 +22,8 @@ class ReductionSplitter(OpExpander):
     """Reduces the largest dimension first, with its neighbours, and then the others, where neither the reduced nor the
     kept dimensions are neighbours in row-major arrays. Batched rows, [R, K, R], have an emitter and stay; so does a
     reduction whose largest dimension is smaller than `min_split_dim`, of fewer than `min_elements` elements, or whose
-    initial value must not be used twice; and of floats below 32 bits, as partial results would be rounded.
+    initial value must not be used twice; and sums and products of floats below 32 bits, whose partial results would be
+    rounded.
     """
 
     name = "reduction-splitter"
@@ -45,11 +46,16 @@ class ReductionSplitter(OpExpander):
         if not is_row_major(array) or _are_consecutive(reduced) or _are_consecutive(kept):
             return None
         largest = max(reduced, key=lambda d: sizes[d])
-        kind = array.shape.element_type
-        if sizes[largest] < self.min_split_dim or (kind.is_float and kind.bit_width < 32):
+        if sizes[largest] < self.min_split_dim or _rounds(instruction):
             return None
         first = _neighbours(reduced, largest)
         return sum_in_two_steps(into, array, first, [d for d in reduced if d not in first])
+
+
+def _rounds(reduce: HloInstruction) -> bool:
+    """Whether a reduction by one operation rounds its results to a narrow float."""
+    kind = reduce.shape.element_type
+    return kind.is_float and kind.bit_width < 32 and reduce.to_apply.root_instruction.opcode in ("add", "multiply")
 
 
 def _neighbours(dimensions: list[int], one: int) -> list[int]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.diagnostics import PassError
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.hlo.types.shape import ShapeIndex
 from xjit.passes.analysis.alias_analysis import HloAliasAnalysis, Tie
 from xjit.passes.analysis.linear_order import module_sequences
@@ -177,7 +178,7 @@ def _copy_of(source: HloInstruction) -> HloInstruction:
     if source.opcode == "broadcast" and source.operand(0).shape.is_scalar:
         return source.clone_with_new_operands(source.shape, source.operands)
     copy = HloInstruction.create("copy", source.shape, [source], name="copy")
-    copy.metadata = source.metadata
+    inherit_annotations(copy, source)
     return copy
 
 
@@ -225,6 +226,9 @@ def copy_leaves(
         operands = [
             rebuild(element(value, i), (*prefix, i), parts.get(i, ())) for i in range(len(value.shape.tuple_shapes))
         ]
-        return add(HloInstruction.create_tuple(operands))
+        new = add(HloInstruction.create_tuple(operands))
+        if not prefix:
+            inherit_annotations(new, instruction, same_value=True)
+        return new
 
     return rebuild(instruction, (), leaves), added

@@ -86,6 +86,8 @@ class HloMemoryScheduler(HloModulePass):
 
 def _set_schedule(module: HloModule, orders: dict[HloComputation, list[HloInstruction]]) -> bool:
     """Schedules computations; those of other threads keep what they have. True if an order is new."""
+    if not orders:
+        return False
     if module.has_schedule():
         old = module.schedule
         if all(old.is_scheduled(c) and old.sequence(c) == order for c, order in orders.items()):

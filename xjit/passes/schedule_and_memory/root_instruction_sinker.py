@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.diagnostics import InvalidArgument
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.passes.framework.base import HloModulePass, selected_computations
 
 
 @dataclass
 class RootInstructionSinker(HloModulePass):
     """Appends a new root where the old one is not last in the sequence: a bitcast of an array, a tuple of a tuple's
-    elements. All others keep their order. InvalidArgument for a module without a schedule.
+    elements, a token after a token. All others keep their order. InvalidArgument for a module without a schedule.
     """
 
     name = "root-instruction-sinker"
@@ -39,9 +40,10 @@ def _append_root(computation: HloComputation) -> list[HloInstruction]:
         added = [HloInstruction.create_get_tuple_element(old, i) for i in range(len(old.shape.tuple_shapes))]
         added.append(HloInstruction.create_tuple(added))
     else:
-        added = [HloInstruction.create("bitcast", old.shape, [old])]
+        opcode = "after-all" if old.shape.is_token else "bitcast"
+        added = [HloInstruction.create(opcode, old.shape, [old])]
     for instruction in added:
         computation.add_instruction(instruction)
-    added[-1].sharding = old.sharding
+        inherit_annotations(instruction, old)
     computation.set_root_instruction(added[-1])
     return added

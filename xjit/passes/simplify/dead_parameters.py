@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.hlo import attributes as at
+from xjit.hlo.annotations.header_views import names_parameters
 from xjit.hlo.edit.replacing import inherit_annotations
+from xjit.hlo.ir.parameters import remove_parameters_from_entry
 from xjit.passes.analysis.tuple_elements import element_index
-from xjit.passes.framework.base import has_control_dependencies
+from xjit.passes.framework.base import NO_THREADS, has_control_dependencies, selected_computations
 
 
-def remove_dead_call_parameters(module: HloModule) -> bool:
+def remove_dead_call_parameters(module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
     """Removes the parameters that a computation does not read, with the operands of its calls; True if there was one.
 
     Computations that anything but `call` instructions use keep their parameters.
     """
     changed = False
-    for computation in module.make_nonfusion_computations():
+    for computation in selected_computations(module, execution_threads):
         callers = computation.caller_instructions()
         if not callers or any(c.opcode != "call" or c.sharding is not None for c in callers):
             continue
@@ -28,6 +32,21 @@ def remove_dead_call_parameters(module: HloModule) -> bool:
             caller.remove_operands_at(dead)
         changed = True
     return changed
+
+
+def remove_dead_entry_parameters(module: HloModule) -> bool:
+    """Removes the entry's parameters that it does not read, so that its signature changes; True if there was one.
+
+    Those that an alias or a donation names stay; all do where the header tells dynamic sizes or prefetches.
+    """
+    config = module.config
+    named = {entry.parameter_number for entry in (*config.input_output_alias, *config.buffer_donors)}
+    parameters = module.entry_computation.parameter_instructions
+    dead = [i for i, p in enumerate(parameters) if i not in named and _is_unread(p)]
+    if not dead or names_parameters(module):
+        return False
+    remove_parameters_from_entry(module, dead)
+    return True
 
 
 def _is_unread(parameter: HloInstruction) -> bool:
@@ -56,6 +75,7 @@ def remove_dead_fusion_results(fusion: HloInstruction) -> bool:
         return False
     elements = [root.operand(i) for i in used]
     new_root = elements[0] if len(used) == 1 else body.add_instruction(HloInstruction.create_tuple(elements))
+    inherit_annotations(new_root, root)
     body.set_root_instruction(new_root, accept_different_shape=True)
     body.remove_instruction_and_unused_operands(root)
     body.remove_unused_parameters_from_fused_computation()

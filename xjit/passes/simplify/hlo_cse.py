@@ -21,8 +21,8 @@ class HloCSE(HloModulePass):
     """Replaces an instruction by an earlier one that computes the same from the same operands.
 
     Constants are equal when they are bitwise (0 is not -0, a NaN equals itself). Never merged: side effects,
-    parameters, collectives, asynchronous halves, instructions with control edges, different shardings or backend
-    configs.
+    parameters, collectives, asynchronous halves, different shardings or backend configs, and instructions with control
+    edges unless `ignore_control_dependencies`: then the one that stays takes the edges over.
     """
 
     name = "hlo-cse"
@@ -30,6 +30,7 @@ class HloCSE(HloModulePass):
     is_local = True
     is_layout_sensitive: bool = True
     only_fusion_computations: bool = False
+    ignore_control_dependencies: bool = False
     should_eliminate: Callable[[HloInstruction], bool] | None = None
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
@@ -70,7 +71,9 @@ class HloCSE(HloModulePass):
         op = instruction.op
         if op.name == "parameter" or op.has(Trait.COLLECTIVE) or op.has(Trait.ASYNC):
             return False
-        if has_control_dependencies(instruction) or effects.of_instruction(instruction):
+        if effects.of_instruction(instruction):
+            return False
+        if has_control_dependencies(instruction) and not self.ignore_control_dependencies:
             return False
         if instruction.shape.is_token or (instruction.is_dead() and not instruction.is_root()):
             return False

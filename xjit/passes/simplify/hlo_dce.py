@@ -10,12 +10,17 @@ from xjit.hlo.ir.orders import reachable_computations
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import (
+    NO_THREADS,
     HloModulePass,
     has_control_dependencies,
     has_opcodes,
     selected_computations,
 )
-from xjit.passes.simplify.dead_parameters import remove_dead_call_parameters, remove_dead_fusion_results
+from xjit.passes.simplify.dead_parameters import (
+    remove_dead_call_parameters,
+    remove_dead_entry_parameters,
+    remove_dead_fusion_results,
+)
 
 
 @dataclass
@@ -24,36 +29,47 @@ class HloDCE(HloModulePass):
 
     Instructions with control edges stay, and the entry's parameters. Fusions lose results that nothing reads, and with
     `use_call_analysis` calls operands that the computation does not read. A collective with a channel may wait for one
-    in another program: it stays unless all partitions run this one, or `remove_cross_partition_collective_ops`.
+    in another program: it stays unless all partitions run this one, or `remove_cross_partition_collective_ops`. With
+    `remove_dead_parameters_from_entry` callers give the entry's parameters that nothing reads no longer.
     """
 
     name = "hlo-dce"
     aliases = ("dce",)
     use_call_analysis: bool = True
     remove_cross_partition_collective_ops: bool = False
+    remove_dead_parameters_from_entry: bool = False
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Removes what is dead; True if anything was."""
         changed = self._remove_instructions(module, execution_threads)
-        while self.use_call_analysis and remove_dead_call_parameters(module):
+        while self.use_call_analysis and remove_dead_call_parameters(module, execution_threads):
             self._remove_instructions(module, execution_threads)  # what computed the operands may be dead now
             changed = True
-        changed |= remove_unreachable_computations(module)
+        changed |= remove_unreachable_computations(module, execution_threads)
+        entry_is_selected = not execution_threads or module.entry_computation.execution_thread in execution_threads
+        if self.remove_dead_parameters_from_entry and entry_is_selected:
+            changed |= remove_dead_entry_parameters(module)
         return changed
 
     def _remove_instructions(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         effects = analyses.get(SideEffects, module)
         changed = False
         for computation in selected_computations(module, execution_threads):
-            if has_opcodes(computation, {"fusion"}):
-                for fusion in [i for i in computation.instructions if i.opcode == "fusion" and i.shape.is_tuple]:
-                    changed |= remove_dead_fusion_results(fusion)
             changed |= remove_dead_instructions(computation, effects, self._keeps_channels(module))
+            while has_opcodes(computation, {"fusion"}) and _remove_fusion_results(computation):
+                changed = True
+                remove_dead_instructions(computation, effects, self._keeps_channels(module))  # what only these read
         return changed
 
     def _keeps_channels(self, module: HloModule) -> bool:
         is_spmd = module.config.use_spmd_partitioning or module.config.num_partitions > 1
         return not (is_spmd or self.remove_cross_partition_collective_ops)
+
+
+def _remove_fusion_results(computation: HloComputation) -> bool:
+    fusions = [i for i in computation.instructions if i.opcode == "fusion" and i.shape.is_tuple]
+    removed = [remove_dead_fusion_results(fusion) for fusion in fusions]
+    return any(removed)
 
 
 def remove_dead_instructions(computation: HloComputation, effects: SideEffects, keeps_channels: bool = False) -> bool:
@@ -84,12 +100,18 @@ def remove_dead_instructions(computation: HloComputation, effects: SideEffects, 
     return True
 
 
-def remove_unreachable_computations(module: HloModule) -> bool:
-    """Removes computations that no chain of calls from the entry reaches; True if there were any."""
+def remove_unreachable_computations(module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
+    """Removes computations that no chain of calls from the entry reaches; True if there were any.
+
+    Those of other threads than the given ones stay, with what they call.
+    """
     reached = reachable_computations(module)
     if len(reached) == len(module.computations()):
         return False
-    dead = [c for c in module.make_computation_post_order() if c not in reached]
-    for computation in reversed(dead):  # callers first
-        module.remove_embedded_computation(computation)
-    return bool(dead)
+    removed = False
+    for computation in reversed(module.make_computation_post_order()):  # callers first
+        selected = not execution_threads or computation.execution_thread in execution_threads
+        if computation not in reached and selected and not computation.caller_instructions():
+            module.remove_embedded_computation(computation)
+            removed = True
+    return removed

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.passes.analysis.live_elements import LiveElements
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.calls_and_control.ownership import own_computations
@@ -63,5 +64,6 @@ def _pass_on(loop: HloInstruction, elements: list[int]) -> None:
     assert module is not None
     for index in elements:
         element = HloInstruction.create_get_tuple_element(body.parameter_instructions[0], index)
+        inherit_annotations(element, body.root_instruction.operand(index))
         body.root_instruction.replace_operand_with(index, body.add_instruction(element))
     remove_dead_instructions(body, analyses.get(SideEffects, module))

@@ -27,7 +27,20 @@ class TupleSimplifier(HloModulePass):
         computations = self.unsettled(selected_computations(module, execution_threads))
         if self.exclude_entry_computation:
             computations = [c for c in computations if not c.is_entry_computation()]
-        return apply_rules_to_all(computations, RULES, lambda i: not has_control_dependencies(i))
+        return apply_rules_to_all(computations, RULES, lambda i: not has_control_dependencies(i), _takes_sharding)
+
+
+def _takes_sharding(old: HloInstruction, new: HloInstruction) -> bool:
+    """Gives a replacement without sharding that of the old instruction; False if that would be lost.
+
+    What a parameter is given as is not changed by what reads it.
+    """
+    if old.sharding is None or old.sharding == new.sharding:
+        return True
+    if new.sharding is not None or new.opcode == "parameter":
+        return False
+    new.sharding = old.sharding
+    return True
 
 
 def _element(match: Match, _into: Expansion) -> HloInstruction:

@@ -1,0 +1,137 @@
+"""How often does a while loop run whose condition follows from constants? Its trips are evaluated, one by one.
+
+Evaluated is only what the condition is computed of: the elements of the state that it reads, those that these become
+next, and so on. All must start as small constants, and nothing may be called, or be inexact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xjit.hlo import HloComputation, HloInstruction, Trait, Unsupported
+from xjit.hlo.attributes import ConstantAttributes
+from xjit.hlo.ir.post_order import post_order
+from xjit.ops.evaluation.interpreter import Interpreter
+from xjit.ops.evaluation.table import EVALUATORS
+from xjit.passes.analysis.while_loop_analysis import counted_loop, initial_value, next_value, state_element
+
+MAX_EVALUATED_TRIPS = 128
+"""As many trips as XLA evaluates."""
+
+MAX_ELEMENTS = 64
+"""Of any array that is evaluated."""
+
+MAX_INSTRUCTIONS = 64
+"""Of condition and body together."""
+
+_MOVES = frozenset(
+    {"broadcast", "concatenate", "dynamic-slice", "iota", "pad", "reshape", "reverse", "slice", "transpose"}
+)
+
+_Values = Mapping[HloInstruction, Any]
+
+
+def trip_count(loop: HloInstruction, max_evaluated_trips: int = MAX_EVALUATED_TRIPS) -> int | None:
+    """Returns how often a loop runs, by its induction variable or evaluated; None if that is not known."""
+    counted = counted_loop(loop)
+    return counted.trip_count if counted is not None else _evaluated(loop, max_evaluated_trips)
+
+
+def _evaluated(loop: HloInstruction, limit: int) -> int | None:
+    needed = _needed(loop)
+    if needed is None:
+        return None
+    condition, following, state = needed
+    interpreter = Interpreter()
+    try:
+        with np.errstate(all="ignore"):
+            for trips in range(limit + 1):
+                values = _run(interpreter, loop.while_condition, condition, state)
+                if not values[loop.while_condition.root_instruction]:
+                    return trips
+                values = _run(interpreter, loop.while_body, following, state)
+                state = {index: values[next_value(loop, index)] for index in state}
+    except Unsupported:
+        pass
+    return None
+
+
+def _needed(
+    loop: HloInstruction,
+) -> tuple[list[HloInstruction], list[HloInstruction], dict[int, Any]] | None:
+    """Returns what the condition takes, and what the body does to its elements, operands first, and how these start.
+
+    None if one of them cannot be evaluated.
+    """
+    if loop.shape.is_tuple and loop.while_body.root_instruction.opcode != "tuple":
+        return None
+    condition = _slice_of([loop.while_condition.root_instruction])
+    indices = _read(condition)
+    following: list[HloInstruction] = []
+    while indices is not None:
+        following = _slice_of([next_value(loop, index) for index in sorted(indices)])
+        more = _read(following)
+        if more is None or more <= indices:
+            indices = None if more is None else indices
+            break
+        indices |= more
+    if indices is None or not all(map(_is_simple, (*condition, *following))):
+        return None
+    if len(condition) + len(following) > MAX_INSTRUCTIONS:
+        return None
+    state: dict[int, Any] = {}
+    for index in indices:
+        start = initial_value(loop, index)
+        if start is None or start.opcode != "constant" or start.shape.num_elements > MAX_ELEMENTS:
+            return None
+        state[index] = start.attributes_as(ConstantAttributes).literal.array
+    return condition, following, state
+
+
+def _slice_of(roots: Iterable[HloInstruction]) -> list[HloInstruction]:
+    """Returns what instructions are computed of, operands first; elements of the state, but not the state."""
+    return [i for i in post_order(roots, _operands) if i.opcode != "parameter" or i.shape.is_array]
+
+
+def _operands(instruction: HloInstruction) -> Sequence[HloInstruction]:
+    return instruction.operands
+
+
+def _read(instructions: Iterable[HloInstruction]) -> set[int] | None:
+    """Returns the elements of the state that are read; None if anything else is read of it."""
+    read: set[int] = set()
+    for instruction in instructions:
+        if instruction.opcode in ("get-tuple-element", "parameter"):
+            index = state_element(instruction)
+            if index is None:
+                return None
+            read.add(index)
+    return read
+
+
+def _is_simple(instruction: HloInstruction) -> bool:
+    """Whether evaluated and compiled code agree in every bit, and neither takes long."""
+    if not instruction.shape.is_static_array or instruction.shape.num_elements > MAX_ELEMENTS:
+        return False
+    if instruction.opcode in ("constant", "get-tuple-element", "parameter") or instruction.opcode in _MOVES:
+        return True
+    op = instruction.op
+    return op.has(Trait.ELEMENTWISE) and not (op.has(Trait.TRANSCENDENTAL) or op.called or op.may_have_side_effect)
+
+
+def _run(
+    interpreter: Interpreter, computation: HloComputation, order: Iterable[HloInstruction], state: Mapping[int, Any]
+) -> _Values:
+    values: dict[HloInstruction, Any] = {}
+    for instruction in order:
+        if instruction.opcode in ("get-tuple-element", "parameter"):
+            index = state_element(instruction)
+            assert index is not None, computation.name
+            values[instruction] = state[index]
+            continue
+        result = EVALUATORS[instruction.opcode](interpreter, instruction, [values[o] for o in instruction.operands])
+        values[instruction] = np.asarray(result)
+    return values
