@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from tests.support.passes import leaves
-from xjit.hlo import HloModule, Unsupported
+from xjit.hlo import HloInstruction, HloModule, Unsupported
 from xjit.hlo.compare.fingerprint import module_fingerprint
+from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
 from xjit.passes.dynamic.dynamic_padder import DynamicPadder
+from xjit.passes.dynamic.padded_values import PaddedArray, PaddingWriter
+from xjit.passes.dynamic.padding_options import OpDynamismSupport
 from xjit.text.parser import parse_hlo
 
 COMPUTATIONS = """HloModule m
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] maximum(a, b) }
 gt { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = pred[] compare(a, b), direction=GT }
+ge { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = pred[] compare(a, b), direction=GE }
+both { a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] parameter(2) d = f32[] parameter(3)
+  e = f32[] add(a, c) f = f32[] maximum(b, d) ROOT r = (f32[], f32[]) tuple(e, f) }
 odd { a = f32[] parameter(0) b = f32[] parameter(1) i = s32[] parameter(2) j = s32[] parameter(3)
   ROOT s = pred[] compare(i, j), direction=GT }
 """
@@ -39,6 +47,13 @@ CASES = {
     "reverse": "ROOT r = f32[<=4,3] reverse(x), dimensions={0,1}",
     "reduce-window": "ROOT r = f32[<=4,3] reduce-window(x, z), window={size=3x1 pad=1_1x0_0}, to_apply=add",
     "strided window": "ROOT r = f32[<=2,3] reduce-window(x, z), window={size=2x1 stride=2x1}, to_apply=max",
+    "windows of two arrays": """ROOT r = (f32[<=4,3], f32[<=4,3]) reduce-window(x, x, z, z), window={size=3x1 pad=1_1x0_0}, to_apply=both""",
+    "select-and-scatter": """s = f32[<=2,3] reduce-window(x, z), window={size=2x1 stride=2x1}, to_apply=max
+        ROOT r = f32[<=4,3] select-and-scatter(x, s, o), window={size=2x1 stride=2x1}, select=ge, scatter=add""",
+    "select-and-scatter of windows that overlap": """s = f32[<=4,3] reduce-window(x, z), window={size=3x2 pad=1_1x0_1}, to_apply=add
+        ROOT r = f32[<=4,3] select-and-scatter(x, s, z), window={size=3x2 pad=1_1x0_1}, select=ge, scatter=add""",
+    "strided slice": "ROOT r = f32[<=2,3] slice(x), slice={[0:4:2], [0:3]}",
+    "strided part": "ROOT r = f32[<=1,2] slice(x), slice={[1:3:2], [1:3]}",
     "sort": "ROOT r = f32[<=4,3] sort(x), dimensions={0}, to_apply=gt",
     "sort pairs": """i = s32[4,3] iota(), iota_dimension=0 n = s32[] get-dimension-size(x), dimensions={0}
         j = s32[<=4,3] set-dimension-size(i, n), dimensions={0}
@@ -148,3 +163,69 @@ def test_what_has_no_rule_is_refused(body: str, message: str) -> None:
     module = parse_hlo("HloModule m ENTRY e { x = c64[<=4] parameter(0) " + body + " }")
     with pytest.raises(Unsupported, match=message):
         DynamicPadder().run(module)
+
+
+def wants_dynamic(support: OpDynamismSupport, opcode: str) -> DynamicPadder:
+    return DynamicPadder(
+        op_supports_dynamism_handler=lambda i: support if i.opcode == opcode else OpDynamismSupport.NO_SUPPORT
+    )
+
+
+@pytest.mark.parametrize("support", [OpDynamismSupport.REQUIRED, OpDynamismSupport.OPTIONAL])
+def test_a_backend_may_run_an_instruction_on_dynamic_arrays(support: OpDynamismSupport) -> None:
+    body = "s = f32[<=4,3] sine(x) c = f32[3,<=4] transpose(s), dimensions={1,0} ROOT r = f32[3,<=4] cosine(c)"
+    text = COMPUTATIONS + "ENTRY e {" + PARAMETERS + body + "}"
+    module, padder = parse_hlo(text), wants_dynamic(support, "transpose")
+    assert padder.run(module) and not padder.run(module)
+    verify_module(module)
+    dynamic = [i.opcode for i in module.entry_computation.instructions if not i.shape.is_static]
+    required = support is OpDynamismSupport.REQUIRED
+    assert sorted(dynamic) == ["custom-call"] * (1 + required) + ["parameter"] + ["transpose"] * required
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    inputs = (x, np.zeros((4, 3), np.float32))
+    assert np.array_equal(evaluate(module, *inputs), evaluate(parse_hlo(text), *inputs))
+
+
+def test_what_has_no_rule_may_be_run_on_dynamic_arrays() -> None:
+    text = "HloModule m ENTRY e { x = c64[<=4] parameter(0) n = c64[<=4] negate(x) ROOT c = c64[<=4] fft(n), fft_type=FFT, fft_length={4} }"
+    module, padder = parse_hlo(text), wants_dynamic(OpDynamismSupport.OPTIONAL, "fft")
+    assert padder.run(module) and not padder.run(module)
+    verify_module(module)
+    assert "c64[<=4]{0} fft" in str(module)
+
+
+def test_a_handler_knows_custom_calls() -> None:
+    text = """HloModule m ENTRY e { x = f32[<=4] parameter(0)
+      ROOT c = f32[<=4] custom-call(x), custom_call_target="twice" }"""
+
+    def twice(call: HloInstruction, operands: Sequence[PaddedArray], b: PaddingWriter) -> list[PaddedArray] | None:
+        (x,) = operands
+        return [PaddedArray(b.make("add", x.data, x.data), x.sizes)] if "twice" in str(call) else None
+
+    module = parse_hlo(text)
+    assert DynamicPadder(custom_call_handler=twice).run(module)
+    assert evaluate(module, np.ones(3, np.float32)).tolist() == [2, 2, 2]
+    with pytest.raises(Unsupported, match="custom-call 'c' along a dynamic dimension"):
+        DynamicPadder(custom_call_handler=twice).run(parse_hlo(text.replace("twice", "thrice")))
+
+
+SIZES = """HloModule m ENTRY e { x = f32[4] parameter(0) n = s32[] parameter(1) k = s32[] parameter(2)
+  a = f32[<=4] set-dimension-size(x, n), dimensions={0} b = f32[<=4] set-dimension-size(x, k), dimensions={0}
+  ROOT r = f32[<=4] add(a, b) }"""
+
+
+def test_sizes_that_may_differ() -> None:
+    assert DynamicPadder().run(parse_hlo(SIZES))
+    assert DynamicPadder(shape_check_mode="compile_time").run(
+        parse_hlo(SIZES.replace("set-dimension-size(x, k)", "set-dimension-size(x, n)"))
+    )
+    with pytest.raises(FailedPrecondition, match="the sizes of the operands of add 'r' may differ"):
+        DynamicPadder(shape_check_mode="compile_time").run(parse_hlo(SIZES))
+    checked: list[HloInstruction] = []
+    module = parse_hlo(SIZES)
+    assert DynamicPadder(shape_check_mode="runtime", assertion_generator=lambda p, _: checked.append(p)).run(module)
+    assert [p.opcode for p in checked] == ["compare"]
+    with pytest.raises(
+        InvalidArgument, match="one of ignore, compile_time, runtime, the last with an assertion_generator"
+    ):
+        DynamicPadder(shape_check_mode="runtime")

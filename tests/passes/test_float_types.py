@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from xjit.hlo import HloInstruction
+from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
 from xjit.passes.float_types.bfloat16_conversion_folding import BFloat16ConversionFolding
-from xjit.passes.float_types.float_support import FloatSupport
+from xjit.passes.float_types.bfloat16_propagation import BFloat16Propagation
+from xjit.passes.float_types.float_normalization import BFloat16MixedPrecisionRemoval, BFloat16Normalization
+from xjit.passes.float_types.float_support import ExactFloatSupport, FloatSupport
+from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.text.parser import parse_hlo
 
 
@@ -63,3 +69,39 @@ def test_an_all_reduce_that_is_read_as_a_whole_makes_what_it_made() -> None:
     )
     assert folded(mixes=True, text=whole) == "bf16 f32 bf16 f32 f32 f32"
     assert folded(mixes=False, text=whole) == ""
+
+
+class TruncatedDots(ExactFloatSupport):
+    """Dots round what they read."""
+
+    def effective_operand_precision_is_low_precision(self, instruction: HloInstruction, index: int) -> bool:
+        return instruction.opcode == "dot" or super().effective_operand_precision_is_low_precision(instruction, index)
+
+
+LOOP = """HloModule m
+body { p = (f32[2,2], f32[2,2], s32[]) parameter(0)  a = f32[2,2] get-tuple-element(p), index=0
+  b = f32[2,2] get-tuple-element(p), index=1  t = f32[2,2] transpose(a), dimensions={1,0}
+  d = f32[2,2] dot(t, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}  s = f32[2,2] add(b, d)
+  i = s32[] get-tuple-element(p), index=2  one = s32[] constant(1)  j = s32[] add(i, one)
+  ROOT r = (f32[2,2], f32[2,2], s32[]) tuple(t, s, j) }
+cond { p = (f32[2,2], f32[2,2], s32[]) parameter(0)  i = s32[] get-tuple-element(p), index=2  k = s32[] constant(3)
+  ROOT r = pred[] compare(i, k), direction=LT }
+ENTRY e { x = f32[2,2] parameter(0)  y = f32[2,2] sine(x)  i = s32[] constant(0)
+  t = (f32[2,2], f32[2,2], s32[]) tuple(y, x, i)
+  w = (f32[2,2], f32[2,2], s32[]) while(t), condition=cond, body=body  ROOT s = f32[2,2] get-tuple-element(w), index=1 }"""
+
+
+def test_propagation_and_normalization_leave_no_mixed_precision() -> None:
+    module = parse_hlo(LOOP)
+    assert BFloat16Propagation(TruncatedDots()).run(module)
+    assert "(bf16[2,2]{1,0}, f32[2,2]{1,0}, s32[]) while" in str(module)
+    verify_module(module)
+    BFloat16Normalization(TruncatedDots()).run(module)
+    BFloat16MixedPrecisionRemoval().run(module)
+    HloDCE().run(module)
+    verify_module(module, allow_mixed_precision=False)
+    x = np.asarray([[1, 1.001], [0.3, -0.7]], np.float32)
+    rounded = parse_hlo(
+        LOOP.replace("y = f32[2,2] sine(x)", "z = f32[2,2] sine(x) v = bf16[2,2] convert(z) y = f32[2,2] convert(v)")
+    )
+    assert np.array_equal(evaluate(module, x), evaluate(rounded, x))

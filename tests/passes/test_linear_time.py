@@ -104,6 +104,17 @@ def donors(size: int) -> str:
     return "\n".join([f"HloModule m, buffer_donor={{ {given} }}", "ENTRY e {", *lines, result, "}"])
 
 
+def repacked(size: int) -> str:
+    """A tuple of elements of tuples, all of whose elements are read."""
+    lines = [f"p{i} = f32[4] parameter({i})  t{i} = (f32[4]) tuple(p{i})" for i in range(size)]
+    lines += [f"g{i} = f32[4] get-tuple-element(t{i}), index=0" for i in range(size)]
+    kinds = f"({', '.join(['f32[4]'] * size)})"
+    lines += [f"h = {kinds} tuple({', '.join(f'g{i}' for i in range(size))})"]
+    lines += [f"e{i} = f32[4] get-tuple-element(h), index={i}  n{i} = f32[4] sine(e{i})" for i in range(size)]
+    lines += [f"ROOT r = {kinds} tuple({', '.join(f'n{i}' for i in range(size))})"]
+    return "\n".join(["HloModule m", "ENTRY e {", *lines, "}"])
+
+
 def _prepare(module: HloModule) -> None:
     PassDriver().run(cpu_pipeline(), module)
     assignment = assign_buffers(module)
@@ -126,6 +137,7 @@ _STEPS: dict[str, tuple[Callable[[int], str], Callable[[HloModule], object]]] = 
     "verifying aliases": (training_step, verify_module),
     "matching donors": (donors, lambda m: (xjit.run_passes(m, ["hlo-memory-scheduler"]), assign_buffers(m))),
     "sinking constants": (loop_of_constants, lambda m: xjit.run_passes(m, ["while-loop-constant-sinking"])),
+    "rewriting operands of a tuple": (repacked, lambda m: xjit.run_passes(m, ["tuple-simplifier"])),
     "declaring aliases": (donors, lambda m: xjit.run_passes(m, ["optimize-input-output-buffer-alias"])),
 }
 

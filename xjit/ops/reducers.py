@@ -23,7 +23,7 @@ def reduction_identity(computation: HloComputation) -> tuple[str, object] | None
         return None
     if {o.opcode for o in root.operands} != {"parameter"} or root.operand(0) is root.operand(1):
         return None
-    identities = _identities(root.shape.element_type)
+    identities = type_identities(root.shape.element_type)
     return (root.opcode, identities[root.opcode]) if root.opcode in identities else None
 
 
@@ -42,14 +42,15 @@ def independent_identities(computation: HloComputation) -> tuple[object, ...] | 
     found: list[object] = []
     for number, operation in enumerate(root.operands):
         pair = {parameters[number], parameters[count + number]}
-        identities = _identities(operation.shape.element_type)
+        identities = type_identities(operation.shape.element_type)
         if operation.operand_count != 2 or set(operation.operands) != pair or operation.opcode not in identities:
             return None
         found.append(identities[operation.opcode])
     return tuple(found)
 
 
-def _identities(kind: PrimitiveType) -> dict[str, object]:
+def type_identities(kind: PrimitiveType) -> dict[str, object]:
+    """Returns the identity of each opcode that has one on a type."""
     if kind.is_complex:
         return {"add": -0.0, "multiply": 1.0}
     if kind.is_float:  # narrower types may have no infinity

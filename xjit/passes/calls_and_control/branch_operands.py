@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from xjit.hlo import HloComputation, HloInstruction, Trait
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework.base import has_control_dependencies
@@ -15,15 +17,21 @@ _CHEAP = frozenset(
 """Moving nothing but these saves nothing."""
 
 
-def sink_operands(conditional: HloInstruction) -> bool:
+MayCross = Callable[[Sequence[HloInstruction], Sequence[HloInstruction], Sequence[HloInstruction]], bool]
+"""(instructions, what a branch is given now, what it will be given) -> whether they may move into it."""
+
+
+def sink_operands(conditional: HloInstruction, may_cross: MayCross) -> bool:
     """Moves what is computed for one branch only into that branch; True if there was something worth it.
 
     The branch gets what that reads, as a tuple.
     """
     changed = False
     for number in range(len(conditional.branch_computations)):
-        cone = _cone(conditional, conditional.operand(number + 1))
-        if any(i.opcode not in _CHEAP for i in cone):
+        operand = conditional.operand(number + 1)
+        cone = _cone(conditional, operand)
+        is_worth_it = any(i.opcode not in _CHEAP for i in cone)
+        if is_worth_it and may_cross(cone, [operand], _leaves(cone)):
             own_computations(conditional)
             _sink(conditional, number, cone)
             changed = True
@@ -56,8 +64,7 @@ def _may_move(instruction: HloInstruction) -> bool:
 def _sink(conditional: HloInstruction, number: int, cone: list[HloInstruction]) -> None:
     computation, branch = conditional.parent, conditional.branch_computations[number]
     assert computation is not None
-    inside, operand = set(cone), conditional.operand(number + 1)
-    leaves = list(dict.fromkeys(o for i in cone for o in i.operands if o not in inside))
+    operand, leaves = conditional.operand(number + 1), _leaves(cone)
     given = computation.add_instruction(HloInstruction.create_tuple(leaves))
     parameter = branch.parameter_instructions[0]
     readers, is_root = parameter.users, parameter.is_root()
@@ -71,6 +78,12 @@ def _sink(conditional: HloInstruction, number: int, cone: list[HloInstruction]) 
         branch.set_root_instruction(value, accept_different_shape=True)
     conditional.replace_operand_with_different_shape(number + 1, given)
     computation.remove_instruction_and_unused_operands(operand)
+
+
+def _leaves(cone: list[HloInstruction]) -> list[HloInstruction]:
+    """Returns what the instructions of a cone read from outside of it."""
+    inside = set(cone)
+    return list(dict.fromkeys(o for i in cone for o in i.operands if o not in inside))
 
 
 def _recompute(

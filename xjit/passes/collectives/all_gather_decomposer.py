@@ -14,6 +14,8 @@ from xjit.ops.replica_groups import expand_groups
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
 
+_BITS = {8: PrimitiveType.U8, 16: PrimitiveType.U16, 32: PrimitiveType.U32, 64: PrimitiveType.U64}
+
 
 def _always(_: HloInstruction) -> bool:
     return True
@@ -23,10 +25,12 @@ def _always(_: HloInstruction) -> bool:
 class AllGatherDecomposer(OpExpander):
     """Writes each device's operand into zeros, at its place in the group, and sums over the group.
 
-    A sum with zeros is exact but for the sign of -0 and the bits of a NaN. `should_decompose` chooses all-gathers.
+    A sum with zeros is exact but for the sign of -0 and the bits of a NaN; with `bit_exact` floats are joined as the
+    bits that they are. `should_decompose` chooses all-gathers.
     """
 
     should_decompose: Callable[[HloInstruction], bool] = _always
+    bit_exact: bool = False
 
     name = "all-gather-decomposer"
     opcodes = frozenset({"all-gather"})
@@ -39,8 +43,24 @@ class AllGatherDecomposer(OpExpander):
         if not self.should_decompose(instruction) or not all(s.is_static_array for s in arrays):
             return None
         position = _position(instruction, into)
-        parts = [_all_reduce(instruction, o, s, position, into) for o, s in zip(instruction.operands, outputs)]
+        parts = [self._gathered(instruction, o, s, position, into) for o, s in zip(instruction.operands, outputs)]
         return into.tuple_of(*parts) if shape.is_tuple else parts[0]
+
+    def _gathered(
+        self,
+        gather: HloInstruction,
+        operand: HloInstruction,
+        output: Shape,
+        position: HloInstruction,
+        into: Expansion,
+    ) -> HloInstruction:
+        kind = output.element_type
+        bits = _BITS.get(kind.bit_width) if self.bit_exact and kind.is_float else None
+        if bits is None:
+            return _all_reduce(gather, operand, output, "or" if kind is PrimitiveType.PRED else "add", position, into)
+        as_bits = into.make("bitcast-convert", operand, shape=operand.shape.with_element_type(bits))
+        joined = _all_reduce(gather, as_bits, output.with_element_type(bits), "or", position, into)
+        return into.make("bitcast-convert", joined, shape=output)
 
 
 def _position(gather: HloInstruction, into: Expansion) -> HloInstruction:
@@ -75,16 +95,23 @@ def _look_up(groups: tuple[tuple[int, ...], ...], member: HloInstruction, into: 
 
 
 def _all_reduce(
-    gather: HloInstruction, operand: HloInstruction, output: Shape, position: HloInstruction, into: Expansion
+    gather: HloInstruction,
+    operand: HloInstruction,
+    output: Shape,
+    opcode: str,
+    position: HloInstruction,
+    into: Expansion,
 ) -> HloInstruction:
     a = gather.attributes_as(at.CollectiveAttributes)
     (dimension,) = a.dimensions
     size = into.add(build.make_constant(operand.shape.dimensions[dimension], PrimitiveType.U32))
-    zero = into.add(build.make_constant(0, PrimitiveType.U32))
     offset = into.make("multiply", position, size)
-    starts = [offset if d == dimension else zero for d in range(output.rank)]
+    starts = [offset] * output.rank
+    if output.rank > 1:
+        zero = into.add(build.make_constant(0, PrimitiveType.U32))
+        starts = [offset if d == dimension else zero for d in range(output.rank)]
     own = into.make("dynamic-update-slice", into.full(output, 0), operand, *starts)
     kind = output.element_type
-    reducer = build.make_binary_computation("or" if kind is PrimitiveType.PRED else "add", kind)
+    reducer = build.make_binary_computation(opcode, kind)
     attributes = at.CollectiveAttributes(a.channel_id, a.replica_groups, a.constrain_layout, a.use_global_device_ids)
     return into.add(HloInstruction.create("all-reduce", output, [own], attributes, [into.embed(reducer)]))

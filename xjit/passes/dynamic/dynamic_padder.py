@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape, Unsupported
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait
+from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.dynamic.padded_values import (
@@ -17,6 +18,14 @@ from xjit.passes.dynamic.padded_values import (
     dynamic_places,
     leaf_arrays,
     static,
+)
+from xjit.passes.dynamic.padding_options import (
+    SHAPE_CHECK_MODES,
+    AssertionGenerator,
+    CustomCallHandler,
+    OpDynamismSupport,
+    OpSupportsDynamismHandler,
+    PaddingOptions,
 )
 from xjit.passes.dynamic.padding_rules import pad_instruction
 from xjit.passes.framework import analyses
@@ -33,18 +42,39 @@ class DynamicPadder(HloModulePass):
 
     Dynamic parameters of the entry come in through a custom call PadToStatic, results go out through SliceToDynamic,
     or, without `slice_dynamic_output`, as padded arrays. Loops, branches and callees get the sizes beside the arrays.
+
+    `op_supports_dynamism_handler` names instructions that the backend runs on dynamic arrays, required or where
+    there is no rule: these get and give some, through the same two calls. `custom_call_handler` is the rule of custom
+    calls. Where operands have sizes of their own for one dimension, `shape_check_mode` ignores it, refuses those that
+    are computed differently (compile_time), or hands the comparison to `assertion_generator` (runtime).
     """
 
     name = "dynamic-padder"
     slice_dynamic_output: bool = True
+    shape_check_mode: str = "ignore"
+    op_supports_dynamism_handler: OpSupportsDynamismHandler | None = None
+    custom_call_handler: CustomCallHandler | None = None
+    assertion_generator: AssertionGenerator | None = None
+
+    def __post_init__(self) -> None:
+        modes = SHAPE_CHECK_MODES if self.assertion_generator is not None else SHAPE_CHECK_MODES[:-1]
+        if self.shape_check_mode not in modes:
+            known = ", ".join(SHAPE_CHECK_MODES)
+            raise InvalidArgument(
+                f"option 'shape_check_mode' is one of {known}, the last with an assertion_generator,"
+                f" found '{self.shape_check_mode}'"
+            )
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Pads the whole module; True if a dynamic dimension, or a question for a size, was inside of it."""
-        if not any(_is_dynamic_inside(i) for c in module.make_nonfusion_computations() for i in c.instructions):
+        support = self.op_supports_dynamism_handler or PaddingOptions.support
+        options = PaddingOptions(support, self.custom_call_handler, self.shape_check_mode, self.assertion_generator)
+        instructions = [i for c in module.make_nonfusion_computations() for i in c.instructions]
+        if not any(_is_dynamic_inside(i) and not _is_enclosed(i, options) for i in instructions):
             return False
         FlattenCallGraph().run_impl(module, execution_threads)
         for computation in analyses.get(CallGraph, module).sequential:
-            _ComputationPadding(computation, self.slice_dynamic_output).run()
+            _ComputationPadding(computation, self.slice_dynamic_output, options).run()
         module.remove_unused_computations()
         return True
 
@@ -61,6 +91,16 @@ def _is_dynamic_inside(instruction: HloInstruction) -> bool:
     return not all(s.is_static for s in (instruction.shape, *[o.shape for o in instruction.operands]))
 
 
+def _is_enclosed(instruction: HloInstruction, options: PaddingOptions) -> bool:
+    """Whether an instruction that may be dynamic stands between the two calls already."""
+    if options.support(instruction) is OpDynamismSupport.NO_SUPPORT:
+        return False
+    given = [o for o in instruction.operands if not o.shape.is_static]
+    taken = [instruction] if instruction.shape.is_array else list(instruction.users)
+    readers = [u for t in taken if not t.shape.is_static for u in t.users]
+    return all(_target(o) == TO_DYNAMIC for o in given) and all(_target(u) == TO_STATIC for u in readers)
+
+
 def _target(instruction: HloInstruction) -> str:
     is_call = instruction.opcode == "custom-call"
     return instruction.attributes_as(at.CustomCallAttributes).custom_call_target if is_call else ""
@@ -69,8 +109,9 @@ def _target(instruction: HloInstruction) -> str:
 class _ComputationPadding:
     """The arrays of one computation so far. What is static all around stays the instruction it is."""
 
-    def __init__(self, computation: HloComputation, slice_output: bool) -> None:
+    def __init__(self, computation: HloComputation, slice_output: bool, options: PaddingOptions) -> None:
         self.computation = computation
+        self.options = options
         self.slice_output = slice_output
         self.values: dict[HloInstruction, list[PaddedArray]] = {}
         self.replaced: list[HloInstruction] = []
@@ -82,7 +123,7 @@ class _ComputationPadding:
             self._visit(instruction, is_entry)
         root = self.computation.root_instruction
         if root in self.replaced:
-            b = PaddingWriter(Expansion(root))
+            b = PaddingWriter(Expansion(root), self.options)
             made = self._result(root, b) if is_entry else _packed(root.shape, self.values[root], b)
             self.computation.set_root_instruction(made, accept_different_shape=True)
         for instruction in reversed(self.replaced):
@@ -90,7 +131,7 @@ class _ComputationPadding:
                 self.computation.force_remove_instruction(instruction)
 
     def _visit(self, instruction: HloInstruction, is_entry: bool) -> None:
-        b = PaddingWriter(Expansion(instruction))
+        b = PaddingWriter(Expansion(instruction), self.options)
         touched = any(o in self.replaced for o in instruction.operands)
         if instruction.opcode == "parameter":
             if not instruction.shape.is_static:
@@ -132,7 +173,15 @@ class _ComputationPadding:
             return arrays
         if any(o.shape.is_tuple for o in instruction.operands) or opcode in ("fusion", "async-start"):
             raise Unsupported(f"dynamic-padder: {opcode} '{instruction.name}' of dynamic arrays", instruction.span)
-        return pad_instruction(instruction, arrays, b)
+        support = self.options.support(instruction)
+        try:
+            if support is not OpDynamismSupport.REQUIRED:
+                return pad_instruction(instruction, arrays, b)
+        except Unsupported:
+            if support is OpDynamismSupport.NO_SUPPORT:
+                raise
+            b.into.discard()
+        return _run_dynamic(instruction, arrays, b)
 
     def _parameter(self, parameter: HloInstruction, is_entry: bool, b: PaddingWriter) -> None:
         """Puts a copy between the parameter and its users, of the shape that they expect, to be taken apart."""
@@ -161,6 +210,20 @@ def _elements(instruction: HloInstruction, b: PaddingWriter) -> Iterator[HloInst
         yield instruction
 
 
+def _run_dynamic(instruction: HloInstruction, arrays: Sequence[PaddedArray], b: PaddingWriter) -> list[PaddedArray]:
+    """The instruction itself, between calls that make its operands dynamic and its results static."""
+    given = [_to_dynamic(o.shape, a, b) for o, a in zip(instruction.operands, arrays, strict=True)]
+    local = b.add(instruction.clone_with_new_operands(instruction.shape, given))
+    return [_to_static(leaf, b) for leaf in _elements(local, b)]
+
+
+def _to_dynamic(shape: Shape, array: PaddedArray, b: PaddingWriter) -> HloInstruction:
+    if shape.is_static:
+        return array.data
+    operands = [array.data, *[b.size_of(array, d) for d in range(shape.rank)]]
+    return b.add(HloInstruction.create("custom-call", shape, operands, at.CustomCallAttributes(TO_DYNAMIC)))
+
+
 def _to_static(leaf: HloInstruction, b: PaddingWriter) -> PaddedArray:
     """The padded array of a dynamic one, and its sizes, one per dimension."""
     if leaf.shape.is_static:
@@ -176,10 +239,7 @@ def _assembled(shape: Shape, arrays: Iterator[PaddedArray], b: PaddingWriter, sl
     if shape.is_tuple and shape.tuple_shapes:
         return b.tuple_of(*[_assembled(s, arrays, b, slice_output) for s in shape.tuple_shapes])
     array = next(arrays)
-    if shape.is_static or not slice_output:
-        return array.data
-    operands = [array.data, *[b.size_of(array, d) for d in range(shape.rank)]]
-    return b.add(HloInstruction.create("custom-call", shape, operands, at.CustomCallAttributes(TO_DYNAMIC)))
+    return _to_dynamic(shape, array, b) if slice_output else array.data
 
 
 # -- between computations: (value, size, ...)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.ops import build
+from xjit.passes.dynamic.padding_options import PaddingOptions
 from xjit.passes.expand.writing import Writer
+from xjit.passes.framework.expansion import Expansion
 
 SIZE = PrimitiveType.S32
 """Type of sizes."""
@@ -31,6 +33,10 @@ class PaddedArray:
 
 class PaddingWriter(Writer):
     """Writes what takes the place of an instruction on dynamic arrays."""
+
+    def __init__(self, into: Expansion, options: PaddingOptions | None = None) -> None:
+        super().__init__(into)
+        self.options = options or PaddingOptions()
 
     def size_of(self, array: PaddedArray, dimension: int) -> HloInstruction:
         """The size of a dimension, a constant if it is static."""

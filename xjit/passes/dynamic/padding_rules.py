@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from xjit.hlo import HloInstruction, Unsupported
+from xjit.hlo import HloComputation, HloInstruction, Unsupported
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.sharding_algebra import NO_FACTOR
-from xjit.ops.reducers import integer_limits, reduction_identity
+from xjit.ops.reducers import independent_identities, integer_limits, reduction_identity, type_identities
 from xjit.passes.dynamic.padded_values import SIZE, PaddedArray, PaddingWriter, static
 from xjit.passes.dynamic.repacking import concatenate, dynamic_reshape, flatten, sort_valid_first
 from xjit.passes.sharding.spmd.local_rows import LocalRow, local_row
@@ -24,7 +24,9 @@ def pad_instruction(instruction: HloInstruction, operands: Arrays, b: PaddingWri
 
     Unsupported where that is not known: a dynamic dimension is neither kept, nor does a rule say what to mask.
     """
-    return PADDING_RULES.get(instruction.opcode, run_padded)(instruction, operands, b)
+    handler = b.options.custom_call if instruction.opcode == "custom-call" else None
+    known = handler(instruction, operands, b) if handler is not None else None
+    return known if known is not None else PADDING_RULES.get(instruction.opcode, run_padded)(instruction, operands, b)
 
 
 def run_padded(
@@ -49,7 +51,8 @@ def run_padded(
                     f"dynamic-padder: {instruction.opcode} '{instruction.name}' along a dynamic dimension",
                     instruction.span,
                 )
-            known.setdefault(dims[d], size)
+            if known.setdefault(dims[d], size) is not size:
+                b.options.compare_sizes(instruction, known[dims[d]], size, b)
     local = b.add(instruction.clone_with_new_operands(static(instruction.shape), [a.data for a in masked]))
     found: list[PaddedArray] = []
     leaves = [s for _, s in instruction.shape.leaves()]
@@ -116,10 +119,40 @@ def _reduce_window(instruction: HloInstruction, operands: Arrays, b: PaddingWrit
     window = instruction.attributes_as(at.WindowAttributes).window.dimensions
     mixed = [d for d, w in enumerate(window) if w != at.WindowDimension()]
     sizes = {d: _window_size(operands[0].sizes[d], window[d], b) for d in mixed if d in operands[0].sizes}
-    if len(operands) != 2:
-        return run_padded(instruction, operands, b)
-    masked = b.mask(operands[0], mixed, _identity(instruction, operands, b))
-    return run_padded(instruction, [masked, operands[1]], b, sizes)
+    count = len(operands) // 2
+    nothing = independent_identities(instruction.to_apply) if count > 1 else None
+    masked: list[PaddedArray] = []
+    for n, array in enumerate(operands[:count]):
+        value = operands[count + n].data if count > 1 else _identity(instruction, operands, b)
+        if nothing is not None:
+            value = b.constant(nothing[n], array.data.shape.element_type)
+        masked.append(b.mask(array, mixed, value))
+    return run_padded(instruction, [*masked, *operands[count:]], b, sizes)
+
+
+def _select_and_scatter(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    """What does not count is never selected, and what would be added for it is nothing."""
+    array, source, start = operands
+    window = instruction.attributes_as(at.WindowAttributes).window.dimensions
+    mixed = [d for d, w in enumerate(window) if w != at.WindowDimension()]
+    select, scatter = instruction.called_computations
+    least, nothing = _never_selected(select), reduction_identity(scatter)
+    if least is None or nothing is None:
+        raise Unsupported(f"dynamic-padder: the computations of '{instruction.name}'", instruction.span)
+    kind = array.data.shape.element_type
+    sizes = {d: array.sizes[d] for d in mixed if d in array.sizes}
+    masked = [b.mask(array, mixed, b.constant(least, kind)), b.mask(source, mixed, b.constant(nothing[1], kind))]
+    return run_padded(instruction, [*masked, start], b, sizes)
+
+
+def _never_selected(select: HloComputation) -> object | None:
+    """Returns the value that loses against every other, and, coming later, against itself; None if unknown."""
+    root, parameters = select.root_instruction, select.parameter_instructions
+    if root.opcode != "compare" or root.operands != parameters:
+        return None
+    opcode = {"GE": "maximum", "LE": "minimum"}.get(root.attributes_as(at.CompareAttributes).direction)
+    kind = parameters[0].shape.element_type
+    return type_identities(kind).get(opcode) if opcode is not None else None
 
 
 def _window_size(size: HloInstruction, window: at.WindowDimension, b: PaddingWriter) -> HloInstruction:
@@ -260,12 +293,16 @@ def _reshape(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) ->
 
 
 def _slice(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
-    """A part of a dynamic dimension is what it is said to be."""
-    array, bounds = operands[0], operands[0].data.shape.dimensions
+    """A part of a dynamic dimension is what it is said to be; if it is dynamic, what is left of the size."""
+    array, bounds, sizes = operands[0], operands[0].data.shape.dimensions, dict[int, HloInstruction]()
     for d, s in enumerate(instruction.attributes_as(at.SliceAttributes).slice):
-        if (s.start, s.limit, s.stride) != (0, bounds[d], 1) and not instruction.shape.is_dynamic_dimension(d):
+        if d in array.sizes and (s.start, s.limit, s.stride) != (0, bounds[d], 1):
+            if instruction.shape.is_dynamic_dimension(d):
+                end = b.make("minimum", array.sizes[d], b.constant(s.limit, SIZE))
+                steps = b.arithmetic("divide", b.arithmetic("add", end, s.stride - 1 - s.start), s.stride)
+                sizes[d] = b.make("maximum", steps, b.constant(0, SIZE))
             array = array.without(d)
-    return run_padded(instruction, [array], b)
+    return run_padded(instruction, [array], b, sizes)
 
 
 PADDING_RULES: Mapping[str, PaddingRule] = {
@@ -282,6 +319,7 @@ PADDING_RULES: Mapping[str, PaddingRule] = {
     "reshape": _reshape,
     "reverse": _reverse,
     "scatter": _scatter,
+    "select-and-scatter": _select_and_scatter,
     "set-dimension-size": _set_size,
     "slice": _slice,
     "sort": sort_valid_first,

@@ -6,10 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloInstruction, HloModule, Shape, Trait
-from xjit.ops import build
-from xjit.ops.evaluation.reduction import simple_opcode
 from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.calls_and_control.branch_elements import read_elements
+from xjit.passes.float_types.float_normalization import narrow_reducer
 from xjit.passes.float_types.float_support import HANDS_ON, ExactFloatSupport, FloatSupport
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 
@@ -128,13 +127,3 @@ def _read_rounded(instruction: HloInstruction) -> None:
     assert instruction.parent is not None
     for convert in instruction.users:
         instruction.parent.replace_instruction(convert, instruction)
-
-
-def narrow_reducer(instruction: HloInstruction, support: FloatSupport) -> None:
-    """Gives a reduction by one opcode a computation on the narrow type."""
-    module, wide = instruction.module, instruction.to_apply
-    opcode = simple_opcode(wide)
-    assert module is not None and opcode is not None
-    instruction.to_apply = module.add_embedded_computation(build.make_binary_computation(opcode, support.low))
-    if not wide.caller_count:
-        module.remove_embedded_computation(wide)

@@ -1,28 +1,42 @@
-"""Rounds early: what is rounded to bf16 in the end is moved and compared in bf16 from the start."""
+"""Rounds early: what is rounded to bf16 in the end is moved, carried and compared in bf16 from the start."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule
+import numpy as np
+
+from xjit.hlo import HloInstruction, HloModule, Literal, PrimitiveType
+from xjit.hlo import attributes as at
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.ops import build
-from xjit.ops.evaluation.reduction import simple_opcode
+from xjit.passes.float_types.float_normalization import narrow_reducer, read_instead
 from xjit.passes.float_types.float_support import (
     ExactFloatSupport,
     FloatSupport,
     effective_operand_precision_is_output_precision,
 )
-from xjit.passes.framework.base import HloModulePass, selected_computations
+from xjit.passes.float_types.type_classes import (
+    Leaf,
+    TypeClasses,
+    hands_on,
+    is_converted_for_tuples,
+    leaves,
+    with_leaf_types,
+)
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 
 
 @dataclass
 class BFloat16Propagation(HloModulePass):
-    """Gives an f32 instruction the type bf16 if all its uses round it, or hand it on to what is rounded.
+    """Gives an f32 value the type bf16 if all its uses round it, or hand it on to what is rounded.
 
-    Only instructions that commute with rounding and that `support` allows, so results stay bit for bit. Where an
-    operand has more elements than the result, the conversion stays behind. Parameters, roots, and values that tuples,
-    loops and calls read keep their types.
+    Values go through tuples, loops and fusions. Instructions that commute with rounding, and that `support` allows,
+    compute in bf16; what others make is converted before it is handed on. So results stay bit for bit. Where an operand
+    has more elements than the result, the conversion stays behind. The entry's signature stays, as do those of calls,
+    branches and shared computations.
     """
 
     support: FloatSupport = field(default_factory=ExactFloatSupport)
@@ -30,48 +44,144 @@ class BFloat16Propagation(HloModulePass):
     name = "bfloat16-propagation"
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
-        """Propagates in every computation but fusions; True if something changed."""
-        changed = False
-        for computation in selected_computations(module, execution_threads):
-            chosen = _worthwhile(computation, self.support)
-            for instruction in computation.make_instruction_post_order():
-                if instruction in chosen:
-                    _narrow(instruction, self.support)
-                    changed = True
-        return changed
+        """Propagates in all computations at once; True if something changed."""
+        instructions = [i for c in module.make_computation_post_order() for i in c.make_instruction_post_order()]
+        if not any(rounds(i, n, self.support) for i in instructions for n in range(i.operand_count)):
+            return False
+        decision = _Decision(instructions, TypeClasses(module, execution_threads), self.support)
+        decision.make()
+        rounding = [use for c in decision.narrow for use in decision.uses.get(c, ()) if decision.rounds(*use)]
+        computing = set(filter(decision.computes_narrow, instructions))
+        for instruction in instructions:
+            if hands_on(instruction):
+                _narrow_leaves(instruction, decision)
+        for instruction in instructions:
+            if instruction in computing:
+                _compute_narrow(instruction, self.support)
+            elif not hands_on(instruction) and decision.is_narrow(instruction):
+                _hand_on_rounded(instruction, self.support)
+        for user, n in rounding:
+            _read_rounded(user, n, self.support)
+        return bool(decision.narrow)
 
 
-def _worthwhile(computation: HloComputation, support: FloatSupport) -> set[HloInstruction]:
-    """What can be bf16 without more to convert than there was."""
-    refused: set[HloInstruction] = set()
-    while True:
-        chosen = _possible(computation, support, refused)
-        worse = {i for i in chosen if _converts_more(i, chosen, support)}
-        if not worse:
-            return chosen
-        refused |= worse
+class _Decision:
+    """Which classes of leaves are `narrow`: at first all that may be, then without those that a use forbids."""
+
+    def __init__(self, instructions: list[HloInstruction], classes: TypeClasses, support: FloatSupport) -> None:
+        self.instructions = instructions
+        self.classes = classes
+        self.support = support
+        self.narrow: set[Leaf] = set()
+        self.refused: set[HloInstruction] = set()
+        self.handed_on: set[Leaf] = set()
+        self.makers: dict[Leaf, list[HloInstruction]] = defaultdict(list)
+        self.uses: dict[Leaf, list[tuple[HloInstruction, int]]] = defaultdict(list)
+        for i in instructions:
+            if hands_on(i):
+                self.handed_on.update(self._wide_classes(i))
+                continue
+            for c in self._wide_classes(i):
+                self.makers[c].append(i)
+            for n, operand in enumerate(i.operands):
+                for c in self._wide_classes(operand):
+                    self.uses[c].append((i, n))
+
+    def make(self) -> None:
+        """Finds the narrow classes, such that there is not more to convert than there was."""
+        while True:
+            self._find_greatest()
+            worse = {i for i in self.instructions if self.computes_narrow(i) and self._converts_more(i)}
+            if not worse:
+                return
+            self.refused |= worse
+
+    def is_narrow(self, instruction: HloInstruction) -> bool:
+        """Whether an instruction makes an array that is narrow."""
+        return instruction.shape.is_array and self.classes.of((instruction, 0)) in self.narrow
+
+    def computes_narrow(self, instruction: HloInstruction) -> bool:
+        """Whether an instruction computes an array in the narrow type."""
+        if hands_on(instruction) or instruction in self.refused or not self.is_narrow(instruction):
+            return False
+        return _may_compute_narrow(instruction, self.support)
+
+    def rounds(self, user: HloInstruction, n: int) -> bool:
+        """Whether an instruction rounds a wide operand, and may read a narrow one instead."""
+        return rounds(user, n, self.support)
+
+    def _wide_classes(self, instruction: HloInstruction) -> list[Leaf]:
+        if not instruction.shape.is_tuple:
+            return [self.classes.of((instruction, 0))] if instruction.shape.element_type is self.support.high else []
+        shapes = (shape for _, shape in instruction.shape.leaves())
+        wide = [n for n, shape in enumerate(shapes) if shape.element_type is self.support.high]
+        return [self.classes.of((instruction, n)) for n in wide]
+
+    def _find_greatest(self) -> None:
+        """The most classes of which each use rounds, or belongs to an instruction that computes in the narrow type."""
+        known = {*self.makers, *self.uses, *self.handed_on}
+        self.narrow = {c for c in known if not self.classes.is_fixed(c)}
+        self._remove({c for c in self.narrow if not all(self._allows(use) for use in self.uses.get(c, ()))})
+        while lost := self.narrow - (self._gains() & self._end_rounded()):
+            self._remove(lost)
+
+    def _remove(self, lost: Iterable[Leaf]) -> None:
+        """Takes classes back, and what was narrow for their sake."""
+        waiting = list(lost)
+        while waiting:
+            c = waiting.pop()
+            if c in self.narrow:
+                self.narrow.discard(c)
+                for maker in self.makers.get(c, ()):
+                    for n, operand in enumerate(maker.operands):
+                        waiting += [o for o in self._wide_classes(operand) if not self._allows((maker, n))]
+
+    def _allows(self, use: tuple[HloInstruction, int]) -> bool:
+        user, n = use
+        if not user.operand(n).shape.is_array:
+            return False
+        if self.rounds(user, n):
+            return True
+        return self.computes_narrow(user) and effective_operand_precision_is_output_precision(user, n)
+
+    def _gains(self) -> set[Leaf]:
+        """Classes that something hands on, or that something computes narrow: of others a conversion only moves."""
+        return {c for c in self.narrow if c in self.handed_on or any(map(self.computes_narrow, self.makers.get(c, ())))}
+
+    def _end_rounded(self) -> set[Leaf]:
+        """Classes with a use that rounds, or that goes into one of those."""
+        sources: dict[Leaf, list[Leaf]] = defaultdict(list)
+        waiting: list[Leaf] = []
+        for c in self.narrow:
+            for user, n in self.uses.get(c, ()):
+                if self.rounds(user, n):
+                    waiting.append(c)
+                else:
+                    sources[self.classes.of((user, 0))].append(c)
+        found: set[Leaf] = set()
+        while waiting:
+            c = waiting.pop()
+            if c not in found:
+                found.add(c)
+                waiting += sources[c]
+        return found
+
+    def _converts_more(self, instruction: HloInstruction) -> bool:
+        high, size = self.support.high, instruction.shape.num_elements
+        wide = [o for o in instruction.operands if o.shape.element_type is high and not self.is_narrow(o)]
+        return any(o.shape.num_elements > size and not _is_widened(o, self.support) for o in wide)
 
 
-def _possible(
-    computation: HloComputation, support: FloatSupport, refused: Collection[HloInstruction]
-) -> set[HloInstruction]:
-    chosen: set[HloInstruction] = set()
-    for instruction in reversed(computation.make_instruction_post_order()):
-        if instruction in refused or not _may_be_narrow(instruction, support):
-            continue
-        uses = [(user, n) for user in instruction.users for n, o in enumerate(user.operands) if o is instruction]
-        if uses and all(
-            support.effective_operand_precision_is_low_precision(user, n)
-            or (user in chosen and effective_operand_precision_is_output_precision(user, n))
-            for user, n in uses
-        ):
-            chosen.add(instruction)
-    return chosen
-
-
-def _may_be_narrow(instruction: HloInstruction, support: FloatSupport) -> bool:
-    if not instruction.shape.is_array or instruction.shape.element_type is not support.high or instruction.is_root():
+def rounds(user: HloInstruction, n: int, support: FloatSupport) -> bool:
+    """Whether an instruction rounds a wide operand, and may read a narrow one instead."""
+    operand = user.operand(n).shape
+    is_wide = operand.is_array and operand.element_type is support.high
+    if not is_wide or not support.effective_operand_precision_is_low_precision(user, n):
         return False
+    return user.opcode != "convert" or not has_control_dependencies(user)
+
+
+def _may_compute_narrow(instruction: HloInstruction, support: FloatSupport) -> bool:
     if not support.supports_low_precision_output(instruction):
         return False
     wide = [n for n, o in enumerate(instruction.operands) if o.shape.element_type is support.high]
@@ -82,37 +192,77 @@ def _may_be_narrow(instruction: HloInstruction, support: FloatSupport) -> bool:
     )
 
 
-def _converts_more(instruction: HloInstruction, chosen: Collection[HloInstruction], support: FloatSupport) -> bool:
-    converted = [o for o in instruction.operands if o.shape.element_type is support.high and o not in chosen]
-    size = instruction.shape.num_elements
-    return any(o.shape.num_elements > size and not _is_widened(o, support) for o in converted)
-
-
 def _is_widened(instruction: HloInstruction, support: FloatSupport) -> bool:
     return instruction.opcode == "convert" and instruction.operand(0).shape.element_type is support.low
 
 
-def _narrow(instruction: HloInstruction, support: FloatSupport) -> None:
+def _narrow_leaves(instruction: HloInstruction, decision: _Decision) -> None:
+    """Gives what hands leaves on their new types."""
+    low, high = decision.support.low, decision.support.high
+    numbers = {n for n, leaf in enumerate(leaves(instruction)) if decision.classes.of(leaf) in decision.narrow}
+    if numbers:
+        if instruction.opcode == "tuple":
+            for n, operand in enumerate(instruction.operands):
+                if is_converted_for_tuples(operand) and instruction.shape.leaf_offsets[n] in numbers:
+                    instruction.replace_operand_with_different_shape(n, _converted(operand, low, instruction))
+        instruction.shape = with_leaf_types(
+            instruction.shape,
+            lambda n, s: s.with_element_type(low) if n in numbers and s.element_type is high else s,
+        )
+
+
+def _compute_narrow(instruction: HloInstruction, support: FloatSupport) -> None:
     """Computes an instruction in the narrow type; its operands were seen to before."""
     computation = instruction.parent
-    assert computation is not None and computation.parent is not None
+    assert computation is not None
     narrow: dict[HloInstruction, HloInstruction] = {}
     for n, operand in enumerate(instruction.operands):
-        if operand.shape.element_type is not support.high:
-            continue
-        if operand not in narrow:
-            known = _is_widened(operand, support)
-            new = operand.operand(0) if known else computation.add_instruction(build.convert(operand, support.low))
-            narrow[operand] = new
-        instruction.replace_operand_with_different_shape(n, narrow[operand])
+        if operand.shape.element_type is support.high:
+            if operand not in narrow:
+                known = _is_widened(operand, support)
+                narrow[operand] = operand.operand(0) if known else _converted(operand, support.low, instruction)
+            instruction.replace_operand_with_different_shape(n, narrow[operand])
     if instruction.called_computations:
-        opcode = simple_opcode(instruction.to_apply)
-        assert opcode is not None
-        reducer = build.make_binary_computation(opcode, support.low)
-        instruction.to_apply = computation.parent.add_embedded_computation(reducer)
+        narrow_reducer(instruction, support)
     instruction.shape = instruction.shape.with_element_type(support.low)
-    for user in instruction.users:
-        if user.opcode == "convert" and user.shape.element_type is support.low:
-            computation.replace_instruction(user, instruction)
     for operand in narrow:
-        computation.remove_instruction_and_unused_operands(operand)
+        if not has_control_dependencies(operand):
+            computation.remove_instruction_and_unused_operands(operand)
+
+
+def _hand_on_rounded(instruction: HloInstruction, support: FloatSupport) -> None:
+    """Rounds what an instruction makes, for all that reads it; constants are rounded here and now."""
+    users, was_root, computation = instruction.users, instruction.is_root(), instruction.parent
+    assert computation is not None
+    new = _converted(instruction, support.low, instruction)
+    read_instead(instruction, new, users)
+    if was_root:
+        computation.set_root_instruction(new, accept_different_shape=True)
+    if instruction.opcode == "constant" and not has_control_dependencies(instruction):
+        computation.remove_instruction(instruction)
+
+
+def _read_rounded(user: HloInstruction, n: int, support: FloatSupport) -> None:
+    """Lets what rounded an operand read it as it is now, or converted back if it must."""
+    operand, computation = user.operand(n), user.parent
+    assert computation is not None
+    if user.opcode == "convert":
+        computation.replace_instruction(user, operand)
+    elif not (support.supports_low_precision_operand(user, n) and support.supports_mixed_precisions(user)):
+        user.replace_operand_with_different_shape(n, _converted(operand, support.high, user))
+
+
+def _converted(operand: HloInstruction, kind: PrimitiveType, source: HloInstruction) -> HloInstruction:
+    """Adds the conversion of an operand, which is sharded as that is, for the sake of an instruction."""
+    computation = operand.parent
+    assert computation is not None
+    if operand.opcode == "constant":
+        array = operand.attributes_as(at.ConstantAttributes).literal.array
+        new = HloInstruction.create_constant(Literal.from_array(np.asarray(array).astype(kind.dtype)))
+        new.shape = operand.shape.with_element_type(kind)
+    else:
+        new = build.convert(operand, kind)
+    computation.add_instruction(new)
+    inherit_annotations(new, source)
+    new.sharding = operand.sharding
+    return new

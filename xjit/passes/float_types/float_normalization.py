@@ -201,6 +201,16 @@ def read_instead(old: HloInstruction, new: HloInstruction, users: Iterable[HloIn
                 user.replace_operand_with_different_shape(n, new)
 
 
+def narrow_reducer(instruction: HloInstruction, support: FloatSupport) -> None:
+    """Gives a reduction by one opcode a computation on the narrow type."""
+    module, wide = instruction.module, instruction.to_apply
+    opcode = simple_opcode(wide)
+    assert module is not None and opcode is not None
+    instruction.to_apply = module.add_embedded_computation(build.make_binary_computation(opcode, support.low))
+    if not wide.caller_count:
+        module.remove_embedded_computation(wide)
+
+
 def _widen_signature(computation: HloComputation, support: FloatSupport) -> None:
     for parameter in computation.parameter_instructions:
         if parameter.shape.element_type is support.low:

@@ -81,8 +81,8 @@ def _is_converted(instruction: HloInstruction, old: PrimitiveType) -> bool:
         return True
     makes = reads or _has(instruction.shape, old)
     if makes and instruction.operand_count:
-        how = "makes another type out of" if reads else "makes out of other types"
-        message = f"{instruction.name}: {instruction.opcode} {how} {old.text}"
+        how = f"makes another type out of {old.text}" if reads else f"makes {old.text} out of other types"
+        message = f"{instruction.name}: {instruction.opcode} {how}"
         raise FailedPrecondition(message, instruction.span)
     return makes
 

@@ -104,6 +104,10 @@ class Pattern:
             for opcode in p.opcodes
         )
 
+    def seen_through(self) -> frozenset[str]:
+        """The opcodes of all instructions below its own whose operands it looks at."""
+        return self.operands_of_reach(1).union(*[p.seen_through() for p in self.operands or ()])
+
     def may_match_shapes(self, instruction: HloInstruction) -> bool:
         """Whether an instruction of one of the pattern's opcodes meets its conditions of shapes (see `of_shapes`)."""
         return builtins.all(condition(instruction) for condition in self.conditions if condition in _OF_SHAPES)

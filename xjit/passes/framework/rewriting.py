@@ -37,7 +37,9 @@ class Rules:
 
     def __init__(self, by_opcode: Mapping[str, tuple[Rule, ...]]) -> None:
         self.by_opcode = by_opcode
-        reach = max([rule.pattern.reach() for rules in by_opcode.values() for rule in rules], default=0)
+        patterns = [rule.pattern for rules in by_opcode.values() for rule in rules]
+        self.seen_through = frozenset[str]().union(*[pattern.seen_through() for pattern in patterns])
+        reach = max([pattern.reach() for pattern in patterns], default=0)
         self.deep = [_through(by_opcode, level) for level in range(1, reach)]
         """By opcode, those of the operands whose operands patterns look at; then the same for operands of these."""
         self._candidates: dict[tuple[object, ...], tuple[Rule, ...]] = {}
@@ -136,6 +138,7 @@ class _Rewriter:
         self.accept = accept
         self.worklist: deque[HloInstruction] = deque()
         self.waiting: set[HloInstruction] = set()
+        self.seen_through: dict[HloInstruction, int] = {}
         self.alike = alike
         self.once = once
         self.applied: Counter[str] = Counter()
@@ -146,21 +149,28 @@ class _Rewriter:
         while self.worklist:
             instruction = self.worklist.popleft()
             self.waiting.discard(instruction)
+            distance = self.seen_through.pop(instruction, None)
             if instruction.parent is not self.computation:
                 continue
-            rules = self._candidates(instruction)
+            rules = self._candidates(instruction) if instruction.opcode in self.rules.by_opcode else ()
             if rules and self.may_rewrite(instruction) and self._rewrite(instruction, rules):
                 budget -= 1
                 if budget <= 0:
                     self._warn()
                     break
+            elif distance is not None:
+                self._push_readers_through(instruction, distance)
         return bool(self.applied)
 
     def _push(self, instructions: Iterable[HloInstruction]) -> None:
         for instruction in instructions:
-            if instruction.opcode in self.rules.by_opcode and instruction not in self.waiting:
-                self.waiting.add(instruction)
-                self.worklist.append(instruction)
+            if instruction.opcode in self.rules.by_opcode:
+                self._enqueue(instruction)
+
+    def _enqueue(self, instruction: HloInstruction) -> None:
+        if instruction not in self.waiting:
+            self.waiting.add(instruction)
+            self.worklist.append(instruction)
 
     def _rewrite(self, instruction: HloInstruction, rules: Iterable[Rule]) -> bool:
         for rule in rules:
@@ -185,13 +195,22 @@ class _Rewriter:
         return False
 
     def _push_readers(self, changed: HloInstruction) -> None:
-        """Puts what reads an instruction on the worklist; what reads that, too, if its patterns look as deep."""
-        readers = changed.users
-        self._push(readers)
-        for through in self.rules.deep:
-            pairs = [(user, reader) for reader in readers for user in reader.users]
-            self._push(user for user, reader in pairs if reader.opcode in through.get(user.opcode, ()))
-            readers = tuple(dict.fromkeys([user for user, _ in pairs]))
+        """Puts what reads an instruction on the worklist; when it stays as it is, what looks through it comes next."""
+        for reader in changed.users:
+            self._push((reader,))
+            self._see_through(reader, 1)
+
+    def _see_through(self, instruction: HloInstruction, distance: int) -> None:
+        """Notes that something changed so many operands above; its many readers are looked at once for all changes."""
+        if distance <= len(self.rules.deep) and instruction.opcode in self.rules.seen_through:
+            self.seen_through[instruction] = min(distance, self.seen_through.get(instruction, distance))
+            self._enqueue(instruction)
+
+    def _push_readers_through(self, instruction: HloInstruction, distance: int) -> None:
+        through = self.rules.deep[distance - 1]
+        self._push(user for user in instruction.users if instruction.opcode in through.get(user.opcode, ()))
+        for user in instruction.users:
+            self._see_through(user, distance + 1)
 
     def _candidates(self, instruction: HloInstruction) -> tuple[Rule, ...]:
         """Returns the rules whose patterns an instruction fits by kinds and shapes, found once for all alike."""
