@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.jax_backend.test_backend import run
 
 HOOK = """
@@ -79,6 +81,7 @@ def fails_each_time(function, least):
 """
 
 
+@pytest.mark.slow
 def test_programs_and_transfers() -> None:
     run("""
 x, host = jnp.arange(8.0), np.arange(1000.0, dtype=np.float32)
@@ -97,6 +100,7 @@ fails_each_time(lambda: add(long(big)), 3)
 """, devices=2, flags=HOOK)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_several_devices() -> None:
     run("""
 from jax.sharding import NamedSharding, PartitionSpec as P

@@ -149,6 +149,11 @@ def test_nothing_dynamic_inside(text: str) -> None:
     assert not DynamicPadder().run(module) and module_fingerprint(module) == before
 
 
+def test_other_threads_stay() -> None:
+    module = parse_hlo("HloModule m ENTRY e { x = f32[<=4] parameter(0) ROOT n = f32[<=4] negate(x) }")
+    assert not DynamicPadder().run(module, {"other"}) and DynamicPadder().run(module, {"main"})
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

@@ -244,6 +244,30 @@ def test_failures_name_the_instruction() -> None:
 
 
 @pytest.mark.parametrize(
+    ("selected", "found", "failed", "taken"),
+    [
+        (None, 5, -1, 0),
+        ("-1", 5, -1, 0),
+        ("0", 5, -1, 0),
+        ("3", 5, -1, 3),
+        ("3", 3, -1, 0),
+        ("3", 5, 3, 0),
+        ("999", 500, -1, 127),
+    ],
+)
+def test_the_selected_algorithm_is_taken_if_there_is_one(
+    selected: str | None, found: int, failed: int, taken: int
+) -> None:
+    text = call("f32[6,5] f32[5,4]", "f32[6,4]", **({} if selected is None else {"selected_algorithm": selected}))
+    fake = FakeCublasLt()
+    fake.algorithms, fake.failed_algorithm = found, failed
+    executable = compile_for_gpu(parse_hlo(text), "sm_90", WITH_LIBRARY)
+    assert (f"algorithm={selected}" in executable.as_text("thunks")) == (selected not in (None, "-1"))
+    on_fake_gpu(executable, fake)[0](*random_inputs(parse_hlo(text), 1))
+    assert fake.taken == taken
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         (call("s8[6,8] s8[8,4]", "s32[6,4]"), "unless both operands lie along the sum"),

@@ -20,7 +20,8 @@ NOT_SUPPORTED = 15
 class FakeCublasLt:
     """The functions of the library. `log` has their names; `made` what was created: its kind, sizes and attributes.
 
-    `algorithms` is how many the heuristic finds, `fail` the name of a function that fails.
+    `algorithms` is how many the heuristic finds, of which `failed_algorithm` may not be taken, and `taken` the one that
+    the last product took; `fail` is the name of a function that fails.
     """
 
     def __init__(self) -> None:
@@ -29,6 +30,8 @@ class FakeCublasLt:
         self.algorithms = 1
         self.fail = ""
         self.workspace = (0, 0)
+        self.taken = -1
+        self.failed_algorithm = -1
         self._numbers = itertools.count(1, 16)
 
     def __getattr__(self, name: str) -> Any:
@@ -47,8 +50,9 @@ class FakeCublasLt:
         if name == "cublasLtMatmul":
             self._multiply(*arguments)
         elif name == "cublasLtMatmulAlgoGetHeuristic":
-            arguments[-1]._obj.value = self.algorithms
-            arguments[-2].raw = b"algorithm".ljust(96, b"\0")
+            wanted = arguments[-3]
+            arguments[-1]._obj.value = min(self.algorithms, wanted)
+            arguments[-2].raw = b"".join(self._algorithm(n) for n in range(wanted))
         elif name.endswith("SetAttribute"):
             where, attribute, data, size = arguments
             assert len(data) == size
@@ -61,6 +65,10 @@ class FakeCublasLt:
             self.made[number] = {"kind": kind, "sizes": arguments[1:]}
             arguments[0]._obj.value = number
         return 0
+
+    def _algorithm(self, number: int) -> bytes:
+        state = NOT_SUPPORTED if number == self.failed_algorithm else 0
+        return (b"algorithm" + bytes([number])).ljust(72, b"\0") + struct.pack("=i", state).ljust(24, b"\0")
 
     def _matrix(self, layout: int, address: int) -> np.ndarray[Any, Any]:
         made = self.made[layout]
@@ -76,6 +84,7 @@ class FakeCublasLt:
     def _multiply(self, _handle: int, description: int, alpha: Any, *rest: Any) -> None:
         a_at, a_layout, b_at, b_layout, beta, c_at, c_layout, d_at, d_layout, algorithm, scratch, size, _stream = rest
         assert algorithm.raw.startswith(b"algorithm")
+        self.taken = algorithm.raw[9]
         assert not (scratch or 0) % 256
         self.workspace = (scratch or 0, size)
         told = self.made[description]

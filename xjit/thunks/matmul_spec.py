@@ -37,6 +37,7 @@ class MatmulSpec:
 
     C lies as D does; the bias is a vector along the rows of D. `aux` gets what the activation is applied to, `amax` the
     largest magnitude before `d_scale`. `places` has the number of each role among the operands, then the results.
+    `algorithm` is the place of the wanted one in the library's list, -1 for its first choice.
     """
 
     a: StoredMatrices
@@ -54,6 +55,7 @@ class MatmulSpec:
     activation: OneOf["", "relu", "gelu"]
     places: tuple[tuple[Role, int], ...]
     workspace_bytes: int = 0
+    algorithm: int = -1
 
     kind = "cublaslt"
     symbol = "cublasLtMatmul"
@@ -77,5 +79,6 @@ class MatmulSpec:
         parts = [f"{self.d} = {a} {b} in {self.products}"]
         parts += [f"x {self.count}"] * (self.count > 1)
         parts += [f"alpha={self.alpha:g}"] * (self.alpha != 1) + [f"beta={self.beta:g}"] * (self.beta != 0)
+        parts += [f"algorithm={self.algorithm}"] * (self.algorithm >= 0)
         follows = [role for role, _ in self.places if role not in ("a", "b", "c", "d", "workspace")]
         return " ".join([*parts, *follows, *([self.activation] if self.activation else [])])

@@ -69,6 +69,8 @@ BIAS_EPILOGUE, AUX_EPILOGUE = 4, 128  # bits of an epilogue
 _TRANSPOSED = 1  # CUBLAS_OP_T
 
 _HEURISTIC_BYTES = 96  # of cublasLtMatmulHeuristicResult_t, which begins with the algorithm
+_STATE = 72  # place in it of the status of an algorithm, 0 if it may be taken
+_MAX_ALGORITHMS = 128  # that are asked for
 _ALIGNMENT = 256  # of workspaces; and what is told of addresses, at most
 
 
@@ -141,7 +143,10 @@ class _Plan:
         )  # fmt: skip
 
     def _algorithm(self, addresses: Sequence[int], workspace: int, instruction: str) -> ctypes.Array[ctypes.c_char]:
-        """The library's first choice for arrays that are aligned as these are: A, B, C, D, and what follows them."""
+        """The algorithm for arrays that are aligned as these are: A, B, C, D, and what follows them.
+
+        It is the library's first choice, also where its list is too short for the one that is wanted.
+        """
         alignments = tuple(min(address & -address, _ALIGNMENT) for address in addresses)
         found = self._algorithms.get(alignments)
         if found is not None:
@@ -151,16 +156,17 @@ class _Plan:
         self._set("MatmulPreference", preference, MAX_WORKSPACE, struct.pack("=Q", workspace))
         for role, alignment in zip("abcd", alignments, strict=False):
             self._set("MatmulPreference", preference, MIN_ALIGNMENT[role], struct.pack("=I", alignment))
-        result, count = ctypes.create_string_buffer(_HEURISTIC_BYTES), ctypes.c_int32()
+        wanted = min(max(self._spec.algorithm, 0), _MAX_ALGORITHMS - 1)
+        results, count = ctypes.create_string_buffer((wanted + 1) * _HEURISTIC_BYTES), ctypes.c_int32()
         library.call(
-            "cublasLtMatmulAlgoGetHeuristic", self._handle, self._description, *self._layouts, preference, 1, result,
-            ctypes.byref(count), instruction=instruction,
+            "cublasLtMatmulAlgoGetHeuristic", self._handle, self._description, *self._layouts, preference, wanted + 1,
+            results, ctypes.byref(count), instruction=instruction,
         )  # fmt: skip
         library.call("cublasLtMatmulPreferenceDestroy", preference)
         if not count.value:
             raise ExecutionError(f"cublasLt has no algorithm for '{instruction}': {self._spec}")
-        self._algorithms[alignments] = result
-        return result
+        found = self._algorithms[alignments] = _chosen(results.raw, wanted if wanted < count.value else 0)
+        return found
 
     def _layout(self, matrices: StoredMatrices) -> int:
         sizes = (matrices.rows, matrices.columns, matrices.leading)
@@ -173,6 +179,14 @@ class _Plan:
     def _set(self, what: str, where: int, attribute: int, value: bytes) -> None:
         data = ctypes.create_string_buffer(value, len(value))
         self._library.call(f"cublasLt{what}SetAttribute", where, attribute, data, len(value))
+
+
+def _chosen(results: bytes, number: int) -> ctypes.Array[ctypes.c_char]:
+    """One of the results of a heuristic; the first if that one has failed."""
+    result = results[number * _HEURISTIC_BYTES :][:_HEURISTIC_BYTES]
+    if struct.unpack_from("=i", result, _STATE)[0]:
+        result = results[:_HEURISTIC_BYTES]
+    return ctypes.create_string_buffer(result, _HEURISTIC_BYTES)
 
 
 def _attributes(spec: MatmulSpec) -> list[tuple[int, str, int]]:

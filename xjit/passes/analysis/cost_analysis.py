@@ -74,7 +74,8 @@ class HloCostAnalysis:
 
     def bytes_moved(self, instruction: HloInstruction) -> BytesMoved:
         """Returns what one execution reads of each operand and writes, in bytes; 0 where nothing runs."""
-        if instruction.op.has(Trait.PLUMBING):
+        moves_nothing = instruction.opcode == "transpose" and instruction.is_effective_bitcast()
+        if moves_nothing or instruction.op.has(Trait.PLUMBING):
             return BytesMoved((0,) * instruction.operand_count, 0, True)
         moved = bytes_moved(instruction, self._composer)
         return _in_place(instruction, moved)

@@ -110,7 +110,7 @@ def _inline_branch(conditional: HloInstruction, number: int) -> None:
 
 def _only_chooses(conditional: HloInstruction) -> bool:
     return (
-        conditional.operand(0).shape.element_type is PrimitiveType.PRED
+        len(conditional.branch_computations) == 2
         and all(leaf.is_array for _, leaf in conditional.shape.leaves())
         and all(i.opcode in EMPTY for branch in conditional.branch_computations for i in branch.instructions)
     )

@@ -73,13 +73,18 @@ def _may_loop(computation: HloComputation) -> bool:
 
 
 def select_branches(conditional: HloInstruction) -> list[HloInstruction]:
-    """Puts a select between calls of both branches in the place of a conditional; returns the calls."""
-    into = Expansion(conditional)
+    """Puts a select between calls of both branches in the place of a conditional; returns the calls.
+
+    An index chooses the first branch where it is 0: out of range it is the second.
+    """
+    into, chosen = Expansion(conditional), conditional.operand(0)
+    if chosen.shape.element_type is not PrimitiveType.PRED:
+        chosen = into.add(build.compare("EQ", chosen, into.full(chosen.shape, 0)))
     calls = [
         into.add(HloInstruction.create_call(conditional.shape, [conditional.operand(i + 1)], branch))
         for i, branch in enumerate(conditional.branch_computations)
     ]
-    into.replace_source(_select_leaves(into, conditional.operand(0), calls[0], calls[1]))
+    into.replace_source(_select_leaves(into, chosen, calls[0], calls[1]))
     return calls
 
 

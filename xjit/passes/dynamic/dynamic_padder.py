@@ -29,7 +29,7 @@ from xjit.passes.dynamic.padding_options import (
 )
 from xjit.passes.dynamic.padding_rules import pad_instruction
 from xjit.passes.framework import analyses
-from xjit.passes.framework.base import HloModulePass
+from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.framework.expansion import Expansion
 
 TO_STATIC, TO_DYNAMIC = "PadToStatic", "SliceToDynamic"
@@ -69,11 +69,13 @@ class DynamicPadder(HloModulePass):
         """Pads the whole module; True if a dynamic dimension, or a question for a size, was inside of it."""
         support = self.op_supports_dynamism_handler or PaddingOptions.support
         options = PaddingOptions(support, self.custom_call_handler, self.shape_check_mode, self.assertion_generator)
-        instructions = [i for c in module.make_nonfusion_computations() for i in c.instructions]
+        computations = selected_computations(module, execution_threads)
+        instructions = [i for c in computations for i in c.instructions]
         if not any(_is_dynamic_inside(i) and not _is_enclosed(i, options) for i in instructions):
             return False
         FlattenCallGraph().run_impl(module, execution_threads)
-        for computation in analyses.get(CallGraph, module).sequential:
+        selected = set(selected_computations(module, execution_threads))
+        for computation in [c for c in analyses.get(CallGraph, module).sequential if c in selected]:
             _ComputationPadding(computation, self.slice_dynamic_output, options).run()
         module.remove_unused_computations()
         return True

@@ -88,13 +88,22 @@ class _Decision:
                     self.uses[c].append((i, n))
 
     def make(self) -> None:
-        """Finds the narrow classes, such that there is not more to convert than there was."""
+        """Finds the narrow classes: those of which each use rounds, or belongs to an instruction that computes in the
+        narrow type itself, and such that there is not more to convert than there was.
+        """
+        known = {*self.makers, *self.uses, *self.handed_on}
+        self.narrow = {c for c in known if not self.classes.is_fixed(c)}
+        self._remove({c for c in self.narrow if not all(self._allows(use) for use in self.uses.get(c, ()))})
+        waiting = self.instructions[::-1]
         while True:
-            self._find_greatest()
-            worse = {i for i in self.instructions if self.computes_narrow(i) and self._converts_more(i)}
-            if not worse:
+            while waiting:
+                i = waiting.pop()
+                if self.computes_narrow(i) and self._converts_more(i):
+                    waiting += self._refuse(i)
+            lost = self.narrow - (self._gains() & self._end_rounded())
+            if not lost:
                 return
-            self.refused |= worse
+            waiting = self._remove(lost)
 
     def is_narrow(self, instruction: HloInstruction) -> bool:
         """Whether an instruction makes an array that is narrow."""
@@ -117,24 +126,30 @@ class _Decision:
         wide = [n for n, shape in enumerate(shapes) if shape.element_type is self.support.high]
         return [self.classes.of((instruction, n)) for n in wide]
 
-    def _find_greatest(self) -> None:
-        """The most classes of which each use rounds, or belongs to an instruction that computes in the narrow type."""
-        known = {*self.makers, *self.uses, *self.handed_on}
-        self.narrow = {c for c in known if not self.classes.is_fixed(c)}
-        self._remove({c for c in self.narrow if not all(self._allows(use) for use in self.uses.get(c, ()))})
-        while lost := self.narrow - (self._gains() & self._end_rounded()):
-            self._remove(lost)
+    def _refuse(self, instruction: HloInstruction) -> list[HloInstruction]:
+        """Lets an instruction compute in the wide type; returns what has to convert more for it."""
+        self.refused.add(instruction)
+        lost = [
+            c
+            for n, operand in enumerate(instruction.operands)
+            for c in self._wide_classes(operand)
+            if not self._allows((instruction, n))
+        ]
+        own = self.classes.of((instruction, 0))
+        return self._remove(lost if self._is_gain(own) else [*lost, own])
 
-    def _remove(self, lost: Iterable[Leaf]) -> None:
-        """Takes classes back, and what was narrow for their sake."""
-        waiting = list(lost)
+    def _remove(self, lost: Iterable[Leaf]) -> list[HloInstruction]:
+        """Takes classes back, and what was narrow for their sake; returns what reads them."""
+        waiting, readers = list(lost), list[HloInstruction]()
         while waiting:
             c = waiting.pop()
             if c in self.narrow:
                 self.narrow.discard(c)
+                readers += [user for user, _ in self.uses.get(c, ())]
                 for maker in self.makers.get(c, ()):
                     for n, operand in enumerate(maker.operands):
                         waiting += [o for o in self._wide_classes(operand) if not self._allows((maker, n))]
+        return readers
 
     def _allows(self, use: tuple[HloInstruction, int]) -> bool:
         user, n = use
@@ -145,8 +160,11 @@ class _Decision:
         return self.computes_narrow(user) and effective_operand_precision_is_output_precision(user, n)
 
     def _gains(self) -> set[Leaf]:
-        """Classes that something hands on, or that something computes narrow: of others a conversion only moves."""
-        return {c for c in self.narrow if c in self.handed_on or any(map(self.computes_narrow, self.makers.get(c, ())))}
+        return set(filter(self._is_gain, self.narrow))
+
+    def _is_gain(self, c: Leaf) -> bool:
+        """Whether something hands a class on, or computes it in the narrow type: of others a conversion only moves."""
+        return c in self.handed_on or any(map(self.computes_narrow, self.makers.get(c, ())))
 
     def _end_rounded(self) -> set[Leaf]:
         """Classes with a use that rounds, or that goes into one of those."""

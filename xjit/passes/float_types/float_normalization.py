@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape, Trait
 from xjit.hlo.annotations.sharding import sharding_fits
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.ops import build
 from xjit.ops.evaluation.reduction import simple_opcode
 from xjit.passes.float_types.float_support import (
@@ -223,6 +224,7 @@ def _widen_parameter(parameter: HloInstruction, support: FloatSupport) -> None:
     users, was_root = parameter.users, parameter.is_root()
     parameter.shape = parameter.shape.with_element_type(support.high)
     back = parameter.parent.add_instruction(build.convert(parameter, support.low))
+    inherit_annotations(back, parameter)
     read_instead(parameter, back, users)
     if was_root:
         parameter.parent.set_root_instruction(back, accept_different_shape=True)
@@ -244,6 +246,7 @@ def _widen_root(computation: HloComputation, support: FloatSupport) -> None:
             for e in elements
         ]
         new = computation.add_instruction(HloInstruction.create_tuple(wide))
+    inherit_annotations(new, root)
     computation.set_root_instruction(new, accept_different_shape=True)
     if root.opcode == "tuple" and not root.user_count:
         computation.remove_instruction(root)

@@ -118,6 +118,7 @@ def matmul_spec(call: HloInstruction, operands: Sequence[HloInstruction] | None 
         activation=epilogue if epilogue in ("relu", "gelu") else "",
         places=cast("tuple[tuple[Role, int], ...]", tuple(places)),
         workspace_bytes=call.shape.tuple_shapes[-1].byte_size if "workspace" in results else 0,
+        algorithm=max(int(config.get("selected_algorithm", -1)), -1),
     )
     _check(call, spec, given, result, out.is_row_major)
     return spec
