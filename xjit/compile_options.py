@@ -22,7 +22,9 @@ class CompileOptions:
     instruction as a kernel of its own. `profile` counts the cycles of every kernel call. `progress` is told each phase
     as it starts. Errors: InvalidArgument for an unknown level or pass. `cache_dir` is where object code is kept for
     other processes; None: where XJIT_CACHE_DIR says, else nowhere; "": nowhere. What XJIT_FLAGS says (`xjit.flags`)
-    comes on top. `bf16_planes`: whether matrix units of CPUs may multiply large matrices of f32 and f16 (docs/dots.md).
+    comes on top. `memory_limit_bytes`: where a program would take more, parameters included, values are computed again
+    instead of kept, as far as that goes (0: no limit). `bf16_planes`: whether matrix units of CPUs may multiply large
+    matrices of f32 and f16 (docs/dots.md).
 
     Of GPUs: with `deterministic` no result depends on the order in which threads come, as that of a scatter may. With
     `sanitize` target "cuda-sim" checks every access of every kernel, and a call raises SimulationError for a wrong one.
@@ -40,6 +42,7 @@ class CompileOptions:
     sanitize: bool = False
     cache_dir: str | None = None
     bf16_planes: bool = True
+    memory_limit_bytes: int = 0
     xla_gpu_enable_cublaslt: bool | None = None
     progress: Progress | None = field(default=None, compare=False)
 
@@ -48,6 +51,8 @@ class CompileOptions:
             Target.for_features(self.cpu_level)
         if self.opt_level not in range(4):
             raise InvalidArgument(f"opt_level is {self.opt_level!r}, expected 0, 1, 2 or 3")
+        if self.memory_limit_bytes < 0:
+            raise InvalidArgument(f"memory_limit_bytes is {self.memory_limit_bytes}, expected 0 or more")
         if isinstance(self.disabled_passes, str):
             raise InvalidArgument(f"disabled_passes is the string '{self.disabled_passes}', expected a tuple of names")
         object.__setattr__(self, "disabled_passes", tuple(self.disabled_passes))

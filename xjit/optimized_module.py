@@ -74,6 +74,7 @@ def optimize_module(
     pipeline_options = PipelineOptions(
         fuse=options.fusion,
         keep_intermediate_layouts=options.keep_intermediate_layouts,
+        memory_limit_bytes=options.memory_limit_bytes,
         use_cublaslt=bool(options.xla_gpu_enable_cublaslt),
         alias_passthrough_params=module.config.alias_passthrough_params,
     )

@@ -12,6 +12,7 @@ import pytest
 from tests.ops.shape_cases import INVALID, VALID, module_text
 from tests.support import corpus
 from xjit.ops.verifier import verify_module
+from xjit.ops.verifier_options import VerifierOptions
 from xjit.text.parser import parse_hlo
 
 # Where jaxlib's parser infers something else: it has no declared shape to take sizes or the result type from, or its
@@ -113,7 +114,7 @@ def test_corpus_of_cases_verifies():
     for name in names:
         module = parse_hlo((corpus.ROOT / "stablehlo_cases" / f"{name}.hlo").read_text(), file=name)
         verify_module(module)
-        verify_module(module, layout_sensitive=True)
+        verify_module(module, VerifierOptions(layout_sensitive=True))
 
 
 @pytest.mark.corpus

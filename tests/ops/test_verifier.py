@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from xjit.hlo.annotations.alias_config import Alias, BufferDonor, parse_aliases,
 from xjit.hlo.ir.schedule import HloSchedule
 from xjit.ops.build import make
 from xjit.ops.verifier import verify_module
+from xjit.ops.verifier_options import VerifierOptions
 from xjit.text.parser import parse_hlo
 
 F32 = Shape.array("f32", (4,))
@@ -40,16 +42,16 @@ def _named(module: HloModule, name: str) -> HloInstruction:
     return next(i for c in module.computations() for i in c.instructions if i.name == name)
 
 
-def _rejects(module: HloModule, message: str, **options: bool) -> HloVerifyError:
+def _rejects(module: HloModule, message: str, **options: Any) -> HloVerifyError:
     with pytest.raises(HloVerifyError) as caught:
-        verify_module(module, **options)
+        verify_module(module, VerifierOptions(**options))
     assert message in caught.value.message
     return caught.value
 
 
 def test_a_valid_module_passes():
     verify_module(_module())
-    verify_module(_module(), layout_sensitive=True, allow_mixed_precision=False)
+    verify_module(_module(), VerifierOptions(layout_sensitive=True, allow_mixed_precision=False))
 
 
 def test_the_error_names_instruction_computation_and_place():
@@ -287,7 +289,7 @@ ENTRY main {{
   g = f32[2,3]{{{0}}} get-tuple-element(t), index=0
   ROOT c = f32[2,3]{{{1}}} copy(g)
 }}"""
-    verify_module(parse_hlo(text.format("1,0", "1,0")), layout_sensitive=True)
+    verify_module(parse_hlo(text.format("1,0", "1,0")), VerifierOptions(layout_sensitive=True))
     verify_module(parse_hlo(text.format("0,1", "1,0")))
     _rejects(
         parse_hlo(text.format("0,1", "1,0")), "get-tuple-element: result and what the operands", layout_sensitive=True
@@ -305,7 +307,7 @@ ENTRY main {{
   x = f32[2,3]{{1,0}} parameter(0)
   ROOT c = f32[2,3]{{1,0}} call(x), to_apply=f
 }}"""
-    verify_module(parse_hlo(text.format("1,0", "1,0")), layout_sensitive=True)
+    verify_module(parse_hlo(text.format("1,0", "1,0")), VerifierOptions(layout_sensitive=True))
     _rejects(parse_hlo(text.format("0,1", "1,0")), "call: operand x and parameter of f", layout_sensitive=True)
     _rejects(parse_hlo(text.format("1,0", "0,1")), "call: result and", layout_sensitive=True)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 
 import numpy as np
+import pytest
 
 from xjit.hlo import HloModule
 from xjit.ops.evaluation import evaluate
 from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.ops.evaluation.table import EVALUATORS
+from xjit.passes.framework.base import PassWarning
+from xjit.passes.simplify import hlo_constant_folding
 from xjit.passes.simplify.folding_cost import folding_cost
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.text.parser import parse_hlo
@@ -49,3 +52,16 @@ def test_costs_are_bounds_for_all_that_is_folded() -> None:
     begin = time.thread_time()
     EVALUATORS["sort"](interpreter, sort, values)
     assert time.thread_time() - begin < 100e-9 * cost
+
+
+def test_slow_evaluations_are_told_of_and_the_alarm_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0, 1.5, 2, 3.8, 4, 6.5])  # 1.5 s, 1.8 s and 2.5 s: the second one is below the doubled alarm
+    monkeypatch.setattr(hlo_constant_folding.time, "perf_counter", lambda: next(clock))
+    module = parse_hlo("""HloModule m ENTRY e { a = f32[] constant(1)
+  x = f32[] negate(a)  y = f32[] add(x, a)  z = f32[] add(y, x)  ROOT t = (f32[], f32[]) tuple(z, x) }""")
+    with pytest.warns(PassWarning) as told:
+        assert HloConstantFolding().run(module)
+    assert [str(w.message) for w in told] == [
+        "constant folding of x took 1.5 s",
+        "constant folding of z took 2.5 s",
+    ]

@@ -102,9 +102,24 @@ def test_optimize_input_output_buffer_alias(options: str, header: str, expected:
     assert _aliases(f"optimize-input-output-buffer-alias{options}", DONATION.format(header=header)) == expected
 
 
-def test_other_shapes_share_no_buffer() -> None:
+def test_other_shapes_share_no_buffer_unless_bytes_are_enough() -> None:
     text = "HloModule m ENTRY e { a = f32[4] parameter(0) ROOT x = f32[2,2] reshape(a) }"
     assert not _aliases("optimize-input-output-buffer-alias", text)
+    relaxed = "optimize-input-output-buffer-alias{require_equal_shape=false}"
+    assert _aliases(relaxed, text) == ["{}: (0, {}, may-alias)"]
+    assert not _aliases(relaxed, text.replace("f32[4] parameter", "f32[4]{0:S(5)} parameter"))
+
+
+def test_bytes_pair_the_largest_first_and_each_once() -> None:
+    text = """HloModule m ENTRY e {
+  a = f32[4] parameter(0)  b = s8[16] parameter(1)  c = f32[8] parameter(2)
+  x = s32[4] constant({1,2,3,4})  y = f64[4] constant({1,2,3,4})  z = u8[17] constant({0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0})
+  ROOT t = (s32[4], f64[4], u8[17], s32[4]) tuple(x, y, z, x) }"""
+    assert _aliases("optimize-input-output-buffer-alias{require_equal_shape=false}", text) == [
+        "{0}: (0, {}, may-alias)",
+        "{1}: (2, {}, may-alias)",
+        "{3}: (1, {}, may-alias)",
+    ]
 
 
 CONSTANTS = """

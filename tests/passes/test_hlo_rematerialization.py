@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import xjit
 from tests.support.passes import assert_same_values, random_arguments
 from xjit.hlo import HloModule, Layout, Shape
 from xjit.hlo.diagnostics import InvalidArgument
@@ -220,3 +221,25 @@ def test_a_module_without_a_schedule_is_refused() -> None:
     module = parse_hlo("HloModule m ENTRY e { x = f32[4] parameter(0) ROOT r = f32[4] negate(x) }")
     with pytest.raises(InvalidArgument, match="no schedule"):
         HloRematerialization(1).run(module)
+
+
+KEPT = """HloModule m
+ENTRY e { x = f32[256,256] parameter(0)  v = f32[256] parameter(1)
+  b = f32[256,256] broadcast(v), dimensions={1}
+  k = f32[256,256] add(x, b)
+  p = f32[256,256] dot(k, k), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  q = f32[256,256] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  r = f32[256,256] dot(q, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT s = f32[256,256] dot(r, k), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
+
+
+def test_a_limit_of_the_compilation() -> None:
+    """A sum that products read at both ends of a chain is computed again: three arrays live, not four."""
+    free, limited = (xjit.compile(KEPT, options=xjit.CompileOptions(memory_limit_bytes=n)) for n in (0, 900_000))
+    rng = np.random.default_rng(0)
+    x, v = rng.normal(size=(256, 256)).astype(np.float32) / 16, rng.normal(size=256).astype(np.float32) / 16
+    assert free(x, v).tobytes() == limited(x, v).tobytes()
+    sizes = [e.memory_analysis().temp_size_in_bytes for e in (free, limited)]
+    assert sizes[1] <= sizes[0] - 256 * 256 * 4
+    with pytest.raises(xjit.InvalidArgument, match="memory_limit_bytes is -1"):
+        xjit.CompileOptions(memory_limit_bytes=-1)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from xjit.hlo import FailedPrecondition, HloModule
+import xjit
+from xjit.hlo import FailedPrecondition, HloModule, HloVerifyError
+from xjit.ops.verifier import verify_module
 from xjit.passes.framework.driver import PassDriver
 from xjit.passes.pipelines import cpu_pipeline
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment, assign_buffers
@@ -55,6 +58,28 @@ def test_a_must_alias_copies_the_parameter_first() -> None:
     entry = assignment.module.entry_computation
     copy = next(i for i in entry.instructions if i.opcode == "copy")
     assert all(user is copy for user in entry.parameter_instruction(0).users)
+
+
+def test_a_result_of_another_shape_is_no_array_of_the_caller() -> None:
+    body = "x = f32[64,64] parameter(0) n = f32[64,64] negate(x) b = s32[64,64] bitcast-convert(n) "
+    body += "ROOT r = s32[4096] reshape(b)"
+    text = f"HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }} ENTRY e {{ {body} }}"
+    x = np.arange(4096, dtype=np.float32).reshape(64, 64)
+    expected = (-x).view(np.int32).reshape(-1)
+    executable = xjit.compile(text)
+    assert np.array_equal(executable(x), expected)
+    assert executable.memory_analysis().alias_size_in_bytes == 0
+    with pytest.raises(xjit.InvalidArgument, match="no result of 'm' can take its buffer"):
+        executable(x, donate=[0])
+
+
+@pytest.mark.parametrize(("shape", "kind"), [("f32[4095]", "may"), ("s32[4096]", "must")])
+def test_other_sizes_and_what_must_alias_are_refused(shape: str, kind: str) -> None:
+    body = f"x = f32[64,64] parameter(0) z = {shape[:3]}[] constant(0) ROOT r = {shape} broadcast(z), dimensions={{}}"
+    with pytest.raises(HloVerifyError, match="the parameter has shape"):
+        verify_module(
+            parse_hlo(f"HloModule m, input_output_alias={{ {{}}: (0, {{}}, {kind}-alias) }} ENTRY e {{ {body} }}")
+        )
 
 
 def test_tuples_of_parameters() -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.kernels import check, compare, leaves_of, random_inputs
 from xjit import evaluate, run_passes
+from xjit.passes.expand.logistic_expander import LogisticExpander
+from xjit.passes.expand.op_expander_pass import OpExpanderPass
 from xjit.text.parser import parse_hlo
 
 PASSES = [
@@ -17,6 +19,16 @@ PASSES = [
     "dot-expander",
     "scan-expander",
 ]
+
+
+def test_a_filter_says_what_is_expanded() -> None:
+    text = "HloModule m ENTRY e { x = f32[4] parameter(0) a = f32[4] negate(x) ROOT b = f32[4] negate(a) }"
+    module = parse_hlo(text)
+    assert OpExpanderPass(extra_filter=lambda i: i.name == "a").run(module)
+    assert [i.opcode for i in module.entry_computation.instructions].count("negate") == 1
+    assert not LogisticExpander(extra_filter=lambda _: False).run(
+        parse_hlo("HloModule m ENTRY e { x = f32[4] parameter(0) ROOT l = f32[4] logistic(x) }")
+    )
 
 
 def check_expanded(text: str, *inputs: np.ndarray, tolerance: float = 0.0) -> None:

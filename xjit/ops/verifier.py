@@ -22,8 +22,9 @@ from xjit.ops.shape_inference import infer_shape
 from xjit.ops.shape_inference.common import compatible_up_to_precision, show
 from xjit.ops.verifier_buffers import verify_buffers
 from xjit.ops.verifier_deadlocks import verify_no_deadlocks
-from xjit.ops.verifier_layouts import check_layouts
+from xjit.ops.verifier_layouts import check_layouts, check_no_host_memory
 from xjit.ops.verifier_module import check_shape, verify_aliasing, verify_entry_layout, verify_origins
+from xjit.ops.verifier_options import VerifierOptions
 from xjit.ops.verifier_pairs import verify_pairs
 from xjit.ops.verifier_sharding import verify_sharding
 from xjit.ops.verifier_structure import verify_structure
@@ -45,30 +46,29 @@ _MIXED_PRECISION_ALLOWED = frozenset({
     "send-done", "sort", "tuple", "while", "reduce-scatter", "collective-permute", "collective-permute-start",
     "collective-permute-done", "add-dependency",
 })  # fmt: skip
+_DEFAULT = VerifierOptions()
+
 # These pass elements of their operands to their computation as they are.
 _APPLIES_TO_OPERANDS = frozenset(("map", "reduce", "scatter", "select-and-scatter"))
 
 
-def verify_module(module: HloModule, layout_sensitive: bool = False, allow_mixed_precision: bool = True) -> None:
-    """Raises HloVerifyError at the first rule that the module breaks.
-
-    layout_sensitive: layouts must agree, too, where nothing can change them (after layout assignment).
-    allow_mixed_precision: operands and result of an instruction may be floating-point types of different widths.
-    """
+def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> None:
+    """Raises HloVerifyError at the first rule that the module breaks."""
     verify_structure(module)
-    checker = _ShapeChecker(layout_sensitive, allow_mixed_precision)
+    checker = _ShapeChecker(options)
     for computation in module.computations():
         for instruction in computation.instructions:
             try:
                 checker.check(instruction)
             except HloError as error:
                 raise _in_context(error, instruction, computation) from None
-    verify_pairs(module)
+    verify_pairs(module, options.verify_unique_channel_ids)
     verify_buffers(module)
-    verify_no_deadlocks(module)
-    verify_entry_layout(module, layout_sensitive)
+    if options.verify_no_collective_deadlocks:
+        verify_no_deadlocks(module)
+    verify_entry_layout(module, options.layout_sensitive)
     verify_aliasing(module)
-    verify_sharding(module)
+    verify_sharding(module, options.verify_sharding_device_numbers)
     verify_origins(module)
 
 
@@ -77,7 +77,7 @@ def verify_executable(module: HloModule) -> None:
 
     What is run is exact about precision; buffers, whose values may not be copied, are what XLA's own runtimes know.
     """
-    verify_module(module, allow_mixed_precision=False)
+    verify_module(module, VerifierOptions(allow_mixed_precision=False))
     for computation in module.computations():
         for instruction in computation.instructions:
             if instruction.shape.holds_buffer:
@@ -95,9 +95,9 @@ def _in_context(error: HloError, instruction: HloInstruction, computation: HloCo
 class _ShapeChecker:
     """Compares declared with inferred shapes; remembers shapes that were found valid."""
 
-    def __init__(self, layout_sensitive: bool, allow_mixed_precision: bool) -> None:
-        self._layout_sensitive = layout_sensitive
-        self._allow_mixed_precision = allow_mixed_precision
+    def __init__(self, options: VerifierOptions) -> None:
+        self._options = options
+        self._allow_mixed_precision = options.allow_mixed_precision
         self._valid: dict[int, Shape] = {}  # by id; holding the shape keeps the id taken
 
     def check(self, instruction: HloInstruction) -> None:
@@ -114,8 +114,13 @@ class _ShapeChecker:
             raise HloVerifyError(
                 f"{instruction.opcode}: the declared shape is {show(declared)}, but the operands give {show(inferred)}"
             )
-        if self._layout_sensitive:
-            check_layouts(instruction, inferred)
+        options = self._options
+        if options.layout_sensitive:
+            check_layouts(instruction, inferred, options)
+        if options.verify_no_host_memory_space:
+            check_no_host_memory(declared)
+        if options.verify_broadcast_dimensions_order and instruction.opcode == "broadcast":
+            _check_broadcast_order(instruction)
         attributes = instruction.attributes
         if isinstance(attributes, at.CallAttributes) and attributes.is_composite:
             _check_composite(instruction)
@@ -128,6 +133,12 @@ class _ShapeChecker:
         if self._allow_mixed_precision and opcode not in _EXACT:
             return compatible_up_to_precision(declared, inferred)
         return declared.compatible(inferred)
+
+
+def _check_broadcast_order(broadcast: HloInstruction) -> None:
+    dimensions = broadcast.attributes_as(at.DimensionsAttributes).dimensions
+    if list(dimensions) != sorted(dimensions):
+        raise HloVerifyError(f"broadcast: dimensions={{{','.join(map(str, dimensions))}}} must be sorted")
 
 
 def _check_composite(call: HloInstruction) -> None:

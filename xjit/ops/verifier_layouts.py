@@ -5,10 +5,13 @@ Tiles and memory spaces may differ more often than the order, as they belong to 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xjit.hlo.attributes.opcodes import OPCODES, Trait
 from xjit.hlo.diagnostics import HloVerifyError
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
+from xjit.ops.verifier_options import VerifierOptions
 
 _DEFAULT_SPACE, _FAST_SPACE, _HOST_SPACE = 0, 1, 5
 
@@ -28,18 +31,20 @@ _KEEPS_ORDER = frozenset(name for name, op in OPCODES.items() if op.has(Trait.EL
 """Their result has the order of each array operand of the same rank."""
 
 
-def check_layouts(instruction: HloInstruction, inferred: Shape) -> None:
+def check_layouts(instruction: HloInstruction, inferred: Shape, options: VerifierOptions) -> None:
     """Raises HloVerifyError if an instruction changes layouts that it passes on; `inferred` is its operands'."""
     opcode = instruction.opcode
     if opcode in _GIVES_WHAT_IT_READS:
         what = f"{opcode}: result and what the operands give"
         check_same_layouts(instruction.shape, inferred, opcode in _ORDER_ONLY, what)
-    if opcode in _KEEPS_ORDER and instruction.shape.is_array:
+    may_change = options.instruction_can_change_layout
+    keeps_order = opcode in _KEEPS_ORDER if may_change is None else not may_change(instruction)
+    if keeps_order and instruction.shape.is_array:
         _check_order(instruction)
     if opcode in _CALLS:
         _check_calls(instruction)
     elif opcode == "bitcast":
-        _check_bitcast(instruction)
+        _check_bitcast(instruction, options.shape_size)
     elif opcode == "copy-done":
         target, source = instruction.operand(0).shape.tuple_shapes[:2]
         check_same_layouts(target, source, True, "copy-done: target and source")
@@ -86,9 +91,17 @@ def _space(shape: Shape) -> int:
     return shape.layout.memory_space if shape.layout is not None else _DEFAULT_SPACE
 
 
-def _check_bitcast(bitcast: HloInstruction) -> None:
+def check_no_host_memory(shape: Shape) -> None:
+    """Raises HloVerifyError if an array lies in the memory of the host."""
+    if any(_space(leaf) == _HOST_SPACE for _, leaf in shape.leaves()):
+        raise HloVerifyError(f"{shape} lies in the memory of the host, S({_HOST_SPACE})")
+
+
+def _check_bitcast(bitcast: HloInstruction, shape_size: Callable[[Shape], int] | None) -> None:
     """A bitcast moves nothing between host and device; only constants may be made in either."""
     source = bitcast.operand(0)
+    if shape_size is not None and (before := shape_size(source.shape)) != (after := shape_size(bitcast.shape)):
+        raise HloVerifyError(f"bitcast: the operand takes {before} bytes, the result {after}")
     while source.opcode == "copy":
         source = source.operand(0)
     spaces = [_space(bitcast.operand(0).shape), _space(bitcast.shape)]

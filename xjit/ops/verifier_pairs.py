@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from xjit.hlo import attributes as at
-from xjit.hlo.attributes.opcodes import OPCODES
+from xjit.hlo.attributes.opcodes import OPCODES, Trait
 from xjit.hlo.diagnostics import HloVerifyError
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
@@ -47,8 +47,11 @@ _GROUP = "_collectives_group"
 _ALL_REDUCES = frozenset({"all-reduce", "all-reduce-start"})
 
 
-def verify_pairs(module: HloModule) -> None:
-    """Raises HloVerifyError at the first rule that instructions break together."""
+def verify_pairs(module: HloModule, has_unique_channels: bool = False) -> None:
+    """Raises HloVerifyError at the first rule that instructions break together.
+
+    `has_unique_channels`: collectives may not share a channel, either.
+    """
     transfers: dict[tuple[str, int], HloInstruction] = {}
     channels: dict[int, HloInstruction] = {}
     all_reduce: HloInstruction | None = None
@@ -60,7 +63,10 @@ def verify_pairs(module: HloModule) -> None:
             if opcode in _CALLERS or opcode in _APPLIERS:
                 _check_thread(instruction, computation)
             if instruction.channel_id is not None:
-                _check_channel(instruction, channels.setdefault(instruction.channel_id, instruction))
+                first = channels.setdefault(instruction.channel_id, instruction)
+                _check_channel(instruction, first)
+                if has_unique_channels and first is not instruction and not _are_one_exchange(first, instruction):
+                    raise _fail(instruction, f"channel {instruction.channel_id} is that of {first.name}")
             if opcode in _ASYNC:
                 _check_asynchronous(instruction)
             elif opcode in _TRANSFERS:
@@ -117,6 +123,13 @@ def _check_asynchronous(instruction: HloInstruction) -> None:
         others = [i for i in called.instructions if i is not root and i.opcode != "parameter"]
         if others and not all(i.opcode in _MAY_STAND_TOGETHER for i in called.instructions):
             raise _fail(instruction, f"{called.name} must be one instruction, but has {others[0].name} and {root.name}")
+
+
+def _are_one_exchange(first: HloInstruction, instruction: HloInstruction) -> bool:
+    """Whether two instructions share a channel by right: the sides and ends of a transfer, a start and its done."""
+    if first.opcode in _TRANSFERS:
+        return instruction.opcode in _TRANSFERS
+    return instruction.op.has(Trait.ASYNC) and first in instruction.operands
 
 
 def _check_channel(instruction: HloInstruction, first: HloInstruction) -> None:

@@ -51,6 +51,7 @@ from xjit.passes.reductions.reduction_splitter import ReductionSplitter
 from xjit.passes.schedule_and_memory.alias_passthrough_params import AliasPassthroughParams
 from xjit.passes.schedule_and_memory.copy_fusion import CopyFusion
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
+from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
@@ -96,7 +97,7 @@ class PipelineOptions:
 
     `use_cublaslt`: products of matrices are calls of that library, where it has them. `alias_passthrough_params`:
     results that are parameters are declared to have their buffers, which a call must donate then; a module's config
-    asks for it.
+    asks for it. `memory_limit_bytes`: beyond that, values are computed again where they can be (0: never).
     """
 
     optimize: bool = True
@@ -106,6 +107,7 @@ class PipelineOptions:
     keep_intermediate_layouts: bool = False
     use_cublaslt: bool = False
     alias_passthrough_params: bool = False
+    memory_limit_bytes: int = 0
 
 
 def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
@@ -212,9 +214,13 @@ def simplification(options: PipelineOptions) -> list[HloModulePass]:
         HloPassFix(
             passes=[
                 TupleSimplifier(),
-                # emitters know products of matrices, and no convolutions that slide backwards
+                # emitters know products of matrices, and no convolutions that slide backwards; slices move no less
+                # than a transpose
                 AlgebraicSimplifier(
-                    is_layout_sensitive=sensitive, supports_non_canonical_dots=False, enable_conv_operand_swap=False
+                    is_layout_sensitive=sensitive,
+                    supports_non_canonical_dots=False,
+                    enable_conv_operand_swap=False,
+                    rewrite_reshape_transpose_as_slice_concatenate=False,
                 ),
                 HloConstantFolding(),
                 HloCSE(is_layout_sensitive=sensitive),
@@ -284,6 +290,8 @@ def memory(options: PipelineOptions) -> list[HloModulePass]:
     return [
         HloDCE(),
         HloMemoryScheduler(),
+        # of the program as it runs; CSE would undo it
+        *([HloRematerialization(options.memory_limit_bytes)] if options.memory_limit_bytes else []),
         *([AliasPassthroughParams()] if options.alias_passthrough_params else []),  # no copies of these then
         CopyInsertion(),  # after scheduling: whether a copy is needed depends on the order
         CopyFusion(),  # copies that change places with each other are one kernel

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from xjit.hlo.annotations.alias_config import KINDS, Alias, BufferDonor, format_entries
 from xjit.hlo.diagnostics import HloVerifyError, InvalidArgument
+from xjit.hlo.types.physical import physical_byte_size
 from xjit.hlo.types.shape import Shape, ShapeIndex
 
 if TYPE_CHECKING:
@@ -136,7 +137,10 @@ class HloBufferDonorConfig:
 
 
 def check_aliasing(module: HloModule, aliases: Iterable[Alias], donors: Iterable[BufferDonor]) -> None:
-    """Raises HloVerifyError unless indices exist, shapes agree and no buffer is given away twice."""
+    """Raises HloVerifyError unless indices exist, shapes agree and no buffer is given away twice.
+
+    An array that may be aliased may have another shape of the same bytes.
+    """
     shapes, result = [p.shape for p in module.entry_computation.parameter_instructions], module.result_shape
     outputs: set[ShapeIndex] = set()
     inputs: set[tuple[int, ShapeIndex]] = set()
@@ -144,7 +148,7 @@ def check_aliasing(module: HloModule, aliases: Iterable[Alias], donors: Iterable
         what = f"{_ALIASES} {alias}"
         source = _parameter_shape(shapes, alias, what)
         target = subshape_at(result, alias.output_index, what)
-        if not source.compatible(target):
+        if not source.compatible(target) and not (alias.kind == "may-alias" and _take_the_same(source, target)):
             shapes = f"shape {source.to_string(layout=False)}, the output {target.to_string(layout=False)}"
             raise HloVerifyError(f"{what}: the parameter has {shapes}")
         key = (alias.parameter_number, alias.parameter_index)
@@ -159,6 +163,11 @@ def check_aliasing(module: HloModule, aliases: Iterable[Alias], donors: Iterable
         if key in inputs:
             raise HloVerifyError(f"{what}: the buffer is donated or aliased already")
         inputs.add(key)
+
+
+def _take_the_same(source: Shape, target: Shape) -> bool:
+    is_static = source.is_static_array and target.is_static_array
+    return is_static and physical_byte_size(source) == physical_byte_size(target)
 
 
 def subshape_at(shape: Shape, index: ShapeIndex, what: str) -> Shape:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from xjit.hlo import HloInstruction, HloModule
 from xjit.passes.framework import match as m
@@ -15,9 +15,18 @@ from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
 
 @dataclass
 class OpExpander(HloModulePass):
-    """Replaces every instruction of `opcodes` by what `expand` returns; None leaves it as it is."""
+    """Replaces every instruction of `opcodes` by what `expand` returns; None leaves it as it is.
+
+    With `extra_filter` only those are expanded for which it is true; a derived class may ask for more in
+    `instruction_matches_pattern`. Control edges, metadata and shardings go over.
+    """
 
     opcodes = frozenset[str]()
+    extra_filter: Callable[[HloInstruction], bool] | None = field(default=None, kw_only=True)
+
+    def instruction_matches_pattern(self, instruction: HloInstruction) -> bool:
+        """Whether an instruction of these opcodes is one to expand."""
+        return self.extra_filter is None or self.extra_filter(instruction)
 
     @abstractmethod
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
@@ -28,7 +37,7 @@ class OpExpander(HloModulePass):
         computations = selected_computations(module, execution_threads)
         if not any(has_opcodes(computation, self.opcodes) for computation in computations):
             return False
-        pattern = m.op("|".join(sorted(self.opcodes)))
+        pattern = m.op("|".join(sorted(self.opcodes))).where(self.instruction_matches_pattern)
         rules = rule_table([Rule(self.name, pattern, lambda match, into: self.expand(match.root, into))])
         changed = False
         for computation in computations:

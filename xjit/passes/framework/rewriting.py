@@ -32,15 +32,24 @@ class Rule:
     rewrite: Rewrite
 
 
+@dataclass(frozen=True, slots=True)
+class FarSight:
+    """Rules of `opcodes` that look further than their patterns: up to `depth` operands, each of one of `through`."""
+
+    opcodes: frozenset[str] = frozenset()
+    through: frozenset[str] = frozenset()
+    depth: int = 0
+
+
 class Rules:
     """Rules by the opcode of the instruction that they replace, in the order in which they are tried."""
 
-    def __init__(self, by_opcode: Mapping[str, tuple[Rule, ...]]) -> None:
+    def __init__(self, by_opcode: Mapping[str, tuple[Rule, ...]], far: FarSight) -> None:
         self.by_opcode = by_opcode
         patterns = [rule.pattern for rules in by_opcode.values() for rule in rules]
-        self.seen_through = frozenset[str]().union(*[pattern.seen_through() for pattern in patterns])
+        self.seen_through = frozenset[str]().union(far.through, *[pattern.seen_through() for pattern in patterns])
         reach = max([pattern.reach() for pattern in patterns], default=0)
-        self.deep = [_through(by_opcode, level) for level in range(1, reach)]
+        self.deep = [_through(by_opcode, level, far) for level in range(1, max(reach, far.depth + 1))]
         """By opcode, those of the operands whose operands patterns look at; then the same for operands of these."""
         self._candidates: dict[tuple[object, ...], tuple[Rule, ...]] = {}
 
@@ -61,15 +70,15 @@ _FEW = 3
 """Of an instruction with more operands only its own opcode is looked at."""
 
 
-def _through(by_opcode: Mapping[str, tuple[Rule, ...]], reach: int) -> dict[str, frozenset[str]]:
-    found = {
-        opcode: frozenset[str]().union(*[rule.pattern.operands_of_reach(reach) for rule in rules])
-        for opcode, rules in by_opcode.items()
-    }
+def _through(by_opcode: Mapping[str, tuple[Rule, ...]], reach: int, far: FarSight) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for opcode, rules in by_opcode.items():
+        seen = far.through if opcode in far.opcodes and reach <= far.depth else frozenset[str]()
+        found[opcode] = seen.union(*[rule.pattern.operands_of_reach(reach) for rule in rules])
     return {opcode: operands for opcode, operands in found.items() if operands}
 
 
-def rule_table(*themes: Iterable[Rule]) -> Rules:
+def rule_table(*themes: Iterable[Rule], far: FarSight = FarSight()) -> Rules:
     """Returns the table of all rules of some themes; ValueError for a rule whose pattern names no opcode."""
     table: dict[str, list[Rule]] = {}
     for rule in (rule for theme in themes for rule in theme):
@@ -77,7 +86,7 @@ def rule_table(*themes: Iterable[Rule]) -> Rules:
             raise ValueError(f"rule '{rule.name}' matches any opcode: it belongs to no row of a table")
         for opcode in rule.pattern.opcodes:
             table.setdefault(opcode, []).append(rule)
-    return Rules({opcode: tuple(rules) for opcode, rules in table.items()})
+    return Rules({opcode: tuple(rules) for opcode, rules in table.items()}, far)
 
 
 def _always(*_: HloInstruction) -> bool:
@@ -188,6 +197,7 @@ class _Rewriter:
                 return True
             self._push([*into.made, new])
             self._push_readers(new)
+            self._push(staying)
             for operand in staying:
                 if operand.user_count == 1:  # its reader may match as the only one now
                     self._push_readers(operand)

@@ -8,6 +8,7 @@ lies at the same place in memory, and everything else be read along memory with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from xjit.passes.framework import analyses
 from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies
 from xjit.passes.fusion.unit_merging import merge_units
 
+MAX_FUSED_PHASES = 4
+"""Parts of a convolution's result that lie between each other; each has the code of the epilogue."""
 HEROES = ("convolution", "dot")
 _FLOATS = frozenset((PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64))
 _SMALL_INTEGERS = frozenset((PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16))
@@ -87,7 +90,11 @@ class DotEpilogueFusion(HloModulePass):
             and instruction.shape.num_elements >= self.min_elements
             and not is_tiled(instruction.shape)
             and not has_control_dependencies(instruction)
+<<<<<<< HEAD
             and not is_done_in_phases(body)
+=======
+            and _num_phases(body) <= MAX_FUSED_PHASES
+>>>>>>> main
         )
 
     def _choose(
@@ -140,6 +147,18 @@ def _has_products(hero: HloInstruction) -> bool:
     return hero.shape.element_type in _FLOATS
 
 
+<<<<<<< HEAD
+=======
+def _num_phases(hero: HloInstruction) -> int:
+    """Returns in how many parts a convolution is done, because its input is spread out."""
+    if hero.opcode != "convolution":
+        return 1
+    window = hero.attributes_as(at.ConvolutionAttributes).window.dimensions
+    spread = (d for d in window if d.base_dilation <= d.size and d.stride == d.window_dilation == 1)
+    return math.prod(d.base_dilation for d in spread)
+
+
+>>>>>>> main
 def _consumers(hero: HloInstruction) -> list[_Consumer]:
     found: dict[HloInstruction, _Consumer] = {}
     stack: list[tuple[HloInstruction, tuple[HloInstruction, ...]]] = [(hero, ())]

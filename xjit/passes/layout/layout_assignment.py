@@ -31,7 +31,8 @@ class LayoutAssignment(HloModulePass):
     """Gives every array a layout and inserts copies where the entry's parameters and results ask for another one.
 
     Row-major without tiles everywhere inside; `keep_intermediate_layouts` leaves the layouts of the text and only
-    completes missing ones. Custom calls with `operand_layout_constraints` keep their layouts behind copies. A
+    completes missing ones. Custom calls with `operand_layout_constraints`, and transfers with the host and between
+    devices, keep their layouts behind copies. A
     bitcast whose meaning depends on a layout is first written as transposes and a reshape. A backend's own needs are
     what a derived class adds to `constraints`.
     """
@@ -74,6 +75,8 @@ class LayoutAssignment(HloModulePass):
 
     def constraints(self, instruction: HloInstruction) -> Constraints | None:
         """Returns the shapes, with layouts, of the result and the operands of an instruction that needs its own."""
+        if instruction.opcode in _TRANSFERS:
+            return instruction.shape.with_default_layouts(), _sent(instruction)
         if instruction.opcode != "custom-call":
             return None
         operands = instruction.attributes_as(at.CustomCallAttributes).operand_layout_constraints
@@ -132,6 +135,18 @@ class LayoutAssignment(HloModulePass):
                         instruction.replace_operand_with(i, copy_to_layout(operand, wanted))
                         changed = True
         return changed
+
+
+_TRANSFERS = frozenset(["infeed", "outfeed", "send", "send-done", "recv", "recv-done"])
+"""The layouts of what they transfer are agreed with another side."""
+
+
+def _sent(transfer: HloInstruction) -> list[Shape]:
+    """Returns the shape, with layouts, of the operand that a transfer sends; nothing if it sends none."""
+    if transfer.opcode == "outfeed":
+        shape = transfer.attributes_as(at.OutfeedAttributes).outfeed_shape
+        return [] if shape is None else [shape.with_default_layouts()]
+    return [transfer.shape.tuple_shapes[0].with_default_layouts()] if transfer.opcode == "send" else []
 
 
 def _complete_entry_layout(module: HloModule, parameters: list[Shape], result: Shape) -> bool:

@@ -23,13 +23,18 @@ _TRIES = 64
 
 
 def declared_aliases(module: HloModule) -> list[ResultAlias]:
-    """Returns the aliases that the module declares, one per leaf, those that must be kept first."""
+    """Returns the aliases that the module declares, one per leaf, those that must be kept first.
+
+    A caller's array is no array of another shape, of as many bytes: such an alias is not kept.
+    """
     found: list[ResultAlias] = []
     numbers = _parameter_leaves(module)
     results = {index: n for n, (index, _) in enumerate(_arrays(module.result_shape))}
     for alias in module.config.input_output_alias:
         for index, shape in _arrays(module.result_shape.subshape(alias.output_index)):
-            parameter = numbers[alias.parameter_number, (*alias.parameter_index, *index)][0]
+            parameter, given = numbers[alias.parameter_number, (*alias.parameter_index, *index)]
+            if not given.compatible(shape):
+                continue
             result = results[(*alias.output_index, *index)]
             found.append(ResultAlias(parameter, result, physical_byte_size(shape), _is_must(alias)))
     return sorted(found, key=lambda a: not a.must)

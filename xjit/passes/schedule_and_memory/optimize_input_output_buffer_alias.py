@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 
 from xjit.hlo import HloModule, Shape
@@ -20,11 +20,13 @@ Donee = tuple[ShapeIndex, Shape]
 class OptimizeInputOutputBufferAlias(HloModulePass):
     """Declares `may-alias` between arrays of the entry's parameters and of its result, each at most once.
 
-    Pairs have the same dimensions, type and layout. With `registered_buffer_donor_only` only parameters named in
-    `buffer_donor` give their buffers. A result with dynamic dimensions is left.
+    Pairs have the same dimensions, type and layout; without `require_equal_shape` as many bytes in the same memory
+    space are enough, as in XLA. With `registered_buffer_donor_only` only parameters named in `buffer_donor` give their
+    buffers. A result with dynamic dimensions is left.
     """
 
     registered_buffer_donor_only: bool = False
+    require_equal_shape: bool = True
 
     name = "optimize-input-output-buffer-alias"
 
@@ -38,7 +40,7 @@ class OptimizeInputOutputBufferAlias(HloModulePass):
         donors = self._donors(module, layout.parameter_shapes)
         aliased = {alias.output_index for alias in aliases.aliases}
         donees = [(i, s) for i, s in result.leaves() if s.is_array and i not in aliased]
-        pairs = sorted(_pairs(donors, donees), key=lambda pair: pair[1][0])
+        pairs = sorted(_pairs(donors, donees, self._key), key=lambda pair: pair[1][0])
         given = {(number, index) for (number, index, _), _ in pairs}
         config = module.config
         config.buffer_donors = tuple(
@@ -46,6 +48,12 @@ class OptimizeInputOutputBufferAlias(HloModulePass):
         )
         aliases.set_up_aliases(Alias(output, number, index, "may-alias") for (number, index, _), (output, _) in pairs)
         return bool(pairs)
+
+    def _key(self, shape: Shape) -> Hashable:
+        """Returns what a donor and a donee have in common."""
+        if self.require_equal_shape:
+            return shape
+        return shape.layout.memory_space if shape.layout is not None else 0, physical_byte_size(shape)
 
     def _donors(self, module: HloModule, shapes: Collection[Shape]) -> list[Donor]:
         aliased = {(a.parameter_number, a.parameter_index) for a in module.config.input_output_alias}
@@ -60,13 +68,13 @@ class OptimizeInputOutputBufferAlias(HloModulePass):
         ]
 
 
-def _pairs(donors: list[Donor], donees: list[Donee]) -> list[tuple[Donor, Donee]]:
-    """Pairs what agrees, the largest first, each in the order of parameters and results."""
-    free: dict[Shape, deque[Donor]] = {}
+def _pairs(donors: list[Donor], donees: list[Donee], key: Callable[[Shape], Hashable]) -> list[tuple[Donor, Donee]]:
+    """Pairs what agrees in a key, the largest first, each in the order of parameters and results."""
+    free: dict[Hashable, deque[Donor]] = {}
     for donor in donors:
-        free.setdefault(donor[2], deque()).append(donor)
+        free.setdefault(key(donor[2]), deque()).append(donor)
     pairs: list[tuple[Donor, Donee]] = []
     for donee in sorted(donees, key=lambda d: -physical_byte_size(d[1])):
-        if waiting := free.get(donee[1]):
+        if waiting := free.get(key(donee[1])):
             pairs.append((waiting.popleft(), donee))
     return pairs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +16,7 @@ from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.ops.evaluation.table import EVALUATORS
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.framework import analyses
-from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.framework.base import HloModulePass, PassWarning, has_control_dependencies, selected_computations
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.simplify.constants_from_callers import constants_from_callers
 from xjit.passes.simplify.folding_cost import elements_of, folding_cost
@@ -23,6 +25,9 @@ CALLS = frozenset({"call", "fusion"})
 
 _EVALUATIONS = 16
 """How many evaluations of the largest cost one run takes: a second or two in all."""
+
+_ALARM_SECONDS = 1.0
+"""Evaluations that take longer are told of. Each alarm doubles it, as in XLA."""
 
 
 @dataclass
@@ -47,7 +52,7 @@ class HloConstantFolding(HloModulePass):
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Folds in post order, so that chains fold in one run; True if anything was folded."""
         interpreter = Interpreter()
-        work_left = _EVALUATIONS * self.max_work
+        work_left, alarm = _EVALUATIONS * self.max_work, _ALARM_SECONDS
         effects = analyses.get(SideEffects, module)
         changed = constants_from_callers(module, execution_threads)
         for computation in self.unsettled(selected_computations(module, execution_threads)):
@@ -60,7 +65,9 @@ class HloConstantFolding(HloModulePass):
                 if cost is None or cost > min(self.max_work, work_left):
                     continue
                 work_left -= cost
+                start = time.perf_counter()
                 literals = _evaluate(interpreter, instruction)
+                alarm = _look_at_the_clock(instruction, time.perf_counter() - start, alarm)
                 if literals:
                     _replace(instruction, literals)
                     changed = True
@@ -82,6 +89,14 @@ class HloConstantFolding(HloModulePass):
         elements = elements_of(instruction.shape)
         freed = sum(o.shape.num_elements for o in dict.fromkeys(constants) if o.user_count == 1)
         return elements <= self.max_result_elements and elements <= max(freed, self.max_growth_elements)
+
+
+def _look_at_the_clock(instruction: HloInstruction, seconds: float, alarm: float) -> float:
+    """Warns of an evaluation that took longer than the alarm is set to; returns what it is set to then."""
+    if seconds <= alarm:
+        return alarm
+    warnings.warn(f"constant folding of {instruction.name} took {seconds:.1f} s", PassWarning, stacklevel=3)
+    return 2 * alarm
 
 
 def _is_cheap(instruction: HloInstruction) -> bool:
