@@ -22,13 +22,15 @@ def phased_dimensions(window: Sequence[at.WindowDimension], outputs: Sequence[in
     return found if count <= MAX_PHASES else (False,) * len(found)
 
 
-def is_done_in_phases(instruction: HloInstruction) -> bool:
-    """Whether an instruction is such a convolution."""
+def num_phases(instruction: HloInstruction) -> int:
+    """Returns in how many parts an instruction is done because its input is spread out: 1 for most."""
     if instruction.opcode != "convolution":
-        return False
+        return 1
     attributes = instruction.attributes_as(at.ConvolutionAttributes)
+    window = attributes.window.dimensions
     outputs = [instruction.shape.dimensions[d] for d in attributes.dim_labels.output_spatial_dimensions]
-    return any(phased_dimensions(attributes.window.dimensions, outputs))
+    phased = phased_dimensions(window, outputs)
+    return math.prod(d.base_dilation for d, is_phased in zip(window, phased, strict=True) if is_phased)
 
 
 def _has_phases(d: at.WindowDimension, output: int) -> bool:
