@@ -9,7 +9,8 @@ import pytest
 import xjit
 from tests.support.kernels import check
 from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionShape, SpatialDimension
-from xjit.emitters.gemm.convolution.phases import MAX_PHASES, convolution_phases
+from xjit.emitters.gemm.convolution.phases import convolution_phases
+from xjit.passes.analysis.convolution_phases import MAX_PHASES
 
 DIMENSION = SpatialDimension(14, 3, 28, 20, 7, 5, padding_low=1, base_dilation=2)
 SHAPE = ConvolutionShape(1, 4, 5, (DIMENSION,), 280, 1, 5, 1, 140, 1)

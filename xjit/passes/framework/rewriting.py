@@ -56,11 +56,8 @@ class Rules:
     def candidates(self, opcode: str, kinds: tuple[str, ...], are_one: bool) -> tuple[Rule, ...]:
         """Returns the rules whose patterns ask for nothing but an opcode, and operands of these kinds.
 
-        What patterns ask for besides, they must be asked. `are_one`: whether all operands are one instruction. Of an
-        instruction with many operands only its own opcode is looked at.
+        What patterns ask for besides, they must be asked. `are_one`: whether all operands are one instruction.
         """
-        if len(kinds) > _FEW:
-            return self.by_opcode.get(opcode, ())
         key = (opcode, kinds, are_one)
         found = self._candidates.get(key)
         if found is None:
@@ -70,6 +67,7 @@ class Rules:
 
 
 _FEW = 3
+"""Of an instruction with more operands only its own opcode is looked at."""
 
 
 def _through(by_opcode: Mapping[str, tuple[Rule, ...]], reach: int, far: FarSight) -> dict[str, frozenset[str]]:
@@ -227,15 +225,19 @@ class _Rewriter:
     def _candidates(self, instruction: HloInstruction) -> tuple[Rule, ...]:
         """Returns the rules whose patterns an instruction fits by kinds and shapes, found once for all alike."""
         operands = instruction.operands
-        kinds = tuple([kind_of(o) if o.opcode == "broadcast" else o.opcode for o in operands])
+        opcode, attributes, shape = instruction.opcode, instruction.attributes, instruction.shape
+        if len(operands) > _FEW:
+            return tuple([r for r in self.rules.by_opcode[opcode] if r.pattern.may_match_shapes(instruction)])
+        parts: list[object] = [opcode, id(attributes), id(shape)]
+        for o in operands:
+            parts += (kind_of(o) if o.opcode == "broadcast" else o.opcode), id(o.shape)
         are_one = len(operands) == 2 and operands[0] is operands[1]
-        shapes = [o.shape for o in operands]
-        key = (instruction.opcode, kinds, are_one, id(instruction.attributes), id(instruction.shape), *map(id, shapes))
+        key = (*parts, are_one)
         found = self.alike.get(key)
         if found is None:
-            rules = self.rules.candidates(instruction.opcode, kinds, are_one)
+            rules = self.rules.candidates(opcode, tuple(map(kind_of, operands)), are_one)
             fitting = tuple(r for r in rules if r.pattern.may_match_shapes(instruction))
-            kept = (instruction.attributes, instruction.shape, shapes)  # so that ids stay theirs
+            kept = (attributes, shape, [o.shape for o in operands])  # so that ids stay theirs
             found = self.alike[key] = (fitting, kept)
         return found[0]
 

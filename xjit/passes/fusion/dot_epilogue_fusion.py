@@ -8,7 +8,6 @@ lies at the same place in memory, and everything else be read along memory with 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from xjit.hlo import attributes as at
 from xjit.indexing.element_reads import ElementReads, is_tiled
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.analysis.convolution_phases import num_phases
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies
 from xjit.passes.fusion.unit_merging import merge_units
@@ -89,7 +89,7 @@ class DotEpilogueFusion(HloModulePass):
             and instruction.shape.num_elements >= self.min_elements
             and not is_tiled(instruction.shape)
             and not has_control_dependencies(instruction)
-            and _num_phases(body) <= MAX_FUSED_PHASES
+            and num_phases(body) <= MAX_FUSED_PHASES
         )
 
     def _choose(
@@ -140,15 +140,6 @@ def _has_products(hero: HloInstruction) -> bool:
     if hero.shape.element_type is PrimitiveType.S32:
         return all(operand.shape.element_type in _SMALL_INTEGERS for operand in hero.operands)
     return hero.shape.element_type in _FLOATS
-
-
-def _num_phases(hero: HloInstruction) -> int:
-    """Returns in how many parts a convolution is done, because its input is spread out."""
-    if hero.opcode != "convolution":
-        return 1
-    window = hero.attributes_as(at.ConvolutionAttributes).window.dimensions
-    spread = (d for d in window if d.base_dilation <= d.size and d.stride == d.window_dilation == 1)
-    return math.prod(d.base_dilation for d in spread)
 
 
 def _consumers(hero: HloInstruction) -> list[_Consumer]:

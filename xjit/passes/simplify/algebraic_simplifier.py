@@ -29,6 +29,7 @@ class AlgebraicSimplifier(HloModulePass):
 
     name = "algebraic-simplifier"
     aliases = ("algsimp",)
+    is_local = True
     is_layout_sensitive: bool = False
     xla_compatible_fp: bool = False
     enable_fast_math: bool = False
@@ -78,7 +79,7 @@ class AlgebraicSimplifier(HloModulePass):
         """Rewrites every non-fusion computation; True if something changed."""
         options = {f.name: getattr(self, f.name) for f in fields(self)}
         rules = _table(frozenset(n for n, v in options.items() if v is True), *[options[n] for n in _VALUES])
-        computations = selected_computations(module, execution_threads)
+        computations = self.unsettled(selected_computations(module, execution_threads))
         return apply_rules_to_all(computations, rules, _is_plain, self._may_replace, not self.run_to_fixed_point)
 
     def _may_replace(self, old: HloInstruction, new: HloInstruction) -> bool:
