@@ -117,8 +117,8 @@ class DirectEmitter:
             following: list[Value] = []
             for i in range(rows):
                 element = builder.load(compute, builder.offset(a, builder.i64(i * shape.lhs_row * size)), size)
-                for lane, b_lanes in zip(lanes, columns):
-                    splat = builder.splat(element, lane.width)
+                splat = builder.splat(element, lanes[0].width)
+                for b_lanes in columns:
                     following.append(multiply_add(builder, splat, b_lanes, sums[len(following)]))
             left = builder.sub(left, builder.i64(1))
             a = builder.offset(a, builder.i64(shape.lhs_k_inner * size))

@@ -19,10 +19,8 @@ from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.gemm.blocking.plan import plan_gemm
 from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.emitters.gemm.blocking.shapes import GemmShape, operand_spans
-from xjit.emitters.gemm.blocking.storage import size_of
 from xjit.emitters.gemm.blocking.units import Unit
 from xjit.emitters.gemm.convolution.function import CONVOLUTION_PARAMS, convolution_name, emit_convolution
-from xjit.emitters.gemm.convolution.phases import convolution_phases
 from xjit.emitters.gemm.gemm import emit_gemm, gemm_name
 from xjit.emitters.gemm.microkernels.kernels import (
     KernelSize,
@@ -39,7 +37,7 @@ from xjit.emitters.gemm.routine import ConvolutionRoutine, Routine, convolution_
 from xjit.llvm import IRBuilder, Module, Target, Value
 from xjit.llvm.library import Library
 from xjit.llvm.module import Declaration
-from xjit.llvm.types import I1, I8, I64, PTR, VOID, array
+from xjit.llvm.types import I1, I64, PTR, VOID, array
 from xjit.llvm.values import const_int, zero
 
 
@@ -81,27 +79,7 @@ def emit_convolution_call(
 ) -> None:
     """Calls the convolution for `shape`, or a multiplication where that is the same. Raises ValueError for too many
     dimensions. Compare `emit_gemm_call`.
-
-    An input that is spread out takes a call for each phase, unless each tile is handed to an epilogue.
     """
-    if out is None or closure is not None:
-        _emit_convolution_call(builder, types, shape, operands, out, closure)
-        return
-    lhs, rhs = operands
-    for phase in convolution_phases(shape):
-        kernel = builder.gep(I8, rhs, const_int(I64, phase.kernel_start * size_of(types.rhs)))
-        result = builder.gep(I8, out, const_int(I64, phase.result_start * size_of(types.out)))
-        _emit_convolution_call(builder, types, phase.shape, (lhs, kernel), result, None)
-
-
-def _emit_convolution_call(
-    builder: IRBuilder,
-    types: GemmTypes,
-    shape: ConvolutionShape,
-    operands: tuple[Value, Value],
-    out: Value | None,
-    closure: Value | None,
-) -> None:
     gemm = as_gemm(shape)
     if gemm is not None:
         emit_gemm_call(builder, types, gemm, operands, out, closure)

@@ -12,6 +12,7 @@ from tests.support.algebra_instances import INSTANCES as EXPRESSIONS
 from tests.support.algebra_proof import instances, prove
 from tests.support.algebra_structures import STRUCTURES
 from tests.support.pass_cases import all_cases
+from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.primitive_type import BY_TEXT
 from xjit.ops.verifier import verify_module
 from xjit.passes.simplify.algebra.dot_order import DOT_ORDER
@@ -41,7 +42,10 @@ def test_every_option_is_one_that_rules_ask_for() -> None:
     words = [word for rule in ALGEBRA for word in rule.option.replace("|", " ").split()]
     asked = {word.removeprefix("!") for word in words} | {rule.value[1] for rule in ALGEBRA if rule.value is not None}
     of_the_pass = {"xla_compatible_fp", "enable_fast_math", "enable_floats_are_real", "run_to_fixed_point"}
-    assert {field.name for field in fields(AlgebraicSimplifier)} == asked | of_the_pass
+    refused = {"enable_onednn_support"}
+    assert {field.name for field in fields(AlgebraicSimplifier)} == asked | of_the_pass | refused
+    with pytest.raises(InvalidArgument, match="there is no oneDNN here"):
+        AlgebraicSimplifier(enable_onednn_support=True)
 
 
 @pytest.mark.parametrize("rule", ALGEBRA, ids=lambda rule: rule.id)

@@ -13,6 +13,7 @@ from xjit.passes import PASSES, make_pass
 from xjit.passes.cpu.shape_partition import partition_counts
 from xjit.passes.expand.convolution_group_converter import ConvolutionGroupConverter
 from xjit.passes.simplify.topk_rewriter import TopkRewriter
+from xjit.passes.simplify.transpose_folding import TransposeFolding, is_row_column_transpose_dot_operand
 from xjit.text.parser import parse_hlo
 
 
@@ -101,3 +102,20 @@ def test_a_hook_says_what_is_a_profitable_top_k() -> None:
     asked: list[int] = []
     assert not TopkRewriter(is_profitable=lambda _, k: bool(asked.append(k))).run(parse_hlo(text))
     assert asked == [4]
+
+
+def test_hooks_say_which_transposes_are_folded() -> None:
+    text = """HloModule m ENTRY e { a = f32[5,4] parameter(0) b = f32[6,5] parameter(1)
+      at = f32[4,5] transpose(a), dimensions={1,0} bt = f32[5,6] transpose(b), dimensions={1,0}
+      d = f32[4,6] dot(at, bt), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      x = f32[2,5,1] parameter(2) xt = f32[1,5,2] transpose(x), dimensions={2,1,0} w = f32[3,2,6] parameter(3)
+      c = f32[1,3,6] convolution(xt, w), window={size=3}, dim_labels=b0f_0io->b0f
+      ROOT r = (f32[4,6], f32[1,3,6]) tuple(d, c) }"""
+    module = parse_hlo(text)
+    item = TransposeFolding(can_fold_dot_operand=lambda _, n: n == 1, can_fold_convolution_operand=lambda *_: False)
+    assert item.run(module) and [i.name for i in module.entry_computation.instructions if i.opcode == "transpose"] == [
+        "at",
+        "xt",
+    ]
+    dot = next(i for i in parse_hlo(text).entry_computation.instructions if i.opcode == "dot")
+    assert is_row_column_transpose_dot_operand(dot, 0) and is_row_column_transpose_dot_operand(dot, 1)

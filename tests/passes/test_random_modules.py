@@ -128,6 +128,23 @@ def test_many_collectives_in_any_order(seed: int) -> None:
     _check_devices(seed)
 
 
+LEFT_WORK = (151, 265, 3580)
+"""Seeds of programs in which the simplifier found something once more: values that lost a user, bounds known late."""
+
+
+@pytest.mark.parametrize("seed", LEFT_WORK)
+def test_a_second_run_of_the_simplifier_finds_nothing(seed: int) -> None:
+    module = xjit.parse_hlo(graph(seed).text)
+    PASSES["algebraic-simplifier"]().run(module)
+    assert not PASSES["algebraic-simplifier"]().run(module)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4000, 4200))
+def test_second_runs_of_the_simplifier_find_nothing(seed: int) -> None:
+    test_a_second_run_of_the_simplifier_finds_nothing(seed)
+
+
 @pytest.mark.parametrize("seed", FOUND)
 def test_what_was_found(seed: int) -> None:
     test_many_passes_in_any_order(seed)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.spmd import check, check_annotated
-from xjit.hlo import HloError, HloModule
+from tests.support.spmd import check, check_annotated, exchanges, partition
+from xjit.hlo import HloError
 from xjit.hlo.compare.fingerprint import module_fingerprint
 from xjit.passes import run_passes
 from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
@@ -116,6 +116,11 @@ MODULES = {
         ROOT b = f32[5,4] call(a, y), to_apply=f }""",
     "random bits": """ENTRY e { s = u64[2] parameter(0)
         ROOT r = (u64[2], u32[7]) rng-bit-generator(s), algorithm=rng_three_fry }""",
+    "select-and-scatter": ADD + """ge { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=GE }
+        ENTRY e { x = f32[24,7] parameter(0) s = f32[12,7] parameter(1) u = f32[8,3] parameter(2) z = f32[] constant(0.5)
+        a = f32[24,7] select-and-scatter(x, s, z), window={size=3x1 stride=2x1 pad=1_0x0_0}, select=ge, scatter=add
+        b = f32[24,7] select-and-scatter(a, u, z), window={size=2x2 stride=3x3 pad=0_1x1_1}, select=ge, scatter=add
+        ROOT c = f32[24,7] multiply(a, b) }""",
     "empty": ADD + """ENTRY e { x = f32[0,4] parameter(0) z = f32[] constant(0) ROOT r = f32[4] reduce(x, z), dimensions={0}, to_apply=add }""",
 }  # fmt: skip
 """One per kind of instruction; sizes that devices do not divide are among them."""
@@ -132,18 +137,6 @@ def test_values_under_random_shardings(name: str) -> None:
 def test_values_under_many_shardings(name: str) -> None:
     for seed in range(3, 100):
         check("HloModule m " + MODULES[name], (2, 3, 4, 6, 8)[seed % 5], seed)
-
-
-def partition(body: str, devices: int = 4, **options: bool) -> HloModule:
-    """Partitions an annotated module after its values have been compared."""
-    module = parse_hlo(f"HloModule m, num_partitions={devices} {body}")
-    return check_annotated(module, 1, allow_change=options.get("allow_change", True))
-
-
-def exchanges(module: HloModule) -> list[str]:
-    """The collectives of a module, in order."""
-    found = [i.opcode for c in module.computations() for i in c.make_instruction_post_order()]
-    return [name for name in found if name.startswith(("all-", "collective-", "reduce-scatter"))]
 
 
 DOT = (
@@ -192,89 +185,6 @@ def test_what_another_sharding_exchanges(before: str, after: str, expected: list
     module = partition(text)
     if sizes == "8,8" or "last_tile" not in before + after:
         assert exchanges(module) == expected, module
-
-
-MOST = "most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] maximum(a, b) } "
-WINDOWED = (
-    "ENTRY e {{ x = f32[2,{n},3] parameter(0), sharding={{{tiles}}} z = f32[] constant(-inf), sharding={{replicated}} "
-    "ROOT r = f32[2,{m},3] reduce-window(x, z), window={{size=1x{size}x1 stride=1x{stride}x1 pad=0_0x{pad}x0_0}}, "
-    "to_apply=most, sharding={{{tiles}}} }}"
-)
-CONVOLVED = (
-    "ENTRY e {{ x = f32[2,{n},3] parameter(0), sharding={{{tiles}}} k = f32[{size},3,4] parameter(1), "
-    "sharding={{replicated}} ROOT r = f32[2,{m},4] convolution(x, k), dim_labels=b0f_0io->b0f, "
-    "window={{size={size} stride={stride} pad={pad}}}, sharding={{{tiles}}} }}"
-)
-LINES, MIXED = "devices=[1,4,1]<=[4]", "devices=[2,2,1]3,1,2,0"
-
-
-@pytest.mark.parametrize("text", [WINDOWED, CONVOLVED], ids=["reduce-window", "convolution"])
-@pytest.mark.parametrize(
-    ("n", "m", "size", "stride", "pad", "tiles", "expected"),
-    [
-        (12, 12, 3, 1, "1_1", LINES, ["collective-permute", "collective-permute"]),
-        (12, 12, 3, 1, "2_0", LINES, ["collective-permute"]),
-        (11, 11, 4, 1, "1_2", LINES, ["collective-permute", "collective-permute"]),
-        (12, 6, 3, 2, "1_0", MIXED, ["collective-permute"]),
-        (12, 6, 2, 2, "0_0", MIXED, []),
-        (16, 16, 7, 1, "6_0", LINES, ["collective-permute", "collective-permute"]),  # beyond the next tile
-        (8, 8, 7, 1, "3_3", LINES, ["all-gather"]),  # as much as all tiles are
-    ],
-)
-def test_windows_exchange_the_edges_of_tiles(
-    text: str, n: int, m: int, size: int, stride: int, pad: str, tiles: str, expected: list[str]
-) -> None:
-    module = partition(MOST + text.format(n=n, m=m, size=size, stride=stride, pad=pad, tiles=tiles))
-    assert exchanges(module) == expected, module
-
-
-LINE = "sharding={devices=[4]<=[4]}"
-
-
-@pytest.mark.parametrize(
-    ("n", "instruction", "exchanged"),
-    [
-        (12, "f32[12] pad(x, v), padding=1_-1", 1),
-        (12, "f32[12] pad(x, v), padding=2_-2", 1),
-        (12, "f32[10] slice(x), slice={[2:12]}", 1),
-        (16, "f32[16] pad(x, v), padding=6_-6", 2),
-        (8, "f32[16] pad(x, v), padding=0_1_1", 0),
-        (8, "f32[16] pad(x, v), padding=1_0_1", 0),
-        (16, "f32[8] slice(x), slice={[0:16:2]}", 0),
-        (16, "f32[8] slice(x), slice={[1:16:2]}", 0),
-    ],
-)
-def test_slices_and_pads_exchange_what_moves_to_another_tile(n: int, instruction: str, exchanged: int) -> None:
-    module = partition(
-        f"ENTRY e {{ x = f32[{n}] parameter(0), {LINE} v = f32[] parameter(1), sharding={{replicated}} "
-        f"ROOT r = {instruction}, {LINE} }}"
-    )
-    assert exchanges(module) == ["collective-permute"] * exchanged, module
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("k = f32[3,2,4] parameter(1) ROOT c = f32[2,16,4] convolution(x, k), window={size=3 pad=1_1}, feature_group_count=2", 2),
-        ("k = f32[3,4,4] parameter(1) ROOT c = f32[1,16,4] convolution(x, k), window={size=3 pad=2_0}, batch_group_count=2", 1),
-        ("k = f32[3,4,4] parameter(1) ROOT c = f32[2,32,4] convolution(x, k), window={size=3 pad=1_2 lhs_dilate=2}", 1),
-        ("k = f32[3,4,4] parameter(1) ROOT c = f32[2,48,4] convolution(x, k), window={size=3 pad=2_2 lhs_dilate=3}", 0),
-    ],
-)  # fmt: skip
-def test_grouped_and_dilated_convolutions_exchange_edges(text: str, expected: int) -> None:
-    lines = "sharding={devices=[1,4,1]<=[4]}"
-    text = text.replace("parameter(1)", "parameter(1), sharding={replicated}")
-    module = partition(f"ENTRY e {{ x = f32[2,16,4] parameter(0), {lines} {text}, dim_labels=b0f_0io->b0f, {lines} }}")
-    assert exchanges(module) == ["collective-permute"] * expected, module
-
-
-def test_a_kernel_as_large_as_its_input_is_not_split() -> None:
-    partition(
-        "ENTRY e { x = f32[2,3,3] parameter(0), sharding={devices=[1,3,1]<=[3]} k = f32[3,3,4] parameter(1), "
-        "sharding={replicated} ROOT r = f32[2,1,4] convolution(x, k), window={size=3 pad=-1_1}, "
-        "dim_labels=b0f_0io->b0f, sharding={replicated} }",
-        3,
-    )
 
 
 def test_one_value_is_brought_into_a_sharding_once() -> None:

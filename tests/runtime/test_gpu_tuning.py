@@ -13,7 +13,7 @@ from tests.runtime.test_cublaslt import CALLS
 from tests.support.fake_cublaslt import FakeCublasLt
 from tests.support.fake_cuda import FakeDriver
 from tests.support.kernels import compare, leaves_of, random_inputs
-from xjit.gpu_compiler import GpuExecutable, compile_for_gpu
+from xjit.gpu_compiler import DeviceExecutable, compile_for_gpu
 from xjit.gpu_tuning import MAX_ALGORITHMS, PRODUCTS_PER_RUN, CublasLtDevice, product_pickers
 from xjit.hlo.diagnostics import ExecutionError, InvalidArgument
 from xjit.passes.framework.base import PassWarning
@@ -66,10 +66,11 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
     assert not made.driver.events
 
 
-def compiled(level: int, text: str = PRODUCT, deterministic: bool = False) -> tuple[GpuExecutable, str]:
+def compiled(level: int, text: str = PRODUCT, deterministic: bool = False) -> tuple[DeviceExecutable, str]:
     """A program, and the algorithm of its only product, "" if none is selected."""
     options = xjit.CompileOptions(xla_gpu_autotune_level=level, deterministic=deterministic)
     executable = xjit.compile(text, "cuda", options)
+    assert isinstance(executable, DeviceExecutable)
     (line,) = (line for line in executable.as_text("thunks").splitlines() if " in f32" in line)
     return executable, line.partition("algorithm=")[2].split(" ")[0]
 

@@ -61,6 +61,7 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "N36": ("multiply(multiply(x, c), multiply(y, 3))",),
     "N36x": ("multiply(multiply(x, 5), multiply(y, 3))",),
     "R18": ("multiply(x, c)",),
+    "R18c": ("multiply(x, c)",),
     "R19": ("multiply(x, c)",),
     "R19r": ("multiply(x, c)",),
     "R20": ("multiply(x, c)",),
@@ -77,11 +78,13 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R47": ("multiply(x, c)",),
     # quotients
     "R30": ("divide(x, c)",),
+    "R30c": ("divide(x, c)",),
     "R31": ("divide(x, c)",),
     "R32": ("divide(x, c)",),
     "R33": ("divide(x, c)",),
     "R34": ("divide(x, x)",),
     "R35": ("divide(divide(x, c), d)",),
+    "N80": ("divide(divide(x, y), divide(z, 3))",),
     "R35x": ("divide(divide(x, y), z)",),
     "R36": ("divide(x, divide(y, z))",),
     "R37": ("divide(x, exponential(y))",),
@@ -100,6 +103,7 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R48": ("power(x, c)",),
     "R49": ("power(x, c)",),
     "R50": ("power(x, c)",),
+    **{f"{rule}c": (f"power(x, {exponent})",) for rule, exponent in (("R49", 1), ("R50", 2), ("R51", 3), ("R52", -1))},
     "R50i": ("power(x, c)",),
     "R51": ("power(x, c)",),
     "R51i": ("power(x, c)",),
@@ -230,6 +234,11 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R99c": ("or(x, c)", "xor(x, c)"),
     "R99d": ("or(x, c)",),
     "R99e": ("xor(x, x)",),
+    "N75": tuple(
+        f"ENTRY e {{ x = T[4] parameter(0) y = T[4] parameter(1) a = pred[4] compare(x, y), direction=LT "
+        f"b = pred[4] compare({operands}), direction={direction} ROOT r = pred[4] xor(a, b) }}"
+        for operands, direction in (("x, y", "LT"), ("x, y", "GT"), ("y, x", "LT"))
+    ),
     "R99f": ("and(x, x)", "or(x, x)"),
     "R99g": ("xor(x, c)",),
     "R99h": ("not(not(x))",),

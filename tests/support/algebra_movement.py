@@ -41,8 +41,8 @@ _MOVEMENT: dict[str, tuple[str, ...]] = {
     ),
     "N5": moves(*(
         f"x = T[2,3] parameter(0) y = T[2,3] parameter(1) c = T[] constant(1) b = T[2,3] broadcast(c), dimensions={{}} "
-        f"a = T[2,3] {op} ROOT r = T[2,3] reverse(a), dimensions={{1}}"
-        for op in ("add(x, b)", "subtract(b, x)", "divide(x, b)", "add(x, y)", "and(x, b)")
+        f"k = T[] parameter(2) d = T[2,3] broadcast(k), dimensions={{}} a = T[2,3] {op} ROOT r = T[2,3] reverse(a), dimensions={{1}}"
+        for op in ("add(x, b)", "subtract(b, x)", "divide(x, b)", "add(x, y)", "and(x, b)", "add(x, d)")
     )),
     "N6": moves(*(
         f"x = T[2,1,3] parameter(0) a = T[3,1,2] transpose(x), dimensions={{2,1,0}} b = T[{b}] reshape(a) "
@@ -65,6 +65,21 @@ _PADDED = (
     (9, "2_3", 2, "1:4:2"), (9, "1_1_1", 2, "1:3"), (3, "-1_0", 2, "0:2"), (3, "-2_1", 1, "2:3"), (3, "-2_1", 2, "0:2"),
     (9, "1_1_1", 1, "0:1"), (9, "1_1_1", 1, "8:9"),
 )  # fmt: skip
+
+_MOVEMENT["N76"] = moves(*(
+    f"a = f32[] constant(0) b = f32[] constant(1) r = f32[6] rng(a, b), distribution=rng_uniform {rest}"
+    for rest in ("ROOT s = f32[2,3] reshape(r)", "s = f32[2,3] reshape(r) ROOT t = (f32[6], f32[2,3]) tuple(r, s)")
+))  # fmt: skip
+_MOVEMENT["N77"] = moves(*(
+    f"x = T[{x}] parameter(0) a = T[{a}] reshape(x) b = T[{b}] transpose(a), dimensions={{{order}}} "
+    f"ROOT r = T[{r}] reshape(b)"
+    for x, a, b, order, r in (
+        ("2,3,4", "2,3,2,2", "2,2,3,2", "0,2,1,3", "4,3,2"), ("6,2,3", "3,2,2,3", "2,2,3,3", "1,2,0,3", "2,6,3"),
+        ("3,2,4,4", "3,2,2,2,4", "3,2,2,2,4", "0,2,1,3,4", "6,2,2,4"), ("2,3,4", "2,3,2,2", "2,2,3,2", "0,2,1,3", "2,6,2"),
+        ("2,12", "2,6,2", "2,2,6", "0,2,1", "2,12"), ("4,3", "2,2,3", "3,2,2", "2,0,1", "3,4"),
+        ("2,3,12", "2,3,6,2", "2,6,3,2", "0,2,1,3", "12,3,2"), ("2,4", "2,2,2", "2,2,2", "1,0,2", "4,2"),
+    )
+))  # fmt: skip
 
 _SLICES: dict[str, tuple[str, ...]] = {
     "R119": moves(
@@ -177,6 +192,11 @@ _UPDATES: dict[str, tuple[str, ...]] = {
     "N1": moves(*(
         f"{_UPDATED} p = pred[5] parameter(4) y = T[5] parameter(5) a = T[5] dynamic-update-slice(x, u, i) "
         f"ROOT r = T[5] select(p, a, {other})" for other in "xy"
+    )),
+    "N1b": moves(*(
+        f"{_UPDATED} p = pred[{'5' if p == 'p' else ''}] parameter(4) y = T[5] parameter(5) "
+        f"a = T[5] dynamic-update-slice(x, u, i) ROOT r = T[5] select(p, {other}, a)"
+        for other in "xy" for p in "ps"
     )),
 }  # fmt: skip
 
@@ -297,6 +317,12 @@ _LAYOUTS: dict[str, tuple[str, ...]] = {
         "x = T[2,4] parameter(0) a = T[5,2,3,4] broadcast(x), dimensions={1,3} ROOT r = T[2,3,5,4]{3,1,0,2} bitcast(a)",
         "x = T[2,4] parameter(0) a = T[5,2,3,4] broadcast(x), dimensions={1,3} ROOT r = T[10,3,4] bitcast(a)",
         "x = T[2,4] parameter(0) a = T[5,2,3,4] broadcast(x), dimensions={1,3} ROOT r = T[4,3,5,2]{0,1,3,2} bitcast(a)",
+    ),
+    "N79": tuple(
+        f"ENTRY e {{ x = {x} parameter(0) ROOT r = {r} bitcast-convert(x) }}"
+        for x, r in (("f32[2,3]{0,1}", "s32[2,3]{0,1}"), ("f32[2,3]{1,0}", "s32[2,3]{0,1}"),
+                     ("f32[2,3]{0,1}", "s16[2,3,2]{2,0,1}"), ("f32[2,3]{0,1}", "s16[2,3,2]{0,2,1}"),
+                     ("u8[3,4]{1,0}", "f32[3]{0}"))
     ),
     "N7": moves("x = T[2,3]{1,0} parameter(0) ROOT r = T[2,3]{0,1} custom-call(x), "
                  'custom_call_target="LayoutConstraint"',

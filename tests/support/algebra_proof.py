@@ -220,7 +220,7 @@ def prove(rule: AlgebraRule, texts: Sequence[str], quick: bool = False) -> None:
     for text in texts:
         names = TYPES if "ENTRY" not in text else TEXT_TYPES if re.search(r"\bT\b", text) else ("f32",)
         if rule.exactness in (Exactness.XLA, Exactness.REAL):
-            names = [n for n in names if BY_TEXT[n].is_float]
+            names = [n for n in names if BY_TEXT[n].is_float or BY_TEXT[n].is_complex]
         for name in names:
             for before, arguments in instances(rule, text, BY_TEXT[name], quick):
                 after = before.clone("")
@@ -277,9 +277,9 @@ def _ordinary(shape: Shape, rng: np.random.Generator) -> Array:
 
 def _is_ordinary(constant: HloInstruction) -> bool:
     array = constant.literal.array
-    if not is_float(array.dtype):
+    if not is_float(array.dtype) and array.dtype.kind != "c":
         return True
-    size = np.abs(array.astype(np.float64))
+    size = np.abs(array.astype(np.complex128))
     return bool(np.all((size == 0) | ((size > 0.1) & (size < 10))))
 
 

@@ -89,6 +89,17 @@ def check_annotated(module: HloModule, seed: int, allow_change: bool) -> HloModu
     return module
 
 
+def partition(body: str, devices: int = 4, allow_change: bool = True) -> HloModule:
+    """Partitions an annotated module after its values have been compared."""
+    return check_annotated(parse_hlo(f"HloModule m, num_partitions={devices} {body}"), 1, allow_change)
+
+
+def exchanges(module: HloModule) -> list[str]:
+    """The collectives of a module, in order."""
+    found = [i.opcode for c in module.computations() for i in c.make_instruction_post_order()]
+    return [name for name in found if name.startswith(("all-", "collective-", "reduce-scatter"))]
+
+
 def _compare(found: Any, expected: Any, device: int) -> None:
     """Compares what a device has of an array with what it should have; beyond the array it may have anything."""
     inside = found[tuple(slice(0, n) for n in expected.shape)]

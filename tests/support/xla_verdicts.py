@@ -61,6 +61,9 @@ RUN: Mapping[str, str] = {
     "AlgebraicSimplifier.DotOfConcatRank3LhsRank1Rhs": (
         "algebraic-simplifier{xla_compatible_fp=true,enable_dot_strength_reduction=false}"
     ),
+    "AlgebraicSimplifier.DisabledTransposeReshapeToConcatSlice": (
+        "algebraic-simplifier{xla_compatible_fp=true,rewrite_reshape_transpose_as_slice_concatenate=false}"
+    ),
     "MakePipeline": _SLICES,  # of the tests of DynamicSliceFusionRewriterV2
     **{f"MakePipeline.line{line}": f"{_SLICES}{{fuse_slices=false,fuse_updates=false}}" for line in (883, 901)},
     "MakePipeline.line948": f"{_SLICES}{{fuse_updates=false}}",

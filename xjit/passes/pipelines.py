@@ -216,9 +216,15 @@ def simplification(options: PipelineOptions) -> list[HloModulePass]:
         HloPassFix(
             passes=[
                 TupleSimplifier(),
-                # emitters know products of matrices, and no convolutions that slide backwards
+                # emitters know products of matrices, and no convolutions that slide backwards; slices move no less
+                # than a transpose
                 AlgebraicSimplifier(
-                    is_layout_sensitive=sensitive, supports_non_canonical_dots=False, enable_conv_operand_swap=False
+                    is_layout_sensitive=sensitive,
+                    supports_non_canonical_dots=False,
+                    enable_conv_operand_swap=False,
+                    enable_hoist_transpose_of_reshape=True,
+                    enable_conv_add_multiply_reorder=True,
+                    rewrite_reshape_transpose_as_slice_concatenate=False,
                 ),
                 HloConstantFolding(),
                 HloCSE(is_layout_sensitive=sensitive),

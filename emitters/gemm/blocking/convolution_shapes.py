@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xjit.emitters.gemm.blocking.shapes import numbers_of, span
+from xjit.hlo.attributes import WindowDimension
 
 MAX_SPATIAL_DIMENSIONS = 3
 
@@ -34,6 +35,18 @@ class SpatialDimension:
     window_dilation: int = 1
     base_dilation: int = 1
     reversed: bool = False
+
+    @property
+    def window(self) -> WindowDimension:
+        """How the kernel moves over the input, whatever there is behind it."""
+        return WindowDimension(
+            self.kernel,
+            self.window_stride,
+            self.padding_low,
+            window_dilation=self.window_dilation,
+            base_dilation=self.base_dilation,
+            window_reversal=self.reversed,
+        )
 
 
 @dataclass(frozen=True, slots=True)

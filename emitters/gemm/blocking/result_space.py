@@ -21,11 +21,12 @@ Dimension = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ResultSpace:
-    """The dimensions that each number runs over, outermost first."""
+    """The dimensions that each number runs over, outermost first, and the place of the first element."""
 
     batch: tuple[Dimension, ...]
     rows: tuple[Dimension, ...]
     columns: Dimension
+    start: int = 0
 
     @property
     def num_batches(self) -> int:
@@ -44,7 +45,7 @@ class ResultSpace:
 
     def offset(self, batch: AffineExpr, row: AffineExpr, column: AffineExpr) -> AffineExpr:
         """Returns the place of an element in the result, in elements."""
-        total = column * self.columns[1]
+        total = column * self.columns[1] + self.start
         for number, dimensions in ((batch, self.batch), (row, self.rows)):
             indices = delinearize(number, [size for size, _ in dimensions])
             for index, (_, stride) in zip(indices, dimensions, strict=True):

@@ -8,13 +8,11 @@ transposed convolutions and gradients of strided ones multiply no zeros.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionShape, SpatialDimension
-
-MAX_PHASES = 16  # more are more code and calls than they save
+from xjit.passes.analysis.convolution_phases import phased_dimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +26,17 @@ class Phase:
 
 def convolution_phases(shape: ConvolutionShape) -> Sequence[Phase]:
     """Returns convolutions that compute the result of one together; itself where that would not save products."""
-    spread = [d for d in shape.spatial if _has_phases(d)]
-    if not spread or math.prod(d.base_dilation for d in spread) > MAX_PHASES:
+    phased = phased_dimensions([d.window for d in shape.spatial], [d.output for d in shape.spatial])
+    if not any(phased):
         return [Phase(shape)]
     return [
         Phase(
             replace(shape, spatial=tuple(d for d, _, _ in dims)), sum(k for _, k, _ in dims), sum(o for _, _, o in dims)
         )
-        for dims in itertools.product(*map(_phases, shape.spatial))
+        for dims in itertools.product(
+            *(_phases(d) if is_phased else [(d, 0, 0)] for d, is_phased in zip(shape.spatial, phased, strict=True))
+        )
     ]
-
-
-def _has_phases(d: SpatialDimension) -> bool:
-    """Whether every phase of a dimension has taps."""
-    return 1 < d.base_dilation <= d.kernel and d.window_stride == d.window_dilation == 1 and d.output >= d.base_dilation
 
 
 def _phases(d: SpatialDimension) -> Iterator[tuple[SpatialDimension, int, int]]:
@@ -50,9 +45,6 @@ def _phases(d: SpatialDimension) -> Iterator[tuple[SpatialDimension, int, int]]:
     Output o = first + base * q sees, for tap k = tap + base * j, element (o + k - padding) / base = q + j - low.
     """
     base = d.base_dilation
-    if not _has_phases(d):
-        yield d, 0, 0
-        return
     for first in range(base):
         tap = (d.padding_low - first) % base
         taps = -(-(d.kernel - tap) // base)

@@ -12,7 +12,7 @@ from xjit.emitters.gemm.blocking.facts import convolution_facts, gemm_facts
 from xjit.emitters.gemm.blocking.method import GemmTypes, gains_by_planes, with_unit
 from xjit.emitters.gemm.blocking.plan import plan_gemm
 from xjit.emitters.gemm.blocking.register_tile import register_tile
-from xjit.emitters.gemm.convolution.phases import Phase, convolution_phases
+from xjit.emitters.gemm.convolution.phases import convolution_phases
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.dot import element_strides, gemm_types
 from xjit.emitters.planners.cpu.epilogue import epilogue_fact, place_of_sums
@@ -35,7 +35,7 @@ class ConvolutionWork:
 
     def facts(self, context: PlanContext) -> Mapping[str, object]:
         """Its sizes, and how it is blocked; of an input that is spread out, how the first of its phases is."""
-        phases = [Phase(self.shape)] if self.has_epilogue else convolution_phases(self.shape)
+        phases = convolution_phases(self.shape)
         count = {"phases": len(phases)} if len(phases) > 1 else {}
         epilogue = {"epilogue": epilogue_fact(self.has_epilogue, self.sums)}
         return count | self._facts_of(phases[0].shape, context.target) | epilogue

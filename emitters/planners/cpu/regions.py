@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TypeAlias
+
 from xjit.affine import dim
 from xjit.emitters.loops.iteration_space import IterationSpace
 from xjit.emitters.planners.cpu.planning import LoopPlanning
@@ -10,6 +14,10 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.gpu_models import SECTOR_BYTES
 
 MAX_PIECES = 32
+MIN_PADDED_ELEMENTS = 1 << 14  # for fewer, loops around what is padded are not worth their compilation
+
+Box: TypeAlias = Mapping[int, tuple[int, int]]
+"""First element and size along some dimensions; along the others, all."""
 
 
 def whole_result(planning: LoopPlanning) -> IterationSpace:
@@ -19,40 +27,69 @@ def whole_result(planning: LoopPlanning) -> IterationSpace:
 
 
 def regions(planning: LoopPlanning) -> list[IterationSpace]:
-    """Returns one box, or one per operand of a concatenate at the root: no element tests which operand it is in.
+    """Returns one box; or one per operand of a concatenate at the root, and what is padded and what lies around it: no
+    element tests where it is from.
 
     Indices along dimensions of one element are constants.
     """
-    return [space.replace({}, space.loops) for space in _boxes(planning)]
+    return [space.replace({}, space.loops) for space in map(partial(_space, planning), _boxes(planning))]
 
 
-def _boxes(planning: LoopPlanning) -> list[IterationSpace]:
-    work = planning.work
+def _boxes(planning: LoopPlanning) -> list[Box]:
+    work, blocks = planning.work, planning.context.block_threads
     root = work.roots[0]
-    if root.opcode != "concatenate" or len(work.roots) != 1 or work.offsets or work.scalar:
-        return [whole_result(planning)]
-    axis = root.attributes_as(at.ConcatenateAttributes).dimension
-    if planning.context.block_threads and _has_short_pieces(root, axis):
-        return [whole_result(planning)]
-    spaces: list[IterationSpace] = []
+    if len(work.roots) != 1 or work.offsets or work.scalar:
+        return [{}]
+    boxes: list[Box] = [{}]
+    if root.opcode == "concatenate" and not (blocks and _has_short_pieces(root)):
+        boxes = list(_operands(root))
+    elif root.opcode == "pad" and not blocks and root.shape.num_elements >= MIN_PADDED_ELEMENTS:
+        boxes = list(_padding(root))
+    return [box for box in boxes if all(size for _, size in box.values())]
+
+
+def _space(planning: LoopPlanning, box: Box) -> IterationSpace:
+    """Returns loops over the elements of a box, in memory order."""
+    space = whole_result(planning)
+    for axis, (start, size) in box.items():
+        old = space.index[axis].position
+        piece = planning.table.new_variable(size)
+        loops = [piece if p == old else p for p in space.loops]
+        space = space.replace({old: dim(piece) + start}, loops)
+    return space
+
+
+def _operands(concatenate: HloInstruction) -> Iterator[Box]:
+    axis = concatenate.attributes_as(at.ConcatenateAttributes).dimension
     start = 0
-    for operand in root.operands:
+    for operand in concatenate.operands:
         size = operand.shape.dimensions[axis]
-        if size:
-            space = whole_result(planning)
-            old = space.index[axis].position
-            piece = planning.table.new_variable(size)
-            loops = [piece if p == old else p for p in space.loops]
-            spaces.append(space.replace({old: dim(piece) + start}, loops))
+        yield {axis: (start, size)}
         start += size
-    return spaces
 
 
-def _has_short_pieces(concatenate: HloInstruction, axis: int) -> bool:
+def _padding(pad: HloInstruction) -> Iterator[Box]:
+    """Yields the operand's box and those around it; the ones along outer dimensions have whole rows of inner ones."""
+    operand: dict[int, tuple[int, int]] = {}
+    padding = pad.attributes_as(at.PadAttributes).padding
+    for axis in reversed(pad.shape.minor_to_major):
+        size, low = pad.shape.dimensions[axis], padding[axis].edge_padding_low
+        begin = min(max(low, 0), size)
+        end = max(begin, min(size, low + pad.operand(0).shape.dimensions[axis]))
+        if padding[axis].interior_padding or (begin, end) == (0, size):
+            continue
+        yield {**operand, axis: (0, begin)}
+        yield {**operand, axis: (end, size - end)}
+        operand[axis] = begin, end - begin
+    yield operand
+
+
+def _has_short_pieces(concatenate: HloInstruction) -> bool:
     """Whether a piece along memory is shorter than a sector, which several blocks of a GPU would then write.
 
     Each element asks which of the operands it is of, so these must not be too many.
     """
+    axis = concatenate.attributes_as(at.ConcatenateAttributes).dimension
     width = concatenate.shape.element_type.byte_width
     is_along = concatenate.shape.minor_to_major[0] == axis and concatenate.operand_count <= MAX_PIECES
     return is_along and any(operand.shape.dimensions[axis] * width < SECTOR_BYTES for operand in concatenate.operands)

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+import xjit
 from tests.support.kernels import check
 from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionShape, SpatialDimension
-from xjit.emitters.gemm.convolution.phases import MAX_PHASES, convolution_phases
+from xjit.emitters.gemm.convolution.phases import convolution_phases
+from xjit.passes.analysis.convolution_phases import MAX_PHASES
 
 DIMENSION = SpatialDimension(14, 3, 28, 20, 7, 5, padding_low=1, base_dilation=2)
 SHAPE = ConvolutionShape(1, 4, 5, (DIMENSION,), 280, 1, 5, 1, 140, 1)
@@ -81,3 +83,50 @@ ENTRY e {{
 
 def _by(numbers: tuple[int, ...]) -> str:
     return "x".join(map(str, numbers))
+
+
+SPREAD = """HloModule m
+ENTRY e {{
+  x = {kind}[2,5,6,4] parameter(0)
+  w = {kind}[3,3,4,12] parameter(1)
+  b = {kind}[12] parameter(2)
+  residual = {kind}[2,9,11,12] parameter(3)
+  c = {kind}[2,9,11,12] convolution(x, w), window={{size=3x3 pad=1_1x1_1 lhs_dilate={dilation}}}, dim_labels={labels}
+  bs = {kind}[2,9,11,12] broadcast(b), dimensions={{3}}
+  s = {kind}[2,9,11,12] add(c, bs)
+  r = {kind}[2,9,11,12] add(s, residual)
+  half = f32[] constant(0.5)
+  halves = f32[2,9,11,12] broadcast(half), dimensions={{}}
+  wide = f32[2,9,11,12] convert(s)
+  t = f32[2,9,11,12] multiply(wide, halves)
+  ROOT both = ({kind}[2,9,11,12], f32[2,9,11,12]) tuple(r, t)
+}}"""
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "f64"])
+@pytest.mark.parametrize("level", ["sse2", ""])
+def test_each_phase_has_the_epilogue(kind: str, level: str) -> None:
+    """The result's odd sizes make phases of different sizes; sums of bf16 have no place in a result."""
+    text = SPREAD.format(kind=kind, dilation="2x2", labels="b01f_01io->b01f")
+    tolerance = {"f32": 1e-5, "bf16": 4e-2, "f64": 1e-12}[kind]
+    options = xjit.CompileOptions(cpu_level=level)
+    check(text, rtol=tolerance, atol=tolerance, options=options)
+    schedule = xjit.compile(text, options=options).as_text("schedule")
+    assert schedule.count("convolution %") == 1 and "phases: 4" in schedule and "epilogue: on" in schedule
+    assert "loop" not in schedule
+
+
+def test_other_layouts_of_the_result() -> None:
+    """Batch innermost: places of pixels are far from each other."""
+    layouts = "entry_computation_layout={(f32[3,5,6,4]{0,3,2,1}, f32[3,3,4,12])->f32[3,9,11,12]{0,3,2,1}}"
+    text = f"""HloModule m, {layouts}
+ENTRY e {{
+  x = f32[3,5,6,4]{{0,3,2,1}} parameter(0)
+  w = f32[3,3,4,12] parameter(1)
+  c = f32[3,9,11,12]{{0,3,2,1}} convolution(x, w), window={{size=3x3 pad=1_1x1_1 lhs_dilate=2x2}}, dim_labels=b01f_01io->b01f
+  ROOT r = f32[3,9,11,12]{{0,3,2,1}} negate(c)
+}}"""
+    options = xjit.CompileOptions(keep_intermediate_layouts=True)
+    check(text, rtol=1e-5, atol=1e-5, options=options)
+    schedule = xjit.compile(text, options=options).as_text("schedule")
+    assert "phases: 4" in schedule and "epilogue: on" in schedule

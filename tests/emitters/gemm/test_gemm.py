@@ -7,7 +7,8 @@ import pytest
 
 from tests.emitters.gemm.harness import compiled_gemm, run_gemm
 from xjit.emitters.gemm.blocking.method import GemmTypes, Method
-from xjit.emitters.gemm.blocking.plan import plan_gemm
+from xjit.emitters.gemm.blocking.plan import LHS_GROUP_ROWS, plan_gemm
+from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.emitters.gemm.blocking.shapes import BatchDimension, GemmShape, row_major
 from xjit.emitters.gemm.blocking.storage import FLOAT8
 from xjit.hlo.types.primitive_type import PrimitiveType
@@ -188,3 +189,11 @@ def test_special_values_stay_in_their_row_and_column() -> None:
     record = plan_gemm(row_major(m, n, k), GemmTypes(), target).to_array()
     compiled.call(out.ctypes.data, lhs.ctypes.data, rhs.ctypes.data, 0, record.ctypes.data)
     np.testing.assert_array_equal(out, lhs @ rhs)
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2"])
+def test_groups_of_packed_rows_are_whole_transposed_tiles(level: str) -> None:
+    """Else a part of each group of rows that lie next to each other would be copied element by element."""
+    target = Target.for_features(level)
+    rows = register_tile(target, GemmTypes()).rows
+    assert LHS_GROUP_ROWS // rows * rows % min(8, target.vector_width(FLOAT)) == 0

@@ -265,3 +265,30 @@ def test_few_long_rows_are_shared_out_in_pieces(length: int, units: int) -> None
     }}
     """
     assert check_units(text) == units
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "s8", "f64", "c64"])
+@pytest.mark.parametrize(
+    ("operand", "padding", "layout"),
+    [
+        ("90,200", "3_3x3_3", "1,0"),
+        ("90,200", "0_1x17_0", "0,1"),
+        ("200,300", "-3_2x1_-90", "1,0"),
+        ("90,300", "-90_90x0_0", "1,0"),  # nothing is left
+        ("50,200", "1_2_1x5_7", "1,0"),
+        ("4,30,40,9", "0_0x1_1x2_0x0_0", "3,2,1,0"),
+        ("4,30,40,9", "1_0x1_1x-2_0x0_0_1", "0,2,1,3"),
+    ],
+)
+def test_padding_by_parts(kind: str, operand: str, padding: str, layout: str) -> None:
+    edges = [[int(n) for n in d.split("_")] for d in padding.split("x")]
+    sizes = [int(n) for n in operand.split(",")]
+    result = ",".join(
+        str(low + high + size + (size - 1) * sum(inner)) for size, (low, high, *inner) in zip(sizes, edges)
+    )
+    check_units(f"""ENTRY e {{
+  x = {kind}[{operand}]{{{layout}}} parameter(0)
+  z = {kind}[] parameter(1)
+  ROOT r = {kind}[{result}]{{{layout}}} pad(x, z), padding={padding}
+}}
+""")

@@ -226,3 +226,18 @@ def test_updates_are_copied_by_loops_before_they_are_scattered() -> None:
     copy, update = plan_of(text)
     assert isinstance(copy, Schedule) and copy.kind == "copy"
     assert isinstance(update, HandWritten) and update.kind == "scatter"
+
+
+def test_what_is_padded_and_what_lies_around_it_are_parts() -> None:
+    (schedule,) = plans("f32[105,201]", "pad(p0, z), padding=2_3x0_1", "f32[100,200]")
+    assert [schedule.units_of(part) for part in schedule.parts] == [2, 3, 6, 100], "a column is a strided vector"
+    assert loops(schedule, 3) == [(Role.TASK, 100, 0), (Role.VECTOR, 200, 16)]
+    (cropped,) = plans("f32[102,300]", "pad(p0, z), padding=-1_3x0_0", "f32[100,300]")
+    assert [cropped.units_of(part) for part in cropped.parts] == [3, 99]
+
+
+def test_padding_between_elements_and_of_few_elements_is_asked_for() -> None:
+    (spread,) = plans("f32[205,200]", "pad(p0, z), padding=2_4_1x0_0", "f32[100,200]")
+    assert [spread.units_of(part) for part in spread.parts] == [102, 12], "pairs of rows, and the last one"
+    (few,) = plans("f32[12,201]", "pad(p0, z), padding=1_1x0_1", "f32[10,200]")
+    assert len(few.parts) == 1, "they are not worth more code"

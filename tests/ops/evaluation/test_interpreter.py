@@ -9,6 +9,7 @@ import pytest
 
 from tests.ops.evaluation import oracle
 from xjit.hlo import OPCODES, HloComputation, HloInstruction, HloModule, InvalidArgument, Shape, Unsupported
+from xjit.hlo.diagnostics import ExecutionError
 from xjit.ops.evaluation import EVALUATORS, UNSUPPORTED, Interpreter, evaluate
 from xjit.text.parser import parse_hlo
 
@@ -194,3 +195,29 @@ ENTRY e {
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         evaluate(parse_hlo(text), np.array([0, -1, np.nan, np.inf], np.float32))
+
+
+LOOP = """HloModule m
+cond { p = (s32[], s32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0  n = s32[] constant(5)
+  ROOT c = pred[] compare(i, n), direction=LT }
+body { p = (s32[], s32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0  one = s32[] constant(1)
+  j = s32[] add(i, one)  k = s32[] get-tuple-element(p), index=1  l = s32[] add(k, j)
+  ROOT t = (s32[], s32[]) tuple(j, l) }
+ENTRY e { z = s32[] constant(0)  t = (s32[], s32[]) tuple(z, z)  ROOT w = (s32[], s32[]) while(t), condition=cond, body=body }"""
+
+
+def test_loops_may_be_limited() -> None:
+    entry = parse_hlo(LOOP).entry_computation
+    assert Interpreter(max_loop_iterations=5).call(entry) == (5, 15)
+    with pytest.raises(ExecutionError, match="loop w runs more than 4 times"):
+        Interpreter(max_loop_iterations=4).call(entry)
+
+
+def test_values_may_stand_for_instructions() -> None:
+    body = parse_hlo(LOOP).get_computation_with_name("body")
+    assert body is not None
+    reads = {i: np.asarray(number) for number, i in enumerate(body.parameter_instructions[0].users, 7)}
+    values = Interpreter().evaluate_with_substitutions(body.root_instruction.operands, reads)
+    assert [int(v) for v in values] == [8, 16]
+    with pytest.raises(InvalidArgument, match=r"parameter p\S* has no value"):
+        Interpreter().evaluate_with_substitutions([body.root_instruction], {})

@@ -1,8 +1,12 @@
-"""XLA's accessor names of instruction attributes, where our fields are called after the keys of HLO text."""
+"""Reading the fields of attributes from the instruction itself, by their names and by XLA's accessor names.
+
+Our fields are called after the keys of HLO text, some of XLA's accessors otherwise.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from xjit.hlo import attributes as at
 
@@ -39,3 +43,38 @@ def attribute_named(attributes: at.Attributes, name: str) -> Any:
         return attributes if isinstance(attributes, _GROUPS[name]) else None
     kind, field = _FIELDS.get(name, ((), ""))
     return getattr(attributes, field, None) if isinstance(attributes, kind) else None
+
+
+def _classes(kind: type[at.Attributes] = at.Attributes) -> Iterator[type[at.Attributes]]:
+    yield kind
+    for derived in kind.__subclasses__():
+        yield from _classes(derived)
+
+
+def _property(name: str) -> property:
+    def read(instruction: Any) -> Any:
+        attributes = instruction.attributes
+        try:
+            return getattr(attributes, name)
+        except AttributeError:
+            value = attribute_named(attributes, name)
+        if value is None:
+            raise AttributeError(f"HloInstruction '{instruction.opcode}' has no attribute '{name}'")
+        return value
+
+    return property(read, doc=f"The attribute `{name}`; AttributeError if the opcode has no such attribute.")
+
+
+class AttributeFields:
+    """Base of HloInstruction: a property for every name that some attributes have.
+
+    They are properties and no `__getattr__`, which would make all other attributes of a class, and calls of its
+    methods, several times slower.
+    """
+
+    __slots__ = ()
+
+
+if not TYPE_CHECKING:  # type checkers are to find misspelt names
+    for _name in {n for kind in _classes() for n in vars(kind) if not n.startswith("_")} | {*_FIELDS, *_GROUPS}:
+        setattr(AttributeFields, _name, _property(_name))

@@ -45,6 +45,8 @@ class HloComputation:
         self._calling: tuple[HloInstruction, ...] | None = None
         self._callees: tuple[HloComputation, ...] | None = None
         self._opcodes: frozenset[str] | None = None
+        self.version = 0
+        """The version of the module since which the instructions, their edges and the root are what they are."""
 
     class Builder:
         """Collects free instructions; `build` makes a computation of them."""
@@ -337,7 +339,7 @@ class HloComputation:
             raise InvalidArgument(f"new root {root.name} has shape {root.shape}, the old one {self._root.shape}")
         self._root = root
         if self.parent is not None:
-            self.parent.note_change()
+            self.version = self.parent.next_version()
 
     def remove_instruction(self, instruction: HloInstruction) -> None:
         """Removes an instruction without users, control edges or root position; never a parameter."""
@@ -445,7 +447,7 @@ class HloComputation:
         self._post_order = None
         self._opcodes = None
         if self.parent is not None:
-            self.parent.note_change()
+            self.version = self.parent.next_version()
 
     def calls_changed(self) -> None:
         """Notes that what the instructions call has changed, or their order (for the functions that do it)."""

@@ -16,7 +16,7 @@ from xjit.hlo import attributes as at
 from xjit.hlo.annotations import backend_config as bc
 from xjit.hlo.annotations.metadata import NO_METADATA, HloSharding
 from xjit.hlo.annotations.sharding import sharding_fits, sharding_of_leaves
-from xjit.hlo.attributes.attribute_names import attribute_named
+from xjit.hlo.attributes.attribute_names import AttributeFields
 from xjit.hlo.attributes.opcodes import OPCODES, Opcode
 from xjit.hlo.compare import identity
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument, Place, Span, did_you_mean, span_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=at.Attributes)
 
 
-class HloInstruction(InstructionConstructors):
+class HloInstruction(InstructionConstructors, AttributeFields):
     """One instruction. Identity is equality; the graph is changed only through the methods.
 
     `attributes` is the frozen dataclass of the opcode. Code that is type-checked reads it with
@@ -85,7 +85,7 @@ class HloInstruction(InstructionConstructors):
         self.unique_id = -1
         self.parent: HloComputation | None = None
         self._attributes = attributes
-        self._operands: list[HloInstruction] = list(operands)
+        self._operands: Sequence[HloInstruction] = use_def.as_operands(operands)
         self._positions: dict[HloInstruction, list[int]] | None = None  # of many operands, once use_def asks
         self._users: dict[HloInstruction, None] = {}
         self._called: list[HloComputation] = list(called_computations)
@@ -136,17 +136,6 @@ class HloInstruction(InstructionConstructors):
         if not isinstance(self._attributes, kind):
             raise TypeError(f"{self.opcode} has {type(self._attributes).__name__}, not {kind.__name__}")
         return self._attributes
-
-    if not TYPE_CHECKING:  # type checkers are to find misspelt names
-
-        def __getattr__(self, name: str) -> Any:
-            if not name.startswith("_"):
-                try:
-                    return getattr(self._attributes, name)
-                except AttributeError:
-                    if (value := attribute_named(self._attributes, name)) is not None:
-                        return value
-            raise AttributeError(f"HloInstruction '{self.opcode}' has no attribute '{name}'")
 
     def update_attributes(self, **changes: Any) -> None:
         """Replaces fields of the attributes; InvalidArgument for a field that the opcode does not have."""
@@ -204,7 +193,8 @@ class HloInstruction(InstructionConstructors):
     @property
     def operands(self) -> tuple[HloInstruction, ...]:
         """The operands in order."""
-        return tuple(self._operands)
+        operands = self._operands
+        return operands if isinstance(operands, tuple) else tuple(operands)
 
     @property
     def operand_count(self) -> int:

@@ -61,6 +61,7 @@ class HloModule:
         self._schedule: HloSchedule | None = None
         self._random: MersenneTwister64 | None = None
         self._version = 0
+        self._whole_version = 0
         self._call_version = 0
         self._orders: dict[Callable[[HloModule], list[HloComputation]], tuple[int, tuple[HloComputation, ...]]] = {}
         self.analyses: dict[type, tuple[int, Any]] = {}  # by kind: the version, and what was found out about it
@@ -79,8 +80,19 @@ class HloModule:
         return self._version
 
     def note_change(self) -> None:
-        """Makes this another version of the module."""
+        """Makes this another version of the module, in which any computation may be another one."""
         self._version += 1
+        self._whole_version = self._version
+
+    def next_version(self) -> int:
+        """Makes this another version of the module and returns its number (for HloComputation only)."""
+        self._version += 1
+        return self._version
+
+    @property
+    def whole_version(self) -> int:
+        """The version of the last change that may be anywhere; of others see `HloComputation.version`."""
+        return self._whole_version
 
     @property
     def call_version(self) -> int:
@@ -182,6 +194,7 @@ class HloModule:
         self._next_id += 1
         self._computations[computation] = None
         self.calls_changed()
+        computation.version = self._version
         return computation
 
     def add_entry_computation(self, computation: HloComputation) -> HloComputation:

@@ -20,13 +20,9 @@ class NameUniquer:
         self._next: dict[str, int] = {}
 
     @staticmethod
-    @functools.lru_cache(maxsize=1 << 16)
     def sanitize(name: str) -> str:
         """Returns the nearest name that HLO text accepts."""
-        name = _INVALID.sub("_", name) or "name"
-        if not (name[0].isalpha() or name[0] == "_"):
-            name = "_" + name
-        return name + "_" if name in _TYPE_NAMES else name
+        return _sanitized(name)[0]
 
     def reserve(self, name: str) -> None:
         """Never hands out a name that something was given otherwise."""
@@ -34,16 +30,26 @@ class NameUniquer:
 
     def get_unique_name(self, name: str) -> str:
         """Returns `name`, sanitized, or its first free numbered variant, and reserves it."""
-        name = self.sanitize(name)
-        if name not in self._used:
-            self._used.add(name)
+        name, root = _sanitized(name)
+        used = self._used
+        if name not in used:
+            used.add(name)
             return name
-        root, dot, number_text = name.rpartition(".")
-        if not dot or not number_text.isdecimal():
-            root = name
         number = self._next.get(root, 1)
-        while (candidate := f"{root}{self._separator}{number}") in self._used:
+        while (candidate := f"{root}{self._separator}{number}") in used:
             number += 1
         self._next[root] = number + 1
-        self._used.add(candidate)
+        used.add(candidate)
         return candidate
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _sanitized(name: str) -> tuple[str, str]:
+    """Returns the nearest name that HLO text accepts, and that without a number behind a dot."""
+    name = _INVALID.sub("_", name) or "name"
+    if not (name[0].isalpha() or name[0] == "_"):
+        name = "_" + name
+    if name in _TYPE_NAMES:
+        name += "_"
+    root, dot, number = name.rpartition(".")
+    return name, root if dot and number.isdecimal() else name

@@ -44,19 +44,20 @@ def extend_post_order(
         node = stack[-1]
         if node in done:
             stack.pop()
-        elif node in active:
-            stack.pop()
-            done.add(node)
-            order.append(node)
-        else:
-            active.add(node)
-            for needed in reversed(needs(node)):
-                if needed in done:
-                    continue
-                if needed not in active:
-                    stack.append(needed)
-                elif on_cycle is not None:
-                    on_cycle(needed)
+            continue
+        if node not in active:
+            missing = [needed for needed in reversed(needs(node)) if needed not in done]
+            if missing:
+                active.add(node)
+                for needed in missing:
+                    if needed not in active:
+                        stack.append(needed)
+                    elif on_cycle is not None:
+                        on_cycle(needed)
+                continue
+        stack.pop()
+        done.add(node)
+        order.append(node)
 
 
 def needs_of(instruction: HloInstruction) -> Sequence[HloInstruction]:
@@ -77,7 +78,8 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
     for start in listed[first:]:
         if start in done:
             continue
-        if done.issuperset(start._operands) and done.issuperset(start.control_predecessors):
+        before = start.control_predecessors
+        if done.issuperset(start._operands) and not (before and not done.issuperset(before)):
             done.add(start)
             order.append(start)
         else:

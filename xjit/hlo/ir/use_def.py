@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from xjit.hlo.ir.instruction import HloInstruction
 
 FEW_OPERANDS = 16
-"""Up to that many operands, looking at all of them costs less than a table of the positions of each."""
+"""Up to that many operands, looking at all of them costs less than a table of the positions of each, and they are a
+tuple, made anew for each change. More are a list."""
+
+
+def as_operands(operands: Sequence[HloInstruction]) -> Sequence[HloInstruction]:
+    """Returns operands as an instruction keeps them."""
+    return tuple(operands) if len(operands) <= FEW_OPERANDS else list(operands)
 
 
 def replace_operand_with(instruction: HloInstruction, i: int, new: HloInstruction) -> None:
@@ -70,7 +76,7 @@ def replace_operands(instruction: HloInstruction, operands: Sequence[HloInstruct
     """Makes an instruction read other operands, whatever their shapes and number."""
     for operand in instruction._operands:
         operand._users.pop(instruction, None)
-    instruction._operands = list(operands)
+    instruction._operands = as_operands(operands)
     instruction._positions = None
     for operand in operands:
         operand._users[instruction] = None
@@ -81,8 +87,11 @@ def _redirect(user: HloInstruction, old: HloInstruction, new: HloInstruction, po
     """Makes a user read `new` at those positions of `old`; takes no longer for having many other operands."""
     before = _positions_of(user, old)
     left = [i for i in before if i not in positions] if len(before) > len(positions) else []
-    for i in positions:
-        user._operands[i] = new
+    if isinstance(user._operands, list):
+        for i in positions:
+            user._operands[i] = new
+    else:
+        user._operands = tuple([new if i in positions else o for i, o in enumerate(user._operands)])
     if user._positions is not None:
         user._positions[old] = left
         user._positions.setdefault(new, []).extend(positions)
@@ -105,7 +114,10 @@ def _positions_of(user: HloInstruction, operand: HloInstruction) -> list[int]:
 
 def append_operand(instruction: HloInstruction, operand: HloInstruction) -> None:
     """Adds a last operand (tuples, fusions, calls)."""
-    instruction._operands.append(operand)
+    if isinstance(instruction._operands, list):
+        instruction._operands.append(operand)
+    else:
+        instruction._operands = as_operands((*instruction._operands, operand))
     instruction._positions = None
     note_change(instruction)
     operand._users[instruction] = None
@@ -115,7 +127,7 @@ def remove_operands_at(instruction: HloInstruction, positions: Iterable[int]) ->
     """Removes operands by position."""
     drop = set(positions)
     gone = [o for i, o in enumerate(instruction._operands) if i in drop]
-    instruction._operands = [o for i, o in enumerate(instruction._operands) if i not in drop]
+    instruction._operands = as_operands([o for i, o in enumerate(instruction._operands) if i not in drop])
     instruction._positions = None
     note_change(instruction)
     for operand in gone:
@@ -127,7 +139,7 @@ def detach_from_operands(instruction: HloInstruction) -> None:
     """Drops all edges to operands and called computations (the instruction is being removed)."""
     for operand in instruction._operands:
         operand._users.pop(instruction, None)
-    instruction._operands = []
+    instruction._operands = ()
     instruction._positions = None
     note_change(instruction)
     if not instruction._called:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xjit.hlo import attributes as at
+from xjit.hlo.diagnostics import ExecutionError
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.numerics import Value, concrete_int
 from xjit.ops.opdef import Evaluator
@@ -31,9 +32,12 @@ def _get_tuple_element(_interpreter: Interpreter, instruction: HloInstruction, o
 
 
 def _while(interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    value = operands[0]
+    value, trips = operands[0], 0
     while bool(interpreter.call(instruction.while_condition, value)):
+        if trips == interpreter.max_loop_iterations:
+            raise ExecutionError(f"loop {instruction.name} runs more than {trips} times", instruction.span)
         value = interpreter.call(instruction.while_body, value)
+        trips += 1
     return value
 
 

@@ -7,7 +7,7 @@ actual size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from xjit.hlo.diagnostics import HloError, InvalidArgument, Unsupported
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
+from xjit.hlo.ir.post_order import post_order
 from xjit.hlo.types.python_numbers import PYTHON_NUMBERS, python_number_as_array
 from xjit.hlo.types.shape import Shape
 from xjit.ops.evaluation.devices import Device, run_devices
@@ -42,10 +43,14 @@ class _Plan:
 
 @dataclass
 class Interpreter:
-    """Evaluates computations. Keeps no values between calls except the state of the random generators."""
+    """Evaluates computations. Keeps no values between calls except the state of the random generators.
+
+    A loop that runs more than `max_loop_iterations` times (None: any number) is an ExecutionError.
+    """
 
     ftz: bool = True
     seed: int = 0
+    max_loop_iterations: int | None = None
     rng_state: int = 0x7012395  # of rng-get-and-update-state
     depth: int = 0
     device: Device = field(default_factory=Device)
@@ -63,6 +68,22 @@ class Interpreter:
     def call(self, computation: HloComputation, *arguments: Value) -> Value:
         """Returns the value of a computation's root. The root's shape is checked."""
         return self._run(computation, arguments, check=True)
+
+    def evaluate_with_substitutions(
+        self, instructions: Sequence[HloInstruction], substitutions: Mapping[HloInstruction, Value]
+    ) -> list[Value]:
+        """Returns the values of instructions of one computation, given those of others that they are computed of.
+
+        InvalidArgument if a parameter is needed and not given.
+        """
+        values = dict(substitutions)
+        for instruction in post_order(instructions, lambda i: () if i in substitutions else i.operands):
+            if instruction in values:
+                continue
+            if instruction.opcode == "parameter":
+                raise InvalidArgument(f"parameter {instruction.name} has no value", instruction.span)
+            values[instruction] = self._evaluate(instruction, [values[o] for o in instruction.operands])
+        return [values[instruction] for instruction in instructions]
 
     def call_elementwise(self, computation: HloComputation, *arguments: Array) -> Value:
         """Applies a computation on scalars to every element of arrays of one shape (or scalars among them).

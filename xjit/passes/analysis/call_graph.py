@@ -90,6 +90,6 @@ def _sequential(entry: HloComputation) -> list[HloComputation]:
 
 def _joined(a: CallContext, b: CallContext) -> CallContext:
     """Returns `a | b`, for which an enum takes ten times as long where they are one, as they mostly are."""
-    if a is b or not b.value:
+    if a is b or b is CallContext.NONE:
         return a
-    return a | b if a.value else b
+    return b if a is CallContext.NONE else a | b

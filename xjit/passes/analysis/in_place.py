@@ -161,9 +161,12 @@ def _linear_identities(computation: HloComputation) -> set[HloInstruction]:
     found: set[HloInstruction] = {computation.root_instruction}
     for instruction in reversed(computation.make_instruction_post_order()):
         users = instruction.users
-        if instruction in found or not users or not instruction.shape.is_array:
+        if not users or instruction in found or not found.issuperset(users) or not instruction.shape.is_array:
             continue
-        if found.issuperset(users) and all(_keeps_position(instruction, u) for u in users):
+        for user in users:
+            if not _keeps_position(instruction, user):
+                break
+        else:
             found.add(instruction)
     return found
 

@@ -76,8 +76,10 @@ def _all_operands(flow: _Propagation, instruction: HloInstruction, indices: Indi
     if instruction in flow.needs_all:
         return
     flow.needs_all.add(instruction)
+    live = flow.found.indices
     for operand in instruction.operands:
-        flow.mark_all(operand)
+        if operand not in live or operand.shape.is_tuple:
+            flow.mark_all(operand)
     for computation in instruction.called_computations:
         flow.mark_all(computation.root_instruction)
 

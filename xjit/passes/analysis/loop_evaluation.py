@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from xjit.hlo import HloComputation, HloInstruction, Trait, Unsupported
+from xjit.hlo import HloInstruction, Trait, Unsupported
 from xjit.hlo.attributes import ConstantAttributes
 from xjit.hlo.ir.post_order import post_order
 from xjit.ops.evaluation.interpreter import Interpreter
-from xjit.ops.evaluation.table import EVALUATORS
 from xjit.passes.analysis.while_loop_analysis import counted_loop, initial_value, next_value, state_element
 
 MAX_EVALUATED_TRIPS = 128
@@ -31,8 +30,6 @@ _MOVES = frozenset(
     {"broadcast", "concatenate", "dynamic-slice", "iota", "pad", "reshape", "reverse", "slice", "transpose"}
 )
 
-_Values = Mapping[HloInstruction, Any]
-
 
 def trip_count(loop: HloInstruction, max_evaluated_trips: int = MAX_EVALUATED_TRIPS) -> int | None:
     """Returns how often a loop runs, by its induction variable or evaluated; None if that is not known."""
@@ -46,17 +43,23 @@ def _evaluated(loop: HloInstruction, limit: int) -> int | None:
         return None
     condition, following, state = needed
     interpreter = Interpreter()
+    evaluate = interpreter.evaluate_with_substitutions
     try:
         with np.errstate(all="ignore"):
             for trips in range(limit + 1):
-                values = _run(interpreter, loop.while_condition, condition, state)
-                if not values[loop.while_condition.root_instruction]:
+                if not evaluate([loop.while_condition.root_instruction], _given(condition, state))[0]:
                     return trips
-                values = _run(interpreter, loop.while_body, following, state)
-                state = {index: values[next_value(loop, index)] for index in state}
+                results = evaluate([next_value(loop, index) for index in state], _given(following, state))
+                state = dict(zip(state, results, strict=True))
     except Unsupported:
         pass
     return None
+
+
+def _given(instructions: Iterable[HloInstruction], state: Mapping[int, Any]) -> dict[HloInstruction, Any]:
+    """Returns the values of those instructions that are elements of the state."""
+    elements = ((i, state_element(i)) for i in instructions if i.opcode in ("get-tuple-element", "parameter"))
+    return {i: state[index] for i, index in elements if index is not None}
 
 
 def _needed(
@@ -120,18 +123,3 @@ def _is_simple(instruction: HloInstruction) -> bool:
         return True
     op = instruction.op
     return op.has(Trait.ELEMENTWISE) and not (op.has(Trait.TRANSCENDENTAL) or op.called or op.may_have_side_effect)
-
-
-def _run(
-    interpreter: Interpreter, computation: HloComputation, order: Iterable[HloInstruction], state: Mapping[int, Any]
-) -> _Values:
-    values: dict[HloInstruction, Any] = {}
-    for instruction in order:
-        if instruction.opcode in ("get-tuple-element", "parameter"):
-            index = state_element(instruction)
-            assert index is not None, computation.name
-            values[instruction] = state[index]
-            continue
-        result = EVALUATORS[instruction.opcode](interpreter, instruction, [values[o] for o in instruction.operands])
-        values[instruction] = np.asarray(result)
-    return values

@@ -8,7 +8,7 @@ methods of HloComputation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Set
+from collections.abc import Collection, Sequence, Set
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 
@@ -28,6 +28,10 @@ class HloModulePass(ABC):
     name: str = ""
     aliases: tuple[str, ...] = ()
     is_required: bool = False
+    is_local: bool = False
+    """Whether what it does to a computation depends on that, and on what that calls, alone."""
+    settled: Collection[HloComputation] = frozenset()
+    """Computations that need no look, as the pass left them as they are: see `settled.py`."""
 
     def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
         """Transforms the module in place; True exactly if it changed.
@@ -45,6 +49,14 @@ class HloModulePass(ABC):
     @abstractmethod
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """What the pass does; True exactly if the module changed. An empty `execution_threads` means all of them."""
+
+    def begin(self, module: HloModule) -> None:
+        """Hears that a fixed point is about to run the pass, perhaps often: limits may be on all of these runs."""
+        self.settled = frozenset()
+
+    def unsettled(self, computations: Sequence[HloComputation]) -> Sequence[HloComputation]:
+        """Returns those of some computations that are not settled."""
+        return [c for c in computations if c not in self.settled] if self.settled else computations
 
 
 def has_control_dependencies(instruction: HloInstruction) -> bool:

@@ -11,6 +11,7 @@ from xjit.hlo import HloModule
 from xjit.hlo.compare.hashing import module_hash
 from xjit.passes.framework.base import HloModulePass, PassWarning
 from xjit.passes.framework.driver import PassDriver, PassGroup
+from xjit.passes.framework.settled import SettledComputations
 
 ITERATION_LIMIT = 25
 """Rounds of a fixed point before it is left as it is, with a warning (XLA's limit)."""
@@ -80,13 +81,20 @@ class HloPassFix(PassGroup):
         active: list[list[str]] = []  # the passes that changed something, by round
         graphs: dict[int, int] = {}  # rounds by the graph that they left
         quiet = 0  # passes in a row that changed nothing
+        settled = SettledComputations()
+        for item in self.passes:
+            item.begin(module)
         while len(active) < self.iteration_limit:
             active.append([])
             for item in self.passes:
                 if quiet == len(self.passes):
                     return any(active)
                 quiet += 1
-                if driver.run_pass(item, module, execution_threads):
+                start = module.version
+                settled.before(item, module)
+                changed = driver.run_pass(item, module, execution_threads)
+                settled.after(item, module, start)
+                if changed:
                     active[-1].append(item.name)
                     quiet = 0
             if not active[-1]:

@@ -32,26 +32,32 @@ class Rule:
     rewrite: Rewrite
 
 
+@dataclass(frozen=True, slots=True)
+class FarSight:
+    """Rules of `opcodes` that look further than their patterns: up to `depth` operands, each of one of `through`."""
+
+    opcodes: frozenset[str] = frozenset()
+    through: frozenset[str] = frozenset()
+    depth: int = 0
+
+
 class Rules:
     """Rules by the opcode of the instruction that they replace, in the order in which they are tried."""
 
-    def __init__(self, by_opcode: Mapping[str, tuple[Rule, ...]]) -> None:
+    def __init__(self, by_opcode: Mapping[str, tuple[Rule, ...]], far: FarSight) -> None:
         self.by_opcode = by_opcode
         patterns = [rule.pattern for rules in by_opcode.values() for rule in rules]
-        self.seen_through = frozenset[str]().union(*[pattern.seen_through() for pattern in patterns])
+        self.seen_through = frozenset[str]().union(far.through, *[pattern.seen_through() for pattern in patterns])
         reach = max([pattern.reach() for pattern in patterns], default=0)
-        self.deep = [_through(by_opcode, level) for level in range(1, reach)]
+        self.deep = [_through(by_opcode, level, far) for level in range(1, max(reach, far.depth + 1))]
         """By opcode, those of the operands whose operands patterns look at; then the same for operands of these."""
         self._candidates: dict[tuple[object, ...], tuple[Rule, ...]] = {}
 
     def candidates(self, opcode: str, kinds: tuple[str, ...], are_one: bool) -> tuple[Rule, ...]:
         """Returns the rules whose patterns ask for nothing but an opcode, and operands of these kinds.
 
-        What patterns ask for besides, they must be asked. `are_one`: whether all operands are one instruction. Of an
-        instruction with many operands only its own opcode is looked at.
+        What patterns ask for besides, they must be asked. `are_one`: whether all operands are one instruction.
         """
-        if len(kinds) > _FEW:
-            return self.by_opcode.get(opcode, ())
         key = (opcode, kinds, are_one)
         found = self._candidates.get(key)
         if found is None:
@@ -61,17 +67,18 @@ class Rules:
 
 
 _FEW = 3
+"""Of an instruction with more operands only its own opcode is looked at."""
 
 
-def _through(by_opcode: Mapping[str, tuple[Rule, ...]], reach: int) -> dict[str, frozenset[str]]:
-    found = {
-        opcode: frozenset[str]().union(*[rule.pattern.operands_of_reach(reach) for rule in rules])
-        for opcode, rules in by_opcode.items()
-    }
+def _through(by_opcode: Mapping[str, tuple[Rule, ...]], reach: int, far: FarSight) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for opcode, rules in by_opcode.items():
+        seen = far.through if opcode in far.opcodes and reach <= far.depth else frozenset[str]()
+        found[opcode] = seen.union(*[rule.pattern.operands_of_reach(reach) for rule in rules])
     return {opcode: operands for opcode, operands in found.items() if operands}
 
 
-def rule_table(*themes: Iterable[Rule]) -> Rules:
+def rule_table(*themes: Iterable[Rule], far: FarSight = FarSight()) -> Rules:
     """Returns the table of all rules of some themes; ValueError for a rule whose pattern names no opcode."""
     table: dict[str, list[Rule]] = {}
     for rule in (rule for theme in themes for rule in theme):
@@ -79,7 +86,7 @@ def rule_table(*themes: Iterable[Rule]) -> Rules:
             raise ValueError(f"rule '{rule.name}' matches any opcode: it belongs to no row of a table")
         for opcode in rule.pattern.opcodes:
             table.setdefault(opcode, []).append(rule)
-    return Rules({opcode: tuple(rules) for opcode, rules in table.items()})
+    return Rules({opcode: tuple(rules) for opcode, rules in table.items()}, far)
 
 
 def _always(*_: HloInstruction) -> bool:
@@ -190,6 +197,7 @@ class _Rewriter:
                 return True
             self._push([*into.made, new])
             self._push_readers(new)
+            self._push(staying)
             for operand in staying:
                 if operand.user_count == 1:  # its reader may match as the only one now
                     self._push_readers(operand)
@@ -217,15 +225,19 @@ class _Rewriter:
     def _candidates(self, instruction: HloInstruction) -> tuple[Rule, ...]:
         """Returns the rules whose patterns an instruction fits by kinds and shapes, found once for all alike."""
         operands = instruction.operands
-        kinds = tuple([kind_of(o) if o.opcode == "broadcast" else o.opcode for o in operands])
+        opcode, attributes, shape = instruction.opcode, instruction.attributes, instruction.shape
+        if len(operands) > _FEW:
+            return tuple([r for r in self.rules.by_opcode[opcode] if r.pattern.may_match_shapes(instruction)])
+        parts: list[object] = [opcode, id(attributes), id(shape)]
+        for o in operands:
+            parts += (kind_of(o) if o.opcode == "broadcast" else o.opcode), id(o.shape)
         are_one = len(operands) == 2 and operands[0] is operands[1]
-        shapes = [o.shape for o in operands]
-        key = (instruction.opcode, kinds, are_one, id(instruction.attributes), id(instruction.shape), *map(id, shapes))
+        key = (*parts, are_one)
         found = self.alike.get(key)
         if found is None:
-            rules = self.rules.candidates(instruction.opcode, kinds, are_one)
+            rules = self.rules.candidates(opcode, tuple(map(kind_of, operands)), are_one)
             fitting = tuple(r for r in rules if r.pattern.may_match_shapes(instruction))
-            kept = (instruction.attributes, instruction.shape, shapes)  # so that ids stay theirs
+            kept = (attributes, shape, [o.shape for o in operands])  # so that ids stay theirs
             found = self.alike[key] = (fitting, kept)
         return found[0]
 

@@ -16,10 +16,13 @@ from xjit.hlo import attributes as at
 from xjit.indexing.element_reads import ElementReads, is_tiled
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.analysis.convolution_phases import num_phases
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies
 from xjit.passes.fusion.unit_merging import merge_units
 
+MAX_FUSED_PHASES = 4
+"""Parts of a convolution's result that lie between each other; each has the code of the epilogue."""
 HEROES = ("convolution", "dot")
 _FLOATS = frozenset((PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64))
 _SMALL_INTEGERS = frozenset((PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16))
@@ -86,7 +89,7 @@ class DotEpilogueFusion(HloModulePass):
             and instruction.shape.num_elements >= self.min_elements
             and not is_tiled(instruction.shape)
             and not has_control_dependencies(instruction)
-            and not _has_phases(body)
+            and num_phases(body) <= MAX_FUSED_PHASES
         )
 
     def _choose(
@@ -137,14 +140,6 @@ def _has_products(hero: HloInstruction) -> bool:
     if hero.shape.element_type is PrimitiveType.S32:
         return all(operand.shape.element_type in _SMALL_INTEGERS for operand in hero.operands)
     return hero.shape.element_type in _FLOATS
-
-
-def _has_phases(hero: HloInstruction) -> bool:
-    """Whether a convolution is done as several over parts of its result, which lie between each other."""
-    if hero.opcode != "convolution":
-        return False
-    window = hero.attributes_as(at.ConvolutionAttributes).window.dimensions
-    return any(1 < d.base_dilation <= d.size and d.stride == d.window_dilation == 1 for d in window)
 
 
 def _consumers(hero: HloInstruction) -> list[_Consumer]:

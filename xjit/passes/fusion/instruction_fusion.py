@@ -254,6 +254,8 @@ def _reads_may_fuse(user: HloInstruction, producer: HloInstruction) -> bool:
 def _worth_a_fusion(group: _Group) -> list[HloInstruction] | None:
     """Returns the members without bitcasts at the edge (reading a buffer under another shape is free); None if
     nothing but constants is left besides the root."""
+    if len(group.members) == 1:
+        return None
     members = dict.fromkeys(group.members)
     for member in reversed(group.members):
         if member.opcode == "bitcast" and member.operand(0) not in members:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xjit.hlo import HloComputation, HloInstruction, Shape
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.passes.calls_and_control.ownership import own_computations
 
 
@@ -28,7 +29,9 @@ def flatten_state(loop: HloInstruction) -> HloInstruction | None:
     computation.add_instruction(new)
     new.metadata, new.place, new.backend_config = loop.metadata, loop.place, loop.backend_config
     new.frontend_attributes = dict(loop.frontend_attributes)
-    loop.replace_all_uses_with_different_shape(_nested_tuple(computation, new, loop.shape))
+    whole = _nested_tuple(computation, new, loop.shape)
+    inherit_annotations(whole, loop)
+    loop.replace_all_uses_with_different_shape(whole)
     computation.remove_instruction_and_unused_operands(loop)
     return new
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.ops import build
 from xjit.ops.reducers import integer_limits
 from xjit.passes.analysis.while_loop_analysis import counted_loop, initial_number, step_of
@@ -37,7 +38,7 @@ def merge_counters(loop: HloInstruction) -> HloInstruction | None:
         reads = element_reads(state)
         for follower in followers:
             if reads[follower.index]:
-                value = _value(callee, state, follower.base, follower)
+                value = _value(callee, state, follower.base, follower, reads[follower.index][0])
                 for read in reads[follower.index]:
                     read.replace_all_uses_with(value)
     by_index = {follower.index: follower for follower in followers}
@@ -45,7 +46,7 @@ def merge_counters(loop: HloInstruction) -> HloInstruction | None:
 
     def value_after(new: HloInstruction, index: int) -> HloInstruction:
         assert new.parent is not None
-        return _value(new.parent, new, keep.index(by_index[index].base), by_index[index])
+        return _value(new.parent, new, keep.index(by_index[index].base), by_index[index], new)
 
     return resize(loop, keep, (), value_after)
 
@@ -77,12 +78,19 @@ def _counters(loop: HloInstruction) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _value(computation: HloComputation, state: HloInstruction, position: int, follower: _Follower) -> HloInstruction:
-    value = computation.add_instruction(HloInstruction.create_get_tuple_element(state, position))
+def _value(
+    computation: HloComputation, state: HloInstruction, position: int, follower: _Follower, like: HloInstruction
+) -> HloInstruction:
+    """Adds what computes an element of another one; it inherits the annotations of `like`."""
+
+    def add(instruction: HloInstruction) -> HloInstruction:
+        inherit_annotations(computation.add_instruction(instruction), like)
+        return instruction
+
+    value = add(HloInstruction.create_get_tuple_element(state, position))
     for opcode, number, neutral in (("multiply", follower.factor, 1), ("add", follower.offset, 0)):
         if number != neutral:
-            operand = computation.add_instruction(_number(number, value.shape.element_type))
-            value = computation.add_instruction(build.make(opcode, value, operand))
+            value = add(build.make(opcode, value, add(_number(number, value.shape.element_type))))
     return value
 
 

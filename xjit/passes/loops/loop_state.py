@@ -76,6 +76,7 @@ def resize(
     old_init = loop.while_init
     kept = [_initial_element(old_init, i) for i in keep]
     init = computation.add_instruction(HloInstruction.create_tuple([*kept, *added]))
+    inherit_annotations(init, old_init if old_init.opcode == "tuple" else loop)
     _resize_root(loop.while_body, keep, added)
     effects = analyses.get(SideEffects, module)
     for callee in (loop.while_condition, loop.while_body):
@@ -153,6 +154,7 @@ def _replace_loop(
     if old.user_count or old.is_root():
         whole = HloInstruction.create_tuple([element(i) for i in range(len(old.shape.tuple_shapes))])
         computation.add_instruction(whole)
+        inherit_annotations(whole, old)
         old.replace_all_uses_with_different_shape(whole)
     computation.remove_instruction_and_unused_operands(old)
 

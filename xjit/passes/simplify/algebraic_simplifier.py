@@ -9,8 +9,10 @@ from functools import cache, partial
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait, opcodes_with
+from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 from xjit.passes.framework.rewriting import Rewrite, Rule, Rules, apply_rules_to_all, rule_table
+from xjit.passes.simplify.algebra.ranges import RANGE_RULES
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
 from xjit.passes.simplify.algebra.table import ALGEBRA
 
@@ -21,11 +23,13 @@ class AlgebraicSimplifier(HloModulePass):
 
     Rules that change values need `xla_compatible_fp` (what XLA does all the same) or `enable_fast_math` (real
     arithmetic, and that). Layout-sensitive, a rule must keep the layout of what it replaces. `minmax_propagate_nan`
-    says that maximum and minimum of a NaN are NaN.
+    says that maximum and minimum of a NaN are NaN. InvalidArgument for `enable_onednn_support`: nothing here hands
+    convolutions to oneDNN.
     """
 
     name = "algebraic-simplifier"
     aliases = ("algsimp",)
+    is_local = True
     is_layout_sensitive: bool = False
     xla_compatible_fp: bool = False
     enable_fast_math: bool = False
@@ -54,21 +58,28 @@ class AlgebraicSimplifier(HloModulePass):
     enable_folding_pad_into_convolution: bool = True
     enable_dynamic_update_slice_to_pad_replacement: bool = True
     enable_broadcast_degenerate_dimension: bool = True
-    enable_hoist_transpose_of_reshape: bool = True
+    enable_hoist_transpose_of_reshape: bool = False
     enable_move_dot_param_to_rhs: bool = False
-    enable_conv_add_multiply_reorder: bool = True
+    enable_conv_add_multiply_reorder: bool = False
     enable_floats_are_real: bool = False
     use_convert_constant_folding: bool = False
     unconditionally_simplify_reduce_of_transpose_or_reshape: bool = False
+    rewrite_reshape_transpose_as_slice_concatenate: bool = True
+    rewrite_no_op_bitcast_convert_to_bitcast: bool = False
     executing_on_cpu: bool = False
+    enable_onednn_support: bool = False
     very_small_gather_size: int = 4
     run_to_fixed_point: bool = True
+
+    def __post_init__(self) -> None:
+        if self.enable_onednn_support:
+            raise InvalidArgument(f"{self.name}: enable_onednn_support: there is no oneDNN here that took convolutions")
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites every non-fusion computation; True if something changed."""
         options = {f.name: getattr(self, f.name) for f in fields(self)}
         rules = _table(frozenset(n for n, v in options.items() if v is True), *[options[n] for n in _VALUES])
-        computations = selected_computations(module, execution_threads)
+        computations = self.unsettled(selected_computations(module, execution_threads))
         return apply_rules_to_all(computations, rules, _is_plain, self._may_replace, not self.run_to_fixed_point)
 
     def _may_replace(self, old: HloInstruction, new: HloInstruction) -> bool:
@@ -113,7 +124,8 @@ def _table(options: frozenset[str], *values: float) -> Rules:
         return partial(rule.rewrite, **{rule.value[0]: value_of[rule.value[1]]}) if rule.value else rule.rewrite
 
     allowed = [rule for rule in ALGEBRA if is_allowed(rule, options)]
-    return rule_table(Rule(f"{r.id}: {r.equation}", r.pattern, rewrite_of(r)) for r in allowed)
+    rules = (Rule(f"{r.id}: {r.equation}", r.pattern, rewrite_of(r)) for r in allowed)
+    return rule_table(rules, far=RANGE_RULES)
 
 
 _KEEPS_SIZES = frozenset(

@@ -43,6 +43,7 @@ class HloConstantFolding(HloModulePass):
 
     name = "hlo-constant-folding"
     aliases = ("constant-folding",)
+    is_local = True
     max_growth_elements: int = 256
     max_result_elements: int = 1 << 20
     max_work: int = 1 << 22
@@ -54,7 +55,7 @@ class HloConstantFolding(HloModulePass):
         work_left, alarm = _EVALUATIONS * self.max_work, _ALARM_SECONDS
         effects = analyses.get(SideEffects, module)
         changed = constants_from_callers(module, execution_threads)
-        for computation in selected_computations(module, execution_threads):
+        for computation in self.unsettled(selected_computations(module, execution_threads)):
             for instruction in computation.make_instruction_post_order():
                 if instruction.parent is not computation or not self._may_fold(instruction):
                     continue

@@ -27,6 +27,7 @@ class HloCSE(HloModulePass):
 
     name = "hlo-cse"
     aliases = ("cse",)
+    is_local = True
     is_layout_sensitive: bool = True
     only_fusion_computations: bool = False
     ignore_control_dependencies: bool = False
@@ -37,7 +38,7 @@ class HloCSE(HloModulePass):
         effects = analyses.get(SideEffects, module)
         keys = StructuralKeys(self.is_layout_sensitive)
         changed = False
-        for computation in module.make_computation_post_order():
+        for computation in self.unsettled(module.make_computation_post_order()):
             if self.only_fusion_computations and not computation.is_fusion_computation():
                 continue
             if execution_threads and computation.execution_thread not in execution_threads:
@@ -51,8 +52,12 @@ class HloCSE(HloModulePass):
         changed = False
         for instruction in computation.make_instruction_post_order():
             operands = instruction.operands
-            if len(operands) == 2:
-                operands = _in_any_order(instruction, operands)
+            if (
+                len(operands) == 2
+                and operands[0].unique_id > operands[1].unique_id
+                and instruction.op.has(Trait.COMMUTATIVE)
+            ):
+                operands = operands[::-1]  # always in one order
             other = alone.setdefault((instruction.opcode, operands, instruction.shape.dimensions), instruction)
             if other is instruction:
                 continue  # most are the only one of their opcode, operands and dimensions: they need no key
@@ -77,10 +82,3 @@ class HloCSE(HloModulePass):
         if instruction.shape.is_token or (instruction.is_dead() and not instruction.is_root()):
             return False
         return self.should_eliminate is None or self.should_eliminate(instruction)
-
-
-def _in_any_order(instruction: HloInstruction, operands: tuple[HloInstruction, ...]) -> tuple[HloInstruction, ...]:
-    """Returns the two operands of an instruction; those of a commutative one always in one order."""
-    if operands[0].unique_id > operands[1].unique_id and instruction.op.has(Trait.COMMUTATIVE):
-        return operands[::-1]
-    return operands

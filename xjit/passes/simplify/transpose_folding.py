@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from xjit.hlo import HloInstruction
@@ -10,6 +10,13 @@ from xjit.hlo.attributes import ConvolutionAttributes, DimensionsAttributes, Dot
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
+
+CanFold = Callable[[HloInstruction, int], bool]
+
+
+def _always(_instruction: HloInstruction, _number: int) -> bool:
+    return True
+
 
 _DOT_OPERANDS = ("matrices", "all", "none")
 _CONVOLUTION_OPERANDS = ("all", "none")
@@ -20,13 +27,16 @@ class TransposeFolding(OpExpander):
     """Reads what a transpose reads, with dimension numbers that say so.
 
     Of a dot, `dot_operands=matrices` are those with one free and one contracting dimension whose batch dimensions stay
-    in place; `all` are those whose free dimensions keep their order. A transpose that others read stays for them.
+    in place; `all` are those whose free dimensions keep their order. The callbacks are asked of these which ones a
+    backend takes, as (instruction, number of the operand). A transpose that others read stays for them.
     """
 
     name = "transpose-folding"
     opcodes = frozenset({"dot", "convolution"})
     dot_operands: str = "matrices"
     convolution_operands: str = "all"
+    can_fold_dot_operand: CanFold = _always
+    can_fold_convolution_operand: CanFold = _always
 
     def __post_init__(self) -> None:
         for option, value, known in (
@@ -42,7 +52,8 @@ class TransposeFolding(OpExpander):
             return self._fold_into_dot(instruction, into)
         if self.convolution_operands == "none":
             return None
-        folded = [n for n in (0, 1) if _order(instruction.operand(n)) is not None]
+        allowed = [n for n in (0, 1) if self.can_fold_convolution_operand(instruction, n)]
+        folded = [n for n in allowed if _order(instruction.operand(n)) is not None]
         return _fold_into_convolution(instruction, into, folded) if folded else None
 
     def _fold_into_dot(self, dot: HloInstruction, into: Expansion) -> HloInstruction | None:
@@ -61,16 +72,28 @@ class TransposeFolding(OpExpander):
 
     def _may_fold(self, dot: HloInstruction, number: int) -> bool:
         order = _order(dot.operand(number))
-        if order is None or self.dot_operands == "none":
+        if order is None or self.dot_operands == "none" or not self.can_fold_dot_operand(dot, number):
             return False
-        attributes = dot.attributes_as(DotAttributes)
-        batch = attributes.rhs_batch_dims if number else attributes.lhs_batch_dims
-        contracting = attributes.rhs_contracting_dims if number else attributes.lhs_contracting_dims
-        free = [order[d] for d in range(len(order)) if d not in (*batch, *contracting)]
         if self.dot_operands == "all":
+            free = [order[d] for d in _free_dimensions(dot, number)]
             return free == sorted(free)
-        two_matrices = dot.shape.rank == len(batch) + 2
-        return two_matrices and len(free) == len(contracting) == 1 and all(order[d] == d for d in batch)
+        return is_row_column_transpose_dot_operand(dot, number)
+
+
+def is_row_column_transpose_dot_operand(dot: HloInstruction, number: int) -> bool:
+    """Whether an operand of a product of two matrices is a transpose of one that leaves batch dimensions in place."""
+    order, attributes = _order(dot.operand(number)), dot.attributes_as(DotAttributes)
+    batch = attributes.rhs_batch_dims if number else attributes.lhs_batch_dims
+    if order is None or dot.shape.rank != len(batch) + 2 or len(order) != len(batch) + 2:
+        return False
+    return len(_free_dimensions(dot, number)) == 1 and all(order[d] == d for d in batch)
+
+
+def _free_dimensions(dot: HloInstruction, number: int) -> list[int]:
+    attributes = dot.attributes_as(DotAttributes)
+    batch = attributes.rhs_batch_dims if number else attributes.lhs_batch_dims
+    contracting = attributes.rhs_contracting_dims if number else attributes.lhs_contracting_dims
+    return [d for d in range(dot.operand(number).shape.rank) if d not in (*batch, *contracting)]
 
 
 def _order(operand: HloInstruction) -> tuple[int, ...] | None:

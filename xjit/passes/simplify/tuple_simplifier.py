@@ -19,11 +19,12 @@ class TupleSimplifier(HloModulePass):
     """get-tuple-element(tuple(a, b), i) = operand i; tuple(t{0}, ..., t{n-1}) = t if that is all of t, in order."""
 
     name = "tuple-simplifier"
+    is_local = True
     exclude_entry_computation: bool = False
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Simplifies every non-fusion computation; True if something changed."""
-        computations = selected_computations(module, execution_threads)
+        computations = self.unsettled(selected_computations(module, execution_threads))
         if self.exclude_entry_computation:
             computations = [c for c in computations if not c.is_entry_computation()]
         return apply_rules_to_all(computations, RULES, lambda i: not has_control_dependencies(i), _takes_sharding)

@@ -18,6 +18,7 @@ from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 from xjit.passes.sharding.spmd.placement import local_shape, place
 from xjit.passes.sharding.spmd.run_on_tiles import run_on_tiles
 from xjit.passes.sharding.spmd.run_once import run_once
+from xjit.passes.sharding.spmd.select_and_scatter import select_and_scatter
 from xjit.passes.sharding.spmd.summands import SUMMANDS, groups_of_leaves, sum_of, summand_of
 from xjit.passes.sharding.spmd.windowed_rules import windowed
 
@@ -158,5 +159,6 @@ OPCODE_RULES: Mapping[str, OpcodeRule] = {
     "reduce-window": windowed,
     "reshape": _reshape,
     "rng": _rng,
+    "select-and-scatter": select_and_scatter,
     "slice": windowed,
 }

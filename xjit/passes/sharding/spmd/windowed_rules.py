@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding
 from xjit.hlo.annotations.sharding_algebra import NO_FACTOR, move
+from xjit.ops.reducers import reduction_identity
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
-from xjit.passes.sharding.spmd.halo_exchange import Halo
+from xjit.passes.sharding.spmd.halo_exchange import TileWindows
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 from xjit.passes.sharding.spmd.placement import keep_tiles, local_shape, place
 from xjit.passes.sharding.spmd.run_on_tiles import run_on_tiles
@@ -43,7 +46,7 @@ def windowed(
 ) -> list[PartitionedHlo]:
     """A convolution, reduce-window, slice or pad whose result is split along its windows.
 
-    Others run on tiles as they are, and so do those whose windows ask for what `Halo.of` refuses.
+    Others run on tiles as they are, and so do those whose windows ask for what `TileWindows.of` refuses.
     """
     found = _DIMENSIONS[instruction.opcode](instruction)
     if found is None or not target.is_tiled or not instruction.shape.num_elements:
@@ -60,9 +63,11 @@ def windowed(
     cut = [(i, o, n) for i, o, n in cut if replace(found.window[n], window_reversal=False) != at.WindowDimension()]
     if not cut or any(placement.tiles[i] != results.tiles[o] for i, o, _ in found.along):
         return run_on_tiles(instruction, operands, target, b)
-    halos = [(Halo.of(found.window[n], results.local[o], i, placement), n) for i, o, n in cut]
-    known = [(halo, n) for halo, n in halos if halo is not None]
-    if len(known) < len(halos):
+    windows = [(TileWindows.of(found.window[n], results.local[o], i, placement), o, n) for i, o, n in cut]
+    known = [(tile_windows, o, n) for tile_windows, o, n in windows if tile_windows is not None]
+    if len(known) < len(windows):
+        return run_on_tiles(instruction, operands, target, b)
+    if any(w.halo.is_beyond for w, _, _ in known) and not _knows_filling(instruction):
         return run_on_tiles(instruction, operands, target, b)
     return [_exchanged(instruction, found, operands, (split, sharding), known, b)]
 
@@ -72,22 +77,38 @@ def _exchanged(
     found: _Windowed,
     operands: Sequence[PartitionedHlo],
     shardings: tuple[DeviceSharding, DeviceSharding],
-    cut: Sequence[tuple[Halo, int]],
+    cut: Sequence[tuple[TileWindows, int, int]],
     b: SpmdBuilder,
 ) -> PartitionedHlo:
-    """The result of windows over tiles that were made long enough; `shardings` are the operand's and the result's."""
+    """The result of windows over tiles that were made long enough.
+
+    `shardings` are the operand's and the result's; `cut` has with the windows the result's dimension and the number.
+    """
     split, target = shardings
     others = [reshard(part, _other_sharding(found, part, target), b).local for part in operands[1:]]
-    fill = others[0] if instruction.opcode in ("pad", "reduce-window") else None
-    local = reshard(operands[0], split, b).local
+    local, fill = reshard(operands[0], split, b).local, _filling(instruction, others, b)
     window = list(found.window)
-    for halo, number in cut:
-        local = halo.extend(local, fill, b)
-        window[number] = halo.window
     result = local_shape(instruction.shape, target, b.spmd.devices)
-    new = instruction.clone_with_new_operands(result, [local, *others])
+    computed, first = list(result.dimensions), np.zeros((b.spmd.devices, result.rank), np.int64)
+    for tile_windows, along, number in cut:
+        local = tile_windows.halo.extend(local, fill, b)
+        window[number] = tile_windows.window
+        computed[along], first[:, along] = tile_windows.count, tile_windows.ahead
+    new = instruction.clone_with_new_operands(result.with_dimensions(computed), [local, *others])
     _set_window(new, window)
-    return PartitionedHlo(b.add(new), instruction.shape, target)
+    return PartitionedHlo(b.slice_at(b.add(new), first, result.dimensions), instruction.shape, target)
+
+
+def _knows_filling(instruction: HloInstruction) -> bool:
+    return instruction.opcode != "reduce-window" or reduction_identity(instruction.to_apply) is not None
+
+
+def _filling(instruction: HloInstruction, others: Sequence[HloInstruction], b: SpmdBuilder) -> HloInstruction | None:
+    """What stands for elements beyond the array, 0 for None: what makes no difference to a sum over a window."""
+    if instruction.opcode == "reduce-window":
+        found = reduction_identity(instruction.to_apply)
+        return b.constant(found[1], instruction.shape.element_type) if found is not None else None
+    return others[0] if instruction.opcode == "pad" else None
 
 
 def _other_sharding(found: _Windowed, part: PartitionedHlo, target: DeviceSharding) -> DeviceSharding:

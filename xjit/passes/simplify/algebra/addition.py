@@ -18,7 +18,15 @@ from xjit.passes.simplify.algebra.constants import (
     splat,
     value_of,
 )
-from xjit.passes.simplify.algebra.kinds import is_discrete, is_float, is_integer, is_pred, is_real, is_real_or_pred
+from xjit.passes.simplify.algebra.kinds import (
+    is_discrete,
+    is_float,
+    is_inexact,
+    is_integer,
+    is_pred,
+    is_real,
+    is_real_or_pred,
+)
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, bound, filled, make
 
 
@@ -88,11 +96,11 @@ ADDITION = (
     AlgebraRule("R3", "add(c, x) = add(x, c)", m.op("add").where(constant_on_the_left), swapped),
     AlgebraRule("R1", "add(x, 0) = x", m.op("add", _X, _ANY_ZERO).where(is_discrete), bound("x")),
     AlgebraRule("R1f", "add(x, -0.0) = x", m.op("add", _X, _MINUS_ZERO).where(is_float), bound("x")),
-    AlgebraRule("R1x", "add(x, +0.0) = x", m.op("add", _X, _ZERO).where(is_float), bound("x"), _XLA),
+    AlgebraRule("R1x", "add(x, +0.0) = x", m.op("add", _X, _ZERO).where(is_inexact), bound("x"), _XLA),
     AlgebraRule("R6", "add(add(x, c1), c2) = add(x, c1 + c2)",
                 m.op("add", m.op("add", _X, _C1), _C2).where(is_discrete), make("add", "x", folded("add", "c1", "c2"))),
     AlgebraRule("R6x", "add(add(x, c1), c2) = add(x, c1 + c2) of floats",
-                m.op("add", m.op("add", _X, _C1), _C2).where(is_float),
+                m.op("add", m.op("add", _X, _C1), _C2).where(is_inexact),
                 make("add", "x", folded("add", "c1", "c2")), _XLA),
     AlgebraRule("R7,R9", "add(x, negate(y)) = subtract(x, y)",
                 m.op("add", _X, m.op("negate", _Y)), make("subtract", "x", "y")),

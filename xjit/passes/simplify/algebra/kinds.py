@@ -74,15 +74,21 @@ def is_number(i: HloInstruction) -> bool:
 
 
 @of_shapes
-def is_wide_float(i: HloInstruction) -> bool:
-    """Floats with infinities: of 16 bits and more."""
-    return i.shape.element_type.is_float and i.shape.element_type.bit_width >= 16
-
-
-@of_shapes
 def is_complex(i: HloInstruction) -> bool:
     """Complex numbers."""
     return i.shape.element_type.is_complex
+
+
+@of_shapes
+def is_inexact(i: HloInstruction) -> bool:
+    """Floats or complex numbers."""
+    return is_float(i) or is_complex(i)
+
+
+@of_shapes
+def is_wide_float(i: HloInstruction) -> bool:
+    """Floats with infinities: of 16 bits and more."""
+    return i.shape.element_type.is_float and i.shape.element_type.bit_width >= 16
 
 
 @cache

@@ -37,6 +37,13 @@ def _is_layout_constraint(call: HloInstruction) -> bool:
     return target == "LayoutConstraint" and call.shape.is_array
 
 
+def _in_one_place(convert: HloInstruction) -> bool:
+    """Whether the bytes of the operand are those of the result, element by element."""
+    result, operand = convert.shape, convert.operand(0).shape
+    tiled = any(s.layout is not None and s.layout.tiles for s in (result, operand))
+    return not tiled and result.same_dimensions(operand) and result.minor_to_major == operand.minor_to_major
+
+
 _SENSITIVE = "is_layout_sensitive"
 
 LAYOUTS = (
@@ -44,6 +51,10 @@ LAYOUTS = (
                 m.op("|".join(sorted(MOVES))), _as_bitcast, option=_SENSITIVE),
     AlgebraRule("R116d", "bitcast(broadcast(x)) that renames dimensions = broadcast(x)",
                 m.op("bitcast", m.op("broadcast", m.any("x"), name="broadcast")), _of_broadcast, option=_SENSITIVE),
+    AlgebraRule("N79", "bitcast-convert(x) = bitcast(x) where the bytes stay",
+                m.op("bitcast-convert", m.any()).where(_in_one_place),
+                lambda match, into: into.like_source("bitcast", match.root.operands),
+                option=f"{_SENSITIVE} rewrite_no_op_bitcast_convert_to_bitcast"),
     AlgebraRule("N7", "custom-call LayoutConstraint(x) = copy(x)",
                 m.op("custom-call", m.any()).where(_is_layout_constraint),
                 lambda match, into: into.like_source("copy", match.root.operands), option=_SENSITIVE),

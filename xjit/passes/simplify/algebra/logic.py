@@ -51,6 +51,12 @@ def _low_bits(match: Match, into: Expansion) -> HloInstruction | None:
     return into.make("and", match["x"], splat(into, shape.dtype.type((1 << kept) - 1), shape))
 
 
+def _is_of_equals(xor: HloInstruction) -> bool:
+    """Whether the operands do the same to the same operands; XLA looks no further, either."""
+    x, y = xor.operands
+    return x is not y and not x.has_side_effect() and x.identical(y)
+
+
 _X, _NOT_X = m.any("x"), m.op("not", m.any("x"))
 _ZERO, _ONES = constant("c", is_zero), constant("c", _is_ones)
 
@@ -60,6 +66,7 @@ LOGIC = (
     AlgebraRule("R99c", "or(x, 0) = x, xor(x, 0) = x", m.op("or|xor", _X, _ZERO), bound("x")),
     AlgebraRule("R99d", "or(x, ones) = ones", m.op("or", _X, _ONES), bound("c")),
     AlgebraRule("R99e", "xor(x, x) = 0", m.op("xor", _X, _X), filled(0)),
+    AlgebraRule("N75", "xor(x, y) = 0 of equal expressions", m.op("xor").where(_is_of_equals), filled(0)),
     AlgebraRule("R99f", "and(x, x) = x, or(x, x) = x", m.op("and|or", _X, _X), bound("x")),
     AlgebraRule("R99g", "xor(x, ones) = not(x)", m.op("xor", _X, _ONES), make("not", "x")),
     AlgebraRule("R99h", "not(not(x)) = x", m.op("not", _NOT_X), bound("x")),

@@ -103,6 +103,47 @@ def _computed_before(match: Match, into: Expansion) -> HloInstruction | None:
     return into.like_source("bitcast", [computed])
 
 
+def _drawn(match: Match, _into: Expansion) -> HloInstruction | None:
+    """reshape(rng) = rng of that shape: it stays where it is, as what has side effects is not removed."""
+    root, rng = match.root, match["rng"]
+    if root.sharding is not None or rng.sharding is not None or not root.shape.is_static:
+        return None
+    rng.mutable_shape = root.shape
+    return rng
+
+
+MAX_CHUNKS = 5
+"""Of a dimension that is cut into slices: more are better moved by a transpose (XLA's limit)."""
+
+
+def _as_slices(match: Match, into: Expansion) -> HloInstruction | None:
+    """reshape(transpose(reshape(x))) that moves a few chunks of one dimension into another one, as slices."""
+    x, split, moved, root = match["x"], match["split"], match["moved"], match.root
+    old, new = x.shape.dimensions, split.shape.dimensions
+    cut = next((d for d, n in enumerate(old) if new[d] != n), None) if len(new) == len(old) + 1 else None
+    if cut is None or not x.shape.num_elements or new[cut] > MAX_CHUNKS:
+        return None
+    count, chunk = new[cut], old[cut] // new[cut]
+    if new != (*old[:cut], count, chunk, *old[cut + 1 :]):
+        return None
+    others = list(dimensions_of(moved))
+    place = others.index(cut)  # the chunks lie in front of this dimension of x, and become part of the one before
+    others.remove(cut)
+    if others != sorted(others) or place in (0, cut, cut + 1, len(old)):
+        return None
+    sizes = list(old)
+    sizes[cut], sizes[place - 1] = chunk, old[place - 1] * count
+    if list(root.shape.dimensions) != sizes:
+        return None
+    ranges = [at.SliceDimension(0, n) for n in old]
+    parts: list[HloInstruction] = []
+    for i in range(count):
+        ranges[cut] = at.SliceDimension(i * chunk, (i + 1) * chunk)
+        parts.append(into.make("slice", x, attributes=at.SliceAttributes(tuple(ranges))))
+    whole = into.make("concatenate", *parts, attributes=at.ConcatenateAttributes(place))
+    return into.like_source("reshape", [whole])
+
+
 def _is_same_bitcast(bitcast: HloInstruction) -> bool:
     return bitcast.shape == bitcast.operand(0).shape
 
@@ -123,6 +164,10 @@ MOVEMENT = (
     AlgebraRule("N25", "reshape(transpose(reshape(x))) = reshape(transpose(x)) where what was split stays together",
                 m.op("reshape", m.op("transpose", m.op("reshape", _X, name="split"), name="moved")), _hoisted,
                 option="enable_hoist_transpose_of_reshape"),
+    AlgebraRule("N76", "reshape(rng) = rng", m.op("reshape", m.op("rng", name="rng").one_use()), _drawn),
+    AlgebraRule("N77", "reshape(transpose(reshape(x))) = reshape(concatenate(slice(x), ...)) of a few chunks",
+                m.op("reshape", m.op("transpose", m.op("reshape", _X, name="split"), name="moved").one_use()),
+                _as_slices, option="rewrite_reshape_transpose_as_slice_concatenate"),
     AlgebraRule("R116", "bitcast(x) = x when shape and layout stay",
                 m.op("bitcast", m.any("x")).where(_is_same_bitcast), bound("x")),
     AlgebraRule("R116b", "bitcast(bitcast(x)) = bitcast(x)", m.op("bitcast", m.op("bitcast", m.any("x"))),

@@ -21,14 +21,17 @@ from xjit.passes.simplify.algebra.constants import (
     value_of,
 )
 from xjit.passes.simplify.algebra.kinds import (
+    is_complex,
     is_discrete,
     is_float,
+    is_inexact,
     is_integer,
     is_pred,
     is_real,
     is_real_or_pred,
     is_signed_or_float,
 )
+from xjit.passes.simplify.algebra.kinds import is_number as is_any_number
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, Term, bound, filled, make
 
 
@@ -82,6 +85,8 @@ MULTIPLICATION = (
     AlgebraRule("R21", "multiply(c, x) = multiply(x, c)", m.op("multiply").where(constant_on_the_left), swapped),
     AlgebraRule("R18", "multiply(x, 1) = x",
                 m.op("multiply", _X, _ONE).where(is_real_or_pred), bound("x")),
+    AlgebraRule("R18c", "multiply(x, 1) = x of complex numbers",
+                m.op("multiply", _X, _ONE).where(is_complex), bound("x"), _XLA),
     AlgebraRule("R19", "multiply(x, 0) = 0", m.op("multiply", _X, _ZERO).where(is_discrete), bound("zero")),
     AlgebraRule("R19r", "multiply(x, 0) = 0 of floats", m.op("multiply", _X, _ZERO).where(is_float), filled(0), _REAL),
     AlgebraRule("R20", "multiply(x, -1) = negate(x)",
@@ -90,7 +95,7 @@ MULTIPLICATION = (
                 m.op("multiply", m.op("multiply", _X, _C1), _C2).where(is_discrete),
                 make("multiply", "x", folded("multiply", "c1", "c2"))),
     AlgebraRule("R22x", "multiply(multiply(x, c1), c2) = multiply(x, c1 * c2) of floats",
-                m.op("multiply", m.op("multiply", _X, _C1), _C2).where(is_float),
+                m.op("multiply", m.op("multiply", _X, _C1), _C2).where(is_inexact),
                 make("multiply", "x", folded("multiply", "c1", "c2")), _XLA),
     AlgebraRule("N36", "multiply(multiply(x, c1), multiply(y, c2)) = multiply(multiply(x, y), c1 * c2)",
                 m.op("multiply", *_SCALED).where(is_integer), _SCALED_PRODUCT),
@@ -104,13 +109,13 @@ MULTIPLICATION = (
                 m.op("multiply", _X, constant("c", is_shift)).where(is_integer),
                 make("shift-left", "x", shift_amount())),
     AlgebraRule("R23", "multiply(negate(x), negate(y)) = multiply(x, y)",
-                m.op("multiply", *_both("negate")).where(is_real), make("multiply", "x", "y")),
+                m.op("multiply", *_both("negate")).where(is_any_number), make("multiply", "x", "y")),
     AlgebraRule("R24", "multiply(abs(x), abs(x)) = multiply(x, x)",
                 m.op("multiply", *_square("abs")), make("multiply", "x", "x")),
     AlgebraRule("R25", "multiply(sqrt(x), sqrt(x)) = x",
                 m.op("multiply", *_square("sqrt")).where(is_float), bound("x"), _XLA),
     AlgebraRule("R26", "multiply(exponential(x), exponential(y)) = exponential(x + y)",
-                m.op("multiply", *_both("exponential")).where(is_float),
+                m.op("multiply", *_both("exponential")).where(is_inexact),
                 make("exponential", make("add", "x", "y")), _XLA),
     AlgebraRule("R27", "multiply(rsqrt(x), rsqrt(x)) = divide(1, x)",
                 m.op("multiply", *_square("rsqrt")).where(is_float), make("divide", filled(1), "x"), _XLA),

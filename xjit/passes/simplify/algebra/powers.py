@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import CompareAttributes
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.constants import constant, is_number, is_zero
-from xjit.passes.simplify.algebra.kinds import is_float, is_integer, is_real
+from xjit.passes.simplify.algebra.kinds import is_complex, is_float, is_inexact, is_integer, is_real
+from xjit.passes.simplify.algebra.kinds import is_number as is_any_number
 from xjit.passes.simplify.algebra.ranges import is_not_negative
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, bound, filled, make
 
@@ -21,6 +27,11 @@ def _to(exponent: float) -> m.Pattern:
     return m.op("power", _X, constant("c", is_number(exponent)))
 
 
+def _has_no_imaginary_sign(value: Any, kind: PrimitiveType) -> bool:
+    """A zero whose exponential is 1: the imaginary part of a complex one keeps its sign."""
+    return is_zero(value, kind) and not (kind.is_complex and np.signbit(value.imag))
+
+
 def _log_of_power(match: Match, into: Expansion) -> HloInstruction:
     zero = into.full(match.root.shape, 0)
     product = make("multiply", "y", make("log", make("abs", "x")))(match, into)
@@ -30,7 +41,7 @@ def _log_of_power(match: Match, into: Expansion) -> HloInstruction:
 
 POWERS = (
     AlgebraRule("R48", "power(x, 0) = 1",
-                m.op("power", _X, constant("c", is_zero)).where(is_real), filled(1)),
+                m.op("power", _X, constant("c", is_zero)).where(is_any_number), filled(1)),
     AlgebraRule("R49", "power(x, 1) = x", _to(1).where(is_real), bound("x")),
     AlgebraRule("R50i", "power(x, 2) = multiply(x, x) of integers", _to(2).where(is_integer),
                 make("multiply", "x", "x")),
@@ -41,6 +52,13 @@ POWERS = (
                 _to(3).where(is_float), make("multiply", "x", make("multiply", "x", "x")), _XLA),
     AlgebraRule("R52", "power(x, -1) = divide(1, x)", _to(-1).where(is_float), make("divide", filled(1), "x"),
                 _ACCURATE),
+    AlgebraRule("R49c", "power(x, 1) = x of complex numbers", _to(1).where(is_complex), bound("x"), _XLA),
+    AlgebraRule("R50c", "power(x, 2) = multiply(x, x) of complex numbers",
+                _to(2).where(is_complex), make("multiply", "x", "x"), _XLA),
+    AlgebraRule("R51c", "power(x, 3) = multiply(x, multiply(x, x)) of complex numbers",
+                _to(3).where(is_complex), make("multiply", "x", make("multiply", "x", "x")), _XLA),
+    AlgebraRule("R52c", "power(x, -1) = divide(1, x) of complex numbers",
+                _to(-1).where(is_complex), make("divide", filled(1), "x"), _XLA),
     AlgebraRule("R53", "power(x, 0.5) = sqrt(x) for 0 <= x",
                 m.op("power", _X.where(is_not_negative), constant("c", is_number(0.5))).where(is_float),
                 make("sqrt", "x"), _ACCURATE),
@@ -65,11 +83,12 @@ EXPONENTIALS = (
                 make("multiply", "y", make("log", "x")), _XLA),
     AlgebraRule("R58x", "log(power(x, y)) = select(y == 0, 0, multiply(y, log(abs(x))))",
                 m.op("log", m.op("power", _X, _Y).one_use()).where(is_float), _log_of_power, _XLA),
-    AlgebraRule("R59", "log(sqrt(x)) = multiply(log(x), 0.5)", m.op("log", m.op("sqrt", _X)).where(is_float),
+    AlgebraRule("R59", "log(sqrt(x)) = multiply(log(x), 0.5)", m.op("log", m.op("sqrt", _X)).where(is_inexact),
                 make("multiply", make("log", "x"), filled(0.5)), _XLA),
-    AlgebraRule("R59b", "log(rsqrt(x)) = multiply(log(x), -0.5)", m.op("log", m.op("rsqrt", _X)).where(is_float),
+    AlgebraRule("R59b", "log(rsqrt(x)) = multiply(log(x), -0.5)", m.op("log", m.op("rsqrt", _X)).where(is_inexact),
                 make("multiply", make("log", "x"), filled(-0.5)), _XLA),
-    AlgebraRule("N3", "exponential(0) = 1", m.op("exponential", constant("c", is_zero)).where(is_float), filled(1)),
+    AlgebraRule("N3", "exponential(0) = 1",
+                m.op("exponential", constant("c", _has_no_imaginary_sign)).where(is_inexact), filled(1)),
     AlgebraRule("R60", "exponential(log(x)) = x", m.op("exponential", m.op("log", _X)).where(is_float), bound("x"),
                 _REAL),
     AlgebraRule("R64", "subtract(exponential(x), 1) = exponential-minus-one(x)",

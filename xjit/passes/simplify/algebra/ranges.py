@@ -6,6 +6,7 @@ from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.ops.reducers import integer_limits
+from xjit.passes.framework.rewriting import FarSight
 from xjit.passes.simplify.algebra.constants import value_of
 
 Range = tuple[int, int]
@@ -63,6 +64,14 @@ _RULES = {
     "remainder": _remainder,
     "and": _and,
 }
+
+
+RANGE_RULES = FarSight(
+    opcodes=frozenset({"abs", "clamp", "compare", "log", "power", "remainder"}),
+    through=frozenset({*_KEEPS_VALUES, *_RULES, "convert", "power"}),
+    depth=_DEPTH + 2,
+)
+"""The opcodes whose rules ask for values of operands: what is new far up may say more of these."""
 
 
 def is_not_negative(x: HloInstruction) -> bool:

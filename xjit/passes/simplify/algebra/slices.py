@@ -10,7 +10,6 @@ from xjit.hlo.attributes import SliceDimension
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
-from xjit.passes.simplify.algebra.constants import value_of
 from xjit.passes.simplify.algebra.dimensions import dimensions_of, inverse
 from xjit.passes.simplify.algebra.rule import AlgebraRule
 
@@ -164,9 +163,9 @@ def _reversed_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
 
 
 def _through(match: Match, into: Expansion) -> HloInstruction | None:
-    """reverse(op(x, c)) of a constant c with one value: x is reversed before."""
+    """reverse(op(x, c)) of c with one value: x is reversed before."""
     old = match["op"]
-    fixed = [value_of(o) is not None for o in old.operands]
+    fixed = [o.opcode == "broadcast" and not o.operand(0).shape.rank for o in old.operands]
     if fixed.count(False) != 1:
         return None
     operands = [

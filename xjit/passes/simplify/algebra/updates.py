@@ -177,19 +177,23 @@ def _added_in_place(match: Match, into: Expansion) -> HloInstruction:
 
 
 def _selected_in_place(match: Match, into: Expansion) -> HloInstruction:
-    """select(p, update(x, u), x) = update(x, select(part of p, u, part of x))."""
+    """select(p, update(x, u), x) = update(x, select(part of p, u, part of x)), and with x and the update swapped."""
     update, p = match["update"], match["p"]
     u, indices = update.operand(1), update.operands[2:]
     sizes = at.DynamicSliceAttributes(u.shape.dimensions)
     old = into.make("dynamic-slice", match["x"], *indices, attributes=sizes)
     choice = into.make("dynamic-slice", p, *indices, attributes=sizes) if p.shape.rank else p
-    return into.make("dynamic-update-slice", match["x"], into.make("select", choice, u, old), *indices)
+    chosen = [u, old] if match.root.operand(1) is update else [old, u]
+    return into.make("dynamic-update-slice", match["x"], into.make("select", choice, *chosen), *indices)
 
 
 def _updates_x(select: HloInstruction) -> bool:
     """Whether a select takes an update, which only it reads, or what was updated."""
-    update, x = select.operands[1:]
-    return update.operand(0) is x and update.user_count == 1
+    _, *either = select.operands
+    return any(
+        update.opcode == "dynamic-update-slice" and update.operand(0) is x and update.user_count == 1
+        for update, x in (either, either[::-1])
+    )
 
 
 _DS, _DUS = m.op("dynamic-slice"), m.op("dynamic-update-slice")
@@ -221,5 +225,8 @@ UPDATES = (
                 m.op("add", _ZEROS_UPDATED, m.any("y")).where(is_float), _added_in_place, Exactness.XLA),
     AlgebraRule("N1", "select(p, dynamic-update-slice(x, u, i), x) = dynamic-update-slice(x, select(p, u, x), i)",
                 m.op("select", m.any("p"), m.op("dynamic-update-slice", name="update"), m.any("x")).where(_updates_x),
+                _selected_in_place),
+    AlgebraRule("N1b", "select(p, x, dynamic-update-slice(x, u, i)) = dynamic-update-slice(x, select(p, x, u), i)",
+                m.op("select", m.any("p"), m.any("x"), m.op("dynamic-update-slice", name="update")).where(_updates_x),
                 _selected_in_place),
 )  # fmt: skip
