@@ -456,3 +456,50 @@ assert counts[0] > 10 and counts[1] == 0 and counts[2] > 10, counts
 calls.clear()
 assert (np.asarray(total(rows)) == expected).all() and len(calls) == 3
 """, devices=3)  # fmt: skip
+
+
+def test_what_a_handler_raises_meanwhile_is_raised_whole() -> None:
+    """With its arguments: without them it is another one, or cannot be made, or an exit has another code."""
+    run("""
+import collections, random, signal, sys, threading, time
+from xjit.jax_backend.workers import Workers
+x = jnp.ones(1000)
+plain = jax.jit(lambda a: jax.pure_callback(lambda v: np.asarray(v) + 1, jax.ShapeDtypeStruct(a.shape, a.dtype), a))
+plain(x)
+class Alarm(Exception):
+    def __init__(self, place, number):
+        super().__init__(place, number)
+def handler(*_):
+    raise Alarm("here", 3)
+signal.signal(signal.SIGALRM, handler)
+main, end, raised = threading.main_thread().ident, threading.Event(), collections.Counter()
+def interrupt():
+    random.seed(0)
+    while not end.wait(random.random() * 0.005):
+        signal.pthread_kill(main, signal.SIGALRM)
+other, deadline = threading.Thread(target=interrupt), time.monotonic() + 1.5
+def work():
+    while time.monotonic() < deadline:
+        try:
+            plain(x)
+        except (Alarm, ValueError, jax.errors.JaxRuntimeError) as error:
+            raised[error.args if type(error) is Alarm else type(error)] += 1
+def insist(function):
+    while True:
+        try:
+            return function()
+        except Alarm as error:
+            assert error.args == ("here", 3)
+other.start()
+insist(work)
+insist(end.set)
+insist(other.join)
+assert raised[("here", 3)] > 10, raised
+def exit_soon(workers, gang, wait=Workers._wait_for_room):
+    Workers._wait_for_room = wait
+    signal.raise_signal(signal.SIGTERM)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+Workers._wait_for_room = exit_soon
+y = jax.jit(lambda a: jnp.sin(plain(a)))(jnp.ones(1_000_000))  # long: it has a thread of its own
+sys.exit("it is raised before the next line")
+""", devices=2, expected_exit=3)  # fmt: skip

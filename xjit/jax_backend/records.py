@@ -127,8 +127,10 @@ COPY: Final = StructLayout(
 )
 """A copy of a buffer; `data` is the source's: the buffer may be donated before the copy is made."""
 
-ANSWER: Final = StructLayout("Answer", (("answer", I64), ("raised", PTR), ("question", I64)))
-"""What Python answers in the middle of a call, and the class of what a signal's handler has raised, or null.
+ANSWER: Final = StructLayout(
+    "Answer", (("answer", I64), ("raised", PTR), ("class", PTR), ("traceback", PTR), ("question", I64))
+)
+"""What Python answers in the middle of a call, and what a signal's handler has raised (a reference), or null.
 
 `question` is the number of the question, which Python may be asked more than once.
 """

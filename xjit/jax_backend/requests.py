@@ -189,7 +189,7 @@ _MAX_INTERRUPTIONS = 1000
 
 
 def give_answer(cell: int, begin: Callable[[], _T], go_on: Callable[[_T], int]) -> None:
-    """Answers native code, whatever the handlers of signals raise meanwhile: it raises that, by its class, afterwards.
+    """Answers native code, whatever the handlers of signals raise meanwhile: it raises that afterwards.
 
     `cell` is the address of an ANSWER. Of what was begun once for a question `go_on` makes the answer; where it was
     interrupted it is called again.
@@ -198,10 +198,11 @@ def give_answer(cell: int, begin: Callable[[], _T], go_on: Callable[[_T], int]) 
     number = answer["question"]
     for _ in range(_MAX_INTERRUPTIONS):
         try:
-            begun = _questions.setdefault(number, begin())
-            answer["answer"] = go_on(begun)
+            if not answer["answer"]:  # it may be interrupted when it is done, and nothing begins again
+                begun = _questions.setdefault(number, begin())
+                answer["answer"] = go_on(begun)
             _questions.pop(number, None)
             return
         except BaseException as error:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(type(error)))  # it is kept for ever
-            answer["raised"] = id(type(error))
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))  # of the last one, it is native code's
+            answer["raised"] = id(error)

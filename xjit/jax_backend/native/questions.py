@@ -81,21 +81,29 @@ def _new_answer(builder: StructuredBuilder) -> Value:
 
 
 def _run_handlers(builder: StructuredBuilder, answer: Value) -> None:
-    """Emits a run of Python's handlers of signals; the class of what they raise is kept, for ever."""
+    """Emits a run of Python's handlers of signals; what they raise is kept."""
     declare = builder.module.declare
     with _python(builder):
         failed = builder.call(declare("Py_MakePendingCalls", I32, []), [], name="failed")
         with builder.when(builder.icmp_signed("!=", failed, const_int(I32, 0))):
-            raised = builder.call(declare("PyErr_Occurred", PTR, []), [], name="raised")
-            builder.call(declare("Py_IncRef", VOID, [PTR]), [raised])
-            ANSWER.store(builder, answer, "raised", raised)
-            builder.call(declare("PyErr_Clear", VOID, []), [])
+            parts = [ANSWER.pointer(builder, answer, field) for field in ("class", "raised", "traceback")]
+            for name in ("PyErr_Fetch", "PyErr_NormalizeException"):
+                builder.call(declare(name, VOID, [PTR] * 3), parts)
+            kind, raised, trace = (builder.load(PTR, part, align=8) for part in parts)
+            with builder.when(builder.not_(builder.is_null(trace))):
+                builder.call(declare("PyException_SetTraceback", I32, [PTR, PTR]), [raised, trace])
+            for part in (kind, trace):
+                builder.call(declare("Py_DecRef", VOID, [PTR]), [part])
 
 
 def _define_raise(module: Module) -> None:
-    """`i32 xjit_raise(class)`: a pending call, which Python does between two lines of its main thread."""
-    builder = define(module, _RAISE, [(PTR, "class")], return_type=I32)
-    builder.call(module.declare("PyErr_SetNone", VOID, [PTR]), list(builder.function.args))
+    """`i32 xjit_raise(exception)`: a pending call, which Python does between two lines of its main thread."""
+    builder = define(module, _RAISE, [(PTR, "exception")], return_type=I32)
+    (exception,) = builder.function.args
+    kind = builder.call(module.declare("PyObject_Type", PTR, [PTR]), [exception], name="class")
+    builder.call(module.declare("PyErr_SetObject", VOID, [PTR, PTR]), [kind, exception])
+    for part in (kind, exception):
+        builder.call(module.declare("Py_DecRef", VOID, [PTR]), [part])
     builder.ret(const_int(I32, -1))
 
 
