@@ -9,6 +9,7 @@ import numpy as np
 from xjit.hlo import HloInstruction
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
+from xjit.ops.verifier_options import VerifierOptions
 from xjit.passes.float_types.bfloat16_conversion_folding import BFloat16ConversionFolding
 from xjit.passes.float_types.bfloat16_propagation import BFloat16Propagation
 from xjit.passes.float_types.float_normalization import BFloat16MixedPrecisionRemoval, BFloat16Normalization
@@ -99,7 +100,7 @@ def test_propagation_and_normalization_leave_no_mixed_precision() -> None:
     BFloat16Normalization(TruncatedDots()).run(module)
     BFloat16MixedPrecisionRemoval().run(module)
     HloDCE().run(module)
-    verify_module(module, allow_mixed_precision=False)
+    verify_module(module, VerifierOptions(allow_mixed_precision=False))
     x = np.asarray([[1, 1.001], [0.3, -0.7]], np.float32)
     rounded = parse_hlo(
         LOOP.replace("y = f32[2,2] sine(x)", "z = f32[2,2] sine(x) v = bf16[2,2] convert(z) y = f32[2,2] convert(v)")
