@@ -31,6 +31,7 @@ API = {
     "gpu_compiler",
     "comparison",
     "gpu_report",
+    "gpu_tuning",
 }
 
 

@@ -11,6 +11,7 @@ from xjit.compile_options import CompileOptions
 from xjit.emitters.gpu.gpu_module import EmittedGpuModule, emit_gpu_module
 from xjit.emitters.planners.gpu.radix_sort import radix_plan
 from xjit.gpu_report import KernelReport, kernel_reports, report_text
+from xjit.gpu_tuning import product_pickers
 from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.hlo.ir.module import HloModule
@@ -27,6 +28,7 @@ from xjit.optimized_module import (
     physical_constant,
     text_of,
 )
+from xjit.passes.framework.base import HloModulePass
 from xjit.passes.pipelines import gpu_pipeline
 from xjit.runtime.arrays.donation import required_donations
 from xjit.runtime.calls.host_calls import Device
@@ -251,18 +253,22 @@ GpuExecutable = SimulatedExecutable | DeviceExecutable
 
 @collector_pause
 def compile_for_gpu(
-    module: HloModule, architecture: str, options: CompileOptions, is_private: bool = False
+    module: HloModule,
+    architecture: str,
+    options: CompileOptions,
+    is_private: bool = False,
+    pickers: Sequence[HloModulePass] = (),
 ) -> SimulatedExecutable:
     """Compiles a module, which is left as it is, for a GPU such as "sm_90"; `is_private`: see `compile_module`.
 
-    Errors: InvalidArgument for another one.
+    `pickers` choose algorithms of its calls of libraries. Errors: InvalidArgument for another one.
     """
     target = Target.for_gpu(architecture or DEFAULT_GPU)
     seconds: dict[str, float] = {}
     phase = Phases(options.progress, seconds)
     phase("verify")
     check_compilable(module)
-    optimized = optimize_module(module, text_of(module, is_private), options, _PASSES, phase)
+    optimized = optimize_module(module, text_of(module, is_private), options, partial(_PASSES, pickers=pickers), phase)
     phase("emit")
     emitted = emit_gpu_module(optimized.assignment, target, options.deterministic, optimized.verify)
     phase("")
@@ -288,7 +294,8 @@ def load_for_gpu(
         hint = "`xjit opt --target cuda --stage ptx` prints the code; target 'cuda-sim' runs it on the host"
         raise FailedPrecondition(error.message, None, hint) from error
     options = replace(options, xla_gpu_enable_cublaslt=has_cublaslt(options.xla_gpu_enable_cublaslt))
-    compiled = compile_for_gpu(module, architecture or driver.architecture, options, is_private)
+    pickers = product_pickers(driver, options)
+    compiled = compile_for_gpu(module, architecture or driver.architecture, options, is_private, pickers)
     return DeviceExecutable(compiled, cuda_driver)
 
 

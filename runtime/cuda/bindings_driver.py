@@ -95,6 +95,10 @@ class BindingsDriver:
         """See `CudaDriver`."""
         self._check("cuMemFreeAsync", address, stream)
 
+    def free_bytes(self) -> int:
+        """See `CudaDriver`."""
+        return int(self._check("cuMemGetInfo"))  # and the whole memory, which is not asked for
+
     def copy_to_device(self, destination: int, source: int, size: int, stream: int) -> None:
         """See `CudaDriver`."""
         self._check("cuMemcpyHtoDAsync", destination, source, size, stream)

@@ -51,6 +51,10 @@ class CudaDriver(Protocol):
         """Gives it back, at this place of the stream."""
         ...
 
+    def free_bytes(self) -> int:
+        """Returns how much memory of the device nobody uses."""
+        ...
+
     def copy_to_device(self, destination: int, source: int, size: int, stream: int) -> None:
         """Copies from the host. The source may change once this returns, if it is not pinned."""
         ...

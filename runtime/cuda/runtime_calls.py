@@ -30,7 +30,7 @@ class RuntimeCalls:
         """Loads what a step needs. Errors: FailedPrecondition says what to install."""
         match thunk.call:
             case MatmulSpec() if self._cublaslt is None:
-                self._cublaslt = _cublaslt_of(self._driver)
+                self._cublaslt = cublaslt_of(self._driver)
             case SolverSpec() if self._solvers is None:
                 try:
                     self._solvers = _solvers_of(self._driver)
@@ -77,7 +77,7 @@ class RuntimeCalls:
 
 
 @functools.cache
-def _cublaslt_of(driver: CudaDriver) -> CublasLt:
+def cublaslt_of(driver: CudaDriver) -> CublasLt:
     """The library on a device, for all programs there."""
     driver.make_current()
     return load_cublaslt()

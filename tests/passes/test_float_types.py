@@ -9,10 +9,11 @@ import numpy as np
 from xjit.hlo import HloInstruction
 from xjit.ops.evaluation import evaluate
 from xjit.ops.verifier import verify_module
+from xjit.ops.verifier_options import VerifierOptions
 from xjit.passes.float_types.bfloat16_conversion_folding import BFloat16ConversionFolding
 from xjit.passes.float_types.bfloat16_propagation import BFloat16Propagation
 from xjit.passes.float_types.float_normalization import BFloat16MixedPrecisionRemoval, BFloat16Normalization
-from xjit.passes.float_types.float_support import ExactFloatSupport, FloatSupport
+from xjit.passes.float_types.float_support import ExactFloatSupport, FloatSupport, UniformFloatSupport
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.text.parser import parse_hlo
 
@@ -71,6 +72,14 @@ def test_an_all_reduce_that_is_read_as_a_whole_makes_what_it_made() -> None:
     assert folded(mixes=False, text=whole) == ""
 
 
+def test_a_reduction_by_several_instructions_is_not_folded() -> None:
+    module = parse_hlo("""HloModule m
+fold { a = f32[] parameter(0)  b = f32[] parameter(1)  m = f32[] abs(b)  ROOT r = f32[] add(a, m) }
+ENTRY e { x = bf16[8] parameter(0)  z = bf16[] parameter(1)  y = f32[8] convert(x)  i = f32[] convert(z)
+  s = f32[] reduce(y, i), dimensions={0}, to_apply=fold  ROOT r = bf16[] convert(s) }""")
+    assert not BFloat16ConversionFolding(UniformFloatSupport()).run(module)
+
+
 class TruncatedDots(ExactFloatSupport):
     """Dots round what they read."""
 
@@ -99,7 +108,7 @@ def test_propagation_and_normalization_leave_no_mixed_precision() -> None:
     BFloat16Normalization(TruncatedDots()).run(module)
     BFloat16MixedPrecisionRemoval().run(module)
     HloDCE().run(module)
-    verify_module(module, allow_mixed_precision=False)
+    verify_module(module, VerifierOptions(allow_mixed_precision=False))
     x = np.asarray([[1, 1.001], [0.3, -0.7]], np.float32)
     rounded = parse_hlo(
         LOOP.replace("y = f32[2,2] sine(x)", "z = f32[2,2] sine(x) v = bf16[2,2] convert(z) y = f32[2,2] convert(v)")

@@ -32,6 +32,7 @@ fake = FakeDriver(what.program.kernels)
 fake._around = lambda address: MemoryRange(address, 4 * program.N)
 driver = cuda_driver()
 assert driver.architecture == "sm_90", driver.architecture
+assert driver.free_bytes() == 1 << 20, driver.free_bytes()
 images = {name: f"image {name}".encode() + bytes(1) for name in what.program.kernels}
 library.fake_set_launch(fake._launch)
 executable = CudaExecutable(what, images, driver)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -21,7 +22,7 @@ class FakeCublasLt:
     """The functions of the library. `log` has their names; `made` what was created: its kind, sizes and attributes.
 
     `algorithms` is how many the heuristic finds, of which `failed_algorithm` may not be taken, and `taken` the one that
-    the last product took; `fail` is the name of a function that fails.
+    the last product took; `fail` is the name of a function that fails. `after_product` gets the algorithm and D.
     """
 
     def __init__(self) -> None:
@@ -32,6 +33,7 @@ class FakeCublasLt:
         self.workspace = (0, 0)
         self.taken = -1
         self.failed_algorithm = -1
+        self.after_product: Callable[[int, np.ndarray[Any, Any]], None] = lambda _number, _d: None
         self._numbers = itertools.count(1, 16)
 
     def __getattr__(self, name: str) -> Any:
@@ -49,6 +51,8 @@ class FakeCublasLt:
             return NOT_SUPPORTED
         if name == "cublasLtMatmul":
             self._multiply(*arguments)
+        elif name == "cublasLtGetProperty":
+            arguments[-1]._obj.value = 13 - arguments[0]
         elif name == "cublasLtMatmulAlgoGetHeuristic":
             wanted = arguments[-3]
             arguments[-1]._obj.value = min(self.algorithms, wanted)
@@ -112,6 +116,7 @@ class FakeCublasLt:
         if 21 in told:
             _memory(_pointer(told, 21), np.dtype(np.float32), 1)[0] = np.abs(value).max()
         d[...] = (value * self._scale(told, 20)).astype(d.dtype)
+        self.after_product(self.taken, d)
 
     def _scale(self, told: dict[Any, Any], attribute: int) -> Any:
         return float(_memory(_pointer(told, attribute), np.dtype(np.float32), 1)[0]) if attribute in told else 1

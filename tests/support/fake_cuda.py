@@ -25,6 +25,7 @@ class FakeDriver:
     """`CudaDriver` on the host.
 
     `log` has what was done, `live` the memory and events in use. `fail_launch` makes the launch of that number fail.
+    `free_memory` is what the device says that nobody uses.
     """
 
     architecture = "sm_90"
@@ -40,8 +41,10 @@ class FakeDriver:
         self.events: set[int] = set()
         self.log: list[tuple[Any, ...]] = []
         self.fail_launch = -1
-        self._launches = self._clock = 0  # the clock goes on by a microsecond with each time that is taken
-        self._times: dict[int, int] = {}
+        self.free_memory = 1 << 30
+        self._launches = 0
+        self._clock = 0.0  # in microseconds; it goes on by one with each time that is taken
+        self._times: dict[int, float] = {}
         self._launch, self._copy = _Launch(self._on_launch), _Copy(self._on_copy)
 
     @property
@@ -84,6 +87,13 @@ class FakeDriver:
     def free(self, address: int, stream: int) -> None:
         del self._blocks[address]
         self.log.append(("free", stream))
+
+    def free_bytes(self) -> int:
+        return self.free_memory
+
+    def pass_time(self, microseconds: float) -> None:
+        """Lets the device be busy for so long."""
+        self._clock += microseconds
 
     def copy_to_device(self, destination: int, source: int, size: int, stream: int) -> None:
         self._range(destination, size)

@@ -45,6 +45,7 @@ CUresult cuMemAllocAsync(uint64_t *address, size_t size, void *stream) {
   *address = (uint64_t)aligned_alloc(256, (size + 255) / 256 * 256);
   return 0;
 }
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total) { *free = 1 << 20; *total = 1 << 30; return 0; }
 CUresult cuMemFreeAsync(uint64_t address, void *stream) { live_blocks--; free((void *)address); return 0; }
 CUresult cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, void *stream) { memcpy((void *)to, from, size); return 0; }
 CUresult cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t size, void *stream) { memcpy(to, (void *)from, size); return 0; }
@@ -73,7 +74,7 @@ static struct { const char *name; void *function; } entries[] = {
   ENTRY(cuCtxSetCurrent), ENTRY(cuGetErrorName), ENTRY(cuGetErrorString), ENTRY(cuLibraryLoadData), ENTRY(cuLibraryGetKernel),
   ENTRY(cuKernelGetFunction), ENTRY(cuFuncSetAttribute), ENTRY(cuLaunchKernel), ENTRY(cuMemAllocAsync), ENTRY(cuMemFreeAsync),
   {"cuMemcpyHtoDAsync", (void *)cuMemcpyHtoDAsync_v2}, {"cuMemcpyDtoHAsync", (void *)cuMemcpyDtoHAsync_v2},
-  {"cuMemcpyDtoDAsync", (void *)cuMemcpyDtoDAsync_v2}, ENTRY(cuStreamCreate), ENTRY(cuStreamSynchronize), ENTRY(cuStreamWaitEvent),
+  {"cuMemGetInfo", (void *)cuMemGetInfo_v2}, {"cuMemcpyDtoDAsync", (void *)cuMemcpyDtoDAsync_v2}, ENTRY(cuStreamCreate), ENTRY(cuStreamSynchronize), ENTRY(cuStreamWaitEvent),
   {"cuStreamBeginCapture", (void *)cuStreamBeginCapture_v2}, ENTRY(cuStreamEndCapture),
   {"cuGraphInstantiate", (void *)cuGraphInstantiateWithFlags}, {"cuGraphInstantiateWithFlags", (void *)cuGraphInstantiateWithFlags},
   ENTRY(cuGraphLaunch), ENTRY(cuGraphDestroy), ENTRY(cuGraphExecDestroy), ENTRY(cuEventCreate), ENTRY(cuEventRecord),

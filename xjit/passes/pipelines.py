@@ -131,14 +131,16 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
 
 
 def gpu_pipeline(
-    options: PipelineOptions | None = None, sorts_stably: SortPredicate = lambda _: False
+    options: PipelineOptions | None = None,
+    sorts_stably: SortPredicate = lambda _: False,
+    pickers: Sequence[HloModulePass] = (),
 ) -> list[HloModulePass]:
     """Returns the passes that make a module ready for buffer assignment and the GPU emitters, in order.
 
-    `sorts_stably`: whether the emitter has a stable algorithm for a sort.
+    `sorts_stably`: whether the emitter has a stable algorithm for a sort. `pickers` choose algorithms of library calls.
     """
     options = options or PipelineOptions()
-    products = cublaslt_products() if options.use_cublaslt else []
+    products = [*cublaslt_products(), *pickers] if options.use_cublaslt else []
     return [
         *canonicalization(options, gpu_expansion(options.use_cublaslt, sorts_stably)),
         *(simplification(options) if options.optimize else []),

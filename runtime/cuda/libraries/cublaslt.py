@@ -9,6 +9,7 @@ import ctypes
 import struct
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from xjit.hlo.diagnostics import ExecutionError
@@ -29,6 +30,7 @@ P = PrimitiveType
 
 _SIGNATURES: Mapping[str, Sequence[Any]] = {
     "cublasLtCreate": (PTR,),
+    "cublasLtGetProperty": (I32, PTR),
     "cublasLtMatmulDescCreate": (PTR, I32, I32),
     "cublasLtMatmulDescSetAttribute": (PTR, I32, PTR, U64),
     "cublasLtMatrixLayoutCreate": (PTR, I32, U64, U64, I64),
@@ -67,9 +69,11 @@ MAX_WORKSPACE, MIN_ALIGNMENT = 1, {"a": 5, "b": 6, "c": 7, "d": 8}  # cublasLtMa
 EPILOGUES: Mapping[str, int] = {"": 1, "relu": 2, "gelu": 32}
 BIAS_EPILOGUE, AUX_EPILOGUE = 4, 128  # bits of an epilogue
 _TRANSPOSED = 1  # CUBLAS_OP_T
+_VERSION_PARTS = (0, 1, 2)  # libraryPropertyType: MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
 
 _HEURISTIC_BYTES = 96  # of cublasLtMatmulHeuristicResult_t, which begins with the algorithm
-_STATE = 72  # place in it of the status of an algorithm, 0 if it may be taken
+_SCRATCH = 64  # place in it of the bytes of scratch memory of an algorithm
+_STATE = 72  # that of its status, right behind: 0 if it may be taken
 _MAX_ALGORITHMS = 128  # that are asked for
 _ALIGNMENT = 256  # of workspaces; and what is told of addresses, at most
 
@@ -89,10 +93,31 @@ class CublasLt:
         Errors: ExecutionError names the instruction and the function that failed.
         """
         with self._lock:
-            plan = self._plans.get(spec)
-            if plan is None:
-                plan = self._plans[spec] = _Plan(self, spec)
-            plan.run(spec.at(addresses), stream, instruction)
+            self._plan(spec).run(spec.at(addresses), stream, instruction)
+
+    def algorithms(self, spec: MatmulSpec, limit: int, instruction: str) -> list[tuple[int, int]]:
+        """Returns which of the first `limit` places of the library's list may be taken for a product, and the bytes of
+        scratch memory of each: what it finds for arrays that are aligned as memory of their own is.
+
+        Errors: ExecutionError names the instruction; also if there is none.
+        """
+        with self._lock:
+            return self._plan(replace(spec, algorithm=-1)).algorithms(limit, instruction)
+
+    def version(self) -> str:
+        """Returns such as "13.1.0"."""
+        numbers = []
+        for part in _VERSION_PARTS:
+            number = ctypes.c_int32()
+            self.library.call("cublasLtGetProperty", part, ctypes.byref(number))
+            numbers.append(number.value)
+        return ".".join(map(str, numbers))
+
+    def _plan(self, spec: MatmulSpec) -> _Plan:
+        plan = self._plans.get(spec)
+        if plan is None:
+            plan = self._plans[spec] = _Plan(self, spec)
+        return plan
 
 
 def has_cublaslt(wanted: bool | None) -> bool:
@@ -128,45 +153,63 @@ class _Plan:
 
     def run(self, at: Mapping[str, int], stream: int, instruction: str) -> None:
         """Puts the product on a stream; `at` has the addresses by role."""
-        for role, attribute in POINTERS.items():
-            if role in at:
-                self._set("MatmulDesc", self._description, attribute, struct.pack("=Q", at[role]))
-        workspace = -(-at.get("workspace", 0) // _ALIGNMENT) * _ALIGNMENT
-        size = max(self._spec.workspace_bytes - _ALIGNMENT, 0)
+        alignments = self._point_at(at)
+        workspace, size = -(-at.get("workspace", 0) // _ALIGNMENT) * _ALIGNMENT, self._scratch_bytes
         arrays = (at["a"], at["b"], at.get("c", at["d"]), at["d"])
-        others = [at[role] for role in POINTERS if role in at]
-        algorithm = self._algorithm((*arrays, *others), size, instruction)
+        algorithm = self._algorithm(alignments, instruction)
         (alpha, beta), (a, b, c, d) = self._factors, self._layouts
         self._library.call(
             "cublasLtMatmul", self._handle, self._description, alpha, arrays[0], a, arrays[1], b, beta, arrays[2], c,
             arrays[3], d, algorithm, workspace if size else None, size, stream, instruction=instruction,
         )  # fmt: skip
 
-    def _algorithm(self, addresses: Sequence[int], workspace: int, instruction: str) -> ctypes.Array[ctypes.c_char]:
-        """The algorithm for arrays that are aligned as these are: A, B, C, D, and what follows them.
+    def algorithms(self, limit: int, instruction: str) -> list[tuple[int, int]]:
+        """See `CublasLt.algorithms`."""
+        results = self._heuristic(self._point_at(dict.fromkeys(self._spec.roles, _ALIGNMENT)), limit, instruction)
+        found = [struct.unpack_from("=Qi", result, _SCRATCH) for result in results]
+        return [(place, scratch) for place, (scratch, state) in enumerate(found) if not state]
+
+    @property
+    def _scratch_bytes(self) -> int:
+        """What the library may use of the workspace, whose start is rounded up."""
+        return max(self._spec.workspace_bytes - _ALIGNMENT, 0)
+
+    def _point_at(self, at: Mapping[str, int]) -> tuple[int, ...]:
+        """Writes addresses into the description; returns the alignments of A, B, C, D, and of what follows them."""
+        for role, attribute in POINTERS.items():
+            if role in at:
+                self._set("MatmulDesc", self._description, attribute, struct.pack("=Q", at[role]))
+        addresses = at["a"], at["b"], at.get("c", at["d"]), at["d"], *(at[role] for role in POINTERS if role in at)
+        return tuple(min(address & -address, _ALIGNMENT) for address in addresses)
+
+    def _algorithm(self, alignments: tuple[int, ...], instruction: str) -> ctypes.Array[ctypes.c_char]:
+        """The algorithm for arrays that are aligned like that.
 
         It is the library's first choice, also where its list is too short for the one that is wanted.
         """
-        alignments = tuple(min(address & -address, _ALIGNMENT) for address in addresses)
         found = self._algorithms.get(alignments)
-        if found is not None:
-            return found
+        if found is None:
+            wanted = min(max(self._spec.algorithm, 0), _MAX_ALGORITHMS - 1)
+            results = self._heuristic(alignments, wanted + 1, instruction)
+            found = self._algorithms[alignments] = _chosen(results, wanted)
+        return found
+
+    def _heuristic(self, alignments: tuple[int, ...], limit: int, instruction: str) -> list[bytes]:
+        """The library's list of algorithms, at least one and at most `limit`."""
         library = self._library
         preference = library.created("cublasLtMatmulPreferenceCreate")
-        self._set("MatmulPreference", preference, MAX_WORKSPACE, struct.pack("=Q", workspace))
+        self._set("MatmulPreference", preference, MAX_WORKSPACE, struct.pack("=Q", self._scratch_bytes))
         for role, alignment in zip("abcd", alignments, strict=False):
             self._set("MatmulPreference", preference, MIN_ALIGNMENT[role], struct.pack("=I", alignment))
-        wanted = min(max(self._spec.algorithm, 0), _MAX_ALGORITHMS - 1)
-        results, count = ctypes.create_string_buffer((wanted + 1) * _HEURISTIC_BYTES), ctypes.c_int32()
+        results, count = ctypes.create_string_buffer(limit * _HEURISTIC_BYTES), ctypes.c_int32()
         library.call(
-            "cublasLtMatmulAlgoGetHeuristic", self._handle, self._description, *self._layouts, preference, wanted + 1,
+            "cublasLtMatmulAlgoGetHeuristic", self._handle, self._description, *self._layouts, preference, limit,
             results, ctypes.byref(count), instruction=instruction,
         )  # fmt: skip
         library.call("cublasLtMatmulPreferenceDestroy", preference)
         if not count.value:
             raise ExecutionError(f"cublasLt has no algorithm for '{instruction}': {self._spec}")
-        found = self._algorithms[alignments] = _chosen(results.raw, wanted if wanted < count.value else 0)
-        return found
+        return [results.raw[n * _HEURISTIC_BYTES :][:_HEURISTIC_BYTES] for n in range(count.value)]
 
     def _layout(self, matrices: StoredMatrices) -> int:
         sizes = (matrices.rows, matrices.columns, matrices.leading)
@@ -181,11 +224,11 @@ class _Plan:
         self._library.call(f"cublasLt{what}SetAttribute", where, attribute, data, len(value))
 
 
-def _chosen(results: bytes, number: int) -> ctypes.Array[ctypes.c_char]:
-    """One of the results of a heuristic; the first if that one has failed."""
-    result = results[number * _HEURISTIC_BYTES :][:_HEURISTIC_BYTES]
+def _chosen(results: Sequence[bytes], number: int) -> ctypes.Array[ctypes.c_char]:
+    """One of the results of a heuristic; the first if there are not so many, or that one has failed."""
+    result = results[number] if number < len(results) else results[0]
     if struct.unpack_from("=i", result, _STATE)[0]:
-        result = results[:_HEURISTIC_BYTES]
+        result = results[0]
     return ctypes.create_string_buffer(result, _HEURISTIC_BYTES)
 
 

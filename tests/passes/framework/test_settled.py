@@ -145,7 +145,7 @@ def loops(count: int) -> HloModule:
 
 def test_loops_are_unrolled_up_to_a_total() -> None:
     module = loops(20)  # each grows by 4 * 7 instructions
-    unroller = WhileLoopUnroller(max_growth=60, max_total_growth=150)
+    unroller = WhileLoopUnroller(max_growth=150)
     simplifiers = [TupleSimplifier(), AlgebraicSimplifier(), HloCSE(), HloDCE()]
     fix = HloPassFix([*simplifiers, unroller])
     for total in (20 - 150 // 28, 20 - 2 * (150 // 28)):

@@ -29,7 +29,7 @@ def create_fusion(
     if parent is None or parent.parent is None:
         raise InvalidArgument(f"{root.name} is in no module: its fusion would have nowhere to live")
     fused, operands = clone_into_computation(instructions, name)
-    parent.parent.add_embedded_computation(fused)
+    parent.parent.add_embedded_computation(fused, parent)
     fusion = root.create("fusion", root.shape, operands, FusionAttributes(kind), [fused], _fusion_name(root))
     fusion.copy_annotations_from(root)
     fusion.backend_config = ""

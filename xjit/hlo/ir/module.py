@@ -240,8 +240,12 @@ class HloModule:
         """Adds a computation that was built elsewhere; it and its instructions get unique names and ids."""
         return self.add_entry_computation(computation) if is_entry else self.add_embedded_computation(computation)
 
-    def add_embedded_computation(self, computation: HloComputation) -> HloComputation:
-        """Adds a computation that is not the entry."""
+    def add_embedded_computation(
+        self, computation: HloComputation, caller: HloComputation | None = None
+    ) -> HloComputation:
+        """Adds a computation that is not the entry; it runs on the thread of its caller, if that is given."""
+        if caller is not None:
+            computation.execution_thread = caller.execution_thread
         return self._adopt(computation)
 
     def remove_embedded_computation(self, computation: HloComputation) -> None:

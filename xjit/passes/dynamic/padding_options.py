@@ -63,11 +63,12 @@ class PaddingOptions:
 
 def _is_same(a: HloInstruction, b: HloInstruction) -> bool:
     """Whether two scalars are one by how they are computed."""
-    waiting = [(a, b)]
+    waiting, seen = [(a, b)], set[tuple[HloInstruction, HloInstruction]]()
     while waiting:
         a, b = waiting.pop()
-        if a is b:
+        if a is b or (a, b) in seen:
             continue
+        seen.add((a, b))
         alike = a.op is b.op and a.shape == b.shape and a.operand_count == b.operand_count
         if not alike or a.opcode == "parameter" or a.called_computations or a.op.may_have_side_effect:
             return False

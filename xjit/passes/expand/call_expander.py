@@ -14,7 +14,7 @@ from xjit.passes.framework.expansion import Expansion
 
 @dataclass
 class CallExpander(OpExpander):
-    """Instructions of the same attributes and the same shapes of operands call one computation."""
+    """Instructions of one thread with the same attributes and the same shapes of operands call one computation."""
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Expands, producers first; True if something changed."""
@@ -28,7 +28,7 @@ class CallExpander(OpExpander):
             return None
         arguments = self.arguments(instruction, into)
         shapes = tuple(o.shape.with_layout(None) for o in arguments)
-        key = (instruction.attributes, shapes, instruction.shape.with_layout(None))
+        key = (instruction.attributes, shapes, instruction.shape.with_layout(None), into.computation.execution_thread)
         computation = self._written.get(key)
         if computation is None:
             builder = HloComputation.Builder(instruction.opcode.replace("-", "_"))

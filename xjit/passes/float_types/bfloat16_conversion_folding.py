@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloInstruction, HloModule, Shape, Trait
+from xjit.ops.evaluation.reduction import simple_opcode
 from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.calls_and_control.branch_elements import read_elements
 from xjit.passes.float_types.float_normalization import narrow_reducer
@@ -63,9 +64,12 @@ def _fold(instruction: HloInstruction, support: FloatSupport) -> bool:
     mixes = keeps_wide or (is_wide and not folds_output)
     if (mixes and not support.supports_mixed_precisions(instruction)) or not (folded or folds_output):
         return False
+    narrows_reducer = instruction.opcode in ("reduce", "reduce-window") and not mixes
+    if narrows_reducer and simple_opcode(instruction.to_apply) is None:
+        return False
     for n in folded:
         _read_narrow(instruction, n)
-    if instruction.opcode in ("reduce", "reduce-window") and not mixes:
+    if narrows_reducer:
         narrow_reducer(instruction, support)
     if folds_output:  # last: with conversions that nothing reads the instruction goes, too
         instruction.shape = instruction.shape.with_element_type(support.low)

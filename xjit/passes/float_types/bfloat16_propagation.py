@@ -72,14 +72,14 @@ class _Decision:
         self.instructions = instructions
         self.classes = classes
         self.support = support
-        self.narrow: set[Leaf] = set()
+        self.narrow: dict[Leaf, None] = {}  # a set in order, as `handed_on`: each run decides alike
         self.refused: set[HloInstruction] = set()
-        self.handed_on: set[Leaf] = set()
+        self.handed_on: dict[Leaf, None] = {}
         self.makers: dict[Leaf, list[HloInstruction]] = defaultdict(list)
         self.uses: dict[Leaf, list[tuple[HloInstruction, int]]] = defaultdict(list)
         for i in instructions:
             if hands_on(i):
-                self.handed_on.update(self._wide_classes(i))
+                self.handed_on.update(dict.fromkeys(self._wide_classes(i)))
                 continue
             for c in self._wide_classes(i):
                 self.makers[c].append(i)
@@ -91,16 +91,17 @@ class _Decision:
         """Finds the narrow classes: those of which each use rounds, or belongs to an instruction that computes in the
         narrow type itself, and such that there is not more to convert than there was.
         """
-        known = {*self.makers, *self.uses, *self.handed_on}
-        self.narrow = {c for c in known if not self.classes.is_fixed(c)}
-        self._remove({c for c in self.narrow if not all(self._allows(use) for use in self.uses.get(c, ()))})
+        known = (*self.makers, *self.uses, *self.handed_on)
+        self.narrow = dict.fromkeys(c for c in known if not self.classes.is_fixed(c))
+        self._remove([c for c in self.narrow if not all(self._allows(use) for use in self.uses.get(c, ()))])
         waiting = self.instructions[::-1]
         while True:
             while waiting:
                 i = waiting.pop()
                 if self.computes_narrow(i) and self._converts_more(i):
                     waiting += self._refuse(i)
-            lost = self.narrow - (self._gains() & self._end_rounded())
+            end_rounded = self._end_rounded()
+            lost = [c for c in self.narrow if c not in end_rounded or not self._is_gain(c)]
             if not lost:
                 return
             waiting = self._remove(lost)
@@ -144,7 +145,7 @@ class _Decision:
         while waiting:
             c = waiting.pop()
             if c in self.narrow:
-                self.narrow.discard(c)
+                del self.narrow[c]
                 readers += [user for user, _ in self.uses.get(c, ())]
                 for maker in self.makers.get(c, ()):
                     for n, operand in enumerate(maker.operands):
@@ -158,9 +159,6 @@ class _Decision:
         if self.rounds(user, n):
             return True
         return self.computes_narrow(user) and effective_operand_precision_is_output_precision(user, n)
-
-    def _gains(self) -> set[Leaf]:
-        return set(filter(self._is_gain, self.narrow))
 
     def _is_gain(self, c: Leaf) -> bool:
         """Whether something hands a class on, or computes it in the narrow type: of others a conversion only moves."""

@@ -185,7 +185,7 @@ class _Visit:
                 wide = build.make_binary_computation(opcode, s.high)
             else:
                 wide = computation.clone("wide")
-            computation.parent.add_embedded_computation(wide)
+            computation.parent.add_embedded_computation(wide, i.parent)
             i.set_called_computation(n, wide)
             if opcode is None:
                 _widen_signature(wide, s)
@@ -207,7 +207,8 @@ def narrow_reducer(instruction: HloInstruction, support: FloatSupport) -> None:
     module, wide = instruction.module, instruction.to_apply
     opcode = simple_opcode(wide)
     assert module is not None and opcode is not None
-    instruction.to_apply = module.add_embedded_computation(build.make_binary_computation(opcode, support.low))
+    narrow = build.make_binary_computation(opcode, support.low)
+    instruction.to_apply = module.add_embedded_computation(narrow, instruction.parent)
     if not wide.caller_count:
         module.remove_embedded_computation(wide)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, PrimitiveType
+from xjit.ops.evaluation.reduction import simple_opcode
 
 MOVES_DATA = frozenset({
     "bitcast", "broadcast", "concatenate", "copy", "dynamic-reshape", "dynamic-slice", "dynamic-update-slice", "gather",
@@ -93,8 +94,7 @@ def effective_operand_precision_is_output_precision(instruction: HloInstruction,
 
 def _commutes(instruction: HloInstruction) -> bool:
     if instruction.opcode in ("reduce", "reduce-window"):
-        computation = instruction.to_apply
-        root = computation.root_instruction
-        is_plain = computation.instruction_count == 3 and all(o.opcode == "parameter" for o in root.operands)
-        return is_plain and root.opcode in _SELECTING_REDUCERS and instruction.shape.is_array
+        reducer = instruction.to_apply
+        is_plain = reducer.instruction_count == 3 and simple_opcode(reducer) in _SELECTING_REDUCERS
+        return is_plain and instruction.shape.is_array
     return instruction.opcode in COMMUTES_WITH_ROUNDING

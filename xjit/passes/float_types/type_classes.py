@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape, Trait
+from xjit.hlo import attributes as at
+from xjit.hlo.annotations.alias_config import parse_aliases
+from xjit.hlo.types.shape_index import ShapeIndex
 from xjit.passes.analysis.forwarding import forwarded_leaves
 
 Leaf = tuple[HloInstruction, int]
 """An instruction, and the number of a leaf of its shape."""
 
 _HANDS_ON = frozenset({"tuple", "get-tuple-element"})
+_OWN_COMPUTATIONS = frozenset({"while", "fusion"})
 
 
 class TypeClasses:
     """The leaves of a module in classes of one type.
 
     A class with a leaf that is `fixed` keeps its type: the signatures of the entry, of computations that kernels apply,
-    and of those that have a caller more, or another one than a while or fusion; tuples that an instruction makes;
-    what is asynchronous. With `execution_threads`, all that runs in others.
+    and of those that have a caller more, or another one than a while or fusion that owns all that it calls; tuples that
+    an instruction makes; what is asynchronous. With `execution_threads`, all that runs in others.
 
     Where a tuple takes in a parameter that is fixed, the element is another class: a conversion may stand between.
     """
@@ -70,8 +74,8 @@ class TypeClasses:
 
 def hands_on(instruction: HloInstruction) -> bool:
     """Whether the leaves of an instruction are those of others, whose types it takes."""
-    if instruction.opcode in ("while", "fusion"):
-        return all(map(_may_change_signature, instruction.called_computations))
+    if instruction.opcode in _OWN_COMPUTATIONS:
+        return all(c.caller_count == 1 for c in instruction.called_computations)
     if instruction.opcode == "parameter":
         return instruction.parent is not None and _may_change_signature(instruction.parent)
     return instruction.opcode in _HANDS_ON or instruction.op.has(Trait.FORWARDS)
@@ -87,7 +91,7 @@ def with_leaf_types(shape: Shape, change: Callable[[int, Shape], Shape]) -> Shap
     numbers = iter(range(shape.leaf_count))
 
     def changed(part: Shape) -> Shape:
-        if part.is_tuple and part.tuple_shapes:
+        if part.is_tuple:
             return Shape.tuple_of([changed(s) for s in part.tuple_shapes])
         return change(next(numbers), part)
 
@@ -96,7 +100,7 @@ def with_leaf_types(shape: Shape, change: Callable[[int, Shape], Shape]) -> Shap
 
 def _may_change_signature(computation: HloComputation) -> bool:
     callers = computation.caller_instructions()
-    return len(callers) == 1 and callers[0].opcode in ("while", "fusion")
+    return len(callers) == 1 and callers[0].opcode in _OWN_COMPUTATIONS and hands_on(callers[0])
 
 
 def _ties(instruction: HloInstruction) -> Iterator[tuple[Leaf, Leaf]]:
@@ -112,10 +116,18 @@ def _ties(instruction: HloInstruction) -> Iterator[tuple[Leaf, Leaf]]:
         for operand, parameter in zip(instruction.operands, fused.parameter_instructions, strict=True):
             yield from zip(leaves(operand), leaves(parameter), strict=True)
         yield from zip(leaves(instruction), leaves(fused.root_instruction), strict=True)
+        for alias in parse_aliases(instruction.attributes_as(at.FusionAttributes).output_to_operand_aliasing):
+            source = _leaves_at(instruction.operand(alias.parameter_number), alias.parameter_index)
+            yield from zip(_leaves_at(instruction, alias.output_index), source, strict=True)
     else:
         for leaf, source in zip(leaves(instruction), forwarded_leaves(instruction, leaves), strict=True):
             if not (instruction.opcode == "tuple" and is_converted_for_tuples(source[0])):
                 yield leaf, source
+
+
+def _leaves_at(instruction: HloInstruction, index: ShapeIndex) -> list[Leaf]:
+    places = enumerate(place for place, _ in instruction.shape.leaves())
+    return [(instruction, n) for n, place in places if place[: len(index)] == index]
 
 
 def is_converted_for_tuples(operand: HloInstruction) -> bool:

@@ -70,7 +70,7 @@ class Expansion:
             if instruction.metadata == NO_METADATA:
                 instruction.metadata, instruction.place = self.source.metadata, instruction.place or self.source.place
         self._embedded.append(computation)
-        return module.add_embedded_computation(computation)
+        return module.add_embedded_computation(computation, self.computation)
 
     def sum(self, operand: HloInstruction, dimensions: tuple[int, ...]) -> HloInstruction:
         """The sum over some dimensions."""

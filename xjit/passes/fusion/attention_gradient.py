@@ -103,7 +103,8 @@ class _RowSumBuilder:
         assert module is not None
         product = self._binary("multiply", *(self._aligned(p, True) for p in (row_sum.gradient, result)))
         zero = self._add(build.make_constant(0.0, PrimitiveType.F32))
-        reducer = module.add_embedded_computation(build.make_binary_computation("add", PrimitiveType.F32))
+        add = build.make_binary_computation("add", PrimitiveType.F32)
+        reducer = module.add_embedded_computation(add, self.computation)
         value = self._add(build.make_reduce(product, zero, (product.shape.rank - 1,), reducer))
         for place, divides in ((self.gradient.softmax.total, False), *row_sum.factors):
             value = self._binary("divide" if divides else "multiply", value, self._aligned(place, False))

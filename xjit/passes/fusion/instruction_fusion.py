@@ -291,7 +291,7 @@ def _build(computation: HloComputation, groups: list[list[HloInstruction]]) -> l
     assert module is not None
     bodies = [FusionBody(HloComputation("fused_computation")) for _ in groups]
     for body in reversed(bodies):  # producers first
-        module.add_embedded_computation(body.computation)
+        module.add_embedded_computation(body.computation, computation)
     last = {member: number for number, members in enumerate(groups) for member in members}
     leaving = _leaving(computation, groups)
     for number, (members, body) in enumerate(zip(groups, bodies, strict=True)):

@@ -93,6 +93,8 @@ def _replace(region: RowRegion, tiled: HloModule) -> dict[HloInstruction, HloIns
     computation = region.instructions[0].parent
     assert computation is not None and computation.parent is not None
     module = computation.parent
+    for called in tiled.computations():
+        called.execution_thread = computation.execution_thread
     entry = module.deep_clone_computation(tiled.entry_computation, HloCloneContext(module))
     mapping = entry.clone_instructions(computation, dict(zip(entry.parameter_instructions, region.inputs)))
     module.remove_embedded_computation(entry)

@@ -32,7 +32,7 @@ def merge_units(
     assert module is not None
     told = module.on_rewrite
     text = "; ".join(map(str, units)) if told is not None else ""
-    computed = module.add_embedded_computation(HloComputation(f"{name}_fused_computation"))
+    computed = module.add_embedded_computation(HloComputation(f"{name}_fused_computation"), computation)
     leaving = _leaving(computation, units, outputs)
     body = FusionBody(computed)
     for operand in first_operands:

@@ -91,6 +91,7 @@ class Autotuner:
             candidates = self._candidates(call)
             chosen = candidates[0] if self.deterministic and candidates else self._fastest(call, candidates)
         if chosen is None:
+            warnings.warn(f"no algorithm of {call.name} runs and is right", PassWarning, stacklevel=2)
             return None
         return Measured(chosen.number, chosen.scratch_bytes, chosen.tensor_ops_enabled)
 

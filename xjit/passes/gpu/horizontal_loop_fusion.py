@@ -132,7 +132,7 @@ def _fuse(computation: HloComputation, group: Sequence[HloInstruction]) -> HloIn
     for instruction in body.instructions:
         inherit_annotations(instruction, group[0])
     body.set_root_instruction(root)
-    module.add_embedded_computation(body)
+    module.add_embedded_computation(body, computation)
     attributes = FusionAttributes("kInput")
     fusion = HloInstruction.create("fusion", root.shape, operands, attributes, [body], "horizontal_fusion")
     inherit_annotations(fusion, group[0])

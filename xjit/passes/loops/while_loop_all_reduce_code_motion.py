@@ -123,7 +123,8 @@ def _reduced(accumulation: Accumulation, reducer: HloComputation, total: HloInst
     if accumulation.is_scattered:
         attributes = replace(attributes, dimensions=(accumulation.dimension,))
     if reducer.root_instruction.shape.element_type is not kind:
-        reducer = computation.parent.add_embedded_computation(build.make_binary_computation("add", kind))
+        add = build.make_binary_computation("add", kind)
+        reducer = computation.parent.add_embedded_computation(add, computation)
     shape = accumulation.add.shape
     new = HloInstruction.create(old.opcode, shape, [total], attributes, [reducer], name=old.name)
     inherit_annotations(new, old)

@@ -33,23 +33,21 @@ class WhileLoopUnroller(HloModulePass):
 
     Loops stay where the condition or body has side effects or where control edges or a sharding touch them. Nothing is
     unrolled in a module with loops nested deeper than `max_nesting` (each run may take only the outermost one away,
-    as an inner bound may be a constant only then), nor beyond `max_growth` new instructions in a run, and
-    `max_total_growth` in all runs of a fixed point: what a program takes to compile is not to grow with its loops'
-    trips.
+    as an inner bound may be a constant only then), nor beyond `max_growth` new instructions in a run, or in all runs of
+    a fixed point: what a program takes to compile is not to grow with its loops' trips.
     """
 
     name = "while-loop-unroller"
     max_unrolled_instructions: int = 300
     max_nesting: int = 8
     max_growth: int = 20_000
-    max_total_growth: int = 100_000
 
     def __post_init__(self) -> None:
-        self._left: int | None = None  # of the total, in a fixed point
+        self._left: int | None = None  # of the growth, in a fixed point
 
     def begin(self, module: HloModule) -> None:
-        """The runs that follow share `max_total_growth`."""
-        self._left = self.max_total_growth
+        """The runs that follow share `max_growth`."""
+        self._left = self.max_growth
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Unrolls inner loops first; True if a loop is gone."""
@@ -59,7 +57,7 @@ class WhileLoopUnroller(HloModulePass):
             return False
         effects = analyses.get(SideEffects, module)
         changed = False
-        growth_left = allowed = min(self.max_growth, self._left if self._left is not None else self.max_total_growth)
+        growth_left = allowed = self.max_growth if self._left is None else self._left
         for loop in loops:
             if has_control_dependencies(loop) or loop.sharding is not None:
                 continue
@@ -68,10 +66,11 @@ class WhileLoopUnroller(HloModulePass):
             known = counted_loop(loop)
             if known is None:
                 continue
-            growth = known.trip_count * loop.while_body.instruction_count
-            if known.trip_count > 1 and (growth > growth_left or not self._fuses(loop, known.trip_count)):
+            grows = known.trip_count > 1
+            growth = known.trip_count * loop.while_body.instruction_count if grows else 0
+            if growth > growth_left or (grows and not self._fuses(loop, known.trip_count)):
                 continue
-            growth_left -= growth if known.trip_count > 1 else 0
+            growth_left -= growth
             unroll(loop, known.trip_count)
             changed = True
         if self._left is not None:
