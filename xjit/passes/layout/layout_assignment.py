@@ -137,16 +137,16 @@ class LayoutAssignment(HloModulePass):
         return changed
 
 
-_TRANSFERS = frozenset(["infeed", "outfeed", "send", "send-done", "recv", "recv-done"])
-"""The layouts of what they transfer are agreed with another side."""
+_TRANSFERS = frozenset(["infeed", "outfeed"])
+"""The layouts of what they transfer are agreed with the host. Both ends of a channel are ours, and row-major."""
 
 
 def _sent(transfer: HloInstruction) -> list[Shape]:
     """Returns the shape, with layouts, of the operand that a transfer sends; nothing if it sends none."""
-    if transfer.opcode == "outfeed":
-        shape = transfer.attributes_as(at.OutfeedAttributes).outfeed_shape
-        return [] if shape is None else [shape.with_default_layouts()]
-    return [transfer.shape.tuple_shapes[0].with_default_layouts()] if transfer.opcode == "send" else []
+    if transfer.opcode == "infeed":
+        return []
+    shape = transfer.attributes_as(at.OutfeedAttributes).outfeed_shape
+    return [] if shape is None else [shape.with_default_layouts()]
 
 
 def _complete_entry_layout(module: HloModule, parameters: list[Shape], result: Shape) -> bool:
