@@ -115,6 +115,42 @@ def repacked(size: int) -> str:
     return "\n".join(["HloModule m", "ENTRY e {", *lines, "}"])
 
 
+def shared(size: int) -> str:
+    """A value that is read by many instructions that are that value."""
+    lines = [f"a{i} = s32[4] add(x, b)  n{i} = s32[4] negate(a{i})" for i in range(size)]
+    result = f"ROOT r = ({', '.join(['s32[4]'] * size)}) tuple({', '.join(f'n{i}' for i in range(size))})"
+    start = "x = s32[4] parameter(0)  c = s32[] constant(0)  b = s32[4] broadcast(c), dimensions={}"
+    return "\n".join(["HloModule m", "ENTRY e {", start, *lines, result, "}"])
+
+
+def chained_fusions(size: int) -> str:
+    """Fusions of two results each, of which the last one's is not read, nor what it is computed of."""
+    fused = "a = f32[4] parameter(0)  b = f32[4] parameter(1)  x = f32[4] negate(a)  y = f32[4] abs(b)"
+    bodies = [f"f{i} {{ {fused}  ROOT r = (f32[4], f32[4]) tuple(x, y) }}" for i in range(size)]
+    lines = [
+        f"w{i} = (f32[4], f32[4]) fusion(a{i}, b{i}), kind=kLoop, calls=f{i}  "
+        f"a{i + 1} = f32[4] get-tuple-element(w{i}), index=0  b{i + 1} = f32[4] get-tuple-element(w{i}), index=1"
+        for i in range(size)
+    ]
+    start = "ENTRY e { a0 = f32[4] parameter(0)  b0 = f32[4] parameter(1)"
+    return "\n".join(["HloModule m", *bodies, start, *lines, f"ROOT r = f32[4] negate(a{size}) }}"])
+
+
+def shift_register(size: int) -> str:
+    """A loop whose elements become the next one each; its condition reads the first."""
+    state = f"({', '.join(['s32[]'] * size)})"
+    reads = [f"g{i} = s32[] get-tuple-element(p), index={i}" for i in range(size)]
+    shifted = ", ".join(f"g{(i + 1) % size}" for i in range(size))
+    return "\n".join([
+        "HloModule m",
+        f"b {{ p = {state} parameter(0)", *reads, f"ROOT t = {state} tuple({shifted}) }}",
+        f"c {{ p = {state} parameter(0)  g = s32[] get-tuple-element(p), index=0  k = s32[] constant(5)",
+        "ROOT r = pred[] compare(g, k), direction=LT }",
+        f"ENTRY e {{ z = s32[] constant(0)  t = {state} tuple({', '.join(['z'] * size)})",
+        f"ROOT w = {state} while(t), condition=c, body=b }}",
+    ])  # fmt: skip
+
+
 def _prepare(module: HloModule) -> None:
     PassDriver().run(cpu_pipeline(), module)
     assignment = assign_buffers(module)
@@ -138,6 +174,9 @@ _STEPS: dict[str, tuple[Callable[[int], str], Callable[[HloModule], object]]] = 
     "matching donors": (donors, lambda m: (xjit.run_passes(m, ["hlo-memory-scheduler"]), assign_buffers(m))),
     "sinking constants": (loop_of_constants, lambda m: xjit.run_passes(m, ["while-loop-constant-sinking"])),
     "rewriting operands of a tuple": (repacked, lambda m: xjit.run_passes(m, ["tuple-simplifier"])),
+    "rewriting readers of one value": (shared, lambda m: xjit.run_passes(m, ["algebraic-simplifier"])),
+    "removing results of fusions": (chained_fusions, lambda m: xjit.run_passes(m, ["hlo-dce"])),
+    "counting trips": (shift_register, lambda m: xjit.run_passes(m, ["while-loop-trip-count-annotator"])),
     "declaring aliases": (donors, lambda m: xjit.run_passes(m, ["optimize-input-output-buffer-alias"])),
 }
 

@@ -79,6 +79,25 @@ def test_only_what_has_changed_is_looked_at_again(computation: str, in_place: bo
     assert not looks.settled
 
 
+@pytest.mark.parametrize("by_shape", [False, True])
+def test_other_attributes_count_beside_changes_elsewhere(by_shape: bool) -> None:
+    @dataclass
+    class Both(Changes):
+        name = "both"
+
+        def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+            changed, inner = super().run_impl(module, execution_threads), module.get_computation_with_name("inner")
+            if changed and inner is not None and by_shape:
+                inner.root_instruction.mutable_shape = inner.root_instruction.shape
+            elif changed and inner is not None:
+                inner.parameter_instructions[0].update_attributes(parameter_number=0)
+            return changed
+
+    looks = Looks()
+    HloPassFix([looks, Both("e")]).run(parse_hlo(TEXT))
+    assert looks.runs[1] == ["inner", "outer", "e"]
+
+
 def test_a_pass_that_changes_something_looks_again_at_that() -> None:
     @dataclass
     class Both(Changes):

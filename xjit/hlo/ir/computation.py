@@ -46,7 +46,10 @@ class HloComputation:
         self._callees: tuple[HloComputation, ...] | None = None
         self._opcodes: frozenset[str] | None = None
         self.version = 0
-        """The version of the module since which the instructions, their edges and the root are what they are."""
+        """The version of the module since which the instructions, their edges and the root are what they are.
+
+        See `HloModule.version` for what else counts.
+        """
 
     class Builder:
         """Collects free instructions; `build` makes a computation of them."""
@@ -338,8 +341,7 @@ class HloComputation:
         if self._root is not None and not accept_different_shape and not self._root.shape.compatible(root.shape):
             raise InvalidArgument(f"new root {root.name} has shape {root.shape}, the old one {self._root.shape}")
         self._root = root
-        if self.parent is not None:
-            self.version = self.parent.next_version()
+        self.note_change()
 
     def remove_instruction(self, instruction: HloInstruction) -> None:
         """Removes an instruction without users, control edges or root position; never a parameter."""
@@ -446,6 +448,10 @@ class HloComputation:
         """Notes that instructions, what they read, wait for or call have changed (for the functions that do it)."""
         self._post_order = None
         self._opcodes = None
+        self.note_change()
+
+    def note_change(self) -> None:
+        """Notes that the root is another one, or a shape or attributes are (for the functions that do it)."""
         if self.parent is not None:
             self.version = self.parent.next_version()
 

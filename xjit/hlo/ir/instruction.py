@@ -130,6 +130,8 @@ class HloInstruction(InstructionConstructors, AttributeFields):
     @attributes.setter
     def attributes(self, value: at.Attributes) -> None:
         self._attributes = value
+        if self.parent is not None:
+            self.parent.note_change()
 
     def attributes_as(self, kind: type[A]) -> A:
         """Returns the attributes, typed; TypeError if the opcode has another class."""
@@ -140,7 +142,7 @@ class HloInstruction(InstructionConstructors, AttributeFields):
     def update_attributes(self, **changes: Any) -> None:
         """Replaces fields of the attributes; InvalidArgument for a field that the opcode does not have."""
         try:
-            self._attributes = dataclasses.replace(self._attributes, **changes)  # type: ignore[type-var]
+            self.attributes = dataclasses.replace(self._attributes, **changes)  # type: ignore[type-var]
         except TypeError as error:
             raise InvalidArgument(f"{self.opcode} {self.name}: {error}") from None
 
@@ -172,6 +174,8 @@ class HloInstruction(InstructionConstructors, AttributeFields):
         if self.origin and not shape.compatible(self.shape):
             self.origin = ""
         self.shape = shape
+        if self.parent is not None:
+            self.parent.note_change()
 
     def set_and_sanitize_name(self, name: str) -> None:
         """Renames the instruction to the nearest name that HLO text accepts; it is not made unique."""

@@ -72,10 +72,10 @@ class HloModule:
 
     @property
     def version(self) -> int:
-        """A number that grows with every change of instructions, edges, roots, calls or computations.
+        """A number that grows with every change of instructions, edges, roots, attributes, calls or computations.
 
-        What was found out about a version holds as long as the number stays. Replacing shapes or attributes in place
-        does not count by itself: who does that calls `note_change`.
+        What was found out about a version holds as long as the number stays. A shape counts that is replaced by
+        `mutable_shape`. Other fields of instructions do not: who sets them calls `note_change`.
         """
         return self._version
 

@@ -88,15 +88,16 @@ def remove_parameters_from_entry(module: HloModule, numbers: Sequence[int]) -> N
     if names_parameters(module):
         raise FailedPrecondition(f"the header of {module.name} names parameters by number")
     left = [i for i in range(entry.num_parameters) if i not in gone]
+    numbers_now = {old: new for new, old in enumerate(left)}
     layout = module.entry_computation_layout
     shardings = module.spmd_parameters_shardings if module.has_spmd_parameters_shardings() else None
     _remove(entry, sorted(gone))
     config.entry_computation_layout = replace(layout, parameter_shapes=[layout.parameter_shapes[i] for i in left])
     config.input_output_alias = tuple(
-        replace(a, parameter_number=left.index(a.parameter_number)) for a in config.input_output_alias
+        replace(a, parameter_number=numbers_now[a.parameter_number]) for a in config.input_output_alias
     )
     config.buffer_donors = tuple(
-        replace(d, parameter_number=left.index(d.parameter_number)) for d in config.buffer_donors
+        replace(d, parameter_number=numbers_now[d.parameter_number]) for d in config.buffer_donors
     )
     if shardings is not None:
         module.spmd_parameters_shardings = [shardings[i] for i in left]

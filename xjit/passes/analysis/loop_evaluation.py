@@ -76,14 +76,14 @@ def _needed(
     following: list[HloInstruction] = []
     while indices is not None:
         following = _slice_of([next_value(loop, index) for index in sorted(indices)])
+        if len(condition) + len(following) > MAX_INSTRUCTIONS:
+            return None
         more = _read(following)
         if more is None or more <= indices:
             indices = None if more is None else indices
             break
         indices |= more
     if indices is None or not all(map(_is_simple, (*condition, *following))):
-        return None
-    if len(condition) + len(following) > MAX_INSTRUCTIONS:
         return None
     state: dict[int, Any] = {}
     for index in indices:

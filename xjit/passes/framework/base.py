@@ -41,7 +41,7 @@ class HloModulePass(ABC):
         version = module.version
         changed = self.run_impl(module, execution_threads)
         if changed and module.version == version:
-            module.note_change()  # of shapes or attributes only, in place
+            module.note_change()  # of annotations only, in place
         if changed and module.has_schedule():
             module.schedule.update(module)
         return changed

@@ -191,22 +191,23 @@ class _Rewriter:
             if new is None or not self.accept(instruction, new):
                 into.discard()
                 continue
+            readers = instruction.users  # those that `new` has already see nothing else
             staying = into.replace_source(new)
             self.applied[rule.name] += 1
             if self.once:
                 return True
             self._push([*into.made, new])
-            self._push_readers(new)
+            self._push_readers(readers)
             self._push(staying)
             for operand in staying:
                 if operand.user_count == 1:  # its reader may match as the only one now
-                    self._push_readers(operand)
+                    self._push_readers(operand.users)
             return True
         return False
 
-    def _push_readers(self, changed: HloInstruction) -> None:
-        """Puts what reads an instruction on the worklist; when it stays as it is, what looks through it comes next."""
-        for reader in changed.users:
+    def _push_readers(self, readers: Iterable[HloInstruction]) -> None:
+        """Puts what reads something new on the worklist; when it stays as it is, what looks through it comes next."""
+        for reader in readers:
             self._push((reader,))
             self._see_through(reader, 1)
 

@@ -43,10 +43,11 @@ def merge_counters(loop: HloInstruction) -> HloInstruction | None:
                     read.replace_all_uses_with(value)
     by_index = {follower.index: follower for follower in followers}
     keep = [i for i in range(len(loop.shape.tuple_shapes)) if i not in by_index]
+    positions = {old: new for new, old in enumerate(keep)}
 
     def value_after(new: HloInstruction, index: int) -> HloInstruction:
         assert new.parent is not None
-        return _value(new.parent, new, keep.index(by_index[index].base), by_index[index], new)
+        return _value(new.parent, new, positions[by_index[index].base], by_index[index], new)
 
     return resize(loop, keep, (), value_after)
 

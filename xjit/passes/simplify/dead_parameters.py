@@ -87,8 +87,9 @@ def _read_elements(computation: HloComputation, fusion: HloInstruction, used: li
     """Gives a fusion the shape of the results that are left, and renumbers what reads them."""
     if len(used) > 1:
         fusion.mutable_shape = shape
+        positions = {old: new for new, old in enumerate(used)}
         for read in fusion.users:
-            read.update_attributes(index=used.index(element_index(read)))
+            read.update_attributes(index=positions[element_index(read)])
         return
     fusion.mutable_shape = shape.tuple_shapes[0]
     for read in fusion.users:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
@@ -56,9 +56,8 @@ class HloDCE(HloModulePass):
         changed = False
         for computation in selected_computations(module, execution_threads):
             changed |= remove_dead_instructions(computation, effects, self._keeps_channels(module))
-            while has_opcodes(computation, {"fusion"}) and _remove_fusion_results(computation):
-                changed = True
-                remove_dead_instructions(computation, effects, self._keeps_channels(module))  # what only these read
+            if has_opcodes(computation, {"fusion"}):
+                changed |= _remove_fusion_results(computation, effects, self._keeps_channels(module))
         return changed
 
     def _keeps_channels(self, module: HloModule) -> bool:
@@ -66,16 +65,28 @@ class HloDCE(HloModulePass):
         return not (is_spmd or self.remove_cross_partition_collective_ops)
 
 
-def _remove_fusion_results(computation: HloComputation) -> bool:
-    fusions = [i for i in computation.instructions if i.opcode == "fusion" and i.shape.is_tuple]
-    removed = [remove_dead_fusion_results(fusion) for fusion in fusions]
-    return any(removed)
+def _remove_fusion_results(computation: HloComputation, effects: SideEffects, keeps_channels: bool) -> bool:
+    """Removes results that nothing reads, readers first: what only these needed may be a result of another fusion."""
+    changed = False
+    for fusion in reversed(computation.make_instruction_post_order()):
+        if fusion.parent is computation and fusion.opcode == "fusion" and fusion.shape.is_tuple:
+            operands = fusion.unique_operands()
+            if remove_dead_fusion_results(fusion):
+                remove_dead_instructions(computation, effects, keeps_channels, operands)
+                changed = True
+    return changed
 
 
-def remove_dead_instructions(computation: HloComputation, effects: SideEffects, keeps_channels: bool = False) -> bool:
+def remove_dead_instructions(
+    computation: HloComputation,
+    effects: SideEffects,
+    keeps_channels: bool = False,
+    candidates: Iterable[HloInstruction] | None = None,
+) -> bool:
     """Removes what has no users, and then what has lost its last user: in a graph without cycles, that is all.
 
-    `keeps_channels`: a collective with a channel counts as a side effect.
+    `keeps_channels`: a collective with a channel counts as a side effect. `candidates`: what to look at first, if that
+    is not all.
     """
 
     def is_dead(instruction: HloInstruction) -> bool:
@@ -89,7 +100,7 @@ def remove_dead_instructions(computation: HloComputation, effects: SideEffects, 
         )
 
     root = computation.root_instruction
-    dead = [i for i in computation.unread_instructions() if is_dead(i)]
+    dead = [i for i in (computation.unread_instructions() if candidates is None else candidates) if is_dead(i)]
     if not dead:
         return False
     while dead:

@@ -176,24 +176,17 @@ def _added_in_place(match: Match, into: Expansion) -> HloInstruction:
     return into.make("dynamic-update-slice", y, into.make("add", part, old), *update.operands[2:])
 
 
-def _selected_in_place(match: Match, into: Expansion) -> HloInstruction:
+def _selected_in_place(match: Match, into: Expansion) -> HloInstruction | None:
     """select(p, update(x, u), x) = update(x, select(part of p, u, part of x)), and with x and the update swapped."""
-    update, p = match["update"], match["p"]
+    update, x, p = match["update"], match["x"], match["p"]
+    if update.operand(0) is not x or update.user_count != 1:
+        return None
     u, indices = update.operand(1), update.operands[2:]
     sizes = at.DynamicSliceAttributes(u.shape.dimensions)
-    old = into.make("dynamic-slice", match["x"], *indices, attributes=sizes)
+    old = into.make("dynamic-slice", x, *indices, attributes=sizes)
     choice = into.make("dynamic-slice", p, *indices, attributes=sizes) if p.shape.rank else p
     chosen = [u, old] if match.root.operand(1) is update else [old, u]
-    return into.make("dynamic-update-slice", match["x"], into.make("select", choice, *chosen), *indices)
-
-
-def _updates_x(select: HloInstruction) -> bool:
-    """Whether a select takes an update, which only it reads, or what was updated."""
-    _, *either = select.operands
-    return any(
-        update.opcode == "dynamic-update-slice" and update.operand(0) is x and update.user_count == 1
-        for update, x in (either, either[::-1])
-    )
+    return into.make("dynamic-update-slice", x, into.make("select", choice, *chosen), *indices)
 
 
 _DS, _DUS = m.op("dynamic-slice"), m.op("dynamic-update-slice")
@@ -224,9 +217,9 @@ UPDATES = (
     AlgebraRule("R17x", "add(dynamic-update-slice(0, u, i), y) = dynamic-update-slice(y, u + part of y, i) of floats",
                 m.op("add", _ZEROS_UPDATED, m.any("y")).where(is_float), _added_in_place, Exactness.XLA),
     AlgebraRule("N1", "select(p, dynamic-update-slice(x, u, i), x) = dynamic-update-slice(x, select(p, u, x), i)",
-                m.op("select", m.any("p"), m.op("dynamic-update-slice", name="update"), m.any("x")).where(_updates_x),
+                m.op("select", m.any("p"), m.op("dynamic-update-slice", name="update"), m.any("x")),
                 _selected_in_place),
     AlgebraRule("N1b", "select(p, x, dynamic-update-slice(x, u, i)) = dynamic-update-slice(x, select(p, x, u), i)",
-                m.op("select", m.any("p"), m.any("x"), m.op("dynamic-update-slice", name="update")).where(_updates_x),
+                m.op("select", m.any("p"), m.any("x"), m.op("dynamic-update-slice", name="update")),
                 _selected_in_place),
 )  # fmt: skip
