@@ -59,8 +59,8 @@ class CompileOptions:
         if self.xla_gpu_autotune_level not in range(5):
             level = self.xla_gpu_autotune_level
             raise InvalidArgument(f"xla_gpu_autotune_level is {level!r}, expected 0, 1, 2, 3 or 4")
-        if self.memory_limit_bytes < 0:
-            raise InvalidArgument(f"memory_limit_bytes is {self.memory_limit_bytes}, expected 0 or more")
+        if not isinstance(self.memory_limit_bytes, int) or self.memory_limit_bytes < 0:
+            raise InvalidArgument(f"memory_limit_bytes is {self.memory_limit_bytes!r}, expected a number, 0 or more")
         if isinstance(self.disabled_passes, str):
             raise InvalidArgument(f"disabled_passes is the string '{self.disabled_passes}', expected a tuple of names")
         object.__setattr__(self, "disabled_passes", tuple(self.disabled_passes))

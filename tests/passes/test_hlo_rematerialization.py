@@ -243,3 +243,5 @@ def test_a_limit_of_the_compilation() -> None:
     assert sizes[1] <= sizes[0] - 256 * 256 * 4
     with pytest.raises(xjit.InvalidArgument, match="memory_limit_bytes is -1"):
         xjit.CompileOptions(memory_limit_bytes=-1)
+    with pytest.raises(xjit.InvalidArgument, match="memory_limit_bytes is '1GB', expected a number"):
+        xjit.CompileOptions(memory_limit_bytes="1GB")  # type: ignore

@@ -196,9 +196,12 @@ class Plugin:
         request["topology"] = self.client.address
 
     def _serialize_topology(self, request: Request) -> None:
+        self._answer_serialized(request, "topology", self._topology_text)
+
+    @functools.cached_property
+    def _topology_text(self) -> Memory:
         """What code depends on besides the program: a key of JAX's cache of compiled programs."""
-        text = f"xjit {__version__}, {len(self.client.devices)} devices: {host_features()}"
-        self._answer_serialized(request, "topology", self._keep(Memory(text)))
+        return Memory(f"xjit {__version__}, {len(self.client.devices)} devices: {host_features()}")
 
     def _look_up_device(self, request: Request) -> None:
         request["device"] = self._device(request["id"])
