@@ -86,10 +86,10 @@ class _Fuser:
 
     def _are_fusible_siblings(self, fusion: HloInstruction, other: HloInstruction, value: HloInstruction) -> bool:
         return (
-            not self.reachability.is_connected(fusion, other)
-            and _have_one_loop(fusion, other)
+            _have_one_loop(fusion, other)
             and not _read_different_parts(fusion, other, value)
             and _fit_together(fusion, other)
+            and not self.reachability.is_connected(fusion, other)  # last: it may have to be found out anew
         )
 
     def _fuse_into_reader(self, producer: HloInstruction) -> None:
@@ -112,9 +112,9 @@ class _Fuser:
         return (
             _may_be_root(reader)
             and _have_one_loop(producer, reader)
-            and not self.reachability.reaches_any(producer, others)
             and reads_once(reader, producer)
             and _fit_together(producer, reader)
+            and not self.reachability.reaches_any(producer, others)
         )
 
 

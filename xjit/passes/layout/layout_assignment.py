@@ -92,19 +92,22 @@ class LayoutAssignment(HloModulePass):
             return parameters[i]
         if i.opcode == "get-tuple-element":
             return i.operand(0).shape.tuple_shapes[i.attributes_as(at.GetTupleElementAttributes).index]
-        if i.opcode == "tuple" and (self.keep_intermediate_layouts or i in kept):
+        keeps = self.keep_intermediate_layouts or i in kept or self._is_only_for_constraints(i)
+        if i.opcode == "tuple" and keeps:
             return Shape.tuple_of([o.shape for o in i.operands])
-        if self.keep_intermediate_layouts or i in kept or self._is_only_for_constraints(i):
+        if keeps:
             return i.shape.with_default_layouts()
         constraints = self.constraints(i)
         return row_major(i.shape) if constraints is None else constraints[0]
 
     def _is_only_for_constraints(self, i: HloInstruction) -> bool:
-        """Whether this is a copy into the layout that all of its users need."""
-        return i.opcode == "copy" and i.user_count > 0 and all(self._takes(user, i) for user in i.users)
+        """Whether this is a copy into the layout that all of its users need, or a tuple that they need as it is."""
+        return i.opcode in ("copy", "tuple") and i.user_count > 0 and all(self._takes(user, i) for user in i.users)
 
     def _takes(self, user: HloInstruction, value: HloInstruction) -> bool:
         """Whether a user needs a value in just the layout that it has."""
+        if user.opcode == "tuple":
+            return self._is_only_for_constraints(user)
         constraints = self.constraints(user)
         if constraints is None:
             return False
