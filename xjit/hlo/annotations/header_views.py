@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 OUTPUT_SHARDING = "spmd_output_sharding"
 PARAMETERS_SHARDINGS = "spmd_parameters_shardings"
 PREFETCHES = "cross_program_prefetches"
+PROPAGATION = "allow_spmd_sharding_propagation_to_parameters"
 _SIGNATURE_KEYS = (
     "dynamic_parameter_binding",
     *(OUTPUT_SHARDING, PARAMETERS_SHARDINGS, PREFETCHES),
@@ -30,8 +31,9 @@ _NUMBERED_KEYS = ("dynamic_parameter_binding", PREFETCHES)
 
 
 def names_parameters(module: HloModule) -> bool:
-    """Whether the header names parameters by number, for sizes of dimensions or prefetches."""
-    return any(key in module.config.header_attributes for key in _NUMBERED_KEYS)
+    """Whether the header names parameters by number, for sizes of dimensions or prefetches, or lists flags of each."""
+    header = module.config.header_attributes
+    return any(key in header for key in _NUMBERED_KEYS) or "," in header.get(PROPAGATION, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ def remove_parameters_from_entry(module: HloModule, numbers: Sequence[int]) -> N
     """Removes unused parameters of the entry: callers no longer hand them over.
 
     The entry layout, the parameters' shardings, aliases and donors are those of the parameters that are left. Errors:
-    FailedPrecondition if one is used, or if the config names it otherwise (aliases, dynamic sizes, prefetches).
+    FailedPrecondition if one is used, or if the config names it otherwise (see `names_parameters`).
     """
     entry, config, gone = module.entry_computation, module.config, set(numbers)
     named = {alias.parameter_number for alias in (*config.input_output_alias, *config.buffer_donors)}

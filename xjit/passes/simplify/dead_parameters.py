@@ -37,7 +37,8 @@ def remove_dead_call_parameters(module: HloModule, execution_threads: Collection
 def remove_dead_entry_parameters(module: HloModule) -> bool:
     """Removes the entry's parameters that it does not read, so that its signature changes; True if there was one.
 
-    Those that an alias or a donation names stay; all do where the header tells dynamic sizes or prefetches.
+    Those that an alias or a donation names stay; all do where the header tells dynamic sizes, prefetches or
+    which of them may get shardings.
     """
     config = module.config
     named = {entry.parameter_number for entry in (*config.input_output_alias, *config.buffer_donors)}
