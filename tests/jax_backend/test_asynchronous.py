@@ -418,6 +418,7 @@ import contextlib, random, signal, threading, time
 from jax.sharding import NamedSharding, PartitionSpec as P
 mesh = jax.make_mesh((3,), ("x",))
 rows = jax.device_put(np.arange(9.0, dtype=np.float32).reshape(3, 3), NamedSharding(mesh, P("x")))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what runs in the background ignore it
 calls = []
 def double(v):
     calls.append(1)
