@@ -156,22 +156,19 @@ class ExecutableStructs:
         }
 
     def _sharding_fields(self, module: HloModule) -> dict[str, int]:
-        """The shardings that the partitioner gave parameters and results; none where they do not all have one."""
-        entry = module.entry_computation
-        root = entry.root_instruction
-        whole = root.sharding
-        num_results = len(root.shape.tuple_shapes) if root.shape.is_tuple else 1
+        """The shardings of parameters and results; none where the partitioner had nothing to do."""
+        if not module.has_spmd_output_sharding():
+            return {}
+        shape, whole = module.entry_computation.root_instruction.shape, module.spmd_output_sharding
         given = {
-            "parameter": [parameter.sharding for parameter in entry.parameter_instructions],
-            "result": (whole.elements if whole is not None else ()) or [whole] * num_results,
+            "parameter": module.spmd_parameters_shardings,
+            "result": whole.elements or [whole] * (len(shape.tuple_shapes) if shape.is_tuple else 1),
         }
         fields: dict[str, int] = {}
         for what, shardings in given.items():
-            known = [sharding for sharding in shardings if sharding is not None]
-            if known and len(known) == len(shardings):
-                serialized = [self._keep(Memory(serialized_sharding(sharding))) for sharding in known]
-                fields[f"{what}_shardings"] = self._numbers([memory.address for memory in serialized])
-                fields[f"{what}_sharding_sizes"] = self._numbers([memory.size for memory in serialized])
+            serialized = [self._keep(Memory(serialized_sharding(sharding))) for sharding in shardings]
+            fields[f"{what}_shardings"] = self._numbers([memory.address for memory in serialized])
+            fields[f"{what}_sharding_sizes"] = self._numbers([memory.size for memory in serialized])
         return fields
 
     def _layout(self, values: _Leaves, number: int) -> int:
