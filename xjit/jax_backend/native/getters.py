@@ -132,7 +132,10 @@ _CONSTANTS: Final[dict[str, dict[str, int | str]]] = {
     "Buffer_GetMemoryLayout": {"tile_dims": 0, "tile_dim_sizes": 0, "num_tiles": 0, "layout_type": 0},
     "DeviceDescription_Attributes": {"attributes": 0, "num_attributes": 0},
     "Device_GetAttributes": {
-        "attributes": 0, "num_attributes": 0, "device_attributes": 0, "attributes_deleter": "@Plugin_Initialize",
+        "attributes": 0,
+        "num_attributes": 0,
+        "device_attributes": 0,
+        "attributes_deleter": "@Plugin_Initialize",
     },
     "TopologyDescription_Attributes": {"attributes": 0, "num_attributes": 0},
     "Device_CreateAsyncTrackingEvent": {"event": 0},
@@ -155,7 +158,9 @@ def define_getters(module: Module) -> None:
         _define(module, name, rows.get(name), _CONSTANTS.get(name, {}))
 
 
-def _define(module: Module, name: str, row: tuple[str, StructLayout, str] | None, constants: dict[str, int | str]) -> None:
+def _define(
+    module: Module, name: str, row: tuple[str, StructLayout, str] | None, constants: dict[str, int | str]
+) -> None:
     arguments = _ARGUMENTS[name]
     builder = define(module, name, [(PTR, "args")], linkage="", return_type=PTR)
     (request,) = builder.function.args
