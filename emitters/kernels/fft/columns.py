@@ -135,7 +135,8 @@ class _ComplexPlaces:
         dims = result.shape.dimensions
         self.outer = (math.prod(dims[:axis]),)
         box = Shape.array(result.shape.element_type, (*self.outer, dims[axis], math.prod(dims[axis + 1 :])))
-        self.data = self.array = Buffer(box, result.pointer)
+        self.data = Buffer(box, result.pointer)
+        self.array: Buffer | None = self.data
         self.nest, self.memory = nest, memory
 
     def load(self, outer: Index, row: AffineExpr, column: AffineExpr) -> Pair:

@@ -95,10 +95,9 @@ def _text(kind: PrimitiveType, target: Target) -> str:
 def _split(builder: StructuredBuilder, place: Value, parts: Sequence[Value], factor: Value) -> None:
     """Moves a vector of numbers to its parts."""
     lanes, size = factor.type, factor.type.elem.bits // 8
-    halves = [builder.load(lanes, p, size) for p in (place, _behind(builder, place, lanes))]
+    low, high = (builder.load(lanes, p, size) for p in (place, _behind(builder, place, lanes)))
     for first, part in enumerate(parts):
-        order = range(first, 2 * lanes.width, 2)
-        builder.store(builder.shuffle_vector(*halves, list(order)), part, size)
+        builder.store(builder.shuffle_vector(low, high, range(first, 2 * lanes.width, 2)), part, size)
 
 
 def _join(builder: StructuredBuilder, place: Value, parts: Sequence[Value], factor: Value) -> None:
