@@ -113,7 +113,7 @@ def _factorizations(letter: str) -> list[LapackRoutine]:
         _row(letter, f"{q}mqr", "a:T[q,p] tau:T[k] c:T[m,n]", "c:T[m,n]",
              "side trans m n k a ld:q tau c ld:m work lwork info", lambda s: 4 * s["m"] * s["n"] * s["k"],
              flags=(_bool("side", "left", "L", "R"), _bool("trans", "transpose", transposed, "N")), copied=("a",),
-             conditions=(_SOLVED_SIDE, ("q >= k", lambda s, _: s["q"] >= s["k"]), ("p >= k", lambda s, _: s["p"] >= s["k"]))),
+             conditions=(_SOLVED_SIDE, ("q >= k, p >= k", lambda s, _: min(s["q"], s["p"]) >= s["k"]))),
         _row(letter, "trsm", "a:T[q,q] b:T[m,n]", "b:T[m,n]", "side uplo trans_x diag m n one a ld:q b ld:m",
              lambda s: s["m"] * s["n"] * s["q"],
              flags=(_char("side", "LR"), _UPLO, _char("trans_x", "NTC"), _char("diag", "NU")),
