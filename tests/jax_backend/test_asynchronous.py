@@ -548,5 +548,5 @@ while not end.is_set():
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
     except Alarm:
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
-assert seen["raised"] > 5 and seen["error"] > 5 and not seen["silent"], seen
+assert seen["raised"] > 5 and not seen["silent"], seen
 """)
