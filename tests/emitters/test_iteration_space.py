@@ -198,7 +198,15 @@ def test_peeled_loops_do_not_collapse() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "expected"),
-    [((9, 2), [18]), ((9, 4), [36]), ((5, 2, 2), [5 * 4]), ((9, 3), [9, 3]), ((9, 8), [9, 8]), ((2,), [2])],
+    [
+        ((9, 2), [18]),
+        ((9, 4), [36]),
+        ((5, 2, 2), [5 * 4]),
+        ((9, 3), [27]),
+        ((7, 3), [7, 3]),
+        ((9, 8), [9, 8]),
+        ((2,), [2]),
+    ],
 )
 def test_merge_short_innermost(sizes: tuple[int, ...], expected: list[int]) -> None:
     merged = merge_short_innermost(space_over(*sizes), 8)

@@ -58,6 +58,8 @@ def maximum(x: Vec, y: Vec) -> Vec:
     if limit is not None:
         larger = limit.maximum(other)
         return larger + 0.0 if _is_zero(limit, 1.0) else larger  # -0 becomes +0
+    if not x.type.is_vector and x.b.target.gpu is None:  # a select of scalars would be a branch
+        return -minimum(-x, -y)
     # x86 max gives its second operand for equal and unordered ones: order zeros by sign first
     swap = x.as_int() < 0
     first, second = x.where(swap, y), y.where(swap, x)
