@@ -141,7 +141,8 @@ def collapse_loops(
     return space
 
 
-MAX_PERIOD = 8
+MAX_PERIOD = 7
+"""Vectors after which lanes may repeat: rows of seven elements, where a vector has eight."""
 
 
 def period_of(size: int, width: int) -> int:
@@ -149,18 +150,20 @@ def period_of(size: int, width: int) -> int:
     return math.lcm(size, width) // width
 
 
-def merge_short_innermost(space: IterationSpace, width: int) -> IterationSpace:
+def merge_short_innermost(space: IterationSpace, width: int, max_period: int = 1) -> IterationSpace:
     """Returns the space with an innermost loop shorter than a vector merged into the next one.
 
     Then lanes of `v floordiv size` and `v mod size` are regular: they repeat with every vector, or, where the size does
-    not divide the width, with some (`period_of`), as long as there are that many.
+    not divide the width, with some (`period_of`): at most `max_period`, if there are as many.
     """
     while len(space.loops) > 1:
         outer, inner = space.loops[-2:]
         size, rows = space.size(inner), space.size(outer)
         bounds = [space.table.intervals[p].lower for p in (outer, inner)]
-        period = period_of(size, width) if size else MAX_PERIOD
-        if size >= width or any(bounds) or (period > 1 and (period >= MAX_PERIOD or rows * size < period * width)):
+        if not 0 < size < width or any(bounds):
+            return space
+        period = period_of(size, width)
+        if period > 1 and (period > max_period or rows * size < period * width):
             return space
         merged = space.table.new_variable(rows * size)
         change = {outer: dim(merged).floordiv(size), inner: dim(merged).mod(size)}

@@ -1,7 +1,8 @@
 """topk (and the custom call TopK): the first k of each line in total order, with their positions.
 
 For small k a line's best pairs stay sorted in a short list; a vector of elements is looked at one by one only if some
-lane beats the worst of them, which gets rare quickly. For larger k the (key, position) pairs are sorted.
+lane beats the worst of them, which gets rare quickly. For larger k the pairs (key, position) are sorted: all of them,
+or, of long lines, again and again the best ones so far and those since that beat the worst of these.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from xjit.llvm.values import Value, const_int
 
 MAX_LIST = 64
 VECTOR_LANES = 16
+SEGMENT = 256
+"""Elements of a long line that are looked at before it is asked whether there is room for as many more."""
+ROOM = 4  # times k: of the best ones so far and those to be sorted with them
 NS_PER_ELEMENT = 0.6
 NS_PER_SORTED_ELEMENT = 8.0
 
@@ -50,18 +54,25 @@ class _TopK(LineKernel):
         self.largest = topk.attributes_as(at.TopKAttributes).largest if topk.opcode == "topk" else True
         self.key_kind = PrimitiveType.U64 if self.kind.bit_width == 64 else PrimitiveType.U32
         self.by_list = self.k <= MAX_LIST
-        length = self.k if self.by_list else self.size
+        room = max(ROOM * self.k, 4 * SEGMENT)
+        self.filters = not self.by_list and self.size >= 4 * room
+        length = self.k if self.by_list else room if self.filters else self.size
         sets = 1 if self.by_list else 2
         sizes = [length * self.key_kind.byte_width, length * 4] * sets
-        sizes.append(0 if self.by_list else work_bytes(self.size, self.key_kind.bit_width))
+        sizes += [8, self.key_kind.byte_width, 0 if self.by_list else work_bytes(length, self.key_kind.bit_width)]
+        self.length = length
         self.scratch = Scratch(context.module, self.nest.levels[0].builder, sizes)
         kinds = (self.key_kind, PrimitiveType.U32)
-        pieces = [contiguous(kinds[i % 2], p, length) for i, p in enumerate(self.scratch.pieces[:-1])]
+        pieces = [contiguous(kinds[i % 2], p, length) for i, p in enumerate(self.scratch.pieces[:-3])]
         self.pairs, self.other = pieces[:2], pieces[2:]
+        self.count, self.worst = (
+            contiguous(kind, piece, 1)
+            for kind, piece in zip((PrimitiveType.U64, self.key_kind), self.scratch.pieces[-3:-1], strict=True)
+        )
 
     def build(self) -> Kernel:
         """Emits the kernel."""
-        per_element = NS_PER_ELEMENT if self.by_list else NS_PER_SORTED_ELEMENT
+        per_element = NS_PER_ELEMENT if self.by_list or self.filters else NS_PER_SORTED_ELEMENT
         return self.emit(self._body, "topk", self.shape.num_elements * per_element, self.shape.num_elements)
 
     def on_exit(self, builder: IRBuilder) -> None:
@@ -70,7 +81,8 @@ class _TopK(LineKernel):
     def _body(self, builder: StructuredBuilder) -> None:
         source = self.line(self.operand(self.view.hero.operand(0)))
         values, positions = (self.line(r) for r in self.results)
-        best = self._list(builder, source) if self.by_list else self._sorted(builder, source)
+        find = self._list if self.by_list else self._filtered if self.filters else self._sorted
+        best = find(builder, source)
         with builder.loop(const_int(I64, 0), const_int(I64, self.k), name="out") as i:
             position = best[1].load_raw(builder, i)
             values.store_raw(builder, i, source.load_raw(builder, builder.zext(position, I64)))
@@ -110,9 +122,66 @@ class _TopK(LineKernel):
         part = storage_type(self.kind)
         stored = builder.load(vector(part, VECTOR_LANES), source.address(builder, block), part.bits // 8)
         keys = self._key(builder, stored)
-        worst = builder.splat(self.pairs[0].load_raw(builder, const_int(I64, self.k - 1)), VECTOR_LANES)
+        worst = builder.splat(self._worst(builder), VECTOR_LANES)
         better = builder.bitcast(builder.icmp_unsigned("<", keys, worst), int_type(VECTOR_LANES))
         return builder.icmp_signed("!=", better, const_int(better.type, 0))
+
+    def _worst(self, builder: StructuredBuilder) -> Value:
+        """The key that others must beat."""
+        if self.filters:
+            return self.worst.load_raw(builder, const_int(I64, 0))
+        return self.pairs[0].load_raw(builder, const_int(I64, self.k - 1))
+
+    def _filtered(self, builder: StructuredBuilder, source: Line) -> Sequence[Line]:
+        """Appends what beats the worst of the best k; sorts these pairs, and keeps k, where there may be no room."""
+        zero, k = const_int(I64, 0), const_int(I64, self.k)
+        self.count.store_raw(builder, zero, zero)
+        self.worst.store_raw(builder, zero, const_int(int_type(self.key_kind.bit_width), -1))
+        with builder.loop(zero, const_int(I64, self.size), SEGMENT, name="segment") as first:
+            stop = builder.min(builder.add(first, const_int(I64, SEGMENT)), const_int(I64, self.size))
+            self._append_better(builder, source, first, stop)
+            count = self.count.load_raw(builder, zero)
+            is_full = builder.icmp_unsigned(">", count, const_int(I64, self.length - SEGMENT))
+            is_last = builder.icmp_signed("==", stop, const_int(I64, self.size))
+            with builder.when(builder.or_(is_full, is_last)):
+                with builder.loop(count, const_int(I64, self.length), name="empty") as i:
+                    last = [const_int(int_type(kind.bit_width), -1) for kind in (self.key_kind, PrimitiveType.U32)]
+                    store_record(builder, self.pairs, i, last)
+                best = emit_pair_sort(builder, self.length, self.pairs, self.other, self.scratch.pieces[-1])
+                if best[0] is not self.pairs[0]:
+                    with builder.loop(zero, k, name="best") as i:
+                        store_record(builder, self.pairs, i, [line.load_raw(builder, i) for line in best])
+                self.count.store_raw(builder, zero, k)
+                last = self.pairs[0].load_raw(builder, const_int(I64, self.k - 1))
+                self.worst.store_raw(builder, zero, last)
+        return self.pairs
+
+    def _append_better(self, builder: StructuredBuilder, source: Line, first: Value, stop: Value) -> None:
+        """Appends those elements of a segment that beat the worst, and all as long as there are fewer than k."""
+        if source.stride != 1:
+            with builder.loop(first, stop, name="lane") as i:
+                self._append(builder, source, i)
+            return
+        lanes = const_int(I64, VECTOR_LANES)
+        whole = builder.sub(stop, builder.urem(builder.sub(stop, first), lanes))
+        with builder.loop(first, whole, VECTOR_LANES, name="block") as block:
+            better = builder.or_(self._any_better(builder, source, block), self._has_room(builder))
+            with builder.when(better), builder.loop(block, builder.add(block, lanes), name="lane") as i:
+                self._append(builder, source, i)
+        with builder.loop(whole, stop, name="rest") as i:
+            self._append(builder, source, i)
+
+    def _has_room(self, builder: StructuredBuilder) -> Value:
+        count = self.count.load_raw(builder, const_int(I64, 0))
+        return builder.icmp_unsigned("<", count, const_int(I64, self.k))
+
+    def _append(self, builder: StructuredBuilder, source: Line, position: Value) -> None:
+        zero, key = const_int(I64, 0), self._load_key(builder, source, position)
+        better = builder.icmp_unsigned("<", key, self._worst(builder))
+        with builder.when(builder.or_(better, self._has_room(builder))):
+            count = self.count.load_raw(builder, zero)
+            store_record(builder, self.pairs, count, [key, builder.trunc(position, I32)])
+            self.count.store_raw(builder, zero, builder.add(count, const_int(I64, 1)))
 
     def _consider(self, builder: StructuredBuilder, source: Line, position: Value) -> None:
         """Inserts an element if it beats the worst of the list, which it replaces. Equal keys stay behind."""

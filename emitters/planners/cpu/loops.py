@@ -95,8 +95,10 @@ def plan_parts(planning: LoopPlanning, parts_of: SpacePlanner | None = None) -> 
             space = sort_loops(space, planning.offset(space))
             space = collapse_loops(space, planning.expressions)
             space = drop_single_trips(space)
-            if not any(access.row_reductions for access in planning.accesses(space)):
-                space = merge_short_innermost(space, planning.lanes)
+            accesses = planning.accesses(space)
+            if not any(access.row_reductions for access in accesses):
+                plain = planning.context.parts_of is None and not any(access.reductions for access in accesses)
+                space = merge_short_innermost(space, planning.lanes, MAX_PERIOD if plain else 1)
             parts += parts_of(planning, space)
     return parts
 
@@ -181,7 +183,7 @@ def _period(planning: LoopPlanning, space: IterationSpace, width: int) -> int:
         if node.kind in (AffineExprKind.FLOORDIV, AffineExprKind.MOD) and node.lhs is dim(row)
     ]
     period = math.lcm(*(period_of(d, width) for d in divisors))
-    fits = period < MAX_PERIOD and not bounds.lower and bounds.upper + 1 >= period * width
+    fits = period <= MAX_PERIOD and not bounds.lower and bounds.upper + 1 >= period * width
     return period if fits else 1
 
 

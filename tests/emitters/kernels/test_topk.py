@@ -28,6 +28,22 @@ def test_sizes(size: int, k: int) -> None:
     check(topk_text("f32", 2, size, k))
 
 
+@pytest.mark.parametrize(("kind", "size", "k"), [("f32", 4097, 70), ("u8", 5000, 200), ("f64", 9000, 300)])
+@pytest.mark.parametrize("largest", ["true", "false"])
+def test_long_lines_of_which_many_are_wanted(kind: str, size: int, k: int, largest: str) -> None:
+    """The best so far are sorted again now and then; the u8 have many equals."""
+    check(topk_text(kind, 2, size, k, largest))
+
+
+@pytest.mark.parametrize("pattern", ["rising", "falling", "equal"])
+def test_orders_that_fill_the_candidates(pattern: str) -> None:
+    numbers = {"rising": np.arange(6000), "falling": -np.arange(6000), "equal": np.zeros(6000)}[pattern]
+    for layout in ("{1,0}", "{0,1}"):
+        check(
+            topk_text("f32", 2, 6000, 100, layout=layout), np.stack([numbers] * 2).astype(np.float32), options=LAYOUTS
+        )
+
+
 def test_layouts_and_units() -> None:
     check(topk_text("f32", 9, 70, 5, layout="{0,1}"), options=LAYOUTS)
     assert check_units(topk_text("f32", 9, 70, 5, layout="{0,1}")) == 9
