@@ -132,9 +132,12 @@ def _function_of(op: StructuredOp, default: str) -> str:
 
 
 def cast_is_signed(op: StructuredOp) -> bool:
-    """Whether a named op converts integers as signed numbers: unless it has `cast = #linalg.type_fn<cast_unsigned>`."""
+    """Whether a named op converts integers as signed numbers: unless it has `cast = #linalg.type_fn<cast_unsigned>`, or
+    says so by its name.
+    """
     kind = op.operation.attributes.get("cast")
-    return not (isinstance(kind, EnumAttr) and kind.value == "cast_unsigned")
+    unsigned = isinstance(kind, EnumAttr) and kind.value == "cast_unsigned"
+    return not unsigned and op.operation.name != "linalg.matmul_unsigned"
 
 
 def _reduce_accesses(op: StructuredOp) -> Accesses:
