@@ -131,8 +131,12 @@ PASSES: dict[str, Pass] = {
     "linalg-ext-bufferize": Pass("give structured ops on tensors buffers of their own", bufferize),
     "linalg-bufferize": Pass("the same, by MLIR's name", bufferize),
     "rewrite-diag-products": Pass("make products with linalg_ext.diag elementwise", rewrite_diag_products),
-    "convert-linalg-to-loops": Pass("lower linalg ops on memrefs to loops", _sharing_constants(convert_linalg_to_loops)),
-    "convert-linalg-ext-to-loops": Pass("lower linalg_ext ops on memrefs to loops", _sharing_constants(convert_linalg_ext_to_loops)),
+    "convert-linalg-to-loops": Pass(
+        "lower linalg ops on memrefs to loops", _sharing_constants(convert_linalg_to_loops)
+    ),
+    "convert-linalg-ext-to-loops": Pass(
+        "lower linalg_ext ops on memrefs to loops", _sharing_constants(convert_linalg_ext_to_loops)
+    ),
 }
 
 

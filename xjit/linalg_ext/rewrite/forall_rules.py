@@ -49,9 +49,7 @@ def _trips(low: Value | int, high: Value | int, step: Value | int) -> int | None
     return None
 
 
-def _keep(
-    op: Operation, kept: list[int], bounds: list[tuple[Value | int, ...]], outs: tuple[Value, ...]
-) -> None:
+def _keep(op: Operation, kept: list[int], bounds: list[tuple[Value | int, ...]], outs: tuple[Value, ...]) -> None:
     """Replaces a loop by one over some of its indices."""
     block = Block()
     for i, argument in enumerate(op.body.arguments):
