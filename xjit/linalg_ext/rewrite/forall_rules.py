@@ -80,7 +80,7 @@ def _inline(op: Operation, indices: list[Value], outs: tuple[Value, ...]) -> boo
     for argument, value in zip(block.arguments[: len(indices)], indices):
         argument.replace_all_uses_with(value)
     shared = dict(zip(block.arguments[len(indices) :], outs))
-    results: dict[Value, Value] = dict(shared)
+    results: dict[Value, Value] = {**shared}
     insertions = [inner for region in end.regions for each in region.blocks for inner in each.operations]
     builder = Builder.before(op)
     for inner in block.operations[:-1]:

@@ -64,7 +64,7 @@ class _Emitter:
                 self.written_by[init] = each
 
     def emit(self, root: Planned) -> None:
-        """Emits an operation on its tiles, and producers that are not there yet where the slices of them would stand."""
+        """Emits an operation on its tiles, and producers that are not there yet where their slices would stand."""
         stack: list[tuple[Planned, list[Value]]] = [(root, [])]
         while stack:
             planned, operands = stack[-1]
