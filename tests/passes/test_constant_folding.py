@@ -12,6 +12,7 @@ from xjit.ops.evaluation import evaluate
 from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.ops.evaluation.table import EVALUATORS
 from xjit.passes.framework.base import PassWarning
+from xjit.passes.framework.pipeline import HloPassFix
 from xjit.passes.simplify import hlo_constant_folding
 from xjit.passes.simplify.folding_cost import folding_cost
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
@@ -23,6 +24,20 @@ def test_constant_folding_respects_its_budget() -> None:
     module = parse_hlo(f"HloModule m ENTRY e {{ {body} }}", allow_elided_constants=True)
     assert not HloConstantFolding(max_work=10).run(module)
     assert HloConstantFolding().run(module)
+
+
+def test_a_fixed_point_goes_on_where_a_run_had_no_work_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run may do one of the four additions. They are in computations that nothing else changes."""
+    monkeypatch.setattr(hlo_constant_folding, "_EVALUATIONS", 1)
+    callees = "".join(
+        f"f{i} {{ p = s32[4] parameter(0) a = s32[4] constant({{{i}, 1, 2, 3}}) s = s32[4] add(a, a) "
+        "ROOT r = s32[4] multiply(s, p) }\n"
+        for i in range(4)
+    )
+    calls = " ".join(f"x{i + 1} = s32[4] call(x{i}), to_apply=f{i}" for i in range(4))
+    module = parse_hlo(f"HloModule m {callees} ENTRY e {{ x0 = s32[4] parameter(0) {calls} ROOT r = s32[4] copy(x4) }}")
+    HloPassFix([HloConstantFolding(max_work=4)]).run(module)
+    assert not [i for c in module.computations() for i in c.instructions if i.opcode == "add"]
 
 
 def _sort(length: int, direction: str) -> HloModule:

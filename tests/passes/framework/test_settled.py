@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import pytest
 
 from xjit.hlo import HloInstruction, HloModule
+from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes.framework.base import HloModulePass, selected_computations
-from xjit.passes.framework.pipeline import HloPassFix
+from xjit.passes.framework.pipeline import HloPassFix, HloPassPipeline
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.hlo_cse import HloCSE
@@ -114,6 +115,37 @@ def test_a_pass_that_changes_something_looks_again_at_that() -> None:
     assert both.seen == [["inner", "outer", "other", "e"], ["other", "e"]]
 
 
+def test_what_a_limit_kept_from_being_done_is_looked_at_again() -> None:
+    @dataclass
+    class Limited(Looks):
+        name = "limited"
+
+        def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+            changed = super().run_impl(module, execution_threads)
+            self.unfinished = {c for c in module.computations() if c.name == "inner" and len(self.runs) == 1}
+            return changed
+
+    limited = Limited()
+    HloPassFix([limited, Changes("other"), Changes(), Changes("e")]).run(parse_hlo(TEXT))
+    assert limited.runs[1] == ["inner", "other", "e"]
+
+
+def test_a_pass_that_fails_is_left_without_settled_computations() -> None:
+    @dataclass
+    class Fails(Looks):
+        name = "fails"
+
+        def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+            if self.settled:
+                raise InvalidArgument("no second run")
+            return super().run_impl(module, execution_threads)
+
+    fails = Fails()
+    with pytest.raises(InvalidArgument, match="no second run"):
+        HloPassFix([fails, Changes("e")]).run(parse_hlo(TEXT))
+    assert not fails.settled
+
+
 def test_another_run_of_the_fixed_point_looks_at_everything() -> None:
     looks, module = Looks(), parse_hlo(TEXT)
     fix = HloPassFix([looks])
@@ -143,11 +175,13 @@ def loops(count: int) -> HloModule:
     return parse_hlo("\n".join([text, start, *lines, f"ROOT r = f32[8] copy(v{count}) }}"]))
 
 
-def test_loops_are_unrolled_up_to_a_total() -> None:
+@pytest.mark.parametrize("nested", [lambda p: p, lambda p: HloPassPipeline("loops", [p]), lambda p: HloPassFix([p])])
+def test_loops_are_unrolled_up_to_a_total(nested: Callable[[HloModulePass], HloModulePass]) -> None:
     module = loops(20)  # each grows by 4 * 7 instructions
     unroller = WhileLoopUnroller(max_growth=150)
     simplifiers = [TupleSimplifier(), AlgebraicSimplifier(), HloCSE(), HloDCE()]
-    fix = HloPassFix([*simplifiers, unroller])
+    fix = HloPassFix([*simplifiers, nested(unroller)])
     for total in (20 - 150 // 28, 20 - 2 * (150 // 28)):
         fix.run(module)
         assert sum(i.opcode == "while" for i in module.entry_computation.instructions) == total
+    assert unroller.run(module)  # each run has a limit of its own again

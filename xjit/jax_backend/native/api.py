@@ -17,6 +17,9 @@ from xjit.jax_backend.c_api import (
     LAYOUTS_EXTENSION,
     LAYOUTS_EXTENSION_TYPE,
     MAX_FUNCTIONS,
+    SHARDING_FUNCTIONS,
+    SHARDINGS_EXTENSION,
+    SHARDINGS_EXTENSION_TYPE,
 )
 from xjit.jax_backend.native.buffers import DELETED_ERROR, READY_EVENT, define_buffers
 from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR, UNANSWERED_ERROR, define_calls
@@ -75,7 +78,9 @@ class NativeApi:
         code = compile_ir_to_object(module.to_text(), trusted=True)
         symbols = {name: _address(name) for name in undefined_symbols([code])}
         layouts = [f"Layouts_{name}" for name in LAYOUT_FUNCTIONS]
-        exports = [*sorted(native), *layouts, *VARIABLES, *slots, _REFUSE, *_FUNCTIONS_FOR_PYTHON]
+        exports = [
+            *sorted(native), *layouts, *SHARDING_FUNCTIONS, *VARIABLES, *slots, _REFUSE, *_FUNCTIONS_FOR_PYTHON,
+        ]  # fmt: skip
         self._loaded: LoadedObject = load_object(code, exports, symbols)
         self.functions = {name: self.address(name if name in native else _REFUSE) for name in FUNCTIONS}
         pointer = ctypes.c_void_p
@@ -99,7 +104,8 @@ class NativeApi:
 
     def api_struct(self, version: tuple[int, int]) -> ctypes.Array[ctypes.c_char]:
         """The struct of functions, with refusals in all places that are not in use."""
-        self._layouts = Memory(self._layouts_extension())
+        self._shardings = Memory(self._shardings_extension())
+        self._layouts = Memory(self._layouts_extension(self._shardings.address))
         fields = {f"later_{i}": self.address(_REFUSE) for i in range(MAX_FUNCTIONS - len(FUNCTIONS))}
         size = API.offsets["later_0"]  # callers then know that what follows is not part of it
         version_size = API.offsets["minor_version"] + 4 - API.offsets["version_size"]
@@ -114,10 +120,15 @@ class NativeApi:
         )
         return ctypes.create_string_buffer(packed, len(packed))
 
-    def _layouts_extension(self) -> bytes:
+    def _shardings_extension(self) -> bytes:
+        addresses = {name: self.address(name) for name in SHARDING_FUNCTIONS}
+        size = SHARDINGS_EXTENSION.size
+        return SHARDINGS_EXTENSION.pack(struct_size=size, type=SHARDINGS_EXTENSION_TYPE, next=0, **addresses)
+
+    def _layouts_extension(self, following: int) -> bytes:
         addresses = {name: self.address(f"Layouts_{name}") for name in LAYOUT_FUNCTIONS}
         size = LAYOUTS_EXTENSION.size
-        return LAYOUTS_EXTENSION.pack(struct_size=size, type=LAYOUTS_EXTENSION_TYPE, next=0, **addresses)
+        return LAYOUTS_EXTENSION.pack(struct_size=size, type=LAYOUTS_EXTENSION_TYPE, next=following, **addresses)
 
 
 def build_module(python_functions: Iterable[str]) -> Module:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 
@@ -32,6 +33,8 @@ class HloModulePass(ABC):
     """Whether what it does to a computation depends on that, and on what that calls, alone."""
     settled: Collection[HloComputation] = frozenset()
     """Computations that need no look, as the pass left them as they are: see `settled.py`."""
+    unfinished: Collection[HloComputation] = frozenset()
+    """Computations that a limit on the last run as a whole kept from being done: another run may go on with them."""
 
     def run(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
         """Transforms the module in place; True exactly if it changed.
@@ -50,9 +53,9 @@ class HloModulePass(ABC):
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """What the pass does; True exactly if the module changed. An empty `execution_threads` means all of them."""
 
-    def begin(self, module: HloModule) -> None:
-        """Hears that a fixed point is about to run the pass, perhaps often: limits may be on all of these runs."""
-        self.settled = frozenset()
+    def in_fixed_point(self) -> AbstractContextManager[object]:
+        """Returns the context in which a fixed point runs the pass, perhaps often: limits may be on all these runs."""
+        return nullcontext()
 
     def unsettled(self, computations: Sequence[HloComputation]) -> Sequence[HloComputation]:
         """Returns those of some computations that are not settled."""

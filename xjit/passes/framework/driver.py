@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloError, HloInstruction, HloModule
@@ -173,6 +174,16 @@ class PassDriver:
 
 class PassGroup(HloModulePass):
     """A pass that consists of passes. The driver runs them one by one: its switches and checks reach all of them."""
+
+    passes: Sequence[HloModulePass] = ()
+
+    @contextmanager
+    def in_fixed_point(self) -> Generator[None]:
+        """The contexts of all its passes."""
+        with ExitStack() as stack:
+            for item in self.passes:
+                stack.enter_context(item.in_fixed_point())
+            yield
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Runs the passes in a driver of their own."""

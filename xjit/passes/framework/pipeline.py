@@ -32,14 +32,14 @@ class HloPassPipeline(PassGroup):
         self, name: str = "pipeline", passes: Iterable[HloModulePass] = (), driver: PassDriver | None = None
     ) -> None:
         self.name = name
-        self.passes: list[HloModulePass] = list(passes)
+        self.passes = list(passes)
         self.invariant_checkers: list[HloModulePass] = []
         self.driver = driver or PassDriver()
 
     def add_pass(self, item: P | type[P], *arguments: Any, **options: Any) -> P:
         """Appends a pass, or one made of a class and its options; returns it."""
         made = item(*arguments, **options) if isinstance(item, type) else item
-        self.passes.append(made)
+        self.passes = [*self.passes, made]
         return made
 
     def add_invariant_checker(self, item: P | type[P], *arguments: Any, **options: Any) -> P:
@@ -78,22 +78,22 @@ class HloPassFix(PassGroup):
 
     def run_in(self, driver: PassDriver, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Runs to the fixed point; True if anything changed."""
+        with self.in_fixed_point():
+            return self._run_rounds(driver, module, execution_threads)
+
+    def _run_rounds(self, driver: PassDriver, module: HloModule, execution_threads: Collection[str]) -> bool:
         active: list[list[str]] = []  # the passes that changed something, by round
         graphs: dict[int, int] = {}  # rounds by the graph that they left
         quiet = 0  # passes in a row that changed nothing
         settled = SettledComputations()
-        for item in self.passes:
-            item.begin(module)
         while len(active) < self.iteration_limit:
             active.append([])
             for item in self.passes:
                 if quiet == len(self.passes):
                     return any(active)
                 quiet += 1
-                start = module.version
-                settled.before(item, module)
-                changed = driver.run_pass(item, module, execution_threads)
-                settled.after(item, module, start)
+                with settled.around(item, module):
+                    changed = driver.run_pass(item, module, execution_threads)
                 if changed:
                     active[-1].append(item.name)
                     quiet = 0

@@ -6,6 +6,8 @@ calls, alone. Between two runs a fixed point keeps which computations they left,
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloModule
@@ -38,15 +40,18 @@ class SettledComputations:
 
     _left: dict[int, Versions] = field(default_factory=dict[int, Versions])
 
-    def before(self, item: HloModulePass, module: HloModule) -> None:
-        """Tells a pass that is about to run which computations it need not look at."""
+    @contextmanager
+    def around(self, item: HloModulePass, module: HloModule) -> Generator[None]:
+        """Tells a pass, while it runs, which computations it need not look at; notes what it leaves as it was."""
+        start = module.version
         if left := self._left.get(id(item)):
             versions = analyses.get(ComputationVersions, module).versions
             item.settled = {c for c, version in left.items() if versions.get(c) == version}
-
-    def after(self, item: HloModulePass, module: HloModule, start: int) -> None:
-        """Notes what a pass, which ran from version `start` on, has left as it was."""
+        try:
+            yield
+        finally:
+            item.settled = frozenset()
         if item.is_local:
             versions = analyses.get(ComputationVersions, module).versions
-            self._left[id(item)] = {c: version for c, version in versions.items() if version <= start}
-            item.settled = frozenset()
+            seen = {c: version for c, version in versions.items() if version <= start}
+            self._left[id(item)] = {c: version for c, version in seen.items() if c not in item.unfinished}

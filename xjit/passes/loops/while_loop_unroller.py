@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule
@@ -45,9 +46,17 @@ class WhileLoopUnroller(HloModulePass):
     def __post_init__(self) -> None:
         self._left: int | None = None  # of the growth, in a fixed point
 
-    def begin(self, module: HloModule) -> None:
-        """The runs that follow share `max_growth`."""
+    @contextmanager
+    def in_fixed_point(self) -> Generator[None]:
+        """The runs within share `max_growth`, also those of a fixed point in a fixed point."""
+        if self._left is not None:
+            yield
+            return
         self._left = self.max_growth
+        try:
+            yield
+        finally:
+            self._left = None
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Unrolls inner loops first; True if a loop is gone."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xjit.hlo import HloError, HloInstruction, HloModule, Literal, Trait
+from xjit.hlo import HloComputation, HloError, HloInstruction, HloModule, Literal, Trait
 from xjit.hlo import attributes as at
 from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.ops.evaluation.table import EVALUATORS
@@ -55,6 +55,7 @@ class HloConstantFolding(HloModulePass):
         work_left, alarm = _EVALUATIONS * self.max_work, _ALARM_SECONDS
         effects = analyses.get(SideEffects, module)
         changed = constants_from_callers(module, execution_threads)
+        self.unfinished = unfinished = set[HloComputation]()
         for computation in self.unsettled(selected_computations(module, execution_threads)):
             for instruction in computation.make_instruction_post_order():
                 if instruction.parent is not computation or not self._may_fold(instruction):
@@ -62,7 +63,10 @@ class HloConstantFolding(HloModulePass):
                 if instruction.called_computations and effects.below(instruction):
                     continue
                 cost = folding_cost(instruction, interpreter)
-                if cost is None or cost > min(self.max_work, work_left):
+                if cost is None or cost > self.max_work:
+                    continue
+                if cost > work_left:
+                    unfinished.add(computation)
                     continue
                 work_left -= cost
                 start = time.perf_counter()
