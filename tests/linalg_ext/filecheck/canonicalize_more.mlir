@@ -122,3 +122,60 @@ func.func @copies(%a: tensor<3xf32>, %b: tensor<3xf32>) -> (tensor<3xf32>, tenso
   %1 = linalg.copy ins(%b : tensor<3xf32>) outs(%b : tensor<3xf32>) -> tensor<3xf32>
   return %0, %1 : tensor<3xf32>, tensor<3xf32>
 }
+
+// -----
+
+// CHECK-LABEL: func.func @numbers
+// CHECK-DAG: %[[FOUR:.*]] = arith.constant 4 : i32
+// CHECK-DAG: %[[BITS:.*]] = arith.constant 40 : i32
+// CHECK: %[[SUM:.*]] = arith.addi %arg0, %[[FOUR]] : i32
+// CHECK: return %[[SUM]], %[[BITS]], %arg1, %arg2, %arg0
+func.func @numbers(%i: i32, %b: i1, %x: f32) -> (i32, i32, i1, f32, i32) {
+  %c7 = arith.constant 7 : i32
+  %c3 = arith.constant 3 : i32
+  %c5 = arith.constant 5 : i32
+  %true = arith.constant true
+  %0 = arith.addi %i, %c7 : i32
+  %1 = arith.subi %0, %c3 : i32
+  %2 = arith.shli %c5, %c3 : i32
+  %3 = arith.xori %b, %true : i1
+  %4 = arith.xori %3, %true : i1
+  %5 = arith.negf %x : f32
+  %6 = arith.negf %5 : f32
+  %7 = arith.extui %i : i32 to i64
+  %8 = arith.trunci %7 : i64 to i32
+  return %1, %2, %4, %6, %8 : i32, i32, i1, f32, i32
+}
+
+// -----
+
+// What is cut to fewer bits than it had, what is turned by other bits, and what is subtracted from a constant, stay.
+
+// CHECK-LABEL: func.func @other_numbers
+// CHECK: arith.extsi
+// CHECK: arith.trunci
+// CHECK: arith.xori
+// CHECK: arith.xori
+// CHECK: arith.subi
+func.func @other_numbers(%i: i32, %a: i8, %b: i8) -> (i16, i8, i32) {
+  %c7 = arith.constant 7 : i32
+  %0 = arith.extsi %i : i32 to i64
+  %1 = arith.trunci %0 : i64 to i16
+  %2 = arith.xori %a, %b : i8
+  %3 = arith.xori %2, %a : i8
+  %4 = arith.addi %i, %c7 : i32
+  %5 = arith.subi %c7, %4 : i32
+  return %1, %3, %5 : i16, i8, i32
+}
+
+// -----
+
+// CHECK-LABEL: func.func @buffer_copies
+// CHECK-NEXT: memref.copy %arg0, %arg1
+// CHECK-NEXT: return
+func.func @buffer_copies(%m: memref<3xf32>, %n: memref<3xf32>) {
+  memref.copy %m, %m : memref<3xf32> to memref<3xf32>
+  linalg.copy ins(%n : memref<3xf32>) outs(%n : memref<3xf32>)
+  memref.copy %m, %n : memref<3xf32> to memref<3xf32>
+  return
+}
