@@ -207,8 +207,9 @@ def undone(op: Operation) -> bool:
 def truncate_extended(op: Operation) -> bool:
     """What was extended to more bits, and cut to what it had."""
     inner = op.operands[0].defining_op
-    extended = inner is not None and inner.name in ("arith.extsi", "arith.extui")
-    return extended and inner.operands[0].type == op.result.type and replace(op, [inner.operands[0]])
+    if inner is None or inner.name not in ("arith.extsi", "arith.extui"):
+        return False
+    return inner.operands[0].type == op.result.type and replace(op, [inner.operands[0]])
 
 
 def fold_comparison(op: Operation) -> bool:
