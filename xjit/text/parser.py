@@ -78,10 +78,10 @@ class _ModuleParser:
         tokens = self.cursor.tokens
         module = HloModule("module")
         index = 0
-        has_header = tokens[0] == "HloModule" and tokens[1] != "="
+        has_header = tokens[0] == "HloModule"
         if has_header:
             index = self._header(module, 1)
-        if tokens[index] == "FileNames" and tokens[index + 1] not in ("{", "("):
+        if tokens[index] == "FileNames":
             index = self._stack_frame_index(module, index)
         if tokens[index] == END:
             self.cursor.fail("expected a computation, found the end of the text", index)
@@ -187,7 +187,7 @@ class _ModuleParser:
     def _computation(self, index: int) -> int:
         cursor, tokens = self.cursor, self.cursor.tokens
         start = index
-        is_entry = tokens[index] == "ENTRY" and tokens[index + 1] not in ("{", "(")
+        is_entry = tokens[index] == "ENTRY"
         index += is_entry
         name = cursor.name(index, "a computation")
         computation = self.computations.define(name, index)
@@ -195,7 +195,7 @@ class _ModuleParser:
         result: Shape | None = None
         signature = index
         if tokens[index] == "(":
-            index = cursor.expect("->", cursor.group_end(index) + 1, f"after the parameters of '{name}'")
+            index = cursor.expect("->", self._parameter_list(index + 1), f"after the parameters of '{name}'")
             result, index = cursor.shape(index)
         index = cursor.expect("{", index, f"before the instructions of '{name}'")
         index = self._instruction_list(computation, index, "}") + 1
@@ -212,6 +212,18 @@ class _ModuleParser:
                 cursor.fail("a module has only one ENTRY computation", start)
             self.entry = computation
         return index
+
+    def _parameter_list(self, index: int) -> int:
+        """Reads `x: f32[2], y: s32[])`. The parameters themselves are instructions, and need not agree."""
+        cursor, tokens = self.cursor, self.cursor.tokens
+        if tokens[index] == ")":
+            return index + 1
+        while True:
+            cursor.name(index, "the name of a parameter")
+            _, index = cursor.shape(index + 1 + (tokens[index + 1] == ":"))
+            if tokens[index] != ",":
+                return cursor.expect(")", index, "after the last parameter")
+            index += 1
 
     def _computation_attribute(self, computation: HloComputation, index: int) -> int:
         key = self.cursor.tokens[index]

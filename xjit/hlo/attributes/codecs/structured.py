@@ -27,7 +27,8 @@ from xjit.hlo.attributes.codecs.value_text import Codec, CodecError, inside, sho
 _WINDOW_FIELD = re.compile(r"\s*,?\s*(\w+)\s*=\s*([\w\-]+)")
 _LABELS = re.compile(r"([\w?]+)_([\w?]+)->([\w?]+)")
 _SLICE = re.compile(r"\[\s*(-?\d+)\s*:\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?\]")
-_IOTA_GROUPS = re.compile(r"\[[\d,\s]*\]\s*<=\s*\[[\d,\s]*\]\s*(?:T\s*\([\d,\s]*\))?")
+_INTS = r"\s*\d+(?:\s*,\s*\d+)*\s*"
+_IOTA_GROUPS = re.compile(rf"\[\s*\d+\s*,\s*\d+\s*\]\s*<=\s*\[({_INTS})\]\s*(?:T\s*\(({_INTS})\))?")
 
 
 def parse_window(text: str) -> Window:
@@ -175,11 +176,11 @@ def parse_replica_groups(text: str) -> ReplicaGroups:
     """Returns the groups of `{{0,1},{2,3}}`, or the compact spelling as text."""
     text = text.strip()
     if text.startswith("{"):
-        body = inside(text)
-        if body.strip() and "{" not in body:
-            return ReplicaGroups((tuple(parse_int(item) for item in split_list(body)),))
         return ReplicaGroups(parse_int_lists(text))
-    if _IOTA_GROUPS.fullmatch(text):
+    if match := _IOTA_GROUPS.fullmatch(text):
+        reshape, order = match.groups()
+        if order and len(order.split(",")) != len(reshape.split(",")):
+            raise CodecError(f"T({order}) is not an order of the dimensions [{reshape}]")
         return ReplicaGroups(text="".join(text.split()))
     if text.startswith("mesh"):
         return ReplicaGroups(text=text)
