@@ -15,6 +15,7 @@ from xjit.hlo.attributes.codecs.annotations import (
     parse_frontend_attributes,
     parse_metadata,
     parse_name_list,
+    parse_statistics,
     parse_string_or_braces,
 )
 from xjit.hlo.attributes.codecs.literals import parse_literal
@@ -442,5 +443,5 @@ _COMMON: dict[str, tuple[str, Any]] = {
     "backend_config": ("raw_backend_config", parse_string_or_braces),
     "origin": ("origin", parse_braces),
     "original_value": ("origin", parse_braces),
-    "statistics": ("statistics", parse_braces),
+    "statistics": ("statistics", parse_statistics),
 }

@@ -26,6 +26,7 @@ _QUOTED = re.compile(ANY_STRING, re.DOTALL)
 _KEY = re.compile(r"\s*([^\s={}\"]+)\s*=\s*", re.DOTALL)
 _JSON_TOKEN = re.compile(rf'{STRING}|[{{}}()\[\]"]|[^{{}}()\[\]"]++', re.DOTALL)
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
+_STATISTIC = re.compile(r"visualizing_index\s*=\s*-?\d+|[\w.\-]+\s*=\s*-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 _METADATA = {
     **dict.fromkeys(("op_type", "op_name", "source_file"), (unquote, quote)),
     **dict.fromkeys(("source_line", "source_end_line", "source_column", "source_end_column"), (parse_int, str)),
@@ -76,6 +77,14 @@ def format_metadata(metadata: OpMetadata) -> str:
             parts.append(f"{name}={write(value)}")
     parts.extend(f"{key}={value}" for key, value in metadata.extra)
     return "{" + " ".join(parts) + "}"
+
+
+def parse_statistics(text: str) -> str:
+    """Returns `{visualizing_index=1,name=2.5}` as it is: the index of a statistic, and numbers by name."""
+    for item in split_list(inside(text)):
+        if _STATISTIC.fullmatch(item) is None:
+            raise CodecError(f"expected name=number in statistics, found '{shorten(item)}'")
+    return text
 
 
 def parse_frontend_attributes(text: str) -> dict[str, str]:

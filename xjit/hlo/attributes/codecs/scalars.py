@@ -25,8 +25,8 @@ def parse_int(text: str) -> int:
 
 
 def parse_bool(text: str) -> bool:
-    """Returns a boolean: true, false, 1 or 0."""
-    value = {"true": True, "false": False, "1": True, "0": False}.get(text.strip())
+    """Returns a boolean, true or false; CodecError for another text."""
+    value = {"true": True, "false": False}.get(text.strip())
     if value is None:
         raise CodecError(f"expected true or false, found '{shorten(text)}'")
     return value

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from xjit.hlo.annotations.metadata import HloSharding
+from xjit.hlo.attributes.codecs.meshes import check_named_sharding, check_sharding_metadata
 from xjit.hlo.attributes.codecs.scalars import parse_int
 from xjit.hlo.attributes.codecs.value_text import (
     Codec,
@@ -25,11 +26,10 @@ _TILED = (
 )
 _PART = re.compile(
     rf"\s*(?:(?P<kind>{_KIND})|last_tile_dim_replicate|shard_(?:as|like)\s+\d+|device=(?P<device>-?\d+)|{_TILED}"
-    r"|last_tile_dims=\{(?P<last>[^{}]*)\}|metadata=\{.*\})(?![\w=])\s*",
+    r"|last_tile_dims=\{(?P<last>[^{}]*)\}|metadata=(?P<metadata>\{.*\}))(?![\w=])\s*",
     re.DOTALL,
 )
 _AROUND_ARROW = re.compile(r"\s*<=\s*")
-_MESH = re.compile(r"(?:maximal_)?mesh\[.*", re.DOTALL)
 _OF_LAST_TILES = frozenset({"replicated", "maximal", "manual", "unreduced"})
 
 
@@ -61,7 +61,9 @@ def parse_domain(text: str) -> str:
 
 def _single(text: str) -> str:
     text = _AROUND_ARROW.sub("<=", text)
-    if _MESH.fullmatch(text) is None and text:
+    if text.startswith(("mesh", "maximal_mesh")):
+        check_named_sharding(text)
+    else:
         _check(text)
     return " ".join(text.split())
 
@@ -78,6 +80,8 @@ def _check(text: str) -> None:
                 raise CodecError("the devices of a sharding are given twice")
             tiled = part
             devices += len(_ints(part["list"])) if part["list"] else _check_iota(part["reshape"], part["perm"])
+        if part["metadata"]:
+            check_sharding_metadata(part["metadata"])
         words = [word.strip() for word in (part["last"] or "").split(",") if word.strip()]
         if not _OF_LAST_TILES.issuperset(words):
             raise CodecError(f"expected {', '.join(sorted(_OF_LAST_TILES))} in last_tile_dims, found '{part['last']}'")

@@ -14,10 +14,10 @@ from xjit.hlo.attributes import (
     Window,
     WindowDimension,
 )
+from xjit.hlo.attributes.codecs.meshes import check_mesh_groups
 from xjit.hlo.attributes.codecs.scalars import (
     format_int_lists,
     one_of,
-    parse_bool,
     parse_float,
     parse_int,
     parse_int_lists,
@@ -64,7 +64,7 @@ def _window_dimension(fields: dict[str, str]) -> WindowDimension:
         padding_high=parse_int(high),
         base_dilation=parse_int(fields.get("lhs_dilate", "1")),
         window_dilation=parse_int(fields.get("rhs_dilate", "1")),
-        window_reversal=parse_bool(fields.get("rhs_reversal", "0")),
+        window_reversal=parse_int(fields.get("rhs_reversal", "0")) != 0,
     )
 
 
@@ -183,6 +183,7 @@ def parse_replica_groups(text: str) -> ReplicaGroups:
             raise CodecError(f"T({order}) is not an order of the dimensions [{reshape}]")
         return ReplicaGroups(text="".join(text.split()))
     if text.startswith("mesh"):
+        check_mesh_groups(text)
         return ReplicaGroups(text=text)
     raise CodecError(f"expected {{{{0,1}},...}} or [groups,size]<=[devices], found '{shorten(text)}'")
 
