@@ -54,7 +54,7 @@ ACCEPTED = {
     "slashes": HEAD + "}" + "/" * N,
     "nans": HEAD + f" x = f32[{N}] constant({{{','.join(['nan(0x1)'] * N)}}})\n}}",
     "many devices": HEAD + NEG + f"sharding={{devices=[{N}]{'0, ' * N}0}}\n}}",
-    "many computations": "".join(f"c.{i} {{ p = f32[] parameter(0) }}\n" for i in range(N // 2)),
+    "many computations": "".join(f"c{i} {{ p = f32[] parameter(0) }}\n" for i in range(N // 2)),
 }
 
 

@@ -193,8 +193,8 @@ def test_what_may_be_written_in_an_attribute() -> None:
         assert str(parse_hlo(str(module))) == str(module)
 
 
-@pytest.mark.parametrize("word", ["f32", "token", "ROOT", "ENTRY", "true", "nan", "maximal", "FileNames"])
-def test_words_of_the_language_are_names_behind_a_sigil_only(word: str) -> None:
+@pytest.mark.parametrize("word", ["ROOT", "ENTRY", "HloModule", "FileNames"])
+def test_keywords_are_names_behind_a_sigil_only(word: str) -> None:
     text = "HloModule m\nENTRY e {{ p = f32[2] parameter(0) {0} = f32[2] negate(p) ROOT r = f32[2] negate({0}) }}"
     assert parse_hlo(text.format(f"%{word}")).entry_computation.instruction_count == 3
     for wrong in (text.format(word), f"HloModule {word}\nENTRY e {{ p = f32[] parameter(0) }}"):

@@ -9,7 +9,7 @@ from typing import NoReturn, TypeVar
 from xjit.hlo.attributes.codecs.shapes import parse_shape
 from xjit.hlo.attributes.codecs.value_text import MAX_NESTING, CodecError, is_quoted, shorten, strip_comments
 from xjit.hlo.diagnostics import HloParseError, did_you_mean
-from xjit.hlo.ir.name_uniquer import RESERVED_WORDS
+from xjit.hlo.ir.name_uniquer import KEYWORDS
 from xjit.hlo.types.primitive_type import BY_TEXT
 from xjit.hlo.types.shape import Shape
 from xjit.text.lexer import END, TokenStream
@@ -55,7 +55,7 @@ class Cursor:
     def name(self, index: int, what: str) -> str:
         """Returns a name without its sigil."""
         token = self.tokens[index]
-        if _NAME.fullmatch(token) is None or (token in RESERVED_WORDS and self.tokens[index + 1] != ":"):
+        if _NAME.fullmatch(token) is None or (token in KEYWORDS and self.tokens[index + 1] != ":"):
             self.fail(f"expected {what}, found {self.describe(index)}", index)
         return token[1:] if token[0] == "%" else token
 
