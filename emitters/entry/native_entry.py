@@ -92,6 +92,7 @@ class NativeEntryEmitter:
         function = self._tasks[name] = module.add_function(
             name, VOID, [(PTR, "arguments"), (I64, "task")], linkage="internal"
         )
+        function.is_cold = True
         builder = IRBuilder(function.append_block("entry"))
         shared, task = function.args
         count = len(kernel.args) - 2

@@ -155,6 +155,9 @@ assert place(unaligned) != host[1:].ctypes.data and (unaligned == host[1:]).all(
 raises(ValueError, "is not aligned to", lambda: jnp.from_dlpack(host[1:], copy=False))
 columns = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
 assert (jnp.from_dlpack(columns) == columns).all()
+packed = jnp.ones(4, jnp.float4_e2m1fn)
+raises(jax.errors.JaxRuntimeError, "UNIMPLEMENTED", lambda: jnp.from_dlpack(packed))
+raises(jax.errors.JaxRuntimeError, "INVALID_ARGUMENT", lambda: jnp.from_dlpack(packed, copy=True))
 """)
 
 
@@ -326,6 +329,10 @@ assert (memory.argument_size_in_bytes, memory.host_temp_size_in_bytes) == (48, 0
 assert memory.output_size_in_bytes == 9 * 4 + 4 + 2 * 8, "with the pointers of a tuple"
 lowered = jax.jit(lambda a: a @ a.T).lower(x).cost_analysis()
 assert (lowered["flops"], lowered["bytes accessed"]) == (2 * 36, 48 + 48 + 36), "the transpose renames dimensions"
+turns = jax.jit(lambda a: jax.lax.fori_loop(0, 10, lambda i, c: jnp.sin(c) @ c.T @ c, a)).lower(x)
+assert turns.cost_analysis()["transcendentals"] == 12 and turns.compile().cost_analysis()["transcendentals"] == 12
+inside = jax.jit(lambda a: jax.jit(jnp.sin)(a) * 2).lower(x).cost_analysis()
+assert (inside["bytes accessed0{}"], inside["bytes accessedout{}"]) == (48 + 48 + 4, 3 * 48)
 narrow = jax.jit(lambda a: (a + a, a == a)).lower(jnp.ones(9, jnp.int4)).compile()
 bits = [f.layout.sub_byte_element_size_in_bits for f in (*narrow.input_formats[0], *narrow.output_formats)]
 assert bits == [4, 4, 0] and "(s4[9]{0:E(4)})->" in narrow.as_text(), bits
@@ -336,6 +343,27 @@ assert np.allclose(exported.call(x), np.sin(x), rtol=1e-6)
 import pickle
 assert (pickle.loads(pickle.dumps(x)) == x).all()
 """)
+
+
+def test_what_a_compilation_asks_for() -> None:
+    run("""
+from xjit.jax_backend.plugin import plugin
+from jax.sharding import NamedSharding, PartitionSpec as P
+assert (jax.jit(lambda a: a * 2)(x) == 2 * x).all()
+mesh = jax.make_mesh((2,), ("i",), (jax.sharding.AxisType.Auto,))
+split = jax.device_put(jnp.arange(8.0).reshape(4, 2), NamedSharding(mesh, P("i")))
+both = jax.jit(lambda a, b: (a * b, a.sum(), a.T)).lower(split, split).compile()
+none = jax.jit(lambda a: None).lower(split).compile()
+programs = list(plugin()._programs.values())
+assert len(programs) >= 3 and not any("optimized_program" in vars(program) for program in programs)
+assert [s.spec for s in both.output_shardings] == [P("i"), P(), P(None, "i")], both.output_shardings
+assert [s.spec for s in both.input_shardings[0]] == [P("i"), P("i")] and none.output_shardings is None
+given = both.runtime_executable().get_parameter_shardings()
+assert [tuple(s.tile_assignment_dimensions) for s in given] == [(2, 1), (2, 1)]
+alone = jax.jit(jnp.sin).lower(x).compile().runtime_executable()
+assert (alone.get_parameter_shardings(), alone.get_output_shardings()) == (None, None)
+assert [str(layout) for layout in alone.get_parameter_layouts()] == [str(layout) for layout in alone.get_output_layouts()]
+""", devices=2)  # fmt: skip
 
 
 def test_reductions_over_devices_are_shown_whole() -> None:

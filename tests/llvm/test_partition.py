@@ -149,6 +149,25 @@ def test_names_of_c_functions_are_not_given_away() -> None:
     assert names == ["memcpy.1", "floor.1", "floor.2", "truncsfbf2.1", "floor.3", "add_fusion", "floor.3.1"]
 
 
+def test_cold_functions_are_a_part_of_their_own_if_no_other_calls_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "COLD_BYTES", 1)
+    module = chain_module(5)
+    for number in (1, 4):  # function 2 calls 1
+        list(module.functions.values())[number].is_cold = True
+    (hot, kind), (cold, cold_kind) = parts_of(module)
+    assert (kind, cold_kind) == (PartKind.WHOLE, PartKind.WHOLE_COLD)
+    assert [text.count("\ndefine ") for text in (hot, cold)] == [4, 1] and hot.count("optnone") == 1
+    assert run([hot, cold], "odd name 4", 5) == run([chain_module(5).to_text()], "odd name 4", 5)
+
+
+def test_variables_keep_cold_functions_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "COLD_BYTES", 1)
+    module = chain_module(2)
+    module.add_global("state", I64, zero(I64), 8)
+    list(module.functions.values())[1].is_cold = True
+    assert parts_of(module) == [(module.to_text(), PartKind.WHOLE)]
+
+
 @pytest.mark.parametrize("cold", [(), (0,), (0, 1)])
 def test_a_module_of_cold_functions_is_cold(cold: tuple[int, ...]) -> None:
     module = chain_module(2)
@@ -164,8 +183,11 @@ def test_a_module_of_cold_functions_is_cold(cold: tuple[int, ...]) -> None:
 def test_a_cold_function_that_parts_call_is_in_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition, "PART_BYTES", 100)
     module = chain_module(3)
-    for function in module.functions.values():
-        function.is_cold, function.linkage = True, "internal"
+    first, second, _ = module.functions.values()
+    first.is_cold = second.is_cold = True
+    late = module.add_function("late", I64, [(I64, "x")])
+    builder = IRBuilder(late.append_block("entry"))
+    builder.ret(builder.call(first, late.args))
     texts = [text for text, _ in parts_of(module)]
-    assert [text.count("define ") for text in texts] == [1, 1, 1]
-    assert run(texts, next(reversed(module.functions)), 5) == run([chain_module(3).to_text()], "odd name 2", 5)
+    assert [text.count("define ") for text in texts] == [3, 1]
+    assert run(texts, "late", 5) == 1005

@@ -1,6 +1,6 @@
 """PJRT's C interface as data: its functions in order, and the fields of what they take.
 
-Source: `xla/pjrt/c/pjrt_c_api.h` of openxla/xla, version 0.90. Every function takes one pointer to a struct that begins
+Source: `xla/pjrt/c/pjrt_c_api.h` of openxla/xla, version 0.93. Every function takes one pointer to a struct that begins
 with its own size and a pointer to extensions; a caller of a later version passes more fields at the end. Fields are
 pointers unless their type is named.
 """
@@ -13,11 +13,11 @@ from typing import Final
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.types import I8, I32, I64, PTR, LLVMType
 
-VERSION: Final = (0, 90)
+VERSION: Final = (0, 93)
 """The version that the backend declares: callers of a later one then use no more than it has."""
 
 MAX_FUNCTIONS: Final = 138
-"""Places for functions in the struct of version 0.112. Those that 0.90 does not name refuse, too."""
+"""Places for functions in the struct of version 0.112. Those that 0.93 does not name refuse, too."""
 
 _TYPES: Final[dict[str, LLVMType]] = {"i8": I8, "i32": I32, "i64": I64, "ptr": PTR}
 _HEADER: Final = (("struct_size", I64), ("extension_start", PTR))
@@ -178,6 +178,7 @@ Executable_GetCompileOptions: executable, serialized_bytes, serialized_bytes_siz
 Buffer_DonateWithControlDependency: buffer, callback_data, dependency_ready_callback, out_buffer
 Event_Create: event
 Event_Set: event, error_code i32, error_message, error_message_size i64
+Device_GetAttributes: device, attributes, num_attributes i64, device_attributes, attributes_deleter
 """
 
 
@@ -204,14 +205,26 @@ Client_GetDefaultLayout: client, type i32, dims, num_dims i64, layout
 Buffer_MemoryLayout: buffer, layout
 Topology_GetDefaultLayout: topology, type i32, dims, num_dims i64, layout
 Executable_GetOutputLayouts: executable, num_outputs i64, layouts
+Executable_GetParameterLayouts: executable, num_parameters i64, layouts
 """)
 """The functions of the extension for layouts, in order; a client that declares `VERSION` is asked for no later ones."""
 
-LAYOUTS_EXTENSION: Final = StructLayout(
-    "LayoutsExtension",
-    (("struct_size", I64), ("type", I32), ("next", PTR), *((name, PTR) for name in LAYOUT_FUNCTIONS)),
-)
+SHARDING_FUNCTIONS: Final[dict[str, StructLayout]] = _parse("""
+Executable_ParameterShardings: executable, num_parameters i64, shardings, sharding_sizes
+Executable_OutputShardings: executable, num_outputs i64, shardings, sharding_sizes
+""")
+"""Those of the extension for shardings: without it a caller reads the whole program back, to look for them."""
+
+
+def _extension(name: str, functions: dict[str, StructLayout]) -> StructLayout:
+    fields = (("struct_size", I64), ("type", I32), ("next", PTR), *((function, PTR) for function in functions))
+    return StructLayout(name, fields)
+
+
+LAYOUTS_EXTENSION: Final = _extension("LayoutsExtension", LAYOUT_FUNCTIONS)
 LAYOUTS_EXTENSION_TYPE: Final = 4
+SHARDINGS_EXTENSION: Final = _extension("ShardingsExtension", SHARDING_FUNCTIONS)
+SHARDINGS_EXTENSION_TYPE: Final = 19
 
 API: Final = StructLayout(
     "Api",

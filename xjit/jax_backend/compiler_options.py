@@ -25,7 +25,7 @@ def compile_options_of(overrides: Iterable[tuple[str, Value]]) -> CompileOptions
     """What options of XLA mean. Errors: InvalidArgument for unknown names and values of another type."""
     values = {name: check_option(name, value) for name, value in overrides}
     level = min(int(values.get(_OPT_LEVEL, _DEFAULT_LEVEL)), 3)
-    disabled = tuple(name for name in str(values.get(_DISABLED, "")).split(",") if _can_be_disabled(name))
+    disabled = tuple(name for name in str(values.get(_DISABLED, "")).split(",") if name and _can_be_disabled(name))
     return CompileOptions(opt_level=max(level, 0), disabled_passes=disabled)
 
 

@@ -36,6 +36,7 @@ from xjit.jax_backend.requests import Memory
 from xjit.runtime.collectives.sharded_call import device_context
 from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.program import ArraySignature, CpuProgram
+from xjit.text.proto import serialized_sharding
 
 LONG_US: Final = 100.0
 """Microseconds of estimated work above which a call goes to a queue: to wake another thread, and to be woken by it,
@@ -96,6 +97,7 @@ class ExecutableStructs:
             **self._text("name", program.name),
             **self._text("fingerprint", hashlib.sha256(code).hexdigest()),
             **self._signature_fields(module),
+            **self._sharding_fields(module),
         }
         if len(devices) == 1:
             returned = RETURNED_ALL if returns_errors else RETURNED_MEMORY
@@ -148,13 +150,30 @@ class ExecutableStructs:
             "result_dimensions": self._numbers([d for shape in results.shapes for d in shape.dimensions]),
             "result_ranks": self._numbers([len(shape.dimensions) for shape in results.shapes]),
             "result_layouts": self._numbers([self._layout(results, i) for i in range(count)]),
+            "parameter_layouts": self._numbers([self._layout(parameters, i) for i in range(len(takes))]),
             "result_memory_kinds": self._numbers([kind.address for kind in kinds]),
             "result_memory_kind_sizes": self._numbers([kind.size for kind in kinds]),
         }
 
-    def _layout(self, results: _Leaves, number: int) -> int:
-        narrow = element_size_in_bits(results.shapes[number].element_type)
-        text = str(Layout(results.order(number), element_size_in_bits=narrow)).encode()
+    def _sharding_fields(self, module: HloModule) -> dict[str, int]:
+        """The shardings of parameters and results; none where the partitioner had nothing to do."""
+        if not module.has_spmd_output_sharding():
+            return {}
+        shape, whole = module.entry_computation.root_instruction.shape, module.spmd_output_sharding
+        given = {
+            "parameter": module.spmd_parameters_shardings,
+            "result": whole.elements or [whole] * (len(shape.tuple_shapes) if shape.is_tuple else 1),
+        }
+        fields: dict[str, int] = {}
+        for what, shardings in given.items():
+            serialized = [self._keep(Memory(serialized_sharding(sharding))) for sharding in shardings]
+            fields[f"{what}_shardings"] = self._numbers([memory.address for memory in serialized])
+            fields[f"{what}_sharding_sizes"] = self._numbers([memory.size for memory in serialized])
+        return fields
+
+    def _layout(self, values: _Leaves, number: int) -> int:
+        narrow = element_size_in_bits(values.shapes[number].element_type)
+        text = str(Layout(values.order(number), element_size_in_bits=narrow)).encode()
         return self._bytes(LAYOUT.pack(is_static=1, text_size=len(text)) + text)
 
     def _result_memories(self, count: int) -> list[int]:

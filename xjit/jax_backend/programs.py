@@ -13,6 +13,7 @@ from xjit.frontends import shardy_factors
 from xjit.frontends.shardy import Mesh, import_shardy
 from xjit.hlo.annotations.device_sharding import REPLICATED, read_sharding
 from xjit.hlo.annotations.metadata import HloSharding
+from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
@@ -25,7 +26,6 @@ from xjit.jax_backend.executable_structs import ExecutableStructs
 from xjit.jax_backend.module_with_config import hlo_module_with_config
 from xjit.jax_backend.placement import Placement, placement_of
 from xjit.jax_backend.requests import Memory
-from xjit.ops.verifier import verify_executable
 from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
@@ -164,6 +164,7 @@ def _placed(shapes: Sequence[Shape], layouts: Sequence[str]) -> list[Shape]:
     return [placed_shape(shape, layout) for shape, layout in zip(shapes, asked, strict=True)]
 
 
+@collector_pause
 def load_program(client: Client, number: int, code: bytes, options: bytes) -> LoadedProgram:
     """Compiles a portable artifact and makes its struct, number `number`. Errors: the HloError family."""
     from jax.profiler import TraceAnnotation
@@ -171,7 +172,6 @@ def load_program(client: Client, number: int, code: bytes, options: bytes) -> Lo
     placement, boundary = placement_of(options, len(client.devices)), boundary_of(code)
     with TraceAnnotation("xjit::read_program"):
         module = _read_program(code, placement, boundary)
-        verify_executable(module)
         callbacks = bind_callbacks(module)
     with TraceAnnotation("xjit::compile", module=module.name):
         executable = _compile(module, placement)
@@ -180,6 +180,7 @@ def load_program(client: Client, number: int, code: bytes, options: bytes) -> Lo
     return LoadedProgram(executable, module, code, structs, Memory(options), placement, callbacks)
 
 
+@collector_pause
 def read_program(client: Client, number: int, data: bytes, options: bytes) -> LoadedProgram:
     """Loads what `LoadedProgram.serialized` holds; `options`, if there are any, instead of its own.
 

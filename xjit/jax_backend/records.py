@@ -215,6 +215,11 @@ EXECUTABLE: Final = StructLayout(
         ("result_memory_kinds", PTR),
         ("result_memory_kind_sizes", PTR),
         ("result_layouts", PTR),  # a LAYOUT each
+        ("parameter_layouts", PTR),  # likewise
+        ("parameter_shardings", PTR),  # a serialized OpSharding each; null where nothing is said of shardings
+        ("parameter_sharding_sizes", PTR),
+        ("result_shardings", PTR),
+        ("result_sharding_sizes", PTR),
         ("own_address", PTR),  # a loaded executable is its own executable
         ("number", I64),  # by which Python knows it
     ),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo.diagnostics import InvalidArgument, ResourceExhausted, Unsupported
-from xjit.jax_backend.c_api import MEMORY_LAYOUT, STRIDED_LAYOUT, HostBufferSemantics
+from xjit.jax_backend.c_api import BUFFER_TYPES, MEMORY_LAYOUT, STRIDED_LAYOUT, HostBufferSemantics
 from xjit.jax_backend.devices import Client
 from xjit.jax_backend.element_types import byte_width
 from xjit.jax_backend.native.api import NativeApi
@@ -23,6 +23,9 @@ from xjit.runtime.thread_pool import running_pool
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+
+_WITHOUT_VIEWS = ("f4e2m1fn",)
+"""Types whose memory XLA's CPU client takes from nobody else: packed floats."""
 
 _DELETE_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -75,6 +78,10 @@ class Transfers:
         order = _order(request["layout"], len(shape))
         device, memory = self._place(request)
         data, callback = request["device_buffer_ptr"], request["on_delete_callback"]
+        if BUFFER_TYPES[kind] in _WITHOUT_VIEWS:
+            if self.copying.is_asked:
+                raise InvalidArgument(f"Unsupported DLPack tensor dtype: {BUFFER_TYPES[kind]}")
+            raise Unsupported(f"views of memory of the type {BUFFER_TYPES[kind]}")
         is_aligned = data % PARAMETER_ALIGNMENT == 0
         if not is_aligned and not self.copying.is_allowed:
             raise InvalidArgument(f"memory at {data:#x} is not aligned to {PARAMETER_ALIGNMENT} bytes")

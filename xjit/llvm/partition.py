@@ -19,8 +19,9 @@ from xjit.llvm.module import Declaration, Module
 PART_BYTES = 48_000
 """Text per part; LLVM takes about 40 ms for it, and 3 ms for any module."""
 
-COLD_BYTES = 24_000
-"""Cold functions of this size together are worth a part of their own."""
+COLD_BYTES = 4_000
+"""Cold functions of this size together are worth a part of their own: LLVM takes a third of the time for it, and half a
+millisecond for any module."""
 
 _REFERENCE = re.compile(r'@("[^"]*"|[A-Za-z$._0-9-]+)')
 
@@ -28,10 +29,10 @@ _REFERENCE = re.compile(r'@("[^"]*"|[A-Za-z$._0-9-]+)')
 class PartKind(enum.Enum):
     """What a part holds, which says how to compile it."""
 
-    WHOLE = enum.auto()  # all of the module: there is no other part
-    WHOLE_COLD = enum.auto()  # the same, and not worth optimizing
-    HOT = enum.auto()
-    COLD = enum.auto()  # not worth optimizing
+    WHOLE = enum.auto()  # all of the module, or all but its cold functions
+    WHOLE_COLD = enum.auto()  # what that leaves, or all of the module: not worth optimizing
+    HOT = enum.auto()  # one of many
+    COLD = enum.auto()  # the last of these: not worth optimizing
 
 
 PartSink = Callable[[str, PartKind], None]
@@ -44,8 +45,8 @@ LibrarySink = Callable[[Library], None]
 class PartWriter:
     """Cuts a growing module into parts. Call `advance` now and then, and `finish` once the module is complete.
 
-    A function is written after everything it calls and when all its blocks are terminated; cold functions that no part
-    may call come last.
+    A function is written after everything it calls and when all its blocks are terminated. Cold functions that no other
+    calls come last.
     Variables cannot be in two parts: from the first one on, the rest of the module stays whole.
     """
 
@@ -55,7 +56,7 @@ class PartWriter:
         self._library_sink = library_sink
         self._seen = 0
         self._open: list[Function] = []
-        self._cold: list[Function] = []
+        self._cold: dict[str, Function] = {}  # by the name that texts call it
         self._texts: dict[str, str] = {}
         self._size = 0
         self._libraries: set[str] = set()
@@ -72,16 +73,19 @@ class PartWriter:
         """Writes the rest; the module must be complete."""
         self.advance()
         assert not self._open, f"@{self._open[0].name} is not complete"
-        cold = {function.name: function.to_text() for function in self._cold}
-        apart = sum(map(len, cold.values())) >= COLD_BYTES and not self._has_variables()
-        if apart and self._texts:
-            self._cut(PartKind.HOT)
-        self._take(cold)
-        if not self._is_cut:
+        if sum(len(function.to_text()) for function in self._cold.values()) < COLD_BYTES or self._has_variables():
+            self._take(self._cold.values())
+            self._cold = {}
+        hot, cold = (PartKind.HOT, PartKind.COLD) if self._is_cut else (PartKind.WHOLE, PartKind.WHOLE_COLD)
+        if not self._is_cut and not (self._texts and self._cold):
             is_cold = all(function.is_cold for function in self._module.functions.values())
-            self._sink(self._module.to_text(), PartKind.WHOLE_COLD if is_cold else PartKind.WHOLE)
-        elif self._texts:
-            self._cut(PartKind.COLD if apart else PartKind.HOT)
+            self._sink(self._module.to_text(), cold if is_cold else hot)
+            return
+        if self._texts:
+            self._cut(hot)
+        if self._cold:
+            self._take(self._cold.values())
+            self._cut(cold)
 
     def _write_libraries(self) -> None:
         for name, library in self._module.libraries.items():
@@ -95,17 +99,23 @@ class PartWriter:
         new = [*self._open, *itertools.islice(functions.values(), self._seen, None)]
         self._seen = len(functions)
         self._open = []
+        called: list[str] = []
         for function in new:
             if not function.is_complete:
                 self._open.append(function)
-            elif function.is_cold and function.linkage != "internal":
-                self._cold.append(function)
+            elif function.is_cold:
+                self._cold[function.operand[1:]] = function
             else:
-                self._take({function.name: function.to_text()})
+                called += self._take([function])
+        while called and self._cold:  # cold functions that others call
+            names = dict.fromkeys(name for text in called for name in _REFERENCE.findall(text) if name in self._cold)
+            called = self._take([self._cold.pop(name) for name in names])
 
-    def _take(self, texts: dict[str, str]) -> None:
+    def _take(self, functions: Iterable[Function]) -> list[str]:
+        texts = {function.name: function.to_text() for function in functions}
         self._texts.update(texts)
         self._size += sum(map(len, texts.values()))
+        return list(texts.values())
 
     def _has_variables(self) -> bool:
         """An external one counts, too: the module may define it in the end."""

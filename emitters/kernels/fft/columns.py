@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from xjit.affine import AffineExpr, dim
+from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.access.memory import Buffer, MemoryAccess
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import ComplexValue, register_type
 from xjit.emitters.kernels.fft.butterflies import Pair, scaled
 from xjit.emitters.kernels.fft.lengths import transform_of
+from xjit.emitters.kernels.fft.parts import MIN_ROW, emit_join, emit_split
 from xjit.emitters.kernels.fft.stockham import radices_of
 from xjit.emitters.kernels.fft.transform import load_pair, spread, store_pair
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
@@ -27,7 +28,8 @@ from xjit.emitters.loops.iteration_space import unit_index
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
-from xjit.llvm.values import Value
+from xjit.llvm.types import I8, I64
+from xjit.llvm.values import Value, const_int
 
 NS_PER_BUTTERFLY = 0.6
 Index = Sequence[AffineExpr]
@@ -90,10 +92,11 @@ class Places(Protocol):
     """Where a pass finds its columns: in an array of complex numbers, or in half spectra (`half_spectra`).
 
     A column is one of `outer`, a box of such sizes, and has a number in its row. Parts are vectors where lanes
-    are.
+    are. Where both load and store are those of an `array` [outer, length, inner], that is known.
     """
 
     outer: tuple[int, ...]
+    array: Buffer | None
 
     def load(self, outer: Index, row: AffineExpr, column: AffineExpr) -> Pair:
         """Emits the load of an element."""
@@ -133,6 +136,7 @@ class _ComplexPlaces:
         self.outer = (math.prod(dims[:axis]),)
         box = Shape.array(result.shape.element_type, (*self.outer, dims[axis], math.prod(dims[axis + 1 :])))
         self.data = Buffer(box, result.pointer)
+        self.array: Buffer | None = self.data
         self.nest, self.memory = nest, memory
 
     def load(self, outer: Index, row: AffineExpr, column: AffineExpr) -> Pair:
@@ -167,6 +171,8 @@ class ColumnKernel:
         strip = Shape.array(self.kind, (self.length, strips.width))
         self.strip = [Buffer(strip, pointer) for pointer in self.scratch.pieces[:2]]
         self.transformed = self.strip
+        self.array = self.places.array if self.lanes <= strips.width and size >= MIN_ROW * self.lanes else None
+        self.function.is_cold = self.array is not None
 
     def emit(self) -> Kernel:
         """Emits the kernel."""
@@ -177,14 +183,22 @@ class ColumnKernel:
         *outer, number = unit_index(nest.table, unit, (*outer_sizes, self.strips.count))
 
         def body(_: Sequence[Value]) -> Sequence[Value]:
-            self._elements(outer, number, self._load)
+            array = self._array(outer, number)
+            sizes = self.length, self.strips.width, self.array.shape.dimensions[-1] if self.array else 0
+            if array is None:
+                self._elements(outer, number, self._load)
+            else:
+                emit_split(nest.builder, self.kind, array, [buffer.pointer for buffer in self.strip], sizes)
             parts = [buffer.pointer for buffer in self.strip]
             ordered = parts[::-1] if self.task.inverse else parts
             nest.builder.call(self.transform.apply, [*ordered, work])
             result = self.transform.result(nest.builder, ordered, work)
             ordered = result[::-1] if self.task.inverse else result
             self.transformed = [Buffer(self.strip[0].shape, pointer) for pointer in ordered]
-            self._elements(outer, number, self._store)
+            if array is None:
+                self._elements(outer, number, self._store)
+            else:
+                emit_join(nest.builder, self.kind, array, ordered, sizes, self.task.scale)
             return ()
 
         begin, end = range_arguments(self.function)
@@ -195,6 +209,16 @@ class ColumnKernel:
         cost = size * max(1, self.length.bit_length())
         traffic = 4 * size * self.kind.byte_width
         return Kernel(self.function, units, cost * NS_PER_BUTTERFLY, "fft", traffic, 5 * cost)
+
+    def _array(self, outer: Index, number: AffineExpr) -> Value | None:
+        """The address of the strip at hand, if it lies in an array of complex numbers and has whole vectors."""
+        if self.array is None:
+            return None
+        shape, builder = self.array.shape, self.nest.builder
+        place = (*outer, constant(0), number * self.strips.step + self.strips.first)
+        first = self.nest.index_value(physical_offset(self.nest.table, shape, place))
+        distance = builder.mul(first, const_int(I64, shape.element_type.byte_width))
+        return builder.gep(I8, self.array.pointer, distance)
 
     def _elements(self, outer: Index, number: AffineExpr, move: Callable[[Index, Index], None]) -> None:
         """Calls `move` with (*outer, row, column) and an index of the strip, for each element of a strip."""

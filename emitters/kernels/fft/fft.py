@@ -21,6 +21,7 @@ from xjit.emitters.kernels.fft.butterflies import Pair, scaled
 from xjit.emitters.kernels.fft.columns import NS_PER_BUTTERFLY, ColumnPass, emit_columns, is_row_major
 from xjit.emitters.kernels.fft.half_spectra import emit_half_columns, load_half_row
 from xjit.emitters.kernels.fft.lengths import transform_of
+from xjit.emitters.kernels.fft.parts import MIN_ROW, emit_join, emit_split
 from xjit.emitters.kernels.fft.transform import load_pair, spread, store_pair
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import Scratch, here
@@ -92,7 +93,15 @@ class _Fft:
         self.batch = self.result.shape.dimensions[: -len(self.lengths)]
         self.units = math.prod(self.batch)
         self._unit = self.nest.new_variable(max(1, self.units))
+        self.is_called = self._has_long_rows()
+        self.function.is_cold = self.is_called
         self._allocate(context)
+
+    def _has_long_rows(self) -> bool:
+        """Whether rows lie in memory one after the other, and are so long that libraries do all the work."""
+        shapes = self.source.shape, self.result.shape
+        is_row = len(self.lengths) == 1 and self.kind_of_fft != "IRFFT" and all(map(is_row_major, shapes))
+        return is_row and min(shape.dimensions[-1] for shape in shapes) >= MIN_ROW
 
     def _allocate(self, context: KernelContext) -> None:
         size, longest = math.prod(self.lengths), max(self.lengths)
@@ -148,6 +157,9 @@ class _Fft:
         return (*unit_index(self.nest.table, self._unit, self.batch), *index)
 
     def _load(self) -> None:
+        if self.is_called:
+            self._load_called()
+            return
         if self.reads_result:
             load_half_row(self.nest, self.memory, self._load_result, self.box, self.width)
             return
@@ -160,12 +172,33 @@ class _Fft:
 
         self._loops(self.source.shape.dimensions[-len(self.lengths) :], body)
 
+    def _load_called(self) -> None:
+        builder, row, parts = self.nest.builder, self._row(self.source), [b.pointer for b in self.box]
+        length = self.source.shape.dimensions[-1]
+        if self.source.shape.element_type.is_complex:
+            emit_split(builder, self.kind, row, parts, (1, length, 0))
+            return
+        size = const_int(I64, length * self.kind.byte_width)
+        builder.memcpy(parts[0], row, size, self.kind.byte_width)
+        builder.memset(parts[1], const_int(I8, 0), size, self.kind.byte_width)
+
+    def _row(self, array: Buffer) -> Value:
+        """The address of the row at hand."""
+        first = self.nest.index_value(physical_offset(self.nest.table, array.shape, self._far((constant(0),))))
+        distance = self.nest.builder.mul(first, const_int(I64, array.shape.element_type.byte_width))
+        return self.nest.builder.gep(I8, array.pointer, distance)
+
     def _load_result(self, number: AffineExpr) -> Value:
         value = self.memory.load(self.result, self._far((number,)), here(self.nest))
         assert isinstance(value, Value)
         return value
 
     def _store(self) -> None:
+        if self.is_called:
+            parts, sizes = [b.pointer for b in self.transformed], (1, self.result.shape.dimensions[-1], 0)
+            emit_join(self.nest.builder, self.kind, self._row(self.result), parts, sizes, self.scale)
+            return
+
         def body(index: Index) -> None:
             place = self._far(index)
             re, im = (

@@ -59,6 +59,8 @@ def emit_half_columns(context: KernelContext, view: KernelView, task: ColumnPass
 class _HalfPlaces:
     """Columns that are read from the operand, and written as half spectra to the rows of the result."""
 
+    array: Buffer | None = None
+
     def __init__(
         self, nest: LoopNest, memory: MemoryAccess, source: Buffer, result: Buffer, axis: int, is_edge: bool
     ) -> None:

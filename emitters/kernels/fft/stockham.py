@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from xjit.emitters.access.memory import Buffer, MemoryAccess
+from xjit.emitters.kernels.fft.parts import MIN_ROW
 from xjit.emitters.kernels.fft.stages import weaves, wide_stage, woven_stage
 from xjit.emitters.kernels.fft.strided_stages import strided_stage
 from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
@@ -71,6 +72,13 @@ class Stockham(TransformMaker):
 
     def part_bytes(self) -> int:
         return self.array_bytes(self.length * self.columns) if self.ends_in_work else 0
+
+    def only_calls(self, role: str) -> bool:
+        if self.length * self.columns < MIN_ROW:
+            return False
+        return (
+            self.length <= MAX_CONSTANT_TABLE if role == "prepare" else self.ends_in_work or not len(self.radices) % 2
+        )
 
     def emit_prepare(self, nest: LoopNest) -> None:
         n, size = self.length, self.length * self.columns

@@ -101,11 +101,16 @@ class TransformMaker(abc.ABC):
             function = module.functions.get(name)
             if function is None:
                 function = module.add_function(name, VOID, [(PTR, p) for p in pointers[role]], linkage="internal")
+                function.is_cold = self.only_calls(role)
                 nest = LoopNest(module, function, self.context.target)
                 emit(nest)
                 nest.builder.ret_void()
             functions.append(function)
         return Transform(self.length, self.kind, self.work_bytes(), functions[0], functions[1], self.part_bytes())
+
+    def only_calls(self, role: str) -> bool:
+        """Whether "prepare", or "apply", does nothing but long calls."""
+        return False
 
     @abc.abstractmethod
     def work_bytes(self) -> int:

@@ -1,31 +1,29 @@
 """topk (and the custom call TopK): the first k of each line in total order, with their positions.
 
-For small k a line's best pairs stay sorted in a short list; a vector of elements is looked at one by one only if some
-lane beats the worst of them, which gets rare quickly. For larger k the (key, position) pairs are sorted.
+For small k a line's best pairs stay sorted in a short list (`best_list`). For larger k the (key, position) pairs are
+sorted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xjit.emitters.elemental import load_convert, storage_type
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.kernels.loops.lines import Line, LineKernel, contiguous
-from xjit.emitters.kernels.sort.merge_sort import shift_while, store_record
+from xjit.emitters.kernels.sort.best_list import LONG_LINE, VECTOR_LANES, BestList, key_kind, load_key
+from xjit.emitters.kernels.sort.merge_sort import store_record
 from xjit.emitters.kernels.sort.pair_sort import emit_pair_sort, work_bytes
-from xjit.emitters.kernels.sort.sort_order import from_raw, unsigned_key
 from xjit.emitters.kernels.view import KernelView
 from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.structured_builder import StructuredBuilder
-from xjit.llvm.types import I32, I64, int_type, vector
-from xjit.llvm.values import Value, const_int
+from xjit.llvm.types import I32, I64
+from xjit.llvm.values import const_int
 
 MAX_LIST = 64
-VECTOR_LANES = 16
 NS_PER_ELEMENT = 0.6
 NS_PER_SORTED_ELEMENT = 8.0
 
@@ -48,7 +46,7 @@ class _TopK(LineKernel):
         if self.kind.is_complex or self.size >= 1 << 31:
             raise Unsupported(f"{topk.opcode} of {self.shape}", topk.span)
         self.largest = topk.attributes_as(at.TopKAttributes).largest if topk.opcode == "topk" else True
-        self.key_kind = PrimitiveType.U64 if self.kind.bit_width == 64 else PrimitiveType.U32
+        self.key_kind = key_kind(self.kind)
         self.by_list = self.k <= MAX_LIST
         length = self.k if self.by_list else self.size
         sets = 1 if self.by_list else 2
@@ -70,60 +68,26 @@ class _TopK(LineKernel):
     def _body(self, builder: StructuredBuilder) -> None:
         source = self.line(self.operand(self.view.hero.operand(0)))
         values, positions = (self.line(r) for r in self.results)
-        best = self._list(builder, source) if self.by_list else self._sorted(builder, source)
+        if self.by_list:
+            self._list(builder, source, (values, positions))
+            return
+        best = self._sorted(builder, source)
         with builder.loop(const_int(I64, 0), const_int(I64, self.k), name="out") as i:
             position = best[1].load_raw(builder, i)
             values.store_raw(builder, i, source.load_raw(builder, builder.zext(position, I64)))
             positions.store_raw(builder, i, position)
 
-    def _key(self, builder: IRBuilder, stored: Value) -> Value:
-        """The unsigned key of what was loaded as the storage type, or of a vector of it."""
-        value = load_convert(builder, self.kind, stored)
-        return unsigned_key(builder, value, self.kind, total=True, descending=self.largest)
-
-    def _load_key(self, builder: StructuredBuilder, source: Line, position: Value) -> Value:
-        value = from_raw(builder, self.kind, source.load_raw(builder, position))
-        assert isinstance(value, Value)
-        return unsigned_key(builder, value, self.kind, total=True, descending=self.largest)
-
     def _sorted(self, builder: StructuredBuilder, source: Line) -> Sequence[Line]:
         with builder.loop(const_int(I64, 0), const_int(I64, self.size), name="key") as i:
-            store_record(builder, self.pairs, i, [self._load_key(builder, source, i), builder.trunc(i, I32)])
+            store_record(builder, self.pairs, i, [load_key(builder, source, i, self.largest), builder.trunc(i, I32)])
         return emit_pair_sort(builder, self.size, self.pairs, self.other, self.scratch.pieces[-1])
 
-    def _list(self, builder: StructuredBuilder, source: Line) -> Sequence[Line]:
-        with builder.loop(const_int(I64, 0), const_int(I64, self.k), name="fill") as i:
-            self._insert(builder, self._load_key(builder, source, i), i, i)
-        start = self.k
-        if source.stride == 1 and self.size - self.k >= VECTOR_LANES:
-            start = self.size - (self.size - self.k) % VECTOR_LANES
-            with builder.loop(const_int(I64, self.k), const_int(I64, start), VECTOR_LANES, name="block") as block:
-                stop = builder.add(block, const_int(I64, VECTOR_LANES))
-                better = self._any_better(builder, source, block)
-                with builder.when(better), builder.loop(block, stop, name="lane") as i:
-                    self._consider(builder, source, i)
-        with builder.loop(const_int(I64, start), const_int(I64, self.size), name="rest") as i:
-            self._consider(builder, source, i)
-        return self.pairs
-
-    def _any_better(self, builder: StructuredBuilder, source: Line, block: Value) -> Value:
-        part = storage_type(self.kind)
-        stored = builder.load(vector(part, VECTOR_LANES), source.address(builder, block), part.bits // 8)
-        keys = self._key(builder, stored)
-        worst = builder.splat(self.pairs[0].load_raw(builder, const_int(I64, self.k - 1)), VECTOR_LANES)
-        better = builder.bitcast(builder.icmp_unsigned("<", keys, worst), int_type(VECTOR_LANES))
-        return builder.icmp_signed("!=", better, const_int(better.type, 0))
-
-    def _consider(self, builder: StructuredBuilder, source: Line, position: Value) -> None:
-        """Inserts an element if it beats the worst of the list, which it replaces. Equal keys stay behind."""
-        key = self._load_key(builder, source, position)
-        last = const_int(I64, self.k - 1)
-        with builder.when(builder.icmp_unsigned("<", key, self.pairs[0].load_raw(builder, last))):
-            self._insert(builder, key, position, last)
-
-    def _insert(self, builder: StructuredBuilder, key: Value, position: Value, free: Value) -> None:
-        """Puts a pair into the sorted list, whose place `free` may be overwritten."""
-        place = shift_while(
-            builder, free, const_int(I64, 0), self.pairs, lambda below: builder.icmp_unsigned("<", key, below[0])
-        )
-        store_record(builder, self.pairs, place, [key, builder.trunc(position, I32)])
+    def _list(self, builder: StructuredBuilder, source: Line, results: Sequence[Line]) -> None:
+        if not self.k:
+            return
+        best = BestList(source, results, self.pairs, builder.i64(self.size), builder.i64(self.k), self.largest)
+        self.function.is_cold = self.size >= LONG_LINE and all(line.stride == 1 for line in (source, *results))
+        if self.function.is_cold:
+            best.call(builder)
+        else:
+            best.emit(builder, in_blocks=source.stride == 1 and self.size - self.k >= VECTOR_LANES)

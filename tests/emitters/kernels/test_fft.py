@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,24 @@ def test_lengths(n: int) -> None:
 @pytest.mark.parametrize("fft_type", ["IFFT", "RFFT", "IRFFT"])
 def test_types(fft_type: str, n: int) -> None:
     check_fft("f64", fft_type, (3,), (n,))
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2"])
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("fft_type", ["FFT", "IFFT", "RFFT", "IRFFT"])
+def test_rows_that_libraries_take_apart(fft_type: str, kind: str, level: str) -> None:
+    options = dataclasses.replace(LAYOUTS, cpu_level=level)
+    for length in (130, 257):  # the last vector overlaps the one before
+        check_fft(kind, fft_type, (3,), (length,), options=options)
+    check_fft(kind, fft_type, (2,), (6, 37), options=options)  # strips of columns
+
+
+def test_kernels_of_long_rows_are_not_optimized() -> None:
+    """All their work is done by libraries: what a program has of its own are calls."""
+    long, short = (xjit.compile(text("f32", "FFT", (2,), (n,)), options=LAYOUTS).as_text("llvm") for n in (128, 64))
+    functions = [line for line in long.splitlines() if line.startswith("define")]
+    assert len(functions) == 4 and all("optnone" in line for line in functions)
+    assert "x float>" in short and "x float>" not in long
 
 
 def test_long_transforms() -> None:

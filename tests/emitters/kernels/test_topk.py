@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+import xjit
 from tests.support.kernels import LAYOUTS, check, check_units
+from xjit.compiler import libraries_of
 
 
 def topk_text(kind: str, rows: int, size: int, k: int, largest: str = "true", layout: str = "{1,0}") -> str:
@@ -26,6 +30,27 @@ def test_types(kind: str, largest: str) -> None:
 @pytest.mark.parametrize(("size", "k"), [(1, 1), (5, 5), (16, 1), (300, 64), (300, 65), (1000, 900), (7, 0)])
 def test_sizes(size: int, k: int) -> None:
     check(topk_text("f32", 2, size, k))
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2"])
+@pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "s8", "u64"])
+def test_long_lines_are_calls_of_a_library(kind: str, level: str) -> None:
+    options = dataclasses.replace(LAYOUTS, cpu_level=level)
+    for size, k, largest in ((256, 64, "true"), (271, 7, "false"), (272, 1, "true")):
+        text = topk_text(kind, 3, size, k, largest)
+        check(text, options=options)
+    functions = [line for line in xjit.compile(text, options=options).as_text("llvm").splitlines() if "define" in line]
+    assert len(functions) == 2 and all("optnone" in line for line in functions)
+    short = xjit.compile(topk_text(kind, 3, 255, 7), options=options).as_text("llvm")
+    assert "declare void @xjit_topk" not in short
+
+
+def test_programs_share_the_library() -> None:
+    names = set()
+    for size, k in ((256, 3), (1000, 9)):
+        module = xjit.parse_hlo(topk_text("f32", 2, size, k))
+        names |= {library.identity for library in libraries_of(module, LAYOUTS)}
+    assert len(names) == 1
 
 
 def test_layouts_and_units() -> None:

@@ -17,9 +17,12 @@ from xjit.jax_backend.c_api import (
     LAYOUTS_EXTENSION,
     LAYOUTS_EXTENSION_TYPE,
     MAX_FUNCTIONS,
+    SHARDING_FUNCTIONS,
+    SHARDINGS_EXTENSION,
+    SHARDINGS_EXTENSION_TYPE,
 )
 from xjit.jax_backend.native.buffers import DELETED_ERROR, READY_EVENT, define_buffers
-from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR, UNANSWERED_ERROR, define_calls
+from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR, define_calls
 from xjit.jax_backend.native.copies import COPY_START, define_copies
 from xjit.jax_backend.native.donation import define_donation
 from xjit.jax_backend.native.events import EXHAUSTED_ERROR, EXHAUSTED_EVENT, define_errors, define_events
@@ -28,7 +31,13 @@ from xjit.jax_backend.native.getters import define_getters
 from xjit.jax_backend.native.groups import OPEN_GROUP, define_groups
 from xjit.jax_backend.native.layouts import define_layouts
 from xjit.jax_backend.native.preparation import define_preparation
-from xjit.jax_backend.native.questions import CALL_PYTHON, CALL_TARGET, define_questions
+from xjit.jax_backend.native.questions import (
+    CALL_PYTHON,
+    CALL_TARGET,
+    UNANSWERED_ERROR,
+    ask_for_error,
+    define_questions,
+)
 from xjit.jax_backend.native.queues import NESTED_KEY, RUN_APART, START_WORKER, define_queues
 from xjit.jax_backend.native.sharded_execute import define_sharded_execute
 from xjit.jax_backend.native.transfers import FROM_HOST, define_from_host
@@ -37,7 +46,7 @@ from xjit.jax_backend.requests import Memory
 from xjit.llvm import Module, Value
 from xjit.llvm.function import Function
 from xjit.llvm.structured_builder import define
-from xjit.llvm.types import I32, PTR, VOID
+from xjit.llvm.types import I32, PTR
 from xjit.llvm.values import const_int, zero
 from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.jit import compile_ir_to_object
@@ -75,7 +84,9 @@ class NativeApi:
         code = compile_ir_to_object(module.to_text(), trusted=True)
         symbols = {name: _address(name) for name in undefined_symbols([code])}
         layouts = [f"Layouts_{name}" for name in LAYOUT_FUNCTIONS]
-        exports = [*sorted(native), *layouts, *VARIABLES, *slots, _REFUSE, *_FUNCTIONS_FOR_PYTHON]
+        exports = [
+            *sorted(native), *layouts, *SHARDING_FUNCTIONS, *VARIABLES, *slots, _REFUSE, *_FUNCTIONS_FOR_PYTHON,
+        ]  # fmt: skip
         self._loaded: LoadedObject = load_object(code, exports, symbols)
         self.functions = {name: self.address(name if name in native else _REFUSE) for name in FUNCTIONS}
         pointer = ctypes.c_void_p
@@ -99,7 +110,8 @@ class NativeApi:
 
     def api_struct(self, version: tuple[int, int]) -> ctypes.Array[ctypes.c_char]:
         """The struct of functions, with refusals in all places that are not in use."""
-        self._layouts = Memory(self._layouts_extension())
+        self._shardings = Memory(self._shardings_extension())
+        self._layouts = Memory(self._layouts_extension(self._shardings.address))
         fields = {f"later_{i}": self.address(_REFUSE) for i in range(MAX_FUNCTIONS - len(FUNCTIONS))}
         size = API.offsets["later_0"]  # callers then know that what follows is not part of it
         version_size = API.offsets["minor_version"] + 4 - API.offsets["version_size"]
@@ -114,10 +126,15 @@ class NativeApi:
         )
         return ctypes.create_string_buffer(packed, len(packed))
 
-    def _layouts_extension(self) -> bytes:
+    def _shardings_extension(self) -> bytes:
+        addresses = {name: self.address(name) for name in SHARDING_FUNCTIONS}
+        size = SHARDINGS_EXTENSION.size
+        return SHARDINGS_EXTENSION.pack(struct_size=size, type=SHARDINGS_EXTENSION_TYPE, next=0, **addresses)
+
+    def _layouts_extension(self, following: int) -> bytes:
         addresses = {name: self.address(f"Layouts_{name}") for name in LAYOUT_FUNCTIONS}
         size = LAYOUTS_EXTENSION.size
-        return LAYOUTS_EXTENSION.pack(struct_size=size, type=LAYOUTS_EXTENSION_TYPE, next=0, **addresses)
+        return LAYOUTS_EXTENSION.pack(struct_size=size, type=LAYOUTS_EXTENSION_TYPE, next=following, **addresses)
 
 
 def build_module(python_functions: Iterable[str]) -> Module:
@@ -139,8 +156,7 @@ def build_module(python_functions: Iterable[str]) -> Module:
     define_getters(module)
     define_layouts(module)
     _define_ends(module)
-    for name in (UNANSWERED_ERROR, REFUSAL_ERROR):
-        module.add_global(name, PTR, zero(PTR), align=8, linkage="")
+    module.add_global(REFUSAL_ERROR, PTR, zero(PTR), align=8, linkage="")
     for name in python_functions:
         if name == FROM_HOST:
             define_from_host(module, _define_stub(module, name, f"xjit_ask_{name}"))
@@ -166,14 +182,9 @@ def _slot(name: str) -> str:
 
 def _define_stub(module: Module, name: str, symbol: str) -> Function:
     """Defines `symbol`, which has Python answer a request for the function `name`."""
-    slot = module.add_global(_slot(name), PTR, zero(PTR), align=8, linkage="")
+    module.add_global(_slot(name), PTR, zero(PTR), align=8, linkage="")
     builder = define(module, symbol, [(PTR, "args")], linkage="", return_type=PTR)
-    cell = builder.alloca(PTR, align=8, name="cell")
-    builder.store(builder.load(PTR, Value(PTR, f"@{UNANSWERED_ERROR}"), align=8), cell, align=8)
-    function = builder.load(PTR, slot, align=8, name="function")
-    with builder.when(builder.not_(builder.is_null(function))):
-        builder.call_pointer(function, VOID, [builder.function.args[0], cell])
-    builder.ret(builder.load(PTR, cell, align=8))
+    builder.ret(ask_for_error(builder, _slot(name), [builder.function.args[0]]))
     return builder.function
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from xjit.jax_backend.c_api import FUNCTIONS
+from xjit.jax_backend.c_api import FUNCTIONS, SHARDING_FUNCTIONS
 from xjit.jax_backend.records import BUFFER, CLIENT, DEVICE, EXECUTABLE, MEMORY
 from xjit.llvm import Module, Value
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import PTR, LLVMType
-from xjit.llvm.values import zero
+from xjit.llvm.values import const_int, zero
 
 _EXECUTABLE_DIMENSIONS: Final = "num_outputs=num_results dims=result_dimensions dim_sizes=result_ranks"
 
@@ -112,13 +112,31 @@ _ROWS: Final = (
         BUFFER,
         "minor_to_major minor_to_major_size=rank",  # untiled: the other fields are zero, and were by the caller
     ),
+    (
+        "Executable_ParameterShardings",
+        "executable",
+        EXECUTABLE,
+        "num_parameters shardings=parameter_shardings sharding_sizes=parameter_sharding_sizes",
+    ),
+    (
+        "Executable_OutputShardings",
+        "executable",
+        EXECUTABLE,
+        "num_outputs=num_results shardings=result_shardings sharding_sizes=result_sharding_sizes",
+    ),
 )
 
-_CONSTANTS: Final = {
+_CONSTANTS: Final[dict[str, dict[str, int | str]]] = {
     "Buffer_IsOnCpu": {"is_on_cpu": 1},
     "Buffer_DynamicDimensionIndices": {"dynamic_dim_indices": 0, "num_dynamic_dims": 0},
     "Buffer_GetMemoryLayout": {"tile_dims": 0, "tile_dim_sizes": 0, "num_tiles": 0, "layout_type": 0},
     "DeviceDescription_Attributes": {"attributes": 0, "num_attributes": 0},
+    "Device_GetAttributes": {
+        "attributes": 0,
+        "num_attributes": 0,
+        "device_attributes": 0,
+        "attributes_deleter": "@Plugin_Initialize",
+    },
     "TopologyDescription_Attributes": {"attributes": 0, "num_attributes": 0},
     "Device_CreateAsyncTrackingEvent": {"event": 0},
     "AsyncTrackingEvent_Destroy": {},
@@ -128,7 +146,9 @@ _CONSTANTS: Final = {
     "Plugin_Initialize": {},
     "Executable_Destroy": {},  # it ends with its loaded executable
 }
-"""Answers that are the same for all objects: the values of fields."""
+"""Answers that are the same for all objects: the values of fields, or a function (that does nothing)."""
+
+_ARGUMENTS: Final = {**FUNCTIONS, **SHARDING_FUNCTIONS}
 
 
 def define_getters(module: Module) -> None:
@@ -138,8 +158,10 @@ def define_getters(module: Module) -> None:
         _define(module, name, rows.get(name), _CONSTANTS.get(name, {}))
 
 
-def _define(module: Module, name: str, row: tuple[str, StructLayout, str] | None, constants: dict[str, int]) -> None:
-    arguments = FUNCTIONS[name]
+def _define(
+    module: Module, name: str, row: tuple[str, StructLayout, str] | None, constants: dict[str, int | str]
+) -> None:
+    arguments = _ARGUMENTS[name]
     builder = define(module, name, [(PTR, "args")], linkage="", return_type=PTR)
     (request,) = builder.function.args
     if row is not None:
@@ -149,15 +171,12 @@ def _define(module: Module, name: str, row: tuple[str, StructLayout, str] | None
             target, _, source = field.partition("=")
             value = layout.load(builder, found, source or target)
             arguments.store(builder, request, target, _fitting(builder, value, arguments.type_of(target)))
-    for field, number in constants.items():
+    for field, constant in constants.items():
         kind = arguments.type_of(field)
-        value = (
-            zero(PTR)
-            if kind is PTR
-            else builder.trunc(builder.i64(number), kind)
-            if kind.bits < 64
-            else builder.i64(number)
-        )
+        if isinstance(constant, str):
+            value = Value(PTR, constant)
+        else:
+            value = zero(PTR) if kind is PTR else const_int(kind, constant)
         arguments.store(builder, request, field, value)
     builder.ret(zero(PTR))
 

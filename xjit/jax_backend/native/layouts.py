@@ -38,12 +38,15 @@ def define_layouts(module: Module) -> None:
     for name in ("Client_GetDefaultLayout", "Topology_GetDefaultLayout"):
         builder, request = _begin(module, name)
         _answer(builder, request, name, zero(PTR), _asked(builder, request, name, "num_dims"))
-    name = "Executable_GetOutputLayouts"
-    builder, request = _begin(module, name)
-    executable = _asked(builder, request, name, "executable")
-    for field, source in {"num_outputs": "num_results", "layouts": "result_layouts"}.items():
-        LAYOUT_FUNCTIONS[name].store(builder, request, field, EXECUTABLE.load(builder, executable, source))
-    builder.ret(zero(PTR))
+    for name, what, fields in (
+        ("Executable_GetOutputLayouts", "result", {"num_outputs": "num_results"}),
+        ("Executable_GetParameterLayouts", "parameter", {"num_parameters": "num_parameters"}),
+    ):
+        builder, request = _begin(module, name)
+        executable = _asked(builder, request, name, "executable")
+        for field, source in {**fields, "layouts": f"{what}_layouts"}.items():
+            LAYOUT_FUNCTIONS[name].store(builder, request, field, EXECUTABLE.load(builder, executable, source))
+        builder.ret(zero(PTR))
 
 
 def _begin(module: Module, name: str) -> tuple[StructuredBuilder, Value]:

@@ -8,6 +8,7 @@ from typing import Any
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.attributes.codecs.annotations import parse_metadata
 from xjit.hlo.attributes.codecs.value_text import CodecError, inside, shorten, split_list
+from xjit.text.proto import hlo_pb2
 from xjit.text.proto.metadata import read_metadata_text, write_metadata
 
 _KINDS = {"replicated": 0, "maximal": 1, "manual": 4, "unknown": 5, "unreduced": 6}
@@ -28,6 +29,13 @@ _IOTA = re.compile(r"\[([\d,\s]*)\](?:T\(([\d,\s]*)\))?")
 
 def _ints(text: str) -> list[int]:
     return [int(item) for item in text.split(",") if item.strip()]
+
+
+def serialized_sharding(sharding: HloSharding) -> bytes:
+    """A serialized OpSharding; CodecError if the text is not a sharding."""
+    proto = hlo_pb2.OpSharding()
+    write_sharding(sharding, proto)
+    return proto.SerializeToString()
 
 
 def write_sharding(sharding: HloSharding, proto: Any) -> None:

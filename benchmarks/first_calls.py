@@ -1,0 +1,91 @@
+"""What does the first call of a small jitted function cost? CPU time of tracing, lowering, compiling and running it on
+`xjit` and on `cpu`, in turns in one process, of ten kinds of functions, each with ten constants.
+
+`--floor` also has the part of that which JAX does before it asks a backend to compile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+os.environ["JAX_PLATFORMS"] = "xjit,cpu"
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from reporting import Report, parse_arguments
+
+import xjit_jax_plugin
+
+Function = Callable[[Any, Any, Any], Any]
+NUM_CONSTANTS = 10
+
+KINDS: dict[str, Callable[[float], Function]] = {
+    "affine": lambda c: lambda x, y, i: x * c + 1,
+    "sin": lambda c: lambda x, y, i: jnp.sin(x) * c,
+    "matmul": lambda c: lambda x, y, i: x @ y + c,
+    "sum": lambda c: lambda x, y, i: (x * c).sum(0),
+    "softmax": lambda c: lambda x, y, i: jax.nn.softmax(x * c),
+    "sort": lambda c: lambda x, y, i: jnp.sort(y * c, axis=0),
+    "take": lambda c: lambda x, y, i: x[:, i] * c,
+    "where": lambda c: lambda x, y, i: jnp.where(x > c, x, c).T,
+    "loop": lambda c: lambda x, y, i: lax.fori_loop(0, 3, lambda _, a: a * c, x),
+    "concatenate": lambda c: lambda x, y, i: jnp.concatenate([x, y]).mean() * c,
+}
+
+
+def first_call(make: Callable[[float], Function], constant: float, arguments: tuple[Any, ...]) -> float:
+    """Seconds of CPU time, of all threads."""
+    function = jax.jit(make(constant))
+    start = time.process_time()
+    jax.block_until_ready(function(*arguments))
+    return time.process_time() - start
+
+
+def lowering(make: Callable[[float], Function], constant: float, arguments: tuple[Any, ...]) -> float:
+    """The same, of tracing and lowering alone."""
+    function = jax.jit(make(constant))
+    start = time.process_time()
+    function.lower(*arguments)
+    return time.process_time() - start
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--floor", action="store_true", help="measure tracing and lowering alone, too")
+    options = parse_arguments(parser)
+    xjit_jax_plugin.initialize()
+    x = np.linspace(0.1, 1, 24, dtype=np.float32).reshape(4, 6)
+    y = np.linspace(0.1, 1, 36, dtype=np.float32).reshape(6, 6)
+    values = x, y, np.arange(6)
+    arguments = {name: jax.device_put(values, jax.devices(name)[0]) for name in ("xjit", "cpu")}
+    for make in KINDS.values():  # what is loaded and made once
+        for given in arguments.values():
+            first_call(make, 0.5, given)
+    columns = ["xjit ms", "cpu ms", "ratio", *(["lowering ms"] if options.floor else [])]
+    report = Report(columns)
+    totals = dict.fromkeys(columns, 0.0)
+    for name, make in KINDS.items():
+        found: dict[str, list[float]] = {column: [] for column in columns}
+        for c in range(1, NUM_CONSTANTS + 1):
+            for backend in ("xjit", "cpu") if c % 2 else ("cpu", "xjit"):
+                found[f"{backend} ms"].append(1e3 * first_call(make, float(c), arguments[backend]))
+            if options.floor:
+                found["lowering ms"].append(1e3 * lowering(make, float(c), arguments["cpu"]))
+        row = {column: statistics.median(times) for column, times in found.items() if times}
+        for column, value in row.items():
+            totals[column] += value
+        report.add(name, **(row | {"ratio": row["xjit ms"] / row["cpu ms"]}))
+    report.add("all", **(totals | {"ratio": totals["xjit ms"] / totals["cpu ms"]}))
+    report.finish(options.json)
+
+
+if __name__ == "__main__":
+    main()
