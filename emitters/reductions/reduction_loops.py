@@ -29,7 +29,7 @@ from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.element_types import PROMOTED
 from xjit.llvm.values import Value
-from xjit.ops.reducers import independent_identities, reduction_identity
+from xjit.ops.reducers import independent_identities, single_operation
 
 if TYPE_CHECKING:
     from xjit.emitters.fused import Element, FusedIrEmitter
@@ -111,8 +111,8 @@ class _Accumulation:
         self.index = plan.index
         self.guard = guard
         self.inputs = instruction.operand_count // 2
-        # XLA adds 16-bit floats up in f32; what other combiners compute is rounded at every step
-        simple = instruction.opcode == "reduce" and reduction_identity(instruction.to_apply) is not None
+        # narrow floats are added up in f32; what other combiners compute is rounded at every step
+        simple = instruction.opcode == "reduce" and single_operation(instruction.to_apply) is not None
         self.combiner = IrEmitterNested(promote=simple)
         self.operand = fused.maps.of(instruction)[0][0]
         shape = instruction.shape

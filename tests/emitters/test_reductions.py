@@ -25,6 +25,18 @@ def test_types(kind: str, opcode: str) -> None:
     check(reduce_text(kind, (4, 150), (1,), opcode), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("kind", ["f8e5m2", "f8e4m3fn", "f8e4m3fnuz", "f8e3m4", "bf16"])
+@pytest.mark.parametrize("dimension", [0, 1])
+def test_narrow_sums_are_rounded_once(kind: str, dimension: int) -> None:
+    """Whole numbers and halves, so the sum in f32 is exact: the result is its rounding, as in the evaluator."""
+    text = reduce_text(kind, (40, 41), (dimension,))
+    dtype = xjit.parse_hlo(text).entry_computation.root_instruction.shape.dtype
+    x = (np.random.default_rng(0).integers(-6, 7, (40, 41)) / 2).astype(dtype)
+    want = x.astype(np.float32).sum(dimension).astype(dtype).astype(np.float32)
+    for got in (xjit.compile(text)(x), xjit.evaluate(text, x)):
+        np.testing.assert_array_equal(np.asarray(got).astype(np.float32), want)
+
+
 @pytest.mark.parametrize("opcode", ["and", "or"])
 def test_predicates(opcode: str) -> None:
     check(reduce_text("pred", (40, 70), (1,), opcode))

@@ -15,6 +15,7 @@ from xjit.llvm.inline_control_flow import if_then
 from xjit.llvm.math import exponential as ex
 from xjit.llvm.math import logarithm as lo
 from xjit.llvm.math.inverse_trigonometric import atan2 as real_atan2
+from xjit.llvm.math.power import power as real_power
 from xjit.llvm.math.trigonometric import sin_cos
 from xjit.llvm.math.vec import Vec, two_product, two_sum
 from xjit.llvm.values import Value
@@ -411,18 +412,19 @@ def atanh(z: Complex) -> Complex:
 
 @_in_f64
 def power(a: Complex, b: Complex) -> Complex:
-    """|a|^c e^(-d arg a) cis(c arg a + d log |a|) for b = c + i d.
+    """|a|^c e^(-d arg a) cis(c arg a + d log |a|) for b = c + i d; NaN where that angle is not a number.
 
     a^0 and 1^b are 1 whatever the other is; 0^c is 0 and inf^c is inf for real c > 0, inf^c is 0 for c < 0, and 0^b
     NaN for all other b.
     """
-    size, angle = _log_size(a), real_atan2(a.imag, a.real)
-    result = _cis_scaled(b.real * size - b.imag * angle, b.real * angle + b.imag * size)
+    angle = real_atan2(a.imag, a.real)
+    scale = real_power(absolute(a), b.real) * ex.exp(-(b.imag * angle))
+    sine, cosine = sin_cos(b.real * angle + b.imag * _log_size(a))
+    result = Complex(scale * cosine, scale * sine)
     zero = a.real.const(0.0)
     is_real = b.imag.eq(0.0)
     grows, falls = is_real & (b.real > 0.0), is_real & (b.real < 0.0)
-    at_zero = zero.where(grows, math.nan)
-    result = Complex(at_zero, at_zero).where(a.real.eq(0.0) & a.imag.eq(0.0), result)
+    result = Complex(zero, zero).where(a.real.eq(0.0) & a.imag.eq(0.0) & grows, result)
     is_infinite = a.real.eq(math.inf) & a.imag.eq(0.0)
     at_infinity = Complex(zero.const(math.inf).where(grows, zero), zero)
     result = at_infinity.where(is_infinite & (grows | falls), result)

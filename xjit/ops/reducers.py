@@ -18,13 +18,22 @@ Array = np.ndarray[Any, Any]
 
 def reduction_identity(computation: HloComputation) -> tuple[str, object] | None:
     """Returns (opcode, identity) of a reducer that is one associative, commutative operation; None for others."""
+    opcode = single_operation(computation)
+    identities = type_identities(computation.root_instruction.shape.element_type) if opcode is not None else {}
+    return (opcode, identities[opcode]) if opcode is not None and opcode in identities else None
+
+
+def single_operation(computation: HloComputation) -> str | None:
+    """Returns the opcode of a reducer that is one associative, commutative operation of any type; None for others."""
     root = computation.root_instruction
     if computation.num_parameters != 2 or root.operand_count != 2 or computation.instruction_count != 3:
         return None
     if {o.opcode for o in root.operands} != {"parameter"} or root.operand(0) is root.operand(1):
         return None
-    identities = type_identities(root.shape.element_type)
-    return (root.opcode, identities[root.opcode]) if root.opcode in identities else None
+    return root.opcode if root.opcode in _COMMUTATIVE else None
+
+
+_COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 
 
 def independent_identities(computation: HloComputation) -> tuple[object, ...] | None:

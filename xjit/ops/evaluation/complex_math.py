@@ -95,16 +95,16 @@ def atan2(y: Array, x: Array) -> Array:
 
 
 def power(a: Array, b: Array) -> Array:
-    """a^b as |a|^c exp(-d arg a) cis(c arg a + d log |a|) for b = c + i d.
+    """a^b as |a|^c exp(-d arg a) cis(c arg a + d log |a|) for b = c + i d; NaN where that angle is not a number.
 
     a^0 and 1^b are 1 whatever the other is; 0^c is 0 and inf^c is inf for real c > 0, inf^c is 0 for c < 0, and 0^b
     NaN for all other b.
     """
     c, d, argument = b.real, b.imag, np.arctan2(a.imag, a.real)
-    square = a.real * a.real + a.imag * a.imag
-    size = np.power(square, c / 2) * np.exp(-d * argument)
-    angle = c * argument + d / 2 * np.log(square)
-    result = from_parts(size * np.cos(angle), size * np.sin(angle))
+    size = np.abs(a)
+    scale = np.power(size, c) * np.exp(-d * argument)
+    angle = c * argument + d * np.log(size)
+    result = from_parts(scale * np.cos(angle), scale * np.sin(angle))
     grows, falls = (d == 0) & (c > 0), (d == 0) & (c < 0)
     result = np.where(a == 0, np.where(grows, 0, complex(np.nan, np.nan)), result)
     is_infinite = (a.real == np.inf) & (a.imag == 0)
