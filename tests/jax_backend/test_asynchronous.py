@@ -506,3 +506,47 @@ Workers._wait_for_room = exit_soon
 y = jax.jit(lambda a: jnp.sin(plain(a)))(jnp.ones(1_000_000))  # long: it has a thread of its own
 sys.exit("it is raised before the next line")
 """, devices=2, expected_exit=3)  # fmt: skip
+
+
+def test_a_handler_that_raises_where_python_is_about_to_answer() -> None:
+    """It raises its own exception, and the request is answered: not that Python had not."""
+    run("""
+import collections, signal, threading, time
+class Alarm(Exception):
+    pass
+def handler(*_):
+    raise Alarm
+step = jax.jit(lambda a: a + 1, donate_argnums=0)
+step(x + 0)
+host = np.arange(64, dtype=np.float32).reshape(8, 8)[::-1, ::2]  # Python copies it
+dead = x + 0
+dead.delete()
+main, end, seen = threading.main_thread().ident, threading.Event(), collections.Counter()
+def interrupt():
+    while not end.wait(0.003):
+        signal.pthread_kill(main, signal.SIGALRM)
+def work():
+    deadline = time.monotonic() + 2.5
+    while time.monotonic() < deadline:
+        for call in (lambda: jax.device_put(host), lambda: step(dead)):
+            try:
+                call()
+                seen["answered"] += 1
+            except Alarm:
+                seen["raised"] += 1
+            except (ValueError, RuntimeError, jax.errors.JaxRuntimeError) as error:
+                seen["silent" if "did not answer" in str(error) else "error"] += 1
+signal.signal(signal.SIGALRM, handler)
+threading.Thread(target=interrupt, daemon=True).start()
+while not end.is_set():
+    try:
+        work()
+    except Alarm:
+        continue
+    try:
+        end.set()
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    except Alarm:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+assert seen["raised"] > 5 and not seen["silent"], seen
+""")

@@ -329,6 +329,10 @@ assert (memory.argument_size_in_bytes, memory.host_temp_size_in_bytes) == (48, 0
 assert memory.output_size_in_bytes == 9 * 4 + 4 + 2 * 8, "with the pointers of a tuple"
 lowered = jax.jit(lambda a: a @ a.T).lower(x).cost_analysis()
 assert (lowered["flops"], lowered["bytes accessed"]) == (2 * 36, 48 + 48 + 36), "the transpose renames dimensions"
+turns = jax.jit(lambda a: jax.lax.fori_loop(0, 10, lambda i, c: jnp.sin(c) @ c.T @ c, a)).lower(x)
+assert turns.cost_analysis()["transcendentals"] == 12 and turns.compile().cost_analysis()["transcendentals"] == 12
+inside = jax.jit(lambda a: jax.jit(jnp.sin)(a) * 2).lower(x).cost_analysis()
+assert (inside["bytes accessed0{}"], inside["bytes accessedout{}"]) == (48 + 48 + 4, 3 * 48)
 narrow = jax.jit(lambda a: (a + a, a == a)).lower(jnp.ones(9, jnp.int4)).compile()
 bits = [f.layout.sub_byte_element_size_in_bits for f in (*narrow.input_formats[0], *narrow.output_formats)]
 assert bits == [4, 4, 0] and "(s4[9]{0:E(4)})->" in narrow.as_text(), bits

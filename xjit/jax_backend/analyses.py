@@ -5,36 +5,62 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from xjit.hlo import Trait
+from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
 from xjit.passes.analysis.cost_analysis import HloCostAnalysis
 
 _POINTER_BYTES = 8
+_Properties = defaultdict[str, float]
 
 
 def cost_properties(module: HloModule) -> dict[str, float]:
-    """Returns what is not 0 of a module's costs.
+    """Returns what is not 0 of a module's costs, where a loop runs once.
 
-    `bytes accessed1{}` is what all instructions of the entry read of their second operands, `utilization1{}` which
-    part of these, added up.
+    `bytes accessed1{}` is what all instructions, and those that they call, read of their second operands,
+    `utilization1{}` which part of these, added up. A tuple is a table of pointers.
     """
-    costs = HloCostAnalysis.of(module)
+    costs = HloCostAnalysis(as_in_xla=True)
     total = costs.computation(module.entry_computation)
-    found = defaultdict[str, float](float)
-    for instruction in module.entry_computation.instructions:
+    by_computation: dict[HloComputation, _Properties] = {}
+    for computation in module.make_computation_post_order():
+        by_computation[computation] = _operand_properties(computation, costs, by_computation)
+    found = by_computation[module.entry_computation]
+    properties = {
+        "flops": total.flops,
+        "transcendentals": total.transcendentals,
+        "bytes accessed": sum(value for name, value in found.items() if name.startswith("bytes accessed")),
+        **found,
+    }
+    return {name: float(value) for name, value in sorted(properties.items()) if value}
+
+
+def _operand_properties(
+    computation: HloComputation, costs: HloCostAnalysis, callees: dict[HloComputation, _Properties]
+) -> _Properties:
+    """What instructions read operand by operand, and write; of a conditional the most of its branches."""
+    found: _Properties = defaultdict(float)
+    for instruction in computation.instructions:
+        if instruction.op.has(Trait.CONTROL_FLOW):
+            parts = [callees[callee] for callee in instruction.called_computations]
+            combine = max if instruction.opcode == "conditional" else sum
+            for name in {name for part in parts for name in part}:
+                found[name] += combine([part[name] for part in parts])
+            continue
+        if instruction.op.has(Trait.PLUMBING):
+            for i in range(instruction.operand_count):
+                found[f"utilization{i}{{}}"] += 1
+            if instruction.opcode == "tuple":
+                found["bytes accessedout{}"] += instruction.operand_count * _POINTER_BYTES
+            continue
         moved = costs.bytes_moved(instruction)
         found["bytes accessedout{}"] += moved.written
         for i, (read, operand) in enumerate(zip(moved.read, instruction.operands, strict=True)):
             found[f"bytes accessed{i}{{}}"] += read
             size = sum(shape.byte_size for _, shape in operand.shape.leaves() if shape.is_array)
             found[f"utilization{i}{{}}"] += read / size if size else 0
-    properties = {
-        "flops": total.flops,
-        "transcendentals": total.transcendentals,
-        "bytes accessed": total.bytes_accessed,
-        **found,
-    }
-    return {name: float(value) for name, value in sorted(properties.items()) if value}
+    return found
 
 
 def memory_size(shapes: Sequence[Shape], *, is_tuple: bool) -> int:

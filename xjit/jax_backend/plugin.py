@@ -21,12 +21,12 @@ from xjit.jax_backend.callbacks import TARGET, call_python, failure_of_function
 from xjit.jax_backend.devices import Client, ClientBuilder, is_asynchronous, num_devices
 from xjit.jax_backend.native.api import REFUSAL_ERROR, NativeApi
 from xjit.jax_backend.native.buffers import DELETED_ERROR, READY_EVENT
-from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR, UNANSWERED_ERROR
+from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR
 from xjit.jax_backend.native.donation import ARGUMENT_DELETED, DONATED_THEN_READ, DONATED_TWICE, READ_THEN_DONATED
 from xjit.jax_backend.native.events import EXHAUSTED_ERROR, EXHAUSTED_EVENT
 from xjit.jax_backend.native.execute import COUNT_ERROR
 from xjit.jax_backend.native.groups import OPEN_GROUP
-from xjit.jax_backend.native.questions import CALL_PYTHON, CALL_TARGET
+from xjit.jax_backend.native.questions import CALL_PYTHON, CALL_TARGET, UNANSWERED_ERROR
 from xjit.jax_backend.programs import LoadedProgram, load_program, read_program
 from xjit.jax_backend.records import EXECUTABLE
 from xjit.jax_backend.requests import (

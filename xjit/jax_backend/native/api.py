@@ -22,7 +22,7 @@ from xjit.jax_backend.c_api import (
     SHARDINGS_EXTENSION_TYPE,
 )
 from xjit.jax_backend.native.buffers import DELETED_ERROR, READY_EVENT, define_buffers
-from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR, UNANSWERED_ERROR, define_calls
+from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR, define_calls
 from xjit.jax_backend.native.copies import COPY_START, define_copies
 from xjit.jax_backend.native.donation import define_donation
 from xjit.jax_backend.native.events import EXHAUSTED_ERROR, EXHAUSTED_EVENT, define_errors, define_events
@@ -31,7 +31,13 @@ from xjit.jax_backend.native.getters import define_getters
 from xjit.jax_backend.native.groups import OPEN_GROUP, define_groups
 from xjit.jax_backend.native.layouts import define_layouts
 from xjit.jax_backend.native.preparation import define_preparation
-from xjit.jax_backend.native.questions import CALL_PYTHON, CALL_TARGET, define_questions
+from xjit.jax_backend.native.questions import (
+    CALL_PYTHON,
+    CALL_TARGET,
+    UNANSWERED_ERROR,
+    ask_for_error,
+    define_questions,
+)
 from xjit.jax_backend.native.queues import NESTED_KEY, RUN_APART, START_WORKER, define_queues
 from xjit.jax_backend.native.sharded_execute import define_sharded_execute
 from xjit.jax_backend.native.transfers import FROM_HOST, define_from_host
@@ -40,7 +46,7 @@ from xjit.jax_backend.requests import Memory
 from xjit.llvm import Module, Value
 from xjit.llvm.function import Function
 from xjit.llvm.structured_builder import define
-from xjit.llvm.types import I32, PTR, VOID
+from xjit.llvm.types import I32, PTR
 from xjit.llvm.values import const_int, zero
 from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.jit import compile_ir_to_object
@@ -150,8 +156,7 @@ def build_module(python_functions: Iterable[str]) -> Module:
     define_getters(module)
     define_layouts(module)
     _define_ends(module)
-    for name in (UNANSWERED_ERROR, REFUSAL_ERROR):
-        module.add_global(name, PTR, zero(PTR), align=8, linkage="")
+    module.add_global(REFUSAL_ERROR, PTR, zero(PTR), align=8, linkage="")
     for name in python_functions:
         if name == FROM_HOST:
             define_from_host(module, _define_stub(module, name, f"xjit_ask_{name}"))
@@ -177,14 +182,9 @@ def _slot(name: str) -> str:
 
 def _define_stub(module: Module, name: str, symbol: str) -> Function:
     """Defines `symbol`, which has Python answer a request for the function `name`."""
-    slot = module.add_global(_slot(name), PTR, zero(PTR), align=8, linkage="")
+    module.add_global(_slot(name), PTR, zero(PTR), align=8, linkage="")
     builder = define(module, symbol, [(PTR, "args")], linkage="", return_type=PTR)
-    cell = builder.alloca(PTR, align=8, name="cell")
-    builder.store(builder.load(PTR, Value(PTR, f"@{UNANSWERED_ERROR}"), align=8), cell, align=8)
-    function = builder.load(PTR, slot, align=8, name="function")
-    with builder.when(builder.not_(builder.is_null(function))):
-        builder.call_pointer(function, VOID, [builder.function.args[0], cell])
-    builder.ret(builder.load(PTR, cell, align=8))
+    builder.ret(ask_for_error(builder, _slot(name), [builder.function.args[0]]))
     return builder.function
 
 

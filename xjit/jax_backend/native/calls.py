@@ -14,15 +14,13 @@ from __future__ import annotations
 from typing import Final
 
 from xjit.jax_backend.native.events import count, new_error_reference
+from xjit.jax_backend.native.questions import ask_for_error
 from xjit.jax_backend.records import BUFFER, CALL, EVENT, EXECUTABLE, HOLD, QUEUED
 from xjit.llvm import Module, Value
 from xjit.llvm.execution_context import EXECUTION_CONTEXT, RuntimeStatus
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I32, I64, PTR, VOID
 from xjit.llvm.values import const_int, zero
-
-UNANSWERED_ERROR: Final = "xjit_silence_error"
-"""The variable that holds the address of the error for a request that Python did not answer."""
 
 STATUS_ERROR: Final = "xjit_status_error"
 """The variable of `void (*)(executable, i64 status, i64 instruction, i64 detail, answer)`: the error for a failure."""
@@ -55,16 +53,7 @@ def define_calls(module: Module) -> None:
 
 def status_error(builder: StructuredBuilder, executable: Value, status: Value, place: Value, detail: Value) -> Value:
     """Emits the question to Python for the error of a status, an i64."""
-    return _asked_error(builder, STATUS_ERROR, executable, status, place, detail)
-
-
-def _asked_error(builder: StructuredBuilder, variable: str, *subjects: Value) -> Value:
-    """Emits a question to Python for an error; where nothing is answered, it is that."""
-    answer = builder.alloca(PTR, align=8, name="answer")
-    builder.store(builder.load(PTR, Value(PTR, f"@{UNANSWERED_ERROR}"), align=8), answer, align=8)
-    function = builder.load(PTR, Value(PTR, f"@{variable}"), align=8, name="function")
-    builder.call_pointer(function, VOID, [*subjects, answer])
-    return builder.load(PTR, answer, align=8, name="error")
+    return ask_for_error(builder, STATUS_ERROR, [executable, status, place, detail])
 
 
 def out_of_memory(builder: StructuredBuilder, executable: Value, num_bytes: Value) -> Value:
@@ -199,7 +188,7 @@ def _define_work(module: Module) -> None:
     EVENT.store(builder, event, "error", error)
     is_member = builder.icmp_signed("!=", CALL.load(builder, call, "group"), builder.i64(0))
     with builder.when(is_member):
-        EVENT.store(builder, event, "error", _asked_error(builder, RUN_MEMBER, call, error))
+        EVENT.store(builder, event, "error", ask_for_error(builder, RUN_MEMBER, [call, error]))
     with builder.when(builder.not_(builder.or_(is_member, builder.not_(builder.is_null(error))))):
         EVENT.store(builder, event, "error", builder.call(functions[CALL_RUN], [call], name="error"))
     builder.call(functions["xjit_call_release_arguments"], [call, num_parameters])

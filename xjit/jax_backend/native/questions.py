@@ -10,7 +10,7 @@ where what they raise is kept; it is raised at the next line of Python that the 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -19,6 +19,9 @@ from xjit.llvm import Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I32, I64, PTR, VOID
 from xjit.llvm.values import const_int, zero
+
+UNANSWERED_ERROR: Final = "xjit_silence_error"
+"""The variable that holds the address of the error for a request that Python did not answer."""
 
 UNANSWERED: Final = 0
 """The answer where something was raised where it could not be kept: then Python is asked again."""
@@ -40,8 +43,28 @@ def ask(builder: StructuredBuilder, variable: str, subject: Value, number: Value
     return builder.call(builder.module.functions["xjit_ask"], [function, subject, number], name="answer")
 
 
+def ask_for_error(builder: StructuredBuilder, variable: str, arguments: Sequence[Value]) -> Value:
+    """Emits a request to the function that a variable holds, which writes an error, or null, to its last argument.
+
+    Where it does not get as far as that, it is asked again, and in the end `UNANSWERED_ERROR` is the error.
+    """
+    unanswered = builder.load(PTR, Value(PTR, f"@{UNANSWERED_ERROR}"), align=8, name="unanswered")
+    cell, kept = builder.alloca(PTR, align=8, name="cell"), _new_answer(builder)
+    builder.store(unanswered, cell, align=8)
+    function = builder.load(PTR, Value(PTR, f"@{variable}"), align=8, name="function")
+    with builder.when(builder.not_(builder.is_null(function))):
+        with builder.loop(builder.i64(0), builder.i64(_MAX_QUESTIONS)) as _:
+            is_open = builder.icmp_signed("==", builder.load(PTR, cell, align=8), unanswered)
+            with builder.when(is_open):
+                _run_handlers(builder, kept)
+                builder.call_pointer(function, VOID, [*arguments, cell])
+        _raise_kept(builder, kept)
+    return builder.load(PTR, cell, align=8, name="error")
+
+
 def define_questions(module: Module) -> None:
     """Defines them."""
+    module.add_global(UNANSWERED_ERROR, PTR, zero(PTR), align=8, linkage="")
     module.add_global(_NUM_QUESTIONS, I64, const_int(I64, 0), align=8)
     module.add_global(CALL_PYTHON, PTR, zero(PTR), align=8, linkage="")
     _define_raise(module)

@@ -9,11 +9,10 @@ queues in any case, as the devices need threads of their own.
 from __future__ import annotations
 
 from xjit.jax_backend.c_api import FUNCTIONS
-from xjit.jax_backend.native.calls import UNANSWERED_ERROR
 from xjit.jax_backend.native.events import EXHAUSTED_ERROR
 from xjit.jax_backend.native.execute import EXECUTE, answer_error, is_asynchronous
 from xjit.jax_backend.native.groups import OPEN_GROUP, call_of
-from xjit.jax_backend.native.questions import UNANSWERED, ask
+from xjit.jax_backend.native.questions import UNANSWERED, UNANSWERED_ERROR, ask
 from xjit.jax_backend.records import CALL, DEVICE, DISPATCH_TOGETHER, EXECUTABLE, GROUP
 from xjit.llvm import Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import reduce as fold
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
@@ -44,10 +44,12 @@ class HloCost:
 class HloCostAnalysis:
     """Costs of what runs in a module, found out as they are asked for.
 
-    A loop counts as often as it is known to run, else once; a conditional as the dearest of its branches.
+    A loop counts as often as it is known to run, else once; a conditional as the dearest of its branches. With
+    `as_in_xla` all loops count once, and of branches the most of each cost.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, as_in_xla: bool = False) -> None:
+        self._as_in_xla = as_in_xla
         self._costs: dict[HloInstruction, HloCost] = {}
         self._computations: dict[HloComputation, HloCost] = {}
         self._composer = Composer()
@@ -117,7 +119,9 @@ class HloCostAnalysis:
     def _control_flow(self, instruction: HloInstruction) -> HloCost:
         costs = [self._computations[c] for c in instruction.called_computations]
         if instruction.opcode == "while":
-            return fold(operator.add, costs, HloCost()).times(trip_count(instruction))
+            return fold(operator.add, costs, HloCost()).times(1 if self._as_in_xla else trip_count(instruction))
+        if instruction.opcode == "conditional" and self._as_in_xla:
+            return HloCost(*map(max, zip(*map(astuple, costs), strict=True)))
         if instruction.opcode == "conditional":
             return max(costs, key=lambda c: (c.flops + c.transcendentals, c.bytes_accessed))
         return fold(operator.add, costs, HloCost())
