@@ -85,3 +85,22 @@ transform.sequence failures(propagate) {
   %0 = transform.structured.match ops{["linalg.exp"]} in %arg0 : (!pdl.operation) -> !pdl.operation
   %1, %loop = transform.structured.tile_using_forall %0 num_threads [4] : (!pdl.operation) -> (!pdl.operation, !pdl.operation)
 }
+
+// -----
+
+// CHECK-LABEL: func.func @sizes_of_casts
+// CHECK: %[[N:.*]] = tensor.dim %arg0, %c0 : tensor<?x4xf32>
+// CHECK-NEXT: return %[[N]]
+func.func @sizes_of_casts(%x: tensor<?x4xf32>) -> index {
+  %c0 = arith.constant 0 : index
+  %0 = tensor.cast %x : tensor<?x4xf32> to tensor<?x?xf32>
+  %n = tensor.dim %0, %c0 : tensor<?x?xf32>
+  return %n : index
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  %0 = transform.structured.match ops{["func.func"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+  transform.apply_patterns to %0 {
+    transform.apply_patterns.memref.resolve_ranked_shaped_type_result_dims
+  } : !transform.any_op
+}
