@@ -31,7 +31,57 @@ def lower_triangular(size: int) -> Arguments:
     return lambda rng: (np.tril(positive_definite(1, size)(rng)[0][0]),)
 
 
+def newton(x: Any) -> Any:
+    """Square roots by twenty steps."""
+    return jax.lax.fori_loop(0, 20, lambda _, y: 0.5 * (y + x / y), x)
+
+
+def mandelbrot(c: Any) -> Any:
+    """Thirty steps of z^2 + c, as long as z is small."""
+    return jax.lax.fori_loop(0, 30, lambda _, z: jnp.where(jnp.abs(z) < 2, z * z + c, z), jnp.zeros_like(c))
+
+
+def moving(x: Any, size: int, start: float, combine: Any) -> Any:
+    """Sums or maxima of windows that overlap."""
+    return jax.lax.reduce_window(x, start, combine, (size,), (1,), "VALID")
+
+
+def positive(*dims: int) -> Arguments:
+    """Numbers above 0.1."""
+    return lambda rng: (np.abs(normal(*dims)(rng)[0]) + np.float32(0.1),)
+
+
 NUMERIC_FAMILIES = (
+    Family("square roots by Newton", newton, positive, VECTORS),
+    Family("Mandelbrot", mandelbrot, complex_normal, VECTORS[:2]),
+    Family("moving sums", lambda x: moving(x, 65, 0.0, jax.lax.add), normal, VECTORS),
+    Family("moving maxima", lambda x: moving(x, 31, -np.inf, jax.lax.max), normal, VECTORS),
+    Family("repeat", lambda x: jnp.repeat(x, 3, 1), normal, MATRICES),
+    Family(
+        "scaled colours",
+        lambda x, a, b: (x - a) * b,
+        lambda b, n: several(normal(b, n, n, 3), normal(3), normal(3)),
+        ((1, 32), (8, 224)),
+    ),
+    Family("spread", lambda x: jax.lax.pad(x, np.float32(0), ((0, 0, 1), (0, 0, 1))), normal, MATRICES),
+    Family("every third", lambda x: x[::2, ::3], normal, MATRICES),
+    Family(
+        "concatenate bytes",
+        lambda x, y: jnp.concatenate([x, y, x], 1),
+        lambda n, m: several(*[integers(np.uint8, n, m)] * 2),
+        MATRICES,
+    ),
+    Family("remainder of bytes", lambda i: i % 7, lambda n: integers(np.int8, n), VECTORS),
+    Family(
+        "maxima of scattered",
+        lambda x, i, u: x.at[i].max(u),
+        lambda n: several(normal(n), indices(n, n), normal(n)),
+        VECTORS,
+    ),
+    Family("top 100", lambda x: jax.lax.top_k(x, 100), normal, ((4, 1000), (16, 30000))),
+    Family("approximate top 10", lambda x: jax.lax.approx_max_k(x, 10), normal, ((8, 1000), (8, 30000))),
+    Family("rfft2", jnp.fft.rfft2, normal, ((64, 64), (256, 256))),
+    Family("irfft rows", jnp.fft.irfft, complex_normal, ((64, 65), (256, 257))),
     Family("stencil", stencil, normal, ((64, 64), (1024, 1024))),
     Family("pairwise distances", pairwise, lambda n, d: two(n, d), ((64, 16), (512, 32))),
     Family("transpose of heads", lambda x: x.transpose(0, 2, 1, 3), normal, ((1, 64, 4, 32), (8, 512, 12, 64))),

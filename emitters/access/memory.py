@@ -27,7 +27,7 @@ from xjit.llvm.types import I1, I64, LLVMType, vector
 from xjit.llvm.values import Value, const_int
 
 BUFFER_ALIGNMENT = 16  # bytes: that of every operand and result of a kernel
-MAX_WINDOW = 2  # vectors that a load of unevenly spaced elements may span
+MAX_WINDOW = 4  # vectors that a load of unevenly spaced elements may span
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,9 @@ class MemoryAccess:
             if varies and self._is_whole_or_none(buffer, offset, guard):
                 raw = self._load_whole(buffer.pointer, kind, offset, guard, level.builder)
             elif varies:
-                raw = self._load_vector(buffer.pointer, kind, offset, guard, level.builder)
+                raw = self._load_vector(
+                    buffer.pointer, kind, offset, self._needed(buffer, offset, guard), level.builder
+                )
             else:
                 raw = self._load_scalar(buffer.pointer, kind, offset, guard, level.builder)
             value = raw if as_stored else load_convert(level.builder, element, raw)
@@ -164,6 +166,15 @@ class MemoryAccess:
             position = builder.select(guard.scalar, position, const_int(I64, 0))
         address = builder.gep(kind, pointer, position)
         return builder.load(kind, address, align=kind.bits // 8)
+
+    def _needed(self, buffer: Buffer, offset: AffineExpr, guard: Guard) -> Guard:
+        """The guard, or none where elements are not neighbours and all exist: a mask would make a gather of them."""
+        if guard.lanes is None and guard.scalar is None:
+            return guard
+        pattern, bounds = self.nest.lane_pattern(offset), self.nest.interval(offset)
+        inside = bounds.lower >= 0 and bounds.upper < buffer.shape.num_elements
+        is_window = pattern is not None and pattern != tuple(range(len(pattern)))
+        return EVERYWHERE if inside and is_window else guard
 
     def vector_address(self, buffer: Buffer, index: Sequence[AffineExpr], guard: Guard, size: int) -> Value | None:
         """Returns where a vector of `size` bytes lies, aligned to as many; None if it is none in one piece.
@@ -268,6 +279,7 @@ class MemoryAccess:
             mask, wide = self._mask(self._lanes(), guard, builder), vector(part, self._lanes().width)
             return ComplexValue(*load_pairs(builder, address, wide, mask, part.bits // 8))
         if varies:
+            guard = self._needed(buffer, offset, guard)
             real = self._load_vector(buffer.pointer, part, offset * 2, guard, builder)
             imag = self._load_vector(buffer.pointer, part, offset * 2 + 1, guard, builder)
         else:

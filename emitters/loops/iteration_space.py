@@ -6,6 +6,7 @@ output's memory order; collapsing merges loops that walk through memory as one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -140,19 +141,31 @@ def collapse_loops(
     return space
 
 
-def merge_short_innermost(space: IterationSpace, width: int) -> IterationSpace:
-    """Returns the space with an innermost loop shorter than a vector merged into the next one, where lanes stay
-    regular.
+MAX_PERIOD = 7
+"""Vectors after which lanes may repeat: rows of seven elements, where a vector has eight."""
 
-    That takes a size that divides the width: then `v floordiv size` and `v mod size` repeat with every vector.
+
+def period_of(size: int, width: int) -> int:
+    """Returns after how many vectors `v floordiv size` and `v mod size` repeat their lanes."""
+    return math.lcm(size, width) // width
+
+
+def merge_short_innermost(space: IterationSpace, width: int, max_period: int = 1) -> IterationSpace:
+    """Returns the space with an innermost loop shorter than a vector merged into the next one.
+
+    Then lanes of `v floordiv size` and `v mod size` are regular: they repeat with every vector, or, where the size does
+    not divide the width, with some (`period_of`): at most `max_period`, if there are as many.
     """
     while len(space.loops) > 1:
         outer, inner = space.loops[-2:]
-        size = space.size(inner)
+        size, rows = space.size(inner), space.size(outer)
         bounds = [space.table.intervals[p].lower for p in (outer, inner)]
-        if size >= width or width % size or any(bounds):
+        if not 0 < size < width or any(bounds):
             return space
-        merged = space.table.new_variable(space.size(outer) * size)
+        period = period_of(size, width)
+        if period > 1 and (period > max_period or rows * size < period * width):
+            return space
+        merged = space.table.new_variable(rows * size)
         change = {outer: dim(merged).floordiv(size), inner: dim(merged).mod(size)}
         space = space.replace(change, [*space.loops[:-2], merged])
     return space

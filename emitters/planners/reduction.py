@@ -58,11 +58,14 @@ def _symbols(ranges: Sequence[int]) -> tuple[AffineExpr, ...]:
 
 
 def _lane_range(analysis: AccessAnalysis, instruction: HloInstruction, index: Index) -> int | None:
-    """The range variable to vectorise over: one that walks through contiguous memory."""
-    best = analysis.contiguous_range(instruction, index)
+    """The range variable to vectorise over: one that walks through contiguous memory, or any if none walks at all."""
+    symbols, best = range_symbols(analysis, instruction), analysis.contiguous_range(instruction, index)
     if best is None:
-        return None
-    size = analysis.table.size(range_symbols(analysis, instruction)[best].position)
+        offsets = analysis.deciding_offsets(instruction, index)
+        if not symbols or any(offset.uses_dim(s.position) for offset in offsets for s in symbols):
+            return None
+        best = len(symbols) - 1
+    size = analysis.table.size(symbols[best].position)
     return best if size >= MIN_VECTOR_RANGE else None
 
 

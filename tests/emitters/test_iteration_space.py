@@ -197,11 +197,14 @@ def test_peeled_loops_do_not_collapse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [((9, 2), [18]), ((9, 4), [36]), ((5, 2, 2), [5 * 4]), ((9, 3), [9, 3]), ((9, 8), [9, 8]), ((2,), [2])],
-)
-def test_merge_short_innermost(sizes: tuple[int, ...], expected: list[int]) -> None:
-    merged = merge_short_innermost(space_over(*sizes), 8)
+    ("sizes", "period", "expected"),
+    [
+        ((9, 2), 1, [18]), ((9, 4), 1, [36]), ((5, 2, 2), 1, [5 * 4]), ((9, 3), 1, [9, 3]), ((9, 8), 7, [9, 8]),
+        ((2,), 1, [2]), ((9, 3), 3, [27]), ((7, 3), 3, [7, 3]), ((9, 7), 7, [63]), ((9, 7), 6, [9, 7]),
+    ],
+)  # fmt: skip
+def test_merge_short_innermost(sizes: tuple[int, ...], period: int, expected: list[int]) -> None:
+    merged = merge_short_innermost(space_over(*sizes), 8, period)
     assert [merged.size(p) for p in merged.loops] == expected
     assert points(merged) == box(*sizes)
 
@@ -224,7 +227,7 @@ def test_all_together(seed: int) -> None:
     found: list[tuple[Point, int]] = []
     for part in remove_divisions(space_over(*sizes), expressions, always):
         part = collapse_loops(sort_loops(part, flat(*sizes)(part)[0]), lambda s: [*expressions(s), *flat(*sizes)(s)])
-        part = merge_short_innermost(part, 4)
+        part = merge_short_innermost(part, 4, rng.choice((1, 3)))
         # the access, too, as a coordinate: it must have the value that it has at the point
         with_access = IterationSpace(part.table, part.loops, (*part.index, *expressions(part)))
         found += [(p[:-1], p[-1]) for p in points(with_access)]

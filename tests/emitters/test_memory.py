@@ -131,7 +131,8 @@ def instructions(text: str) -> set[str]:
         ("d0,d1 mod 2", "f32[3,2]", {"part load", "shuffle"}),
         ("d0,d1 floordiv 3", "f32[3,6]", {"gather"}),
         ("d0,d1*5", "f32[3,76]", {"gather"}),
-        ("d1,d0", "f32[16,3]", {"gather"}),
+        ("d1,d0", "f32[16,3]", {"shuffle"}),  # of what lies between
+        ("d1,d0", "f32[16,5]", {"gather"}),
     ],
 )
 def test_strides_choose_the_load(index: str, source: str, expected: set[str]) -> None:

@@ -360,6 +360,8 @@ assert [s.spec for s in both.output_shardings] == [P("i"), P(), P(None, "i")], b
 assert [s.spec for s in both.input_shardings[0]] == [P("i"), P("i")] and none.output_shardings is None
 given = both.runtime_executable().get_parameter_shardings()
 assert [tuple(s.tile_assignment_dimensions) for s in given] == [(2, 1), (2, 1)]
+jax.jit(lambda a: jax.debug.callback(lambda v: None, a))(split)  # no results
+jax.effects_barrier()
 alone = jax.jit(jnp.sin).lower(x).compile().runtime_executable()
 assert (alone.get_parameter_shardings(), alone.get_output_shardings()) == (None, None)
 assert [str(layout) for layout in alone.get_parameter_layouts()] == [str(layout) for layout in alone.get_output_layouts()]

@@ -83,7 +83,7 @@ def test_more_wrong_texts(seed: int) -> None:
     ("text", "message"),
     [
         ('%0 = "arith.constant"() : () -> i32', "requires attribute 'value'"),
-        ('"transform.structured.match"() : () -> !transform.any_op', "expected 1 operands, found 0"),
+        ('"transform.structured.match"() : () -> !transform.any_op', "expected 1 operands, but found 0"),
         ('"transform.foreach_match"() : () -> ()', "expected 1 operands"),
         ('%0 = "affine.apply"() <{map = affine_map<() -> (1)>}> : () -> f32', "expects 'result' of type index"),
         ('"scf.if"() ({}, {}) : () -> ()', "expects 1 regions with a body"),

@@ -108,11 +108,17 @@ def test_elementwise_rows_verify(name: str) -> None:
 @pytest.mark.parametrize(
     ("op", "message"),
     [
-        (tensor_op("linalg.matmul", (4, 8), (7, 16), (4, 16)), "needs size 8 in dimension 0, found 7"),
-        (tensor_op("linalg.matmul", (4, 8), (8,), (4, 16)), "operand #1 has rank 1"),
+        (tensor_op("linalg.matmul", (4, 8), (7, 16), (4, 16)), "dimension #0 to be 8, but found 7"),
+        (
+            tensor_op("linalg.matmul", (4, 8), (8,), (4, 16)),
+            r"operand rank \(1\) to match the result rank of indexing_map #1",
+        ),
         (tensor_op("linalg.matmul", (4, 8), (4, 16)), "expected 2 input operands"),
-        (tensor_op("linalg.conv_1d", (4,), (3,), (3,)), "needs size at least 5 in dimension 0, found 4"),
-        (tensor_op("linalg.transpose", (4, 8), (8, 4), permutation=DenseArrayAttr.i64([1, 1])), "a permutation"),
+        (tensor_op("linalg.conv_1d", (4,), (3,), (3,)), "dimension #0 to be greater than or equal to 5, but found 4"),
+        (
+            tensor_op("linalg.transpose", (4, 8), (8, 4), permutation=DenseArrayAttr.i64([1, 1])),
+            "permutation is not valid",
+        ),
         (tensor_op("linalg_ext.diag", (4,), (4, 5)), "square"),
         (tensor_op("linalg_ext.batch_matmul", (2, 2, 2), (2, 2, 2), (2, 2, 2), layout=StringAttr("xx")), "layout"),
     ],
@@ -186,7 +192,7 @@ def test_quantized_and_unsigned_products() -> None:
         ("(i, j, k) -> (k, i)", "(i, j) -> (j, i)", "expects projected permutations"),
         ("elementwise_kind<mul>", "elementwise_kind<exp>", "no function 'exp' of 2 inputs"),
         ("elementwise_kind<exp>", "elementwise_kind<exponent>", "no function 'exponent' of 1 inputs"),
-        ("(i, j) -> (j)>", "(i, j) -> (i)>", "operand #1 needs size 4"),
+        ("(i, j) -> (j)>", "(i, j) -> (i)>", "operand #1 has shape's dimension #0 to be 4"),
     ],
 )
 def test_maps_that_are_refused(old: str, new: str, error: str) -> None:

@@ -185,9 +185,11 @@ def test_domains_that_contradict_each_other_are_refused(name: str, entry: str) -
 
 
 def test_a_domain_that_says_nothing_readable_is_refused() -> None:
-    text = DOMAINS.format(kind="sharding", entry="{nowhere}")
+    module = parse_hlo(DOMAINS.format(kind="sharding", entry="{replicated}"))
+    domain = next(i for c in module.computations() for i in c.instructions if i.opcode == "domain")
+    domain.update_attributes(domain='{kind="sharding", entry={nowhere}, exit={replicated}}')
     with pytest.raises(HloVerifyError, match="names a sharding that is none"):
-        make_pass(PASSES, "hlo-domain-verifier").run(parse_hlo(text))
+        make_pass(PASSES, "hlo-domain-verifier").run(module)
 
 
 ORIGINS = """

@@ -9,7 +9,7 @@ from xjit.hlo import Shape
 from xjit.hlo.compare.fingerprint import module_fingerprint
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.ops.evaluation import evaluate
-from xjit.passes import PASSES, make_pass
+from xjit.passes import PASSES, PassDriver, cpu_pipeline, make_pass
 from xjit.passes.cpu.shape_partition import partition_counts
 from xjit.passes.expand.convolution_group_converter import ConvolutionGroupConverter
 from xjit.passes.simplify.topk_rewriter import TopkRewriter
@@ -102,6 +102,16 @@ def test_a_hook_says_what_is_a_profitable_top_k() -> None:
     asked: list[int] = []
     assert not TopkRewriter(is_profitable=lambda _, k: bool(asked.append(k))).run(parse_hlo(text))
     assert asked == [4]
+
+
+@pytest.mark.parametrize(("k", "expected"), [(4, True), (32, True), (33, False)])
+def test_programs_for_cpus_sort_only_what_is_read(k: int, expected: bool) -> None:
+    text = f"""HloModule m gt {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=GT }}
+      ENTRY e {{ x = f32[64] parameter(0) s = f32[64] sort(x), dimensions={{0}}, to_apply=gt
+        ROOT v = f32[{k}] slice(s), slice={{[0:{k}]}} }}"""
+    module = parse_hlo(text)
+    PassDriver().run(cpu_pipeline(), module)
+    assert ("TopK" in str(module)) == expected
 
 
 def test_hooks_say_which_transposes_are_folded() -> None:

@@ -320,6 +320,31 @@ def test_fill_has_what_products_of_any_size_need(type: str) -> None:
         assert {library.name for library in libraries_of(parse_hlo(text), options)} <= filled
 
 
+def test_fill_has_what_transforms_and_first_elements_need() -> None:
+    options = xjit.CompileOptions()
+    texts = [text for text in library_programs() if "= c64" in text or "topk(" in text]
+    filled = {library.name for text in texts for library in libraries_of(parse_hlo(text), options)}
+    for type, rows, size, k in (("f32", "3,", 257, 64), ("bf16", "", 1000, 1), ("s32", "2,2,", 500, 10)):
+        text = f"""HloModule m
+        ENTRY e {{
+          x = {type}[{rows}{size}] parameter(0)
+          ROOT r = ({type}[{rows}{k}], s32[{rows}{k}]) topk(x), k={k}, largest=true
+        }}"""
+        assert {library.name for library in libraries_of(parse_hlo(text), options)} <= filled
+    for shape, lengths in (
+        ("c64[256]", "256"),
+        ("c64[9,1024]", "1024"),
+        ("c64[64,128]", "64,128"),
+        ("c64[32,32]", "32,32"),
+    ):
+        text = f"""HloModule m
+        ENTRY e {{
+          x = {shape} parameter(0)
+          ROOT r = {shape} fft(x), fft_type=FFT, fft_length={{{lengths}}}
+        }}"""
+        assert {library.name for library in libraries_of(parse_hlo(text), options)} <= filled, shape
+
+
 def test_the_command(cache: ObjectCache, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--dir", str(cache.directory)]
     cache.put(KEY, b"code", "a program")

@@ -53,7 +53,7 @@ ACCEPTED = {
     "comments": HEAD + "/* */" * N + "}" + " // end" * N + "\n" * N,
     "slashes": HEAD + "}" + "/" * N,
     "nans": HEAD + f" x = f32[{N}] constant({{{','.join(['nan(0x1)'] * N)}}})\n}}",
-    "much metadata": HEAD + NEG + "metadata={" + "a=b " * N + "}\n}",
+    "many devices": HEAD + NEG + f"sharding={{devices=[{N}]{'0, ' * N}0}}\n}}",
     "many computations": "".join(f"c{i} {{ p = f32[] parameter(0) }}\n" for i in range(N // 2)),
 }
 

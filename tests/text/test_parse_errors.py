@@ -132,6 +132,123 @@ def test_mistake(body: str, line: int, column: int, message: str) -> None:
     assert "^" in text.splitlines()[2]
 
 
+ATTRIBUTE_MISTAKES = [
+    ("sharding={devices=[2,,1]0,1}", "found 'devices=[2,,1]0,1'"),
+    ("sharding={devices=[2,1]}", "found 'devices=[2,1]'"),
+    ("sharding={devices=[2,1]0 1}", "found '1'"),
+    ("sharding={devices=[2,1]0}", "a sharding in tiles names more than one device"),
+    ("sharding={devices=[2,1]<=[2] devices=[2,1]<=[2]}", "given twice"),
+    ("sharding={devices=[2,1]<=[1,2]T(0)}", "T(0) is not an order of the 2 dimensions [1,2]"),
+    ("sharding={devices=[2,1]<=[1,2]T(0,2)}", "T(0,2) is not an order"),
+    ("sharding={maximal}", "a maximal sharding names its device"),
+    ("sharding={manual device=0}", "a sharding that is manual names no devices"),
+    ("sharding={shard_as 1}", "expected the devices of a sharding"),
+    ("sharding={devices=[2,1]<=[2] last_tile_dims={foo}}", "in last_tile_dims, found 'foo'"),
+    ("sharding={mesh['x'=2 'y'=2] [{'x'},{'y'}]}", "expected mesh['axis'=size,...]"),
+    ("sharding={mesh['x'=2,'x'=2] [{'x'},{}]}", "axes of a mesh have one name"),
+    ("sharding={mesh['x'=2] [{'x' 'x'},{}]}", "is not an axis of the mesh"),
+    ("sharding={mesh['x'=2] [{'z'},{}]}", "''z'' is not an axis of the mesh"),
+    ("sharding={mesh['x'=2] [{'x'},{}] replicated={'x'}}", "expected ',' before more of a sharding"),
+    ("sharding={mesh['x'=2] [{'x'},{}], foo={'x'}}", "expected replicated, manual, unreduced or metadata"),
+    ("sharding={mesh['x'=2]}", "expected the axes of each dimension"),
+    ('sharding={replicated metadata={op_name="a" "b"}}', "expected 'key=value' in metadata"),
+    ("statistics={visualizing_index=0 a=1}", "expected name=number in statistics"),
+    ("statistics={a=inf}", "expected name=number in statistics, found 'a=inf'"),
+    ('frontend_attributes={a="b" c="d"}', "a frontend attribute is a quoted string"),
+    ('metadata={op_nam="a"}', "unknown metadata 'op_nam' (did you mean 'op_name'?)"),
+    ('metadata={op_name="a" op_name="b"}', "metadata 'op_name' is given twice"),
+    ("metadata={profile_type={window}}", "expected an integer, found 'window'"),
+    ("metadata={metadata_payload={b}}", "expected a quoted string"),
+]
+
+
+@pytest.mark.parametrize(("attribute", "message"), ATTRIBUTE_MISTAKES)
+def test_mistake_in_an_attribute(attribute: str, message: str) -> None:
+    with pytest.raises(HloParseError) as caught:
+        parse_hlo(ENTRY + f"  x = f32[4] negate(p), {attribute}\n}}")
+    assert message in caught.value.message
+    assert caught.value.line == 4 and caught.value.column >= 26
+
+
+def test_what_may_be_written_in_an_attribute() -> None:
+    """All of it is XLA's, too; of JSON only the braces are matched, and a list of devices may name any."""
+    for attribute in (
+        "sharding={devices=[2,1]<=[2] replicated}",
+        "sharding={devices=[2,1]0,-1}",
+        "sharding={devices=[1,1]<=[1]}",
+        "sharding={devices=[2,1]0,0,5 shard_like 3}",
+        "sharding={device=0 maximal}",
+        "sharding={mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)) [{'x','y':(1)2},{?}], manual={'y':(2)2}}",
+        "sharding={mesh['x'=4] [{'x', ?},{}], metadata={op_name=\"a\"}}",
+        "sharding={mesh['x'=2] unreduced}",
+        "sharding={maximal_mesh[device_id=0]}",
+        'sharding={replicated metadata={{op_name="a"},{op_name="b"}}}',
+        "statistics={visualizing_index=1,stat-1=33,stat-2=4.5}",
+        "sharding={devices=[2,1,2]<=[4] last_tile_dims={manual, replicated}}",
+        'backend_config={"a":[}',
+        'backend_config={"}{" (}',
+        'metadata={profile_type={1} metadata_payload="x"}',
+    ):
+        module = parse_hlo(ENTRY + f"  x = f32[4] negate(p), {attribute}\n}}")
+        assert str(parse_hlo(str(module))) == str(module)
+
+
+@pytest.mark.parametrize("word", ["ROOT", "ENTRY", "HloModule", "FileNames"])
+def test_keywords_are_names_behind_a_sigil_only(word: str) -> None:
+    text = "HloModule m\nENTRY e {{ p = f32[2] parameter(0) {0} = f32[2] negate(p) ROOT r = f32[2] negate({0}) }}"
+    assert parse_hlo(text.format(f"%{word}")).entry_computation.instruction_count == 3
+    for wrong in (text.format(word), f"HloModule {word}\nENTRY e {{ p = f32[] parameter(0) }}"):
+        with pytest.raises(HloParseError, match="expected"):
+            parse_hlo(wrong)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ("a: f32[2],", "expected the name of a parameter, found ')'"),
+        (",a: f32[2]", "expected the name of a parameter, found ','"),
+        ("a: f32[2] b: f32[2]", "expected ')' after the last parameter, found 'b'"),
+        ("f32[2]", "expected the name of a parameter, found 'f32[2]'"),
+        ("a: f32", "expected a shape such as f32[2,3], found 'f32'"),
+        ("a: f32[2,]", "expected an integer, found ''"),
+    ],
+)
+def test_mistake_in_a_list_of_parameters(parameters: str, message: str) -> None:
+    with pytest.raises(HloParseError) as caught:
+        parse_hlo(f"HloModule m\nENTRY e ({parameters}) -> f32[2] {{ ROOT a = f32[2] parameter(0) }}")
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize("parameters", ["", "a: f32[2]", "a f32[2]", "f32: f32[2]", "a:(f32[2], s32[]), b.1: token[]"])
+def test_lists_of_parameters_are_read_but_parameters_are_instructions(parameters: str) -> None:
+    module = parse_hlo(f"HloModule m\nENTRY e ({parameters}) -> f32[2] {{ ROOT a = f32[2] parameter(0) }}")
+    assert module.entry_computation.num_parameters == 1
+
+
+@pytest.mark.parametrize(
+    ("instruction", "message"),
+    [
+        ("f32[4] collective-permute(p), source_target_pairs={{0,1,2}}", "expected a list of pairs"),
+        ("f32[8] all-gather(p), dimensions={0}, replica_groups={0,1}", "found '0'"),
+        ("f32[8] all-gather(p), dimensions={0}, replica_groups=[1,2,1]<=[2]", "expected {{0,1},...} or [groups,size]"),
+        ("f32[8] all-gather(p), dimensions={0}, replica_groups=[1,2]<=[ ,2]", "expected {{0,1},...} or [groups,size]"),
+        ("f32[8] all-gather(p), dimensions={0}, replica_groups=mesh['a'=2,'b'2] {'a'}", "expected mesh["),
+        ("f32[8] all-gather(p), dimensions={0}, replica_groups=mesh['a'=2] {}", "replica groups name an axis"),
+        ("f32[8] all-gather(p), dimensions={0}, replica_groups=mesh['a'=2] {'c'}", "is not an axis of the mesh"),
+        ("f32[] constant(,1)", "expected 1 values nested as f32[]"),
+        ("f32[4] call(p), to_apply={e}", "'to_apply' takes one computation"),
+        (
+            'f32[4] domain(p), domain={kind="sharding", entry={maximal}, exit={replicated}}',
+            "a maximal sharding names its device",
+        ),
+    ],
+)
+def test_mistake_in_what_an_opcode_takes(instruction: str, message: str) -> None:
+    with pytest.raises(HloParseError) as caught:
+        parse_hlo(ENTRY + f"  x = {instruction}\n}}")
+    assert message in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("text", "line", "column", "message"),
     [
@@ -144,6 +261,14 @@ def test_mistake(body: str, line: int, column: int, message: str) -> None:
             2,
             1,
             "expected true or false, found 'ENTRY'",
+        ),
+        ("HloModule m, is_scheduled=1", 1, 27, "expected true or false, found '1'"),
+        ("HloModule m, num_partitions=2, num_partitions=2", 1, 32, "'num_partitions' is given twice"),
+        (
+            "HloModule m, allow_spmd_sharding_propagation_to_output={x}",
+            1,
+            56,
+            "expected true or false, found 'x'",
         ),
         ("HloModule m\nf {}", 2, 3, "has no instructions"),
         ("HloModule m\nf { }", 2, 3, "has no instructions"),

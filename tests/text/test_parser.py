@@ -207,7 +207,7 @@ def test_elided_constants_are_zeros_with_a_warning(allowed: bool) -> None:
 def test_unusual_names() -> None:
     module = parse_hlo("%0 = f32[] parameter(0)\n%1x = f32[] negate(%0)\nROOT all-reduce.1 = f32[] add(%0, %1x)")
     assert module.entry_computation.root_instruction.operand_count == 2
-    module = parse_hlo("ROOT = f32[] parameter(0)\nENTRY = f32[] negate(ROOT)")
+    module = parse_hlo("%ROOT = f32[] parameter(0)\n%ENTRY = f32[] negate(%ROOT)")
     assert module.entry_computation.root_instruction.opcode == "negate"
 
 

@@ -102,5 +102,6 @@ def test_instructions_are_printed_after_what_they_read() -> None:
 
 def test_names_that_spell_types_are_changed() -> None:
     assert NameUniquer.sanitize("f32") == "f32_"
+    assert NameUniquer.sanitize("ROOT") == "ROOT_"
     module = parse_hlo("s8 = f32[] parameter(0)\nROOT n = f32[] negate(s8)")
     assert parse_hlo(str(module)).instruction_count == 2

@@ -365,7 +365,8 @@ def test_shardings(text: str) -> None:
 
 
 def test_text_that_is_no_attribute_is_an_error_of_its_instruction() -> None:
-    module = parse_hlo("p = f32[2] parameter(0), sharding={mesh[nonsense]}\nROOT n = f32[2] negate(p)")
+    module = parse_hlo("p = f32[2] parameter(0)\nROOT n = f32[2] negate(p)")
+    module.entry_computation.parameter_instructions[0].sharding = HloSharding("mesh[nonsense]")
     with pytest.raises(InvalidArgument) as caught:
         to_proto(module)
     assert "expected 'axis'=size in a mesh, found 'nonsense'" in caught.value.message

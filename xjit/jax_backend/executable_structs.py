@@ -9,6 +9,8 @@ from typing import Final
 
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
 from xjit.emitters.kernels.collectives.collective import KIND as COLLECTIVE
+from xjit.hlo.annotations.device_sharding import REPLICATED
+from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.layout import Layout
@@ -37,6 +39,8 @@ from xjit.runtime.collectives.sharded_call import device_context
 from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.program import ArraySignature, CpuProgram
 from xjit.text.proto import serialized_sharding
+
+_REPLICATED: Final = HloSharding(str(REPLICATED))
 
 LONG_US: Final = 100.0
 """Microseconds of estimated work above which a call goes to a queue: to wake another thread, and to be woken by it,
@@ -162,12 +166,14 @@ class ExecutableStructs:
         shape, whole = module.entry_computation.root_instruction.shape, module.spmd_output_sharding
         given = {
             "parameter": module.spmd_parameters_shardings,
-            "result": whole.elements or [whole] * (len(shape.tuple_shapes) if shape.is_tuple else 1),
+            # an empty tuple has one, too
+            "result": whole.elements or [whole] * (len(shape.tuple_shapes) if shape.is_tuple else 1) or [_REPLICATED],
         }
         fields: dict[str, int] = {}
         for what, shardings in given.items():
             serialized = [self._keep(Memory(serialized_sharding(sharding))) for sharding in shardings]
             fields[f"{what}_shardings"] = self._numbers([memory.address for memory in serialized])
+            fields[f"num_{what}_shardings"] = len(serialized)
             fields[f"{what}_sharding_sizes"] = self._numbers([memory.size for memory in serialized])
         return fields
 

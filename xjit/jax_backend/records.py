@@ -218,6 +218,8 @@ EXECUTABLE: Final = StructLayout(
         ("parameter_layouts", PTR),  # likewise
         ("parameter_shardings", PTR),  # a serialized OpSharding each; null where nothing is said of shardings
         ("parameter_sharding_sizes", PTR),
+        ("num_parameter_shardings", I64),
+        ("num_result_shardings", I64),
         ("result_shardings", PTR),
         ("result_sharding_sizes", PTR),
         ("own_address", PTR),  # a loaded executable is its own executable

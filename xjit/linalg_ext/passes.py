@@ -10,7 +10,7 @@ from xjit.hlo.diagnostics import InvalidArgument, did_you_mean
 from xjit.linalg_ext.ir.attributes import StringAttr, SymbolRefAttr
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.rewrite.cse import eliminate_common_subexpressions
-from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead
+from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead, share_constants
 from xjit.linalg_ext.rewrite.rules import CANONICALIZE, CANONICALIZE_EXT
 from xjit.linalg_ext.transform.interpreter import interpret
 from xjit.linalg_ext.transforms.elementwise_fusion.driver import fuse_elementwise
@@ -94,6 +94,16 @@ def collapse_linalg_loops(module: Operation) -> None:
     collapse_loops(module)
 
 
+def _sharing_constants(rewrite: Callable[[Operation], object]) -> Callable[[Operation], None]:
+    """A pass whose result has each constant once, at the start of its function, as MLIR's greedy driver leaves them."""
+
+    def run(module: Operation) -> None:
+        rewrite(module)
+        share_constants(module)
+
+    return run
+
+
 PASSES: dict[str, Pass] = {
     "transform-dialect-interpreter": Pass("execute the module's transform scripts", interpret),
     "transform-interpreter": Pass("the same, by MLIR's name", interpret),
@@ -113,16 +123,20 @@ PASSES: dict[str, Pass] = {
         "make marked copies in loops some iterations earlier", prefetch, {"count": _number, "unroll": _flag}
     ),
     "linalg-collapse-loops": Pass("make one loop of loops that are neighbours everywhere", collapse_linalg_loops),
-    "linalg-generalization-ext": Pass("make named ops generic", generalize_all),
-    "linalg-generalize-named-ops": Pass("the same, by MLIR's name", generalize_all),
+    "linalg-generalization-ext": Pass("make named ops generic", _sharing_constants(generalize_all)),
+    "linalg-generalize-named-ops": Pass("the same, by MLIR's name", _sharing_constants(generalize_all)),
     "linalg-detensorize": Pass("make ops on tensors without dimensions scalar code", detensorize_all),
     "memref-copy-to-linalg": Pass("make copies of buffers generic ops", copies_to_linalg),
     "linalg-memref-copy-to-linalg": Pass("the same, by ByteIR's name", copies_to_linalg),
     "linalg-ext-bufferize": Pass("give structured ops on tensors buffers of their own", bufferize),
     "linalg-bufferize": Pass("the same, by MLIR's name", bufferize),
     "rewrite-diag-products": Pass("make products with linalg_ext.diag elementwise", rewrite_diag_products),
-    "convert-linalg-to-loops": Pass("lower linalg ops on memrefs to loops", convert_linalg_to_loops),
-    "convert-linalg-ext-to-loops": Pass("lower linalg_ext ops on memrefs to loops", convert_linalg_ext_to_loops),
+    "convert-linalg-to-loops": Pass(
+        "lower linalg ops on memrefs to loops", _sharing_constants(convert_linalg_to_loops)
+    ),
+    "convert-linalg-ext-to-loops": Pass(
+        "lower linalg_ext ops on memrefs to loops", _sharing_constants(convert_linalg_ext_to_loops)
+    ),
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction
+from xjit.hlo.attributes import SortAttributes
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
 from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSelect
@@ -59,7 +60,7 @@ from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
-from xjit.passes.simplify.topk_rewriter import TopkDecomposer
+from xjit.passes.simplify.topk_rewriter import TopkDecomposer, TopkRewriter
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 SortPredicate = Callable[[HloInstruction], bool]
@@ -85,6 +86,7 @@ NEEDED_FOR: Mapping[str, str] = {
     "rng-expander": "random numbers of the stateful opcode, which has no kernel inside fusions",
     "row-tiling": "softmax and variances over rows that are longer than those measured",
     "scatter-parallelizer": "sums and maxima of segments of more elements than those measured",
+    "topk-rewriter": "sorts of which only the first elements are read, as approximate top k on CPUs is",
     "while-loop-constant-sinking": "loops whose state carries constants, as JAX makes none: they fold in the body",
     "while-loop-dot-hoisting": "recurrent networks that multiply their inputs step by step",
 }
@@ -121,13 +123,18 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
                 DotExpander(splits_complex=True),  # multiplications have floats, and loops are slow
             ],
         ),
-        *([*simplification(options), ScatterParallelizer()] if options.optimize else []),
+        *([*simplification(options), ScatterParallelizer(), TopkRewriter(_saves_a_sort)] if options.optimize else []),
         *layouts(options),
         # sums of groups of columns: of columns first, which are read along memory
         *([ReductionSplitter(min_elements=MIN_SPLIT_ELEMENTS)] if options.optimize else []),
         *(fusion(options) if options.optimize and options.fuse else []),
         *memory(options),
     ]
+
+
+def _saves_a_sort(sort: HloInstruction, k: int) -> bool:
+    """Whether the first k elements are found faster without all others in order."""
+    return 2 * k <= sort.operand(0).shape.dimensions[sort.attributes_as(SortAttributes).sort_dimension]
 
 
 def gpu_pipeline(

@@ -9,6 +9,7 @@ from typing import NoReturn, TypeVar
 from xjit.hlo.attributes.codecs.shapes import parse_shape
 from xjit.hlo.attributes.codecs.value_text import MAX_NESTING, CodecError, is_quoted, shorten, strip_comments
 from xjit.hlo.diagnostics import HloParseError, did_you_mean
+from xjit.hlo.ir.name_uniquer import KEYWORDS
 from xjit.hlo.types.primitive_type import BY_TEXT
 from xjit.hlo.types.shape import Shape
 from xjit.text.lexer import END, TokenStream
@@ -54,7 +55,7 @@ class Cursor:
     def name(self, index: int, what: str) -> str:
         """Returns a name without its sigil."""
         token = self.tokens[index]
-        if _NAME.fullmatch(token) is None:
+        if _NAME.fullmatch(token) is None or (token in KEYWORDS and self.tokens[index + 1] != ":"):
             self.fail(f"expected {what}, found {self.describe(index)}", index)
         return token[1:] if token[0] == "%" else token
 
@@ -94,6 +95,18 @@ class Cursor:
         """Returns the source of the bracketed group that starts at `index`, and the index after it."""
         end = self.group_end(index)
         return self.stream.source(index, end), end + 1
+
+    def json(self, index: int) -> tuple[str, int]:
+        """Returns the source of the JSON object that starts at `index`: only its braces are matched, as in XLA."""
+        depth, i = 0, index
+        while True:
+            token = self.tokens[i]
+            if token == END:
+                self.fail("'{' is not closed", index)
+            depth += (token == "{") - (token == "}")
+            if not depth:
+                return self.stream.source(index, i), i + 1
+            i += 1
 
     # -- shapes and values
 

@@ -15,11 +15,12 @@ from xjit.hlo.attributes.codecs.annotations import (
     parse_frontend_attributes,
     parse_metadata,
     parse_name_list,
-    parse_sharding,
+    parse_statistics,
     parse_string_or_braces,
 )
 from xjit.hlo.attributes.codecs.literals import parse_literal
 from xjit.hlo.attributes.codecs.scalars import parse_braces, parse_int
+from xjit.hlo.attributes.codecs.shardings import parse_sharding
 from xjit.hlo.attributes.opcodes import OPCODES, Opcode
 from xjit.hlo.diagnostics import HloError, InvalidArgument, did_you_mean
 from xjit.hlo.ir.computation import HloComputation
@@ -79,7 +80,7 @@ class InstructionParser:
     def parse(self, computation: HloComputation, index: int) -> tuple[HloInstruction, bool, int]:
         """Reads one instruction into the computation; returns it, whether it is the root, and the next index."""
         cursor, tokens = self.cursor, self.cursor.tokens
-        is_root = tokens[index] == "ROOT" and tokens[index + 1] != "="
+        is_root = tokens[index] == "ROOT"
         index += is_root
         name = cursor.name(index, "the name of an instruction")
         if name in self.scope:
@@ -261,9 +262,9 @@ class InstructionParser:
                     break  # the comma is that of the operands that this instruction is one of
                 cursor.fail(f"expected 'key=value' after ',', found {cursor.describe(index + 1)}", index + 1)
             if key in syntax.called or (is_async and key == "calls"):
-                index = self._called(pending, key, start)
+                index = self._called(pending, key, syntax.called.get(key, -1), start)
                 continue
-            text, index = cursor.value(start) if key != "literal" else cursor.shaped_literal(start)
+            text, index = self._value(key, start)
             if key in syntax.fields or (is_async and key.startswith("async_")):
                 pending.own.append((key, text, start))
             elif key in _COMMON:
@@ -276,7 +277,14 @@ class InstructionParser:
                 cursor.fail(f"{syntax.op.name} has no attribute '{key}'{hint}", start - 2, note)
         return index
 
-    def _called(self, pending: _Pending, key: str, index: int) -> int:
+    def _value(self, key: str, index: int) -> tuple[str, int]:
+        if key == "literal":
+            return self.cursor.shaped_literal(index)
+        if key == "backend_config" and self.cursor.tokens[index] == "{":
+            return self.cursor.json(index)
+        return self.cursor.value(index)
+
+    def _called(self, pending: _Pending, key: str, position: int, index: int) -> int:
         cursor, tokens = self.cursor, self.cursor.tokens
         if tokens[index] == "{" and (tokens[index + 2] == "=" or tokens[index + 1] == "ROOT"):
             return self._inline_computation(pending, key, index)
@@ -290,6 +298,8 @@ class InstructionParser:
             name = cursor.name(index, "the name of a computation")
             pending.called.append((key, self.computations.reference(name, index), index))
             return index + 1
+        if position >= 0:
+            cursor.fail(f"attribute '{key}' takes one computation, found {cursor.describe(index)}", index)
         text, after = cursor.value(index)
         for name in cursor.decode(parse_name_list, text, index):
             pending.called.append((key, self.computations.reference(name, index), index))
@@ -433,5 +443,5 @@ _COMMON: dict[str, tuple[str, Any]] = {
     "backend_config": ("raw_backend_config", parse_string_or_braces),
     "origin": ("origin", parse_braces),
     "original_value": ("origin", parse_braces),
-    "statistics": ("statistics", parse_braces),
+    "statistics": ("statistics", parse_statistics),
 }

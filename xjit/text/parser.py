@@ -17,7 +17,7 @@ from xjit.hlo.annotations.metadata import FileLocation, StackFrame, StackFrameIn
 from xjit.hlo.attributes.codecs.annotations import parse_frontend_attributes
 from xjit.hlo.attributes.codecs.scalars import parse_bool, parse_int
 from xjit.hlo.attributes.codecs.shapes import parse_program_shape
-from xjit.hlo.attributes.codecs.value_text import unquote
+from xjit.hlo.attributes.codecs.value_text import inside, split_list, unquote
 from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import ElidedConstantWarning, InvalidArgument
 from xjit.hlo.ir.computation import HloComputation
@@ -78,10 +78,10 @@ class _ModuleParser:
         tokens = self.cursor.tokens
         module = HloModule("module")
         index = 0
-        has_header = tokens[0] == "HloModule" and tokens[1] != "="
+        has_header = tokens[0] == "HloModule"
         if has_header:
             index = self._header(module, 1)
-        if tokens[index] == "FileNames" and tokens[index + 1] not in ("{", "("):
+        if tokens[index] == "FileNames":
             index = self._stack_frame_index(module, index)
         if tokens[index] == END:
             self.cursor.fail("expected a computation, found the end of the text", index)
@@ -113,40 +113,42 @@ class _ModuleParser:
         cursor, tokens = self.cursor, self.cursor.tokens
         module.name = cursor.name(index, "the module's name")
         index += 2 if tokens[index + 1] == ":" else 1  # older texts have a colon behind the name
+        given = set[str]()
         while tokens[index] == ",":
             key = cursor.name(index + 1, "a module attribute")
             start = cursor.expect("=", index + 2, f"after the module attribute '{key}'")
+            if key in given:
+                cursor.fail(f"module attribute '{key}' is given twice", start - 2)
+            given.add(key)
             text, index = cursor.value(start)
-            if key == "entry_computation_layout":
-                parameters, result = cursor.decode(parse_program_shape, text, start)
-                module.config.entry_computation_layout = ComputationLayout(parameters, result)
-            elif key in ("replica_count", "num_partitions"):
-                setattr(module.config, key, cursor.decode(parse_int, text, start))
-            elif key == "alias_passthrough_params":
-                self._refuse_again(key, module.config.alias_passthrough_params, start)
-                module.config.alias_passthrough_params = cursor.decode(parse_bool, text, start)
-            elif key == "input_output_alias":
-                self._refuse_again(key, module.config.input_output_alias, start)
-                module.config.input_output_alias = self._decode_aliasing(parse_aliases, text, start)
-            elif key == "buffer_donor":
-                self._refuse_again(key, module.config.buffer_donors, start)
-                module.config.buffer_donors = self._decode_aliasing(parse_buffer_donors, text, start)
-            elif key == "frontend_attributes":
-                module.frontend_attributes = cursor.decode(parse_frontend_attributes, text, start)
-            elif key not in HEADER_ATTRIBUTES:
-                note = "the attributes are " + ", ".join(sorted(HEADER_ATTRIBUTES))
-                hint = did_you_mean(key, HEADER_ATTRIBUTES)
-                cursor.fail(f"a module has no attribute '{key}'{hint}", start - 2, note)
-            else:
-                self._refuse_again(key, key in module.config.header_attributes, start)
-                if key == "is_scheduled":
-                    cursor.decode(parse_bool, text, start)
-                module.config.header_attributes[key] = text
+            self._header_attribute(module, key, text, start)
         return index
 
-    def _refuse_again(self, key: str, given: object, start: int) -> None:
-        if given:
-            self.cursor.fail(f"module attribute '{key}' is given twice", start - 2)
+    def _header_attribute(self, module: HloModule, key: str, text: str, start: int) -> None:
+        cursor, config = self.cursor, module.config
+        if key == "entry_computation_layout":
+            parameters, result = cursor.decode(parse_program_shape, text, start)
+            config.entry_computation_layout = ComputationLayout(parameters, result)
+        elif key in ("replica_count", "num_partitions"):
+            setattr(config, key, cursor.decode(parse_int, text, start))
+        elif key == "alias_passthrough_params":
+            config.alias_passthrough_params = cursor.decode(parse_bool, text, start)
+        elif key == "input_output_alias":
+            config.input_output_alias = self._decode_aliasing(parse_aliases, text, start)
+        elif key == "buffer_donor":
+            config.buffer_donors = self._decode_aliasing(parse_buffer_donors, text, start)
+        elif key == "frontend_attributes":
+            module.frontend_attributes = cursor.decode(parse_frontend_attributes, text, start)
+        elif key not in HEADER_ATTRIBUTES:
+            note = "the attributes are " + ", ".join(sorted(HEADER_ATTRIBUTES))
+            hint = did_you_mean(key, HEADER_ATTRIBUTES)
+            cursor.fail(f"a module has no attribute '{key}'{hint}", start - 2, note)
+        else:
+            if key == "is_scheduled":
+                cursor.decode(parse_bool, text, start)
+            elif key.startswith("allow_spmd_sharding"):
+                cursor.decode(_parse_bools, text, start)
+            config.header_attributes[key] = text
 
     def _decode_aliasing(self, parse: Callable[[str], T], text: str, start: int) -> T:
         try:
@@ -187,7 +189,7 @@ class _ModuleParser:
     def _computation(self, index: int) -> int:
         cursor, tokens = self.cursor, self.cursor.tokens
         start = index
-        is_entry = tokens[index] == "ENTRY" and tokens[index + 1] not in ("{", "(")
+        is_entry = tokens[index] == "ENTRY"
         index += is_entry
         name = cursor.name(index, "a computation")
         computation = self.computations.define(name, index)
@@ -195,7 +197,7 @@ class _ModuleParser:
         result: Shape | None = None
         signature = index
         if tokens[index] == "(":
-            index = cursor.expect("->", cursor.group_end(index) + 1, f"after the parameters of '{name}'")
+            index = cursor.expect("->", self._parameter_list(index + 1), f"after the parameters of '{name}'")
             result, index = cursor.shape(index)
         index = cursor.expect("{", index, f"before the instructions of '{name}'")
         index = self._instruction_list(computation, index, "}") + 1
@@ -212,6 +214,18 @@ class _ModuleParser:
                 cursor.fail("a module has only one ENTRY computation", start)
             self.entry = computation
         return index
+
+    def _parameter_list(self, index: int) -> int:
+        """Reads `x: f32[2], y: s32[])`. The parameters themselves are instructions, and need not agree."""
+        cursor, tokens = self.cursor, self.cursor.tokens
+        if tokens[index] == ")":
+            return index + 1
+        while True:
+            cursor.name(index, "the name of a parameter")
+            _, index = cursor.shape(index + 1 + (tokens[index + 1] == ":"))
+            if tokens[index] != ",":
+                return cursor.expect(")", index, "after the last parameter")
+            index += 1
 
     def _computation_attribute(self, computation: HloComputation, index: int) -> int:
         key = self.cursor.tokens[index]
@@ -249,6 +263,11 @@ class _ModuleParser:
     def _bare_instructions(self, index: int) -> None:
         computation = self.computations.define("entry", index)
         self._instruction_list(computation, index, END)
+
+
+def _parse_bools(text: str) -> list[bool]:
+    """Returns the booleans of `true` or `{true,false}`."""
+    return [parse_bool(item) for item in (split_list(inside(text)) if text.startswith("{") else [text])]
 
 
 def _int_pairs(text: str) -> dict[str, int]:

@@ -1,4 +1,5 @@
-"""Programs that call the libraries that most programs need: products, convolutions, attention, Fourier transforms.
+"""Programs that call the libraries that most programs need: products, convolutions, attention, Fourier transforms,
+the first elements of sorted lines.
 
 Nothing runs them. What they link is what `xjit cache fill` compiles: sizes are such that every kernel, method and copy
 of the usual element types is among it, for any width of vectors.
@@ -16,7 +17,9 @@ _EDGES = ((9, 300, 8), (9, 300, 100), (300, 700, 300))
 terms take no library.
 """
 _VECTORS = ((1, 700, 700), (700, 700, 1), (4, 900, 900))
+_SORTED_TYPES = ("f32", "bf16", "s32")
 _LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 65536)
+_SIDES = (8, 16, 32)  # of two dimensions: stages of 2, 4 and 8 along columns
 
 
 def library_programs() -> Iterator[str]:
@@ -30,7 +33,10 @@ def library_programs() -> Iterator[str]:
         yield from (_convolution(type, labels, 1) for labels in ("b01f_01io->b01f", "bf01_oi01->bf01"))
         yield _convolution(type, "b01f_01io->b01f", 32)
         yield _attention(type)
-    yield from (_transform(type, length) for type in ("c64", "c128") for length in _LENGTHS)
+    for type in ("c64", "c128"):
+        yield from (_transform(type, length) for length in _LENGTHS)
+        yield from (_transform(type, length, length) for length in _SIDES)
+    yield from map(_first_elements, _SORTED_TYPES)
     yield _module("x = f32[100] parameter(0)", "ROOT r = f32[100] sine(x)")
 
 
@@ -60,10 +66,16 @@ def _product(
     )
 
 
-def _transform(type: str, length: int) -> str:
-    """Fourier transforms of four lines."""
-    shape = _shape(type, 4, length)
-    return _module(f"x = {shape} parameter(0)", f"ROOT r = {shape} fft(x), fft_type=FFT, fft_length={{{length}}}")
+def _transform(type: str, *lengths: int) -> str:
+    """Four Fourier transforms."""
+    shape, sizes = _shape(type, 4, *lengths), ",".join(map(str, lengths))
+    return _module(f"x = {shape} parameter(0)", f"ROOT r = {shape} fft(x), fft_type=FFT, fft_length={{{sizes}}}")
+
+
+def _first_elements(type: str) -> str:
+    """The largest ten of each line."""
+    results = ", ".join(_shape(element, 4, 10) for element in (type, "s32"))
+    return _module(f"x = {_shape(type, 4, 1000)} parameter(0)", f"ROOT r = ({results}) topk(x), k=10, largest=true")
 
 
 def _convolution(type: str, labels: str, groups: int) -> str:

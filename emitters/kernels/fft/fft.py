@@ -5,7 +5,7 @@ further dimension transform columns in the result (`columns`). An IRFFT of two d
 half spectra in the rows of its real result until then (`half_spectra`). One of three, and where layouts do not allow
 that, is one kernel, whose unit of work is one transform over all its dimensions. All work in scratch memory with real
 and imaginary parts apart. An inverse transform is the forward one with the parts exchanged, scaled on the way out. Real
-transforms run as complex ones.
+transforms run as complex ones: of half the length if that is even and rows lie in memory (`real_halves`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from xjit.emitters.kernels.fft.columns import NS_PER_BUTTERFLY, ColumnPass, emit
 from xjit.emitters.kernels.fft.half_spectra import emit_half_columns, load_half_row
 from xjit.emitters.kernels.fft.lengths import transform_of
 from xjit.emitters.kernels.fft.parts import MIN_ROW, emit_join, emit_split
+from xjit.emitters.kernels.fft.real_halves import RealHalves, pairs_of
 from xjit.emitters.kernels.fft.transform import load_pair, spread, store_pair
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import Scratch, here
@@ -76,7 +77,6 @@ class _Fft:
         self.reads_result = reads_result
         attributes = view.hero.attributes_as(at.FftAttributes)
         self.kind_of_fft = attributes.fft_type
-        self.lengths = lengths
         self.scale = scale
         self.inverse = attributes.fft_type in ("IFFT", "IRFFT")
         self.function, leaves, results = context.new_kernel(view)
@@ -88,8 +88,12 @@ class _Fft:
         self.nest = LoopNest(context.module, self.function, context.target)
         self.memory = MemoryAccess(self.nest)
         self.width = context.target.vector_width(register_type(self.kind))
+        real = {"RFFT": self.source, "IRFFT": self.result}.get(self.kind_of_fft)
+        self.pairs = pairs_of(real) if real is not None and len(lengths) == 1 else None
+        self.halves = RealHalves(self.nest, self.memory, lengths[0], self.kind) if self.pairs is not None else None
+        self.lengths = lengths if self.halves is None else (self.halves.m,)
         stays = len(lengths) > 1
-        self.transforms = {n: transform_of(context, n, self.kind, in_place=stays) for n in dict.fromkeys(lengths)}
+        self.transforms = {n: transform_of(context, n, self.kind, in_place=stays) for n in dict.fromkeys(self.lengths)}
         self.batch = self.result.shape.dimensions[: -len(self.lengths)]
         self.units = math.prod(self.batch)
         self._unit = self.nest.new_variable(max(1, self.units))
@@ -100,22 +104,40 @@ class _Fft:
     def _has_long_rows(self) -> bool:
         """Whether rows lie in memory one after the other, and are so long that libraries do all the work."""
         shapes = self.source.shape, self.result.shape
-        is_row = len(self.lengths) == 1 and self.kind_of_fft != "IRFFT" and all(map(is_row_major, shapes))
-        return is_row and min(shape.dimensions[-1] for shape in shapes) >= MIN_ROW
+        is_row = len(self.lengths) == 1 and self.halves is None and self.kind_of_fft != "IRFFT"
+        return is_row and all(map(is_row_major, shapes)) and min(s.dimensions[-1] for s in shapes) >= MIN_ROW
 
     def _allocate(self, context: KernelContext) -> None:
-        size, longest = math.prod(self.lengths), max(self.lengths)
+        dims, longest = self.lengths, max(self.lengths)
+        if self.halves is not None and self.inverse:
+            dims = (longest + 1,)  # the half spectrum
+        size = math.prod(dims)
         work = [t.work_bytes for t in self.transforms.values()]
         sizes = [n * self.kind.byte_width for n in (size, size, longest, longest)]
-        self.scratch = Scratch(context.module, self.nest.builder, [*sizes, *work])
-        box, line = Shape.array(self.kind, self.lengths), Shape.array(self.kind, (longest,))
+        tables = self.halves.table_bytes if self.halves is not None else ()
+        self.scratch = Scratch(context.module, self.nest.builder, [*sizes, *tables, *work])
+        box, line = Shape.array(self.kind, dims), Shape.array(self.kind, (longest,))
         pointers = self.scratch.pieces
         self.box = [Buffer(box, p) for p in pointers[:2]]
-        self.transformed = self.box
         self.line = [Buffer(line, p) for p in pointers[2:4]]
-        self.work = dict(zip(self.transforms, pointers[4:], strict=True))
+        self.work = dict(zip(self.transforms, pointers[4 + len(tables) :], strict=True))
+        if self.halves is not None:
+            self.halves.prepare(pointers[4:6])
         for n, transform in self.transforms.items():
             self.nest.builder.call(transform.prepare, [self.work[n]])
+        self.joined = self.line if self.halves is not None and self.inverse else self.box
+        self.transformed = self._result() if len(self.lengths) == 1 else self.box
+
+    def _result(self) -> list[Buffer]:
+        """Where the transform of one dimension leaves its result."""
+        (n,) = self.lengths
+        parts = self._exchanged([buffer.pointer for buffer in self.joined])
+        result = self.transforms[n].result(self.nest.builder, parts, self.work[n])
+        return [Buffer(self.line[0].shape, pointer) for pointer in self._exchanged(result)]
+
+    def _exchanged(self, parts: Sequence[Value]) -> Sequence[Value]:
+        """Real and imaginary parts, exchanged for an inverse transform."""
+        return parts[::-1] if self.inverse else parts
 
     @property
     def half(self) -> int:
@@ -161,16 +183,18 @@ class _Fft:
             self._load_called()
             return
         if self.reads_result:
-            load_half_row(self.nest, self.memory, self._load_result, self.box, self.width)
+            n = self.result.shape.dimensions[-1]
+            load_half_row(self.nest, self.memory, self._load_result, n, self.box, self.width)
             return
+        source = self.pairs if self.pairs is not None and not self.inverse else self.source
 
         def body(index: Index) -> None:
-            value: RegisterValue = self.memory.load(self.source, self._far(index), EVERYWHERE)
+            value: RegisterValue = self.memory.load(source, self._far(index), EVERYWHERE)
             zero = const_float(register_type(self.kind), 0.0)
             pair = (value.real, value.imag) if isinstance(value, ComplexValue) else (value, zero)
             store_pair(self.memory, self.box, index, (spread(self.nest, pair[0]), spread(self.nest, pair[1])))
 
-        self._loops(self.source.shape.dimensions[-len(self.lengths) :], body)
+        self._loops(source.shape.dimensions[-len(self.lengths) :], body)
 
     def _load_called(self) -> None:
         builder, row, parts = self.nest.builder, self._row(self.source), [b.pointer for b in self.box]
@@ -198,20 +222,22 @@ class _Fft:
             parts, sizes = [b.pointer for b in self.transformed], (1, self.result.shape.dimensions[-1], 0)
             emit_join(self.nest.builder, self.kind, self._row(self.result), parts, sizes, self.scale)
             return
+        if self.halves is not None and not self.inverse:
+            self.halves.spectrum(self.transformed, lambda k, value: self._store_pair(self.result, (k,), value))
+            return
+        result = self.result if self.pairs is None else self.pairs
 
         def body(index: Index) -> None:
-            place = self._far(index)
-            re, im = (
-                scaled(self.nest.builder, part, self.scale)
-                for part in load_pair(self.nest, self.memory, self.transformed, index)
-            )
-            varies = self.nest.uses_vector(physical_offset(self.nest.table, self.result.shape, place))
-            if not varies:
-                re, im = (self.nest.builder.extract_element(part, 0) for part in (re, im))
-            is_complex = self.result.shape.element_type.is_complex
-            self.memory.store(self.result, place, ComplexValue(re, im) if is_complex else re)
+            self._store_pair(result, index, load_pair(self.nest, self.memory, self.transformed, index))
 
-        self._loops(self.result.shape.dimensions[-len(self.lengths) :], body)
+        self._loops(result.shape.dimensions[-len(self.lengths) :], body)
+
+    def _store_pair(self, result: Buffer, index: Index, value: Pair) -> None:
+        place = self._far(index)
+        re, im = (scaled(self.nest.builder, part, self.scale) for part in value)
+        if re.type.is_vector and not self.nest.uses_vector(physical_offset(self.nest.table, result.shape, place)):
+            re, im = (self.nest.builder.extract_element(part, 0) for part in (re, im))
+        self.memory.store(result, place, ComplexValue(re, im) if result.shape.element_type.is_complex else re)
 
     # -- one axis
 
@@ -234,6 +260,10 @@ class _Fft:
         def at_position(along: AffineExpr) -> Index:
             return tuple(along if d == axis else fixed[d] for d in range(len(self.lengths)))
 
+        if self.halves is not None and self.inverse:
+            self.halves.join(self.box, self.joined)
+            self._apply(n, [b.pointer for b in self.joined])
+            return
         if axis == last:
             if self.kind_of_fft == "IRFFT":
                 self._complete_spectrum(at_position)
@@ -246,13 +276,7 @@ class _Fft:
         self._copy_line(n, self.line, lambda along: (along,), self.box, at_position)
 
     def _apply(self, n: int, pointers: Sequence[Value]) -> None:
-        ordered = list(reversed(pointers)) if self.inverse else list(pointers)
-        transform = self.transforms[n]
-        self.nest.builder.call(transform.apply, [*ordered, self.work[n]])
-        if len(self.lengths) == 1:
-            result = transform.result(self.nest.builder, ordered, self.work[n])
-            ordered = list(reversed(result)) if self.inverse else list(result)
-            self.transformed = [Buffer(self.box[0].shape, pointer) for pointer in ordered]
+        self.nest.builder.call(self.transforms[n].apply, [*self._exchanged(pointers), self.work[n]])
 
     def _copy_line(
         self, n: int, source: Sequence[Buffer], from_index: Callable[[AffineExpr], Index],

@@ -90,13 +90,12 @@ class _HalfPlaces:
 
 
 def load_half_row(
-    nest: LoopNest, memory: MemoryAccess, row: Callable[[AffineExpr], Value], box: Sequence[Buffer], width: int
+    nest: LoopNest, memory: MemoryAccess, row: Callable[[AffineExpr], Value], n: int, box: Sequence[Buffer], width: int
 ) -> None:
-    """Emits loads of the half spectrum of a row of the result into two lines of scratch memory.
+    """Emits loads of the half spectrum of a row of the result, of n numbers, into two lines of scratch memory.
 
     `row` emits the load of a number of the row. The imaginary parts of the edges are left as they are.
     """
-    n = box[0].shape.dimensions[-1]
     memory.store(box[0], (constant(0),), row(constant(0)))
     for part, count in ((0, n // 2), (1, (n - 1) // 2)):
         position = nest.new_variable(count, 1)

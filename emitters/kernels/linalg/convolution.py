@@ -1,4 +1,4 @@
-"""Convolutions as calls of the emitted implicit GEMM: one, or one for each phase of an input that is spread out."""
+"""Convolutions as calls of the emitted implicit GEMM: one, or one for each phase of what is spread out."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def emit_convolution(context: KernelContext, view: KernelView, work: Convolution
     for phase in convolution_phases(shape):
         space = replace(convolution_result_space(phase.shape), start=phase.result_start)
         result = emit_result(context, view, space, hero_types, builder, leaves, results, work.sums)
+        image = _behind(builder, lhs, phase.input_start * size_of(types.lhs))
         kernel = _behind(builder, rhs, phase.kernel_start * size_of(types.rhs))
         out = result.out and _behind(builder, result.out, phase.result_start * size_of(types.out))
-        emit_convolution_call(builder, types, phase.shape, (lhs, kernel), out, result.closure)
+        emit_convolution_call(builder, types, phase.shape, (image, kernel), out, result.closure)
     builder.ret_void()
     cost = shape.flops * NS_PER_FLOP + epilogue_cost(view)
     return [Kernel(function, 1, cost, "convolution", view.byte_size, shape.flops)]

@@ -41,6 +41,17 @@ def load_key(builder: IRBuilder, source: Line, position: Value, largest: bool) -
     return unsigned_key(builder, value, source.kind, total=True, descending=largest)
 
 
+def any_better(builder: IRBuilder, source: Line, block: Value, worst: Value, largest: bool) -> Value:
+    """Whether one of `VECTOR_LANES` neighbours, from place `block` on, has a smaller key."""
+    kind = source.kind
+    part = storage_type(kind)
+    stored = builder.load(vector(part, VECTOR_LANES), source.address(builder, block), part.bits // 8)
+    keys = unsigned_key(builder, load_convert(builder, kind, stored), kind, total=True, descending=largest)
+    smaller = builder.icmp_unsigned("<", keys, builder.splat(worst, VECTOR_LANES))
+    better = builder.bitcast(smaller, int_type(VECTOR_LANES))
+    return builder.icmp_signed("!=", better, zero(better.type))
+
+
 @dataclass(frozen=True, slots=True)
 class BestList:
     """The best `k` of `size` elements of a line, more than 0; `pairs` are scratch memory for as many keys and places.
@@ -86,13 +97,8 @@ class BestList:
         builder.call(function, [*(line.pointer for line in lines), self.size, self.k])
 
     def _any_better(self, builder: StructuredBuilder, block: Value) -> Value:
-        kind = self.source.kind
-        part = storage_type(kind)
-        stored = builder.load(vector(part, VECTOR_LANES), self.source.address(builder, block), part.bits // 8)
-        keys = unsigned_key(builder, load_convert(builder, kind, stored), kind, total=True, descending=self.largest)
-        worst = builder.splat(self.pairs[0].load_raw(builder, self._last(builder)), VECTOR_LANES)
-        better = builder.bitcast(builder.icmp_unsigned("<", keys, worst), int_type(VECTOR_LANES))
-        return builder.icmp_signed("!=", better, zero(better.type))
+        worst = self.pairs[0].load_raw(builder, self._last(builder))
+        return any_better(builder, self.source, block, worst, self.largest)
 
     def _consider(self, builder: StructuredBuilder, position: Value) -> None:
         """Inserts an element if it beats the worst of the list, which it replaces. Equal keys stay behind."""

@@ -1,7 +1,7 @@
 """topk (and the custom call TopK): the first k of each line in total order, with their positions.
 
 For small k a line's best pairs stay sorted in a short list (`best_list`). For larger k the (key, position) pairs are
-sorted.
+sorted: of long lines, those that may be among the first (`candidates`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.kernels.loops.lines import Line, LineKernel, contiguous
 from xjit.emitters.kernels.sort.best_list import LONG_LINE, VECTOR_LANES, BestList, key_kind, load_key
+from xjit.emitters.kernels.sort.candidates import LONG_LINE as LONG_FOR_CANDIDATES
+from xjit.emitters.kernels.sort.candidates import Candidates, room_for
 from xjit.emitters.kernels.sort.merge_sort import store_record
 from xjit.emitters.kernels.sort.pair_sort import emit_pair_sort, work_bytes
 from xjit.emitters.kernels.view import KernelView
@@ -48,18 +50,21 @@ class _TopK(LineKernel):
         self.largest = topk.attributes_as(at.TopKAttributes).largest if topk.opcode == "topk" else True
         self.key_kind = key_kind(self.kind)
         self.by_list = self.k <= MAX_LIST
-        length = self.k if self.by_list else self.size
+        room = room_for(self.k)
+        self.filters = not self.by_list and self.size >= LONG_FOR_CANDIDATES * room
+        length = self.k if self.by_list else room if self.filters else self.size
         sets = 1 if self.by_list else 2
         sizes = [length * self.key_kind.byte_width, length * 4] * sets
-        sizes.append(0 if self.by_list else work_bytes(self.size, self.key_kind.bit_width))
+        sizes += [0 if self.by_list else work_bytes(length, self.key_kind.bit_width), 8, self.key_kind.byte_width]
         self.scratch = Scratch(context.module, self.nest.levels[0].builder, sizes)
         kinds = (self.key_kind, PrimitiveType.U32)
-        pieces = [contiguous(kinds[i % 2], p, length) for i, p in enumerate(self.scratch.pieces[:-1])]
+        pieces = [contiguous(kinds[i % 2], p, length) for i, p in enumerate(self.scratch.pieces[:-3])]
         self.pairs, self.other = pieces[:2], pieces[2:]
+        self.work, *self.state = self.scratch.pieces[-3:]
 
     def build(self) -> Kernel:
         """Emits the kernel."""
-        per_element = NS_PER_ELEMENT if self.by_list else NS_PER_SORTED_ELEMENT
+        per_element = NS_PER_ELEMENT if self.by_list or self.filters else NS_PER_SORTED_ELEMENT
         return self.emit(self._body, "topk", self.shape.num_elements * per_element, self.shape.num_elements)
 
     def on_exit(self, builder: IRBuilder) -> None:
@@ -71,7 +76,7 @@ class _TopK(LineKernel):
         if self.by_list:
             self._list(builder, source, (values, positions))
             return
-        best = self._sorted(builder, source)
+        best = self._candidates(source).emit(builder) if self.filters else self._sorted(builder, source)
         with builder.loop(const_int(I64, 0), const_int(I64, self.k), name="out") as i:
             position = best[1].load_raw(builder, i)
             values.store_raw(builder, i, source.load_raw(builder, builder.zext(position, I64)))
@@ -80,7 +85,13 @@ class _TopK(LineKernel):
     def _sorted(self, builder: StructuredBuilder, source: Line) -> Sequence[Line]:
         with builder.loop(const_int(I64, 0), const_int(I64, self.size), name="key") as i:
             store_record(builder, self.pairs, i, [load_key(builder, source, i, self.largest), builder.trunc(i, I32)])
-        return emit_pair_sort(builder, self.size, self.pairs, self.other, self.scratch.pieces[-1])
+        return emit_pair_sort(builder, self.size, self.pairs, self.other, self.work)
+
+    def _candidates(self, source: Line) -> Candidates:
+        kinds = PrimitiveType.U64, self.key_kind
+        count, worst = (contiguous(kind, pointer, 1) for kind, pointer in zip(kinds, self.state, strict=True))
+        lines = self.pairs, self.other, count, worst, self.work
+        return Candidates(source, self.k, self.size, self.largest, *lines)
 
     def _list(self, builder: StructuredBuilder, source: Line, results: Sequence[Line]) -> None:
         if not self.k:

@@ -35,7 +35,7 @@ from xjit.llvm.types import FLOAT
 
 STRIP_VECTORS = 128  # accumulators of a strip: 2048 floats where a vector has 16, a quarter of a usual L1
 MIN_STRIP_VECTORS = 16  # shorter strips stride through memory
-WANTED_UNITS = 8  # strips are cut shorter where there would be less parallel work
+WANTED_UNITS = 4  # strips are cut shorter where there would be less parallel work: every row is a page of its own
 MIN_ROWS = 16  # fewer rows keep their accumulators in registers
 MAX_ROWS_AT_A_TIME = 8
 MAX_BODY = 32  # operations of all the rows that go past at a time

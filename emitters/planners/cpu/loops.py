@@ -11,11 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from xjit.affine import AffineExprKind, dim, nodes_of
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loops.iteration_space import (
+    MAX_PERIOD,
     IterationSpace,
     collapse_loops,
     merge_short_innermost,
+    period_of,
     remove_divisions,
     sort_loops,
 )
@@ -35,10 +38,13 @@ ROW_STRIP = 1 << 14
 """Elements of a row that are one unit of work where there are few rows."""
 
 LONG_REGISTERS = 2
-"""Registers of a vector whose elements take a transcendental function. Its instructions wait for each other, and those
-of one register are so many that the CPU does not see far enough ahead to begin with the next."""
+"""Registers of a vector whose elements take a transcendental function, or `LONG_OPERATIONS`. Such instructions wait for
+each other, and those of one register are so many that the CPU does not see far enough ahead to begin with the next."""
+LONG_OPERATIONS = 24
+REDUCED_REGISTERS = 4
+"""Registers of a vector of reductions: sums wait for each other, and those of one lane are added in order."""
 LONG_VECTORS = 16
-"""As many of these vectors must be in a row: for fewer elements the code is not worth its compilation."""
+"""As many vectors of two registers must be in a row: for fewer elements the code is not worth its compilation."""
 
 SpacePlanner = Callable[[LoopPlanning, IterationSpace], list[Part]]
 """Makes parts of a space without needless loops and divisions."""
@@ -89,8 +95,10 @@ def plan_parts(planning: LoopPlanning, parts_of: SpacePlanner | None = None) -> 
             space = sort_loops(space, planning.offset(space))
             space = collapse_loops(space, planning.expressions)
             space = drop_single_trips(space)
-            if not any(access.row_reductions for access in planning.accesses(space)):
-                space = merge_short_innermost(space, planning.lanes)
+            accesses = planning.accesses(space)
+            if not any(access.row_reductions for access in accesses):
+                plain = planning.context.parts_of is None and not any(access.reductions for access in accesses)
+                space = merge_short_innermost(space, planning.lanes, MAX_PERIOD if plain else 1)
             parts += parts_of(planning, space)
     return parts
 
@@ -148,11 +156,35 @@ def vector_width(planning: LoopPlanning, space: IterationSpace) -> int:
 
 
 def _registers(planning: LoopPlanning, space: IterationSpace, width: int) -> int:
-    """How many registers of `width` elements a vector along the innermost loop has: one if rows are short."""
-    if not width or space.size(space.loops[-1]) < LONG_VECTORS * LONG_REGISTERS * width:
+    """How many times `width` elements a vector along the innermost loop has: once if rows are short."""
+    if not width:
         return 1
+    row = space.loops[-1]
+    period = _period(planning, space, width)
+    if period > 1 or space.size(row) < LONG_VECTORS * LONG_REGISTERS * width:
+        return period
+    accesses = planning.accesses(space)
+    if any(e.uses_dim(row) for a in accesses for _, index in a.reductions for e in index):
+        return REDUCED_REGISTERS
     is_long = any(i.op.has(Trait.TRANSCENDENTAL) for i in planning.view.instructions())
-    return LONG_REGISTERS if is_long and not any(a.reductions for a in planning.accesses(space)) else 1
+    is_long |= sum(a.operations for a in accesses) >= LONG_OPERATIONS
+    if is_long and not any(a.reductions for a in accesses):
+        return LONG_REGISTERS
+    return planning.narrowness
+
+
+def _period(planning: LoopPlanning, space: IterationSpace, width: int) -> int:
+    """After how many vectors along the innermost loop the places of lanes repeat; 1 if they do so too late."""
+    row = space.loops[-1]
+    bounds = space.table.intervals[row]
+    divisors = [
+        node.rhs
+        for node in nodes_of(planning.expressions(space))
+        if node.kind in (AffineExprKind.FLOORDIV, AffineExprKind.MOD) and node.lhs is dim(row)
+    ]
+    period = math.lcm(*(period_of(d, width) for d in divisors))
+    fits = period <= MAX_PERIOD and not bounds.lower and bounds.upper + 1 >= period * width
+    return period if fits else 1
 
 
 def _splitter(planning: LoopPlanning) -> Callable[[IterationSpace, int, int], bool]:

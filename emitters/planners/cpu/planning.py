@@ -17,6 +17,7 @@ from xjit.emitters.schedule.renumber import renumber
 from xjit.emitters.schedule.schedule import Cost, Schedule
 from xjit.emitters.schedule.statements import Let, Part, Store
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
 
 
@@ -107,6 +108,17 @@ class LoopPlanning:
         """Elements per vector, by the types at the kernel's boundary. Scalars, as indices are, do not count."""
         boundary = (*(leaf for leaf in self.view.leaves if leaf.shape.rank), *self.work.roots)
         return lanes_for(self.context.target, [i.shape.element_type for i in boundary if i.shape.is_array])
+
+    @property
+    def narrowness(self) -> int:
+        """How many times `lanes` elements are a vector register, where all there is are narrow integers."""
+        target = self.context.target
+        nodes = (*self.view.leaves, *self.view.instructions())
+        kinds = {shape.element_type for i in nodes for _, shape in i.shape.leaves() if shape.rank}
+        if not all(kind.is_integer or kind is PrimitiveType.PRED for kind in kinds):
+            return 1
+        widest = max((kind.byte_width for kind in kinds), default=4)
+        return max(1, target.vector_bits // (8 * widest) // self.lanes)
 
     def schedule(self, kind: str, parts: Sequence[Part], suffix: str = "") -> Schedule:
         """Returns the schedule; its variables are numbered without gaps, in the order in which they were made."""

@@ -25,6 +25,42 @@ def test_each_phase_has_its_taps_alone() -> None:
     assert sum(phase.shape.flops for phase in (even, odd)) == SHAPE.flops // 2
 
 
+def test_spread_taps_see_every_second_element() -> None:
+    """Output o and tap k see element o + 2 k - 1: even outputs the odd ones, from one before the first on."""
+    taps = SpatialDimension(15, 7, 3, 20, 7, 5, padding_low=1, window_dilation=2)
+    even, odd = convolution_phases(replace(SHAPE, spatial=(taps,)))
+    assert even.shape.spatial == (SpatialDimension(7, 7, 2, 40, 7, 10, padding_low=1),)
+    assert odd.shape.spatial == (SpatialDimension(8, 7, 1, 40, 7, 10, padding_low=0),)
+    assert [(p.input_start, p.kernel_start, p.result_start) for p in (even, odd)] == [(20, 0, 0), (0, 0, 5)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"kernel": 3}, {"output": 1}, {"window_stride": 2}, {"base_dilation": 2}, {"window_dilation": MAX_PHASES + 1}],
+    ids=str,
+)
+def test_spread_taps_that_stay(change: dict[str, int]) -> None:
+    """They are few, or phases would have no place or gaps of their own."""
+    taps = SpatialDimension(15, 7, 3, 20, 7, 5, padding_low=1, window_dilation=2)
+    shape = replace(SHAPE, spatial=(replace(taps, **change),))
+    (phase,) = convolution_phases(shape)
+    assert phase.shape is shape
+
+
+@pytest.mark.parametrize(("low", "high", "dilation", "taps"), [(1, 2, 2, 7), (0, 0, 3, 4), (-1, 3, 2, 6), (3, 1, 3, 5)])
+@pytest.mark.parametrize("reversal", [0, 1])
+def test_values_of_spread_taps(low: int, high: int, dilation: int, taps: int, reversal: int) -> None:
+    """As in gradients of strided convolutions, whose taps are more than their results; one dimension stays whole."""
+    size = dilation * (taps - 1) + 4 - low - high
+    window = f"size={taps}x2 pad={low}_{high}x0_1 rhs_dilate={dilation}x1 rhs_reversal={reversal}x0"
+    check(f"""HloModule m
+ENTRY e {{
+  x = f32[8,{size},9,3] parameter(0)
+  w = f32[3,{taps},2,20] parameter(1)
+  ROOT c = f32[4,9,8,20] convolution(x, w), window={{{window}}}, dim_labels=b01f_i01o->01bf
+}}""", rtol=1e-5, atol=1e-5)  # fmt: skip
+
+
 def test_of_a_reversed_kernel_the_other_end_counts() -> None:
     phases = convolution_phases(replace(SHAPE, spatial=(replace(DIMENSION, kernel=4, reversed=True),)))
     assert [phase.kernel_start for phase in phases] == [0, 7]

@@ -135,6 +135,36 @@ def test_layouts_units_and_empty() -> None:
     check_fft("f64", "IRFFT", (3,), (5, 8), "{0,1,2}", options=LAYOUTS)
 
 
+@pytest.mark.parametrize("n", [4, 6, 24, 38, 66, 8200])
+def test_real_transforms_have_half_the_length(n: int) -> None:
+    """Of an even length; roots of the longest one are computed by the kernel."""
+    for fft_type in ("RFFT", "IRFFT"):
+        check_fft("f32" if n < 100 else "f64", fft_type, (3,), (n,))
+        executable = xjit.compile(text("f32", fft_type, (3,), (n,)))
+        assert f"@fft.{n // 2}.f" in executable.as_text("llvm")
+
+
+@pytest.mark.parametrize(("n", "layout"), [(5, ""), (2, ""), (8, "{0,1}")])
+def test_real_transforms_without_neighbours(n: int, layout: str) -> None:
+    for fft_type in ("RFFT", "IRFFT"):
+        check_fft("f32", fft_type, (3,), (n,), layout, options=LAYOUTS)
+
+
+def test_real_transforms_as_units() -> None:
+    assert check_units(text("f32", "RFFT", (6,), (24,)), rtol=1e-4, atol=1e-4) == 6
+    assert check_units(text("f32", "IRFFT", (6,), (24,)), rtol=1e-4, atol=1e-4) == 6
+
+
+def test_the_imaginary_parts_of_edges_do_not_count() -> None:
+    """Nor does what is in them: C2R transforms of XLA read half a spectrum as one of real numbers."""
+    executable = xjit.compile(text("f32", "IRFFT", (), (8,)))
+    x = np.random.default_rng(0).standard_normal(5) + 1j * np.random.default_rng(1).standard_normal(5)
+    x = x.astype(np.complex64)
+    other = x.copy()
+    other.imag[[0, 4]] = np.inf, np.nan
+    np.testing.assert_array_equal(executable(x), executable(other))
+
+
 def test_accuracy() -> None:
     x = np.random.default_rng(0).standard_normal(1 << 12) + 1j * np.random.default_rng(1).standard_normal(1 << 12)
     exact = np.fft.fft(x)

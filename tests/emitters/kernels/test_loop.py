@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.kernels import LAYOUTS, check, check_units, kernel_text
 from xjit.llvm.target import Target
+from xjit.llvm.types import FLOAT
 
 AVX2 = Target.for_features("avx2")
 KINDS = ["f32", "f64", "bf16", "s8", "u16", "s64", "pred", "c64", "c128", "f8e4m3fn", "s4"]
@@ -292,3 +293,74 @@ def test_padding_by_parts(kind: str, operand: str, padding: str, layout: str) ->
   ROOT r = {kind}[{result}]{{{layout}}} pad(x, z), padding={padding}
 }}
 """)
+
+
+@pytest.mark.parametrize("columns", [3, 5, 6, 7, 9, 12])
+@pytest.mark.parametrize("kind", ["f32", "u8", "f64"])
+def test_short_rows_share_several_vectors(columns: int, kind: str) -> None:
+    """Those of images, say: the columns' numbers stand in the same lanes again after some vectors."""
+    text = f"""ENTRY e {{
+  x = {kind}[50,{columns}] parameter(0)
+  c = {kind}[{columns}] parameter(1)
+  r = {kind}[50] parameter(2)
+  columns = {kind}[50,{columns}] broadcast(c), dimensions={{1}}
+  rows = {kind}[50,{columns}] broadcast(r), dimensions={{0}}
+  y = {kind}[50,{columns}] multiply(x, columns)
+  ROOT z = {kind}[50,{columns}] subtract(y, rows)
+}}
+"""
+    check_units(text)
+    if columns == 3 and kind == "f32":
+        assert f"<{3 * AVX2.vector_width(FLOAT)} x float>" in kernel_text(text, AVX2)
+        assert "gather" not in kernel_text(text, AVX2)
+
+
+def test_bytes_fill_vectors() -> None:
+    text = """ENTRY e {
+  x = u8[3000] parameter(0)
+  y = u8[3000] parameter(1)
+  ROOT z = u8[3000] and(x, y)
+}
+"""
+    check_units(text)
+    assert "<32 x i8>" in kernel_text(text, AVX2)
+    assert "<32 x i8>" not in kernel_text(
+        text.replace("ROOT z", "a").replace("}", "ROOT z = f32[3000] convert(a)\n}"), AVX2
+    )
+
+
+def test_spread_elements_are_no_gathers() -> None:
+    """Between the elements that an interior padding keeps, all others exist as well: nothing needs a mask."""
+    text = """ENTRY e {
+  x = f32[20,64] parameter(0)
+  zero = f32[] constant(0)
+  ROOT p = f32[39,127] pad(x, zero), padding=0_0_1x0_0_1
+}
+"""
+    check_units(text)
+    assert "gather" not in kernel_text(text, AVX2)
+
+
+@pytest.mark.parametrize("operations", [4, 30])
+def test_long_elements_take_two_registers(operations: int) -> None:
+    steps = "".join(f"  v{n + 1} = f32[600] divide(x, v{n})\n" for n in range(operations))
+    text = f"ENTRY e {{\n  x = f32[600] parameter(0)\n  v0 = f32[600] parameter(1)\n{steps}"
+    text += f"  ROOT r = f32[600] add(x, v{operations})\n}}\n"
+    check_units(text)
+    assert ("<16 x float>" in kernel_text(text, AVX2)) == (operations > 24)
+
+
+def test_windows_are_summed_in_four_registers() -> None:
+    text = """add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+ENTRY e {
+  x = f32[700] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[660] reduce-window(x, zero), window={size=41}, to_apply=add
+}
+"""
+    check_units(text)
+    assert "<32 x float>" in kernel_text(text, AVX2)

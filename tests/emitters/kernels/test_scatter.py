@@ -42,6 +42,16 @@ def test_rows(kind: str, n: int, d: int, k: int) -> None:
     check(text, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("combiner", ["maximum", "minimum"])
+def test_extrema_of_single_elements(kind: str, combiner: str) -> None:
+    """Which have no vectors: signs of zeros, infinities and NaNs are those of vectors all the same."""
+    special = np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0, -1.0, 1e-45], kind.replace("f", "float"))
+    x, u = (a.reshape(-1, 1) for a in np.meshgrid(special, special))
+    i = np.arange(len(x), dtype=np.int32).reshape(-1, 1)
+    check(rows(len(x), 1, len(x), kind, combiner), x, i, u)
+
+
 def test_rows_split_by_destination() -> None:
     assert check_units(rows(7, 64, 20), rtol=1e-5, atol=1e-5) == 2
     assert check_units(rows(7, 256, 20), rtol=1e-5, atol=1e-5) == 4

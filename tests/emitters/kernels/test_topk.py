@@ -32,6 +32,22 @@ def test_sizes(size: int, k: int) -> None:
     check(topk_text("f32", 2, size, k))
 
 
+@pytest.mark.parametrize(("kind", "size", "k"), [("f32", 4097, 70), ("u8", 5000, 200), ("f64", 9000, 300)])
+@pytest.mark.parametrize("largest", ["true", "false"])
+def test_long_lines_of_which_many_are_wanted(kind: str, size: int, k: int, largest: str) -> None:
+    """The best so far are sorted again now and then; the u8 have many equals."""
+    check(topk_text(kind, 2, size, k, largest))
+
+
+@pytest.mark.parametrize("pattern", ["rising", "falling", "equal"])
+def test_orders_that_fill_the_candidates(pattern: str) -> None:
+    numbers = {"rising": np.arange(6000), "falling": -np.arange(6000), "equal": np.zeros(6000)}[pattern]
+    for layout in ("{1,0}", "{0,1}"):
+        check(
+            topk_text("f32", 2, 6000, 100, layout=layout), np.stack([numbers] * 2).astype(np.float32), options=LAYOUTS
+        )
+
+
 @pytest.mark.parametrize("level", ["sse2", "avx2"])
 @pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "s8", "u64"])
 def test_long_lines_are_calls_of_a_library(kind: str, level: str) -> None:

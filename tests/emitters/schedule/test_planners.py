@@ -121,7 +121,7 @@ def test_rows_are_reduced_by_lanes_columns_in_strips_few_rows_in_registers() -> 
 def test_strips_are_shorter_where_there_would_be_too_few() -> None:
     call = "reduce(p0, z), dimensions={0}, to_apply=sum"
     wide, narrow = (plans(f"f32[{n}]", call, f"f32[100,{n}]")[0] for n in (65_536, 4096))
-    assert loops(wide)[1] == (Role.VECTOR, 2048, 16) and loops(narrow)[1] == (Role.VECTOR, 512, 16)
+    assert loops(wide)[1] == (Role.VECTOR, 2048, 16) and loops(narrow)[1] == (Role.VECTOR, 1024, 16)
 
 
 def test_an_update_reads_its_place_once_and_writes_nothing_else() -> None:

@@ -12,9 +12,9 @@
 // CHECK-DAG: %[[SAMPLES:.*]] = tensor.dim %[[SIGNALS]], %c2
 // CHECK: %[[SLOTS:.*]] = linalg.fill ins(%[[LOWEST]] : f64) {{.*}} -> tensor<2x?x6xf64>
 // CHECK: %[[FOUND:.*]] = scf.forall (%[[ID:.*]]) in (6) shared_outs(%[[ALL:.*]] = %[[SLOTS]])
-// CHECK: %[[SLOT:.*]] = tensor.extract_slice %[[ALL]][0, 0, %[[ID]]] [2, %[[COUNT]], 1] [1, 1, 1] : tensor<2x?x6xf64> to tensor<2x?xf64>
 // CHECK: %[[REST:.*]] = affine.min #[[LEFT]](%[[ID]])[%[[SAMPLES]]]
 // CHECK: %[[LENGTH:.*]] = affine.max #[[NONE]](%[[REST]])
+// CHECK: %[[SLOT:.*]] = tensor.extract_slice %[[ALL]][0, 0, %[[ID]]] [2, %[[COUNT]], 1] [1, 1, 1] : tensor<2x?x6xf64> to tensor<2x?xf64>
 // CHECK: %[[AT:.*]] = affine.apply #[[FIRST]](%[[ID]])[%[[SAMPLES]]]
 // CHECK: %[[SHARE:.*]] = tensor.extract_slice %[[SIGNALS]][0, 0, %[[AT]]] [%[[COUNT]], 2, %[[LENGTH]]] [1, 1, 1]
 // CHECK: %[[PEAK:.*]] = linalg.generic {{.*}} ins(%[[SHARE]] : tensor<?x2x?xf64>)
@@ -45,14 +45,14 @@ transform.sequence failures(propagate) {
 // -----
 
 // The inner sum of a product in tiles of 4, which two threads take in turn. The mapping stays with the loop of threads.
-// CHECK-DAG: #[[FIRST:.*]] = affine_map<(d0) -> (d0 * 4)>
+// CHECK-DAG: #[[FIRST:.*]] = affine_map<()[s0] -> (s0 * 4)>
 // CHECK-DAG: #[[LEFT:.*]] = affine_map<(d0) -> (-d0 + 30, 4)>
 // CHECK-LABEL: func.func @product_in_turns
 // CHECK-SAME: %[[A:[a-z0-9]+]]: tensor<5x30xf32>, %[[B:[a-z0-9]+]]: tensor<30x7xf32>, %[[SUM:[a-z0-9]+]]: tensor<5x7xf32>
 // CHECK: %[[SLOTS:.*]] = linalg.fill {{.*}} -> tensor<5x7x2xf32>
 // CHECK: %[[SUMS:.*]] = scf.forall (%[[ID:.*]]) in (2) shared_outs(%[[ALL:.*]] = %[[SLOTS]])
 // CHECK: %[[SLOT:.*]] = tensor.extract_slice %[[ALL]][0, 0, %[[ID]]] [5, 7, 1]
-// CHECK: %[[AT:.*]] = affine.apply #[[FIRST]](%[[ID]])
+// CHECK: %[[AT:.*]] = affine.apply #[[FIRST]]()[%[[ID]]]
 // CHECK: %[[MINE:.*]] = scf.for %[[K:.*]] = %[[AT]] to %c30 step %c8 iter_args(%[[SO_FAR:.*]] = %[[SLOT]])
 // CHECK: %[[N:.*]] = affine.min #[[LEFT]](%[[K]])
 // CHECK-DAG: %[[ROWS:.*]] = tensor.extract_slice %[[A]][0, %[[K]]] [5, %[[N]]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xjit.hlo.annotations.alias_config import BufferDonor, parse_buffer_donors
 from xjit.hlo.annotations.input_output_alias import subshape_at
 from xjit.hlo.annotations.metadata import HloSharding
-from xjit.hlo.attributes.codecs.annotations import parse_sharding
+from xjit.hlo.attributes.codecs.shardings import parse_sharding
 from xjit.hlo.attributes.codecs.value_text import CodecError, inside, split_list
 from xjit.hlo.diagnostics import FailedPrecondition, HloVerifyError, InvalidArgument
 from xjit.hlo.types.shape import ShapeIndex

@@ -23,7 +23,7 @@ class CollectiveAttributes(Attributes):
 @dataclass(frozen=True, slots=True)
 class CollectivePermuteAttributes(Attributes):
     channel_id: int | None = attr("int", None)
-    source_target_pairs: tuple[tuple[int, ...], ...] = attr("int_lists", (), always=True)
+    source_target_pairs: tuple[tuple[int, ...], ...] = attr("int_pairs", (), always=True)
     slice_sizes: tuple[tuple[int, ...], ...] = attr("int_lists", ())
 
 

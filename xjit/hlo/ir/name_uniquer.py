@@ -7,12 +7,14 @@ import re
 
 from xjit.hlo.types.primitive_type import BY_TEXT
 
-_TYPE_NAMES = frozenset(BY_TEXT) - {"tuple", "buffer"}  # these are not written as types
+KEYWORDS = frozenset({"HloModule", "ENTRY", "ROOT", "FileNames"})
+"""What HLO text does not take for a name unless there is a sigil in front."""
+_AVOIDED = KEYWORDS.union(BY_TEXT.keys() - {"tuple", "buffer"})  # these are not written as types
 _INVALID = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class NameUniquer:
-    """Hands out `x`, `x.1`, `x.2`, ...; names that spell an element type get an underscore."""
+    """Hands out `x`, `x.1`, `x.2`, ...; names that spell a keyword or a type get an underscore."""
 
     def __init__(self, separator: str = ".") -> None:
         self._separator = separator
@@ -49,7 +51,7 @@ def _sanitized(name: str) -> tuple[str, str]:
     name = _INVALID.sub("_", name) or "name"
     if not (name[0].isalpha() or name[0] == "_"):
         name = "_" + name
-    if name in _TYPE_NAMES:
+    if name in _AVOIDED:
         name += "_"
     root, dot, number = name.rpartition(".")
     return name, root if dot and number.isdecimal() else name

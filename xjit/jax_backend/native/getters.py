@@ -116,13 +116,13 @@ _ROWS: Final = (
         "Executable_ParameterShardings",
         "executable",
         EXECUTABLE,
-        "num_parameters shardings=parameter_shardings sharding_sizes=parameter_sharding_sizes",
+        "num_parameters=num_parameter_shardings shardings=parameter_shardings sharding_sizes=parameter_sharding_sizes",
     ),
     (
         "Executable_OutputShardings",
         "executable",
         EXECUTABLE,
-        "num_outputs=num_results shardings=result_shardings sharding_sizes=result_sharding_sizes",
+        "num_outputs=num_result_shardings shardings=result_shardings sharding_sizes=result_sharding_sizes",
     ),
 )
 

@@ -223,7 +223,7 @@ class OpDefinition:
         fixed = sum(1 for group in self.operands if not group.count)
         variable = total - fixed
         if variable < 0 or (variable and all(not group.count for group in self.operands)):
-            raise LinalgVerifyError(f"'{op.name}' op expected {fixed} operands, found {total}", op.location)
+            raise LinalgVerifyError(f"'{op.name}' op expected {fixed} operands, but found {total}", op.location)
         return [variable if group.count else 1 for group in self.operands]
 
 

@@ -164,11 +164,20 @@ def check_return(op: Operation) -> None:
         raise LinalgVerifyError("'func.return' op expects to be directly in a 'func.func'", op.location)
     expected = function_type(func).results
     found = tuple(v.type for v in op.operands)
-    if found != expected:
-        types = ", ".join(map(str, expected)) or "nothing"
+    name = func.attributes.get("sym_name")
+    function = f"(@{name.value})" if isinstance(name, StringAttr) else ""
+    if len(found) != len(expected):
         raise LinalgVerifyError(
-            f"'func.return' op returns ({', '.join(map(str, found))}), expected {types}", op.location
+            f"'func.return' op has {len(found)} operands, but enclosing function {function} returns {len(expected)}",
+            op.location,
         )
+    for number, (value, kind) in enumerate(zip(found, expected)):
+        if value != kind:
+            raise LinalgVerifyError(
+                f"'func.return' op type of return operand {number} ('{value}') doesn't match function result type "
+                f"('{kind}') in function {function.strip('()')}",
+                op.location,
+            )
 
 
 FUNC_ROWS = make_rows(

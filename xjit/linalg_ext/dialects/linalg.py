@@ -8,6 +8,7 @@ from xjit.linalg_ext.dialects.assembly import op
 from xjit.linalg_ext.dialects.definition import SEGMENTS, CustomAssembly, OpDefinition, make_rows
 from xjit.linalg_ext.dialects.linalg_names import NAMED_OPS
 from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DenseArrayAttr, EnumAttr, StringAttr
+from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Block, Operation, Region, Value
 from xjit.linalg_ext.ir.types import TensorType, Type, element_type
 
@@ -291,6 +292,12 @@ def _with_integers(name: str, attribute: str, result: str) -> OpDefinition:
     )
 
 
+def check_index(op: Operation) -> None:
+    """It is asked for in a structured op."""
+    if op.parent_op is None or not op.parent_op.dialect.startswith("linalg"):
+        raise LinalgVerifyError(f"'{op.name}' op expected parent op with LinalgOp interface", op.location)
+
+
 LINALG_ROWS = make_rows(
     op(
         "linalg.generic",
@@ -336,6 +343,6 @@ LINALG_ROWS = make_rows(
         " { -> type(result) }?result",
         traits="structured",
     ),
-    op("linalg.index", "", "result index", "i64(dim) attrs : type(result)", traits="pure"),
+    op("linalg.index", "", "result index", "i64(dim) attrs : type(result)", traits="pure", check=check_index),
     op("linalg.yield", "values*", "", "attrs { %values : type(values) }?values", traits="pure terminator"),
 )

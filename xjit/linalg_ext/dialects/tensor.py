@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ __all__ = [
     "TENSOR_ROWS",
     "cast_row",
     "check_dynamic_sizes",
+    "check_indices",
     "dim_row",
     "reshape_rows",
     "slice_row",
@@ -57,6 +59,37 @@ def check_slice(op: Operation) -> None:
             raise LinalgVerifyError(f"'{op.name}' op expected sizes of 0 or more, found {list(found)}", op.location)
         if found.count(DYNAMIC) != number:
             raise LinalgVerifyError(f"'{op.name}' op has {number} values for {name} {list(found)}", op.location)
+
+
+def check_extract_slice(op: Operation) -> None:
+    """The result has the sizes of the slice, where they are known, but for some of size one."""
+    check_slice(op)
+    static, kind = op.attributes["static_sizes"], op.result.type
+    assert isinstance(static, DenseArrayAttr) and isinstance(kind, TensorType)
+    sizes = [None if size == DYNAMIC else size for size in static.ints]
+    left = list(kind.shape)
+    for size in sizes:
+        if left and left[0] == size:
+            left.pop(0)
+        elif size != 1:
+            left = [None]
+            break
+    if left:
+        full = TensorType(tuple(sizes), kind.element)
+        raise LinalgVerifyError(
+            f"'{op.name}' op expected type to be '{full}' or a rank-reduced version. (size mismatch) ", op.location
+        )
+
+
+def check_indices(op: Operation) -> None:
+    """One index per dimension."""
+    first = 0 if op.name.endswith(("load", "extract")) else 1
+    kind, found = op.operands[first].type, len(op.operands) - first - 1
+    rank = kind.rank if isinstance(kind, TensorType | MemRefType) else found
+    if found != rank:
+        word = {"tensor.extract": "extract_element", "tensor.insert": "insert"}.get(op.name, op.name.split(".")[1])
+        counted = f", expected {rank} but got {found}" if op.dialect == "memref" else ""
+        raise LinalgVerifyError(f"'{op.name}' op incorrect number of indices for {word}{counted}", op.location)
 
 
 def check_elements(op: Operation) -> None:
@@ -116,7 +149,7 @@ def reassociation(op: Operation) -> list[list[int]]:
     return groups
 
 
-def slice_row(name: str, word: str) -> OpDefinition:
+def slice_row(name: str, word: str, check: Callable[[Operation], None] = check_slice) -> OpDefinition:
     """The row of what takes a slice."""
     return op(
         name,
@@ -125,7 +158,7 @@ def slice_row(name: str, word: str) -> OpDefinition:
         f"%source {SLICE_LISTS} attrs : type(source) to type(result)",
         traits="pure",
         result_names=(word,),
-        check=check_slice,
+        check=check,
     )
 
 
@@ -200,7 +233,10 @@ def print_to_tensor(p: Printer, op: Operation) -> None:
     words = ("restrict", "writable")
     p.write(f" {p.value(op.operands[0])}{''.join(f' {word}' for word in words if word in op.attributes)}")
     p.optional_dictionary(op, frozenset(words))
-    p.write(f" : {p.type(op.operands[0].type)} to {p.type(op.result.type)}")
+    source = op.operands[0].type
+    p.write(f" : {p.type(source)}")
+    if not isinstance(source, MemRefType) or op.result.type != TensorType(source.shape, source.element):
+        p.write(f" to {p.type(op.result.type)}")
 
 
 TENSOR_ROWS = make_rows(
@@ -221,6 +257,7 @@ TENSOR_ROWS = make_rows(
         "%tensor [ %indices ] attrs : type(tensor)",
         traits="pure",
         result_names=("extracted",),
+        check=check_indices,
     ),
     op(
         "tensor.insert",
@@ -229,8 +266,9 @@ TENSOR_ROWS = make_rows(
         "%scalar into %dest [ %indices ] attrs : type(result)",
         traits="pure",
         result_names=("inserted",),
+        check=check_indices,
     ),
-    slice_row("tensor.extract_slice", "extracted_slice"),
+    slice_row("tensor.extract_slice", "extracted_slice", check_extract_slice),
     op(
         "tensor.insert_slice",
         f"source;dest;{SLICE}",

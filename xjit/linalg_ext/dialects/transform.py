@@ -147,6 +147,7 @@ PATTERN_SETS = tuple(
         "canonicalization",
         "linalg.fold_unit_extent_dims_via_reshapes",
         "linalg.tiling_canonicalization",
+        "memref.resolve_ranked_shaped_type_result_dims",
         "scf.for_loop_canonicalization",
         "tensor.drop_redundant_insert_slice_rank_expansion",
         "tensor.fold_tensor_empty",

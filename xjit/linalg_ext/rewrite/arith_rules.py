@@ -33,6 +33,7 @@ _INTEGERS: dict[str, Callable[[int, int], int]] = {
     "arith.minsi": min,
     "arith.maxsi": max,
     "arith.divsi": _quotient,
+    "arith.shli": lambda a, b: a << b if 0 <= b < 64 else 0,
     "arith.remsi": lambda a, b: a - b * _quotient(a, b),
     "arith.floordivsi": lambda a, b: a // b,
     "arith.ceildivsi": lambda a, b: -(-a // b),
@@ -182,6 +183,35 @@ def add_twice(op: Operation) -> bool:
     return True
 
 
+def subtract_added(op: Operation) -> bool:
+    """(x + a) - b is x + (a - b) for constants a and b."""
+    inner, b = op.operands[0].defining_op, _integer(op.operands[1])
+    if inner is None or inner.name != "arith.addi" or b is None:
+        return False
+    a = _integer(inner.operands[1])
+    if a is None:
+        return False
+    t, builder = op.result.type, Builder.before(op)
+    rest = builder.constant(IntegerAttr(wrapped(a - b, t), t), t)
+    return replace(op, [builder.create("arith.addi", (inner.operands[0], rest), (t,)).result])
+
+
+def undone(op: Operation) -> bool:
+    """Twice the negative, twice the same bits turned."""
+    inner = op.operands[0].defining_op
+    if inner is None or inner.name != op.name or inner.operands[1:] != op.operands[1:]:
+        return False
+    return replace(op, [inner.operands[0]])
+
+
+def truncate_extended(op: Operation) -> bool:
+    """What was extended to more bits, and cut to what it had."""
+    inner = op.operands[0].defining_op
+    if inner is None or inner.name not in ("arith.extsi", "arith.extui"):
+        return False
+    return inner.operands[0].type == op.result.type and replace(op, [inner.operands[0]])
+
+
 def fold_comparison(op: Operation) -> bool:
     predicate = op.attributes.get("predicate")
     name = CMPI[predicate.value] if isinstance(predicate, IntegerAttr) else ""
@@ -232,6 +262,9 @@ ARITH_RULES: tuple[Rule, ...] = (
     Rule(("arith.subi",), subtract_itself),
     Rule(("arith.muli",), multiply_zero),
     Rule(("arith.addi",), add_twice),
+    Rule(("arith.subi",), subtract_added),
+    Rule(("arith.negf", "arith.xori"), undone),
+    Rule(("arith.trunci",), truncate_extended),
     Rule(("arith.cmpi",), fold_comparison),
     Rule(("arith.select",), fold_select),
     Rule(("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci"), fold_cast),

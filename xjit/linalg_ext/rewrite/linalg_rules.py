@@ -64,5 +64,13 @@ def _is_zero(value: Value) -> bool:
     return isinstance(number, IntegerAttr | FloatAttr) and number.value == 0
 
 
-LINALG_RULES: tuple[Rule, ...] = (Rule(("linalg.generic",), copy_of_inputs),)
+def copy_to_itself(op: Operation) -> bool:
+    """A copy of a tensor into itself is that tensor; one of a buffer is nothing."""
+    return op.operands[0] is op.operands[1] and replace(op, [op.operands[0]] if op.results else [])
+
+
+LINALG_RULES: tuple[Rule, ...] = (
+    Rule(("linalg.generic",), copy_of_inputs),
+    Rule(("linalg.copy", "memref.copy"), copy_to_itself),
+)
 LINALG_EXT_RULES: tuple[Rule, ...] = (Rule(("linalg.generic",), add_to_zero),)

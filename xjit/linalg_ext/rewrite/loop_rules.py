@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xjit.linalg_ext.ir.builder import constant_value
+from xjit.linalg_ext.ir.builder import Builder, constant_value
 from xjit.linalg_ext.ir.operation import Block, Operation, Region, Value
 from xjit.linalg_ext.rewrite.rule import Rule, replace
 
@@ -93,8 +93,24 @@ def known_branch(op: Operation) -> bool:
     return replace(op, inline_before(region.block, op, []))
 
 
+def chosen_values(op: Operation) -> bool:
+    """Branches that do nothing are no branches; values from outside that they give are selected."""
+    blocks = [region.block for region in op.regions if region.blocks]
+    if any(len(block.operations) > 1 for block in blocks):
+        return False
+    if not op.results:
+        return replace(op, [])
+    pairs = list(zip(*(block.terminator.operands for block in blocks)))
+    builder = Builder.before(op)
+    return replace(
+        op,
+        [a if a is b else builder.create("arith.select", (op.operands[0], a, b), (a.type,)).result for a, b in pairs],
+    )
+
+
 LOOP_RULES: tuple[Rule, ...] = (
     Rule(("scf.for",), known_trips),
     Rule(("scf.for",), carried_in_vain),
     Rule(("scf.if",), known_branch),
+    Rule(("scf.if",), chosen_values),
 )

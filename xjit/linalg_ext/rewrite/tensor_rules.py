@@ -8,11 +8,11 @@ from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC
 from xjit.linalg_ext.dialects.definition import SEGMENTS
 from xjit.linalg_ext.dialects.registry import has_trait, operand_group
 from xjit.linalg_ext.dialects.tensor import reassociation
-from xjit.linalg_ext.ir.attributes import DenseArrayAttr
+from xjit.linalg_ext.ir.attributes import DenseArrayAttr, DenseAttr, FloatAttr, IntegerAttr, Scalar
 from xjit.linalg_ext.ir.builder import Builder, constant_value
 from xjit.linalg_ext.ir.operation import Operation, OpResult, Value
-from xjit.linalg_ext.ir.types import MemRefType, Shape, TensorType
-from xjit.linalg_ext.rewrite.rule import Rule, replace, replace_with_index
+from xjit.linalg_ext.ir.types import FloatType, IndexType, IntegerType, MemRefType, Shape, TensorType
+from xjit.linalg_ext.rewrite.rule import Rule, replace, replace_with_constant, replace_with_index
 
 __all__ = ["TENSOR_RULES", "mixed_list"]
 
@@ -306,16 +306,76 @@ _RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape", "memref.expand_shap
 
 
 def extracted_element(op: Operation) -> bool:
-    """An element of a tensor that is made of elements is that element."""
+    """An element of a constant, or of a tensor that is made of elements, is that element."""
     maker = op.operands[0].defining_op
-    if maker is None or maker.name != "tensor.from_elements":
+    if maker is None or maker.name not in ("tensor.from_elements", "arith.constant"):
         return False
+    elements = maker.attributes.get("value")
+    if isinstance(elements, DenseAttr) and elements.is_splat:
+        return _replace_with_element(op, elements.values[0])
     place = 0
     for size, index in zip(_shape(op.operands[0]), map(constant_value, op.operands[1:])):
         if size is None or index is None or not 0 <= index < size:
             return False
         place = place * size + index
-    return replace(op, [maker.operands[place]])
+    if isinstance(elements, DenseAttr):
+        return _replace_with_element(op, elements.values[place])
+    return maker.name == "tensor.from_elements" and replace(op, [maker.operands[place]])
+
+
+def _replace_with_element(op: Operation, number: Scalar) -> bool:
+    kind = op.result.type
+    if isinstance(kind, FloatType) and isinstance(number, int | float):
+        return replace_with_constant(op, FloatAttr(float(number), kind), kind)
+    if isinstance(kind, IntegerType | IndexType) and isinstance(number, int):
+        return replace_with_constant(op, IntegerAttr(int(number), kind), kind)
+    return False
+
+
+def fold_rank(op: Operation) -> bool:
+    """The number of dimensions, where the type tells it."""
+    t = op.operands[0].type
+    return isinstance(t, TensorType | MemRefType) and replace_with_index(op, t.rank)
+
+
+def constant_pad(op: Operation) -> bool:
+    """Amounts of padding that are constants become numbers, and the sizes of the result that they tell."""
+    t, source = op.result.type, op.operands[0].type
+    assert isinstance(t, TensorType) and isinstance(source, TensorType)
+    lists = [mixed_list(op, name) for name in ("low", "high")]
+    numbers = [[constant_value(i) if isinstance(i, Value) else i for i in listed] for listed in lists]
+    if all(i is n for listed, found in zip(lists, numbers) for i, n in zip(listed, found) if n is not None):
+        return False
+    kept = [[i for i, n in zip(*each) if n is None and isinstance(i, Value)] for each in zip(lists, numbers)]
+    shape = [
+        old if size is None or low is None or high is None else size + low + high
+        for old, size, low, high in zip(t.shape, source.shape, *numbers)
+    ]
+    attributes = {
+        **op.attributes,
+        **{f"static_{n}": DenseArrayAttr.i64(_or_dynamic(v)) for n, v in zip(("low", "high"), numbers)},
+        SEGMENTS: DenseArrayAttr.i32((1, *map(len, kept))),
+    }
+    operands = (op.operands[0], *kept[0], *kept[1])
+    body = op.regions[0].clone({})
+    new = Builder.before(op).create(op.name, operands, (t.with_shape(tuple(shape)),), attributes, [body], op.location)
+    return replace(op, [cast_to(Builder.before(op), new.result, t)])
+
+
+def _or_dynamic(numbers: Sequence[int | None]) -> list[int]:
+    return [DYNAMIC if n is None else n for n in numbers]
+
+
+def pad_of_fill(op: Operation) -> bool:
+    """What is padded with what it is filled with is filled."""
+    fill, t = op.operands[0].defining_op, op.result.type
+    if fill is None or fill.name != "linalg.fill" or not isinstance(t, TensorType) or None in t.shape:
+        return False
+    if "nofold" in op.attributes or op.body.terminator.operands[0] is not fill.operands[0]:
+        return False
+    builder = Builder.before(op)
+    empty = builder.create("tensor.empty", (), (t,)).result
+    return replace(op, builder.create("linalg.fill", (fill.operands[0], empty), (t,), fill.attributes).results)
 
 
 TENSOR_RULES: tuple[Rule, ...] = (
@@ -331,4 +391,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
     Rule(_RESHAPES, inverse_reshape),
     Rule(_RESHAPES, trivial_reshape),
     Rule(("tensor.pad",), trivial_pad),
+    Rule(("tensor.pad",), constant_pad),
+    Rule(("tensor.pad",), pad_of_fill),
+    Rule(("tensor.rank", "memref.rank"), fold_rank),
 )

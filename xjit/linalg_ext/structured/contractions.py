@@ -19,6 +19,7 @@ __all__ = ["CONTRACTION_ROWS", "multiply_add"]
 # times its dilation.
 _CONTRACTIONS = """
 matmul                       | m n k                   | m k, k n -> m n
+matmul_unsigned              | m n k                   | m k, k n -> m n
 matmul_transpose_a           | m n k                   | k m, k n -> m n
 matmul_transpose_b           | m n k                   | m k, n k -> m n
 batch_matmul                 | b m n k                 | b m k, b k n -> b m n
@@ -89,8 +90,10 @@ def multiply_add(builder: Builder, op: StructuredOp, elements: Sequence[Value]) 
 def _shifted_multiply_add(builder: Builder, op: StructuredOp, elements: Sequence[Value]) -> list[Value]:
     """total + (left - zero of left) * (right - zero of right)."""
     total = elements[-1]
-    left, right, *zeros = (cast(builder, value, total.type) for value in elements[:-1])
-    factors = [BINARY_FUNCTIONS["sub"](builder, value, zero) for value, zero in zip((left, right), zeros)]
+    factors = [
+        BINARY_FUNCTIONS["sub"](builder, cast(builder, value, total.type), cast(builder, zero, total.type))
+        for value, zero in zip(elements[:2], elements[2:-1])
+    ]
     return [BINARY_FUNCTIONS["add"](builder, total, BINARY_FUNCTIONS["mul"](builder, *factors))]
 
 

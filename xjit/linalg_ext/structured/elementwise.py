@@ -35,9 +35,12 @@ def given_maps(op: StructuredOp) -> list[AffineMap]:
 def given_accesses(op: StructuredOp) -> Accesses:
     """Returns the accesses of the maps that an op is written with, each over all of its loops."""
     maps = given_maps(op)
-    for each in maps:
-        if each.num_dims != op.num_loops:
-            raise op.error(f"expected a map of {op.num_loops} loops, found {AffineMapAttr(each)}")
+    if len(maps) == len(op.operands):
+        for number, each in enumerate(maps):
+            if each.num_dims != op.num_loops:
+                raise op.error(
+                    f"expected indexing_map #{number} to have {op.num_loops} dim(s) to match the number of loops"
+                )
     return tuple(each.results for each in maps)
 
 
@@ -132,14 +135,19 @@ def _function_of(op: StructuredOp, default: str) -> str:
 
 
 def cast_is_signed(op: StructuredOp) -> bool:
-    """Whether a named op converts integers as signed numbers: unless it has `cast = #linalg.type_fn<cast_unsigned>`."""
+    """Whether a named op converts integers as signed numbers: unless it has `cast = #linalg.type_fn<cast_unsigned>`, or
+    says so by its name.
+    """
     kind = op.operation.attributes.get("cast")
-    return not (isinstance(kind, EnumAttr) and kind.value == "cast_unsigned")
+    unsigned = isinstance(kind, EnumAttr) and kind.value == "cast_unsigned"
+    return not unsigned and op.operation.name != "linalg.matmul_unsigned"
 
 
 def _reduce_accesses(op: StructuredOp) -> Accesses:
     rank = len(shape_of(op.inputs[0]))
     reduced = attribute_integers(op.operation, "dimensions")
+    if any(not 0 <= d < rank for d in reduced):
+        raise op.error(f"dimensions for reduction should be in the range [0, {rank - 1}].")
     kept = tuple(dim(i) for i in range(rank) if i not in reduced)
     return (identity_access(rank),) * len(op.inputs) + (kept,) * len(op.inits)
 
@@ -155,7 +163,7 @@ def _transpose_accesses(op: StructuredOp) -> Accesses:
     """Dimension i of the result is dimension `permutation[i]` of the input; loops are those of the result."""
     permutation = attribute_integers(op.operation, "permutation")
     if sorted(permutation) != list(range(_rank(op))):
-        raise op.error(f"expected a permutation of {_rank(op)} dimensions, found {list(permutation)}")
+        raise op.error(f"permutation is not valid: expected one of {_rank(op)} dimensions, found {list(permutation)}")
     return tuple(dim(permutation.index(i)) for i in range(_rank(op))), identity_access(_rank(op))
 
 
@@ -175,8 +183,33 @@ def _parallel_row(
     return StructuredRow(f"linalg.{name}", num_inputs, 1, accesses, _all_parallel, body, check=check)
 
 
-def _no_check(op: StructuredOp) -> None:
-    """The accesses say all that must hold."""
+def _differ(a: int | None, b: int | None) -> bool:
+    """Whether two sizes are known, and not the same."""
+    return a is not None and b is not None and a != b
+
+
+def _check_transpose(op: StructuredOp) -> None:
+    source, target = shape_of(op.inputs[0]), shape_of(op.inits[0])
+    for i, axis in enumerate(attribute_integers(op.operation, "permutation")):
+        if _differ(target[i], source[axis]):
+            raise op.error(
+                f"dim(result, {i}) = {target[i]} doesn't match dim(input, permutation[{i}]) = {source[axis]}"
+            )
+
+
+def _check_broadcast(op: StructuredOp) -> None:
+    target = shape_of(op.inits[0])
+    added = attribute_integers(op.operation, "dimensions")
+    kept = [axis for axis in range(len(target)) if axis not in added]
+    for i, (size, axis) in enumerate(zip(shape_of(op.inputs[0]), kept)):
+        if _differ(size, target[axis]):
+            raise op.error(f"input dim {i} should match init dim {axis}. input: {size}, init: {target[axis]}")
+
+
+def _check_fill(op: StructuredOp) -> None:
+    if shape_of(op.inputs[0]):
+        raise op.error("expected op with scalar input")
+    _check_elementwise(op)
 
 
 _NAMED_BINARY = {
@@ -194,16 +227,22 @@ _NAMED_BINARY = {
 def _check_reduce(op: StructuredOp) -> None:
     if len(op.inputs) != len(op.inits):
         raise op.error(f"expected as many outputs as inputs ({len(op.inputs)}), found {len(op.inits)}")
+    reduced = attribute_integers(op.operation, "dimensions")
+    kept = [n for i, n in enumerate(shape_of(op.inputs[0])) if i not in reduced]
+    for init in op.inits:
+        if len(kept) == len(shape_of(init)) and any(map(_differ, kept, shape_of(init))):
+            found, expected = (", ".join("?" if n is None else str(n) for n in each) for each in (shape_of(init), kept))
+            raise op.error(f"init dimensions [{found}] doesn't match input dimensions after reduction [{expected}]")
 
 
 ELEMENTWISE_ROWS: tuple[StructuredRow, ...] = (
     StructuredRow("linalg.generic", None, None, given_accesses, _generic_iterators),
     StructuredRow("linalg.reduce", None, None, _reduce_accesses, _reduce_iterators, check=_check_reduce),
     _parallel_row("map", None, None),
-    _parallel_row("fill", 1, _fill),
+    _parallel_row("fill", 1, _fill, check=_check_fill),
     _parallel_row("copy", 1, _fill),
-    _parallel_row("transpose", 1, _fill, _transpose_accesses, _no_check),
-    _parallel_row("broadcast", 1, _fill, _broadcast_accesses, _no_check),
+    _parallel_row("transpose", 1, _fill, _transpose_accesses, _check_transpose),
+    _parallel_row("broadcast", 1, _fill, _broadcast_accesses, _check_broadcast),
     _parallel_row("elementwise", None, _elementwise, _elementwise_accesses, _check_elementwise_kind),
     _parallel_row("elemwise_unary", 1, _unary(None)),
     _parallel_row("elemwise_binary", 2, _binary(None)),

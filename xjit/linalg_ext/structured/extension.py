@@ -4,6 +4,8 @@ own softmax, which carries nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xjit.affine.expr import AffineExpr
 from xjit.affine.pool import dim
 from xjit.linalg_ext.ir.attributes import StringAttr
@@ -40,8 +42,36 @@ def _without(rank: int, axes: tuple[int, ...]) -> tuple[AffineExpr, ...]:
     return tuple(dim(i) for i in range(rank) if i not in axes)
 
 
+def _check_ranks(op: StructuredOp, names: str) -> None:
+    """All outputs but the first have a dimension less than the input."""
+    rank = len(_input_shape(op))
+    if any(len(shape_of(init)) != rank - 1 for init in op.inits[1:]):
+        raise op.error(f"expected {names} rank to be equal to input rank - 1")
+    if len(shape_of(op.inits[0])) != rank:
+        raise op.error("expected input/output to have identical ranks")
+
+
+def _check_shapes(op: StructuredOp, names: str) -> None:
+    """The first output has the shape of the input, the others that of the input without `dimension`."""
+    shape, axis = _input_shape(op), axis_of(op)
+    kept = [n for i, n in enumerate(shape) if i != axis]
+    for init in op.inits[1:]:
+        if _incompatible(kept, shape_of(init)):
+            raise op.error(f"incompatible input/{names} shapes")
+    if _incompatible(shape, shape_of(op.inits[0])):
+        raise op.error("incompatible input/output shapes")
+
+
+def _incompatible(a: Sequence[int | None], b: Sequence[int | None]) -> bool:
+    return any(m is not None and n is not None and m != n for m, n in zip(a, b))
+
+
+_SOFTMAX_OUTPUTS = "max/accumulator/scale"
+
+
 def _softmax_accesses(op: StructuredOp) -> Accesses:
     rank = len(_input_shape(op))
+    _check_ranks(op, _SOFTMAX_OUTPUTS)
     kept = _without(rank, (axis_of(op),))
     return identity_access(rank), identity_access(rank), kept, kept, kept
 
@@ -52,6 +82,7 @@ def _plain_softmax_accesses(op: StructuredOp) -> Accesses:
 
 def _scan_accesses(op: StructuredOp) -> Accesses:
     rank = len(_input_shape(op))
+    _check_ranks(op, "accumulator")
     return identity_access(rank), identity_access(rank), _without(rank, (axis_of(op),))
 
 
@@ -64,6 +95,8 @@ def _topk_accesses(op: StructuredOp) -> Accesses:
 
 def _scatter_accesses(op: StructuredOp) -> Accesses:
     """Loops are those of the updates: first the batch, then a window of the source, whose other dimensions are data."""
+    if not _input_shape(op):
+        raise op.error("the rank of indices must at least be one")
     batch = len(_input_shape(op)) - 1
     updates = len(shape_of(op.inputs[1]))
     depth = len(shape_of(op.inits[0])) - (updates - batch)
@@ -97,7 +130,7 @@ def _check_diag(op: StructuredOp) -> None:
 def _layout(op: StructuredOp) -> str:
     layout = op.operation.attributes.get("layout")
     if not isinstance(layout, StringAttr) or layout.value not in ("nn", "nt", "tn", "tt"):
-        raise op.error(f'expected layout "nn", "nt", "tn" or "tt", found {layout}')
+        raise op.error(f"expected batch_matmul layout to be among nn, nt, tn, tt, found {layout}")
     return layout.value
 
 
@@ -140,8 +173,9 @@ def _layer_norm_iterators(op: StructuredOp) -> tuple[str, ...]:
 
 
 def _check_layer_norm(op: StructuredOp) -> None:
-    if len(op.inputs) not in (1, 3) or len(op.inits) not in (1, 3):
-        raise op.error(f"expected 1 or 3 inputs and outputs, found {len(op.inputs)} and {len(op.inits)}")
+    for what, operands in (("input", op.inputs), ("output", op.inits)):
+        if len(operands) not in (1, 3):
+            raise op.error(f"expected one or three {what} operands, found {len(operands)}")
     _check_elements(op)
 
 
@@ -164,21 +198,42 @@ def _check_combiner(op: StructuredOp, result: str, count: int = 2) -> None:
         raise op.error(f"expected the region to yield one {result}")
 
 
+def _check_softmax(op: StructuredOp) -> None:
+    if len({element_type(value.type) for value in op.operands}) > 1:
+        raise op.error("expected input/max/accumulator/scale/output element types to be identical")
+    _check_shapes(op, _SOFTMAX_OUTPUTS)
+
+
 def _check_scan(op: StructuredOp) -> None:
-    _check_elements(op)
+    kind = element_type(op.inputs[0].type)
+    for name, init in (("accumulator", op.inits[1]), ("output", op.inits[0])):
+        if element_type(init.type) != kind:
+            raise op.error(f"expected input/{name} element types to be identical")
+    _check_shapes(op, "accumulator")
     _check_combiner(op, str(element_type(op.inits[0].type)))
 
 
 def _check_scatter(op: StructuredOp) -> None:
     indices, updates, source = (shape_of(v) for v in op.operands)
-    kind = element_type(op.inputs[0].type)
-    if not isinstance(kind, IntegerType | IndexType):
-        raise op.error(f"expected integers as indices, found {kind}")
+    if element_type(op.inputs[1].type) != element_type(op.inits[0].type):
+        raise op.error("expected update/src element types to be identical")
+    if not isinstance(element_type(op.inputs[0].type), IntegerType | IndexType):
+        raise op.error("expected indices element type to be int or index")
     depth, window = indices[-1], len(updates) - len(indices) + 1
+    if window < 0 or _incompatible(indices[:-1], updates):
+        raise op.error("expected the first `indicesRank - 1` dimensions of indices/update to be compatible")
+    if len(source) < window or _incompatible(updates[len(indices) - 1 :], source[len(source) - window :]):
+        raise op.error("expected the last `updateRank - indicesRank +1` dimensions of update/src to be compatible")
     if depth is None:
-        raise op.error("the last dimension of the indices must be static")
-    if window < 0 or depth + window != len(source):
-        raise op.error(f"expected a source of rank {depth + window}, found {len(source)}")
+        raise op.error("the last dimension of indices must be static")
+    if depth + window != len(source):
+        raise op.error(
+            "expected rank of src to be equal to `dim(indices, rank(indices) - 1) + rank(update) - rank(indices) + 1`"
+        )
+    if len(op.body.arguments) != 2:
+        raise op.error("expected body to have two arguments")
+    if any(a.type != element_type(op.inits[0].type) for a in op.body.arguments):
+        raise op.error("expected body arguments to be the same element type with src/update")
     _check_combiner(op, str(element_type(op.inits[0].type)))
 
 
@@ -221,7 +276,7 @@ EXTENSION_ROWS: tuple[StructuredRow, ...] = (
         _softmax_accesses,
         _along_axis,
         pointwise=False,
-        check=_check_elements,
+        check=_check_softmax,
         reads_init=_reads_max_and_accumulator,
     ),
     StructuredRow(

@@ -250,7 +250,7 @@ def to_loops(script: Script, op: Operation) -> Handles:
         loops = lower_to_loops(target)
         for i in ids:
             if not -len(loops) <= i < len(loops):
-                raise LinalgError(f"invalid loop id {i}: there are {len(loops)} loops", op.location)
+                raise LinalgError(f"invalid loop Id {i}: there are {len(loops)} loops", op.location)
         return [loops[i] for i in ids]
 
     return each_target(script, op, one)

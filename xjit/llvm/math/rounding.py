@@ -58,10 +58,13 @@ def maximum(x: Vec, y: Vec) -> Vec:
     if limit is not None:
         larger = limit.maximum(other)
         return larger + 0.0 if _is_zero(limit, 1.0) else larger  # -0 becomes +0
-    # x86 max gives its second operand for equal and unordered ones: order zeros by sign first
+    if not x.type.is_vector and x.b.target.gpu is None:  # a select of scalars would be a branch
+        return -minimum(-x, -y)
+    if x.b.target.has_vector_arithmetic:  # LLVM does what follows in its code generator, in less time
+        return x.ieee_maximum(y)
     swap = x.as_int() < 0
     first, second = x.where(swap, y), y.where(swap, x)
-    result = first.maximum(second)  # second: not negative if either is not
+    result = first.maximum(second)  # zeros are ordered: second is not negative if either is not
     return first.where(first.is_nan(), result)
 
 

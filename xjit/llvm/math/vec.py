@@ -161,6 +161,10 @@ class Vec:
         o = self._other(other)
         return self._wrap(self.b.select(self.b.fcmp_ordered(">", self.v, o), self.v, o))
 
+    def ieee_maximum(self, other: Vec) -> Vec:
+        """The larger one of two floats; NaN if either is; +0 over -0."""
+        return self._wrap(self.b.intrinsic("maximum", self.type, (self.v, other.v)))
+
     def as_int(self) -> Vec:
         """The bits of a float as an integer of the same size."""
         return self._wrap(self.b.bitcast(self.v, int_type(self.type.elem.bits)))

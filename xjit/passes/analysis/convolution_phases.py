@@ -1,4 +1,4 @@
-"""Which convolutions over an input that is spread out are done as several over the input itself.
+"""Which convolutions over an input that is spread out, or with taps that are, are done as several without gaps.
 
 `emitters/gemm/convolution/phases.py` says what these are. Their results lie between each other.
 """
@@ -17,22 +17,28 @@ MAX_PHASES = 16
 
 def phased_dimensions(window: Sequence[at.WindowDimension], outputs: Sequence[int]) -> tuple[bool, ...]:
     """Says of each spatial dimension whether its phases are convolutions; `outputs` are sizes of the result."""
-    found = tuple(_has_phases(d, output) for d, output in zip(window, outputs, strict=True))
-    count = math.prod(d.base_dilation for d, has_phases in zip(window, found, strict=True) if has_phases)
-    return found if count <= MAX_PHASES else (False,) * len(found)
+    counts = [_phases(d, output) for d, output in zip(window, outputs, strict=True)]
+    return tuple(count > 1 and math.prod(counts) <= MAX_PHASES for count in counts)
 
 
 def num_phases(instruction: HloInstruction) -> int:
-    """Returns in how many parts an instruction is done because its input is spread out: 1 for most."""
+    """Returns in how many parts an instruction is done because its input or its taps are spread out: 1 for most."""
     if instruction.opcode != "convolution":
         return 1
     attributes = instruction.attributes_as(at.ConvolutionAttributes)
     window = attributes.window.dimensions
     outputs = [instruction.shape.dimensions[d] for d in attributes.dim_labels.output_spatial_dimensions]
     phased = phased_dimensions(window, outputs)
-    return math.prod(d.base_dilation for d, is_phased in zip(window, phased, strict=True) if is_phased)
+    return math.prod(max(d.base_dilation, d.window_dilation) for d, is_phased in zip(window, phased) if is_phased)
 
 
-def _has_phases(d: at.WindowDimension, output: int) -> bool:
-    """Whether every phase of a dimension has taps, and a place in the result."""
-    return 1 < d.base_dilation <= d.size and d.stride == d.window_dilation == 1 and output >= d.base_dilation
+def _phases(d: at.WindowDimension, output: int) -> int:
+    """In how many phases a dimension is done: each has taps, and a place in the result.
+
+    Taps are spread out in gradients of strided convolutions. There they are many; few are as well left where they are.
+    """
+    if d.stride != 1 or 1 not in (d.base_dilation, d.window_dilation):
+        return 1
+    if d.window_dilation > 1:
+        return d.window_dilation if d.window_dilation <= output < d.size else 1
+    return d.base_dilation if d.base_dilation <= min(d.size, output) else 1

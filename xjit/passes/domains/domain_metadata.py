@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.metadata import HloSharding
-from xjit.hlo.attributes.codecs.annotations import parse_sharding
+from xjit.hlo.attributes.codecs.shardings import parse_sharding
 from xjit.hlo.attributes.codecs.value_text import CodecError
 from xjit.hlo.diagnostics import HloVerifyError
 

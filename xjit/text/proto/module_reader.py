@@ -22,7 +22,7 @@ from xjit.hlo.diagnostics import HloError, HloParseError
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import ComputationLayout, HloModule, HloModuleConfig
-from xjit.hlo.ir.name_uniquer import NameUniquer
+from xjit.hlo.ir.name_uniquer import KEYWORDS, NameUniquer
 from xjit.hlo.ir.schedule import HloSchedule
 from xjit.text.cursor import did_you_mean
 from xjit.text.opcode_syntax import called_in_proto_order, without_default_comparison_type
@@ -60,7 +60,7 @@ def create_from_proto(data: bytes, config: HloModuleConfig | None = None) -> Hlo
 
 def _module_name(name: str) -> str:
     """The name as HLO text can hold it."""
-    return name if _MODULE_NAME.fullmatch(name) else NameUniquer.sanitize(name or "module")
+    return name if _MODULE_NAME.fullmatch(name) and name not in KEYWORDS else NameUniquer.sanitize(name or "module")
 
 
 def _frontend_attributes(proto: Any, owner: str) -> dict[str, str]:

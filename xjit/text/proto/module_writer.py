@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from xjit.hlo.annotations.metadata import NO_METADATA, StackFrameIndex
-from xjit.hlo.attributes.codecs.annotations import parse_sharding
+from xjit.hlo.attributes.codecs.shardings import parse_sharding
 from xjit.hlo.attributes.codecs.value_text import CodecError
 from xjit.hlo.diagnostics import FailedPrecondition, HloError, InvalidArgument, Unsupported
 from xjit.hlo.ir.computation import HloComputation

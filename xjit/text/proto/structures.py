@@ -15,8 +15,8 @@ from xjit.hlo.attributes import (
     Window,
     WindowDimension,
 )
-from xjit.hlo.attributes.codecs.annotations import parse_sharding
 from xjit.hlo.attributes.codecs.scalars import parse_int, parse_int_list
+from xjit.hlo.attributes.codecs.shardings import parse_sharding
 from xjit.hlo.attributes.codecs.value_text import CodecError, inside, shorten, split_items, split_list, unquote
 from xjit.text.proto import hlo_pb2 as pb
 from xjit.text.proto.sharding import read_axes, read_mesh, read_sharding, write_axes, write_mesh, write_sharding

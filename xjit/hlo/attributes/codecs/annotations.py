@@ -1,11 +1,11 @@
-"""Codecs of what instructions carry besides their meaning: metadata, sharding, frontend attributes, backend config."""
+"""Codecs of what instructions carry besides their meaning: metadata, frontend attributes, backend config."""
 
 from __future__ import annotations
 
 import re
 
-from xjit.hlo.annotations.metadata import HloSharding, OpMetadata
-from xjit.hlo.attributes.codecs.scalars import parse_braces, parse_int
+from xjit.hlo.annotations.metadata import OpMetadata
+from xjit.hlo.attributes.codecs.scalars import parse_braces, parse_int, parse_int_list
 from xjit.hlo.attributes.codecs.value_text import (
     ANY_STRING,
     STRING,
@@ -19,18 +19,14 @@ from xjit.hlo.attributes.codecs.value_text import (
     strip_comments,
     unquote,
 )
+from xjit.hlo.diagnostics import did_you_mean
 
 _PAIR = re.compile(rf"[\s,]*+([\w.\-]+)\s*=\s*({ANY_STRING}|\{{[^{{}}]*\}}|[^\s{{}},\"']+)[\s,]*+", re.DOTALL)
+_QUOTED = re.compile(ANY_STRING, re.DOTALL)
 _KEY = re.compile(r"\s*([^\s={}\"]+)\s*=\s*", re.DOTALL)
 _JSON_TOKEN = re.compile(rf'{STRING}|[{{}}()\[\]"]|[^{{}}()\[\]"]++', re.DOTALL)
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
-_AROUND_ARROW = re.compile(r"\s*<=\s*")
-_SHARDING = re.compile(
-    r"(?:maximal_)?mesh\[.*|(?:\s*+(?:replicated|maximal|manual|unknown|unreduced|last_tile_dim_replicate"
-    r"|shard_(?:as|like)\s+\d+|device=-?\d+|devices=\[[\d,\s]*+\](?:<=\[[\d,\s]*+\](?:T\([\d,\s]*+\))?|[\d,\s]*+)"
-    r"|last_tile_dims=\{[^{}]*+\}|metadata=\{.*\})\s*+)++",
-    re.DOTALL,
-)
+_STATISTIC = re.compile(r"visualizing_index\s*=\s*-?\d+|[\w.\-]+\s*=\s*-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 _METADATA = {
     **dict.fromkeys(("op_type", "op_name", "source_file"), (unquote, quote)),
     **dict.fromkeys(("source_line", "source_end_line", "source_column", "source_end_column"), (parse_int, str)),
@@ -38,10 +34,16 @@ _METADATA = {
     "stack_frame_id": (parse_int, str),
 }
 """The fields of OpMetadata in the order of the text: how a value is read, and how it is written."""
+_EXTRA = {
+    "profile_type": parse_int_list,
+    "metadata_payload": unquote,
+    **dict.fromkeys(("size_of_generated_code_in_bytes", "size_of_memory_working_set_in_bytes"), parse_int),
+}
+"""What else XLA, or its proto, has there: how it is read. It is kept as it was written."""
 
 
 def parse_metadata(text: str) -> OpMetadata:
-    """Returns the metadata of `{op_name="x" source_line=1}`; pairs that OpMetadata does not name go to `extra`."""
+    """Returns the metadata of `{op_name="x" source_line=1}`; what OpMetadata has no field for goes to `extra`."""
     body = inside(text)
     fields: dict[str, str | int] = {}
     extra: list[tuple[str, str]] = []
@@ -52,10 +54,16 @@ def parse_metadata(text: str) -> OpMetadata:
         if match is None:
             raise CodecError(f"expected 'key=value' in metadata, found '{shorten(body[position:])}'", position + 1)
         key, value = match.groups()
+        if key in fields or any(key == given for given, _ in extra):
+            raise CodecError(f"metadata '{key}' is given twice", match.start(1) + 1)
         if key in _METADATA:
             fields[key] = _METADATA[key][0](value)
-        else:
+        elif key in _EXTRA:
+            _EXTRA[key](value)
             extra.append((key, value))
+        else:
+            hint = did_you_mean(key, [*_METADATA, *_EXTRA])
+            raise CodecError(f"unknown metadata '{key}'{hint}", match.start(1) + 1)
         position = match.end()
     return OpMetadata(**fields, extra=tuple(extra))  # type: ignore[arg-type]
 
@@ -71,29 +79,12 @@ def format_metadata(metadata: OpMetadata) -> str:
     return "{" + " ".join(parts) + "}"
 
 
-def parse_sharding(text: str) -> HloSharding:
-    """Returns the sharding of `{replicated}`, `{devices=[2,1]<=[2]}`, or a tuple of shardings in braces."""
-    body = inside(strip_comments(text)).strip()
-    if not body:
-        return HloSharding()
-    if body[0] != "{":
-        return HloSharding(_single_sharding(body))
-    elements: list[HloSharding] = []
-    for item in split_list(body):
-        inner = inside(item).strip()
-        if inner.startswith("{"):
-            raise CodecError("the sharding of a tuple is one flat list of shardings")
-        elements.append(HloSharding(_single_sharding(inner)))
-    return HloSharding(elements=tuple(elements))
-
-
-def _single_sharding(text: str) -> str:
-    text = _AROUND_ARROW.sub("<=", text)
-    if _SHARDING.fullmatch(text) is None:
-        raise CodecError(
-            f"expected replicated, maximal, manual, devices=[...], mesh[...], ...; found '{shorten(text)}'"
-        )
-    return " ".join(text.split())
+def parse_statistics(text: str) -> str:
+    """Returns `{visualizing_index=1,name=2.5}` as it is: the index of a statistic, and numbers by name."""
+    for item in split_list(inside(text)):
+        if _STATISTIC.fullmatch(item) is None:
+            raise CodecError(f"expected name=number in statistics, found '{shorten(item)}'")
+    return text
 
 
 def parse_frontend_attributes(text: str) -> dict[str, str]:
@@ -110,7 +101,7 @@ def parse_frontend_attributes(text: str) -> dict[str, str]:
         if value.startswith("{"):
             inside(value)
             result[match.group(1)] = value
-        elif is_quoted(value):
+        elif _QUOTED.fullmatch(value):
             result[match.group(1)] = unquote(value)
         else:
             raise CodecError(

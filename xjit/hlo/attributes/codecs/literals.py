@@ -78,7 +78,8 @@ def _parse_leaf(text: str, shape: Shape) -> Literal:
     numbers, payloads = _bulk_text(text, kind)
     if not _has_skeleton(numbers, shape):
         written = numbers
-        numbers, payloads = _bulk_text(_with_commas(text), kind)
+        if shape.rank:
+            numbers, payloads = _bulk_text(_with_commas(text), kind)
         if not _has_skeleton(numbers, shape):
             raise _mismatch(written, shape)
     count = shape.num_elements
@@ -114,7 +115,7 @@ def _bulk_text(text: str, kind: PrimitiveType) -> tuple[str, list[tuple[int, str
 
 
 def _with_commas(text: str) -> str:
-    """Returns the text with one comma between elements: XLA takes any number of them, wherever they are."""
+    """Returns the text with one comma between elements: XLA takes any number of them in an array."""
     parts: list[str] = []
     for piece in _PIECE.findall(text):
         if parts and piece != "}" and parts[-1] != "{":

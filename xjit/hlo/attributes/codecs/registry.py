@@ -11,10 +11,13 @@ from xjit.hlo.attributes import Attributes
 from xjit.hlo.attributes.codecs.literals import LITERAL_CODECS
 from xjit.hlo.attributes.codecs.scalars import SCALAR_CODECS
 from xjit.hlo.attributes.codecs.shapes import SHAPE_CODECS
+from xjit.hlo.attributes.codecs.shardings import SHARDING_CODECS
 from xjit.hlo.attributes.codecs.structured import STRUCTURED_CODECS
 from xjit.hlo.attributes.codecs.value_text import Codec
 
-CODECS: dict[str, Codec] = {**SCALAR_CODECS, **STRUCTURED_CODECS, **SHAPE_CODECS, **LITERAL_CODECS}
+CODECS: dict[str, Codec] = {
+    **SCALAR_CODECS, **STRUCTURED_CODECS, **SHAPE_CODECS, **SHARDING_CODECS, **LITERAL_CODECS,
+}  # fmt: skip
 IN_PARENTHESES = "in_parentheses"
 
 

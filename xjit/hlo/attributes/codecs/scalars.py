@@ -25,8 +25,8 @@ def parse_int(text: str) -> int:
 
 
 def parse_bool(text: str) -> bool:
-    """Returns a boolean: true, false, 1 or 0."""
-    value = {"true": True, "false": False, "1": True, "0": False}.get(text.strip())
+    """Returns a boolean, true or false; CodecError for another text."""
+    value = {"true": True, "false": False}.get(text.strip())
     if value is None:
         raise CodecError(f"expected true or false, found '{shorten(text)}'")
     return value
@@ -75,6 +75,14 @@ def parse_int_lists(text: str) -> tuple[tuple[int, ...], ...]:
     return tuple(parse_int_list(item) for item in split_list(inside(text)))
 
 
+def parse_int_pairs(text: str) -> tuple[tuple[int, ...], ...]:
+    """Returns the pairs of `{{0,1},{1,2}}`."""
+    pairs = parse_int_lists(text)
+    if any(len(pair) != 2 for pair in pairs):
+        raise CodecError(f"expected a list of pairs, found '{shorten(text)}'")
+    return pairs
+
+
 def format_int_lists(values: tuple[tuple[int, ...], ...]) -> str:
     """Returns `{{0,1},{2,3}}`."""
     return "{" + ",".join(map(format_int_list, values)) + "}"
@@ -83,14 +91,6 @@ def format_int_lists(values: tuple[tuple[int, ...], ...]) -> str:
 def parse_braces(text: str) -> str:
     """Returns a braced text as it is."""
     inside(text)
-    return text
-
-
-def parse_domain(text: str) -> str:
-    """Returns `{kind="sharding", entry={...}, exit={...}}` as it is: both sides of a domain."""
-    sides = {name: value for name, _, value in (item.partition("=") for item in split_list(inside(text)))}
-    if sides.keys() != {"kind", "entry", "exit"} or unquote(sides["kind"]) != "sharding":
-        raise CodecError(f'expected {{kind="sharding", entry=..., exit=...}}, found {shorten(text)}')
     return text
 
 
@@ -155,7 +155,7 @@ SCALAR_CODECS: dict[str, Codec] = {
     "int_list": Codec(parse_int_list, format_int_list),
     "int_in_list": Codec(parse_int_in_list, lambda value: f"{{{value}}}"),
     "int_lists": Codec(parse_int_lists, format_int_lists),
+    "int_pairs": Codec(parse_int_pairs, format_int_lists),
     "bool_list": list_of(parse_bool, format_bool),
     "raw_braces": Codec(parse_braces, str),
-    "domain": Codec(parse_domain, str),
 }

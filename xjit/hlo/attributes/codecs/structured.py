@@ -14,10 +14,10 @@ from xjit.hlo.attributes import (
     Window,
     WindowDimension,
 )
+from xjit.hlo.attributes.codecs.meshes import check_mesh_groups
 from xjit.hlo.attributes.codecs.scalars import (
     format_int_lists,
     one_of,
-    parse_bool,
     parse_float,
     parse_int,
     parse_int_lists,
@@ -27,7 +27,8 @@ from xjit.hlo.attributes.codecs.value_text import Codec, CodecError, inside, sho
 _WINDOW_FIELD = re.compile(r"\s*,?\s*(\w+)\s*=\s*([\w\-]+)")
 _LABELS = re.compile(r"([\w?]+)_([\w?]+)->([\w?]+)")
 _SLICE = re.compile(r"\[\s*(-?\d+)\s*:\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?\]")
-_IOTA_GROUPS = re.compile(r"\[[\d,\s]*\]\s*<=\s*\[[\d,\s]*\]\s*(?:T\s*\([\d,\s]*\))?")
+_INTS = r"\s*\d+(?:\s*,\s*\d+)*\s*"
+_IOTA_GROUPS = re.compile(rf"\[\s*\d+\s*,\s*\d+\s*\]\s*<=\s*\[({_INTS})\]\s*(?:T\s*\(({_INTS})\))?")
 
 
 def parse_window(text: str) -> Window:
@@ -63,7 +64,7 @@ def _window_dimension(fields: dict[str, str]) -> WindowDimension:
         padding_high=parse_int(high),
         base_dilation=parse_int(fields.get("lhs_dilate", "1")),
         window_dilation=parse_int(fields.get("rhs_dilate", "1")),
-        window_reversal=parse_bool(fields.get("rhs_reversal", "0")),
+        window_reversal=parse_int(fields.get("rhs_reversal", "0")) != 0,
     )
 
 
@@ -175,13 +176,14 @@ def parse_replica_groups(text: str) -> ReplicaGroups:
     """Returns the groups of `{{0,1},{2,3}}`, or the compact spelling as text."""
     text = text.strip()
     if text.startswith("{"):
-        body = inside(text)
-        if body.strip() and "{" not in body:
-            return ReplicaGroups((tuple(parse_int(item) for item in split_list(body)),))
         return ReplicaGroups(parse_int_lists(text))
-    if _IOTA_GROUPS.fullmatch(text):
+    if match := _IOTA_GROUPS.fullmatch(text):
+        reshape, order = match.groups()
+        if order and len(order.split(",")) != len(reshape.split(",")):
+            raise CodecError(f"T({order}) is not an order of the dimensions [{reshape}]")
         return ReplicaGroups(text="".join(text.split()))
     if text.startswith("mesh"):
+        check_mesh_groups(text)
         return ReplicaGroups(text=text)
     raise CodecError(f"expected {{{{0,1}},...}} or [groups,size]<=[devices], found '{shorten(text)}'")
 

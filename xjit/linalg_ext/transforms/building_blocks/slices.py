@@ -87,12 +87,11 @@ def extract_tile(builder: Builder, value: Value, tile: Tile, reduced: TensorType
 
 
 def _subview_type(kind: MemRefType, tile: Tile) -> MemRefType:
-    """The layout of a view: the strides stay, the offset moves."""
+    """The layout of a view: the strides stay, the offset moves; as in MLIR, also by no steps of an unknown stride."""
     strides, offset = _layout(kind)
     for stride, index in zip(strides, tile.offsets):
-        if index != 0:
-            known = isinstance(index, int) and stride is not None and offset is not None
-            offset = offset + index * stride if known else None  # type: ignore[operator]
+        known = isinstance(index, int) and stride is not None and offset is not None
+        offset = offset + index * stride if known else None  # type: ignore[operator]
     layout = StridedLayoutAttr(strides, offset)
     return MemRefType(tile.static_sizes, kind.element, layout, kind.memory_space)
 

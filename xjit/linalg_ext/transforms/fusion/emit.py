@@ -45,21 +45,46 @@ class _Carried:
 
 @dataclass(eq=False)
 class _Emitter:
-    """`values`: the tiles of fused results; `carried`: by result."""
+    """`values`: the tiles of fused results; `tiled`: the operations that give them, None for what was there already.
+
+    `carried`: by result; `written_by`: what goes through the loops, by each fused result that is its init, or the init
+    of that.
+    """
 
     plan: FusionPlan
     nest: LoopNest
     carried: dict[OpResult, _Carried]
     values: dict[Value, tuple[Value, Tile]] = field(default_factory=dict)
+    tiled: dict[Planned, Operation | None] = field(default_factory=dict)
+    written_by: dict[Value, _Carried] = field(default_factory=dict)
 
-    def emit(self, planned: Planned) -> Operation | None:
-        """Emits one operation on its tiles; None if what it gives was there already."""
+    def __post_init__(self) -> None:
+        for result, each in self.carried.items():
+            for init in self.plan.inits_in_nest(self.plan.planned[result.owner], result):
+                self.written_by[init] = each
+
+    def emit(self, root: Planned) -> None:
+        """Emits an operation on its tiles, and producers that are not there yet where their slices would stand."""
+        stack: list[tuple[Planned, list[Value]]] = [(root, [])]
+        while stack:
+            planned, operands = stack[-1]
+            number = len(operands)
+            if number == len(planned.op.operands):
+                self._finish(planned, operands)
+                stack.pop()
+                continue
+            value = planned.op.operands[number]
+            if number in planned.fused and value not in self.values:
+                stack.append((self.plan.producer_of(value), []))
+            else:
+                operands.append(self._operand(planned, number))
+
+    def _finish(self, planned: Planned, operands: Sequence[Value]) -> None:
         index, tilable = self.nest.index, planned.tilable
-        operands = [self._operand(planned, number) for number in range(len(planned.op.operands))]
         values = tilable.emit(index, planned.domain, operands)
         for result, value in zip(planned.op.results, values):
             self.values[result] = value, tilable.result_tile(index, result.index, planned.domain)
-        return values[0].defining_op
+        self.tiled[planned] = values[0].defining_op
 
     def _operand(self, planned: Planned, number: int) -> Value:
         value, tile = planned.op.operands[number], planned.operand_tiles[number]
@@ -85,7 +110,7 @@ class _Emitter:
     def _source(self, planned: Planned, number: int) -> Value:
         """An operand that no operation of the nest makes; what is written into is the carried tensor."""
         for result in planned.op.results:
-            carried = self.carried.get(result)
+            carried = self.carried.get(result) or self.written_by.get(result)
             if carried is None or planned.tilable.init_of(result) != number:
                 continue
             if planned.is_root or planned.accumulates or not planned.tilable.reads_init(result.index):
@@ -110,7 +135,9 @@ def emit_fusion(plan: FusionPlan, nest: LoopNest, roots: Sequence[Planned], keep
     for each, argument in zip(carried.values(), arguments):
         each.argument = argument
     emitter = _Emitter(plan, nest, carried)
-    tiled = {planned: emitter.emit(planned) for planned in order}
+    for planned in (*roots, *reversed(others)):
+        if planned not in emitter.tiled:
+            emitter.emit(planned)
     yielded: list[Value] = []
     for each in carried.values():
         value, tile = emitter.values[each.result]
@@ -119,7 +146,7 @@ def emit_fusion(plan: FusionPlan, nest: LoopNest, roots: Sequence[Planned], keep
     loops = nest.close(yielded)
     for result, value in zip(carried, loops[0].results):
         result.replace_uses_if(value, lambda use: use.owner not in plan.planned and _is_behind(use, loops[0]))
-    found = [tiled[p] for p in (*roots, *others)]
+    found = [emitter.tiled[p] for p in (*roots, *others)]
     return FusionResult(tuple(t for t in found if t is not None), tuple(loops), tuple(p.op for p in others))
 
 

@@ -33,8 +33,12 @@ def fuse_ext(
 
 
 def fuse(root: Operation, tile_sizes: Sequence[Index], tile_interchange: Sequence[int] = ()) -> FusionResult:
-    """Tiles `root` and fuses its producers; one with users behind `root` is computed once more, outside the loops."""
-    return _fuse(root, tile_sizes, tile_interchange, (), Keep.NONE)
+    """Tiles `root` and fuses its producers; one with users behind `root` is computed once more, outside the loops.
+
+    As in MLIR, what is empty stays outside, and tiles are written into slices of it.
+    """
+    empty = [op for op in root.block.operations if op.name == "tensor.empty"] if root.block is not None else []
+    return _fuse(root, tile_sizes, tile_interchange, empty, Keep.NONE)
 
 
 def _fuse(

@@ -151,6 +151,14 @@ class FusionPlan:
         assert value.defining_op is not None
         return self.planned[value.defining_op]
 
+    def inits_in_nest(self, planned: Planned, result: OpResult) -> list[OpResult]:
+        """Returns the fused results that a result is written into, one after the other."""
+        init = planned.tilable.init_of(result)
+        value = planned.op.operands[init] if init is not None and init in planned.fused else None
+        if not isinstance(value, OpResult):
+            return []
+        return [value, *self.inits_in_nest(self.producer_of(value), value)]
+
     def final_init(self, planned: Planned, result: OpResult) -> Value | None:
         """Returns the tensor that a result is written into, followed through producers of the nest; None if none is."""
         init = planned.tilable.init_of(result)

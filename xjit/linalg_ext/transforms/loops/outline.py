@@ -147,11 +147,14 @@ def inline(call: Operation) -> None:
     """Replaces a call by the body of the function, which is erased if nothing else calls it."""
     callee = call.attributes.get("callee")
     if call.name != "func.call" or not isinstance(callee, SymbolRefAttr):
-        raise LinalgError(f"inline applies to func.call, not to '{call.name}'", call.location)
+        raise LinalgError(f"inline transformation should be applied on CallOp, not on '{call.name}'", call.location)
     module = _module_of(call)
     function = _functions(module).get(callee.name)
     if function is None or _is_external(function) or len(function.regions[0].blocks) != 1:
-        raise LinalgError(f"cannot inline @{callee.name}: it is external, or has several blocks", call.location)
+        raise LinalgError(
+            f"inline transformation should be applied on non-external function of one block, not on @{callee.name}",
+            call.location,
+        )
     builder = Builder.before(call)
     mapping: dict[Value, Value] = dict(zip(function.body.arguments, call.operands))
     for op in function.body.operations[:-1]:

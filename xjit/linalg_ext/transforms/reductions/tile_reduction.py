@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xjit.affine import AffineMap, dim
+from xjit.affine import AffineMap, dim, symbol
 from xjit.linalg_ext.ir import (
     Attribute,
     Block,
@@ -23,7 +23,7 @@ from xjit.linalg_ext.transforms.building_blocks.index_values import Index, Index
 from xjit.linalg_ext.transforms.building_blocks.slices import create_empty, extract_tile, insert_tile
 from xjit.linalg_ext.transforms.building_blocks.tiles import Tile
 from xjit.linalg_ext.transforms.tilable import StructuredTilable, as_tilable
-from xjit.linalg_ext.transforms.tiling.forall import Forall, share_of
+from xjit.linalg_ext.transforms.tiling.forall import Forall, offset_of_share, size_of_share
 from xjit.linalg_ext.transforms.tiling.loop_nest import LoopNest, size_of_tile
 
 __all__ = ["ReductionTiling", "merge_parts", "tile_reduction_using_for", "tile_reduction_using_forall"]
@@ -183,12 +183,14 @@ def tile_reduction_using_forall(
     with loop.guarded():
         init = _partial_init(r, outer, r.size)
         [out] = loop.share([init.result])
-        total = extract_tile(loop.index.builder, out, column, reduced)
         if step:
+            total = extract_tile(loop.index.builder, out, column, reduced)
             split, value = _cyclic(r, loop, total, extents, step)
         else:
             size = outer.apply(dim(0).ceildiv(r.size), (extent,))
-            share = (*share_of(loop.index, loop.ids[0], size, extent, r.size), True)
+            rest = size_of_share(loop.index, loop.ids[0], size, extent, r.size, bounded=True)
+            total = extract_tile(loop.index.builder, out, column, reduced)
+            share = (offset_of_share(loop.index, loop.ids[0], size, rest), rest, True)
             domain = Tile.of(share if i == r.loop else (0, n, True) for i, n in enumerate(extents))
             split = _split_same(r, loop.index, total, domain)
             value = split.result
@@ -212,7 +214,7 @@ def _split_same(r: _Reduction, index: IndexBuilder, total: Value, domain: Tile) 
 def _cyclic(r: _Reduction, loop: Forall, total: Value, extents: Sequence[Index], step: int) -> tuple[Operation, Value]:
     """Tiles i * step, (i + threads) * step, ... for thread i, in a `scf.for` inside."""
     index = loop.index
-    start = index.apply(dim(0) * step, (loop.ids[0],))
+    start = index.apply(symbol(0) * step, (), (loop.ids[0],))
     extent = extents[r.loop]
     nest = LoopNest(r.tilable.op, [(extent, step * r.size)], index, lower=[start])
     [carried] = nest.add_iter_args([total])

@@ -26,7 +26,10 @@ def collapse_dims(operation: Operation, reassociation: Groups) -> Operation:
     neighbours in this order in an operand, or if a memref is not row-major.
     """
     if operation.name != "linalg.generic":
-        raise LinalgError(f"collapse_dims applies to linalg.generic, not to '{operation.name}'", operation.location)
+        raise LinalgError(
+            f"collapse_dims transformation should be applied on linalg.generic, not on '{operation.name}'",
+            operation.location,
+        )
     op = structured(operation)
     groups = _all_groups(op, reassociation)
     _check_groups(op, groups)

@@ -23,8 +23,10 @@ def fold_unit_extent_dims(operation: Operation, fold_loops: bool = False) -> Ope
     nothing changes. LinalgError for another op.
     """
     if operation.name != "linalg.generic":
-        found = f"not to '{operation.name}'"
-        raise LinalgError(f"fold_unit_extent_dims applies to linalg.generic, {found}", operation.location)
+        raise LinalgError(
+            f"fold_unit_extent_dims transformation should be applied on linalg.generic, not on '{operation.name}'",
+            operation.location,
+        )
     op = structured(operation)
     kept = [loop for loop, n in enumerate(op.loop_ranges) if not fold_loops or n != 1]
     maps = _maps_over(op, kept)

@@ -25,11 +25,11 @@ _ROWS: dict[str, Callable[[Operation], Tilable]] = {
 }
 
 
-def as_tilable(op: Operation) -> Tilable:
-    """Returns what tiles the operation; LinalgError if nothing does."""
+def as_tilable(op: Operation, reason: str = "only TilingInterface ops are supported") -> Tilable:
+    """Returns what tiles the operation; LinalgError, with the reason, if nothing does."""
     row = _ROWS.get(op.name)
     if row is None:
-        raise LinalgError(f"'{op.name}' op cannot be tiled", op.location)
+        raise LinalgError(f"'{op.name}' op cannot be tiled: {reason}", op.location)
     return row(op)
 
 

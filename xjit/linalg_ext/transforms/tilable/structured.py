@@ -47,7 +47,10 @@ class StructuredTilable(Tilable):
         return {}
 
     def extents(self, index: IndexBuilder) -> tuple[Index, ...]:
-        return tuple(index.dim_of(self.view.operands[number], axis) for number, axis in self.view.loop_sources)
+        """Sizes that are asked for at run time are asked for operand by operand, as MLIR does."""
+        sources = self.view.loop_sources
+        sizes = {source: index.dim_of(self.view.operands[source[0]], source[1]) for source in sorted(sources)}
+        return tuple(sizes[source] for source in sources)
 
     def operand_tiles(self, index: IndexBuilder, domain: Tile) -> list[Tile | None]:
         return [
@@ -69,7 +72,7 @@ class StructuredTilable(Tilable):
                 dimensions.append(domain.dimensions[e.position])
                 continue
             whole = whole or self.whole_loops(index, domain)
-            if e is None or all(whole[d] for d in e.dims):
+            if e is None or (all(whole[d] for d in e.dims) and self._refused(index, e, domain)):
                 dimensions.append((0, index.dim_of(value, axis), True))
             else:
                 offset, size = self._linear_image(index, e, domain)
@@ -77,12 +80,19 @@ class StructuredTilable(Tilable):
                 dimensions.append((offset, size, covered))
         return Tile.of(dimensions)
 
+    def _refused(self, index: IndexBuilder, e: AffineExpr, domain: Tile) -> str:
+        """Returns why an index has no image that is a tile, "" if it has one."""
+        if e.constant_term < 0 or any(t.kind is not AffineExprKind.DIM or k < 0 for t, k in e.terms):
+            return "the tiles have other indices"
+        if any(index.may_be_zero(domain.sizes[d]) for d in e.dims):
+            return "a tile without elements has no place"
+        return ""
+
     def _linear_image(self, index: IndexBuilder, e: AffineExpr, domain: Tile) -> tuple[Index, Index]:
         """The tiled op keeps its maps, so that a map is the same in every tile but for an offset: linear, growing."""
-        if e.constant_term < 0 or any(t.kind is not AffineExprKind.DIM or k < 0 for t, k in e.terms):
-            raise self.error(f"cannot be tiled along a loop of the index {e}: the tiles have other indices")
-        if any(index.may_be_zero(domain.sizes[d]) for d in e.dims):
-            raise self.error(f"cannot be tiled along a loop of the index {e}: a tile without elements has no place")
+        refused = self._refused(index, e, domain)
+        if refused:
+            raise self.error(f"cannot be tiled along a loop of the index {e}: {refused}")
         rank = len(domain.offsets)
         bounds = [DimVar(Interval(0, (n or _UNKNOWN_EXTENT) - 1)) for n in self.view.loop_ranges]
         found = propagate_tile(IndexingMap(AffineMap(rank, 0, (e - e.constant_term,)), tuple(bounds)))
@@ -94,6 +104,8 @@ class StructuredTilable(Tilable):
 
     def _covers(self, e: AffineExpr, whole: Sequence[bool], domain: Tile, size: int | None) -> bool:
         """Whether windows over one cut loop follow each other without gaps, and reach the end of the dimension."""
+        if all(whole[d] for d in e.dims):
+            return True  # what lies between or behind is never read
         ranges = self.view.loop_ranges
         window, last, cut = 1, e.constant_term + 1, []
         for term, k in e.terms:

@@ -28,7 +28,14 @@ from xjit.linalg_ext.transforms.tilable import Tilable, as_tilable
 from xjit.linalg_ext.transforms.tiling.loop_nest import checked_sizes
 from xjit.linalg_ext.transforms.tiling.tile import TilingResult, destination_of
 
-__all__ = ["Forall", "add_shared_output", "share_of", "tile_to_forall"]
+__all__ = [
+    "Forall",
+    "add_shared_output",
+    "offset_of_share",
+    "share_of",
+    "size_of_share",
+    "tile_to_forall",
+]
 
 
 class Forall:
@@ -98,13 +105,13 @@ def tile_to_forall(
     num_threads: Sequence[int] = (),
     mapping: Attribute | None = None,
 ) -> TilingResult:
-    """Tiles an operation with tensors by sizes, or into a number of shares per loop; 0 leaves a loop.
+    """Tiles an operation with tensors or memrefs by sizes, or into a number of shares per loop; 0 leaves a loop.
 
     LinalgError, with the operation's place, for loops of reductions, and where neither or both are given.
     """
     root = as_tilable(op)
-    if bool(tile_sizes) == bool(num_threads) or not op.results:
-        raise root.error("expects tensors, and either tile sizes or numbers of threads")
+    if bool(tile_sizes) == bool(num_threads):
+        raise root.error("expects either tile sizes or numbers of threads")
     given = checked_sizes(root, num_threads or tile_sizes)
     cut = [loop for loop, n in enumerate(given) if n != 0]
     for loop in cut:
@@ -118,10 +125,10 @@ def tile_to_forall(
     threads = given if num_threads else [None] * len(given)
     counts = [_count(outer, extents[loop], size, threads[loop]) for loop, size in zip(cut, sizes)]
     loop_op = Forall(op, counts, outer)
-    shares = {
-        loop: (*share_of(loop_op.index, i, size, extents[loop], count), True)
-        for loop, i, size, count in zip(cut, loop_op.ids, sizes, counts)
-    }
+    ids = list(zip(cut, loop_op.ids, sizes, counts))
+    rests = [size_of_share(loop_op.index, i, n, extents[loop], count, bool(num_threads)) for loop, i, n, count in ids]
+    offsets = [offset_of_share(loop_op.index, i, n, rest) for (_, i, n, _), rest in zip(ids, rests)]
+    shares = {loop: (offset, rest, True) for loop, offset, rest in zip(cut, offsets, rests)}
     domain = Tile.of(shares.get(loop, (0, extent, True)) for loop, extent in enumerate(extents))
     with loop_op.guarded():
         loop_op.share([destination_of(root, result, outer) for result in op.results])
@@ -145,7 +152,7 @@ def _emit(root: Tilable, loop: Forall, domain: Tile) -> Operation | None:
     values = root.emit(loop.index, domain, operands)
     for number, (value, tile) in enumerate(zip(values, where)):
         loop.insert(value, number, tile)
-    return values[0].defining_op
+    return values[0].defining_op if values else loop.index.builder.block.terminator
 
 
 def _size(outer: IndexBuilder, extent: Index, given: Index, is_count: bool) -> Index:
@@ -164,21 +171,40 @@ def _count(outer: IndexBuilder, extent: Index, size: Index, threads: Index | Non
     return outer.apply(ceildiv(dim(0), symbol(0)), (extent,), (size,))
 
 
-def share_of(index: IndexBuilder, i: Value, size: Index, extent: Index, count: Index) -> tuple[Index, Index]:
+def share_of(
+    index: IndexBuilder, i: Value, size: Index, extent: Index, count: Index, bounded: bool | None = None
+) -> tuple[Index, Index]:
     """Returns offset and size of share `i` of `count`: `size` elements, but less or none for the last ones.
 
-    Where there may be none, the index builder knows, and the offset may lie behind the end.
+    Where there may be none, the index builder knows, and the offset may lie behind the end. `bounded` is as for
+    `size_of_share`.
     """
-    start = product(dim(0), symbol(0))
-    rest, fits, some_in_each = size, False, False
+    rest = size_of_share(index, i, size, extent, count, bounded)
+    return offset_of_share(index, i, size, rest), rest
+
+
+def size_of_share(
+    index: IndexBuilder, i: Value, size: Index, extent: Index, count: Index, bounded: bool | None = None
+) -> Index:
+    """Returns the size of share `i` of `count`. `bounded` tells whether a size below zero is made zero where the shares
+    are not all of one size; None: where it is not known that there is none.
+    """
+    fits, some_in_each = False, bounded is False
     if isinstance(extent, int) and isinstance(count, int) and isinstance(size, int):
         fits, some_in_each = size * count == extent, size * (count - 1) < extent
-    if not fits:
-        rest = index.minimum((symbol(1) - start, symbol(0)), (i,), (size, extent))
-    if not some_in_each:
+    if fits:
+        return size
+    rest = index.minimum((symbol(1) - product(dim(0), symbol(0)), symbol(0)), (i,), (size, extent))
+    if bounded or not some_in_each:
         rest = index.maximum((constant(0), dim(0)), (rest,))
+    if not some_in_each:
         index.note_zero(rest)
-    offset = index.apply(start, (i,), (size,))
+    return rest
+
+
+def offset_of_share(index: IndexBuilder, i: Value, size: Index, rest: Index) -> Index:
+    """Returns the offset of share `i` of `size` elements, of which `rest` are there."""
+    offset = index.apply(product(dim(0), symbol(0)), (i,), (size,))
     if rest is size and isinstance(size, int):
         index.set_divisor(offset, size)
-    return offset, rest
+    return offset

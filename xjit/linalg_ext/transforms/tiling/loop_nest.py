@@ -94,7 +94,7 @@ def checked_sizes(root: Tilable, tile_sizes: Sequence[Index]) -> list[Index]:
         if isinstance(size, int) and size < 0:
             raise root.error(f"expected tile sizes that are not negative, found {size}")
         if size != 0 and loop in root.fixed_loops:
-            raise root.error(f"cannot be tiled along loop {loop}: {root.fixed_loops[loop]}")
+            raise root.error(f"cannot be tiled along loop {loop}, unsupported tiling dim: {root.fixed_loops[loop]}")
     return [*tile_sizes, *[0] * (loops - len(tile_sizes))]
 
 
@@ -128,13 +128,9 @@ def cut_by_sizes(
     outer = IndexBuilder(Builder.before(anchor))
     extents = root.extents(outer)
     nest = LoopNest(anchor, [(extents[loop], sizes[loop]) for loop in order], outer)
-    dimensions: list[tuple[Index, Index, bool]] = []
-    for loop, (extent, size) in enumerate(zip(extents, sizes)):
-        if loop in order and isinstance(size, int) and isinstance(extent, int) and size >= extent:
-            dimensions.append((0, extent, True))  # one iteration
-        elif loop in order:
-            iv = nest.ivs[order.index(loop)]
-            dimensions.append((iv, size_of_tile(nest, iv, size, extent), True))
-        else:
-            dimensions.append((0, extent, True))
+    dimensions: list[tuple[Index, Index, bool]] = [(0, extent, True) for extent in extents]
+    for loop, iv in zip(order, nest.ivs):
+        extent, size = extents[loop], sizes[loop]
+        if not (isinstance(size, int) and isinstance(extent, int) and size >= extent):  # else one iteration
+            dimensions[loop] = iv, size_of_tile(nest, iv, size, extent), True
     return nest, Tile.of(dimensions)

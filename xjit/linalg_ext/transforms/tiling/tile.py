@@ -31,7 +31,7 @@ def tile(op: Operation, tile_sizes: Sequence[Index], interchange: Sequence[int] 
     `interchange` gives the loops in the order of the nest, outermost first. A loop of a reduction carries its partial
     results. LinalgError, with the operation's place, if it cannot be tiled like that; then nothing has changed.
     """
-    root = as_tilable(op)
+    root = as_tilable(op, "only linalg ops are supported")
     cut = cut_by_sizes(root, op, tile_sizes, interchange)
     if cut is None:
         return TilingResult(op, ())

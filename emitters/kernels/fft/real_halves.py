@@ -1,0 +1,121 @@
+"""Real transforms of an even length n as complex ones of half the length: neighbours are one complex number.
+
+With z[j] = x[2j] + i x[2j + 1], Z its transform of length m = n / 2 and w = exp(-2 pi i / n), the spectrum of x is
+X[k] = E[k] + w^k O[k], where E[k] = (Z[k] + conj Z[m - k]) / 2 and O[k] = (Z[k] - conj Z[m - k]) / 2i are those of its
+even and its odd numbers; inverse transforms take that back. X[0] and X[m] are real. Source: Press et al., "Numerical
+Recipes" (1992), section 12.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xjit.affine import AffineExpr, constant, dim
+from xjit.emitters.access.memory import Buffer, MemoryAccess
+from xjit.emitters.elemental import register_type
+from xjit.emitters.kernels.fft.butterflies import Pair, add, multiply, rotate, scaled, subtract
+from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
+from xjit.emitters.kernels.fft.transform import load_pair, store_pair
+from xjit.emitters.kernels.loops.hand_loops import structured
+from xjit.emitters.loops.loop_nest import LoopNest
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.hlo.types.shape import Shape
+from xjit.llvm.values import Value, const_float
+
+MAX_CONSTANT_TABLE = 2048
+COMPLEX = {kind.component: kind for kind in (PrimitiveType.C64, PrimitiveType.C128)}
+
+Store = Callable[[AffineExpr, Pair], None]
+"""Emits the store of element number `index` of a spectrum."""
+
+
+def pairs_of(real: Buffer) -> Buffer | None:
+    """Returns the same memory as complex numbers, each two neighbours of a row; None if rows have none."""
+    shape = real.shape
+    *others, n = shape.dimensions
+    tiled = shape.layout is not None and shape.layout.tile_dimensions
+    if n % 2 or n < 4 or tiled or shape.minor_to_major[0] != len(others):
+        return None
+    pairs = Shape.array(COMPLEX[shape.element_type], (*others, n // 2), shape.minor_to_major)
+    return Buffer(pairs, real.pointer)
+
+
+class RealHalves:
+    """Emits what lies between the spectrum of n real numbers and that of n / 2 complex ones, in scratch memory."""
+
+    def __init__(self, nest: LoopNest, memory: MemoryAccess, n: int, kind: PrimitiveType) -> None:
+        self.nest, self.memory = nest, memory
+        self.n, self.m, self.kind = n, n // 2, kind
+        self.width = nest.target.vector_width(register_type(kind))
+        self._roots: Sequence[Buffer] = ()
+
+    @property
+    def table_bytes(self) -> Sequence[int]:
+        """Of scratch memory that tables need: of real and of imaginary parts."""
+        size = self.m * self.kind.byte_width if self.m > MAX_CONSTANT_TABLE else 0
+        return size, size
+
+    def prepare(self, scratch: Sequence[Value]) -> None:
+        """Makes the table of w^k: constants, or code that fills `scratch`."""
+        if self.m > MAX_CONSTANT_TABLE:
+            with structured(self.nest) as builder:
+                emit_root_table(builder, self.n, self.m, lambda k: k, self.kind, scratch)
+            pointers = list(scratch)
+        else:
+            roots, module = roots_of_unity(self.n, self.m), self.nest.builder.module
+            parts = (part.astype(self.kind.dtype) for part in (roots.real, roots.imag))
+            pointers = [module.add_constant_array(part, hint="half_roots") for part in parts]
+        shape = Shape.array(self.kind, (self.m,))
+        self._roots = [Buffer(shape, pointer) for pointer in pointers]
+
+    def spectrum(self, halves: Sequence[Buffer], store: Store) -> None:
+        """Stores X[k] for k <= m, of the transform Z of the pairs."""
+        builder = self.nest.builder
+        re, im = load_pair(self.nest, self.memory, halves, (constant(0),))
+        zero = const_float(register_type(self.kind), 0.0)
+        store(constant(0), (builder.fadd(re, im), zero))
+        store(constant(self.m), (builder.fsub(re, im), zero))
+
+        def element(k: AffineExpr) -> None:
+            even, odd, root = self._parts(halves, k)
+            turned = multiply(self.nest.builder, rotate(self.nest.builder, odd), root)
+            both = add(self.nest.builder, even, turned)
+            store(k, (scaled(self.nest.builder, both[0], 0.5), scaled(self.nest.builder, both[1], 0.5)))
+
+        self._inside(element)
+
+    def join(self, spectrum: Sequence[Buffer], halves: Sequence[Buffer]) -> None:
+        """Stores 2 Z[k] for k < m, of the spectrum X[k] for k <= m; the imaginary parts of its edges are not read."""
+        builder = self.nest.builder
+        first, last = (load_pair(self.nest, self.memory, spectrum, (constant(k),))[0] for k in (0, self.m))
+        ends = builder.fadd(first, last), builder.fsub(first, last)
+        for buffer, part in zip(halves, ends, strict=True):
+            self.memory.store(buffer, (constant(0),), part)
+
+        def element(k: AffineExpr) -> None:
+            even, odd, (re, im) = self._parts(spectrum, k)
+            builder = self.nest.builder
+            turned = multiply(builder, odd, (re, builder.fneg(im)))
+            back = builder.fneg(turned[1]), turned[0]  # i times it
+            store_pair(self.memory, halves, (k,), add(builder, even, back))
+
+        self._inside(element)
+
+    def _parts(self, values: Sequence[Buffer], k: AffineExpr) -> tuple[Pair, Pair, Pair]:
+        """v[k] + conj v[m - k], v[k] - conj v[m - k], w^k."""
+        builder = self.nest.builder
+        here = load_pair(self.nest, self.memory, values, (k,))
+        re, im = load_pair(self.nest, self.memory, values, (constant(self.m) - k,))
+        there = re, builder.fneg(im)
+        root = load_pair(self.nest, self.memory, self._roots, (k,))
+        return add(builder, here, there), subtract(builder, here, there), root
+
+    def _inside(self, element: Callable[[AffineExpr], None]) -> None:
+        """Calls `element(k)` for 0 < k < m, in vectors."""
+        position = self.nest.new_variable(self.m - 1, 1)
+
+        def body(_: Sequence[Value]) -> Sequence[Value]:
+            element(dim(position))
+            return ()
+
+        self.nest.vector_loop(position, self.width, body)
