@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.alias_config import parse_aliases
-from xjit.hlo.diagnostics import HloVerifyError
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
 from xjit.hlo.types.shape_index import format_shape_index
 from xjit.ops.shape_inference.common import show
+from xjit.ops.verifier_error import wrong
 
 _RNG_SEED = "GetRngSeed"
 _MAKES, _ENDS, _CREATES = "Pin", "Unpin", "CreateBuffer"
@@ -38,12 +38,7 @@ def verify_buffers(module: HloModule) -> None:
                 _check_buffer_value(instruction)
     for instruction in (*module.entry_computation.parameter_instructions, module.entry_computation.root_instruction):
         if instruction.shape.holds_buffer:
-            raise _fail(instruction, f"the entry has a buffer, {instruction.shape}, as a parameter or result")
-
-
-def _fail(instruction: HloInstruction, message: str) -> HloVerifyError:
-    notes = [f"in computation {instruction.parent.name}"] if instruction.parent is not None else []
-    return HloVerifyError(f"{instruction.opcode}: {message}", instruction.span, *notes)
+            raise wrong(instruction, f"the entry has a buffer, {instruction.shape}, as a parameter or result")
 
 
 # -- custom calls
@@ -59,40 +54,40 @@ def _check_custom_call(call: HloInstruction) -> None:
         _check_unpin(call)
     elif target == _CREATES:
         if call.operand_count or not call.shape.is_buffer:
-            raise _fail(call, f"{_CREATES} takes no operands and gives a buffer, not {show(call.shape)}")
+            raise wrong(call, f"{_CREATES} takes no operands and gives a buffer, not {show(call.shape)}")
     else:
         _check_buffers_are_given_on(call)
 
 
 def _check_rng_seed(call: HloInstruction) -> None:
     if call.operand_count:
-        raise _fail(call, f"{_RNG_SEED} takes no operands, got {call.operand_count}")
+        raise wrong(call, f"{_RNG_SEED} takes no operands, got {call.operand_count}")
     if call.shape.element_type is not PrimitiveType.U64 or not call.shape.is_scalar:
-        raise _fail(call, f"{_RNG_SEED} gives a u64[], not {call.shape}")
+        raise wrong(call, f"{_RNG_SEED} gives a u64[], not {call.shape}")
 
 
 def _check_pin(call: HloInstruction) -> None:
     if call.operand_count != 1 or not call.operand(0).shape.is_array:
-        raise _fail(call, f"{_MAKES} takes one array, got {_operand_shapes(call)}")
+        raise wrong(call, f"{_MAKES} takes one array, got {_operand_shapes(call)}")
     if not call.shape.is_buffer:
-        raise _fail(call, f"{_MAKES} gives a buffer, not {show(call.shape)}")
+        raise wrong(call, f"{_MAKES} gives a buffer, not {show(call.shape)}")
     _check_same_memory(call, call.operand(0).shape, call.shape.tuple_shapes[0])
 
 
 def _check_unpin(call: HloInstruction) -> None:
     if call.operand_count != 1 or not call.operand(0).shape.is_buffer:
-        raise _fail(call, f"{_ENDS} takes one buffer, got {_operand_shapes(call)}")
+        raise wrong(call, f"{_ENDS} takes one buffer, got {_operand_shapes(call)}")
     if not call.shape.is_array:
-        raise _fail(call, f"{_ENDS} gives an array, not {show(call.shape)}")
+        raise wrong(call, f"{_ENDS} gives an array, not {show(call.shape)}")
     _check_same_memory(call, call.operand(0).shape.tuple_shapes[0], call.shape)
 
 
 def _check_same_memory(call: HloInstruction, source: Shape, target: Shape) -> None:
     """The array keeps its shape and place."""
     if not source.compatible(target):
-        raise _fail(call, f"the operand holds {show(source)}, the result {show(target)}")
+        raise wrong(call, f"the operand holds {show(source)}, the result {show(target)}")
     if len(_aliases(call)) != 1:
-        raise _fail(call, "output_to_operand_aliasing must say that result and operand share their memory")
+        raise wrong(call, "output_to_operand_aliasing must say that result and operand share their memory")
 
 
 def _operand_shapes(call: HloInstruction) -> str:
@@ -116,12 +111,12 @@ def _check_buffers_are_given_on(call: HloInstruction) -> None:
         if taken[number, index] != 1:
             place = f"the buffer at {format_shape_index(index)} of operand {number}"
             how = "more than one result" if taken[number, index] else "no result"
-            raise _fail(call, f"{place} must be one of the results by output_to_operand_aliasing; it is {how}")
+            raise wrong(call, f"{place} must be one of the results by output_to_operand_aliasing; it is {how}")
     for index in results:
         if given[index] != 1:
             how = "more than one operand" if given[index] else "no operand"
             place = f"the buffer at {format_shape_index(index)} of the result"
-            raise _fail(call, f"{place} must be one of the operands by output_to_operand_aliasing; it is {how}")
+            raise wrong(call, f"{place} must be one of the operands by output_to_operand_aliasing; it is {how}")
 
 
 def _buffers(shape: Shape) -> list[tuple[int, ...]]:
@@ -133,13 +128,13 @@ def _buffers(shape: Shape) -> list[tuple[int, ...]]:
 
 def _check_buffer_value(value: HloInstruction) -> None:
     if value.opcode not in _PASS_BUFFERS_ON:
-        raise _fail(value, f"its result {show(value.shape)} is or has a buffer, which only custom calls can write")
+        raise wrong(value, f"its result {show(value.shape)} is or has a buffer, which only custom calls can write")
     if value.opcode in ("tuple", "get-tuple-element"):
         return  # counted where the buffer comes from
     for index in _buffers(value.shape):
         if (count := _writers(value, index)) > 1:
             place = f" at {format_shape_index(index)}" if index else ""
-            raise _fail(value, f"the buffer {value.name}{place} has {count} writers, but is one value of its memory")
+            raise wrong(value, f"the buffer {value.name}{place} has {count} writers, but is one value of its memory")
 
 
 def _writers(value: HloInstruction, index: tuple[int, ...]) -> int:

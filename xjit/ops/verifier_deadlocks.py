@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import OPCODES, Trait
-from xjit.hlo.diagnostics import HloVerifyError
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
+from xjit.ops.verifier_error import wrong
 
 _PAIRS, _PIPELINE = "_xla_send_recv_source_target_pairs", "_xla_send_recv_pipeline"
 _PAIR = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
@@ -61,7 +61,7 @@ class _Waiting:
             joined = (*_pairs(waiting), *pairs)
             if _has_cycle(joined) or _shares_an_end(joined):
                 message = f"{transfer.name} begins while {waiting.name} still waits for its {_OPPOSITE[opcode]}"
-                raise _fail(transfer, message)
+                raise wrong(transfer, message)
         self.transfers[opcode].append(transfer)
         self.expected = _OPPOSITE[opcode]
 
@@ -69,7 +69,7 @@ class _Waiting:
         """A collective that all devices join may only run when no transfer is under way."""
         if self.expected:
             first = next(t for side in self.transfers.values() for t in side)
-            raise _fail(
+            raise wrong(
                 collective, f"{collective.name} would wait forever: {first.name} still waits for its other side"
             )
 
@@ -78,14 +78,9 @@ class _Waiting:
         sends, receives = self.transfers["send"], self.transfers["recv"]
         for transfer, others in [*((s, receives) for s in sends), *((r, sends) for r in receives)]:
             if self.expected and not any(_pairs(o) == _pairs(transfer) for o in others):
-                raise _fail(
+                raise wrong(
                     transfer, f"{transfer.name} has no {_OPPOSITE[transfer.opcode]} of the same pairs of devices"
                 )
-
-
-def _fail(instruction: HloInstruction, message: str) -> HloVerifyError:
-    notes = [f"in computation {instruction.parent.name}"] if instruction.parent is not None else []
-    return HloVerifyError(f"{instruction.opcode}: {message}", instruction.span, *notes)
 
 
 @dataclass
@@ -156,9 +151,9 @@ def _pairs(transfer: HloInstruction) -> Pairs:
 def _check_pairs(transfer: HloInstruction, pairs: Pairs) -> None:
     text = transfer.frontend_attributes[_PAIRS]
     if _has_cycle(pairs):
-        raise _fail(transfer, f"{_PAIRS}={text} is a cycle, in which every device waits for another")
+        raise wrong(transfer, f"{_PAIRS}={text} is a cycle, in which every device waits for another")
     if _shares_an_end(pairs):
-        raise _fail(transfer, f"{_PAIRS}={text} names a source or a target twice")
+        raise wrong(transfer, f"{_PAIRS}={text} names a source or a target twice")
 
 
 def _shares_an_end(pairs: Pairs) -> bool:

@@ -10,10 +10,10 @@ from types import MappingProxyType
 
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import OPCODES, Trait
-from xjit.hlo.diagnostics import HloVerifyError
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
+from xjit.ops.verifier_error import wrong
 
 _CONSUMERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -66,7 +66,7 @@ def verify_pairs(module: HloModule, has_unique_channels: bool = False) -> None:
                 first = channels.setdefault(instruction.channel_id, instruction)
                 _check_channel(instruction, first)
                 if has_unique_channels and first is not instruction and not _are_one_exchange(first, instruction):
-                    raise _fail(instruction, f"channel {instruction.channel_id} is that of {first.name}")
+                    raise wrong(instruction, f"channel {instruction.channel_id} is that of {first.name}")
             if opcode in _ASYNC:
                 _check_asynchronous(instruction)
             elif opcode in _TRANSFERS:
@@ -74,11 +74,6 @@ def verify_pairs(module: HloModule, has_unique_channels: bool = False) -> None:
             elif opcode in _ALL_REDUCES:
                 all_reduce = all_reduce or instruction
                 _check_all_reduce(instruction, all_reduce)
-
-
-def _fail(instruction: HloInstruction, message: str) -> HloVerifyError:
-    notes = [f"in computation {instruction.parent.name}"] if instruction.parent is not None else []
-    return HloVerifyError(f"{instruction.opcode}: {message}", instruction.span, *notes)
 
 
 def _check_consumer(start: HloInstruction) -> None:
@@ -90,7 +85,7 @@ def _check_consumer(start: HloInstruction) -> None:
     if len(users) == 1 and users[0].opcode in wanted:
         return
     names = f": {', '.join(user.name for user in users)}" if users else ""
-    raise _fail(start, f"{start.name} needs one {' or '.join(wanted)}, found {len(users)}{names}")
+    raise wrong(start, f"{start.name} needs one {' or '.join(wanted)}, found {len(users)}{names}")
 
 
 def _orders_only(user: HloInstruction) -> bool:
@@ -102,7 +97,7 @@ def _check_thread(caller: HloInstruction, parent: HloComputation) -> None:
     """What is called, or applied to elements, runs on the thread of its caller."""
     for called in caller.called_computations:
         if called.execution_thread != parent.execution_thread:
-            raise _fail(
+            raise wrong(
                 caller,
                 f"it runs on thread {parent.execution_thread}, but {called.name} is for thread "
                 f"{called.execution_thread}",
@@ -114,7 +109,7 @@ def _check_asynchronous(instruction: HloInstruction) -> None:
     called = instruction.called_computations[0]
     thread = instruction.attributes_as(at.AsyncAttributes).async_execution_thread
     if thread and thread != called.execution_thread:
-        raise _fail(
+        raise wrong(
             instruction,
             f"async_execution_thread={thread}, but {called.name} is for thread {called.execution_thread}",
         )
@@ -122,7 +117,7 @@ def _check_asynchronous(instruction: HloInstruction) -> None:
         root = called.root_instruction
         others = [i for i in called.instructions if i is not root and i.opcode != "parameter"]
         if others and not all(i.opcode in _MAY_STAND_TOGETHER for i in called.instructions):
-            raise _fail(instruction, f"{called.name} must be one instruction, but has {others[0].name} and {root.name}")
+            raise wrong(instruction, f"{called.name} must be one instruction, but has {others[0].name} and {root.name}")
 
 
 def _are_one_exchange(first: HloInstruction, instruction: HloInstruction) -> bool:
@@ -135,7 +130,7 @@ def _are_one_exchange(first: HloInstruction, instruction: HloInstruction) -> boo
 def _check_channel(instruction: HloInstruction, first: HloInstruction) -> None:
     """A channel that begins with a transfer is for transfers; collectives may share one."""
     if first.opcode in _TRANSFERS and instruction.opcode not in _TRANSFERS:
-        raise _fail(instruction, f"channel {instruction.channel_id} is that of {first.name}, which is {first.opcode}")
+        raise wrong(instruction, f"channel {instruction.channel_id} is that of {first.name}, which is {first.opcode}")
 
 
 def _check_transfer(transfer: HloInstruction, seen: dict[tuple[str, int], HloInstruction]) -> None:
@@ -151,26 +146,26 @@ def _check_transfer(transfer: HloInstruction, seen: dict[tuple[str, int], HloIns
         first.frontend_attributes.get(name) == transfer.frontend_attributes.get(name) for name in _RENDEZVOUS
     )
     if not same:
-        raise _fail(transfer, f"{first.name} uses channel {attributes.channel_id} with the host in another way")
+        raise wrong(transfer, f"{first.name} uses channel {attributes.channel_id} with the host in another way")
 
 
 def _check_end(done: HloInstruction, attributes: at.ChannelAttributes) -> None:
     start = done.operand(0)
     if start.opcode not in _PRODUCERS[done.opcode]:
         wanted = " or ".join(_PRODUCERS[done.opcode])
-        raise _fail(done, f"the operand must be {wanted}, but {start.name} is {start.opcode}")
+        raise wrong(done, f"the operand must be {wanted}, but {start.name} is {start.opcode}")
     if start.opcode == "get-tuple-element":
         return
     begun = start.attributes_as(at.ChannelAttributes)
     if begun.channel_id is not None and begun.channel_id != attributes.channel_id:
-        raise _fail(done, f"channel_id={attributes.channel_id}, but {start.name} uses channel {begun.channel_id}")
+        raise wrong(done, f"channel_id={attributes.channel_id}, but {start.name} uses channel {begun.channel_id}")
     if begun.channel_id is not None and begun.is_host_transfer != attributes.is_host_transfer:
-        raise _fail(done, f"is_host_transfer differs from that of {start.name}")
+        raise wrong(done, f"is_host_transfer differs from that of {start.name}")
 
 
 def _check_all_reduce(instruction: HloInstruction, first: HloInstruction) -> None:
     attributes = instruction.attributes_as(at.CollectiveAttributes)
     if attributes.channel_id is not None and attributes.channel_id < 1:
-        raise _fail(instruction, f"the channel_id must be positive, got {attributes.channel_id}")
+        raise wrong(instruction, f"the channel_id must be positive, got {attributes.channel_id}")
     if attributes.constrain_layout != first.attributes_as(at.CollectiveAttributes).constrain_layout:
-        raise _fail(instruction, f"constrain_layout differs from that of {first.name}")
+        raise wrong(instruction, f"constrain_layout differs from that of {first.name}")

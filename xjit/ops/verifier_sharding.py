@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from xjit.hlo.annotations.device_sharding import DeviceSharding, read_sharding
 from xjit.hlo.annotations.metadata import HloSharding
-from xjit.hlo.diagnostics import HloVerifyError
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
+from xjit.ops.verifier_error import wrong
 
 
 def verify_sharding(module: HloModule, checks_device_numbers: bool = True) -> None:
@@ -27,11 +27,6 @@ def verify_sharding(module: HloModule, checks_device_numbers: bool = True) -> No
                 _check_agreement(instruction)
 
 
-def _fail(instruction: HloInstruction, message: str) -> HloVerifyError:
-    notes = [f"in computation {instruction.parent.name}"] if instruction.parent is not None else []
-    return HloVerifyError(f"{instruction.opcode}: {message}", instruction.span, *notes)
-
-
 def _parts(instruction: HloInstruction) -> Iterator[tuple[Shape, HloSharding]]:
     """Returns (array, its sharding) pairs: the elements of a tuple sharding stand for the leaves in order."""
     sharding = instruction.sharding
@@ -42,11 +37,11 @@ def _parts(instruction: HloInstruction) -> Iterator[tuple[Shape, HloSharding]]:
     if instruction.shape.is_token:
         return iter(())  # what an outfeed sends is sharded, not its token
     if not instruction.shape.is_tuple:
-        raise _fail(instruction, f"sharding {sharding} is for a tuple, but the result is {instruction.shape}")
+        raise wrong(instruction, f"sharding {sharding} is for a tuple, but the result is {instruction.shape}")
     has_empty = any(part.is_tuple and not part.tuple_shapes for _, part in instruction.shape.subshapes())
     if len(leaves) != len(sharding.elements) and not has_empty:  # an empty tuple may have a sharding, too
         count = len(sharding.elements)
-        raise _fail(
+        raise wrong(
             instruction, f"sharding {sharding} is for {count} arrays, but {instruction.shape} has {len(leaves)}"
         )
     return iter(zip(leaves, sharding.elements, strict=False))
@@ -56,15 +51,15 @@ def _check_part(instruction: HloInstruction, shape: Shape, sharding: HloSharding
     """An array is tiled along each of its dimensions, by devices of the module that are named once."""
     found = read_sharding(sharding)
     if found.kind == "malformed":
-        raise _fail(instruction, f"sharding {sharding} does not have as many devices as tiles")
+        raise wrong(instruction, f"sharding {sharding} does not have as many devices as tiles")
     if found.is_tiled and shape.is_array and found.rank != shape.rank:
-        raise _fail(instruction, f"sharding {sharding} has {found.rank} dimensions, but {shape} has {shape.rank}")
+        raise wrong(instruction, f"sharding {sharding} has {found.rank} dimensions, but {shape} has {shape.rank}")
     if len(set(found.devices)) != len(found.devices):
-        raise _fail(instruction, f"sharding {sharding} names a device twice")
+        raise wrong(instruction, f"sharding {sharding} names a device twice")
     if any(device < 0 for device in found.devices):
-        raise _fail(instruction, f"sharding {sharding} names a negative device")
+        raise wrong(instruction, f"sharding {sharding} names a negative device")
     if partitions > 1 and (device := max(found.devices, default=-1)) >= partitions:
-        raise _fail(instruction, f"sharding names device {device}, but num_partitions={partitions}")
+        raise wrong(instruction, f"sharding names device {device}, but num_partitions={partitions}")
 
 
 def _check_agreement(caller: HloInstruction) -> None:
@@ -79,7 +74,7 @@ def _check_agreement(caller: HloInstruction) -> None:
     for instruction, sharding in given[1:]:
         first, expected = given[0]
         if _meaning(sharding) != _meaning(expected):
-            raise _fail(
+            raise wrong(
                 caller,
                 f"{first.name} has sharding {expected}, {instruction.name} has {sharding}; they hold the same values",
             )

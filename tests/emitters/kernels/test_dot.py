@@ -87,7 +87,7 @@ def test_element_types(kind: str) -> None:
 @pytest.mark.parametrize(
     ("lhs", "rhs", "out"),
     [("bf16", "bf16", "f32"), ("bf16", "f32", "f32"), ("f16", "f16", "f32"), ("s8", "s8", "s32"), ("s16", "s16", "s32"), ("s8", "s32", "s64"), ("u8", "u8", "u32"), ("f32", "f64", "f64"),
-     ("s8", "f32", "f32"), ("u8", "s8", "s32"), ("pred", "f32", "f32"), ("f8e5m2", "f8e4m3fn", "bf16")],
+     ("s8", "f32", "f32"), ("u8", "s8", "s32"), ("pred", "f32", "f32"), ("f8e5m2", "f8e4m3fn", "bf16"), ("s32", "f16", "s32"), ("bf16", "s32", "s32"), ("f16", "s64", "s64"), ("bf16", "f16", "s32")],
 )  # fmt: skip
 @pytest.mark.parametrize("m", [3, 33])
 def test_mixed_types(lhs: str, rhs: str, out: str, m: int) -> None:

@@ -86,8 +86,11 @@ def _integer_of_floats(dot: HloInstruction, into: Expansion) -> HloInstruction |
     if not dot.shape.element_type.is_integer or not floats:
         return None
     widest = max(floats, key=lambda kind: kind.bit_width)
-    product = into.add(build.make_dot(lhs, rhs, dot.attributes_as(DotAttributes), widest))
-    return into.add(build.convert(product, dot.shape.element_type))
+    bits = max(o.shape.element_type.bit_width for o in (lhs, rhs))
+    wide = widest if bits <= widest.bit_width else PrimitiveType.F32 if bits <= 32 else PrimitiveType.F64
+    product = into.add(build.make_dot(lhs, rhs, dot.attributes_as(DotAttributes), wide))
+    rounded = product if wide is widest else into.add(build.convert(product, widest))
+    return into.add(build.convert(rounded, dot.shape.element_type))
 
 
 def _scaled(instruction: HloInstruction, into: Expansion) -> HloInstruction:

@@ -24,6 +24,7 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import ComputationLayout, HloModule, HloModuleConfig
 from xjit.hlo.ir.name_uniquer import KEYWORDS, NameUniquer
 from xjit.hlo.ir.schedule import HloSchedule
+from xjit.hlo.types.shape_index import format_shape_index
 from xjit.text.cursor import did_you_mean
 from xjit.text.opcode_syntax import called_in_proto_order, without_default_comparison_type
 from xjit.text.proto import hlo_pb2 as pb
@@ -31,7 +32,6 @@ from xjit.text.proto.attributes import read_attributes
 from xjit.text.proto.metadata import read_metadata, read_origin, read_statistics
 from xjit.text.proto.shapes import read_shape
 from xjit.text.proto.sharding import read_sharding
-from xjit.text.proto.structures import index_text
 
 _MODULE_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
@@ -99,7 +99,7 @@ def read_module_config(data: bytes) -> HloModuleConfig:
         shardings = ", ".join(str(read_sharding(s)) for s in proto.spmd_parameters_shardings)
         header["spmd_parameters_shardings"] = f"{{{shardings}}}"
     if proto.cross_program_prefetches:
-        entries = (f"({p.parameter}, {index_text(p.index)})" for p in proto.cross_program_prefetches)
+        entries = (f"({p.parameter}, {format_shape_index(p.index)})" for p in proto.cross_program_prefetches)
         header["cross_program_prefetches"] = f"{{ {', '.join(entries)} }}"
     return config
 

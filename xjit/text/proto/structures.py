@@ -18,6 +18,7 @@ from xjit.hlo.attributes import (
 from xjit.hlo.attributes.codecs.scalars import parse_int, parse_int_list
 from xjit.hlo.attributes.codecs.shardings import parse_sharding
 from xjit.hlo.attributes.codecs.value_text import CodecError, inside, shorten, split_items, split_list, unquote
+from xjit.hlo.types.shape_index import format_shape_index
 from xjit.text.proto import hlo_pb2 as pb
 from xjit.text.proto.sharding import read_axes, read_mesh, read_sharding, write_axes, write_mesh, write_sharding
 
@@ -143,15 +144,10 @@ def alias_entries(text: str) -> list[tuple[tuple[int, ...], int, tuple[int, ...]
 def read_aliasing(proto: Any) -> str:
     """Returns the text of `output_operand_aliasing`; nothing if there is none."""
     entries = [
-        f"{index_text(a.output_shape_index)}: ({a.operand_index}, {index_text(a.operand_shape_index)})"
+        f"{format_shape_index(a.output_shape_index)}: ({a.operand_index}, {format_shape_index(a.operand_shape_index)})"
         for a in proto.output_operand_aliasing
     ]
     return "{" + ", ".join(entries) + "}" if entries else ""
-
-
-def index_text(index: Any) -> str:
-    """Returns a shape index as `{0,1}`."""
-    return "{" + ",".join(map(str, index)) + "}"
 
 
 def write_replica_groups(groups: ReplicaGroups, proto: Any) -> None:
