@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xjit.emitters.elemental import register_type
+from xjit.emitters.kernels.fft.butterflies import Pair
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.library import Library
@@ -92,21 +93,35 @@ def _text(kind: PrimitiveType, target: Target) -> str:
     return module.to_text()
 
 
+def load_parts(builder: StructuredBuilder, place: Value, lanes: LLVMType) -> Pair:
+    """Loads a vector of complex numbers that lie side by side."""
+    size = lanes.elem.bits // 8
+    low, high = (builder.load(lanes, p, size) for p in (place, _behind(builder, place, lanes)))
+    re, im = (builder.shuffle_vector(low, high, range(first, 2 * lanes.width, 2)) for first in range(2))
+    return re, im
+
+
+def store_parts(builder: StructuredBuilder, place: Value, value: Pair) -> None:
+    """Stores a vector of complex numbers side by side."""
+    (re, im), lanes = value, value[0].type
+    size = lanes.elem.bits // 8
+    order = [n for lane in range(lanes.width) for n in (lane, lanes.width + lane)]
+    builder.store(builder.shuffle_vector(re, im, order[: lanes.width]), place, size)
+    builder.store(builder.shuffle_vector(re, im, order[lanes.width :]), _behind(builder, place, lanes), size)
+
+
 def _split(builder: StructuredBuilder, place: Value, parts: Sequence[Value], factor: Value) -> None:
     """Moves a vector of numbers to its parts."""
-    lanes, size = factor.type, factor.type.elem.bits // 8
-    low, high = (builder.load(lanes, p, size) for p in (place, _behind(builder, place, lanes)))
-    for first, part in enumerate(parts):
-        builder.store(builder.shuffle_vector(low, high, range(first, 2 * lanes.width, 2)), part, size)
+    lanes = factor.type
+    for value, part in zip(load_parts(builder, place, lanes), parts, strict=True):
+        builder.store(value, part, lanes.elem.bits // 8)
 
 
 def _join(builder: StructuredBuilder, place: Value, parts: Sequence[Value], factor: Value) -> None:
     """The way back, times the factor."""
-    lanes, size = factor.type, factor.type.elem.bits // 8
-    re, im = (builder.fmul(builder.load(lanes, part, size), factor) for part in parts)
-    order = [n for lane in range(lanes.width) for n in (lane, lanes.width + lane)]
-    builder.store(builder.shuffle_vector(re, im, order[: lanes.width]), place, size)
-    builder.store(builder.shuffle_vector(re, im, order[lanes.width :]), _behind(builder, place, lanes), size)
+    lanes = factor.type
+    re, im = (builder.fmul(builder.load(lanes, part, lanes.elem.bits // 8), factor) for part in parts)
+    store_parts(builder, place, (re, im))
 
 
 def _behind(builder: StructuredBuilder, place: Value, lanes: LLVMType) -> Value:
