@@ -6,12 +6,11 @@ of the pairs has its parts apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from xjit.emitters.elemental import register_type
 from xjit.emitters.kernels.fft.butterflies import Pair, join_halves, split_halves
-from xjit.emitters.kernels.fft.parts import load_parts, store_parts
+from xjit.emitters.kernels.fft.parts import emit_vectors, load_parts, store_parts
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.library import Library
@@ -76,12 +75,16 @@ def _spectrum_text(name: str, kind: PrimitiveType, target: Target) -> str:
     ):
         builder.store(value, place, size)
         builder.store(const_float(lanes.elem, 0.0), builder.offset(place, builder.i64(size)), size)
-    with _inside(builder, m, lanes) as (k, opposite):
+
+    def vectors(k: Value) -> None:
+        opposite = _opposite(builder, m, k, lanes)
         here, turned, root = (
             _load(builder, parts, place, lanes) for parts, place in (((re, im), k), ((re, im), opposite), (roots, k))
         )
         there = _reversed(builder, turned)
         store_parts(builder, _at(builder, row, k, 2 * size), join_halves(builder, here, there, root))
+
+    emit_vectors(builder, (builder.i64(1), m), lanes.width, vectors)
     builder.ret_void()
     return module.to_text()
 
@@ -94,23 +97,23 @@ def _halves_text(name: str, kind: PrimitiveType, target: Target) -> str:
     start, end = (builder.load(lanes.elem, place, size) for place in (first, _at(builder, row, m, 2 * size)))
     builder.store(builder.fadd(start, end), re, size)
     builder.store(builder.fsub(start, end), im, size)
-    with _inside(builder, m, lanes) as (k, opposite):
+
+    def vectors(k: Value) -> None:
+        opposite = _opposite(builder, m, k, lanes)
         here = load_parts(builder, _at(builder, row, k, 2 * size), lanes)
         there = _reversed(builder, load_parts(builder, _at(builder, row, opposite, 2 * size), lanes))
         value = split_halves(builder, here, there, _load(builder, roots, k, lanes))
         for place, part in zip((re, im), value, strict=True):
             builder.store(part, _at(builder, place, k, size), size)
+
+    emit_vectors(builder, (builder.i64(1), m), lanes.width, vectors)
     builder.ret_void()
     return module.to_text()
 
 
-@contextmanager
-def _inside(builder: StructuredBuilder, m: Value, lanes: LLVMType) -> Generator[tuple[Value, Value]]:
-    """A loop over vectors of 0 < k < m; yields the first k and the last m - k. The last vector may overlap another."""
-    last = builder.sub(m, builder.i64(lanes.width))
-    with builder.loop(builder.i64(1), m, lanes.width, "k") as position:
-        k = builder.min(position, last)
-        yield k, builder.sub(builder.add(last, builder.i64(1)), k)
+def _opposite(builder: StructuredBuilder, m: Value, k: Value, lanes: LLVMType) -> Value:
+    """Where the vector of numbers m - k starts, in falling order of k."""
+    return builder.sub(builder.sub(m, builder.i64(lanes.width - 1)), k)
 
 
 def _lanes(kind: PrimitiveType, target: Target) -> LLVMType:
