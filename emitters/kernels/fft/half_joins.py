@@ -77,11 +77,8 @@ def _spectrum_text(name: str, kind: PrimitiveType, target: Target) -> str:
         builder.store(const_float(lanes.elem, 0.0), builder.offset(place, builder.i64(size)), size)
 
     def vectors(k: Value) -> None:
-        opposite = _opposite(builder, m, k, lanes)
-        here, turned, root = (
-            _load(builder, parts, place, lanes) for parts, place in (((re, im), k), ((re, im), opposite), (roots, k))
-        )
-        there = _reversed(builder, turned)
+        here, root = (_load(builder, parts, k, lanes) for parts in ((re, im), roots))
+        there = _reversed(builder, _load(builder, (re, im), _opposite(builder, m, k, lanes), lanes))
         store_parts(builder, _at(builder, row, k, 2 * size), join_halves(builder, here, there, root))
 
     emit_vectors(builder, (builder.i64(1), m), lanes.width, vectors)

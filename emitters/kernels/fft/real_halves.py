@@ -3,7 +3,7 @@
 With z[j] = x[2j] + i x[2j + 1], Z its transform of length m = n / 2 and w = exp(-2 pi i / n), the spectrum of x is
 X[k] = E[k] + w^k O[k], where E[k] = (Z[k] + conj Z[m - k]) / 2 and O[k] = (Z[k] - conj Z[m - k]) / 2i are those of its
 even and its odd numbers; inverse transforms take that back. X[0] and X[m] are real. Source: Press et al., "Numerical
-Recipes" (1992), section 12.3.
+Recipes" (1992), section 12.3. Here are the loops of short rows; those of long ones are libraries (`half_joins`).
 """
 
 from __future__ import annotations
