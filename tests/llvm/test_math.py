@@ -119,6 +119,28 @@ def test_accuracy(type_name, level):
     assert not failures, "\n".join(failures)
 
 
+@pytest.mark.parametrize("level", jit.host_levels())
+def test_floats_are_good_to_one_ulp(level):
+    """Also where nothing is fused; around the places where ranges of arguments meet."""
+    target = Target.for_features(level)
+    x = np.random.default_rng(3).uniform(0.2, 2.0, 32768).astype(np.float32)
+    for opcode in (
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "sine",
+        "cosine",
+        "tanh",
+        "rsqrt",
+        "erf",
+    ):
+        width = target.vector_width(ty.FLOAT)
+        (result,) = jit.Kernel(vectors(UNARY[opcode]), [ty.FLOAT], [ty.FLOAT], width, target)([x], [np.float32])
+        error = jit.ulp_error(result, REFERENCE[opcode](x.astype(LONG)))
+        assert error.max() <= 1, (opcode, error.max(), x[np.argmax(error)])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("type_name", TYPES)
 @pytest.mark.parametrize("opcode", REFERENCE)

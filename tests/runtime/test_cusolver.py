@@ -23,7 +23,7 @@ from xjit.text.parser import parse_hlo
 from xjit.thunks.solver_spec import SOLVER_FUNCTIONS, solver_function
 
 _SVD = {"m": 5, "n": 3, "x": 3, "y": 3}
-_REFLECTED = {"m": 5, "n": 4, "k": 3, "q": 5}
+_REFLECTED = {"m": 5, "n": 4, "k": 3, "p": 3, "q": 5}
 _SOLVED = {"side": "R", "uplo": "L", "trans_x": "T", "diag": "U"}
 VARIANTS: dict[str, list[Variant]] = {
     "potrf": [Variant({"n": 4}, {"uplo": "L"}, (2,)), Variant({"n": 3}, {"uplo": "U"})],

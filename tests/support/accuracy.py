@@ -187,7 +187,8 @@ PAGE_HEAD = f"""# Accuracy of the math functions
 The largest error of a compiled function in units in the last place, and in parentheses how many representable numbers lie at most between
 the result and the correctly rounded one: 0 is correctly rounded, 1 a neighbour. The error of a complex number is its distance
 from the truth, in units of its absolute value. Subnormal numbers of f32, bf16 and f64 count as zero, as in XLA's CPU code; those of f16
-do not. The table is for a CPU with fused multiply-add. The logistic function of c128 is 1 / (1 + exp(-x)), which loses digits near its poles.
+do not. The table is for a CPU with fused multiply-add; without it, `erf`, `exponential-minus-one` and `rsqrt` of f32 are computed in
+f64, and good to 1 ULP, too. The logistic function of c128 is 1 / (1 + exp(-x)), which loses digits near its poles.
 
 f16 and bf16: all inputs. f32: one input in {SAMPLE_STEP:,}, and near all powers of two. f64: near all powers of two, and {3 * CHUNK:,}
 random numbers; c64 and c128: as many pairs of them.

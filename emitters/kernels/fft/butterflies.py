@@ -46,11 +46,10 @@ def conjugate(b: IRBuilder, x: Pair) -> Pair:
 
 
 def join_halves(b: IRBuilder, here: Pair, there: Pair, root: Pair) -> Pair:
-    """X[k] of Z[k], Z[m - k] and w^k, see `real_halves`."""
-    turned = conjugate(b, there)
-    even, odd = add(b, here, turned), subtract(b, here, turned)
-    re, im = add(b, even, multiply(b, rotate(b, odd), root))
-    return scaled(b, re, 0.5), scaled(b, im, 0.5)
+    """X[k] of Z[k], Z[m - k] and w^k, see `real_halves`. Halved first, they overflow no sooner than Z."""
+    half, turned = _scale(b, here, 0.5), _scale(b, conjugate(b, there), 0.5)
+    even, odd = add(b, half, turned), subtract(b, half, turned)
+    return add(b, even, multiply(b, rotate(b, odd), root))
 
 
 def split_halves(b: IRBuilder, here: Pair, there: Pair, root: Pair) -> Pair:

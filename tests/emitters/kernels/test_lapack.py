@@ -32,9 +32,10 @@ def _svd_variants() -> list[Variant]:
 
 
 def _mqr_variants() -> list[Variant]:
+    """Of a wide factorization the columns behind the k-th have no reflectors."""
     return [
-        Variant({"m": 5, "n": 4, "k": 3, "q": 5 if left else 4}, {"left": left, "transpose": t}, (2,))
-        for left, t in itertools.product([True, False], repeat=2)
+        Variant({"m": 5, "n": 4, "k": 3, "p": p, "q": 5 if left else 4}, {"left": left, "transpose": t}, (2,))
+        for left, t, p in itertools.product([True, False], [True, False], [3, 6])
     ]
 
 
@@ -207,7 +208,7 @@ def test_complex_eigenvalues_of_real_matrices() -> None:
         ("lapack_sgees_ffi", {"n": 0}, {"mode": "V", "sort": "N"}),
         ("lapack_ssyevd_ffi", {"n": 0}, {"mode": "V", "uplo": "L"}),
         ("lapack_sgtsv_ffi", {"n": 3, "r": 0}, {}),
-        ("lapack_sormqr_ffi", {"m": 3, "n": 2, "k": 0, "q": 3}, {"left": True, "transpose": False}),
+        ("lapack_sormqr_ffi", {"m": 3, "n": 2, "k": 0, "p": 0, "q": 3}, {"left": True, "transpose": False}),
         ("lapack_sgesdd_ffi", {"m": 3, "n": 0, "x": 3, "y": 0}, {"mode": "A"}),
     ],
 )

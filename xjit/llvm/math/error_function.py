@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from xjit.llvm.math import coefficients as co
 from xjit.llvm.math.exponential import expm1_reduced, reduce_by_ln2
-from xjit.llvm.math.vec import Vec, polynomial, power_of_two
+from xjit.llvm.math.vec import Vec, floats_as_doubles_without_fma, polynomial, power_of_two
 
 ERFC_CENTER = 1.046875
 
 
+@floats_as_doubles_without_fma
 def erf(x: Vec) -> Vec:
     """The error function: x + x P(x^2) up to 1, and 1 - erfc(|x|) beyond."""
     coefficients, limit = (co.ERF_F64, 6.0) if x.is_double else (co.ERF_F32, 4.0)

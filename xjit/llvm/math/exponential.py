@@ -9,6 +9,7 @@ from __future__ import annotations
 from xjit.llvm.math import coefficients as co
 from xjit.llvm.math.vec import (
     Vec,
+    floats_as_doubles_without_fma,
     polynomial,
     power_of_two,
     round_to_int,
@@ -67,6 +68,7 @@ def expm1_quarter(x: Vec) -> Vec:
     return rough + scale.fma(tail, scale.fma(head, offset - rough) + lost)
 
 
+@floats_as_doubles_without_fma
 def expm1(x: Vec) -> Vec:
     """e^x - 1."""
     return _unless_tiny(x, expm1_quarter(x) * 4.0, 54 if x.is_double else 25)

@@ -15,6 +15,7 @@ from xjit.llvm.math.rounding import round_even
 from xjit.llvm.math.vec import (
     Vec,
     fast_two_sum,
+    floats_as_doubles_without_fma,
     polynomial,
     power_of_two,
     residual,
@@ -30,6 +31,7 @@ def sqrt(x: Vec) -> Vec:
     return x.sqrt()
 
 
+@floats_as_doubles_without_fma
 def rsqrt(x: Vec) -> Vec:
     """1 / sqrt(x); with fused multiply-add both roundings are made good: half of what y (x y) lacks to 1 is added."""
     y = 1.0 / x.sqrt()

@@ -6,7 +6,7 @@ whatever the builder's fast-math flags; scalars and vectors of any width are the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.reductions import vector_reduce_or
@@ -200,6 +200,18 @@ class Vec:
     def any(self) -> Value:
         """Whether any lane of an i1 vector is set, as i1."""
         return vector_reduce_or(self.b, self.v)
+
+
+def floats_as_doubles_without_fma(function: Callable[[Vec], Vec]) -> Callable[[Vec], Vec]:
+    """`function`, but of f32 computed in f64 where nothing fuses a product with a sum: there the roundings of f32 would
+    add up to more than 1 ULP.
+    """
+
+    def widened(x: Vec) -> Vec:
+        return function(x) if x.is_double or x.has_fma else function(x.to_double()).to_float()
+
+    widened.__doc__ = function.__doc__
+    return widened
 
 
 def polynomial(x: Vec, coefficients: Sequence[float]) -> Vec:

@@ -78,11 +78,11 @@ def _dot(interpreter: Interpreter, instruction: HloInstruction, operands: Sequen
         raise unsupported("dot with structured sparsity")
     batch, contracting = (d.lhs_batch_dims, d.rhs_batch_dims), (d.lhs_contracting_dims, d.rhs_contracting_dims)
     kind, dtype = instruction.shape.element_type, instruction.shape.dtype
-    floats = [compute_dtype(x.dtype) for x in operands if type_of(x).is_float]
-    if kind.is_integer and floats:  # computed in floats, then converted
-        return saturate(
-            contract(interpreter, operands[0], operands[1], batch, contracting, np.result_type(*floats)), kind
-        )
+    floats = [x.dtype for x in operands if type_of(x).is_float]
+    if kind.is_integer and floats:  # computed and rounded in the wider type of the floats, then converted
+        widest = max(floats, key=lambda dtype: dtype.itemsize)
+        exact = contract(interpreter, operands[0], operands[1], batch, contracting, widest)
+        return saturate(widen(finish(exact, widest)), kind)
     return finish(contract(interpreter, operands[0], operands[1], batch, contracting, dtype), dtype)
 
 

@@ -93,7 +93,8 @@ def _ormqr(f: Any, call: LapackCall, x: Arrays) -> Arrays:
     if not call.sizes["k"]:
         return {"c": x["c"]}
     side, lwork = call.flags["side"], max(call.sizes["m"], call.sizes["n"])
-    return {"c": f(side, call.flags["trans"], x["a"], x["tau"], x["c"], lwork)[0]}
+    reflectors = x["a"][:, : call.sizes["k"]]  # of a wide factorization the columns behind have none
+    return {"c": f(side, call.flags["trans"], reflectors, x["tau"], x["c"], lwork)[0]}
 
 
 def _trsm(f: Any, call: LapackCall, x: Arrays) -> Arrays:

@@ -37,7 +37,7 @@ def result_type(instruction: HloInstruction, lhs: Shape, rhs: Shape) -> Primitiv
     declared = instruction.shape.element_type
     if declared is natural:
         return natural
-    if declared.is_complex != natural.is_complex:
+    if natural.is_complex and not declared.is_complex:
         fail(instruction, f"operands of type {natural.text} cannot give a result of type {declared.text}")
     if not natural.is_float and declared.bit_width < natural.bit_width:
         fail(instruction, f"result type {declared.text} is narrower than the operand type {natural.text}")

@@ -1,4 +1,4 @@
-"""ragged-dot, scaled-dot, dots of complex numbers, and of floats with an integer result, as ordinary dots."""
+"""ragged-dot, scaled-dot, dots of complex numbers or with such results, and of floats to integers, as ordinary dots."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _MIN_PARTS_SIZE = 16  # rows, columns and terms: with less, taking numbers apart
 class DotExpander(OpExpander):
     """Groups of a ragged dot are selected by masks; the scales of a scaled dot are multiplied in before, in f32.
 
-    A dot of floats whose result is an integer is computed in floats and converted, as in XLA. With `splits_complex`
-    a large dot of complex numbers becomes four of their parts.
+    A dot of floats whose result is an integer is computed in the type of the floats and converted, as in XLA; real
+    operands of one whose result is complex are converted first. With `splits_complex` a large dot of complex numbers
+    becomes four of their parts.
     """
 
     name = "dot-expander"
@@ -32,6 +33,8 @@ class DotExpander(OpExpander):
         if instruction.opcode == "scaled-dot":
             return _scaled(instruction, into)
         if instruction.opcode == "dot" and instruction.shape.element_type.is_complex:
+            if not instruction.operand(0).shape.element_type.is_complex:
+                return _complex_of_reals(instruction, into)
             return _of_parts(instruction, into) if self.splits_complex and _is_large(instruction) else None
         if instruction.opcode == "dot":
             return _integer_of_floats(instruction, into)
@@ -63,24 +66,27 @@ def _is_large(dot: HloInstruction) -> bool:
     return min(rows, columns, terms) >= _MIN_PARTS_SIZE
 
 
-def _of_parts(dot: HloInstruction, into: Expansion) -> HloInstruction | None:
-    """(a + bi) (c + di) = (ac - bd) + (ad + bc) i, each product a dot; None if an operand is real."""
-    if any(not o.shape.element_type.is_complex for o in dot.operands):
-        return None
+def _of_parts(dot: HloInstruction, into: Expansion) -> HloInstruction:
+    """(a + bi) (c + di) = (ac - bd) + (ad + bc) i, each product a dot."""
     attributes, kind = dot.attributes_as(DotAttributes), dot.shape.element_type.component
     (a, b), (c, d) = ([into.make(part, o) for part in ("real", "imag")] for o in dot.operands)
     ac, bd, ad, bc = (into.add(build.make_dot(x, y, attributes, kind)) for x, y in ((a, c), (b, d), (a, d), (b, c)))
     return into.make("complex", into.make("subtract", ac, bd), into.make("add", ad, bc))
 
 
+def _complex_of_reals(dot: HloInstruction, into: Expansion) -> HloInstruction:
+    kind = dot.shape.element_type
+    lhs, rhs = (into.add(build.convert(o, kind)) for o in dot.operands)
+    return into.add(build.make_dot(lhs, rhs, dot.attributes_as(DotAttributes), kind))
+
+
 def _integer_of_floats(dot: HloInstruction, into: Expansion) -> HloInstruction | None:
     lhs, rhs = dot.operands[:2]
-    kinds = [o.shape.element_type for o in (lhs, rhs)]
-    if not dot.shape.element_type.is_integer or not any(k.is_float for k in kinds):
+    floats = [o.shape.element_type for o in (lhs, rhs) if o.shape.element_type.is_float]
+    if not dot.shape.element_type.is_integer or not floats:
         return None
-    wide = PrimitiveType.F64 if PrimitiveType.F64 in kinds else PrimitiveType.F32
-    attributes = dot.attributes_as(DotAttributes)
-    product = into.add(build.make_dot(lhs, rhs, attributes, wide))
+    widest = max(floats, key=lambda kind: kind.bit_width)
+    product = into.add(build.make_dot(lhs, rhs, dot.attributes_as(DotAttributes), widest))
     return into.add(build.convert(product, dot.shape.element_type))
 
 
