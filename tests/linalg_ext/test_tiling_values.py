@@ -80,6 +80,19 @@ def test_chain_of_residual_blocks() -> None:
     _checked(residual_blocks(5), lambda module: fuse_ext(root_of(module), [0, 3]))
 
 
+def test_long_chain_of_inits() -> None:
+    """Each operation writes into what the one before gives: longer than Python's stack is deep."""
+    lines = [
+        f"%v{i + 1} = linalg.add ins(%b, %b : tensor<4xf32>, tensor<4xf32>)"
+        f" outs(%v{i} : tensor<4xf32>) -> tensor<4xf32>"
+        for i in range(1100)
+    ]
+    text = "func.func @main(%v0: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {\n" + "\n".join(lines)
+    module = linalg_ext.parse(text + "\nreturn %v1100 : tensor<4xf32>\n}")
+    root = named(module, "linalg.add")[-1]
+    assert len(fuse_ext(root, [2]).fused) == 1099
+
+
 _RESHAPES = {
     "expand": ("12x16", "expand_shape %a [[0], [1, 2]] output_shape [12, 2, 8] {__root__}", "12x2x8"),
     "collapse": ("12x1x8x2", "collapse_shape %a [[0], [1, 2, 3]] {__root__}", "12x16"),
