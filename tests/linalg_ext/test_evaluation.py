@@ -8,6 +8,7 @@ import pytest
 from xjit.hlo.diagnostics import HloError, InvalidArgument
 from xjit.linalg_ext.evaluation import evaluate, evaluate_with_undefined
 from xjit.linalg_ext.ir import LinalgError
+from xjit.linalg_ext.passes import run_passes
 from xjit.linalg_ext.text.parser import parse_module
 
 RNG = np.random.default_rng(7)
@@ -258,6 +259,45 @@ func.func @f(%a: i8, %b: i8) -> (i8, i8, i8, i8) {
   return %s, %q, %r, %u : i8, i8, i8, i8
 }"""
     assert [int(v) for v in run(text, -128, -3)] == [125, 42, -2, 0]
+
+
+@pytest.mark.parametrize(("a", "b", "expected"), [(-128, 3, -42), (127, 2, 64), (-7, -2, 4), (-128, 1, -128)])
+def test_division_up_does_not_negate(a: int, b: int, expected: int) -> None:
+    """-128 of 8 bits has no negative."""
+    text = "func.func @f(%a: i8, %b: i8) -> i8 {\n %q = arith.ceildivsi %a, %b : i8\n return %q : i8\n}"
+    assert run(text, a, b) == expected
+
+
+@pytest.mark.parametrize("name", ["addi", "subi"])
+@pytest.mark.parametrize("a", [False, True])
+@pytest.mark.parametrize("b", [False, True])
+def test_one_bit_wraps(name: str, a: bool, b: bool) -> None:
+    text = f"func.func @f(%a: i1, %b: i1) -> i1 {{\n %s = arith.{name} %a, %b : i1\n return %s : i1\n}}"
+    assert run(text, a, b) == (a != b)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("passes", [[], ["canonicalize"]], ids=str)
+def test_a_chosen_buffer_is_no_copy(first: bool, passes: list[str]) -> None:
+    """Also where `canonicalize` makes a select of the branch."""
+    text = """
+func.func @f(%c: i1, %a: memref<2xf32>, %b: memref<2xf32>) -> index {
+  %r = scf.if %c -> (memref<2xf32>) {
+    scf.yield %a : memref<2xf32>
+  } else {
+    scf.yield %b : memref<2xf32>
+  }
+  %n = memref.rank %r : memref<2xf32>
+  %x = arith.constant 3.0 : f32
+  memref.store %x, %r[%n] : memref<2xf32>
+  return %n : index
+}"""
+    module = parse_module(text)
+    run_passes(module, passes)
+    assert any(op.name == "arith.select" for op in module.walk()) == bool(passes)
+    a, b = np.zeros(2, np.float32), np.zeros(2, np.float32)
+    assert evaluate(module, "f", first, a, b) == 1
+    np.testing.assert_array_equal([a, b], [[0, 3 * first], [0, 3 * (not first)]])
 
 
 @pytest.mark.parametrize(

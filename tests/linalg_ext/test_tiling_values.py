@@ -80,6 +80,19 @@ def test_chain_of_residual_blocks() -> None:
     _checked(residual_blocks(5), lambda module: fuse_ext(root_of(module), [0, 3]))
 
 
+def test_long_chain_of_inits() -> None:
+    """Each operation writes into what the one before gives: longer than Python's stack is deep."""
+    lines = [
+        f"%v{i + 1} = linalg.add ins(%b, %b : tensor<4xf32>, tensor<4xf32>)"
+        f" outs(%v{i} : tensor<4xf32>) -> tensor<4xf32>"
+        for i in range(1100)
+    ]
+    text = "func.func @main(%v0: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {\n" + "\n".join(lines)
+    module = linalg_ext.parse(text + "\nreturn %v1100 : tensor<4xf32>\n}")
+    root = named(module, "linalg.add")[-1]
+    assert len(fuse_ext(root, [2]).fused) == 1099
+
+
 _RESHAPES = {
     "expand": ("12x16", "expand_shape %a [[0], [1, 2]] output_shape [12, 2, 8] {__root__}", "12x2x8"),
     "collapse": ("12x1x8x2", "collapse_shape %a [[0], [1, 2, 3]] {__root__}", "12x16"),
@@ -109,6 +122,28 @@ func.func @main(%a: tensor<{source}xf32>) -> tensor<{result}xf32> {{
     else:
         with pytest.raises(LinalgError, match="no box"):
             tile(root_of(linalg_ext.parse(text)), sizes)
+
+
+@pytest.mark.parametrize(("index", "size"), [("d1 * 2", 8), ("d1 * 2", 7), ("0", 5), ("d1 + 2", 9), ("d1 + 2", 6)])
+@pytest.mark.parametrize("keep", [False, True])
+def test_an_intermediate_is_a_result_of_the_loops_only_as_a_whole(index: str, size: int, keep: bool) -> None:
+    """Of what `elemwise_unary` gives, the root reads a part, in every iteration the same columns; what follows reads all of it."""
+    wide = f"tensor<4x{size}xf32>"
+    text = f"""
+func.func @main(%a: {wide}) -> (tensor<4x4xf32>, {wide}) {{
+  %0 = tensor.empty() : {wide}
+  %1 = linalg.elemwise_unary ins(%a : {wide}) outs(%0 : {wide}) -> {wide}
+  %2 = tensor.empty() : tensor<4x4xf32>
+  %3 = linalg.generic {{
+    indexing_maps = [affine_map<(d0, d1) -> (d0, {index})>, affine_map<(d0, d1) -> (d0, d1)>],
+    iterator_types = ["parallel", "parallel"]
+  }} ins(%1 : {wide}) outs(%2 : tensor<4x4xf32>) attrs = {{__root__}} {{
+  ^bb0(%x: f32, %y: f32):
+    linalg.yield %x : f32
+  }} -> tensor<4x4xf32>
+  return %3, %1 : tensor<4x4xf32>, {wide}
+}}"""
+    _checked(text, lambda module: fuse_ext(root_of(module), [3, 0], keep_intermediates=keep))
 
 
 def test_a_tile_in_the_padding_has_no_window() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.kernels import check
 from xjit.hlo import Shape
 from xjit.hlo.compare.fingerprint import module_fingerprint
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
@@ -112,6 +113,26 @@ def test_programs_for_cpus_sort_only_what_is_read(k: int, expected: bool) -> Non
     module = parse_hlo(text)
     PassDriver().run(cpu_pipeline(), module)
     assert ("TopK" in str(module)) == expected
+
+
+@pytest.mark.parametrize("order", ["", ", type=TOTALORDER"])
+@pytest.mark.parametrize("stable", ["false", "true"])
+def test_zeros_stay_where_a_stable_sort_by_gt_leaves_them(order: str, stable: str) -> None:
+    """Of both signs: they are equal then, and top k would begin with those that are not negative."""
+    text = f"""HloModule m
+      gt {{ a = f32[] parameter(0) b = f32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
+        ROOT r = pred[] compare(a, b), direction=GT{order} }}
+      ENTRY e {{ x = f32[8] parameter(0) i = s32[8] iota(), iota_dimension=0
+        s = (f32[8], s32[8]) sort(x, i), dimensions={{0}}, is_stable={stable}, to_apply=gt
+        v = f32[8] get-tuple-element(s), index=0 vk = f32[3] slice(v), slice={{[0:3]}}
+        p = s32[8] get-tuple-element(s), index=1 pk = s32[3] slice(p), slice={{[0:3]}}
+        ROOT t = (f32[3], s32[3]) tuple(vk, pk) }}"""
+    kept = stable == "true" and not order
+    module = parse_hlo(text)
+    PassDriver().run(cpu_pipeline(), module)
+    assert ("TopK" in str(module)) == (not kept)
+    if stable == "true":
+        check(text, np.array([-0.0, 0, -0.0, 0, -1, -1, -1, -1], np.float32))
 
 
 def test_hooks_say_which_transposes_are_folded() -> None:

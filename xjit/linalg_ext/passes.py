@@ -12,7 +12,7 @@ from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.rewrite.cse import eliminate_common_subexpressions
 from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead, share_constants
 from xjit.linalg_ext.rewrite.rules import CANONICALIZE, CANONICALIZE_EXT
-from xjit.linalg_ext.transform.interpreter import interpret
+from xjit.linalg_ext.transform_scripts.interpreter import interpret
 from xjit.linalg_ext.transforms.elementwise_fusion.driver import fuse_elementwise
 from xjit.linalg_ext.transforms.loops.prefetch import prefetch
 from xjit.linalg_ext.transforms.lowering.to_loops import convert_linalg_ext_to_loops, convert_linalg_to_loops

@@ -55,6 +55,7 @@ from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
+from xjit.passes.simplify.descending_order import descending_order
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
@@ -133,8 +134,14 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
 
 
 def _saves_a_sort(sort: HloInstruction, k: int) -> bool:
-    """Whether the first k elements are found faster without all others in order."""
-    return 2 * k <= sort.operand(0).shape.dimensions[sort.attributes_as(SortAttributes).sort_dimension]
+    """Whether the first k elements are found faster without all others in order, and are the same ones.
+
+    TopK orders zeros by their sign: a stable sort by a plain GT leaves them as they came.
+    """
+    attributes = sort.attributes_as(SortAttributes)
+    if attributes.is_stable and descending_order(sort.to_apply) != "total":
+        return False
+    return 2 * k <= sort.operand(0).shape.dimensions[attributes.sort_dimension]
 
 
 def gpu_pipeline(

@@ -77,10 +77,9 @@ class RealHalves:
         store(constant(self.m), (builder.fsub(re, im), zero))
 
         def element(k: AffineExpr) -> None:
-            even, odd, root = self._parts(halves, k)
+            even, odd, root = self._parts(halves, k, 0.5)
             turned = multiply(self.nest.builder, rotate(self.nest.builder, odd), root)
-            both = add(self.nest.builder, even, turned)
-            store(k, (scaled(self.nest.builder, both[0], 0.5), scaled(self.nest.builder, both[1], 0.5)))
+            store(k, add(self.nest.builder, even, turned))
 
         self._inside(element)
 
@@ -93,7 +92,7 @@ class RealHalves:
             self.memory.store(buffer, (constant(0),), part)
 
         def element(k: AffineExpr) -> None:
-            even, odd, (re, im) = self._parts(spectrum, k)
+            even, odd, (re, im) = self._parts(spectrum, k, 1.0)
             builder = self.nest.builder
             turned = multiply(builder, odd, (re, builder.fneg(im)))
             back = builder.fneg(turned[1]), turned[0]  # i times it
@@ -101,11 +100,15 @@ class RealHalves:
 
         self._inside(element)
 
-    def _parts(self, values: Sequence[Buffer], k: AffineExpr) -> tuple[Pair, Pair, Pair]:
-        """v[k] + conj v[m - k], v[k] - conj v[m - k], w^k."""
+    def _parts(self, values: Sequence[Buffer], k: AffineExpr, scale: float) -> tuple[Pair, Pair, Pair]:
+        """s v[k] + s conj v[m - k], s v[k] - s conj v[m - k], w^k. Scaled first, they overflow no sooner than v."""
         builder = self.nest.builder
-        here = load_pair(self.nest, self.memory, values, (k,))
-        re, im = load_pair(self.nest, self.memory, values, (constant(self.m) - k,))
+
+        def load(number: AffineExpr) -> Pair:
+            re, im = load_pair(self.nest, self.memory, values, (number,))
+            return scaled(builder, re, scale), scaled(builder, im, scale)
+
+        here, (re, im) = load(k), load(constant(self.m) - k)
         there = re, builder.fneg(im)
         root = load_pair(self.nest, self.memory, self._roots, (k,))
         return add(builder, here, there), subtract(builder, here, there), root

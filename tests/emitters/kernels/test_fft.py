@@ -155,6 +155,14 @@ def test_real_transforms_as_units() -> None:
     assert check_units(text("f32", "IRFFT", (6,), (24,)), rtol=1e-4, atol=1e-4) == 6
 
 
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_large_numbers_have_finite_spectra(kind: str) -> None:
+    x = np.zeros((1, 24), np.dtype(kind.replace("f", "float")))
+    x[0, 4] = 0.9 * np.finfo(x.dtype).max
+    spectrum = np.asarray(xjit.compile(text(kind, "RFFT", (1,), (24,)))(x))
+    np.testing.assert_allclose(spectrum / x[0, 4], np.fft.rfft(x / x[0, 4]), rtol=0, atol=1e-6)
+
+
 def test_the_imaginary_parts_of_edges_do_not_count() -> None:
     """Nor does what is in them: C2R transforms of XLA read half a spectrum as one of real numbers."""
     executable = xjit.compile(text("f32", "IRFFT", (), (8,)))

@@ -179,3 +179,23 @@ func.func @buffer_copies(%m: memref<3xf32>, %n: memref<3xf32>) {
   memref.copy %m, %n : memref<3xf32> to memref<3xf32>
   return
 }
+
+// -----
+
+// A value that a product needs as a symbol is one where it is added, too: a map multiplies no dims.
+#sum = affine_map<(d0, d1) -> (d0 + d1)>
+// CHECK: #[[MAP:.*]] = affine_map<(d0)[s0, s1] -> (d0 * ((s0 - s1) ceildiv 3) + s1)>
+// CHECK-LABEL: func.func @dim_and_symbol
+func.func @dim_and_symbol(%n: index, %out: memref<9xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %i = %c0 to %n step %c1 {
+    // CHECK: %[[K:.*]] = memref.load
+    %k = memref.load %out[%i] : memref<9xindex>
+    %0 = affine.apply affine_map<(d0)[s0, s1] -> (d0 * ((s0 - s1) ceildiv 3))>(%i)[%n, %k]
+    // CHECK: affine.apply #[[MAP]](%{{.*}})[%{{.*}}, %[[K]]]
+    %1 = affine.apply #sum(%k, %0)
+    memref.store %1, %out[%i] : memref<9xindex>
+  }
+  return
+}

@@ -1,4 +1,4 @@
-"""The transform dialect: the syntax of scripts. What the operations do is in `xjit.linalg_ext.transform`."""
+"""The transform dialect: the syntax of scripts. What the operations do is in `xjit.linalg_ext.transform_scripts`."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from xjit.linalg_ext.evaluation.values import Runtime, apply
 from xjit.linalg_ext.ir.attributes import DenseAttr, IntegerAttr, StringAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Block, Operation, Value
+from xjit.linalg_ext.ir.types import MemRefType
 from xjit.linalg_ext.structured import STRUCTURED_ROWS
 
 __all__ = ["Handler", "Interpreter"]
@@ -147,6 +148,13 @@ def _scalar(interpreter: Interpreter, op: Operation, operands: list[Runtime]) ->
     return [apply(lambda *elements: function(op, *elements), *operands)]
 
 
+def _select(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
+    """One of two buffers is that buffer, not a copy."""
+    if isinstance(op.result.type, MemRefType):
+        return [operands[1 if operands[0] else 2]]
+    return _scalar(interpreter, op, operands)
+
+
 def _constant(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
     return [constant_elements(op.attributes["value"], op.result.type, interpreter.resources)]
 
@@ -159,6 +167,7 @@ def _index(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> 
 
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(SCALAR_OPS, _scalar),
+    "arith.select": _select,
     **{name: evaluate_pointwise for name, row in STRUCTURED_ROWS.items() if row.pointwise},
     **dict.fromkeys(EXTENSION_OPS, evaluate_extension),
     **TENSOR_OPS,

@@ -91,6 +91,7 @@ MEMREF_OPS: dict[str, _Handler] = {
     "memref.store": _store,
     "memref.copy": _copy,
     "memref.dim": TENSOR_OPS["tensor.dim"],
+    "memref.rank": TENSOR_OPS["tensor.rank"],
     "memref.cast": TENSOR_OPS["tensor.cast"],
     "memref.subview": _subview,
     "memref.collapse_shape": _collapse_shape,

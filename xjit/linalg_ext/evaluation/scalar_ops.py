@@ -43,7 +43,7 @@ def _divide_toward_zero(a: Elements, b: Elements) -> Elements:
 
 
 def _divide_up(a: Elements, b: Elements) -> Elements:
-    return np.negative(np.floor_divide(np.negative(a), b))
+    return np.add(np.floor_divide(a, b), np.not_equal(np.remainder(a, b), 0))
 
 
 _COMPARE_INTEGERS: dict[str, Callable[..., Elements]] = {
@@ -152,6 +152,11 @@ def _arith(function: Callable[..., Elements]) -> ScalarFunction:
     return call
 
 
+def _modular(function: Callable[..., Elements]) -> Callable[..., Elements]:
+    """A sum or difference of integers, which for one-bit integers is their exclusive or."""
+    return lambda a, b: (np.bitwise_xor if np.asarray(a).dtype.kind == "b" else function)(a, b)
+
+
 def _select(op: Operation, condition: Elements, a: Elements, b: Elements) -> Elements:
     return np.where(condition, a, b)
 
@@ -172,7 +177,7 @@ def _trailing_zeros(x: Elements) -> Elements:
 
 SCALAR_OPS: dict[str, ScalarFunction] = {
     **{f"arith.{name}": _arith(f) for name, f in {
-        "addi": np.add, "subi": np.subtract, "muli": np.multiply,
+        "addi": _modular(np.add), "subi": _modular(np.subtract), "muli": np.multiply,
         "divsi": _divide_toward_zero, "remsi": np.fmod, "floordivsi": np.floor_divide, "ceildivsi": _divide_up,
         "divui": _on_unsigned(np.floor_divide), "remui": _on_unsigned(np.remainder),
         "ceildivui": _on_unsigned(lambda a, b: np.floor_divide(a, b) + (np.remainder(a, b) != 0)),

@@ -17,11 +17,15 @@ _MAX_OPERANDS = 32
 
 
 def composed(map: AffineMap, operands: Sequence[Value]) -> tuple[AffineMap, list[Value]]:
-    """Returns the same values as a map without `affine.apply` and constants among its operands, each operand once."""
+    """Returns the same values as a map without `affine.apply` and constants among its operands, each operand once: as a
+    symbol if it is needed as one, for maps multiply no dims and divide by none.
+    """
     dims: list[Value] = []
     symbols: list[Value] = []
     replacements = [_expression(v, i < map.num_dims, dims, symbols) for i, v in enumerate(operands)]
     result = map.replace(replacements[: map.num_dims], replacements[map.num_dims :], len(dims), len(symbols))
+    once = [symbol(symbols.index(v)) if v in symbols else dim(i) for i, v in enumerate(dims)]
+    result = result.replace(once, [symbol(i) for i in range(len(symbols))], len(dims), len(symbols))
     return _without_unused(result, [*dims, *symbols])
 
 
@@ -35,12 +39,11 @@ def _expression(value: Value, as_dim: bool, dims: list[Value], symbols: list[Val
         map = map_of(op)
         inner = [_expression(v, as_dim and i < map.num_dims, dims, symbols) for i, v in enumerate(op.operands)]
         return map.replace(inner[: map.num_dims], inner[map.num_dims :], len(dims), len(symbols)).results[0]
-    for table, variable in ((dims, dim), (symbols, symbol)):
-        if value in table:
-            return variable(table.index(value))
-    table, variable = (dims, dim) if as_dim and not is_symbol(value) else (symbols, symbol)
-    table.append(value)
-    return variable(len(table) - 1)
+    is_dim = as_dim and not is_symbol(value) and value not in symbols
+    table, variable = (dims, dim) if is_dim else (symbols, symbol)
+    if value not in table:
+        table.append(value)
+    return variable(table.index(value))
 
 
 def _without_unused(map: AffineMap, operands: Sequence[Value]) -> tuple[AffineMap, list[Value]]:

@@ -61,6 +61,8 @@ class _Emitter:
     def __post_init__(self) -> None:
         for result, each in self.carried.items():
             for init in self.plan.inits_in_nest(self.plan.planned[result.owner], result):
+                if init in self.carried:
+                    break
                 self.written_by[init] = each
 
     def emit(self, root: Planned) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -151,20 +151,19 @@ class FusionPlan:
         assert value.defining_op is not None
         return self.planned[value.defining_op]
 
-    def inits_in_nest(self, planned: Planned, result: OpResult) -> list[OpResult]:
-        """Returns the fused results that a result is written into, one after the other."""
-        init = planned.tilable.init_of(result)
-        value = planned.op.operands[init] if init is not None and init in planned.fused else None
-        if not isinstance(value, OpResult):
-            return []
-        return [value, *self.inits_in_nest(self.producer_of(value), value)]
+    def inits_in_nest(self, planned: Planned, result: OpResult) -> Iterator[OpResult]:
+        """Yields the fused results that a result is written into, one after the other."""
+        while (init := planned.tilable.init_of(result)) is not None and init in planned.fused:
+            value = planned.op.operands[init]
+            if not isinstance(value, OpResult):
+                return
+            yield value
+            planned, result = self.producer_of(value), value
 
     def final_init(self, planned: Planned, result: OpResult) -> Value | None:
         """Returns the tensor that a result is written into, followed through producers of the nest; None if none is."""
-        init = planned.tilable.init_of(result)
-        if init is None:
-            return None
-        value = planned.op.operands[init]
-        if init in planned.fused and isinstance(value, OpResult):
-            return self.final_init(self.producer_of(value), value) or value
-        return value
+        last = [result, *self.inits_in_nest(planned, result)][-1]
+        init = self.planned[last.owner].tilable.init_of(last)
+        if init is not None:
+            return last.owner.operands[init]
+        return None if last is result else last

@@ -103,9 +103,7 @@ class StructuredTilable(Tilable):
         return offset, index.apply(substitute(span, None, sizes_as_dims), indices)
 
     def _covers(self, e: AffineExpr, whole: Sequence[bool], domain: Tile, size: int | None) -> bool:
-        """Whether windows over one cut loop follow each other without gaps, and reach the end of the dimension."""
-        if all(whole[d] for d in e.dims):
-            return True  # what lies between or behind is never read
+        """Whether windows over the cut loop, if one is, follow one another without gaps, to the dimension's end."""
         ranges = self.view.loop_ranges
         window, last, cut = 1, e.constant_term + 1, []
         for term, k in e.terms:
@@ -117,6 +115,8 @@ class StructuredTilable(Tilable):
                 window += k * (extent - 1)
             else:
                 cut.append(k)
+        if not cut:
+            return last == size
         return len(cut) == 1 and window >= cut[0] and last == size and e.constant_term == 0
 
     def domain_of(self, index: IndexBuilder, number: int, tile: Tile) -> Tile | None:

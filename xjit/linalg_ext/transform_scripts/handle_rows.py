@@ -11,7 +11,7 @@ from xjit.linalg_ext.ir.types import IntegerType
 from xjit.linalg_ext.rewrite.cse import eliminate_common_subexpressions
 from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead
 from xjit.linalg_ext.rewrite.rules import CANONICALIZE
-from xjit.linalg_ext.transform.state import Handles, Payload, Script, TransformRow
+from xjit.linalg_ext.transform_scripts.state import Handles, Payload, Script, TransformRow
 from xjit.linalg_ext.transforms.single_ops.fold_unit_dims import fold_unit_extent_dims
 from xjit.linalg_ext.verify import verify
 

@@ -7,14 +7,14 @@ from xjit.hlo.diagnostics import did_you_mean
 from xjit.linalg_ext.ir.attributes import EnumAttr, StringAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
-from xjit.linalg_ext.transform.control_rows import CONTROL_ROWS
-from xjit.linalg_ext.transform.handle_rows import HANDLE_ROWS
-from xjit.linalg_ext.transform.loop_rows import LOOP_ROWS
-from xjit.linalg_ext.transform.match_rows import MATCH_ROWS
-from xjit.linalg_ext.transform.neighbour_rows import NEIGHBOUR_ROWS
-from xjit.linalg_ext.transform.rewrite_rows import REWRITE_ROWS
-from xjit.linalg_ext.transform.state import Handles, Script, TransformRow, script_operations
-from xjit.linalg_ext.transform.structured_rows import STRUCTURED_TRANSFORM_ROWS
+from xjit.linalg_ext.transform_scripts.control_rows import CONTROL_ROWS
+from xjit.linalg_ext.transform_scripts.handle_rows import HANDLE_ROWS
+from xjit.linalg_ext.transform_scripts.loop_rows import LOOP_ROWS
+from xjit.linalg_ext.transform_scripts.match_rows import MATCH_ROWS
+from xjit.linalg_ext.transform_scripts.neighbour_rows import NEIGHBOUR_ROWS
+from xjit.linalg_ext.transform_scripts.rewrite_rows import REWRITE_ROWS
+from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRow, script_operations
+from xjit.linalg_ext.transform_scripts.structured_rows import STRUCTURED_TRANSFORM_ROWS
 
 __all__ = ["TRANSFORM_OPS", "interpret"]
 

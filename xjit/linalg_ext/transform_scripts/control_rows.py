@@ -7,8 +7,8 @@ from xjit.linalg_ext.dialects.registry import has_trait
 from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DictAttr, StringAttr, SymbolRefAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
-from xjit.linalg_ext.transform.match_rows import inside_first
-from xjit.linalg_ext.transform.state import Handles, Payload, Script, TransformRow, script_operations
+from xjit.linalg_ext.transform_scripts.match_rows import inside_first
+from xjit.linalg_ext.transform_scripts.state import Handles, Payload, Script, TransformRow, script_operations
 
 __all__ = ["CONTROL_ROWS"]
 

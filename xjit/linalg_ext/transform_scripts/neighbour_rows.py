@@ -9,7 +9,7 @@ from xjit.linalg_ext.dialects.registry import has_trait
 from xjit.linalg_ext.ir.attributes import ArrayAttr, DenseArrayAttr, IntegerAttr, StringAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation, Value
-from xjit.linalg_ext.transform.state import Handles, Script, TransformRow
+from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRow
 
 __all__ = ["NEIGHBOUR_ROWS"]
 

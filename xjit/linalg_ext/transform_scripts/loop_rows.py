@@ -6,8 +6,8 @@ from xjit.linalg_ext.ir.attributes import IntegerAttr, StringAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.rewrite.loop_rules import known_trips
-from xjit.linalg_ext.transform.state import Handles, Script, TransformRow
-from xjit.linalg_ext.transform.structured_rows import located
+from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRow
+from xjit.linalg_ext.transform_scripts.structured_rows import located
 from xjit.linalg_ext.transforms.loops.coalesce import coalesce
 from xjit.linalg_ext.transforms.loops.forall_to_for import forall_to_for
 from xjit.linalg_ext.transforms.loops.outline import outline_loop

@@ -12,7 +12,7 @@ from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.ir.types import IndexType
 from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead
 from xjit.linalg_ext.rewrite.rules import CANONICALIZE
-from xjit.linalg_ext.transform.state import Handles, Script, TransformRow, payload_of
+from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRow, payload_of
 from xjit.linalg_ext.transforms.fusion.fuse import fuse, fuse_ext
 from xjit.linalg_ext.transforms.fusion.fuse_into_containing_op import fuse_into_containing_op
 from xjit.linalg_ext.transforms.fusion.fuse_operands import fuse_operands

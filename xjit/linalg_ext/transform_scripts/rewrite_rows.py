@@ -7,8 +7,8 @@ from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import FloatType, IntegerType, element_type
-from xjit.linalg_ext.transform.state import Handles, Payload, Script, TransformRow
-from xjit.linalg_ext.transform.structured_rows import each_target, flag, integers, located, tile_sizes
+from xjit.linalg_ext.transform_scripts.state import Handles, Payload, Script, TransformRow
+from xjit.linalg_ext.transform_scripts.structured_rows import each_target, flag, integers, located, tile_sizes
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
 from xjit.linalg_ext.transforms.reductions.split_reduction import split_reduction
 from xjit.linalg_ext.transforms.single_ops.collapse_dims import flatten_elementwise

@@ -9,7 +9,7 @@ from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DictAttr, EnumAt
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.structured import as_structured
-from xjit.linalg_ext.transform.state import Handles, Script, TransformRow
+from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRow
 
 __all__ = ["MATCH_ROWS", "inside_first"]
 
