@@ -508,6 +508,38 @@ sys.exit("it is raised before the next line")
 """, devices=2, expected_exit=3)  # fmt: skip
 
 
+def test_what_has_begun_is_not_asked_for_again() -> None:
+    """However it is interrupted: programs would be compiled again, and calls on several devices run again."""
+    run("""
+from xjit.jax_backend import plugin
+from xjit.jax_backend.sharded_execution import ShardedExecution
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+class Alarm(Exception):
+    pass
+def interrupted(*_):
+    raise Alarm
+done = []
+def doing(function):
+    def does(*arguments):
+        done.append(function(*arguments))
+        raise ValueError
+    return does
+sharded = jax.device_put(np.ones(4, np.float32), NamedSharding(Mesh(jax.devices(), "x"), P("x")))
+total = jax.jit(lambda a: a.sum())
+assert total(sharded) == 4
+error_of, plugin.error_of = plugin.error_of, interrupted
+load_program, plugin.load_program = plugin.load_program, doing(plugin.load_program)
+raises(jax.errors.JaxRuntimeError, "interrupted, and is not begun again", lambda: jax.jit(lambda a: a * 3)(x))
+plugin.load_program = load_program
+assert len(done) == 1
+run_member, ShardedExecution.run_member = ShardedExecution.run_member, doing(ShardedExecution.run_member)
+raises(jax.errors.JaxRuntimeError, "interrupted, and is not begun again", lambda: total(sharded).block_until_ready())
+ShardedExecution.run_member, plugin.error_of = run_member, error_of
+assert done[1:] == [0, 0], done
+assert total(sharded) == 4
+""", devices=2)  # fmt: skip
+
+
 def test_a_handler_that_raises_where_python_is_about_to_answer() -> None:
     """It raises its own exception, and the request is answered: not that Python had not."""
     run("""

@@ -249,7 +249,9 @@ for name, value in {"xla_cpu_enable_fast_math": "false", "xla_dump_max_hlo_modul
     raises(jax.errors.JaxRuntimeError, f"While setting option {name}, '{value}' is not a valid", lambda: compiled(**{name: value}))
 compiled(xla_cpu_enable_fast_math="False", xla_cpu_opt_preset="CPU_OPT_PRESET_DEFAULT", xla_dump_max_hlo_modules="7")
 assert (compiled(xla_backend_optimization_level=0, xla_disable_hlo_passes="cse,fusion") == x + 1).all()
-raises(jax.errors.JaxRuntimeError, "UNIMPLEMENTED", lambda: jax.jit(jax.ffi.ffi_call("nobody", jax.ShapeDtypeStruct((), np.float32)))())
+for version, words in {4: "No FFI handler registered for nobody on a platform Host (canonical host)", 2: "No registered implementation for untyped custom call to nobody for Host"}.items():
+    nobody = jax.jit(jax.ffi.ffi_call("nobody", jax.ShapeDtypeStruct((), np.float32), custom_call_api_version=version))
+    raises(jax.errors.JaxRuntimeError, f"NOT_FOUND: {words}", nobody)
 raises(jax.errors.JaxRuntimeError, "Out of memory allocating 70368744177664 bytes", lambda: jnp.zeros((1 << 46,), np.uint8).block_until_ready())
 """)  # fmt: skip
 

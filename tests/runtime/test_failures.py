@@ -161,7 +161,7 @@ def test_the_interpreter_names_it_too(refuse: Any) -> None:
 
 
 SCRATCH = {
-    "topk": "(f32[100], s32[100]) topk(x), k=100, largest=true",
+    "topk": "(f32[1000000], s32[1000000]) topk(x), k=1000000, largest=true",
     "sort": "f32[8388608] sort(x), dimensions={0}, to_apply=lt",
     "fft": "c64[4194305] fft(x), fft_type=RFFT, fft_length={8388608}",
 }

@@ -322,7 +322,7 @@ def test_fill_has_what_products_of_any_size_need(type: str) -> None:
 
 def test_fill_has_what_transforms_and_first_elements_need() -> None:
     options = xjit.CompileOptions()
-    texts = [text for text in library_programs() if "= c64" in text or "topk(" in text]
+    texts = [text for text in library_programs() if "fft(" in text or "topk(" in text]
     filled = {library.name for text in texts for library in libraries_of(parse_hlo(text), options)}
     for type, rows, size, k in (("f32", "3,", 257, 64), ("bf16", "", 1000, 1), ("s32", "2,2,", 500, 10)):
         text = f"""HloModule m
@@ -343,6 +343,19 @@ def test_fill_has_what_transforms_and_first_elements_need() -> None:
           ROOT r = {shape} fft(x), fft_type=FFT, fft_length={{{lengths}}}
         }}"""
         assert {library.name for library in libraries_of(parse_hlo(text), options)} <= filled, shape
+    for type, complex_type in (("f32", "c64"), ("f64", "c128")):
+        for fft_type, operand, result in (
+            ("RFFT", f"{type}[5,256]", f"{complex_type}[5,129]"),
+            ("IRFFT", f"{complex_type}[1025]", f"{type}[2048]"),
+        ):
+            length = 256 if fft_type == "RFFT" else 2048
+            text = f"""HloModule m
+            ENTRY e {{
+              x = {operand} parameter(0)
+              ROOT r = {result} fft(x), fft_type={fft_type}, fft_length={{{length}}}
+            }}"""
+            assert {library.name for library in libraries_of(parse_hlo(text), options)} <= filled, (type, fft_type)
+        assert f"xjit_fft_roots_{type}" in filled
 
 
 def test_the_command(cache: ObjectCache, capsys: pytest.CaptureFixture[str]) -> None:

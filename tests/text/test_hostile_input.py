@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
@@ -77,13 +78,22 @@ def test_large_text_is_parsed_and_printed(name: str) -> None:
     assert time.process_time() - start < 10
 
 
-def test_time_is_linear_in_the_length_of_a_chain() -> None:
+def chain(length: int) -> str:
+    return HEAD + "".join(f" x{i + 1} = f32[4] negate({f'x{i}' if i else 'p'})\n" for i in range(length)) + "}"
+
+
+def spaces_in_a_sharding(length: int) -> str:
+    spaces = " " * length
+    return HEAD + f" x = f32[4] negate(p), sharding={{devices=[2{spaces}]{spaces}0{spaces},{spaces}1{spaces}}} }}"
+
+
+@pytest.mark.parametrize("text", [chain, spaces_in_a_sharding])
+def test_time_is_linear_in_the_length(text: Callable[[int], str]) -> None:
     def seconds(length: int) -> float:
-        text = HEAD + "".join(f" x{i + 1} = f32[4] negate({f'x{i}' if i else 'p'})\n" for i in range(length)) + "}"
         best = float("inf")
         for _ in range(3):
             start = time.process_time()
-            parse_hlo(text)
+            parse_hlo(text(length))
             best = min(best, time.process_time() - start)
         return best
 

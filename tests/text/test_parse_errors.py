@@ -141,6 +141,7 @@ ATTRIBUTE_MISTAKES = [
     ("sharding={devices=[2,1]<=[1,2]T(0)}", "T(0) is not an order of the 2 dimensions [1,2]"),
     ("sharding={devices=[2,1]<=[1,2]T(0,2)}", "T(0,2) is not an order"),
     ("sharding={maximal}", "a maximal sharding names its device"),
+    ("sharding={maximal devices=[2,1]0,1}", "names its device, and no other"),
     ("sharding={manual device=0}", "a sharding that is manual names no devices"),
     ("sharding={shard_as 1}", "expected the devices of a sharding"),
     ("sharding={devices=[2,1]<=[2] last_tile_dims={foo}}", "in last_tile_dims, found 'foo'"),
@@ -150,6 +151,8 @@ ATTRIBUTE_MISTAKES = [
     ("sharding={mesh['x'=2] [{'z'},{}]}", "''z'' is not an axis of the mesh"),
     ("sharding={mesh['x'=2] [{'x'},{}] replicated={'x'}}", "expected ',' before more of a sharding"),
     ("sharding={mesh['x'=2] [{'x'},{}], foo={'x'}}", "expected replicated, manual, unreduced or metadata"),
+    ("sharding={mesh['x'=2] [{'x'},{}],}", "expected replicated, manual, unreduced or metadata"),
+    ("sharding={mesh['x'=2] replicatedly}", "expected the axes of each dimension"),
     ("sharding={mesh['x'=2]}", "expected the axes of each dimension"),
     ('sharding={replicated metadata={op_name="a" "b"}}', "expected 'key=value' in metadata"),
     ("statistics={visualizing_index=0 a=1}", "expected name=number in statistics"),
@@ -181,6 +184,8 @@ def test_what_may_be_written_in_an_attribute() -> None:
         "sharding={mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)) [{'x','y':(1)2},{?}], manual={'y':(2)2}}",
         "sharding={mesh['x'=4] [{'x', ?},{}], metadata={op_name=\"a\"}}",
         "sharding={mesh['x'=2] unreduced}",
+        "sharding={mesh['x'=2], replicated, metadata={op_name=\"a\"}}",
+        "sharding={devices=[2,1,2]<=[4]last_tile_dim_replicate}",
         "sharding={maximal_mesh[device_id=0]}",
         'sharding={replicated metadata={{op_name="a"},{op_name="b"}}}',
         "statistics={visualizing_index=1,stat-1=33,stat-2=4.5}",
@@ -191,6 +196,14 @@ def test_what_may_be_written_in_an_attribute() -> None:
     ):
         module = parse_hlo(ENTRY + f"  x = f32[4] negate(p), {attribute}\n}}")
         assert str(parse_hlo(str(module))) == str(module)
+
+
+def test_spaces_of_a_sharding() -> None:
+    """Only those outside of strings are none of its meaning."""
+    text = 'sharding={devices=[2,1]\n <= [2]   metadata={op_name="a  <= b"}}'
+    negate = parse_hlo(ENTRY + f"  ROOT x = f32[4] negate(p), {text}\n}}").entry_computation.root_instruction
+    assert negate.sharding is not None
+    assert negate.sharding.text == 'devices=[2,1]<=[2] metadata={op_name="a  <= b"}'
 
 
 @pytest.mark.parametrize("word", ["ROOT", "ENTRY", "HloModule", "FileNames"])

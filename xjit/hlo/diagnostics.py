@@ -6,7 +6,7 @@ Imports nothing of xjit. Internal faults are `AssertionError`s; everything a use
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -101,6 +101,15 @@ class FailedPrecondition(HloError):
 
 class Unsupported(HloError):
     """Valid HLO that this target or tool does not implement; names the opcode."""
+
+
+class UnknownTarget(Unsupported):
+    """A custom call to a function that nobody has; `is_typed` if it is one of XLA's typed interface (FFI)."""
+
+    def __init__(self, target: str, known: Sequence[str], *, is_typed: bool, span: Span | None) -> None:
+        self.target = target
+        self.is_typed = is_typed
+        super().__init__(f"custom-call to '{target}': expected one of {', '.join(known)}", span)
 
 
 class PassError(HloError):

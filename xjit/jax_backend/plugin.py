@@ -43,6 +43,7 @@ from xjit.jax_backend.sharded_execution import ShardedExecution
 from xjit.jax_backend.transfers import Copying, Transfers
 from xjit.jax_backend.workers import Workers
 from xjit.llvm.host_cpu import host_features
+from xjit.llvm.struct_layout import StructLayout
 from xjit.runtime.thread_pool import running_pool
 from xjit.version import __version__
 
@@ -57,6 +58,8 @@ _STATIC_ERRORS: Final = {
     UNANSWERED_ERROR: (ErrorCode.INTERNAL, "Python did not answer: it has no stack left, or is shutting down"),
     REFUSAL_ERROR: (ErrorCode.UNIMPLEMENTED, "xjit's backend does not have this function of PJRT"),
 }
+
+_CUT_SHORT: Final = "an answer of Python's was interrupted, and is not begun again"
 
 _CLASH: Final = "(flattened argument {0}, replica 0, partition 0, first use: {1}). Toy example for this bug: "
 _ARGUMENT_ERRORS: Final = {
@@ -104,6 +107,8 @@ class Plugin:
             self._kept.append(kept)
             if name == EXHAUSTED_ERROR:
                 self._api.set_variable(EXHAUSTED_EVENT, self._keep(static_ready_event(address)).address)
+        self._cut_short, kept = static_error(ErrorCode.INTERNAL, _CUT_SHORT)
+        self._kept.append(kept)
         self._sharded_execution = ShardedExecution(self._api.address(CALL_RUN))
         self._set_answers(answers)
         self._api.set_variable(CALL_PYTHON, ctypes.cast(call_python, ctypes.c_void_p).value or 0)
@@ -141,16 +146,34 @@ class Plugin:
 
     def _set_answers(self, answers: dict[str, Answer]) -> None:
         for name, answer in answers.items():
-            function = _ANSWER(functools.partial(_answer, answer, FUNCTIONS[name]))
+            function = _ANSWER(self._answering(functools.partial(_answer_request, answer, FUNCTIONS[name])))
             self._kept.append(function)
             self._api.answer_with(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
         for name, function in {
-            STATUS_ERROR: _STATUS(self._status_error),
+            STATUS_ERROR: _STATUS(self._answering(self._error_of_status)),
             OPEN_GROUP: _OPEN(self._open_group),
-            RUN_MEMBER: _RUN(self._run_member),
+            RUN_MEMBER: _RUN(self._answering(self._run_member)),
         }.items():
             self._kept.append(function)
             self._api.set_variable(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
+
+    def _answering(self, answer: Callable[..., int | None]) -> Callable[..., None]:
+        """A function for native code, whose last argument is where the answer's error, or null, goes.
+
+        While nothing is there it is asked again: so something is, as soon as an answer begins.
+        """
+
+        def answered(*arguments: Any) -> None:
+            *subjects, cell = arguments
+            place = ctypes.c_void_p.from_address(cell)
+            try:
+                place.value = self._cut_short
+                error = answer(*subjects) or 0
+            except BaseException as raised:
+                error = error_of(raised)
+            place.value = error
+
+        return answered
 
     def _end(self, names: tuple[str, ...]) -> None:
         """At exit: what was asked for is done, and from now on nothing asks Python."""
@@ -271,11 +294,8 @@ class Plugin:
 
         give_answer(answer, list[int], number)
 
-    def _run_member(self, call: int, error: int | None, answer: int) -> None:
-        ctypes.c_void_p.from_address(answer).value = self._sharded_execution.run_member(call, error or 0)
-
-    def _status_error(self, executable: int, status: int, instruction: int, detail: int, answer: int) -> None:
-        ctypes.c_void_p.from_address(answer).value = self._error_of_status(executable, status, instruction, detail)
+    def _run_member(self, call: int, error: int | None) -> int:
+        return self._sharded_execution.run_member(call, error or 0)
 
     def _error_of_status(self, executable: int, status: int, instruction: int, detail: int) -> int:
         if status in _ARGUMENT_ERRORS:
@@ -356,14 +376,8 @@ class Plugin:
         return memory
 
 
-def _answer(answer: Answer, layout: Any, request: int, cell: int) -> None:
-    """Runs an answer and puts its error, or null, into the cell."""
-    error = 0
-    try:
-        error = answer(Request(layout, request)) or 0
-    except BaseException as raised:
-        error = error_of(raised)
-    ctypes.c_void_p.from_address(cell).value = error
+def _answer_request(answer: Answer, layout: StructLayout, request: int) -> int | None:
+    return answer(Request(layout, request))
 
 
 def _named(keep: Callable[[Memory], Memory], name: str, kind: NamedValueType, value: int, size: int) -> bytes:

@@ -14,18 +14,18 @@ from xjit.frontends.shardy import Mesh, import_shardy
 from xjit.hlo.annotations.device_sharding import REPLICATED, read_sharding
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.collector_pause import collector_pause
-from xjit.hlo.diagnostics import InvalidArgument, Unsupported
+from xjit.hlo.diagnostics import InvalidArgument, UnknownTarget, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
 from xjit.jax_backend.analyses import cost_properties
 from xjit.jax_backend.boundary import AUTO, Boundary, boundary_of, free_layout, placed_shape
-from xjit.jax_backend.c_api import NAMED_VALUE, NamedValueType
+from xjit.jax_backend.c_api import NAMED_VALUE, ErrorCode, NamedValueType
 from xjit.jax_backend.callbacks import Callbacks, bind_callbacks
 from xjit.jax_backend.devices import Client
 from xjit.jax_backend.executable_structs import ExecutableStructs
 from xjit.jax_backend.module_with_config import hlo_module_with_config
 from xjit.jax_backend.placement import Placement, placement_of
-from xjit.jax_backend.requests import Memory
+from xjit.jax_backend.requests import CodedError, Memory
 from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
@@ -166,7 +166,10 @@ def _placed(shapes: Sequence[Shape], layouts: Sequence[str]) -> list[Shape]:
 
 @collector_pause
 def load_program(client: Client, number: int, code: bytes, options: bytes) -> LoadedProgram:
-    """Compiles a portable artifact and makes its struct, number `number`. Errors: the HloError family."""
+    """Compiles a portable artifact and makes its struct, number `number`.
+
+    Errors: the HloError family, and CodedError for a call to a function that nobody registered.
+    """
     from jax.profiler import TraceAnnotation
 
     placement, boundary = placement_of(options, len(client.devices)), boundary_of(code)
@@ -174,10 +177,21 @@ def load_program(client: Client, number: int, code: bytes, options: bytes) -> Lo
         module = _read_program(code, placement, boundary)
         callbacks = bind_callbacks(module)
     with TraceAnnotation("xjit::compile", module=module.name):
-        executable = _compile(module, placement)
+        try:
+            executable = _compile(module, placement)
+        except UnknownTarget as error:
+            raise _not_found(error) from error
     structs = ExecutableStructs(client, executable, number, placement, boundary)
     structs.build(module, code, returns_errors=bool(callbacks.numbers))
     return LoadedProgram(executable, module, code, structs, Memory(options), placement, callbacks)
+
+
+def _not_found(error: UnknownTarget) -> CodedError:
+    """XLA's words for what its CPU client does not find, and ours."""
+    found = f"No registered implementation for untyped custom call to {error.target} for Host"
+    if error.is_typed:
+        found = f"No FFI handler registered for {error.target} on a platform Host (canonical host)"
+    return CodedError(ErrorCode.NOT_FOUND, f"{found}: {error}")
 
 
 @collector_pause

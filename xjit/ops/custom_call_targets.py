@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from xjit.hlo.annotations.alias_config import parse_aliases
 from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.custom_call_registry import STATUS_RETURNING, STATUS_RETURNING_UNIFIED, registered_targets
-from xjit.hlo.diagnostics import Unsupported
+from xjit.hlo.diagnostics import UnknownTarget, Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 
 IDENTITY_TARGETS = frozenset(
@@ -55,15 +55,16 @@ def opaque_of(call: HloInstruction) -> bytes:
     return call.raw_backend_config.encode("utf-8", "surrogateescape")
 
 
-def unknown_target(instruction: HloInstruction, known: Iterable[str]) -> Unsupported:
+def unknown_target(instruction: HloInstruction, known: Iterable[str]) -> UnknownTarget:
     """Returns the error for a target that is not known; names that differ in a letter for the type are one entry."""
     letters: dict[str, list[str]] = {}
     for name in (*known, *registered_targets()):
         lapack = re.fullmatch(r"(lapack_)([sdcz])(\w+)", name)
         letters.setdefault(f"lapack_?{lapack[3]}" if lapack else name, []).append(lapack[2] if lapack else "")
     entries = [name.replace("?", f"[{''.join(sorted(found))}]") for name, found in sorted(letters.items())]
-    target = instruction.attributes_as(CustomCallAttributes).custom_call_target
-    return Unsupported(f"custom-call to '{target}': expected one of {', '.join(entries)}", instruction.span)
+    attributes = instruction.attributes_as(CustomCallAttributes)
+    is_typed = attributes.api_version == "API_VERSION_TYPED_FFI"
+    return UnknownTarget(attributes.custom_call_target, entries, is_typed=is_typed, span=instruction.span)
 
 
 def check_registered_call(instruction: HloInstruction) -> None:

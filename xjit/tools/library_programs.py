@@ -19,6 +19,7 @@ terms take no library.
 _VECTORS = ((1, 700, 700), (700, 700, 1), (4, 900, 900))
 _SORTED_TYPES = ("f32", "bf16", "s32")
 _LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 65536)
+_REAL_LENGTHS = (512, 8192)  # short and long tables
 _SIDES = (8, 16, 32)  # of two dimensions: stages of 2, 4 and 8 along columns
 
 
@@ -36,6 +37,8 @@ def library_programs() -> Iterator[str]:
     for type in ("c64", "c128"):
         yield from (_transform(type, length) for length in _LENGTHS)
         yield from (_transform(type, length, length) for length in _SIDES)
+    for type in ("f32", "f64"):
+        yield from (_real_transform(type, length) for length in _REAL_LENGTHS)
     yield from map(_first_elements, _SORTED_TYPES)
     yield _module("x = f32[100] parameter(0)", "ROOT r = f32[100] sine(x)")
 
@@ -70,6 +73,17 @@ def _transform(type: str, *lengths: int) -> str:
     """Four Fourier transforms."""
     shape, sizes = _shape(type, 4, *lengths), ",".join(map(str, lengths))
     return _module(f"x = {shape} parameter(0)", f"ROOT r = {shape} fft(x), fft_type=FFT, fft_length={{{sizes}}}")
+
+
+def _real_transform(type: str, length: int) -> str:
+    """Four real Fourier transforms, and the way back."""
+    real = _shape(type, 4, length)
+    half = _shape({"f32": "c64", "f64": "c128"}[type], 4, length // 2 + 1)
+    return _module(
+        f"x = {real} parameter(0)",
+        f"y = {half} fft(x), fft_type=RFFT, fft_length={{{length}}}",
+        f"ROOT r = {real} fft(y), fft_type=IRFFT, fft_length={{{length}}}",
+    )
 
 
 def _first_elements(type: str) -> str:

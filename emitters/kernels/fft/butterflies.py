@@ -40,6 +40,26 @@ def scaled(b: IRBuilder, value: Value, scale: float) -> Value:
     return value if scale == 1.0 else b.fmul(value, const_float(value.type, scale))
 
 
+def conjugate(b: IRBuilder, x: Pair) -> Pair:
+    """x with the other sign of its imaginary part."""
+    return x[0], b.fneg(x[1])
+
+
+def join_halves(b: IRBuilder, here: Pair, there: Pair, root: Pair) -> Pair:
+    """X[k] of Z[k], Z[m - k] and w^k, see `real_halves`. Halved first, they overflow no sooner than Z."""
+    half, turned = _scale(b, here, 0.5), _scale(b, conjugate(b, there), 0.5)
+    even, odd = add(b, half, turned), subtract(b, half, turned)
+    return add(b, even, multiply(b, rotate(b, odd), root))
+
+
+def split_halves(b: IRBuilder, here: Pair, there: Pair, root: Pair) -> Pair:
+    """2 Z[k] of X[k], X[m - k] and w^k."""
+    turned = conjugate(b, there)
+    even, odd = add(b, here, turned), subtract(b, here, turned)
+    re, im = multiply(b, odd, conjugate(b, root))
+    return add(b, even, (b.fneg(im), re))  # i times it
+
+
 def interleave(b: IRBuilder, x: Sequence[Value], group: int) -> list[Value]:
     """Groups of lanes of 1, 2 or 4 vectors in turn: of the first, of the second, ..., then the next group of each."""
     if len(x) == 1:

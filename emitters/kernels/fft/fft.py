@@ -19,6 +19,7 @@ from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import ComplexValue, RegisterValue, register_type
 from xjit.emitters.kernels.fft.butterflies import Pair, scaled
 from xjit.emitters.kernels.fft.columns import NS_PER_BUTTERFLY, ColumnPass, emit_columns, is_row_major
+from xjit.emitters.kernels.fft.half_joins import emit_halves, emit_spectrum
 from xjit.emitters.kernels.fft.half_spectra import emit_half_columns, load_half_row
 from xjit.emitters.kernels.fft.lengths import transform_of
 from xjit.emitters.kernels.fft.parts import MIN_ROW, emit_join, emit_split
@@ -104,8 +105,9 @@ class _Fft:
     def _has_long_rows(self) -> bool:
         """Whether rows lie in memory one after the other, and are so long that libraries do all the work."""
         shapes = self.source.shape, self.result.shape
-        is_row = len(self.lengths) == 1 and self.halves is None and self.kind_of_fft != "IRFFT"
-        return is_row and all(map(is_row_major, shapes)) and min(s.dimensions[-1] for s in shapes) >= MIN_ROW
+        is_row = len(self.lengths) == 1 and (self.halves is not None or self.kind_of_fft != "IRFFT")
+        shortest = min(*self.lengths, *(s.dimensions[-1] for s in shapes))
+        return is_row and all(map(is_row_major, shapes)) and shortest >= MIN_ROW
 
     def _allocate(self, context: KernelContext) -> None:
         dims, longest = self.lengths, max(self.lengths)
@@ -185,7 +187,12 @@ class _Fft:
         if self.reads_result:
             n = self.result.shape.dimensions[-1]
             load_half_row(self.nest, self.memory, self._load_result, n, self.box, self.width)
-            return
+        else:
+            self._load_box()
+        if self.halves is not None and self.inverse:
+            self.halves.join(self.box, self.joined)
+
+    def _load_box(self) -> None:
         source = self.pairs if self.pairs is not None and not self.inverse else self.source
 
         def body(index: Index) -> None:
@@ -197,14 +204,26 @@ class _Fft:
         self._loops(source.shape.dimensions[-len(self.lengths) :], body)
 
     def _load_called(self) -> None:
-        builder, row, parts = self.nest.builder, self._row(self.source), [b.pointer for b in self.box]
-        length = self.source.shape.dimensions[-1]
-        if self.source.shape.element_type.is_complex:
+        builder, parts = self.nest.builder, [b.pointer for b in self.joined]
+        if self.halves is not None and self.inverse:
+            emit_halves(builder, self.kind, self._spectrum(), parts, self.halves.roots, self.halves.m)
+            return
+        source = self.pairs or self.source
+        row, length = self._row(source), source.shape.dimensions[-1]
+        if source.shape.element_type.is_complex:
             emit_split(builder, self.kind, row, parts, (1, length, 0))
             return
         size = const_int(I64, length * self.kind.byte_width)
         builder.memcpy(parts[0], row, size, self.kind.byte_width)
         builder.memset(parts[1], const_int(I8, 0), size, self.kind.byte_width)
+
+    def _spectrum(self) -> tuple[Value, Value]:
+        """Addresses of X[0] and of the row X[k]. That of half spectra is one real number ahead of it."""
+        if not self.reads_result:
+            row = self._row(self.source)
+            return row, row
+        row = self._row(self.result)
+        return row, self.nest.builder.gep(I8, row, const_int(I64, -self.kind.byte_width), inbounds=False)
 
     def _row(self, array: Buffer) -> Value:
         """The address of the row at hand."""
@@ -219,8 +238,7 @@ class _Fft:
 
     def _store(self) -> None:
         if self.is_called:
-            parts, sizes = [b.pointer for b in self.transformed], (1, self.result.shape.dimensions[-1], 0)
-            emit_join(self.nest.builder, self.kind, self._row(self.result), parts, sizes, self.scale)
+            self._store_called()
             return
         if self.halves is not None and not self.inverse:
             self.halves.spectrum(self.transformed, lambda k, value: self._store_pair(self.result, (k,), value))
@@ -231,6 +249,14 @@ class _Fft:
             self._store_pair(result, index, load_pair(self.nest, self.memory, self.transformed, index))
 
         self._loops(result.shape.dimensions[-len(self.lengths) :], body)
+
+    def _store_called(self) -> None:
+        builder, parts = self.nest.builder, [b.pointer for b in self.transformed]
+        if self.halves is not None and not self.inverse:
+            emit_spectrum(builder, self.kind, self._row(self.result), parts, self.halves.roots, self.halves.m)
+            return
+        result = self.pairs or self.result
+        emit_join(builder, self.kind, self._row(result), parts, (1, result.shape.dimensions[-1], 0), self.scale)
 
     def _store_pair(self, result: Buffer, index: Index, value: Pair) -> None:
         place = self._far(index)
@@ -260,8 +286,7 @@ class _Fft:
         def at_position(along: AffineExpr) -> Index:
             return tuple(along if d == axis else fixed[d] for d in range(len(self.lengths)))
 
-        if self.halves is not None and self.inverse:
-            self.halves.join(self.box, self.joined)
+        if self.halves is not None:
             self._apply(n, [b.pointer for b in self.joined])
             return
         if axis == last:

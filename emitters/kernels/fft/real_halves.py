@@ -3,7 +3,7 @@
 With z[j] = x[2j] + i x[2j + 1], Z its transform of length m = n / 2 and w = exp(-2 pi i / n), the spectrum of x is
 X[k] = E[k] + w^k O[k], where E[k] = (Z[k] + conj Z[m - k]) / 2 and O[k] = (Z[k] - conj Z[m - k]) / 2i are those of its
 even and its odd numbers; inverse transforms take that back. X[0] and X[m] are real. Source: Press et al., "Numerical
-Recipes" (1992), section 12.3.
+Recipes" (1992), section 12.3. Here are the loops of short rows; those of long ones are libraries (`half_joins`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.access.memory import Buffer, MemoryAccess
 from xjit.emitters.elemental import register_type
-from xjit.emitters.kernels.fft.butterflies import Pair, add, multiply, rotate, scaled, subtract
-from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
+from xjit.emitters.kernels.fft.butterflies import Pair, join_halves, split_halves
+from xjit.emitters.kernels.fft.tables import emit_roots_in_order, roots_of_unity
 from xjit.emitters.kernels.fft.transform import load_pair, store_pair
-from xjit.emitters.kernels.loops.hand_loops import structured
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
@@ -58,8 +57,7 @@ class RealHalves:
     def prepare(self, scratch: Sequence[Value]) -> None:
         """Makes the table of w^k: constants, or code that fills `scratch`."""
         if self.m > MAX_CONSTANT_TABLE:
-            with structured(self.nest) as builder:
-                emit_root_table(builder, self.n, self.m, lambda k: k, self.kind, scratch)
+            emit_roots_in_order(self.nest.builder, self.n, self.m, self.kind, scratch)
             pointers = list(scratch)
         else:
             roots, module = roots_of_unity(self.n, self.m), self.nest.builder.module
@@ -67,6 +65,11 @@ class RealHalves:
             pointers = [module.add_constant_array(part, hint="half_roots") for part in parts]
         shape = Shape.array(self.kind, (self.m,))
         self._roots = [Buffer(shape, pointer) for pointer in pointers]
+
+    @property
+    def roots(self) -> Sequence[Value]:
+        """Where w^k is, for k < m, once prepared: real and imaginary parts."""
+        return [buffer.pointer for buffer in self._roots]
 
     def spectrum(self, halves: Sequence[Buffer], store: Store) -> None:
         """Stores X[k] for k <= m, of the transform Z of the pairs."""
@@ -77,9 +80,7 @@ class RealHalves:
         store(constant(self.m), (builder.fsub(re, im), zero))
 
         def element(k: AffineExpr) -> None:
-            even, odd, root = self._parts(halves, k, 0.5)
-            turned = multiply(self.nest.builder, rotate(self.nest.builder, odd), root)
-            store(k, add(self.nest.builder, even, turned))
+            store(k, join_halves(self.nest.builder, *self._operands(halves, k)))
 
         self._inside(element)
 
@@ -92,26 +93,17 @@ class RealHalves:
             self.memory.store(buffer, (constant(0),), part)
 
         def element(k: AffineExpr) -> None:
-            even, odd, (re, im) = self._parts(spectrum, k, 1.0)
-            builder = self.nest.builder
-            turned = multiply(builder, odd, (re, builder.fneg(im)))
-            back = builder.fneg(turned[1]), turned[0]  # i times it
-            store_pair(self.memory, halves, (k,), add(builder, even, back))
+            store_pair(self.memory, halves, (k,), split_halves(self.nest.builder, *self._operands(spectrum, k)))
 
         self._inside(element)
 
-    def _parts(self, values: Sequence[Buffer], k: AffineExpr, scale: float) -> tuple[Pair, Pair, Pair]:
-        """s v[k] + s conj v[m - k], s v[k] - s conj v[m - k], w^k. Scaled first, they overflow no sooner than v."""
-        builder = self.nest.builder
-
-        def load(number: AffineExpr) -> Pair:
-            re, im = load_pair(self.nest, self.memory, values, (number,))
-            return scaled(builder, re, scale), scaled(builder, im, scale)
-
-        here, (re, im) = load(k), load(constant(self.m) - k)
-        there = re, builder.fneg(im)
-        root = load_pair(self.nest, self.memory, self._roots, (k,))
-        return add(builder, here, there), subtract(builder, here, there), root
+    def _operands(self, values: Sequence[Buffer], k: AffineExpr) -> tuple[Pair, Pair, Pair]:
+        """v[k], v[m - k], w^k."""
+        here, there, root = (
+            load_pair(self.nest, self.memory, buffers, (place,))
+            for buffers, place in ((values, k), (values, constant(self.m) - k), (self._roots, k))
+        )
+        return here, there, root
 
     def _inside(self, element: Callable[[AffineExpr], None]) -> None:
         """Calls `element(k)` for 0 < k < m, in vectors."""

@@ -17,12 +17,11 @@ from xjit.emitters.access.memory import Buffer, MemoryAccess
 from xjit.emitters.kernels.fft.parts import MIN_ROW
 from xjit.emitters.kernels.fft.stages import weaves, wide_stage, woven_stage
 from xjit.emitters.kernels.fft.strided_stages import strided_stage
-from xjit.emitters.kernels.fft.tables import emit_root_table, roots_of_unity
+from xjit.emitters.kernels.fft.tables import emit_roots_in_order, roots_of_unity
 from xjit.emitters.kernels.fft.transform import TransformMaker, load_pair, split_complex, store_pair
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.hlo.types.primitive_type import PrimitiveType
-from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64
 from xjit.llvm.values import Value, const_int
 
@@ -76,18 +75,14 @@ class Stockham(TransformMaker):
     def only_calls(self, role: str) -> bool:
         if self.length * self.columns < MIN_ROW:
             return False
-        return (
-            self.length <= MAX_CONSTANT_TABLE if role == "prepare" else self.ends_in_work or not len(self.radices) % 2
-        )
+        return role == "prepare" or self.ends_in_work or len(self.radices) % 2 == 0
 
     def emit_prepare(self, nest: LoopNest) -> None:
         n, size = self.length, self.length * self.columns
         if n <= MAX_CONSTANT_TABLE:
             return
         pieces = self.pieces(nest.builder, nest.function.args[0], [size, size, n, n])
-        builder = StructuredBuilder(nest.builder.block)
-        emit_root_table(builder, n, n, lambda k: k, self.kind, pieces[2:])
-        nest.builder.position_at_end(builder.block)
+        emit_roots_in_order(nest.builder, n, n, self.kind, pieces[2:])
 
     def emit_apply(self, nest: LoopNest) -> None:
         n, size = self.length, self.length * self.columns

@@ -15,9 +15,16 @@ import numpy as np
 from xjit.emitters.elemental import register_type
 from xjit.emitters.kernels.fft.butterflies import multiply
 from xjit.hlo.types.primitive_type import PrimitiveType
-from xjit.llvm.structured_builder import StructuredBuilder
-from xjit.llvm.types import DOUBLE, I64
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.library import Library
+from xjit.llvm.module import Module
+from xjit.llvm.structured_builder import StructuredBuilder, define
+from xjit.llvm.target import Target
+from xjit.llvm.types import DOUBLE, I64, PTR, VOID
 from xjit.llvm.values import Value, const_int
+
+_POINTERS = ("high_re", "high_im", "low_re", "low_im", "re", "im")
+_PARAMS = (*((PTR, name) for name in _POINTERS), (I64, "bits"), (I64, "count"))
 
 
 def roots_of_unity(n: int, count: int, step: int = 1) -> np.ndarray[Any, Any]:
@@ -39,22 +46,60 @@ def emit_root_table(
     target: Sequence[Value],
 ) -> None:
     """Emits code that fills target[i] (parts apart) with exp(-2 pi i e(i) / order) for i < count, 0 <= e(i) < order."""
+    bits, short = _short_tables(builder.module, order)
+    _emit_products(builder, short, const_int(I64, bits), const_int(I64, count), exponent, kind, target)
+
+
+def emit_roots_in_order(
+    builder: IRBuilder, order: int, count: int, kind: PrimitiveType, target: Sequence[Value]
+) -> None:
+    """Emits the same for e(i) = i: a call of a library that programs share."""
+    module, name = builder.module, f"xjit_fft_roots_{kind.text}"
+    module.libraries.setdefault(name, Library.of(name, _text, name, kind, module.target))
+    function = module.declare(name, VOID, [type for type, _ in _PARAMS])
+    bits, short = _short_tables(module, order)
+    builder.call(function, [*short, *target, const_int(I64, bits), const_int(I64, count)])
+
+
+def _short_tables(module: Module, order: int) -> tuple[int, list[Value]]:
+    """The bits of l, and constants: the parts of the roots for h and of those for l."""
     bits = ((order - 1).bit_length() + 1) // 2
     block = 1 << bits
-    module, register = builder.module, register_type(kind)
     parts: list[Value] = []
     for values in (roots_of_unity(order, -(-order // block), block), roots_of_unity(order, block)):
         parts += [module.add_constant_array(part, hint="roots") for part in (values.real, values.imag)]
+    return bits, parts
+
+
+def _text(name: str, kind: PrimitiveType, target: Target) -> str:
+    module = Module(f"{name}_library", target)
+    builder = define(module, name, _PARAMS, linkage="")
+    *short, re, im, bits, count = builder.function.args
+    _emit_products(builder, short, bits, count, lambda k: k, kind, (re, im))
+    builder.ret_void()
+    return module.to_text()
+
+
+def _emit_products(
+    builder: StructuredBuilder,
+    short: Sequence[Value],
+    bits: Value,
+    count: Value,
+    exponent: Callable[[Value], Value],
+    kind: PrimitiveType,
+    target: Sequence[Value],
+) -> None:
+    register = register_type(kind)
+    mask = builder.sub(builder.shl(const_int(I64, 1), bits), const_int(I64, 1))
 
     def load(table: Value, i: Value) -> Value:
         return builder.load(DOUBLE, builder.gep(DOUBLE, table, i), 8)
 
-    with builder.loop(const_int(I64, 0), const_int(I64, count), name="root") as i:
+    with builder.loop(const_int(I64, 0), count, name="root") as i:
         number = exponent(i)
-        high = builder.lshr(number, const_int(I64, bits))
-        low = builder.and_(number, const_int(I64, block - 1))
+        high, low = builder.lshr(number, bits), builder.and_(number, mask)
         root = multiply(
-            builder, (load(parts[0], high), load(parts[1], high)), (load(parts[2], low), load(parts[3], low))
+            builder, (load(short[0], high), load(short[1], high)), (load(short[2], low), load(short[3], low))
         )
         for pointer, part in zip(target, root, strict=True):
             value = part if register is DOUBLE else builder.fptrunc(part, register)

@@ -6,6 +6,7 @@ import pytest
 
 import xjit
 from tests.support.kernels import check
+from xjit.hlo.diagnostics import UnknownTarget
 
 
 @pytest.mark.parametrize("target", ["Sharding", "MoveToHost", "LayoutConstraint"])
@@ -32,5 +33,9 @@ ENTRY e {
 
 def test_unknown_target() -> None:
     text = 'ENTRY e {\n  x = f32[2] parameter(0)\n  ROOT r = f32[2] custom-call(x), custom_call_target="nobody"\n}'
-    with pytest.raises(xjit.Unsupported, match="nobody"):
+    with pytest.raises(xjit.Unsupported, match="nobody") as caught:
         xjit.compile(text)
+    assert isinstance(caught.value, UnknownTarget) and caught.value.target == "nobody" and not caught.value.is_typed
+    with pytest.raises(UnknownTarget) as caught:
+        xjit.compile(text.replace('nobody"', 'nobody", api_version=API_VERSION_TYPED_FFI'))
+    assert caught.value.is_typed

@@ -9,9 +9,14 @@ import pytest
 
 import xjit
 from tests.support.kernels import LAYOUTS, check, check_units
+from xjit.compiler import libraries_of
+from xjit.emitters.kernels.fft import fft
 from xjit.emitters.kernels.fft.columns import MAX_STRIP, strips_of
 from xjit.emitters.kernels.fft.stockham import radices_of
 from xjit.emitters.kernels.fft.tables import roots_of_unity
+from xjit.llvm.target import Target
+from xjit.runtime.machine_code.jit import CodegenOptions, compile_ir_to_object
+from xjit.text.parser import parse_hlo
 
 COMPLEX = {"f32": "c64", "f64": "c128"}
 TOLERANCE = {"f32": 1e-5, "f64": 1e-13}
@@ -55,17 +60,56 @@ def test_types(fft_type: str, n: int) -> None:
 @pytest.mark.parametrize("fft_type", ["FFT", "IFFT", "RFFT", "IRFFT"])
 def test_rows_that_libraries_take_apart(fft_type: str, kind: str, level: str) -> None:
     options = dataclasses.replace(LAYOUTS, cpu_level=level)
-    for length in (130, 257):  # the last vector overlaps the one before
+    for length in (130, 257, 270):  # the last vector overlaps the one before
         check_fft(kind, fft_type, (3,), (length,), options=options)
     check_fft(kind, fft_type, (2,), (6, 37), options=options)  # strips of columns
+    check_fft(kind, fft_type, (2,), (2, 256), options=options)  # of an IRFFT: half spectra in its result
 
 
-def test_kernels_of_long_rows_are_not_optimized() -> None:
-    """All their work is done by libraries: what a program has of its own are calls."""
-    long, short = (xjit.compile(text("f32", "FFT", (2,), (n,)), options=LAYOUTS).as_text("llvm") for n in (128, 64))
+@pytest.mark.parametrize(
+    ("fft_type", "n"), [("FFT", 128), ("FFT", 4096), ("RFFT", 256), ("IRFFT", 256), ("RFFT", 8192)]
+)
+def test_kernels_of_long_rows_are_not_optimized(fft_type: str, n: int) -> None:
+    """All their work is done by libraries: what a program has of its own are calls, also for the longest tables."""
+    long, short = (xjit.compile(text("f32", fft_type, (2,), (n,)), options=LAYOUTS).as_text("llvm") for n in (n, 64))
     functions = [line for line in long.splitlines() if line.startswith("define")]
-    assert len(functions) == 4 and all("optnone" in line for line in functions)
+    assert len(functions) >= 4 and all("optnone" in line for line in functions)
     assert "x float>" in short and "x float>" not in long
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
+def test_libraries_of_real_transforms_depend_on_the_type_and_cpu_only(level: str, kind: str) -> None:
+    """They compile for all levels."""
+    options = xjit.CompileOptions(cpu_level=level)
+    for fft_type, role in (("RFFT", "spectrum"), ("IRFFT", "halves")):
+        found = [
+            {library.name: library for library in libraries_of(parse_hlo(text(kind, fft_type, (2,), (n,))), options)}
+            for n in (256, 270, 16384)
+        ]
+        name = f"xjit_fft_{role}_{kind}"
+        assert len({libraries[name].identity for libraries in found}) == 1
+        lanes = {"sse2": 128, "avx2": 256, "avx512": 512}[level] // (32 if kind == "f32" else 64)
+        assert f"<{lanes} x {'float' if kind == 'f32' else 'double'}>" in (code := found[0][name].make_text())
+        target = Target.for_features(level)
+        assert compile_ir_to_object(code, CodegenOptions(cpu=target.cpu, features=target.features))
+        assert f"xjit_fft_roots_{kind}" in found[2] and f"xjit_fft_roots_{kind}" not in found[0]
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_libraries_of_real_transforms_have_the_bits_of_kernels(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    for n in (256, 270, 8192):
+        real = generator.standard_normal((3, n)).astype(np.dtype(f"f{int(kind[1:]) // 8}"))
+        spectrum = np.fft.rfft(real).astype(f"c{int(kind[1:]) // 4}")
+        for fft_type, x in (("RFFT", real), ("IRFFT", spectrum)):
+            program = text(kind, fft_type, (3,), (n,))
+            called = xjit.compile(program)(x)
+            with monkeypatch.context() as patch:
+                patch.setattr(fft, "MIN_ROW", 1 << 20)
+                inline = xjit.compile(program)
+            assert "x float>" in (code := inline.as_text("llvm")) or "x double>" in code
+            np.testing.assert_array_equal(called, inline(x))
 
 
 def test_long_transforms() -> None:
@@ -156,20 +200,22 @@ def test_real_transforms_as_units() -> None:
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])
-def test_large_numbers_have_finite_spectra(kind: str) -> None:
-    x = np.zeros((1, 24), np.dtype(kind.replace("f", "float")))
+@pytest.mark.parametrize("n", [24, 256])
+def test_large_numbers_have_finite_spectra(n: int, kind: str) -> None:
+    x = np.zeros((1, n), np.dtype(kind.replace("f", "float")))
     x[0, 4] = 0.9 * np.finfo(x.dtype).max
-    spectrum = np.asarray(xjit.compile(text(kind, "RFFT", (1,), (24,)))(x))
+    spectrum = np.asarray(xjit.compile(text(kind, "RFFT", (1,), (n,)))(x))
     np.testing.assert_allclose(spectrum / x[0, 4], np.fft.rfft(x / x[0, 4]), rtol=0, atol=1e-6)
 
 
-def test_the_imaginary_parts_of_edges_do_not_count() -> None:
+@pytest.mark.parametrize("n", [8, 256])
+def test_the_imaginary_parts_of_edges_do_not_count(n: int) -> None:
     """Nor does what is in them: C2R transforms of XLA read half a spectrum as one of real numbers."""
-    executable = xjit.compile(text("f32", "IRFFT", (), (8,)))
-    x = np.random.default_rng(0).standard_normal(5) + 1j * np.random.default_rng(1).standard_normal(5)
+    executable, size = xjit.compile(text("f32", "IRFFT", (), (n,))), n // 2 + 1
+    x = np.random.default_rng(0).standard_normal(size) + 1j * np.random.default_rng(1).standard_normal(size)
     x = x.astype(np.complex64)
     other = x.copy()
-    other.imag[[0, 4]] = np.inf, np.nan
+    other.imag[[0, -1]] = np.inf, np.nan
     np.testing.assert_array_equal(executable(x), executable(other))
 
 

@@ -18,9 +18,9 @@ _MESH = re.compile(
     re.DOTALL,
 )
 _AXIS = re.compile(rf"({ANY_STRING})\s*(?::\s*\(\s*\d+\s*\)\s*\d+)?", re.DOTALL)
-_DIMENSIONS = re.compile(rf"\[(?:[^\[\]\"']|{ANY_STRING})*+\]", re.DOTALL)
 _ONE_DEVICE = re.compile(r"maximal_mesh\[device_id=\d+\]")
 _WHOLE = ("replicated", "manual", "unreduced")
+_DIMENSIONS = re.compile(rf"(?:{'|'.join(_WHOLE)})\b|\[(?:[^\[\]\"']|{ANY_STRING})*+\]", re.DOTALL)
 
 
 def check_named_sharding(text: str) -> None:
@@ -28,17 +28,16 @@ def check_named_sharding(text: str) -> None:
     if _ONE_DEVICE.fullmatch(text):
         return
     names, rest = _mesh(text)
-    if rest in _WHOLE:
-        return
     dimensions = _DIMENSIONS.match(rest)
     if dimensions is None:
         raise CodecError(f"expected the axes of each dimension, [{{'x'}},...], found '{shorten(rest)}'")
-    for item in split_list(inside(dimensions.group(), "[]")):
-        _check_axes(item, names)
+    if rest[0] == "[":
+        for item in split_list(inside(dimensions.group(), "[]")):
+            _check_axes(item, names)
     rest = rest[dimensions.end() :].strip()
     if rest and rest[0] != ",":
         raise CodecError(f"expected ',' before more of a sharding, found '{shorten(rest)}'")
-    for item in split_list(rest[1:]):
+    for item in split_list(rest)[1:]:
         key, _, value = (part.strip() for part in item.partition("="))
         if key in _WHOLE:
             _check_axes(value, names)

@@ -9,6 +9,7 @@ from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.attributes.codecs.meshes import check_named_sharding, check_sharding_metadata
 from xjit.hlo.attributes.codecs.scalars import parse_int
 from xjit.hlo.attributes.codecs.value_text import (
+    ANY_STRING,
     Codec,
     CodecError,
     inside,
@@ -26,10 +27,10 @@ _TILED = (
 )
 _PART = re.compile(
     rf"\s*(?:(?P<kind>{_KIND})|last_tile_dim_replicate|shard_(?:as|like)\s+\d+|device=(?P<device>-?\d+)|{_TILED}"
-    r"|last_tile_dims=\{(?P<last>[^{}]*)\}|metadata=(?P<metadata>\{.*\}))(?![\w=])\s*",
+    r"|last_tile_dims=\{(?P<last>[^{}]*)\}|metadata=(?P<metadata>\{.*\}))(?!(?<=\w)[\w=])\s*",
     re.DOTALL,
 )
-_AROUND_ARROW = re.compile(r"\s*<=\s*")
+_SPACE = re.compile(rf"{ANY_STRING}|\s++(?:<=\s*+)?|<=\s*+", re.DOTALL)
 _OF_LAST_TILES = frozenset({"replicated", "maximal", "manual", "unreduced"})
 
 
@@ -60,12 +61,18 @@ def parse_domain(text: str) -> str:
 
 
 def _single(text: str) -> str:
-    text = _AROUND_ARROW.sub("<=", text)
+    text = _SPACE.sub(_without_space, text)
     if text.startswith(("mesh", "maximal_mesh")):
         check_named_sharding(text)
     else:
         _check(text)
-    return " ".join(text.split())
+    return text
+
+
+def _without_space(match: re.Match[str]) -> str:
+    """Returns a string as it is, `<=` without what is around it, and one space for others."""
+    text = match.group()
+    return text if text[0] in "\"'" else "<=" if "<=" in text else " "
 
 
 def _check(text: str) -> None:
@@ -85,8 +92,8 @@ def _check(text: str) -> None:
         words = [word.strip() for word in (part["last"] or "").split(",") if word.strip()]
         if not _OF_LAST_TILES.issuperset(words):
             raise CodecError(f"expected {', '.join(sorted(_OF_LAST_TILES))} in last_tile_dims, found '{part['last']}'")
-    if kind == "maximal" and not devices:
-        raise CodecError("a maximal sharding names its device")
+    if kind == "maximal" and devices != 1:
+        raise CodecError("a maximal sharding names its device, and no other")
     if kind not in ("", "maximal") and devices:
         raise CodecError(f"a sharding that is {kind} names no devices")
     if not kind and not tiled:
