@@ -194,12 +194,5 @@ MEMREF_ROWS = make_rows(
         traits="pure",
         result_names=("intptr",),
     ),
-    op(
-        "builtin.unrealized_conversion_cast",
-        "inputs*",
-        "outputs*",
-        "{ %inputs : type(inputs) }?inputs to type(outputs) attrs",
-        traits="pure",
-    ),
     op("memref.assume_alignment", "memref", "", "%memref , i64(alignment) attrs : type(memref)"),
 )

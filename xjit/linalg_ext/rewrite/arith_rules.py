@@ -168,32 +168,35 @@ def multiply_zero(op: Operation) -> bool:
     return _integer(op.operands[1]) == 0 and replace(op, [op.operands[1]])
 
 
+def _sum_with_constant(value: Value) -> tuple[Value, int] | None:
+    """Returns x and a of x + a for a constant a."""
+    op = value.defining_op
+    if op is None or op.name != "arith.addi":
+        return None
+    a = _integer(op.operands[1])
+    return None if a is None else (op.operands[0], a)
+
+
 def add_twice(op: Operation) -> bool:
     """(x + a) + b is x + (a + b) for constants a and b."""
-    inner, b = op.operands[0].defining_op, _integer(op.operands[1])
-    if inner is None or inner.name != "arith.addi" or b is None:
+    added, b = _sum_with_constant(op.operands[0]), _integer(op.operands[1])
+    if added is None or b is None:
         return False
-    a = _integer(inner.operands[1])
-    if a is None:
-        return False
-    t = op.result.type
+    (x, a), t = added, op.result.type
     total = Builder.before(op).constant(IntegerAttr(wrapped(a + b, t), t), t)
-    op.set_operands([inner.operands[0], total])
+    op.set_operands([x, total])
     op.attributes.pop("overflowFlags", None)
     return True
 
 
 def subtract_added(op: Operation) -> bool:
     """(x + a) - b is x + (a - b) for constants a and b."""
-    inner, b = op.operands[0].defining_op, _integer(op.operands[1])
-    if inner is None or inner.name != "arith.addi" or b is None:
+    added, b = _sum_with_constant(op.operands[0]), _integer(op.operands[1])
+    if added is None or b is None:
         return False
-    a = _integer(inner.operands[1])
-    if a is None:
-        return False
-    t, builder = op.result.type, Builder.before(op)
+    (x, a), t, builder = added, op.result.type, Builder.before(op)
     rest = builder.constant(IntegerAttr(wrapped(a - b, t), t), t)
-    return replace(op, [builder.create("arith.addi", (inner.operands[0], rest), (t,)).result])
+    return replace(op, [builder.create("arith.addi", (x, rest), (t,)).result])
 
 
 def undone(op: Operation) -> bool:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 
 from xjit.hlo.attributes.codecs.annotations import parse_metadata
-from xjit.hlo.attributes.codecs.value_text import ANY_STRING, CodecError, inside, shorten, split_list, unquote
+from xjit.hlo.attributes.codecs.value_text import ANY_STRING, SIZES, CodecError, inside, shorten, split_list, unquote
 
 _NAME = rf"\s*{ANY_STRING}\s*"
-_INTS = r"\s*\d+(?:\s*,\s*\d+)*+\s*"
 _MESH = re.compile(
     rf"\s*mesh\[\s*(?P<axes>(?:{_NAME}=\s*\d+\s*(?:,{_NAME}=\s*\d+\s*)*+)?)\]"
-    rf"(?:\s*,\s*device_ids=\(\s*(?:\[{_INTS}\](?:T\({_INTS}\))?|{_INTS})\s*\))?\s*,?\s*",
+    rf"(?:\s*,\s*device_ids=\(\s*(?:\[{SIZES}\](?:T\({SIZES}\))?|{SIZES})\s*\))?\s*,?\s*",
     re.DOTALL,
 )
 _AXIS = re.compile(rf"({ANY_STRING})\s*(?::\s*\(\s*\d+\s*\)\s*\d+)?", re.DOTALL)

@@ -10,6 +10,8 @@ from xjit.hlo.attributes.codecs.meshes import check_named_sharding, check_shardi
 from xjit.hlo.attributes.codecs.scalars import parse_int
 from xjit.hlo.attributes.codecs.value_text import (
     ANY_STRING,
+    INTS,
+    SIZES,
     Codec,
     CodecError,
     inside,
@@ -19,11 +21,10 @@ from xjit.hlo.attributes.codecs.value_text import (
     unquote,
 )
 
-_INTS = r"\s*-?\d+(?:\s*,\s*-?\d+)*+\s*"
 _KIND = r"replicated|maximal|manual|unknown|unreduced"
 _TILED = (
-    rf"devices=\[(?P<tiles>\s*\d+(?:\s*,\s*\d+)*\s*)\]"
-    rf"(?:<=\[(?P<reshape>{_INTS})\](?:T\((?P<perm>{_INTS})\))?|(?P<list>{_INTS}))"
+    rf"devices=\[(?P<tiles>{SIZES})\]"
+    rf"(?:<=\[(?P<reshape>{INTS})\](?:T\((?P<perm>{INTS})\))?|(?P<list>{INTS}))"
 )
 _PART = re.compile(
     rf"\s*(?:(?P<kind>{_KIND})|last_tile_dim_replicate|shard_(?:as|like)\s+\d+|device=(?P<device>-?\d+)|{_TILED}"

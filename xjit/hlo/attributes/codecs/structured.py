@@ -22,13 +22,12 @@ from xjit.hlo.attributes.codecs.scalars import (
     parse_int,
     parse_int_lists,
 )
-from xjit.hlo.attributes.codecs.value_text import Codec, CodecError, inside, shorten, split_list
+from xjit.hlo.attributes.codecs.value_text import SIZES, Codec, CodecError, inside, shorten, split_list
 
 _WINDOW_FIELD = re.compile(r"\s*,?\s*(\w+)\s*=\s*([\w\-]+)")
 _LABELS = re.compile(r"([\w?]+)_([\w?]+)->([\w?]+)")
 _SLICE = re.compile(r"\[\s*(-?\d+)\s*:\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?\]")
-_INTS = r"\s*\d+(?:\s*,\s*\d+)*\s*"
-_IOTA_GROUPS = re.compile(rf"\[\s*\d+\s*,\s*\d+\s*\]\s*<=\s*\[({_INTS})\]\s*(?:T\s*\(({_INTS})\))?")
+_IOTA_GROUPS = re.compile(rf"\[\s*\d+\s*,\s*\d+\s*\]\s*<=\s*\[({SIZES})\]\s*(?:T\s*\(({SIZES})\))?")
 
 
 def parse_window(text: str) -> Window:

@@ -12,6 +12,8 @@ from typing import Any
 
 STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 ANY_STRING = rf"(?:{STRING}|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+')"  # XLA reads either quote, and writes the double one
+INTS = r"\s*-?\d+(?:\s*,\s*-?\d+)*+\s*"  # 0,1
+SIZES = r"\s*\d+(?:\s*,\s*\d+)*+\s*"  # of those, what is not negative
 MAX_NESTING = 256
 
 _COMMENT = re.compile(rf"{ANY_STRING}|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*", re.DOTALL)
