@@ -70,7 +70,7 @@ class PartWriter:
             self._cut(PartKind.HOT)
 
     def finish(self, is_short: bool = False) -> None:
-        """Writes the rest; the module must be complete. If a run of it `is_short`, nothing of it is worth optimizing."""
+        """Writes the rest; the module must be complete. If a run of it `is_short`, nothing is worth optimizing."""
         self.advance()
         assert not self._open, f"@{self._open[0].name} is not complete"
         if sum(len(function.to_text()) for function in self._cold.values()) < COLD_BYTES or self._has_variables():
