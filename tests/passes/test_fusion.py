@@ -167,10 +167,10 @@ def test_update_leaves_what_costs_much_to_loops_in_lanes(index: int, update: int
 
 def test_update_counts_gathers_and_transcendental_functions_as_several_operations() -> None:
     gather = "offset_dims={1}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={1}"
-    for count, kernels in ((1, 1), (3, 2)):
-        chain = (f"i{k + 1} = s32[60,1] gather(t, i{k}), {gather}" for k in range(count))
+    for gathers, kernels in ((1, 1), (3, 2)):
+        chain = (f"i{k + 1} = s32[60,1] gather(t, i{k}), {gather}" for k in range(gathers))
         index = "  ".join(["t = s32[50] parameter(3)  i0 = s32[60,1] negate(i)", *chain])
-        assert len(top(fuse(SCATTERED.format(index=index, update="", names=f"i{count}, u")))) == kernels
+        assert len(top(fuse(SCATTERED.format(index=index, update="", names=f"i{gathers}, u")))) == kernels
     update = "u0 = f32[60] tanh(u)  u1 = f32[60] sine(u0)  u2 = f32[60] cosine(u1)"
     assert len(top(fuse(SCATTERED.format(index="", update=update, names="i, u2")))) == 2
 

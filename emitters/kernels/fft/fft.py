@@ -47,7 +47,8 @@ def emit_fft(context: KernelContext, view: KernelView) -> list[Kernel]:
     shape = view.result_shapes[0]
     first, last = len(shape.dimensions) - len(lengths), len(shape.dimensions) - 1
     is_real_inverse = attributes.fft_type == "IRFFT"
-    if len(lengths) == 1 or not math.prod(shape.dimensions) or not all(map(is_row_major, (shape, view.hero.operand(0).shape))):
+    in_order = all(map(is_row_major, (shape, view.hero.operand(0).shape)))
+    if len(lengths) == 1 or not math.prod(shape.dimensions) or not in_order:
         return [_Fft(context, view, lengths, scale).emit()]
     if is_real_inverse:
         columns = emit_half_columns(context, view, first)

@@ -1,7 +1,7 @@
 """Inverse real transforms of three dimensions: columns 0 and n / 2 of the half spectra, through both other dimensions.
 
-Only behind both do they count as real: until then, they need twice the room that the rows of the result have for them.
-So a plane [a, b] of one of these columns is transformed in scratch memory, as rows: first of length a, then of length b.
+Only behind both do they count as real: until then, they need twice the room that the rows of the result have for
+them. So a plane [a, b] of one of these columns is transformed in scratch memory, as rows: first of length a, then b.
 """
 
 from __future__ import annotations

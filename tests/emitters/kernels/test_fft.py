@@ -139,7 +139,9 @@ def test_strips_cover_all_columns_once(length: int, inner: int) -> None:
     assert all(s.width <= MAX_STRIP for s in strips)
 
 
-@pytest.mark.parametrize("lengths", [(3, 1), (3, 2), (4, 3), (1, 5), (2, 3, 4), (3, 2, 9), (5, 130), (2, 2, 2), (17, 3, 9), (3, 37, 2)])
+@pytest.mark.parametrize(
+    "lengths", [(3, 1), (3, 2), (4, 3), (1, 5), (2, 3, 4), (3, 2, 9), (5, 130), (2, 2, 2), (17, 3, 9), (3, 37, 2)]
+)
 def test_half_spectra_in_rows(lengths: tuple[int, ...]) -> None:
     check_fft("f64", "IRFFT", (2,), lengths)
     assert check_units(text("f32", "IRFFT", (2,), lengths), rtol=1e-4, atol=1e-4) >= 1
