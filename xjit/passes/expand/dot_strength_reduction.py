@@ -1,10 +1,11 @@
 """Dots whose operands' elements are used a few times only, as sums of products; others get the order in memory that
 multiplications read fast.
 
-A product of vectors is a reduction, in every batch, whatever dimension of an operand is the batch. Where a batch
-dimension is the minor one, neighbours in memory are elements of different matrices: products of small ones are formed
-for many batches at a time, in lanes, and operands of larger ones are transposed once instead of being packed element
-by element. XLA's algebraic simplifier has the first part (its dot strength reduction).
+A product of vectors is a reduction, in every batch, whatever dimension of an operand is the batch. So is that of a
+matrix and a vector, which multiplications have code for where they are floats. Where a batch dimension is the minor
+one, neighbours in memory are elements of different matrices: products of small ones are formed for many batches at a
+time, in lanes, and operands of larger ones are transposed once instead of being packed element by element. XLA's
+algebraic simplifier has the first part (its dot strength reduction).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ Label = tuple[str, int]
 
 @dataclass
 class DotStrengthReduction(OpExpander):
-    """Writes products of vectors, and of small matrices whose batch dimension is minor, as sums of products; puts the
-    batch of larger ones in front of their matrices.
+    """Writes products of vectors, of integers by vectors, and of small matrices whose batch dimension is minor, as sums
+    of products; puts the batch of larger ones in front of their matrices.
 
     Products are small where an element takes part in fewer than `min_reuse` multiplications and additions in the mean.
     """
@@ -37,13 +38,14 @@ class DotStrengthReduction(OpExpander):
     min_reuse: float = 6.0
 
     def instruction_matches_pattern(self, instruction: HloInstruction) -> bool:
-        """Whether a dot has a minor dimension of its batch, or one number per batch: most have neither."""
+        """Whether a dot has vectors, or a minor dimension of its batch: most have neither."""
         a = instruction.attributes_as(DotAttributes)
         if a.sparsity or a.algorithm or instruction.operand_count != 2 or not instruction.shape.is_static_array:
             return False
         lhs, rhs = (o.shape.dimensions for o in instruction.operands)
         is_minor = len(lhs) - 1 in a.lhs_batch_dims or len(rhs) - 1 in a.rhs_batch_dims
-        if not is_minor and instruction.shape.num_elements != math.prod(lhs[d] for d in a.lhs_batch_dims):
+        vector = math.prod(lhs[d] for d in (*a.lhs_batch_dims, *a.lhs_contracting_dims))
+        if not is_minor and vector not in (math.prod(lhs), math.prod(rhs)):
             return False
         return 0 not in (*lhs, *rhs) and super().instruction_matches_pattern(instruction)
 
@@ -52,7 +54,8 @@ class DotStrengthReduction(OpExpander):
         kind, product = _sum_type(instruction), _Product(instruction)
         if kind is None:
             return None
-        if product.is_of_vectors() or (product.is_batch_minor() and product.reuse() < self.min_reuse):
+        few = product.is_batch_minor() and product.reuse() < self.min_reuse
+        if few or product.is_of_vectors() or (kind.is_integer and product.has_vector()):
             return product.as_sum(into, kind)
         if product.reuse() < 1 or not any(map(product.has_minor_batch, range(2))):
             return None  # a matrix by a vector is read once: it may lie as it does
@@ -85,6 +88,10 @@ class _Product:
     def is_of_vectors(self) -> bool:
         """Whether each batch has one number as its result."""
         return self._size("lhs") == self._size("rhs") == 1
+
+    def has_vector(self) -> bool:
+        """Whether one operand has a vector in each batch."""
+        return 1 in (self._size("lhs"), self._size("rhs"))
 
     def reuse(self) -> float:
         """Multiplications and additions of a batch for each element that is read or written."""
