@@ -116,7 +116,7 @@ def test_parts_agree_on_target_and_calling_convention(monkeypatch: pytest.Monkey
 
 def test_libraries_come_once_and_first() -> None:
     module = chain_module(2)
-    module.libraries["f"] = library = Library.of_text("f", "library text")
+    module.libraries["f"] = library = Library.of_module("f", Module("f"))
     sunk: list[Library | str] = []
     writer = PartWriter(module, lambda text, _: sunk.append(text), sunk.append)
     writer.advance()
