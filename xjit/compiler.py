@@ -149,7 +149,9 @@ def _compile_anew(
     codegen = codegen_options(options, cpu_target.cpu, cpu_target.features)
     with ProgramCompiler(codegen) as compiler:
         sink = _compile_parts(compiler)
-        emitted = emit_cpu_module(assignment, cpu_target, sink, compiler.add_library, options.profile, prepared.verify)
+        emitted = emit_cpu_module(
+            assignment, cpu_target, sink, compiler.add_library, options.profile, prepared.verify, options.unoptimized_us
+        )
         phase("generate code")  # what is left of it
         object_code = compiler.objects()
     phase("load")

@@ -84,6 +84,28 @@ def test_cold_functions_come_last(cold_bytes: int, monkeypatch: pytest.MonkeyPat
     assert run([text for text, _ in parts], "odd name 8", 5) == 5 + 9 * 1000 + 36
 
 
+def test_a_short_module_is_one_part_that_is_not_optimized() -> None:
+    module = chain_module(3)
+    module.functions["odd name 2"].is_cold = True
+    parts: list[Part] = []
+    writer = PartWriter(module, lambda *part: parts.append(part), _no_library)
+    writer.advance()
+    writer.finish(is_short=True)
+    assert parts == [(module.to_text(), PartKind.WHOLE_COLD)]
+
+
+def test_a_short_module_that_was_cut_stays_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "PART_BYTES", 150)
+    module = chain_module(3)
+    parts: list[Part] = []
+    writer = PartWriter(module, lambda *part: parts.append(part), _no_library)
+    writer.advance()
+    module.add_function("late", VOID)
+    IRBuilder(module.functions["late"].append_block("entry")).ret_void()
+    writer.finish(is_short=True)
+    assert [kind for _, kind in parts] == [PartKind.HOT, PartKind.HOT]
+
+
 def test_open_functions_wait_for_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition, "PART_BYTES", 1)
     module = chain_module(2)

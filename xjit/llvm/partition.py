@@ -71,16 +71,16 @@ class PartWriter:
         if self._size >= PART_BYTES and not self._has_variables():
             self._cut(PartKind.HOT)
 
-    def finish(self) -> None:
-        """Writes the rest; the module must be complete."""
+    def finish(self, is_short: bool = False) -> None:
+        """Writes the rest; the module must be complete. If a run of it `is_short`, nothing is worth optimizing."""
         self.advance()
         assert not self._open, f"@{self._open[0].name} is not complete"
         if sum(len(function.to_text()) for function in self._cold.values()) < COLD_BYTES or self._has_variables():
             self._take(self._cold.values())
             self._cold = {}
         hot, cold = (PartKind.HOT, PartKind.COLD) if self._is_cut else (PartKind.WHOLE, PartKind.WHOLE_COLD)
-        if not self._is_cut and not (self._texts and self._cold):
-            is_cold = all(function.is_cold for function in self._module.functions.values())
+        if not self._is_cut and (is_short or not (self._texts and self._cold)):
+            is_cold = is_short or all(function.is_cold for function in self._module.functions.values())
             self._sink(self._module.to_text(), cold if is_cold else hot)
             return
         if self._texts:
