@@ -9,7 +9,7 @@ from enum import Enum
 from xjit.linalg_ext.ir import BlockArgument, Operation, OpOperand, OpResult, TensorType, Value
 from xjit.linalg_ext.transforms.building_blocks.index_values import IndexBuilder
 from xjit.linalg_ext.transforms.building_blocks.slices import create_empty, extract_tile, insert_tile
-from xjit.linalg_ext.transforms.building_blocks.tiles import is_whole, same_tile, tile_within
+from xjit.linalg_ext.transforms.building_blocks.tiles import Tile, is_whole, same_tile, tile_within
 from xjit.linalg_ext.transforms.fusion.online_softmax import rescaled
 from xjit.linalg_ext.transforms.fusion.plan import FusionPlan, Planned
 from xjit.linalg_ext.transforms.tiling.loop_nest import LoopNest
