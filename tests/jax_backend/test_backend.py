@@ -274,14 +274,22 @@ assert [name for name in names if name not in found.read_bytes()] == []
     )
 
 
-def test_the_number_of_devices() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"devices": "3", "JAX_NUM_CPU_DEVICES": "2"},
+        {"devices": "", "JAX_NUM_CPU_DEVICES": "3", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+        {"devices": "", "XLA_FLAGS": "--xla_force_host_platform_device_count=3"},
+    ],
+    ids=["of-xjit", "of-jax", "of-xla"],
+)
+def test_the_number_of_devices(settings: dict[str, str]) -> None:
     run(
         """
 assert len(jax.devices()) == 3, jax.devices()
 assert [d.id for d in jax.jit(lambda a: a + 1)(jax.device_put(x, jax.devices()[2])).devices()] == [2]
 """,
-        devices="",
-        JAX_NUM_CPU_DEVICES="3",
+        **settings,
     )
 
 

@@ -49,11 +49,16 @@ class Client:
 
 
 def num_devices() -> int:
-    """The number that the environment asks for, else JAX's `jax_num_cpu_devices`, else 1. Errors: InvalidArgument."""
+    """The number that the environment asks for, else JAX's `jax_num_cpu_devices`, else that of XLA's flag
+    `--xla_force_host_platform_device_count`, else 1. Errors: InvalidArgument."""
     import jax
+    from jaxlib import xla_client
 
     settings: Any = jax.config
-    text = os.environ.get(NUM_DEVICES_VARIABLE) or str(max(settings.jax_num_cpu_devices, 1))
+    if (count := settings.jax_num_cpu_devices) < 0:
+        flags = xla_client.CompileOptions().executable_build_options.debug_options
+        count = flags.xla_force_host_platform_device_count
+    text = os.environ.get(NUM_DEVICES_VARIABLE) or str(max(count, 1))
     if not text.isdecimal() or not 1 <= int(text) <= MAX_DEVICES:
         raise InvalidArgument(f"{NUM_DEVICES_VARIABLE} must be an integer from 1 to {MAX_DEVICES}, got {text!r}")
     return int(text)
