@@ -13,16 +13,16 @@ def link_score_library(module: Module, types: ScoreTypes) -> Declaration:
     """Declares the function of those types in `module`, with `UNIT_PARAMS`."""
     name = f"xjit_unit_{types.mangled}"
     if name not in module.libraries:
-        module.libraries[name] = Library.of(name, score_library_text, types, module.target)
+        module.libraries[name] = Library.of(name, score_module, types, module.target)
         return module.declare(name, VOID, [type for type, _ in UNIT_PARAMS])
     return module.declarations[name]
 
 
-def score_library_text(types: ScoreTypes, target: Target) -> str:
-    """The text of the library module."""
+def score_module(types: ScoreTypes, target: Target) -> Module:
+    """The library's module."""
     name = f"xjit_unit_{types.mangled}"
     module = Module(f"{name}_library", target)
     exported = emit_unit(module, name, types)
     for function in module.functions.values():
         function.linkage = "" if function is exported else "internal"
-    return module.to_text()
+    return module
