@@ -34,7 +34,8 @@ class AttentionFusion(HloModulePass):
 
     Each product of the batch must have `min_rows` queries, and `scores_per_element` scores for each element of such a
     row: fewer stay in the cache as they are. Gradients, which make the scores three times again, must have scores of
-    `gradient_bytes` in all. Rows of queries, keys and values have `max_depth` elements at most: what blocks hold.
+    `gradient_bytes` in all: all products in one kernel where there are `joint_batches` of them, each with its queries' gradient in
+    the cache. Rows of queries, keys and values have `max_depth` elements at most: what blocks hold.
     """
 
     name = "attention-fusion"
@@ -42,6 +43,7 @@ class AttentionFusion(HloModulePass):
     scores_per_element: int = 512
     gradient_bytes: int = 1 << 20
     max_depth: int = 512
+    joint_batches: int | None = 8
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
         """Fuses in every sequential computation; True if something was fused."""
@@ -82,7 +84,7 @@ class AttentionFusion(HloModulePass):
         gradient = find_gradient(weights)
         if gradient is None or not all(map(self._pays, gradient.all_products())):
             return False
-        return fuse_gradient(computation, gradient)
+        return fuse_gradient(computation, gradient, self.joint_batches)
 
     def _pays(self, product: ScoreProduct) -> bool:
         sizes = product.root.shape.dimensions
