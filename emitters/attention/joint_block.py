@@ -2,12 +2,13 @@
 
 For each block of columns the operands that lie along columns are packed; then each block of rows makes its scores, once
 for all products: strips of rows make tiles, have them completed by the program (an epilogue, see
-`xjit.emitters.gemm.epilogue`), and are multiplied with what is summed over columns; then the block's columns are
-multiplied with what is summed over rows. A unit does its blocks in order, so its bits are always the same.
+`xjit.emitters.gemm.epilogue`), and are multiplied with the operands of sums over columns; then the block's columns are
+multiplied with those of sums over rows. A unit does its blocks in order, so its bits are always the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xjit.emitters.attention.joint_shapes import (
@@ -18,7 +19,7 @@ from xjit.emitters.attention.joint_shapes import (
     rows_bytes,
 )
 from xjit.emitters.attention.pieces import BlockPieces
-from xjit.emitters.attention.shapes import COMPUTE_BYTES, left_row_bytes
+from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES, left_row_bytes
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.structured_builder import define
@@ -26,8 +27,8 @@ from xjit.llvm.types import I8, I64, PTR
 from xjit.llvm.values import const_int
 
 JOINT_PARAMS = (
-    (PTR, "parameters"), (PTR, "closure"), (PTR, "pointers"), (PTR, "memory"), (I64, "batch"), (I64, "first_column"),
-    (I64, "columns"),
+    (PTR, "parameters"), (PTR, "closure"), (PTR, "pointers"), (PTR, "memory"), (I64, "batch"), (I64, "first_row"),
+    (I64, "rows"),
 )  # fmt: skip
 """`pointers`: to the left and the right operand of each tile, to the right operand of each product, to each result, of
 the batch at hand, all to their first row. `memory` is for the sums over columns, one after the other.
@@ -110,7 +111,7 @@ class _JointEmitter:
         sums = pieces.scratch(rows_bytes(builder.target), "sums") if kinds.over_rows else self.memory
         if not kinds.over_rows:
             row = pieces.row_bytes(pieces.field(f"member_{number}_width"))
-            self.memory = builder.offset(self.memory, builder.mul(pieces.field("rows"), row))
+            self.memory = builder.offset(self.memory, builder.mul(self.args["rows"], row))
         return _Member(
             f"member_{number}",
             kinds,
@@ -129,21 +130,20 @@ class _JointEmitter:
         return [member for member in self.members if member.types.over_rows == over_rows]
 
     def emit(self) -> Function:
-        builder, args = self.builder, self.args
-        rows, step = self.pieces.field("rows"), self.pieces.field("block_columns")
-        every = _Range(builder.i64(0), rows)
+        builder = self.builder
+        rows = _Range(self.args["first_row"], self.args["rows"])
+        columns, step = self.pieces.field("columns"), self.pieces.field("block_columns")
         for member in self._members(over_rows=False):
-            self._clear(member, rows)
-        end = builder.add(args["first_column"], args["columns"])
-        with builder.loop(args["first_column"], end, step, "columns") as first:
-            self._block_columns(_Range(first, builder.min(step, builder.sub(end, first))))
+            self._clear(member, rows.count)
+        with builder.loop(builder.i64(0), columns, step, "columns") as first:
+            self._block_columns(_Range(first, builder.min(step, builder.sub(columns, first))), rows)
         for member in self._members(over_rows=False):
-            self._store(member, every)
+            self._store(member, rows)
         builder.ret_void()
         return builder.function
 
-    def _block_columns(self, columns: _Range) -> None:
-        """Adds what a block of columns amounts to, over all rows."""
+    def _block_columns(self, columns: _Range, rows: _Range) -> None:
+        """Adds what a block of columns amounts to, over the unit's rows."""
         builder, pieces = self.builder, self.pieces
         for tile in self.tiles:
             strides, depth = self._fields(tile, "right_k", "right_column"), pieces.field(f"{tile.name}_depth")
@@ -153,48 +153,58 @@ class _JointEmitter:
             self._pack(member, columns)
         for member in self._members(over_rows=True):
             self._clear(member, columns.count)
-        rows, step = pieces.field("rows"), pieces.field("block_rows")
-        with builder.loop(builder.i64(0), rows, step, "rows") as first:
-            self._block(_Range(first, builder.min(step, builder.sub(rows, first))), columns)
+        end, step = builder.add(rows.first, rows.count), pieces.field("block_rows")
+        with builder.loop(rows.first, end, step, "rows") as first:
+            self._block(_Range(first, builder.min(step, builder.sub(end, first))), columns)
         for member in self._members(over_rows=True):
             self._store(member, columns)
 
     def _block(self, rows: _Range, columns: _Range) -> None:
         """Adds what a block of rows and columns amounts to."""
         builder, pieces = self.builder, self.pieces
-        for tile in self.tiles:
-            strides, depth = self._fields(tile, "left_row", "left_k"), pieces.field(f"{tile.name}_depth")
-            source = builder.offset(tile.left, builder.mul(rows.first, strides[0]))
-            pieces.pack_rows(tile.packed_left, tile.types[0], source, strides, rows.count, depth)
+        left = [self._left_rows(tile, rows) for tile in self.tiles]
         step = pieces.tile.rows
         with builder.loop(builder.i64(0), rows.count, step, "strip") as strip:
             height = builder.min(builder.sub(rows.count, strip), builder.i64(step))
-            self._strip(rows, strip, height, columns)
+            self._strip(_Range(builder.add(rows.first, strip), height), strip, left, columns)
         for member in self._members(over_rows=True):
             self._pack(member, rows)
             self._multiply_columns(member, rows, columns)
 
-    def _strip(self, rows: _Range, strip: Value, height: Value, columns: _Range) -> None:
-        """Makes a few rows of scores, and adds them to the sums over columns."""
+    def _left_rows(self, tile: _Tile, rows: _Range) -> tuple[Value, Value]:
+        """Where a block of rows lies, and the bytes between them: packed, if it is not read as it is in memory."""
+        builder, pieces = self.builder, self.pieces
+        strides, depth = self._fields(tile, "left_row", "left_k"), pieces.field(f"{tile.name}_depth")
+        source = builder.offset(tile.left, builder.mul(rows.first, strides[0]))
+        if tile.types[0] is not COMPUTE:
+            pieces.pack_rows(tile.packed_left, tile.types[0], source, strides, rows.count, depth)
+            return tile.packed_left, pieces.row_bytes(depth)
+        is_packed = builder.icmp_signed("!=", strides[1], builder.i64(COMPUTE_BYTES))
+        with builder.when(is_packed):
+            pieces.pack_rows(tile.packed_left, tile.types[0], source, strides, rows.count, depth)
+        start = builder.select(is_packed, tile.packed_left, source)
+        return start, builder.select(is_packed, pieces.row_bytes(depth), strides[0])
+
+    def _strip(self, rows: _Range, strip: Value, left: Sequence[tuple[Value, Value]], columns: _Range) -> None:
+        """Makes a few rows of scores, `strip` rows behind those of the block, and adds them to sums over columns."""
         builder, pieces = self.builder, self.pieces
         place = builder.mul(strip, self.scores_row)
-        for tile in self.tiles:
-            depth = pieces.field(f"{tile.name}_depth")
-            row = pieces.row_bytes(depth)
-            left = builder.offset(tile.packed_left, builder.mul(strip, row)), row
+        for tile, (start, row) in zip(self.tiles, left, strict=True):
             result = builder.offset(tile.scores, place), self.scores_row
-            pieces.multiply_strip(left, height, depth, (tile.packed_right, columns.count), result, builder.i64(0))
-        first_row = builder.add(rows.first, strip)
+            rows_of_strip = builder.offset(start, builder.mul(strip, row)), row
+            panels, depth = (tile.packed_right, columns.count), pieces.field(f"{tile.name}_depth")
+            pieces.multiply_strip(rows_of_strip, rows.count, depth, panels, result, builder.i64(0))
         with builder.when(has_epilogue(builder, self.args["closure"])):
-            where = self.args["batch"], first_row, height, columns.first, columns.count
+            where = self.args["batch"], rows.first, rows.count, columns.first, columns.count
             scores = builder.offset(self.scores, place)
             call_epilogue(builder, self.args["closure"], (scores, self.scores_row, *where))
         for member in self._members(over_rows=False):
             width = pieces.field(f"{member.name}_width")
             row = pieces.row_bytes(width)
-            sums = builder.offset(member.sums, builder.mul(first_row, row)), row
-            left = builder.offset(member.scores, place), self.scores_row
-            pieces.multiply_strip(left, height, columns.count, (member.packed, width), sums, builder.i64(1))
+            behind = builder.mul(builder.sub(rows.first, self.args["first_row"]), row)
+            scores = builder.offset(member.scores, place), self.scores_row
+            sums = builder.offset(member.sums, behind), row
+            pieces.multiply_strip(scores, rows.count, columns.count, (member.packed, width), sums, builder.i64(1))
 
     def _multiply_columns(self, member: _Member, rows: _Range, columns: _Range) -> None:
         """Adds the columns of a block of scores to sums over rows."""

@@ -1,7 +1,7 @@
 """What the products of one set of scores compute and how they are blocked: plain numbers, no code generation.
 
-As `shapes`, for several products whose scores are made once. Those that are summed over rows of scores keep the sums
-of a block of columns in the cache; those that are summed over columns come back to all their sums block by block.
+As `shapes`, for several products whose scores are made once. Sums over rows are those of a block of columns, which stay
+in the cache; sums over columns are those of all rows, to which each block of columns comes back.
 """
 
 from __future__ import annotations
@@ -101,30 +101,30 @@ class JointShape:
 
 @dataclass(frozen=True, slots=True)
 class JointBlocking:
-    """Rows and columns of a block of scores; columns of a unit of work. Sums are added block by block, in order: the
-    sizes of blocks decide about bits, and `unit_columns` does not.
+    """Rows and columns of a block of scores; rows of a unit of work. Sums are added block by block, in order: the sizes
+    of blocks decide about bits, and `unit_rows` does not.
     """
 
     rows: int
     columns: int
-    unit_columns: int
+    unit_rows: int
     units_per_batch: int
 
 
 def plan_joint_blocks(shape: JointShape, types: JointTypes, target: Target) -> JointBlocking:
-    """Returns the blocks for a shape. What is summed over columns is one unit's: it takes all of them."""
+    """Returns the blocks for a shape. A unit has all rows if something is summed over them."""
     tile = register_tile(target, PRODUCTS)
     widest = max(*(t.depth for t in shape.tiles), *(m.width for m in shape.members))
     fitting = PANEL_BYTES // (COMPUTE_BYTES * padded(widest, tile.width))
     columns = max(tile.columns, min(JOINT_COLUMNS, fitting) // tile.columns * tile.columns)
     fitting = PANEL_BYTES // left_row_bytes(widest)
     rows = max(tile.rows, min(JOINT_ROWS, fitting) // tile.rows * tile.rows)
-    if not all(member.over_rows for member in types.members):
-        return JointBlocking(rows, columns, shape.columns, 1)
-    blocks = -(-shape.columns // columns)
+    if any(member.over_rows for member in types.members):
+        return JointBlocking(rows, columns, shape.rows, 1)
+    blocks = -(-shape.rows // rows)
     wanted = -(-ENOUGH_UNITS // shape.num_batches)
-    unit_columns = max(1, blocks // wanted) * columns
-    return JointBlocking(rows, columns, unit_columns, -(-shape.columns // unit_columns))
+    unit_rows = max(1, blocks // wanted) * rows
+    return JointBlocking(rows, columns, unit_rows, -(-shape.rows // unit_rows))
 
 
 def panel_bytes(target: Target) -> int:

@@ -26,7 +26,7 @@ from xjit.passes.analysis.attention.places import Matrix
 
 
 def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork) -> list[Kernel]:
-    """Emits the kernel: units are ranges of columns of each set of products."""
+    """Emits the kernel: units are ranges of rows of each set of products."""
     function, leaves, results = context.new_kernel(view)
     function.is_cold = True
     call = link_score_library(context.module, work.types)
@@ -36,7 +36,7 @@ def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork)
         joint_parameters(work.shape, work.types, work.blocking), hint="joint_parameters"
     )
     widths = [m.width for m in work.products.members if not m.over_rows]
-    size = sum(sums_bytes(work.shape.rows, width) for width in widths)
+    size = sum(sums_bytes(work.blocking.unit_rows, width) for width in widths)
     scratch = Scratch(context.module, nest.builder, [size]) if size else None
     memory = zero(PTR) if scratch is None else scratch.pieces[0]
     matrices = _matrices(work.products, leaves, results)
@@ -46,17 +46,17 @@ def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork)
     def one_unit(_: Sequence[Value]) -> Sequence[Value]:
         units = work.blocking.units_per_batch
         batch = nest.simplify(dim(unit).floordiv(units))
-        first = nest.simplify((dim(unit) % units) * work.blocking.unit_columns)
+        first = nest.simplify((dim(unit) % units) * work.blocking.unit_rows)
         index = _batch_index(work.products, batch)
         for slot, (matrix, buffer) in enumerate(matrices):
             size = matrix.leaf.shape.element_type.bit_width // 8
             offset = nest.index_value(nest.simplify(substitute(matrix.base, index) * size))
             address = nest.builder.gep(I8, buffer.pointer, offset, inbounds=False)
             nest.builder.store(address, nest.builder.gep(I64, pointers, const_int(I64, slot)), align=8)
-        first_column = nest.index_value(first)
-        left = nest.builder.sub(const_int(I64, work.shape.columns), first_column)
-        columns = StructuredBuilder(nest.builder.block).min(const_int(I64, work.blocking.unit_columns), left)
-        where = nest.index_value(batch), first_column, columns
+        first_row = nest.index_value(first)
+        left = nest.builder.sub(const_int(I64, work.shape.rows), first_row)
+        rows = StructuredBuilder(nest.builder.block).min(const_int(I64, work.blocking.unit_rows), left)
+        where = nest.index_value(batch), first_row, rows
         nest.builder.call(call, (record, closure, pointers, memory, *where))
         return ()
 

@@ -36,7 +36,7 @@ class JointWork:
 
     @property
     def units(self) -> int:
-        """Ranges of columns, of all sets of products."""
+        """Ranges of rows, of all sets of products."""
         return self.shape.num_batches * self.blocking.units_per_batch
 
     def facts(self, context: PlanContext) -> Mapping[str, object]:
@@ -52,7 +52,7 @@ class JointWork:
             "types": self.types.mangled,
             "method": f"register tiles of {tile.rows}x{tile.columns}",
             "blocks": f"{self.blocking.rows} rows, {self.blocking.columns} columns; scores stay in the cache",
-            "tasks": f"{self.units} units of {self.blocking.unit_columns} columns",
+            "tasks": f"{self.units} units of {self.blocking.unit_rows} rows",
         }
 
 

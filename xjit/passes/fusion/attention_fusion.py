@@ -33,9 +33,11 @@ class AttentionFusion(HloModulePass):
     """Fuses attention where scores are many beside the rows of queries, keys and values that they are computed from.
 
     Each product of the batch must have `min_rows` queries, and `scores_per_element` scores for each element of such a
-    row: fewer stay in the cache as they are. Gradients, which make the scores three times again, must have scores of
-    `gradient_bytes` in all: all products in one kernel where there are `joint_batches` of them, each with its queries' gradient in
-    the cache. Rows of queries, keys and values have `max_depth` elements at most: what blocks hold.
+    row: fewer stay in the cache as they are. Gradients, which make the scores again, must have scores of
+    `gradient_bytes` in all. A batch of at least `joint_batches` has one kernel for all products of its gradient, shared
+    out by what is in the batch; a smaller one has a kernel for queries and one for keys and values, each shared out by
+    its rows, too; with None, each product has a kernel. Rows of queries, keys and values have `max_depth` elements at
+    most: what blocks hold.
     """
 
     name = "attention-fusion"

@@ -60,7 +60,8 @@ def _fuse_joint(computation: HloComputation, gradient: Gradient, joint_batches: 
         return False
     groups = [list(gradient.products)]
     if math.prod(joint.sizes[d] for d in joint.batch) < joint_batches:
-        directions = [[r for r, m in zip(groups[0], joint.members, strict=True) if m.over_rows is d] for d in (0, 1)]
+        found = list(zip(gradient.products, joint.members, strict=True))
+        directions = [[root for root, member in found if member.over_rows == over_rows] for over_rows in (False, True)]
         groups = [group for group in directions if group]
     reachability = HloReachabilityMap(computation)
     for group in groups:

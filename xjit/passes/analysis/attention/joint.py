@@ -15,9 +15,9 @@ from xjit.passes.analysis.attention.gradient import in_terms_of
 from xjit.passes.analysis.attention.places import Matrix, Place, Space
 from xjit.passes.analysis.attention.products import MAX_TILES, ScoreProduct, Tile
 
-MAX_OVER_COLUMNS = 1
-MAX_OVER_ROWS = 2
-"""Products of each direction: sums of both lie in the cache, or go there again and again."""
+MAX_OVER_COLUMNS = 2
+MAX_OVER_ROWS = 1
+"""Products of each direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def join_products(products: Sequence[ScoreProduct]) -> JointProducts | None:
         return None
     over_columns = [v for v in found if (v.rows, v.columns) == (found[0].rows, found[0].columns)]
     row, column = found[0].rows, found[0].columns
-    if 2 * len(over_columns) > len(found):
+    if 2 * len(over_columns) < len(found):
         row, column = column, row
     return _join(anchor, found, row, column)
 
