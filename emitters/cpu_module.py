@@ -57,12 +57,13 @@ def emit_cpu_module(
     library_sink: LibrarySink,
     profile: bool = False,
     verify: bool = False,
+    unoptimized_us: float = 0.0,
 ) -> EmittedModule:
     """Emits every kernel of a scheduled, buffer-assigned module, and the native entry that runs its thunks.
 
     `sink` gets the texts to compile, which together define what `ir_text` does, `library_sink` the libraries. With
     `profile`, every kernel call adds its cycles to its counter among the context's `profile_counters`, and nothing is
-    code in line. `verify`: see IrEmitterUnnested.
+    code in line. `verify`: see IrEmitterUnnested. `unoptimized_us`: see CompileOptions.
 
     Errors: Unsupported names the instruction that has no emitter.
     """
@@ -72,6 +73,6 @@ def emit_cpu_module(
     emit = partial(emit_kernels, context)
     unnested = IrEmitterUnnested(emit, assignment, parts.advance, inline=not profile, verify=verify).emit()
     NativeEntryEmitter(context, unnested, parts, profile).emit(ENTRY_SYMBOL)
-    parts.finish()
-    libraries = tuple(llvm_module.libraries.values())
-    return EmittedModule(llvm_module, libraries, ENTRY_SYMBOL, unnested, estimate_ns(unnested.program) / NS_PER_US)
+    estimated_us = estimate_ns(unnested.program) / NS_PER_US
+    parts.finish(is_short=estimated_us < unoptimized_us)
+    return EmittedModule(llvm_module, tuple(llvm_module.libraries.values()), ENTRY_SYMBOL, unnested, estimated_us)

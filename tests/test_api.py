@@ -128,6 +128,7 @@ def test_a_gpu_that_is_not_here_is_one_error() -> None:
     [
         ({"cpu_level": "avx3"}, "unknown x86-64 level 'avx3': expected one of sse2, sse4.2, avx2, avx512,"),
         ({"opt_level": 4}, "opt_level is 4, expected 0, 1, 2 or 3"),
+        ({"unoptimized_us": float("nan")}, "unoptimized_us is nan, expected a number, 0 or more"),
         ({"disabled_passes": "dce"}, "disabled_passes is the string 'dce', expected a tuple"),
         ({"disabled_passes": ("dec",)}, "unknown pass 'dec'"),
     ],
@@ -144,6 +145,20 @@ def test_options() -> None:
     assert hash(options) == hash(CompileOptions(cpu_level="sse2", opt_level=0, disabled_passes=("fusion",)))
     with pytest.raises(xjit.InvalidArgument, match="options is a dict"):
         xjit.compile(TEXT, options={"fusion": False})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("elements", [6, 60000])
+def test_short_programs_are_not_optimized_if_that_is_asked_for(elements: int) -> None:
+    """The time of 6 elements is less than a microsecond, that of 60,000 is not."""
+    text = TEXT.replace("2,3", str(elements)).replace("add(x, y)", "exponential(y)")
+    x = np.linspace(-3, 3, elements, dtype=np.float32)
+    optimized, given = xjit.compile(text), xjit.compile(text, options=CompileOptions(unoptimized_us=1.0))
+    unoptimized = xjit.compile(text, options=CompileOptions(opt_level=0))
+    assert (given.program.object_code == optimized.program.object_code) == (elements == 60000)
+    is_short = given.program.estimated_us < 1
+    assert is_short == (elements == 6)
+    assert given.as_text("asm") == (unoptimized if is_short else optimized).as_text("asm")
+    assert given(x, x).tobytes() == optimized(x, x).tobytes() == given.run_thunks(x, x).tobytes()
 
 
 def test_compile_leaves_the_module_as_it_is() -> None:

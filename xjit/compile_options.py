@@ -24,7 +24,8 @@ class CompileOptions:
     other processes; None: where XJIT_CACHE_DIR says, else nowhere; "": nowhere. What XJIT_FLAGS says (`xjit.flags`)
     comes on top. `memory_limit_bytes`: where a program would take more, parameters included, values are computed again
     instead of kept, as far as that goes (0: no limit). `bf16_planes`: whether matrix units of CPUs may multiply large
-    matrices of f32 and f16 (docs/dots.md).
+    matrices of f32 and f16 (docs/dots.md). A program that is estimated to take less than `unoptimized_us`, in
+    microseconds, is compiled without LLVM's optimizations, in half the time: for callers whose calls take far longer.
 
     Of GPUs: with `deterministic` no result depends on the order in which threads come, as that of a scatter may. With
     `sanitize` target "cuda-sim" checks every access of every kernel, and a call raises SimulationError for a wrong one.
@@ -47,6 +48,7 @@ class CompileOptions:
     cache_dir: str | None = None
     bf16_planes: bool = True
     memory_limit_bytes: int = 0
+    unoptimized_us: float = 0.0
     xla_gpu_enable_cublaslt: bool | None = None
     xla_gpu_autotune_level: int = 0
     progress: Progress | None = field(default=None, compare=False)
@@ -56,6 +58,8 @@ class CompileOptions:
             Target.for_features(self.cpu_level)
         if self.opt_level not in range(4):
             raise InvalidArgument(f"opt_level is {self.opt_level!r}, expected 0, 1, 2 or 3")
+        if not self.unoptimized_us >= 0:
+            raise InvalidArgument(f"unoptimized_us is {self.unoptimized_us!r}, expected a number, 0 or more")
         if self.xla_gpu_autotune_level not in range(5):
             level = self.xla_gpu_autotune_level
             raise InvalidArgument(f"xla_gpu_autotune_level is {level!r}, expected 0, 1, 2, 3 or 4")

@@ -23,7 +23,7 @@ from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.library import Library
-from xjit.llvm.partition import PartKind, PartSink
+from xjit.llvm.partition import UNOPTIMIZED_PARTS, PartKind, PartSink
 from xjit.llvm.target import Target
 from xjit.ops.verifier import verify_executable
 from xjit.optimized_module import (
@@ -149,7 +149,9 @@ def _compile_anew(
     codegen = codegen_options(options, cpu_target.cpu, cpu_target.features)
     with ProgramCompiler(codegen) as compiler:
         sink = _compile_parts(compiler)
-        emitted = emit_cpu_module(assignment, cpu_target, sink, compiler.add_library, options.profile, prepared.verify)
+        emitted = emit_cpu_module(
+            assignment, cpu_target, sink, compiler.add_library, options.profile, prepared.verify, options.unoptimized_us
+        )
         phase("generate code")  # what is left of it
         object_code = compiler.objects()
     phase("load")
@@ -193,7 +195,7 @@ def _cpu_target(options: CompileOptions) -> Target:
 
 def _compile_parts(compiler: ProgramCompiler) -> PartSink:
     def sink(text: str, kind: PartKind) -> None:
-        level = 0 if kind in (PartKind.COLD, PartKind.WHOLE_COLD) else None
+        level = 0 if kind in UNOPTIMIZED_PARTS else None
         compiler.add(text, opt_level=level, is_last=kind in (PartKind.WHOLE, PartKind.WHOLE_COLD))
 
     return sink

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -95,7 +95,9 @@ class Executable(CpuExecutable):
 
     @cached_property
     def _codegen(self) -> CodegenOptions:
-        return codegen_options(self.options, self.program.cpu, self.program.features)
+        options = codegen_options(self.options, self.program.cpu, self.program.features)
+        is_short = self.program.estimated_us < self.options.unoptimized_us
+        return replace(options, opt_level=0) if is_short else options
 
     @cached_property
     def _linked(self) -> set[str]:

@@ -15,14 +15,14 @@ def link_score_library(module: Module, types: ScoreTypes | JointTypes) -> Declar
     """Declares the function of those types in `module`, with `UNIT_PARAMS`, or `JOINT_PARAMS` for several products."""
     name = f"xjit_unit_{types.mangled}"
     if name not in module.libraries:
-        module.libraries[name] = Library.of(name, score_library_text, types, module.target)
+        module.libraries[name] = Library.of(name, score_module, types, module.target)
         params = JOINT_PARAMS if isinstance(types, JointTypes) else UNIT_PARAMS
         return module.declare(name, VOID, [type for type, _ in params])
     return module.declarations[name]
 
 
-def score_library_text(types: ScoreTypes | JointTypes, target: Target) -> str:
-    """The text of the library module."""
+def score_module(types: ScoreTypes | JointTypes, target: Target) -> Module:
+    """The library's module."""
     name = f"xjit_unit_{types.mangled}"
     module = Module(f"{name}_library", target)
     if isinstance(types, JointTypes):
@@ -31,4 +31,4 @@ def score_library_text(types: ScoreTypes | JointTypes, target: Target) -> str:
         exported = emit_unit(module, name, types)
     for function in module.functions.values():
         function.linkage = "" if function is exported else "internal"
-    return module.to_text()
+    return module

@@ -62,7 +62,7 @@ def emit_gemm_call(
         target, may_swap, in_scratch = module.target, closure is None, out is None
         parameters = plan_gemm(shape, types, target, may_swap=may_swap, in_scratch=in_scratch)
         routine = routine_for(parameters, types, epilogue=closure is not None)
-        kernels = gemm_kernels(parameters, register_tile(target, types))
+        kernels = gemm_kernels(parameters, register_tile(target, types), types)
         return link_gemm(module, types, routine), add_record(module, types, parameters.to_array(), kernels)
 
     counts = operand_spans(shape)
@@ -89,7 +89,7 @@ def emit_convolution_call(
     def prepared(types: GemmTypes) -> tuple[Declaration, Value]:
         parameters = plan_convolution(shape, types, module.target, in_scratch=out is None)
         function = link_convolution(module, types, convolution_routine_for(parameters, types))
-        kernels = convolution_kernels(parameters, register_tile(module.target, types))
+        kernels = convolution_kernels(parameters, register_tile(module.target, types), types)
         return function, add_record(module, types, parameters.to_array(), kernels)
 
     counts = convolution_spans(shape)
@@ -133,21 +133,21 @@ def link_gemm(module: Module, types: GemmTypes, routine: Routine) -> Declaration
             routine = able
             break
     name = gemm_name(types, routine)
-    module.libraries.setdefault(name, Library.of(name, gemm_library_text, types, routine, module.target))
+    module.libraries.setdefault(name, Library.of(name, gemm_module, types, routine, module.target))
     return module.declare(name, VOID, [type for type, _ in GEMM_PARAMS])
 
 
 def link_convolution(module: Module, types: GemmTypes, routine: ConvolutionRoutine) -> Declaration:
     """The same for a convolution."""
     name = convolution_name(types, routine)
-    module.libraries.setdefault(name, Library.of(name, convolution_library_text, types, routine, module.target))
+    module.libraries.setdefault(name, Library.of(name, convolution_module, types, routine, module.target))
     return module.declare(name, VOID, [type for type, _ in CONVOLUTION_PARAMS])
 
 
 def link_planes_fit(module: Module, types: GemmTypes) -> Declaration:
     """The same for the look at the operands of a product of planes."""
     name = planes_fit_name(types)
-    module.libraries.setdefault(name, Library.of(name, planes_fit_library_text, types, module.target))
+    module.libraries.setdefault(name, Library.of(name, planes_fit_module, types, module.target))
     return module.declare(name, I1, [type for type, _ in FIT_PARAMS])
 
 
@@ -155,7 +155,7 @@ def link_kernel(module: Module, types: GemmTypes, size: KernelSize) -> Declarati
     """The same for a kernel that multiplications and convolutions call."""
     types = kernel_types(types)
     name = kernel_name(types, size)
-    module.libraries.setdefault(name, Library.of(name, kernel_library_text, types, size, module.target))
+    module.libraries.setdefault(name, Library.of(name, kernel_module, types, size, module.target))
     return module.declare(name, VOID, [type for type, _ in KERNEL_PARAMS])
 
 
@@ -170,29 +170,29 @@ def add_record(module: Module, types: GemmTypes, numbers: np.ndarray, kernels: S
     return module.add_constant(type, Value(type, f"[{', '.join(f'i64 {e}' for e in entries)}]"), 64, "parameters")
 
 
-def kernel_library_text(types: GemmTypes, size: KernelSize, target: Target) -> str:
-    """The text of the module with that."""
+def kernel_module(types: GemmTypes, size: KernelSize, target: Target) -> Module:
+    """The module with that."""
     module = Module(f"{kernel_name(types, size)}_library", target)
     emit_kernel(module, types, size)
-    return module.to_text()
+    return module
 
 
-def planes_fit_library_text(types: GemmTypes, target: Target) -> str:
-    """The text of the module with that."""
+def planes_fit_module(types: GemmTypes, target: Target) -> Module:
+    """The module with that."""
     module = Module(f"{planes_fit_name(types)}_library", target)
     emit_planes_fit(module, types)
-    return module.to_text()
+    return module
 
 
-def gemm_library_text(types: GemmTypes, routine: Routine, target: Target) -> str:
-    """The text of the module with a multiplication."""
+def gemm_module(types: GemmTypes, routine: Routine, target: Target) -> Module:
+    """The module with a multiplication."""
     module = Module(f"{gemm_name(types, routine)}_library", target)
     emit_gemm(module, target, types, routine)
-    return module.to_text()
+    return module
 
 
-def convolution_library_text(types: GemmTypes, routine: ConvolutionRoutine, target: Target) -> str:
-    """The text of the module with a convolution."""
+def convolution_module(types: GemmTypes, routine: ConvolutionRoutine, target: Target) -> Module:
+    """The module with a convolution."""
     module = Module(f"{convolution_name(types, routine)}_library", target)
     emit_convolution(module, target, types, routine)
-    return module.to_text()
+    return module

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import platform
 import threading
@@ -26,6 +27,7 @@ import llvmlite.binding as llvm
 from xjit.hlo.diagnostics import CompileError
 from xjit.llvm.host_cpu import enabled_features, host_features
 from xjit.llvm.library import Library
+from xjit.llvm.partition import UNOPTIMIZED_PARTS, library_parts
 from xjit.runtime.machine_code.ir_check import check_ir_text, defined_symbols
 from xjit.runtime.machine_code.library_cache import keep_library, kept_library, library_key
 from xjit.runtime.machine_code.llvm_lock import UnlockedThreads, completed
@@ -99,10 +101,11 @@ def compile_ir_to_object(ir_text: str, options: CodegenOptions = CodegenOptions(
 def compile_library(library: Library, options: CodegenOptions = CodegenOptions()) -> bytes:
     """Returns the object of a library of the runtime: from the cache of libraries, or compiled unchecked."""
     key = _library_key(library, options)
-    code = kept_library(key, options.cache_dir)
-    if code is None:
-        code = compile_ir_to_object(library.make_text(), dataclasses.replace(options, cache_dir=""), trusted=True)
-        keep_library(key, options.cache_dir, library, code)
+    kept = kept_library(key, options.cache_dir)
+    if kept is not None:
+        return kept[0]
+    code = compile_ir_to_object(library.make_text(), dataclasses.replace(options, cache_dir=""), trusted=True)
+    keep_library(key, options.cache_dir, library, (code,))
     return code
 
 
@@ -116,7 +119,7 @@ class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
         self._options = options
         self._features = options.features or host_features()
         self._threads = UnlockedThreads(num_threads or os.cpu_count() or 1)
-        self._objects: list[Future[bytes]] = []
+        self._objects: list[Future[tuple[bytes, ...]]] = []
         self._uses_threads = False
         self._defined: set[str] = set()
         self._lock = _codegen_lock
@@ -137,11 +140,11 @@ class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
         """Compiles a library, which may call the runtime, unless its object was kept. Errors come from `objects`."""
         self._defined.add(library.name)
         key = _library_key(library, self._options)
-        code = kept_library(key, self._options.cache_dir)
-        if code is None:
+        kept = kept_library(key, self._options.cache_dir)
+        if kept is None:
             self._submit(functools.partial(self._generate_library, library, key))
         else:
-            self._objects.append(completed(lambda: code))
+            self._objects.append(completed(lambda: kept))
 
     def add(self, ir_text: str, *, opt_level: int | None = None, is_last: bool = False) -> None:
         """Compiles a module, which may call the runtime and what modules before it define.
@@ -152,7 +155,7 @@ class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
         check_ir_text(ir_text, self._features, self._defined)
         self._defined |= defined_symbols(ir_text)
         options = self._options if opt_level is None else dataclasses.replace(self._options, opt_level=opt_level)
-        job = functools.partial(_emit_object, ir_text, options)
+        job = functools.partial(_emit_objects, ir_text, options)
         if is_last and not self._uses_threads:
             self._objects.append(completed(job))
         else:
@@ -160,18 +163,23 @@ class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
 
     def objects(self) -> tuple[bytes, ...]:
         """Waits for the objects, in the order of the modules. Raises CompileError if LLVM rejects one."""
-        return tuple(future.result() for future in self._objects)
+        return tuple(itertools.chain.from_iterable(future.result() for future in self._objects))
 
-    def _submit(self, job: Callable[[], bytes]) -> None:
+    def _submit(self, job: Callable[[], tuple[bytes, ...]]) -> None:
         self._uses_threads = True
         self._objects.append(self._threads.submit(job))
 
-    def _generate_library(self, library: Library, key: str) -> bytes:
-        text = library.make_text()
-        check_ir_text(text, self._features)
-        code = _generate_object(text, self._options)
-        keep_library(key, self._options.cache_dir, library, code)
-        return code
+    def _generate_library(self, library: Library, key: str) -> tuple[bytes, ...]:
+        parts = library_parts(library)
+        defined = set[str]().union(*(defined_symbols(text) for text, _ in parts))
+        for text, _ in parts:
+            check_ir_text(text, self._features, defined)
+        unoptimized = dataclasses.replace(self._options, opt_level=0)
+        objects = tuple(
+            _generate_object(text, unoptimized if kind in UNOPTIMIZED_PARTS else self._options) for text, kind in parts
+        )
+        keep_library(key, self._options.cache_dir, library, objects)
+        return objects
 
 
 def compile_modules_to_objects(
@@ -287,6 +295,10 @@ def _codegen_flags(strength_reduction: bool) -> tuple[str, ...]:
     disabled = "false" if strength_reduction else "true"
     flags = f"-disable-lsr={disabled}", f"-disable-cgp={disabled}", "-enable-misched=false"
     return (*flags, *_ALIGNED_LOOPS) if platform.machine() == "x86_64" else flags
+
+
+def _emit_objects(ir_text: str, options: CodegenOptions) -> tuple[bytes]:
+    return (_emit_object(ir_text, options),)
 
 
 def _emit_object(ir_text: str, options: CodegenOptions) -> bytes:

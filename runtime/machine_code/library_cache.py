@@ -8,7 +8,9 @@ cannot be used means that nothing is kept, without a word.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +22,9 @@ _PACKAGE = Path(__file__).absolute().parents[2]
 _FOLDERS = ("emitters", "llvm", "runtime")
 """Whose files decide the text of a library, in a package or where a clone's links lead."""
 
-_in_memory: dict[str, bytes] = {}  # by key; few: one per combination of element types, or stage of a transform
+_in_memory: dict[
+    str, tuple[bytes, ...]
+] = {}  # by key; few: one per combination of element types, or stage of a transform
 
 
 def library_key(library: Library, *decisive: str) -> str:
@@ -28,24 +32,24 @@ def library_key(library: Library, *decisive: str) -> str:
     return cache_key("library", *decisive, _own_fingerprint(), library.name, library.identity)
 
 
-def kept_library(key: str, directory: str | None) -> bytes | None:
-    """The code of a key, from memory or from the cache of a directory (None: see `library_cache`)."""
-    code = _in_memory.get(key)
-    if code is not None:
-        return code
+def kept_library(key: str, directory: str | None) -> tuple[bytes, ...] | None:
+    """The objects of a key, from memory or from the cache of a directory (None: see `library_cache`)."""
+    objects = _in_memory.get(key)
+    if objects is not None:
+        return objects
     cache = library_cache(directory)
     code = None if cache is None else cache.get(key)
-    if code is not None:
-        _in_memory[key] = code
-    return code
+    if code is None:
+        return None
+    return _in_memory.setdefault(key, _objects_of(code))
 
 
-def keep_library(key: str, directory: str | None, library: Library, code: bytes) -> None:
-    """Keeps the code of a key. Two threads may both have made it; what they made is equal."""
-    _in_memory[key] = code
+def keep_library(key: str, directory: str | None, library: Library, objects: tuple[bytes, ...]) -> None:
+    """Keeps the objects of a key. Two threads may both have made it; what they made is equal."""
+    _in_memory[key] = objects
     cache = library_cache(directory)
     if cache is not None:
-        cache.put(key, code, f"library {library.name}")
+        cache.put(key, _as_bytes(objects), f"library {library.name}")
 
 
 def forget_libraries() -> None:
@@ -65,6 +69,19 @@ def library_cache(directory: str | None = None) -> ObjectCache | None:
         return object_cache(os.path.join(home, "xjit"), warns=False) if os.path.isabs(home) else None
     except InvalidArgument:
         return None
+
+
+def _as_bytes(objects: tuple[bytes, ...]) -> bytes:
+    """How many there are, where each ends, and the objects."""
+    ends = itertools.accumulate(map(len, objects))
+    return struct.pack(f"<{1 + len(objects)}Q", len(objects), *ends) + b"".join(objects)
+
+
+def _objects_of(code: bytes) -> tuple[bytes, ...]:
+    (count,) = struct.unpack_from("<Q", code)
+    ends = struct.unpack_from(f"<{count}Q", code, 8)
+    objects = code[8 + 8 * count :]
+    return tuple(objects[begin:end] for begin, end in itertools.pairwise((0, *ends)))
 
 
 def source_fingerprint(*folders: Path) -> str:

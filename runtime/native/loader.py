@@ -98,12 +98,14 @@ class NativeLibrary:
 
 
 def runtime_libraries() -> tuple[Library, ...]:
-    """The runtime's native modules for this process, in the order of `native_ir`."""
-    return tuple(Library.of_text("runtime", text) for text in native_ir(not fast_call_obstacle()))
+    """The runtime's native modules for this process, in the order of `native_modules`."""
+    return tuple(Library.of_module("runtime", module) for module in native_modules(not fast_call_obstacle()))
 
 
-def native_ir(with_fast_call: bool, machine: str = platform.machine(), system: str = sys.platform) -> tuple[str, ...]:
-    """The texts of the runtime's native modules, for `platform.machine()` and `sys.platform`."""
+def native_modules(
+    with_fast_call: bool, machine: str = platform.machine(), system: str = sys.platform
+) -> tuple[Module, ...]:
+    """The runtime's native modules, for `platform.machine()` and `sys.platform`."""
     module = Module("runtime")
     define_call_functions(module, machine)
     define_context_functions(module)
@@ -112,7 +114,7 @@ def native_ir(with_fast_call: bool, machine: str = platform.machine(), system: s
     pools = Module("pools")
     define_buffer_pool(pools, system)
     define_thread_pool(pools, machine, system)
-    return module.to_text(), pools.to_text()
+    return module, pools
 
 
 def _after_fork_in_child() -> None:

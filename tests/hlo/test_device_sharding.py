@@ -45,8 +45,9 @@ def test_text(text: str) -> None:
         ("", "opaque"),
         ("devices=[2,2]<=[4] last_tile_dims={odd}", "opaque"),
         ("devices=[0]", "opaque"),
-        ("devices=[2]0", "malformed"),
-        ("devices=[2]<=[2]T(1)", "malformed"),
+        ("devices=[4]0,1", "malformed"),
+        ("devices=[2]<=[3]", "malformed"),
+        ("devices=[2]<=[2]T(1)", "opaque"),
     ],
 )
 def test_what_is_no_sharding(text: str, kind: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from xjit.llvm import IRBuilder, Module, partition
 from xjit.llvm.library import Library
-from xjit.llvm.partition import PartKind, PartWriter
+from xjit.llvm.partition import PartKind, PartWriter, library_parts
 from xjit.llvm.types import I64, VOID
 from xjit.llvm.values import const_int, zero
 from xjit.runtime.machine_code import jit, linker
@@ -84,6 +84,28 @@ def test_cold_functions_come_last(cold_bytes: int, monkeypatch: pytest.MonkeyPat
     assert run([text for text, _ in parts], "odd name 8", 5) == 5 + 9 * 1000 + 36
 
 
+def test_a_short_module_is_one_part_that_is_not_optimized() -> None:
+    module = chain_module(3)
+    module.functions["odd name 2"].is_cold = True
+    parts: list[Part] = []
+    writer = PartWriter(module, lambda *part: parts.append(part), _no_library)
+    writer.advance()
+    writer.finish(is_short=True)
+    assert parts == [(module.to_text(), PartKind.WHOLE_COLD)]
+
+
+def test_a_short_module_that_was_cut_stays_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "PART_BYTES", 150)
+    module = chain_module(3)
+    parts: list[Part] = []
+    writer = PartWriter(module, lambda *part: parts.append(part), _no_library)
+    writer.advance()
+    module.add_function("late", VOID)
+    IRBuilder(module.functions["late"].append_block("entry")).ret_void()
+    writer.finish(is_short=True)
+    assert [kind for _, kind in parts] == [PartKind.HOT, PartKind.HOT]
+
+
 def test_open_functions_wait_for_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition, "PART_BYTES", 1)
     module = chain_module(2)
@@ -116,7 +138,7 @@ def test_parts_agree_on_target_and_calling_convention(monkeypatch: pytest.Monkey
 
 def test_libraries_come_once_and_first() -> None:
     module = chain_module(2)
-    module.libraries["f"] = library = Library.of_text("f", "library text")
+    module.libraries["f"] = library = Library.of_module("f", Module("f"))
     sunk: list[Library | str] = []
     writer = PartWriter(module, lambda text, _: sunk.append(text), sunk.append)
     writer.advance()
@@ -191,3 +213,33 @@ def test_a_cold_function_that_parts_call_is_in_one_before(monkeypatch: pytest.Mo
     texts = [text for text, _ in parts_of(module)]
     assert [text.count("define ") for text in texts] == [3, 1]
     assert run(texts, "late", 5) == 1005
+
+
+def library_of(name: str, addend: int, is_cold: bool = True) -> Library:
+    """f(x) = helper(x), a function of the library's own that adds a number."""
+    module = Module(name)
+    helper = module.add_function("helper", I64, [(I64, "x")], linkage="internal")
+    builder = IRBuilder(helper.append_block("entry"))
+    builder.ret(builder.add(helper.args[0], const_int(I64, addend)))
+    exported = module.add_function(name, I64, [(I64, "x")])
+    exported.is_cold = is_cold
+    builder = IRBuilder(exported.append_block("entry"))
+    builder.ret(builder.call(helper, exported.args))
+    return Library.of_module(name, module)
+
+
+def test_parts_of_libraries_keep_their_names_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "COLD_BYTES", 1)
+    parts = [library_parts(library_of(name, addend)) for name, addend in (("f", 1), ("g", 20))]
+    assert [[kind for _, kind in of_one] for of_one in parts] == [[PartKind.WHOLE, PartKind.WHOLE_COLD]] * 2
+    texts = [text for of_one in parts for text, _ in of_one]
+    assert set().union(*map(defined_symbols, texts)) == {"f", "f.helper", "g", "g.helper"}
+    assert (run(texts, "f", 4), run(texts, "g", 4)) == (5, 24)
+
+
+def test_what_stays_whole_keeps_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    cold = library_of("f", 1)
+    assert library_parts(cold) == [(cold.make_text(), PartKind.WHOLE)]  # too small to be worth a part
+    monkeypatch.setattr(partition, "COLD_BYTES", 1)
+    hot = library_of("f", 1, is_cold=False)
+    assert library_parts(hot) == [(hot.make_text(), PartKind.WHOLE)]

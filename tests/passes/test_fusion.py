@@ -148,6 +148,41 @@ def test_update_takes_the_update_in_but_not_its_target() -> None:
     assert top(module) == ["negate", "fusion"]
 
 
+SCATTERED = """x = f32[50] parameter(0)  i = s32[60,1] parameter(1)  u = f32[60] parameter(2)
+{index}  {update}
+ROOT r = f32[50] scatter(x, {names}), update_window_dims={{}}, inserted_window_dims={{0}},
+  scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=add"""
+
+
+def mixed(name: str, kind: str, source: str, steps: int) -> str:
+    lines = [f"{name}{k + 1} = {kind} add({name}{k}, {source if k % 2 else f'{name}0'})" for k in range(steps)]
+    return f"{name}0 = {kind} negate({source})  " + "  ".join(lines)
+
+
+@pytest.mark.parametrize(("index", "update", "kernels"), [(3, 3, 1), (20, 3, 2), (3, 20, 2), (20, 20, 3), (14, 14, 1)])
+def test_update_leaves_what_costs_much_to_loops_in_lanes(index: int, update: int, kernels: int) -> None:
+    bodies = {"index": mixed("i", "s32[60,1]", "i", index), "update": mixed("u", "f32[60]", "u", update)}
+    assert len(top(fuse(SCATTERED.format(**bodies, names=f"i{index}, u{update}")))) == kernels
+
+
+def test_update_counts_gathers_and_transcendental_functions_as_several_operations() -> None:
+    gather = "offset_dims={1}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={1}"
+    for gathers, kernels in ((1, 1), (3, 2)):
+        chain = (f"i{k + 1} = s32[60,1] gather(t, i{k}), {gather}" for k in range(gathers))
+        index = "  ".join(["t = s32[50] parameter(3)  i0 = s32[60,1] negate(i)", *chain])
+        assert len(top(fuse(SCATTERED.format(index=index, update="", names=f"i{gathers}, u")))) == kernels
+    update = "u0 = f32[60] tanh(u)  u1 = f32[60] sine(u0)  u2 = f32[60] cosine(u1)"
+    assert len(top(fuse(SCATTERED.format(index="", update=update, names="i, u2")))) == 2
+
+
+def test_update_takes_windows_of_any_cost_in() -> None:
+    body = """x = f32[50,8] parameter(0)  i = s32[60,1] parameter(1)  u = f32[60,8] parameter(2)
+u0 = f32[60,8] tanh(u)  u1 = f32[60,8] sine(u0)  u2 = f32[60,8] cosine(u1)
+ROOT r = f32[50,8] scatter(x, i, u2), update_window_dims={1}, inserted_window_dims={0},
+  scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"""
+    assert len(top(fuse(body))) == 1
+
+
 def test_concatenate_is_only_a_root() -> None:
     module = fuse(
         "x = f32[4] parameter(0) a = f32[4] negate(x) b = f32[4] abs(x) c = f32[8] concatenate(a, b), dimensions={0} "

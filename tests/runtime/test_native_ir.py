@@ -8,12 +8,12 @@ import pytest
 
 from xjit.runtime.machine_code.ir_check import defined_symbols, external_symbols
 from xjit.runtime.machine_code.jit import parse_and_verify
-from xjit.runtime.native.loader import native_ir
+from xjit.runtime.native.loader import native_modules
 from xjit.runtime.native.object_layout import fast_call_obstacle
 
 
 def _texts(machine: str, system: str) -> tuple[str, ...]:
-    return native_ir(True, machine, system)
+    return tuple(module.to_text() for module in native_modules(True, machine, system))
 
 
 def _exported(texts: Iterable[str]) -> set[str]:

@@ -25,7 +25,7 @@ from xjit.runtime.cuda import images
 from xjit.runtime.machine_code import jit, library_cache, nvptx, object_cache, toolchain
 from xjit.runtime.machine_code.jit import ProgramCompiler
 from xjit.runtime.machine_code.object_cache import ObjectCache, cache_key
-from xjit.runtime.native.loader import native_ir
+from xjit.runtime.native.loader import native_modules
 from xjit.runtime.native.object_layout import fast_call_obstacle
 from xjit.text.parser import parse_hlo
 from xjit.tools import cache as cache_command
@@ -284,8 +284,8 @@ def test_a_second_process_generates_no_code(tmp_path: Path, monkeypatch: pytest.
     xjit.compile(_TEXT)  # this process has the runtime now, whichever test was first
     monkeypatch.setattr(jit, "_generate_object", None)
     monkeypatch.setattr(library_cache, "_in_memory", {})
-    for text in native_ir(not fast_call_obstacle()):
-        assert jit.compile_library(Library.of_text("runtime", text), options(cache))
+    for module in native_modules(not fast_call_obstacle()):
+        assert jit.compile_library(Library.of_module("runtime", module), options(cache))
     with monkeypatch.context() as patch:
         patch.setattr(program_cache, "_source_fingerprint", lambda: "other files: emits anew")
         xjit.compile(_TEXT, options=xjit.CompileOptions(cache_dir=str(cache.directory)))

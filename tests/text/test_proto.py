@@ -354,7 +354,7 @@ def test_literals_of_the_wrong_size(field: str) -> None:
         'devices=[2]<=[2] metadata={op_name="a"}', 'replicated metadata={{op_name="a"}, {op_name="b"}}',
         "mesh['a'=2,'b'=4], [{'a'}, {'b':(2)2, ?}]",
         "mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)), [{'a'}], unreduced={'b'}",
-        "mesh['a'=2], device_ids=(1,0), [{'a'}]", "maximal_mesh[device_id=2]",
+        "mesh['a'=2], device_ids=(1,0), [{'a'}]", "maximal_mesh[device_id=2]", "mesh['a'=2], replicated",
     ],
 )  # fmt: skip
 def test_shardings(text: str) -> None:
@@ -362,6 +362,13 @@ def test_shardings(text: str) -> None:
     write_sharding(HloSharding(text), proto)
     back = read_sharding(proto)
     assert back.text.replace(", ?", ",?").replace("[4]<=[4] last_tile_dim_replicate", "") == text.replace(", ?", ",?")
+
+
+def test_axes_in_double_quotes() -> None:
+    proto = pb.OpSharding()
+    write_sharding(HloSharding('mesh["a"=2,"b"=4], [{"b":(1)2,"a"}]'), proto)
+    assert [axis.name for axis in proto.named_sharding.mesh.axes] == ["a", "b"]
+    assert read_sharding(proto).text == "mesh['a'=2,'b'=4], [{'b':(1)2,'a'}]"
 
 
 def test_text_that_is_no_attribute_is_an_error_of_its_instruction() -> None:

@@ -8,6 +8,7 @@ The bodies become manual on all axes: on axes that a body leaves to the compiler
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo.annotations.device_sharding import MANUAL, DeviceSharding, tiled
+from xjit.hlo.annotations.mesh import AxisRef, Mesh
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.attributes import CustomCallAttributes, GetTupleElementAttributes
 from xjit.hlo.diagnostics import Unsupported
@@ -23,7 +25,6 @@ from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
-from xjit.ops.mesh_groups import mesh_table
 from xjit.passes.sharding.spmd.builder import SpmdBuilder, SpmdModule
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 from xjit.passes.sharding.spmd.summands import SUMMANDS
@@ -41,9 +42,6 @@ _SHARDING = re.compile(
 )
 _DIMENSION = re.compile(r"\{([^}]*)\}")
 _AXIS = re.compile(r'"([^"]+)"(?::\((\d+)\)(\d+))?')
-
-_Axis = tuple[str, int, int]
-"""A part of an axis: its name, the product of the factors before it, and its size."""
 
 
 def import_shardy(module: HloModule) -> tuple[Mesh, ...]:
@@ -79,53 +77,47 @@ def _target(instruction: HloInstruction) -> str:
     return instruction.attributes_as(CustomCallAttributes).custom_call_target
 
 
-class Mesh:
-    """The devices of a mesh, and its axes in order."""
+def on_whole_axes(mesh: Mesh, sharding: DeviceSharding, dimensions: Sequence[int]) -> DeviceSharding | None:
+    """The sharding that JAX's PartitionSpecs can say: each dimension keeps the first of its axes, as long as these
+    are whole and divide it evenly. None for a sharding of other devices than the mesh's.
+    """
+    if not sharding.is_tiled:
+        return sharding
+    devices = mesh.devices()
+    if sorted(sharding.devices) != sorted(int(i) for i in devices.flat):
+        return None
+    cells = np.stack(np.unravel_index(np.argsort(np.array(sharding.devices)), sharding.tiles), axis=-1)
+    coordinates = cells[devices]
+    kept = [_whole_axes(coordinates[..., d], size) for d, size in enumerate(dimensions)]
+    split = [axis for axes in kept for axis in axes]
+    order = [*split, *(axis for axis in range(devices.ndim) if axis not in split)]
+    tiles = [math.prod(devices.shape[axis] for axis in axes) for axes in kept]
+    return tiled(devices.transpose(order).reshape(*tiles, -1), ("replicated",))
 
-    def __init__(self, axes: dict[str, int], devices: Sequence[int]) -> None:
-        self.axes = axes
-        self.devices = np.array(devices, dtype=np.int64).reshape(tuple(axes.values()))
 
-    def on_whole_axes(self, sharding: DeviceSharding, dimensions: Sequence[int]) -> DeviceSharding | None:
-        """The sharding that JAX's PartitionSpecs can say: each dimension keeps the first of its axes, as long as these
-        are whole and divide it evenly. None for a sharding of other devices.
-        """
-        if not sharding.is_tiled:
-            return sharding
-        if sorted(sharding.devices) != sorted(int(i) for i in self.devices.flat):
-            return None
-        cells = np.stack(np.unravel_index(np.argsort(np.array(sharding.devices)), sharding.tiles), axis=-1)
-        coordinates = cells[self.devices]
-        kept = [self._whole_axes(coordinates[..., d], size) for d, size in enumerate(dimensions)]
-        split = [axis for axes in kept for axis in axes]
-        order = [*split, *(axis for axis in range(self.devices.ndim) if axis not in split)]
-        tiles = [int(np.prod([self.devices.shape[axis] for axis in axes], dtype=np.int64)) for axes in kept]
-        return tiled(self.devices.transpose(order).reshape(*tiles, -1), ("replicated",))
-
-    def _whole_axes(self, tiles: np.ndarray[Any, np.dtype[np.int64]], size: int) -> list[int]:
-        """The axes, major to minor, that split a dimension of a size into tiles, of which each device has one."""
-        lines = [tiles[(0,) * axis + (slice(None),) + (0,) * (tiles.ndim - axis - 1)] for axis in range(tiles.ndim)]
-        if not (functools.reduce(np.add.outer, lines) == tiles).all():
-            return []
-        kept: list[int] = []
-        count = 1
-        for axis in sorted((a for a in range(tiles.ndim) if lines[a].any()), key=lambda a: -lines[a].max()):
-            line = lines[axis]
-            count *= len(line)
-            if not (line == np.arange(len(line)) * line[1]).all() or size % count:
-                break
-            kept.append(axis)
-        return kept
+def _whole_axes(tiles: np.ndarray[Any, np.dtype[np.int64]], size: int) -> list[int]:
+    """The axes, major to minor, that split a dimension of a size into tiles, of which each device has one."""
+    lines = [tiles[(0,) * axis + (slice(None),) + (0,) * (tiles.ndim - axis - 1)] for axis in range(tiles.ndim)]
+    if not (functools.reduce(np.add.outer, lines) == tiles).all():
+        return []
+    kept: list[int] = []
+    count = 1
+    for axis in sorted((a for a in range(tiles.ndim) if lines[a].any()), key=lambda a: -lines[a].max()):
+        line = lines[axis]
+        count *= len(line)
+        if not (line == np.arange(len(line)) * line[1]).all() or size % count:
+            break
+        kept.append(axis)
+    return kept
 
 
 def _read_meshes(text: str) -> dict[str, Mesh]:
     meshes: dict[str, Mesh] = {}
     for name, axes, ids in _MESH.findall(text):
-        sizes = {axis: int(size) for axis, size in _SIZE.findall(axes)}
-        count = int(np.prod(list(sizes.values()), dtype=np.int64))
-        devices = [int(i) for i in ids.split(",")] if ids else range(count)
-        if len(devices) == count:
-            meshes[name] = Mesh(sizes, devices)
+        sizes = tuple((axis, int(size)) for axis, size in _SIZE.findall(axes))
+        mesh = Mesh(sizes, tuple(int(i) for i in ids.split(",")) if ids else None)
+        if mesh.has_all_devices:
+            meshes[name] = mesh
     return meshes
 
 
@@ -194,7 +186,7 @@ def _replace_inner_boundary(call: HloInstruction, meshes: dict[str, Mesh], outer
 
 def _boundary_arrays(
     call: HloInstruction, meshes: dict[str, Mesh]
-) -> Iterator[tuple[HloInstruction, Shape, Mesh, list[list[_Axis]], list[_Axis]]]:
+) -> Iterator[tuple[HloInstruction, Shape, Mesh, list[list[AxisRef]], list[AxisRef]]]:
     """Yields the operands of a boundary, their shapes behind it, the manual axes that split each dimension, and those
     whose devices have summands.
     """
@@ -208,8 +200,9 @@ def _boundary_arrays(
         mesh = meshes.get(name)
         if mesh is None:
             raise Unsupported(f"custom-call '{call.name}' over a mesh that the module does not have", call.span)
+        sizes = dict(mesh.axes)
         *dimensions, added = (
-            [(n, int(pre or 1), int(size or mesh.axes[n])) for n, pre, size in _AXIS.findall(part) if n in manual]
+            [AxisRef(n, int(pre or 1), int(size or sizes[n])) for n, pre, size in _AXIS.findall(part) if n in manual]
             for part in (*_DIMENSION.findall(text), summed)
         )
         yield operand, shape, mesh, dimensions, added
@@ -251,28 +244,28 @@ def _annotation(
 
 
 def _sharding(
-    call: HloInstruction, mesh: Mesh, dimensions: Sequence[Sequence[_Axis]], rank: int, outer: Collection[str] = ()
+    call: HloInstruction, mesh: Mesh, dimensions: Sequence[Sequence[AxisRef]], rank: int, outer: Collection[str] = ()
 ) -> DeviceSharding:
     """The sharding of an array whose dimensions are split by axes; devices of different `outer` parts share nothing."""
     split = [axis for axes in dimensions for axis in axes]
-    if len(dimensions) != rank or not set(outer) <= set(mesh.axes):
+    if len(dimensions) != rank or not set(outer) <= set(mesh.names):
         raise Unsupported(f"custom-call '{call.name}' over other axes than its mesh and its array have", call.span)
-    table = mesh_table(mesh.devices, mesh.axes, [*split, *((name, 1, mesh.axes[name]) for name in outer)])
+    table = mesh.groups([*split, *map(AxisRef, outer)])
     if table is None:
         raise Unsupported(f"custom-call '{call.name}' over parts of axes that the mesh has not", call.span)
-    tiles = [int(np.prod([size for _, _, size in axes], dtype=np.int64)) for axes in dimensions]
-    alone = int(np.prod([mesh.axes[name] for name in outer], dtype=np.int64))
+    tiles = [math.prod(axis.size for axis in axes) for axes in dimensions]
+    alone = math.prod(size for name, size in mesh.axes if name in outer)
     return tiled(table.T.reshape(*tiles, alone, table.shape[0]), ("manual", "replicated"))
 
 
 def _summands(
-    call: HloInstruction, mesh: Mesh, dimensions: Sequence[Sequence[_Axis]], summed: list[_Axis]
+    call: HloInstruction, mesh: Mesh, dimensions: Sequence[Sequence[AxisRef]], summed: list[AxisRef]
 ) -> HloSharding:
     """The sharding of an array that is split by axes and of which devices along other axes have summands."""
-    table = mesh_table(mesh.devices, mesh.axes, [*(axis for axes in dimensions for axis in axes), *summed])
+    table = mesh.groups([*(axis for axes in dimensions for axis in axes), *summed])
     if table is None:
         raise Unsupported(f"custom-call '{call.name}' over parts of axes that the mesh has not", call.span)
-    tiles = [int(np.prod([size for _, _, size in axes], dtype=np.int64)) for axes in (*dimensions, summed)]
+    tiles = [math.prod(axis.size for axis in axes) for axes in (*dimensions, summed)]
     grid = (*tiles, table.shape[0])
     devices = ",".join(str(device) for device in table.T.flat)
     return HloSharding(f"devices=[{','.join(map(str, grid))}]{devices} last_tile_dims={{unreduced, replicated}}")

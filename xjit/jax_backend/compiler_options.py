@@ -20,13 +20,17 @@ _DISABLED: Final = "xla_disable_hlo_passes"
 
 _DEFAULT_LEVEL: Final = CompileOptions().opt_level
 
+UNOPTIMIZED_US: Final = 0.1
+"""Programs that take less, a fiftieth of what a call of JAX does, are not optimized, unless a level is asked for."""
+
 
 def compile_options_of(overrides: Iterable[tuple[str, Value]]) -> CompileOptions:
     """What options of XLA mean. Errors: InvalidArgument for unknown names and values of another type."""
     values = {name: check_option(name, value) for name, value in overrides}
     level = min(int(values.get(_OPT_LEVEL, _DEFAULT_LEVEL)), 3)
     disabled = tuple(name for name in str(values.get(_DISABLED, "")).split(",") if name and _can_be_disabled(name))
-    return CompileOptions(opt_level=max(level, 0), disabled_passes=disabled)
+    unoptimized_us = 0.0 if _OPT_LEVEL in values else UNOPTIMIZED_US
+    return CompileOptions(opt_level=max(level, 0), disabled_passes=disabled, unoptimized_us=unoptimized_us)
 
 
 def _can_be_disabled(name: str) -> bool:

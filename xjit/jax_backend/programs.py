@@ -10,8 +10,9 @@ from typing import Final
 
 import xjit.compiler
 from xjit.frontends import shardy_factors
-from xjit.frontends.shardy import Mesh, import_shardy
+from xjit.frontends.shardy import import_shardy, on_whole_axes
 from xjit.hlo.annotations.device_sharding import REPLICATED, read_sharding
+from xjit.hlo.annotations.mesh import Mesh
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import InvalidArgument, UnknownTarget, Unsupported
@@ -139,7 +140,7 @@ def _on_axes(sharding: HloSharding, shape: Shape, meshes: Sequence[Mesh]) -> Hlo
         pairs = zip(sharding.elements, shape.tuple_shapes, strict=True)
         return HloSharding(elements=tuple(_on_axes(element, part, meshes) for element, part in pairs))
     read = read_sharding(sharding)
-    found = (mesh.on_whole_axes(read, shape.dimensions) for mesh in meshes)
+    found = (on_whole_axes(mesh, read, shape.dimensions) for mesh in meshes)
     return HloSharding(str(max(filter(None, found), key=lambda s: s.tile_count, default=REPLICATED)))
 
 

@@ -12,7 +12,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable
 
-from xjit.llvm.function import Function
+from xjit.llvm.function import Function, global_name
 from xjit.llvm.library import Library
 from xjit.llvm.module import Declaration, Module
 
@@ -34,6 +34,8 @@ class PartKind(enum.Enum):
     HOT = enum.auto()  # one of many
     COLD = enum.auto()  # the last of these: not worth optimizing
 
+
+UNOPTIMIZED_PARTS = frozenset((PartKind.WHOLE_COLD, PartKind.COLD))
 
 PartSink = Callable[[str, PartKind], None]
 """Takes the text of a part and what it holds. Parts refer to earlier ones, and to libraries, only."""
@@ -69,16 +71,16 @@ class PartWriter:
         if self._size >= PART_BYTES and not self._has_variables():
             self._cut(PartKind.HOT)
 
-    def finish(self) -> None:
-        """Writes the rest; the module must be complete."""
+    def finish(self, is_short: bool = False) -> None:
+        """Writes the rest; the module must be complete. If a run of it `is_short`, nothing is worth optimizing."""
         self.advance()
         assert not self._open, f"@{self._open[0].name} is not complete"
         if sum(len(function.to_text()) for function in self._cold.values()) < COLD_BYTES or self._has_variables():
             self._take(self._cold.values())
             self._cold = {}
         hot, cold = (PartKind.HOT, PartKind.COLD) if self._is_cut else (PartKind.WHOLE, PartKind.WHOLE_COLD)
-        if not self._is_cut and not (self._texts and self._cold):
-            is_cold = all(function.is_cold for function in self._module.functions.values())
+        if not self._is_cut and (is_short or not (self._texts and self._cold)):
+            is_cold = is_short or all(function.is_cold for function in self._module.functions.values())
             self._sink(self._module.to_text(), cold if is_cold else hot)
             return
         if self._texts:
@@ -124,6 +126,23 @@ class PartWriter:
     def _cut(self, kind: PartKind) -> None:
         self._sink(_part_text(self._module, self._texts), kind)
         self._texts, self._size, self._is_cut = {}, 0, True
+
+
+def library_parts(library: Library) -> list[tuple[str, PartKind]]:
+    """Returns the parts of a library. Where there are several, names that were internal start with the library's: other
+    libraries may have functions of the same names.
+    """
+    module, parts = library.make_module(), list[tuple[str, PartKind]]()
+    PartWriter(module, lambda text, kind: parts.append((text, kind)), lambda _: None).finish()
+    if len(parts) == 1:
+        return parts
+    internal = {function.operand[1:]: function.name for function in module.functions.values() if function.linkage}
+
+    def own_name(reference: re.Match[str]) -> str:
+        name = internal.get(reference[1])
+        return reference[0] if name is None else global_name(f"{library.name}.{name}")
+
+    return [(_REFERENCE.sub(own_name, text), kind) for text, kind in parts]
 
 
 def with_all_visible(text: str) -> str:

@@ -12,16 +12,14 @@ A device is a number, replica * P + partition. What the ids of `replica_groups` 
 
 from __future__ import annotations
 
-import re
-
-import numpy as np
-
 from xjit.hlo import attributes as at
+from xjit.hlo.annotations.mesh import Groups
+from xjit.hlo.attributes.codecs.meshes import parse_compact_groups
+from xjit.hlo.attributes.codecs.value_text import CodecError
 from xjit.hlo.attributes.opcodes import OPCODES, Trait
 from xjit.hlo.diagnostics import HloVerifyError, Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule, HloModuleConfig
-from xjit.ops.mesh_groups import Groups, mesh_groups
 
 __all__ = [
     "GLOBAL_ID_OPCODES",
@@ -44,7 +42,6 @@ GLOBAL_ID_OPCODES = frozenset({"all-reduce", "all-reduce-start", "all-gather", "
 _IDS = frozenset({"replica-id", "partition-id"})
 _TRANSFERS = frozenset({"send", "recv"})
 _TELLING_APART = _IDS | _TRANSFERS | {name for name, op in OPCODES.items() if op.has(Trait.COLLECTIVE)}
-_IOTA = re.compile(r"\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 
 
 def expand_groups(instruction: HloInstruction) -> tuple[tuple[int, ...], ...]:
@@ -55,20 +52,13 @@ def expand_groups(instruction: HloInstruction) -> tuple[tuple[int, ...], ...]:
     groups = instruction.attributes_as(at.CollectiveAttributes).replica_groups
     if not groups.text:
         return groups.groups
-    match = _IOTA.fullmatch(groups.text)
-    if match is None:
-        found = mesh_groups(groups.text)
-        if found is None:
-            message = f"{instruction.opcode}: replica_groups={groups.text} are no groups of the mesh"
-            raise HloVerifyError(message, instruction.span)
-        return found
-    dims = [int(d) for d in match[3].split(",")]
-    order = [int(d) for d in match[4].split(",")] if match[4] else list(range(len(dims)))
-    count, size = int(match[1]), int(match[2])
-    if count * size != int(np.prod(dims, dtype=object)) or sorted(order) != list(range(len(dims))):
+    try:
+        found = parse_compact_groups(groups.text).groups()
+    except CodecError as error:
+        raise HloVerifyError(f"{instruction.opcode}: {error.message}", instruction.span) from None
+    if found is None:
         raise HloVerifyError(f"{instruction.opcode}: replica_groups={groups.text} is no list of ids", instruction.span)
-    ids = np.arange(count * size).reshape(dims).transpose(order).reshape(count, size)
-    return tuple(tuple(int(i) for i in row) for row in ids)
+    return found
 
 
 def participants(instruction: HloInstruction, device: int, replicas: int, partitions: int) -> tuple[int, ...]:

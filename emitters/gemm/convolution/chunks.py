@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from xjit.emitters.gemm.blocking.storage import size_of
 from xjit.emitters.gemm.convolution.depthwise import emit_depthwise_multiply
 from xjit.emitters.gemm.convolution.slab import emit_fill_slab
+from xjit.emitters.gemm.convolution.strips import emit_strips
 from xjit.emitters.gemm.convolution.tile import Tile
-from xjit.emitters.gemm.convolution.tile_rows import GATHERED_ROW_BYTES, emit_gather_rows
+from xjit.emitters.gemm.convolution.tile_rows import GATHERED_ROW_BYTES
 from xjit.emitters.gemm.microkernels.microkernel import Slot
-from xjit.emitters.gemm.microkernels.tile_instructions import configure_tiles, release_tiles
-from xjit.emitters.gemm.panels import PACK_STEP, finish_panels, multiply_panels_function, pack_panels_function
+from xjit.emitters.gemm.panels import PACK_STEP, finish_panels, pack_panels_function
 from xjit.emitters.gemm.record import CONV
 from xjit.emitters.gemm.routine import ConvolutionRoutine
 from xjit.emitters.gemm.support import GemmSupport
@@ -29,7 +29,7 @@ class _TileParts:
     """Those for products by tiles."""
 
     pack_panels: Function
-    multiply_panels: Function
+    multiply_strips: Function
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def emit_chunk_parts(module: Module, name: str, support: GemmSupport, routine: C
     fill_slab = emit_fill_slab(module, f"{name}_slab", support)
     tiles = deep = None
     if routine.tiles:
-        tiles = _TileParts(pack_panels_function(module, support), multiply_panels_function(module, support))
+        tiles = _TileParts(pack_panels_function(module, support), emit_strips(module, f"{name}_strips", support))
     if routine.depthwise and support.group == 1:  # units of several elements of k have none
         deep = emit_depthwise_multiply(module, f"{name}_depthwise", support)
     return ChunkParts(support, fill_slab, tiles, deep)
@@ -178,41 +178,17 @@ def _multiply(
     finish_panels(builder, support, (memory.packed, size, tile.features.size))
     outer = builder.mul(builder.mul(record[CONV.slab_tap_1], record[CONV.slab_2]), pixel_bytes)
     if support.types.unit.is_tiles:
-        configure_tiles(builder, builder.module.target)
-        gather = emit_gather_rows(builder.module, support)
         k_values = ((Slot.A_STRIDE, builder.i64(GATHERED_ROW_BYTES)), (Slot.K_INNER, size))
     else:
-        gather = None
         k_values = ((Slot.K_OUTER, chunk.taps_1), (Slot.A_OUTER, outer), (Slot.K_INNER, run))
     for slot, value in k_values:
         builder.store_slot(value, memory.kernel_record, slot)
-    panel_step = support.panel_step(builder, size)
-    nothing = builder.i64(0)
-    with builder.loop(nothing, tile.pixels, support.tile.rows, "strip") as first:
-        rows = builder.min(builder.sub(tile.pixels, first), builder.i64(support.tile.rows))
-        pixels = builder.gep(I64, memory.table, first)
-        if gather is not None:
-            args = memory.gathered, memory.slab, pixels, rows, pixel_bytes, plane_bytes, chunk.taps_1, outer, run
-            builder.call(gather, args)
-            builder.store_slot(memory.gathered, memory.kernel_record, 0)
-        else:
-            _point_at_rows(builder, parts, tile, pixels, pixel_bytes)
-        builder.store_slot(rows, memory.kernel_record, Slot.NUM_ROWS)
-        place = builder.offset(tile.sums, builder.mul(first, tile.sums_row))
-        args = memory.kernel_record, place, memory.packed, panel_step, nothing, tile.features.size, rows
-        builder.call(tiles.multiply_panels, args)
-    if support.types.unit.is_tiles:
-        release_tiles(builder, builder.module.target)
-
-
-def _point_at_rows(
-    builder: StructuredBuilder, parts: ChunkParts, tile: Tile, pixels: Value, pixel_bytes: Value
-) -> None:
-    """Writes the table of row pointers: kernels read the slab itself."""
-    memory = tile.memory
-    for i in range(parts.support.tile.rows):
-        pixel = builder.load(I64, builder.gep(I64, pixels, builder.i64(i)), 8)
-        builder.store_slot(builder.offset(memory.slab, builder.mul(pixel, pixel_bytes)), memory.kernel_record, i)
+    args = (
+        memory.kernel_record, memory.table, memory.slab, memory.packed, memory.gathered, tile.sums, tile.sums_row,
+        tile.pixels, pixel_bytes, plane_bytes, support.panel_step(builder, size), tile.features.size,
+        chunk.taps_1, outer, run,
+    )  # fmt: skip
+    builder.call(tiles.multiply_strips, args)
 
 
 def _pack_kernel(

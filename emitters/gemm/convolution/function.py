@@ -11,7 +11,7 @@ from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.gemm.blocking.storage import size_of
 from xjit.emitters.gemm.control_flow import emit_parallel_entry
 from xjit.emitters.gemm.convolution.chunks import emit_chunk_parts, sum_chunks
-from xjit.emitters.gemm.convolution.tile import Tile, fill_row_table, locate_tile
+from xjit.emitters.gemm.convolution.tile import Tile, call_row_table, emit_row_table, locate_tile
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.emitters.gemm.record import CONV
 from xjit.emitters.gemm.routine import ConvolutionRoutine
@@ -53,9 +53,11 @@ def emit_convolution(
 def _emit_task(module: Module, name: str, support: GemmSupport, routine: ConvolutionRoutine) -> Function:
     """Defines the function that computes one tile of pixels for one block of features."""
     parts = emit_chunk_parts(module, name, support, routine)
+    row_table = emit_row_table(module, f"{name}_table", support)
     builder = define(module, name, ((PTR, "context"), (I64, "task")))
+    builder.function.is_cold = True  # its loops call one of the parts each time
     tile = locate_tile(builder, support, routine)
-    fill_row_table(builder, support, tile)
+    call_row_table(builder, row_table, tile)
     sum_chunks(builder, parts, tile)
     with builder.when(has_epilogue(builder, tile.closure)):
         _apply_epilogue(builder, tile)

@@ -14,9 +14,9 @@ from xjit.emitters.gemm.microkernels.microkernel import Slot
 from xjit.emitters.gemm.record import CONV, Record
 from xjit.emitters.gemm.routine import ConvolutionRoutine
 from xjit.emitters.gemm.support import GemmSupport
-from xjit.llvm import Value
-from xjit.llvm.structured_builder import StructuredBuilder
-from xjit.llvm.types import I8, I64
+from xjit.llvm import Function, Module, Value
+from xjit.llvm.structured_builder import StructuredBuilder, define
+from xjit.llvm.types import I8, I64, PTR
 
 _TASKS = (
     CONV.blocks_features,
@@ -26,6 +26,13 @@ _TASKS = (
     CONV.groups,
 )
 """How many pieces a task number is made of, the fastest first; what is left numbers the images."""
+
+
+_TABLE_PARAMS = (
+    (PTR, "table"), (I64, "images"), (I64, "rows"), (I64, "columns"),
+    (I64, "image_pixels"), (I64, "row_pixels"), (I64, "column_pixels"),
+)  # fmt: skip
+"""The last three: pixels of the slab from an image, a row, a column of the tile to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,25 +141,32 @@ def _allocate(builder: StructuredBuilder, support: GemmSupport) -> TileMemory:
     )
 
 
-def fill_row_table(builder: StructuredBuilder, support: GemmSupport, tile: Tile) -> None:
-    """Fills the table of slab pixels; its last entry is repeated for the rows that a strip has too many."""
-    record, table = tile.record, tile.memory.table
-    stride_1, stride_2, slab_2 = (
-        record[CONV.slab_stride_1],
-        record[CONV.slab_stride_2],
-        record[CONV.slab_2],
-    )
-    image_pixels = builder.mul(record[CONV.slab_1], slab_2)
-    row_pixels = builder.mul(tile.rows.size, tile.columns.size)
-    with (
-        builder.loop(builder.i64(0), tile.images.size, name="image") as n,
-        builder.loop(builder.i64(0), tile.rows.size, name="row") as r,
-    ):
-        first = builder.add(builder.mul(n, image_pixels), builder.mul(builder.mul(r, stride_1), slab_2))
-        place = builder.add(builder.mul(n, row_pixels), builder.mul(r, tile.columns.size))
-        with builder.loop(builder.i64(0), tile.columns.size, name="column") as c:
-            pixel = builder.add(first, builder.mul(c, stride_2))
+def emit_row_table(module: Module, name: str, support: GemmSupport) -> Function:
+    """Defines the loops that fill the table of slab pixels; a strip's rows that are too many repeat the last entry."""
+    builder = define(module, name, _TABLE_PARAMS)
+    table, images, rows, columns, image_pixels, row_pixels, column_pixels = builder.function.args
+    lines = builder.mul(images, rows)
+    with builder.loop(builder.i64(0), images, name="image") as n, builder.loop(builder.i64(0), rows, name="row") as r:
+        first = builder.add(builder.mul(n, image_pixels), builder.mul(r, row_pixels))
+        place = builder.mul(builder.add(builder.mul(n, rows), r), columns)
+        with builder.loop(builder.i64(0), columns, name="column") as c:
+            pixel = builder.add(first, builder.mul(c, column_pixels))
             builder.store(pixel, builder.gep(I64, table, builder.add(place, c)), 8)
-    last = builder.load(I64, builder.gep(I64, table, builder.sub(tile.pixels, builder.i64(1))), 8)
+    end = builder.gep(I64, table, builder.mul(lines, columns))
+    last = builder.load(I64, builder.gep(I64, end, builder.i64(-1)), 8)
     with builder.loop(builder.i64(0), builder.i64(support.tile.rows), name="pad") as i:
-        builder.store(last, builder.gep(I64, table, builder.add(tile.pixels, i)), 8)
+        builder.store(last, builder.gep(I64, end, i), 8)
+    builder.ret_void()
+    return builder.function
+
+
+def call_row_table(builder: StructuredBuilder, row_table: Function, tile: Tile) -> None:
+    """Fills the table of a tile."""
+    record = tile.record
+    slab_2 = record[CONV.slab_2]
+    steps = (
+        builder.mul(record[CONV.slab_1], slab_2),
+        builder.mul(record[CONV.slab_stride_1], slab_2),
+        record[CONV.slab_stride_2],
+    )
+    builder.call(row_table, (tile.memory.table, tile.images.size, tile.rows.size, tile.columns.size, *steps))

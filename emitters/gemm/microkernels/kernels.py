@@ -7,7 +7,7 @@ have a table of all, and all kernels in their module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
@@ -24,11 +24,14 @@ from xjit.llvm.types import PTR, array
 
 
 class KernelSize(NamedTuple):
-    """Rows and vectors of a kernel; with `masks` the right operand need not be packed: its rows may end in a vector."""
+    """Rows and vectors of a kernel. A `partial` one can write less of its last vector, where columns end;
+    with `masks`, which only such a one has, it reads no more either: the right operand need not be packed.
+    """
 
     rows: int
     vectors: int
     masks: bool = False
+    partial: bool = False
 
 
 def kernel_types(types: GemmTypes) -> GemmTypes:
@@ -39,7 +42,8 @@ def kernel_types(types: GemmTypes) -> GemmTypes:
 
 def kernel_name(types: GemmTypes, size: KernelSize) -> str:
     """The name of a kernel; `types` are its `kernel_types`."""
-    return f"xjit_kernel_{types.name}_{size.rows}x{size.vectors}{'_masked' if size.masks else ''}"
+    suffix = "_masked" if size.masks else "_partial" if size.partial else ""
+    return f"xjit_kernel_{types.name}_{size.rows}x{size.vectors}{suffix}"
 
 
 def emit_kernel(module: Module, types: GemmTypes, size: KernelSize) -> Function:
@@ -49,15 +53,15 @@ def emit_kernel(module: Module, types: GemmTypes, size: KernelSize) -> Function:
     return emit_microkernel(module, kernel_name(types, size), types, *size)
 
 
-def gemm_kernels(plan: GemmParameters, tile: RegisterTile) -> list[KernelSize]:
+def gemm_kernels(plan: GemmParameters, tile: RegisterTile, types: GemmTypes) -> list[KernelSize]:
     """The kernels that a multiplication needs."""
     if plan.method != Method.TILES:
         return []
     masks = not plan.pack_rhs and plan.n % tile.width != 0
-    return _kernels(tile, _pieces(plan.m, plan.block_m), _pieces(plan.n, plan.block_n), masks=masks)
+    return _kernels(tile, _pieces(plan.m, plan.block_m), _pieces(plan.n, plan.block_n), types, masks=masks)
 
 
-def convolution_kernels(plan: ConvolutionParameters, tile: RegisterTile) -> list[KernelSize]:
+def convolution_kernels(plan: ConvolutionParameters, tile: RegisterTile, types: GemmTypes) -> list[KernelSize]:
     """The kernels that a convolution needs."""
     if plan.depthwise:
         return []
@@ -67,7 +71,7 @@ def convolution_kernels(plan: ConvolutionParameters, tile: RegisterTile) -> list
         for rows in _pieces(plan.output_1, plan.tile_1)
         for columns in _pieces(plan.output_2, plan.tile_2)
     }
-    return _kernels(tile, pixels, _pieces(plan.features, plan.block_features))
+    return _kernels(tile, pixels, _pieces(plan.features, plan.block_features), types)
 
 
 def all_kernels_table(module: Module, types: GemmTypes, *, masks: bool) -> Value:
@@ -75,7 +79,8 @@ def all_kernels_table(module: Module, types: GemmTypes, *, masks: bool) -> Value
     kernels, tile = kernel_types(types), register_tile(module.target, types)
     addresses: dict[KernelSize, Value] = {}
     for rows, vectors in product(tile.row_variants, range(1, tile.vectors + 1)):
-        size = KernelSize(rows, vectors, masks and not types.unit.is_tiles)  # what tiles read is packed
+        is_vector = not types.unit.is_tiles  # what tiles read is packed
+        size = KernelSize(rows, vectors, masks=masks and is_vector, partial=is_vector)
         function = module.functions.get(kernel_name(kernels, size)) or emit_kernel(module, kernels, size)
         function.linkage = "internal"
         addresses[size] = function.value
@@ -97,15 +102,16 @@ def _pieces(whole: int, step: int) -> set[int]:
 
 
 def _kernels(
-    tile: RegisterTile, blocks: Iterable[int], columns: Iterable[int], *, masks: bool = False
+    tile: RegisterTile, blocks: Iterable[int], columns: Set[int], types: GemmTypes, *, masks: bool = False
 ) -> list[KernelSize]:
     """The kernels for blocks of so many rows and columns, which are cut into strips and panels."""
     heights = {tile.variant_for(strip) for size in blocks for strip in _pieces(size, tile.rows)}
     widths: set[int] = set()
+    partial = not types.unit.is_tiles and any(size % tile.width for size in columns)
     for size in columns:
         left = -(-size // tile.width)
         while left:
             panel = tile.panel_vectors(left)
             widths.add(panel)
             left -= panel
-    return sorted(KernelSize(rows, vectors, masks) for rows in heights for vectors in widths)
+    return sorted(KernelSize(rows, vectors, masks, partial) for rows in heights for vectors in widths)

@@ -49,9 +49,12 @@ KERNEL_PARAMS = ((PTR, "record"), (PTR, "b"), (I64, "b_stride"), (PTR, "c"), (I6
 """`lanes` counts the valid lanes of the last vector."""
 
 
-def emit_microkernel(module: Module, name: str, types: GemmTypes, rows: int, vectors: int, masks: bool) -> Function:
-    """Defines the variant of so many rows and vectors."""
-    return _Microkernel(module, name, types, rows, vectors, masks, register_tile(module.target, types)).emit()
+def emit_microkernel(
+    module: Module, name: str, types: GemmTypes, rows: int, vectors: int, masks: bool, partial: bool
+) -> Function:
+    """Defines the variant of so many rows and vectors, with masks or none (`KernelSize`)."""
+    tile = register_tile(module.target, types)
+    return _Microkernel(module, name, types, (rows, vectors), tile, masks=masks, partial=partial).emit()
 
 
 class _Microkernel:
@@ -62,27 +65,28 @@ class _Microkernel:
         module: Module,
         name: str,
         types: GemmTypes,
-        rows: int,
-        vectors: int,
-        masks: bool,
+        size: tuple[int, int],
         tile: RegisterTile,
+        *,
+        masks: bool,
+        partial: bool,
     ) -> None:
         self.target = module.target
         self.types = types
         self.compute = types.compute
-        self.rows = rows
-        self.vectors = vectors
+        self.rows, self.vectors = size
         self.masks = masks
+        self.partial = partial
         self.width = tile.width
         self.type = vector(types.compute, tile.width)
-        self.sure_rows = 1 + max((variant for variant in tile.row_variants if variant < rows), default=0)
+        self.sure_rows = 1 + max((variant for variant in tile.row_variants if variant < self.rows), default=0)
         self.builder = define(module, name, KERNEL_PARAMS, linkage="")
 
     def emit(self) -> Function:
         """Emits the kernel."""
         builder = self.builder
         record, b, b_stride, c, lanes = builder.function.args
-        masked = has_native_masks(self.target, self.compute)
+        masked = self.partial and has_native_masks(self.target, self.compute)
         self.mask = lane_mask(builder, lanes, self.width) if masked else None
         self.c_rows = self._c_rows(record, c)
         for pointer in self.c_rows:

@@ -1,9 +1,9 @@
 """fft: FFT, IFFT, RFFT, IRFFT over the last one to three dimensions, of any length.
 
 Several dimensions are several kernels: one transforms the rows, whose unit of work is a row, and then one or two per
-further dimension transform columns in the result (`columns`). An IRFFT of two dimensions has its rows last, and keeps
-half spectra in the rows of its real result until then (`half_spectra`). One of three, and where layouts do not allow
-that, is one kernel, whose unit of work is one transform over all its dimensions. All work in scratch memory with real
+further dimension transform columns in the result (`columns`). An IRFFT has its rows last, and keeps half spectra in
+the rows of its real result until then (`half_spectra`). Where layouts do not allow that, all is one kernel, whose unit
+of work is one transform over all its dimensions. All work in scratch memory with real
 and imaginary parts apart. An inverse transform is the forward one with the parts exchanged, scaled on the way out. Real
 transforms run as complex ones: of half the length if that is even and rows lie in memory (`real_halves`).
 """
@@ -47,11 +47,11 @@ def emit_fft(context: KernelContext, view: KernelView) -> list[Kernel]:
     shape = view.result_shapes[0]
     first, last = len(shape.dimensions) - len(lengths), len(shape.dimensions) - 1
     is_real_inverse = attributes.fft_type == "IRFFT"
-    is_whole = len(lengths) == 1 or (is_real_inverse and len(lengths) > 2)
-    if is_whole or not math.prod(shape.dimensions) or not all(map(is_row_major, (shape, view.hero.operand(0).shape))):
+    in_order = all(map(is_row_major, (shape, view.hero.operand(0).shape)))
+    if len(lengths) == 1 or not math.prod(shape.dimensions) or not in_order:
         return [_Fft(context, view, lengths, scale).emit()]
     if is_real_inverse:
-        columns = emit_half_columns(context, view, ColumnPass(first, True, 1.0))
+        columns = emit_half_columns(context, view, first)
         return [*columns, _Fft(context, view, lengths[-1:], scale, reads_result=True).emit()]
     kernels = [_Fft(context, view, lengths[-1:], 1.0).emit()]
     for axis in range(last - 1, first - 1, -1):

@@ -31,7 +31,7 @@ def emit_spectrum(
 
     There must be a vector of numbers between X[0] and X[m].
     """
-    _emit_call(builder, _spectrum_text, "spectrum", kind, [row, row, *halves, *roots], m)
+    _emit_call(builder, _spectrum_module, "spectrum", kind, [row, row, *halves, *roots], m)
 
 
 def emit_halves(
@@ -46,24 +46,24 @@ def emit_halves(
 
     The imaginary parts of X[0] and X[m] are not read.
     """
-    _emit_call(builder, _halves_text, "halves", kind, [*spectrum, *halves, *roots], m)
+    _emit_call(builder, _halves_module, "halves", kind, [*spectrum, *halves, *roots], m)
 
 
 def _emit_call(
     builder: IRBuilder,
-    make_text: Callable[[str, PrimitiveType, Target], str],
+    make_module: Callable[[str, PrimitiveType, Target], Module],
     role: str,
     kind: PrimitiveType,
     pointers: Sequence[Value],
     m: int,
 ) -> None:
     module, name = builder.module, f"xjit_fft_{role}_{kind.text}"
-    module.libraries.setdefault(name, Library.of(name, make_text, name, kind, module.target))
+    module.libraries.setdefault(name, Library.of(name, make_module, name, kind, module.target))
     function = module.declare(name, VOID, [type for type, _ in _PARAMS])
     builder.call(function, [*pointers, const_int(I64, m)])
 
 
-def _spectrum_text(name: str, kind: PrimitiveType, target: Target) -> str:
+def _spectrum_module(name: str, kind: PrimitiveType, target: Target) -> Module:
     module = Module(f"{name}_library", target)
     builder = define(module, name, _PARAMS, linkage="")
     _, row, re, im, *roots, m = builder.function.args
@@ -83,10 +83,10 @@ def _spectrum_text(name: str, kind: PrimitiveType, target: Target) -> str:
 
     emit_vectors(builder, (builder.i64(1), m), lanes.width, vectors)
     builder.ret_void()
-    return module.to_text()
+    return module
 
 
-def _halves_text(name: str, kind: PrimitiveType, target: Target) -> str:
+def _halves_module(name: str, kind: PrimitiveType, target: Target) -> Module:
     module = Module(f"{name}_library", target)
     builder = define(module, name, _PARAMS, linkage="")
     first, row, re, im, *roots, m = builder.function.args
@@ -105,7 +105,7 @@ def _halves_text(name: str, kind: PrimitiveType, target: Target) -> str:
 
     emit_vectors(builder, (builder.i64(1), m), lanes.width, vectors)
     builder.ret_void()
-    return module.to_text()
+    return module
 
 
 def _opposite(builder: StructuredBuilder, m: Value, k: Value, lanes: LLVMType) -> Value:

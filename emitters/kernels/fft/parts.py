@@ -62,7 +62,7 @@ def _emit_call(
 
 
 def _link(module: Module, kind: PrimitiveType) -> Declaration:
-    library = Library.of(f"xjit_fft_parts_{kind.text}", _text, kind, module.target)
+    library = Library.of(f"xjit_fft_parts_{kind.text}", _module, kind, module.target)
     module.libraries.setdefault(library.name, library)
     return module.declare(library.name, VOID, [type for type, _ in _params(kind)])
 
@@ -73,7 +73,7 @@ def _params(kind: PrimitiveType) -> Sequence[tuple[LLVMType, str]]:
     return (*((PTR, name) for name in pointers), *((I64, name) for name in sizes), scale, (I1, "joins"))
 
 
-def _text(kind: PrimitiveType, target: Target) -> str:
+def _module(kind: PrimitiveType, target: Target) -> Module:
     name = f"xjit_fft_parts_{kind.text}"
     module = Module(f"{name}_library", target)
     builder = define(module, name, _params(kind), linkage="")
@@ -94,7 +94,7 @@ def _text(kind: PrimitiveType, target: Target) -> str:
             with builder.when(condition):
                 emit_vectors(builder, (builder.i64(0), columns), lanes.width, vectors)
     builder.ret_void()
-    return module.to_text()
+    return module
 
 
 def emit_vectors(

@@ -30,14 +30,14 @@ WOVEN_RADICES = (2, 4)
 def wide_stage(module: Module, radix: int, kind: PrimitiveType) -> Declaration:
     """Declares, with `STAGE_PARAMS`, the stage for strides that are multiples of the vectors' width."""
     return linked_stage(
-        module, Library.of(f"xjit_fft_stage_{radix}_{kind.text}", _wide_text, radix, kind, module.target)
+        module, Library.of(f"xjit_fft_stage_{radix}_{kind.text}", _wide_module, radix, kind, module.target)
     )
 
 
 def woven_stage(module: Module, radix: int, stride: int, kind: PrimitiveType) -> Declaration:
     """The same for one of `WOVEN_RADICES`, a stride that divides the width, and whole vectors: it divides m s."""
     name = f"xjit_fft_woven_{radix}_{stride}_{kind.text}"
-    return linked_stage(module, Library.of(name, _woven_text, radix, stride, kind, module.target))
+    return linked_stage(module, Library.of(name, _woven_module, radix, stride, kind, module.target))
 
 
 def weaves(radix: int, m: int, stride: int, width: int) -> bool:
@@ -53,7 +53,7 @@ def linked_stage(
     return module.declare(library.name, VOID, [type for type, _ in params])
 
 
-def _wide_text(radix: int, kind: PrimitiveType, target: Target) -> str:
+def _wide_module(radix: int, kind: PrimitiveType, target: Target) -> Module:
     name = f"xjit_fft_stage_{radix}_{kind.text}"
     module = Module(f"{name}_library", target)
     builder = define(module, name, STAGE_PARAMS, linkage="")
@@ -73,10 +73,10 @@ def _wide_text(radix: int, kind: PrimitiveType, target: Target) -> str:
                 for value, address in zip(values, _rows(builder, base, places, row, radix), strict=True):
                     builder.store(value[part], address, kind.byte_width)
     builder.ret_void()
-    return module.to_text()
+    return module
 
 
-def _woven_text(radix: int, stride: int, kind: PrimitiveType, target: Target) -> str:
+def _woven_module(radix: int, stride: int, kind: PrimitiveType, target: Target) -> Module:
     name = f"xjit_fft_woven_{radix}_{stride}_{kind.text}"
     module = Module(f"{name}_library", target)
     builder = define(module, name, STAGE_PARAMS, linkage="")
@@ -96,7 +96,7 @@ def _woven_text(radix: int, stride: int, kind: PrimitiveType, target: Target) ->
                 distance = builder.i64(n * lanes.width * kind.byte_width)
                 builder.store(value, builder.offset(begin, distance), kind.byte_width)
     builder.ret_void()
-    return module.to_text()
+    return module
 
 
 def _lanes(target: Target, kind: PrimitiveType) -> LLVMType:

@@ -26,16 +26,16 @@ from xjit.llvm.values import Value
 def strided_stage(module: Module, sizes: tuple[int, int, int], step: int, kind: PrimitiveType) -> Declaration:
     """Declares, with `STAGE_POINTERS`, the stage of a radix, m and stride; root number p k step is w^(pk)."""
     name = "_".join(map(str, ("xjit_fft_stage", *sizes, step, kind.text)))
-    return linked_stage(module, Library.of(name, _text, name, sizes, step, kind, module.target), STAGE_POINTERS)
+    return linked_stage(module, Library.of(name, _module, name, sizes, step, kind, module.target), STAGE_POINTERS)
 
 
-def _text(name: str, sizes: tuple[int, int, int], step: int, kind: PrimitiveType, target: Target) -> str:
+def _module(name: str, sizes: tuple[int, int, int], step: int, kind: PrimitiveType, target: Target) -> Module:
     module = Module(f"{name}_library", target)
     function = module.add_function(name, VOID, STAGE_POINTERS)
     nest = LoopNest(module, function, target)
     _Stage(nest, sizes, step, kind).emit()
     nest.builder.ret_void()
-    return module.to_text()
+    return module
 
 
 class _Stage:

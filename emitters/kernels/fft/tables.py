@@ -55,7 +55,7 @@ def emit_roots_in_order(
 ) -> None:
     """Emits the same for e(i) = i: a call of a library that programs share."""
     module, name = builder.module, f"xjit_fft_roots_{kind.text}"
-    module.libraries.setdefault(name, Library.of(name, _text, name, kind, module.target))
+    module.libraries.setdefault(name, Library.of(name, _module, name, kind, module.target))
     function = module.declare(name, VOID, [type for type, _ in _PARAMS])
     bits, short = _short_tables(module, order)
     builder.call(function, [*short, *target, const_int(I64, bits), const_int(I64, count)])
@@ -71,13 +71,13 @@ def _short_tables(module: Module, order: int) -> tuple[int, list[Value]]:
     return bits, parts
 
 
-def _text(name: str, kind: PrimitiveType, target: Target) -> str:
+def _module(name: str, kind: PrimitiveType, target: Target) -> Module:
     module = Module(f"{name}_library", target)
     builder = define(module, name, _PARAMS, linkage="")
     *short, re, im, bits, count = builder.function.args
     _emit_products(builder, short, bits, count, lambda k: k, kind, (re, im))
     builder.ret_void()
-    return module.to_text()
+    return module
 
 
 def _emit_products(

@@ -91,7 +91,7 @@ class BestList:
         """Emits a call of the library that does it, for lines whose elements are neighbours."""
         module, kind = builder.module, self.source.kind
         name = f"xjit_topk_{kind.text}{'' if self.largest else '_smallest'}"
-        module.libraries.setdefault(name, Library.of(name, _text, name, kind, self.largest, module.target))
+        module.libraries.setdefault(name, Library.of(name, _module, name, kind, self.largest, module.target))
         function = module.declare(name, VOID, [type for type, _ in _PARAMS])
         lines = self.source, *self.results, *self.pairs
         builder.call(function, [*(line.pointer for line in lines), self.size, self.k])
@@ -117,7 +117,7 @@ class BestList:
         store_record(builder, self.pairs, place, [key, builder.trunc(position, I32)])
 
 
-def _text(name: str, kind: PrimitiveType, largest: bool, target: Target) -> str:
+def _module(name: str, kind: PrimitiveType, largest: bool, target: Target) -> Module:
     module = Module(f"{name}_library", target)
     builder = define(module, name, _PARAMS, linkage="")
     *pointers, size, k = builder.function.args
@@ -126,4 +126,4 @@ def _text(name: str, kind: PrimitiveType, largest: bool, target: Target) -> str:
     source, values, positions, *pairs = (contiguous(*line, 0) for line in zip(kinds, pointers, strict=True))
     BestList(source, (values, positions), pairs, size, k, largest).emit(builder, in_blocks=True)
     builder.ret_void()
-    return module.to_text()
+    return module

@@ -14,7 +14,7 @@ from xjit.emitters.gemm.blocking.plan import plan_gemm
 from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.emitters.gemm.blocking.shapes import row_major
 from xjit.emitters.gemm.gemm import gemm_name
-from xjit.emitters.gemm.library import convolution_library_text, gemm_library_text, kernel_library_text, link_gemm
+from xjit.emitters.gemm.library import convolution_module, gemm_module, kernel_module, link_gemm
 from xjit.emitters.gemm.microkernels.kernels import KernelSize, gemm_kernels
 from xjit.emitters.gemm.routine import ConvolutionRoutine, routine_for
 from xjit.llvm import Module, Target
@@ -38,11 +38,13 @@ TILES = routine_for(plan_gemm(row_major(64, 64, 64), GemmTypes(), Target.host())
 
 
 def test_one_function_is_visible() -> None:
-    text = gemm_library_text(GemmTypes(), TILES, Target.host())
+    text = gemm_module(GemmTypes(), TILES, Target.host()).to_text()
     assert defined_symbols(text) == {"xjit_gemm_f32_f32_f32"}
-    text = convolution_library_text(GemmTypes(), ConvolutionRoutine(depthwise=False, transposes=False), Target.host())
+    text = convolution_module(
+        GemmTypes(), ConvolutionRoutine(depthwise=False, transposes=False), Target.host()
+    ).to_text()
     assert {name for name in defined_symbols(text) if "kernel" not in name} == {"xjit_convolution_f32_f32_f32"}
-    text = kernel_library_text(GemmTypes(), KernelSize(8, 2), Target.host())
+    text = kernel_module(GemmTypes(), KernelSize(8, 2), Target.host()).to_text()
     assert defined_symbols(text) == {"xjit_kernel_f32_f32_f32_8x2"}
 
 
@@ -58,23 +60,26 @@ def test_kernels_mask_what_is_not_packed(n: int, k: int, masks: bool) -> None:
     """They read whole vectors of panels, and no further than a row of an operand that is not packed."""
     target = Target.for_features("avx512")  # those without masks pack what is no whole vector
     plan = plan_gemm(row_major(100, n, k), GemmTypes(), target)
-    sizes = gemm_kernels(plan, register_tile(target, GemmTypes()))
+    sizes = gemm_kernels(plan, register_tile(target, GemmTypes()), GemmTypes())
     assert {size.masks for size in sizes} == {masks}
+    assert {size.partial for size in sizes} == {n % 16 != 0}
 
 
 def test_whole_vectors_are_stored_without_masks() -> None:
     """Masked stores are slow but for the widest vectors: kernels branch to plain ones where the last vector is full."""
     for level, plain in (("avx2", 2 * 6 * 2 - 6), ("avx512", 6)):
-        text = kernel_library_text(GemmTypes(), KernelSize(6, 2), Target.for_features(level))
+        text = kernel_module(GemmTypes(), KernelSize(6, 2, partial=True), Target.for_features(level)).to_text()
         assert text.count("call void @llvm.masked.store") == 6
         assert len(re.findall(r"^ *store <", text, re.MULTILINE)) == plain
+        whole = kernel_module(GemmTypes(), KernelSize(6, 2), Target.for_features(level)).to_text()
+        assert "masked" not in whole and len(re.findall(r"^ *store <", whole, re.MULTILINE)) == 12
 
 
 def test_a_program_has_the_methods_that_it_needs() -> None:
     """A product of matrices has no code for vectors, and the other way round."""
     vector = routine_for(plan_gemm(row_major(1, 700, 700), GemmTypes(), Target.host()), GemmTypes())
     rows = routine_for(plan_gemm(row_major(4, 900, 900), GemmTypes(), Target.host()), GemmTypes())
-    texts = [gemm_library_text(GemmTypes(), routine, Target.host()) for routine in (TILES, vector, rows)]
+    texts = [gemm_module(GemmTypes(), routine, Target.host()).to_text() for routine in (TILES, vector, rows)]
     assert ["_strip(" in text for text in texts] == [True, False, False]
     assert ["block_vector_along_n_1(" in text for text in texts] == [False, True, True]
     assert ["block_vector_along_n_4(" in text for text in texts] == [False, False, True]
@@ -82,7 +87,7 @@ def test_a_program_has_the_methods_that_it_needs() -> None:
 
 def test_a_product_that_copies_nothing_has_no_code_for_it() -> None:
     packed = routine_for(plan_gemm(row_major(300, 300, 300), GemmTypes(), Target.host()), GemmTypes())
-    texts = [gemm_library_text(GemmTypes(), routine, Target.host()) for routine in (TILES, packed)]
+    texts = [gemm_module(GemmTypes(), routine, Target.host()).to_text() for routine in (TILES, packed)]
     assert ["xjit_copy" in text for text in texts] == [False, True]
     assert [routine.suffix for routine in (TILES, packed)] == ["", "_copies"]
 
@@ -111,7 +116,9 @@ def test_a_product_has_the_kernels_of_its_edges(m: int, n: int, kernels: set[str
     x, y = (rng.integers(-8, 9, size).astype(np.float32) for size in ((m, 300), (300, n)))
     np.testing.assert_array_equal(exe(x, y), x @ y)
     if HAS_AVX512:
-        assert set(re.findall(r"@xjit_kernel_f32_f32_f32_(\dx\d)(?:_masked)?\(", exe.as_text("llvm"))) == kernels
+        assert (
+            set(re.findall(r"@xjit_kernel_f32_f32_f32_(\dx\d)(?:_masked|_partial)?\(", exe.as_text("llvm"))) == kernels
+        )
 
 
 @pytest.mark.parametrize(("side", "features"), [(3, 5), (7, 48), (9, 100)])

@@ -26,7 +26,7 @@ from xjit.emitters.gemm.blocking.shapes import GemmShape, operand_spans, row_maj
 from xjit.emitters.gemm.blocking.storage import NUM_PLANES
 from xjit.emitters.gemm.blocking.units import TILE_LANES, Unit, panel_rows, plane_products
 from xjit.emitters.gemm.convolution.tile_rows import GATHERED_ROW_BYTES
-from xjit.emitters.gemm.library import gemm_library_text
+from xjit.emitters.gemm.library import gemm_module
 from xjit.emitters.gemm.packing.lane_packing import LaneCopy, emit_lane_copy
 from xjit.emitters.gemm.plane_range import emit_planes_fit, greatest_exponents
 from xjit.emitters.gemm.routine import Routine
@@ -334,7 +334,7 @@ def test_the_matrix_unit_is_used() -> None:
     target = target_of("amx")
     initialize_llvm()
     with llvm.create_context() as context:
-        text = gemm_library_text(planes_of(), Routine(vectors=(), row_groups=(), transposes=False), target)
+        text = gemm_module(planes_of(), Routine(vectors=(), row_groups=(), transposes=False), target).to_text()
         module = llvm.parse_assembly(text, context)
         machine = llvm.Target.from_triple(target.triple).create_target_machine(target.cpu, target.features, opt=2)
         assembly = machine.emit_assembly(module)

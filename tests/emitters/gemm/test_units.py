@@ -25,7 +25,7 @@ from xjit.emitters.gemm.blocking.plan import plan_gemm
 from xjit.emitters.gemm.blocking.shapes import GemmShape, row_major
 from xjit.emitters.gemm.blocking.storage import FLOAT8, ROUNDED, UNSIGNED
 from xjit.emitters.gemm.blocking.units import Unit
-from xjit.emitters.gemm.library import gemm_library_text
+from xjit.emitters.gemm.library import gemm_module
 from xjit.emitters.gemm.routine import Routine
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.types.primitive_type import PrimitiveType
@@ -78,7 +78,7 @@ def test_instructions_are_selected(level: str, types: GemmTypes, instructions: t
     target = Target.for_features(level)
     initialize_llvm()
     with llvm.create_context() as context:
-        module = llvm.parse_assembly(gemm_library_text(with_unit(types, target), TILES, target), context)
+        module = llvm.parse_assembly(gemm_module(with_unit(types, target), TILES, target).to_text(), context)
         machine = llvm.Target.from_triple(target.triple).create_target_machine(target.cpu, target.features, opt=1)
         text = machine.emit_assembly(module)
         module.close()

@@ -139,10 +139,30 @@ def test_strips_cover_all_columns_once(length: int, inner: int) -> None:
     assert all(s.width <= MAX_STRIP for s in strips)
 
 
-@pytest.mark.parametrize("lengths", [(3, 1), (3, 2), (4, 3), (1, 5), (2, 3, 4), (3, 2, 9), (5, 130), (2, 2, 2)])
+@pytest.mark.parametrize(
+    "lengths", [(3, 1), (3, 2), (4, 3), (1, 5), (2, 3, 4), (3, 2, 9), (5, 130), (2, 2, 2), (17, 3, 9), (3, 37, 2)]
+)
 def test_half_spectra_in_rows(lengths: tuple[int, ...]) -> None:
     check_fft("f64", "IRFFT", (2,), lengths)
     assert check_units(text("f32", "IRFFT", (2,), lengths), rtol=1e-4, atol=1e-4) >= 1
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2"])
+def test_inverse_real_boxes_at_levels(level: str) -> None:
+    options = xjit.CompileOptions(cpu_level=level)
+    for lengths in ((8, 6, 40), (4, 5, 3), (2, 3, 1)):
+        check_fft("f32", "IRFFT", (2,), lengths, options=options)
+
+
+def test_the_imaginary_parts_of_edges_of_boxes_do_not_count() -> None:
+    """Those of sums over both other dimensions: the planes' own conjugates change nothing but them."""
+    x = np.random.default_rng(3).standard_normal((4, 6, 9, 2)).view(np.complex128)[..., 0]
+    executable, flipped = xjit.compile(text("f64", "IRFFT", (), (4, 6, 16))), x.copy()
+    for edge in (0, 8):
+        plane = x[..., edge]
+        flipped[..., edge] = np.roll(plane[::-1, ::-1], 1, (0, 1)).conj()
+    np.testing.assert_allclose(executable(x), executable(flipped), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(executable(x), np.fft.irfftn(x), rtol=1e-12, atol=1e-14)
 
 
 def test_columns_are_transformed_by_their_own_kernels() -> None:
@@ -150,6 +170,7 @@ def test_columns_are_transformed_by_their_own_kernels() -> None:
     assert len(executable.kernels) == 2
     assert len(xjit.compile(text("f32", "FFT", (2,), (8, 8, 8))).kernels) == 3
     assert len(xjit.compile(text("f32", "IRFFT", (2,), (8, 8))).kernels) == 3  # edges, other columns, rows
+    assert len(xjit.compile(text("f32", "IRFFT", (2,), (8, 8, 8))).kernels) == 4  # edges, columns of both, rows
     assert check_units(text("f32", "FFT", (3,), (4, 128)), rtol=1e-4, atol=1e-4) > 3
 
 

@@ -7,14 +7,16 @@ devices hold the same tile (`replicated`) or are on their own (`manual`).
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xjit.hlo.annotations.mesh import OpSharding, join_numbers
 from xjit.hlo.annotations.metadata import HloSharding
+from xjit.hlo.attributes.codecs.shardings import format_sharding_metadata, parse_array_sharding
+from xjit.hlo.attributes.codecs.value_text import CodecError
 
 Grid = NDArray[np.int64]
 
@@ -71,7 +73,10 @@ class DeviceSharding:
         if self.kind == "maximal":
             parts = [f"maximal device={self.devices[0]}"]
         elif self.is_tiled:
-            parts = [f"devices=[{_joined(self.tiles)}]{_device_text(self.devices)}", *_subgroup_text(self.subgroups)]
+            parts = [
+                f"devices=[{join_numbers(self.tiles)}]{_device_text(self.devices)}",
+                *_subgroup_text(self.subgroups),
+            ]
         return " ".join(filter(None, [*parts, self.group, self.metadata]))
 
 
@@ -81,48 +86,38 @@ MANUAL = DeviceSharding("manual")
 _SUBGROUPS = {"unreduced": "replicated"}
 """Devices that could each have a summand of an array have the sum, but at the edges (`summing_groups`)."""
 
-_METADATA = re.compile(r"metadata=.*$", re.DOTALL)
-_GROUP = re.compile(r"shard_(?:as|like) \d+")
-_MAXIMAL = re.compile(r"maximal device=(-?\d+)$")
-_GRID = re.compile(
-    r"devices=\[([\d,]+)\]\s*(?:<=\[([\d,]+)\]\s*(?:T\(([\d,]+)\))?|([-\d,]+))\s*"
-    r"(last_tile_dim_replicate|last_tile_dims=\{([\w, ]+)\})?$"
-)
-
 
 def read_sharding(sharding: HloSharding) -> DeviceSharding:
     """Returns what an array's sharding says; `opaque` if its text is of none of the other kinds."""
-    metadata = _METADATA.search(sharding.text)
-    text = _METADATA.sub("", sharding.text)
-    group = _GROUP.search(text)
-    origin = (group[0] if group else "", metadata[0].strip() if metadata else "")
-    text = _GROUP.sub("", text).strip()
-    if text in ("replicated", "manual", "unknown", *_SUBGROUPS):
-        return DeviceSharding(_SUBGROUPS.get(text, text), (), (), (), *origin)
-    if maximal := _MAXIMAL.match(text):
-        return DeviceSharding("maximal", (), (int(maximal[1]),), (), *origin)
-    found = _GRID.match(text)
+    found = _by_devices(sharding)
     if found is None:
-        return DeviceSharding("opaque", (), (), (), *origin)
-    grid = _read_grid(found)
+        return DeviceSharding("opaque")
+    read = _read_by_devices(found)
+    return replace(read, group=found.group, metadata=format_sharding_metadata(found.metadata))
+
+
+def _read_by_devices(found: OpSharding) -> DeviceSharding:
+    if found.kind:
+        devices = found.devices if found.kind == "maximal" and isinstance(found.devices, tuple) else ()
+        return DeviceSharding(_SUBGROUPS.get(found.kind, found.kind), devices=devices)
+    grid = found.grid()
     if grid is None:
-        return DeviceSharding("malformed", (), (), (), *origin)
-    subgroups = ("replicated",) if found[5] == "last_tile_dim_replicate" else ()
-    if found[6]:
-        subgroups = tuple(_SUBGROUPS.get(name.strip(), name.strip()) for name in found[6].split(","))
+        return DeviceSharding("malformed")
+    subgroups = tuple(_SUBGROUPS.get(name, name) for name in found.subgroups)
     if len(subgroups) > grid.ndim or not set(subgroups) <= {"replicated", "manual"}:
-        return DeviceSharding("opaque", (), (), (), *origin)
-    return replace(tiled(grid, subgroups), group=origin[0], metadata=origin[1])
+        return DeviceSharding("opaque")
+    return tiled(grid, subgroups)
 
 
 def summing_groups(sharding: HloSharding, devices: int) -> tuple[tuple[int, ...], ...]:
     """The groups of devices of which each has a summand of the same tile; empty if each has the tile."""
-    text = _GROUP.sub("", _METADATA.sub("", sharding.text)).strip()
-    if text == "unreduced":
+    found = _by_devices(sharding)
+    if found is None:
+        return ()
+    if found.kind == "unreduced":
         return (tuple(range(devices)),)
-    found = _GRID.match(text)
-    names = [name.strip() for name in (found[6] or "").split(",")] if found else []
-    grid = _read_grid(found) if found and "unreduced" in names else None
+    names = found.last_tile_dims
+    grid = found.grid() if "unreduced" in names else None
     if grid is None:
         return ()
     along = [grid.ndim - len(names) + i for i, name in enumerate(names) if name == "unreduced"]
@@ -131,17 +126,13 @@ def summing_groups(sharding: HloSharding, devices: int) -> tuple[tuple[int, ...]
     return tuple(tuple(int(i) for i in row) for row in rows) if size > 1 else ()
 
 
-def _read_grid(found: re.Match[str]) -> Grid | None:
-    tiles = _numbers(found[1])
-    devices = np.array(_numbers(found[4] or ""), dtype=np.int64)
-    if found[2]:
-        devices = np.arange(math.prod(_numbers(found[2])), dtype=np.int64).reshape(_numbers(found[2]))
-        if found[3]:
-            order = _numbers(found[3])
-            if sorted(order) != list(range(devices.ndim)):
-                return None
-            devices = devices.transpose(order)
-    return devices.reshape(tiles) if devices.size == math.prod(tiles) > 0 else None
+def _by_devices(sharding: HloSharding) -> OpSharding | None:
+    """Returns what a text says by devices; None if it does so by the axes of a mesh, or is no array's sharding."""
+    try:
+        found = parse_array_sharding(sharding.text)
+    except CodecError:
+        return None
+    return found if isinstance(found, OpSharding) else None
 
 
 def tiled(grid: Grid, subgroups: Sequence[str] = ()) -> DeviceSharding:
@@ -166,14 +157,6 @@ def tiled(grid: Grid, subgroups: Sequence[str] = ()) -> DeviceSharding:
     return DeviceSharding("tiled", tiles, tuple(int(i) for i in ordered.ravel()), tuple(kind for _, kind in sizes))
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(n) for n in text.split(",") if n]
-
-
-def _joined(numbers: Sequence[int]) -> str:
-    return ",".join(map(str, numbers))
-
-
 def _subgroup_text(subgroups: Sequence[str]) -> list[str]:
     if tuple(subgroups) == ("replicated",):
         return ["last_tile_dim_replicate"]
@@ -187,10 +170,10 @@ def _device_text(devices: Sequence[int]) -> str:
     sizes = [steps[i][0] for i in order]
     regular = devices[0] == 0 and all(steps[i][1] == math.prod(sizes[place + 1 :]) for place, i in enumerate(order))
     if not regular or len(devices) == 1:
-        return _joined(devices)
+        return join_numbers(devices)
     if order == sorted(order):
         return f"<=[{math.prod(sizes)}]"
-    return f"<=[{_joined(sizes)}]T({_joined([order.index(i) for i in range(len(order))])})"
+    return f"<=[{join_numbers(sizes)}]T({join_numbers([order.index(i) for i in range(len(order))])})"
 
 
 def _steps(numbers: Grid) -> list[tuple[int, int]]:

@@ -49,11 +49,11 @@ def reduce_large(x: Vec) -> tuple[Vec, Vec, Vec]:
 
 def _link(module: Module) -> Declaration:
     """Declares the function of the library in `module`, and lists what defines it."""
-    module.libraries.setdefault(_NAME, Library.of(_NAME, reduction_library_text, module.target))
+    module.libraries.setdefault(_NAME, Library.of(_NAME, reduction_module, module.target))
     return module.declare(_NAME, VOID, [type for type, _ in _PARAMS])
 
 
-def reduction_library_text(target: Target) -> str:
+def reduction_module(target: Target) -> Module:
     """The module with `void(rows, lanes)`: of three rows of doubles, the first holds x, later n; then high and low."""
     module = Module(f"{_NAME}_library", target)
     b = define(module, _NAME, _PARAMS, linkage="")
@@ -67,7 +67,7 @@ def reduction_library_text(target: Target) -> str:
         for part, place in zip(_reduce(x), places, strict=True):
             b.store(part.v, place, 8)
     b.ret_void()
-    return module.to_text()
+    return module
 
 
 def _reduce(x: Vec) -> tuple[Vec, Vec, Vec]:

@@ -8,6 +8,7 @@ the emitters can evaluate on demand.
 from __future__ import annotations
 
 from xjit.hlo import HloInstruction, Trait
+from xjit.hlo.attributes import ScatterAttributes
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.indexing.operand_reads import reads_of
 
@@ -35,6 +36,8 @@ MAX_DIVISIONS = 6
 """How many instructions that divide indices may lie between a fusion's root and what it reads: with transposes between
 them, every one makes index expressions some times larger."""
 
+MAX_SCALAR_COST, EXPENSIVE_COST = 16, 8
+"""Operations for each element of what an update root takes in, and as how many of them an expensive one counts."""
 
 _SINGLE_ELEMENTS = Trait.ELEMENTWISE | Trait.INDEX_ONLY
 
@@ -111,6 +114,34 @@ def may_read_fused(user: HloInstruction, position: int) -> bool:
     if user.opcode in BUFFER_READERS:
         return position != 0  # the target must stay a buffer, or nothing could be updated in place
     return True
+
+
+def better_made_in_lanes(update: HloInstruction) -> set[HloInstruction]:
+    """Returns the operands of an update root whose elements cost so much that a loop of their own makes them, in lanes.
+
+    An update root goes through its indices one by one, and through its updates, too, where each is a single element.
+    """
+    if update.opcode not in UPDATE_ROOTS:
+        return set()
+    count = update.operand_count // 2
+    in_order = list(update.operands[count : count + 1])
+    if not update.attributes_as(ScatterAttributes).update_window_dims:
+        in_order += update.operands[count + 1 :]
+    return {o for o in in_order if may_be_producer(o) and _costs_more_than(o, MAX_SCALAR_COST)}
+
+
+def _costs_more_than(instruction: HloInstruction, most: int) -> bool:
+    """Whether an element, made of all that may be computed with it, takes more than `most` operations."""
+    seen, stack, total = {instruction}, [instruction], 0
+    while stack and total <= most:
+        i = stack.pop()
+        if not i.shape.is_scalar and not chooses_elements(i):
+            total += EXPENSIVE_COST if is_expensive(i) else 1
+        for o in i.operands:
+            if o not in seen and may_be_producer(o) and not is_small_source(o, i):
+                seen.add(o)
+                stack.append(o)
+    return total > most
 
 
 def changes_minor_dimension(instruction: HloInstruction) -> bool:

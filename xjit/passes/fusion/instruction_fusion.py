@@ -40,7 +40,7 @@ class _Group:
     duplicates: int = 0
     next_index: int = 1
     indices: dict[tuple[int, HloInstruction, int], int] = field(default_factory=dict)
-    from_target: set[HloInstruction] = field(default_factory=set[HloInstruction])  # these read what the root changes
+    stays_out: set[HloInstruction] = field(default_factory=set[HloInstruction])  # what an update root does not take in
     divisions: dict[int, int] = field(default_factory=lambda: {0: 0})  # through how many an index expression has gone
 
     def evaluations_of(self, producer: HloInstruction, readers: Sequence[HloInstruction]) -> Evaluations:
@@ -136,7 +136,7 @@ class InstructionFusion(HloModulePass):
                 group = _Group(instruction, reads, {instruction: {0: _root_elements(instruction)}}, {})
                 group.operands = dict.fromkeys(instruction.operands)
                 if instruction.opcode in cost.UPDATE_ROOTS:
-                    group.from_target = _made_from(instruction.operand(0))
+                    group.stays_out = _made_from(instruction.operand(0)) | cost.better_made_in_lanes(instruction)
                 groups.append(group)
                 # users of the stored value read memory; producers may still go into the loop that stores it
                 joined = [*joined, group]
@@ -218,7 +218,7 @@ class InstructionFusion(HloModulePass):
                 return None
         if group.root.opcode in cost.BUFFER_READERS and not _reads_may_fuse(group.root, p):  # they are roots only
             return None
-        if p in group.from_target:
+        if p in group.stays_out:
             return None
         evaluations = group.evaluations_of(p, readers)
         if len(evaluations) > self.max_evaluations:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from xjit.hlo.annotations.mesh import IotaGroups, MeshGroups
 from xjit.hlo.attributes import (
     ConvolutionDimensionNumbers,
     PaddingDimension,
@@ -15,17 +16,18 @@ from xjit.hlo.attributes import (
     Window,
     WindowDimension,
 )
+from xjit.hlo.attributes.codecs.meshes import parse_compact_groups
 from xjit.hlo.attributes.codecs.scalars import parse_int, parse_int_list
 from xjit.hlo.attributes.codecs.shardings import parse_sharding
 from xjit.hlo.attributes.codecs.value_text import CodecError, inside, shorten, split_items, split_list, unquote
 from xjit.hlo.types.shape_index import format_shape_index
 from xjit.text.proto import hlo_pb2 as pb
-from xjit.text.proto.sharding import read_axes, read_mesh, read_sharding, write_axes, write_mesh, write_sharding
+from xjit.text.proto.mesh import read_axes, read_iota, read_mesh, write_axes, write_mesh
+from xjit.text.proto.sharding import read_sharding, write_sharding
 
 _WINDOW_FIELDS = WindowDimension.__slots__
 _CONV_SINGLE = tuple(name for name in ConvolutionDimensionNumbers.__slots__ if not name.endswith("spatial_dimensions"))
 _CONV_LISTS = tuple(name for name in ConvolutionDimensionNumbers.__slots__ if name.endswith("spatial_dimensions"))
-_IOTA = re.compile(r"\[([\d,]*)\]<=\[([\d,]*)\](?:T\(([\d,]*)\))?")
 _ALIAS = re.compile(r"(\{[\d,\s]*\})\s*:\s*\(\s*(\d+)\s*(?:,\s*(\{[\d,\s]*\})\s*)?(?:,[^)]*)?\)")
 
 
@@ -152,39 +154,34 @@ def read_aliasing(proto: Any) -> str:
 
 def write_replica_groups(groups: ReplicaGroups, proto: Any) -> None:
     """Fills the device list of a collective: plain groups, an iota, or axes of a mesh."""
-    if groups.text.startswith("mesh"):
-        target = proto.mesh_axes_replica_group_list
-        names, rest = write_mesh(groups.text, target.mesh)
-        write_axes(rest.strip(), names, target.axes)
-        return
     if not groups.text:
         proto.collective_device_list.SetInParent()
         for group in groups.groups:
             proto.collective_device_list.replica_groups.add(replica_ids=group)
         return
-    match = _IOTA.fullmatch(groups.text)
-    sizes = match[1].split(",") if match else []
-    if match is None or len(sizes) != 2:
-        raise CodecError(f"replica groups '{shorten(groups.text)}' are not [groups,size]<=[devices]")
+    compact = parse_compact_groups(groups.text)
+    if isinstance(compact, MeshGroups):
+        target = proto.mesh_axes_replica_group_list
+        write_mesh(compact.mesh, target.mesh)
+        write_axes(compact.axes.axes, compact.mesh.names, target.axes)
+        return
     target = proto.iota_collective_device_list
-    target.num_replica_groups, target.num_devices_per_group = map(int, sizes)
-    reshape = [int(d) for d in match[2].split(",")]
-    target.iota_reshape_dims.extend(reshape)
-    target.iota_transpose_perm.extend([int(d) for d in match[3].split(",")] if match[3] else range(len(reshape)))
+    target.num_replica_groups, target.num_devices_per_group = compact.count, compact.size
+    target.iota_reshape_dims.extend(compact.order.reshape_dims)
+    target.iota_transpose_perm.extend(compact.order.transpose_perm)
 
 
 def read_replica_groups(proto: Any) -> ReplicaGroups:
     """Returns the device list of a collective."""
     if proto.HasField("mesh_axes_replica_group_list"):
         source = proto.mesh_axes_replica_group_list
-        return ReplicaGroups(text=f"{read_mesh(source.mesh)} {read_axes(source.axes, source.mesh)}")
+        return ReplicaGroups(text=str(MeshGroups(read_mesh(source.mesh), read_axes(source.axes, source.mesh))))
     if proto.HasField("iota_collective_device_list"):
         source = proto.iota_collective_device_list
-        text = f"[{source.num_replica_groups},{source.num_devices_per_group}]<=["
-        text += ",".join(map(str, source.iota_reshape_dims)) + "]"
-        if len(source.iota_reshape_dims) > 1:
-            text += f"T({','.join(map(str, source.iota_transpose_perm))})"
-        return ReplicaGroups(text=text)
+        order = read_iota(source.iota_reshape_dims, source.iota_transpose_perm)
+        if order is None:
+            raise CodecError("replica groups by an order of devices have none")
+        return ReplicaGroups(text=str(IotaGroups(source.num_replica_groups, source.num_devices_per_group, order)))
     groups = proto.collective_device_list.replica_groups or proto.replica_groups
     return ReplicaGroups(tuple(tuple(g.replica_ids) for g in groups))
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
-from xjit.hlo.annotations.metadata import HloSharding
-from xjit.hlo.attributes.codecs.meshes import check_named_sharding, check_sharding_metadata
-from xjit.hlo.attributes.codecs.scalars import parse_int
+from xjit.hlo.annotations.mesh import Iota, NamedSharding, OpSharding
+from xjit.hlo.annotations.metadata import HloSharding, OpMetadata
+from xjit.hlo.attributes.codecs.annotations import format_metadata
+from xjit.hlo.attributes.codecs.meshes import (
+    IOTA,
+    iota,
+    parse_named_sharding,
+    parse_numbers,
+    parse_sharding_metadata,
+)
 from xjit.hlo.attributes.codecs.value_text import (
     ANY_STRING,
     INTS,
@@ -22,12 +32,10 @@ from xjit.hlo.attributes.codecs.value_text import (
 )
 
 _KIND = r"replicated|maximal|manual|unknown|unreduced"
-_TILED = (
-    rf"devices=\[(?P<tiles>{SIZES})\]"
-    rf"(?:<=\[(?P<reshape>{INTS})\](?:T\((?P<perm>{INTS})\))?|(?P<list>{INTS}))"
-)
+_TILED = rf"devices=\[(?P<tiles>{SIZES})\](?:<={IOTA}|(?P<list>{INTS}))"
 _PART = re.compile(
-    rf"\s*(?:(?P<kind>{_KIND})|last_tile_dim_replicate|shard_(?:as|like)\s+\d+|device=(?P<device>-?\d+)|{_TILED}"
+    rf"\s*(?:(?P<kind>{_KIND})|last_tile_dim_replicate|(?P<group>shard_(?:as|like)\s+\d+)|device=(?P<device>-?\d+)"
+    rf"|{_TILED}"
     r"|last_tile_dims=\{(?P<last>[^{}]*)\}|metadata=(?P<metadata>\{.*\}))(?!(?<=\w)[\w=])\s*",
     re.DOTALL,
 )
@@ -63,10 +71,7 @@ def parse_domain(text: str) -> str:
 
 def _single(text: str) -> str:
     text = _SPACE.sub(_without_space, text)
-    if text.startswith(("mesh", "maximal_mesh")):
-        check_named_sharding(text)
-    else:
-        _check(text)
+    parse_array_sharding(text)
     return text
 
 
@@ -76,30 +81,60 @@ def _without_space(match: re.Match[str]) -> str:
     return text if text[0] in "\"'" else "<=" if "<=" in text else " "
 
 
-def _check(text: str) -> None:
-    """Raises CodecError unless the parts of a sharding are what XLA reads, and go together."""
-    kind, devices = "", 0
-    tiled: re.Match[str] | None = None
+@lru_cache(maxsize=1024)
+def parse_array_sharding(text: str) -> OpSharding | NamedSharding:
+    """Returns what the text of one array's HloSharding says; CodecError if XLA would not read it."""
+    if text.startswith(("mesh", "maximal_mesh")):
+        return parse_named_sharding(text)
+    sharding = OpSharding()
     for part in _parts(text):
-        kind = part["kind"] or kind
-        devices += part["device"] is not None
-        if part["tiles"]:
-            if tiled:
-                raise CodecError("the devices of a sharding are given twice")
-            tiled = part
-            devices += len(_ints(part["list"])) if part["list"] else _check_iota(part["reshape"], part["perm"])
-        if part["metadata"]:
-            check_sharding_metadata(part["metadata"])
-        words = [word.strip() for word in (part["last"] or "").split(",") if word.strip()]
+        if (part["tiles"] or part["device"]) and sharding.devices:
+            raise CodecError("the devices of a sharding are given twice")
+        sharding = replace(sharding, **_fields(part))
+    _check(sharding)
+    return sharding
+
+
+def format_sharding_metadata(metadata: Sequence[OpMetadata]) -> str:
+    """Returns `metadata={op_name="x"}`, a list in braces if there are several; nothing for none."""
+    items = [format_metadata(m) for m in metadata]
+    if not items:
+        return ""
+    return f"metadata={items[0]}" if len(items) == 1 else f"metadata={{{', '.join(items)}}}"
+
+
+def _fields(part: re.Match[str]) -> dict[str, Any]:
+    """Returns what one part of a sharding's text says."""
+    if part["kind"]:
+        return {"kind": part["kind"]}
+    if part["device"]:
+        return {"devices": (int(part["device"]),)}
+    if part["tiles"]:
+        devices = iota(part) if part["reshape"] else parse_numbers(part["list"])
+        return {"tiles": parse_numbers(part["tiles"]), "devices": devices}
+    if part["metadata"]:
+        return {"metadata": parse_sharding_metadata(part["metadata"])}
+    if part["last"] is not None:
+        words = tuple(word.strip() for word in part["last"].split(",") if word.strip())
         if not _OF_LAST_TILES.issuperset(words):
             raise CodecError(f"expected {', '.join(sorted(_OF_LAST_TILES))} in last_tile_dims, found '{part['last']}'")
-    if kind == "maximal" and devices != 1:
+        return {"last_tile_dims": words}
+    if part["group"]:
+        return {"group": " ".join(part["group"].split())}
+    return {"replicate_on_last_tile_dim": True}
+
+
+def _check(sharding: OpSharding) -> None:
+    """Raises CodecError unless the parts of a sharding go together."""
+    kind, devices = sharding.kind, sharding.devices
+    count = 0 if isinstance(devices, Iota) else len(devices)
+    if kind == "maximal" and count != 1:
         raise CodecError("a maximal sharding names its device, and no other")
-    if kind not in ("", "maximal") and devices:
+    if kind not in ("", "maximal") and count:
         raise CodecError(f"a sharding that is {kind} names no devices")
-    if not kind and not tiled:
+    if not kind and not sharding.tiles:
         raise CodecError("expected the devices of a sharding, devices=[...]")
-    if not kind and tiled and tiled["list"] and devices < 2:
+    if not kind and count == 1:
         raise CodecError("a sharding in tiles names more than one device")
 
 
@@ -112,19 +147,6 @@ def _parts(text: str) -> Iterator[re.Match[str]]:
             raise CodecError(f"expected replicated, maximal, manual, devices=[...], mesh[...], ...; found '{found}'")
         yield match
         position = match.end()
-
-
-def _check_iota(reshape: str, perm: str | None) -> int:
-    """Returns 0, the number of devices that are listed; CodecError for an order that is not of the dimensions."""
-    rank = len(_ints(reshape))
-    order = _ints(perm) if perm else list(range(rank))
-    if len(order) != rank or not all(0 <= d < rank for d in order) or (perm and rank == 1):
-        raise CodecError(f"T({perm}) is not an order of the {rank} dimensions [{reshape}]")
-    return 0
-
-
-def _ints(text: str) -> list[int]:
-    return [parse_int(item) for item in text.split(",")]
 
 
 SHARDING_CODECS: dict[str, Codec] = {"domain": Codec(parse_domain, str)}

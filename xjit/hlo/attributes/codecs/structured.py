@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from xjit.hlo.annotations.mesh import IotaGroups
 from xjit.hlo.attributes import (
     ConvolutionDimensionNumbers,
     PaddingDimension,
@@ -14,7 +15,7 @@ from xjit.hlo.attributes import (
     Window,
     WindowDimension,
 )
-from xjit.hlo.attributes.codecs.meshes import check_mesh_groups
+from xjit.hlo.attributes.codecs.meshes import parse_compact_groups
 from xjit.hlo.attributes.codecs.scalars import (
     format_int_lists,
     one_of,
@@ -22,12 +23,11 @@ from xjit.hlo.attributes.codecs.scalars import (
     parse_int,
     parse_int_lists,
 )
-from xjit.hlo.attributes.codecs.value_text import SIZES, Codec, CodecError, inside, shorten, split_list
+from xjit.hlo.attributes.codecs.value_text import Codec, CodecError, inside, shorten, split_list
 
 _WINDOW_FIELD = re.compile(r"\s*,?\s*(\w+)\s*=\s*([\w\-]+)")
 _LABELS = re.compile(r"([\w?]+)_([\w?]+)->([\w?]+)")
 _SLICE = re.compile(r"\[\s*(-?\d+)\s*:\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?\]")
-_IOTA_GROUPS = re.compile(rf"\[\s*\d+\s*,\s*\d+\s*\]\s*<=\s*\[({SIZES})\]\s*(?:T\s*\(({SIZES})\))?")
 
 
 def parse_window(text: str) -> Window:
@@ -176,15 +176,8 @@ def parse_replica_groups(text: str) -> ReplicaGroups:
     text = text.strip()
     if text.startswith("{"):
         return ReplicaGroups(parse_int_lists(text))
-    if match := _IOTA_GROUPS.fullmatch(text):
-        reshape, order = match.groups()
-        if order and len(order.split(",")) != len(reshape.split(",")):
-            raise CodecError(f"T({order}) is not an order of the dimensions [{reshape}]")
-        return ReplicaGroups(text="".join(text.split()))
-    if text.startswith("mesh"):
-        check_mesh_groups(text)
-        return ReplicaGroups(text=text)
-    raise CodecError(f"expected {{{{0,1}},...}} or [groups,size]<=[devices], found '{shorten(text)}'")
+    compact = parse_compact_groups(text)
+    return ReplicaGroups(text=str(compact) if isinstance(compact, IotaGroups) else text)
 
 
 def format_replica_groups(groups: ReplicaGroups) -> str:
