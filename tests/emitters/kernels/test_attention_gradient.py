@@ -46,7 +46,7 @@ def test_products_share_their_scores() -> None:
     joint = joint_products(view)
     assert (joint.sizes, joint.row, joint.column, joint.batch) == ((2, 20, 13), 2, 1, (0,))
     assert sorted((m.over_rows, m.width) for m in joint.members) == [(False, 8), (False, 10), (True, 8)]
-    by_scores = {m.scores: sorted((n.over_rows for n in joint.members if n.scores == m.scores)) for m in joint.members}
+    by_scores = {m.scores: sorted(n.over_rows for n in joint.members if n.scores == m.scores) for m in joint.members}
     assert sorted(by_scores.values()) == [[False], [False, True]]
     assert len(joint.scores) == len(joint.tiles) == 2
 
