@@ -40,6 +40,7 @@ from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
 from xjit.passes.expand.convolution_group_converter import ConvolutionGroupConverter
 from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
+from xjit.passes.expand.dot_strength_reduction import DotStrengthReduction
 from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
 from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.gather_expander import GatherExpander
@@ -198,6 +199,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DotDecomposer,
     DotEpilogueFusion,
     DotExpander,
+    DotStrengthReduction,
     DotOperandFusion,
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,

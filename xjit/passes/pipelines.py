@@ -19,6 +19,7 @@ from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.cholesky_expander import CholeskyExpander
 from xjit.passes.expand.dot_expander import DotExpander
+from xjit.passes.expand.dot_strength_reduction import DotStrengthReduction
 from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
@@ -77,6 +78,7 @@ NEEDED_FOR: Mapping[str, str] = {
     "conditional-to-select": "conditionals inside kernels, where nothing can branch",
     "defuser": "modules that another compiler has fused",
     "dot-expander": "ragged and scaled dots, and dots of floats to integers",
+    "dot-strength-reduction": "products whose batch is the minor dimension, and sums of products of arrays",
     "dynamic-dimension-simplifier": "sizes of static dimensions that are set, which has no kernel",
     "hlo-get-dimension-size-rewriter": "sizes that are read, which has no kernel",
     "hlo-module-dce": "elements of loops' states that nothing reads; it finds few that others leave",
@@ -124,7 +126,11 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
                 DotExpander(splits_complex=True),  # multiplications have floats, and loops are slow
             ],
         ),
-        *([*simplification(options), ScatterParallelizer(), TopkRewriter(_saves_a_sort)] if options.optimize else []),
+        *(
+            [*simplification(options), DotStrengthReduction(), ScatterParallelizer(), TopkRewriter(_saves_a_sort)]
+            if options.optimize
+            else []
+        ),
         *layouts(options),
         # sums of groups of columns: of columns first, which are read along memory
         *([ReductionSplitter(min_elements=MIN_SPLIT_ELEMENTS)] if options.optimize else []),

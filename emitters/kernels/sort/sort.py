@@ -1,8 +1,8 @@
 """sort: one line along the sorted dimension per unit; always stable, any comparator, any number of operands.
 
 An order by one key sorts (unsigned key, position) pairs - by radix, or short lines by merging - and then moves all
-operands once. One operand alone in ordinary ascending order is sorted by NumPy's vectorised sort. Any other
-comparator is inlined into a merge sort of all operands.
+operands once. One operand alone in ordinary ascending order is sorted by NumPy's vectorised sort, or by its bytes if it
+has one or two. Any other comparator is inlined into a merge sort of all operands.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.kernels.loops.lines import Line, LineKernel, contiguous, raw_type
+from xjit.emitters.kernels.sort import narrow_sort
 from xjit.emitters.kernels.sort.merge_sort import emit_merge_sort
+from xjit.emitters.kernels.sort.narrow_sort import emit_narrow_sort, is_by_bytes
 from xjit.emitters.kernels.sort.numpy_sort import emit_numpy_sort, numpy_sort_name
 from xjit.emitters.kernels.sort.pair_sort import emit_pair_sort, is_by_radix, work_bytes
 from xjit.emitters.kernels.sort.radix_sort import num_digits
@@ -31,6 +33,7 @@ from xjit.ops.sort_keys import KeyOrder, key_order
 
 NS_PER_COMPARISON = 3.0
 NS_PER_RADIX_PASS = 2.0
+NS_PER_COUNTER = 1.0
 
 
 def emit_sort(context: KernelContext, view: KernelView) -> list[Kernel]:
@@ -39,6 +42,8 @@ def emit_sort(context: KernelContext, view: KernelView) -> list[Kernel]:
     order = key_order(sort.to_apply)
     operand = sort.operand(0).shape
     axis = sort.attributes_as(at.SortAttributes).dimensions[0]
+    if order is not None and is_by_bytes(order, sort.operand_count, operand.dimensions[axis]):
+        return [_NarrowSort(context, view, axis, order).build()]
     if order is not None and numpy_sort_name(order, sort.operand_count, operand.dimensions[axis]):
         return [_NumpySort(context, view, axis, order).build()]
     if order is not None:
@@ -184,3 +189,22 @@ class _NumpySort(_Sort):
 
         cost = self.comparisons_ns() / 16
         return self.emit(body, "sort", cost)
+
+
+class _NarrowSort(_Sort):
+    """One operand of one or two bytes, sorted by these."""
+
+    def __init__(self, context: KernelContext, view: KernelView, axis: int, order: KeyOrder) -> None:
+        super().__init__(context, view, axis)
+        self.order = order
+
+    def build(self) -> Kernel:
+        kind = self.sort.operand(0).shape.element_type
+        counters, room = self.allocate(narrow_sort.work_bytes(kind, self.size))
+
+        def body(builder: StructuredBuilder) -> None:
+            emit_narrow_sort(builder, self.order, self.inputs()[0], self.outputs()[0], (counters, room))
+
+        passes = 2 * kind.byte_width
+        moves = self.size * NS_PER_RADIX_PASS + narrow_sort.BUCKETS * NS_PER_COUNTER
+        return self.emit(body, "sort", self.lines * passes * moves)

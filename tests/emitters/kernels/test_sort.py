@@ -75,6 +75,28 @@ def test_dimensions_and_layouts(axis: int, layout: str) -> None:
     check_units(sort_text("f32", "5,13,4", axis, "GT", layout=layout))
 
 
+@pytest.mark.parametrize("kind", ["pred", "s8", "u8", "s16", "u16"])
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+def test_bytes(kind: str, direction: str) -> None:
+    """Runs longer than what is written at once, all values, few values, any place of the line."""
+    dtype = np.dtype({"pred": bool, "s8": np.int8, "u8": np.uint8, "s16": np.int16, "u16": np.uint16}[kind])
+    rng = np.random.default_rng(1)
+    ends = [False, True] if kind == "pred" else [np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 1]
+    few = np.array(ends, dtype)[rng.integers(0, len(ends), (3, 100))]
+    check(sort_text(kind, "3,100", 1, direction), few)
+    every = rng.integers(0, 1 << 16, (48, 70)).astype(np.uint16)
+    every = every % 2 == 0 if kind == "pred" else every.astype(dtype)
+    for axis, layout in ((0, ""), (1, ""), (0, "{0,1}")):
+        check(sort_text(kind, "48,70", axis, direction, layout), every, options=LAYOUTS)
+        assert check_units(sort_text(kind, "48,70", axis, direction, layout)) == (70, 48)[axis]
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2"])
+def test_bytes_at_levels(level: str) -> None:
+    for kind in ("s8", "u16"):
+        check(sort_text(kind, "5,60", 1), options=xjit.CompileOptions(cpu_level=level))
+
+
 def special_values(dtype: type) -> np.ndarray:
     tiny = np.finfo(dtype).tiny
     pattern = [0.0, -0.0, np.nan, 1.0, -1.0, np.inf, -np.inf, -np.nan, tiny, -tiny, -0.0, 0.0, 2.0]

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import DotAttributes
 from xjit.ops import build
+from xjit.passes.expand.dot_factors import WIDE, free_dimensions
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
-from xjit.passes.gpu.vector_dot_rewriter import WIDE, free_dimensions
 
 TILE = 64  # rows and columns of a usual block
 MAX_PARTS = 64

@@ -10,14 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction, PrimitiveType, Shape
+from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import DotAttributes
 from xjit.ops import build
+from xjit.passes.expand.dot_factors import WIDE, free_dimensions, spread
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
-
-WIDE = {kind: PrimitiveType.F32 for kind in PrimitiveType if kind.is_float and kind.bit_width < 32}
-"""What products are added up in, where that is not the type of the result."""
 
 
 @dataclass
@@ -54,7 +52,7 @@ class VectorDotRewriter(OpExpander):
                 (leading, range(rows.stop, rank), summed),
             ),
         )
-        factors = [_spread(into, o, kind, sizes, place) for o, place in zip((lhs, rhs), places, strict=True)]
+        factors = [spread(into, o, kind, sizes, place) for o, place in zip((lhs, rhs), places, strict=True)]
         products = into.make("multiply", *factors)
         zero = into.add(build.make_constant(0, kind))
         add = into.embed(build.make_binary_computation("add", kind, "add"))
@@ -64,29 +62,6 @@ class VectorDotRewriter(OpExpander):
         return into.add(build.convert(total, instruction.shape.element_type))
 
 
-def free_dimensions(dot: HloInstruction) -> tuple[list[int], list[int]]:
-    """Returns the dimensions of each operand that are neither of the batch nor contracted."""
-    a = dot.attributes_as(DotAttributes)
-    taken = ((*a.lhs_batch_dims, *a.lhs_contracting_dims), (*a.rhs_batch_dims, *a.rhs_contracting_dims))
-    left, right = ([d for d in range(o.shape.rank) if d not in t] for o, t in zip(dot.operands, taken))
-    return left, right
-
-
 def _places(groups: Sequence[Sequence[int]], targets: Sequence[range]) -> dict[int, int]:
     """Where each dimension of an operand stands among those of the products."""
     return {d: t for group, target in zip(groups, targets, strict=True) for d, t in zip(group, target, strict=True)}
-
-
-def _spread(
-    into: Expansion, operand: HloInstruction, kind: PrimitiveType, sizes: Sequence[int], places: dict[int, int]
-) -> HloInstruction:
-    """An operand in the type of the sums, repeated along the dimensions that it does not have."""
-    if operand.shape.element_type is not kind:
-        operand = into.add(build.convert(operand, kind))
-    order = sorted(places, key=lambda d: places[d])
-    if order != list(range(len(order))):
-        operand = into.add(build.transpose(operand, order))
-    if len(order) == len(sizes):
-        return operand
-    shape = Shape.array(kind, sizes)
-    return into.add(build.broadcast(operand, shape, sorted(places.values())))

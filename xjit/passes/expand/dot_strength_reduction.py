@@ -1,0 +1,165 @@
+"""Dots whose operands' elements are used a few times only, as sums of products; others get the order in memory that
+multiplications read fast.
+
+A product of vectors is a reduction, in every batch, whatever dimension of an operand is the batch. So is that of a
+matrix and a vector, which multiplications have code for where they are floats. Where a batch dimension is the minor
+one, neighbours in memory are elements of different matrices: products of small ones are formed for many batches at a
+time, in lanes, and operands of larger ones are transposed once instead of being packed element by element. XLA's
+algebraic simplifier has the first part (its dot strength reduction).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xjit.hlo import HloInstruction, PrimitiveType
+from xjit.hlo.attributes import DotAttributes
+from xjit.ops import build
+from xjit.passes.expand.dot_factors import WIDE, free_dimensions, spread
+from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.framework.expansion import Expansion
+
+Label = tuple[str, int]
+"""A dimension of a dot: "batch" or "contracted" and its number, or "lhs" or "rhs" and the free dimension of that."""
+
+
+@dataclass
+class DotStrengthReduction(OpExpander):
+    """Writes products of vectors, of integers by vectors, and of small matrices whose batch dimension is minor, as sums
+    of products; puts the batch of larger ones in front of their matrices.
+
+    Products are small where an element takes part in fewer than `min_reuse` multiplications and additions in the mean.
+    """
+
+    name = "dot-strength-reduction"
+    opcodes = frozenset({"dot"})
+    min_reuse: float = 6.0
+
+    def instruction_matches_pattern(self, instruction: HloInstruction) -> bool:
+        """Whether a dot has vectors, or a minor dimension of its batch: most have neither."""
+        a = instruction.attributes_as(DotAttributes)
+        if a.sparsity or a.algorithm or instruction.operand_count != 2 or not instruction.shape.is_static_array:
+            return False
+        lhs, rhs = (o.shape.dimensions for o in instruction.operands)
+        is_minor = len(lhs) - 1 in a.lhs_batch_dims or len(rhs) - 1 in a.rhs_batch_dims
+        vector = math.prod(lhs[d] for d in (*a.lhs_batch_dims, *a.lhs_contracting_dims))
+        if not is_minor and vector not in (math.prod(lhs), math.prod(rhs)):
+            return False
+        return 0 not in (*lhs, *rhs) and super().instruction_matches_pattern(instruction)
+
+    def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
+        """Returns the same product; None for one that is multiplied as it is."""
+        kind, product = _sum_type(instruction), _Product(instruction)
+        if kind is None:
+            return None
+        few = product.is_batch_minor() and product.reuse() < self.min_reuse
+        if few or product.is_of_vectors() or (kind.is_integer and product.has_vector()):
+            return product.as_sum(into, kind)
+        if product.reuse() < 1 or not any(map(product.has_minor_batch, range(2))):
+            return None  # a matrix by a vector is read once: it may lie as it does
+        return product.with_leading_batch(into)
+
+
+class _Product:
+    """A dot, with the labels of its operands' dimensions."""
+
+    def __init__(self, dot: HloInstruction) -> None:
+        self.dot, self.attributes = dot, dot.attributes_as(DotAttributes)
+        a = self.attributes
+        self.batch = a.lhs_batch_dims, a.rhs_batch_dims
+        self.contracted = a.lhs_contracting_dims, a.rhs_contracting_dims
+        self.free = free_dimensions(dot)
+        self.labels: list[list[Label]] = []
+        for side, name in enumerate(("lhs", "rhs")):
+            labels = {d: ("batch", i) for i, d in enumerate(self.batch[side])}
+            labels |= {d: ("contracted", i) for i, d in enumerate(self.contracted[side])}
+            self.labels.append([labels.get(d, (name, d)) for d in range(dot.operand(side).shape.rank)])
+        self.sizes = {
+            label: size
+            for labels, o in zip(self.labels, dot.operands, strict=True)
+            for label, size in zip(labels, o.shape.dimensions, strict=True)
+        }
+
+    def _size(self, name: str) -> int:
+        return math.prod(size for label, size in self.sizes.items() if label[0] == name)
+
+    def is_of_vectors(self) -> bool:
+        """Whether each batch has one number as its result."""
+        return self._size("lhs") == self._size("rhs") == 1
+
+    def has_vector(self) -> bool:
+        """Whether one operand has a vector in each batch."""
+        return 1 in (self._size("lhs"), self._size("rhs"))
+
+    def reuse(self) -> float:
+        """Multiplications and additions of a batch for each element that is read or written."""
+        m, n, k = map(self._size, ("lhs", "rhs", "contracted"))
+        return m * n * k / (m * k + k * n + m * n)
+
+    def has_minor_batch(self, side: int) -> bool:
+        """Whether the minor dimension of an operand is one of the batch, and goes on behind one element."""
+        labels = [label for label in self.labels[side] if self.sizes[label] > 1]
+        return bool(labels) and labels[-1][0] == "batch" and any(label[0] != "batch" for label in labels)
+
+    def _larger(self) -> int:
+        return int(self.dot.operand(1).shape.num_elements > self.dot.operand(0).shape.num_elements)
+
+    def is_batch_minor(self) -> bool:
+        """Whether that is so of both operands, or of a matrix whose vector is small beside it."""
+        larger = self._larger()
+        return self.has_minor_batch(larger) and (self.has_minor_batch(1 - larger) or self.reuse() < 1)
+
+    def as_sum(self, into: Expansion, kind: PrimitiveType) -> HloInstruction:
+        """The sum of products, which lie as the larger operand does."""
+        larger = self._larger()
+        others = [label for label in self.labels[1 - larger] if label[0] in ("lhs", "rhs")]
+        order = [*others, *self.labels[larger]]
+        sizes = [self.sizes[label] for label in order]
+        factors = [
+            spread(into, o, kind, sizes, {d: order.index(label) for d, label in enumerate(labels)})
+            for o, labels in zip(self.dot.operands, self.labels, strict=True)
+        ]
+        total = into.make("multiply", *factors)
+        summed = [i for i, label in enumerate(order) if label[0] == "contracted"]
+        if summed:
+            zero = into.add(build.make_constant(0, kind))
+            add = into.embed(build.make_binary_computation("add", kind, "add"))
+            total = into.add(build.make_reduce(total, zero, summed, add))
+        left = [label for label in order if label[0] != "contracted"]
+        wanted = [label for name in ("batch", "lhs", "rhs") for label in sorted(left) if label[0] == name]
+        if left != wanted:
+            total = into.add(build.transpose(total, [left.index(label) for label in wanted]))
+        result = self.dot.shape.element_type
+        return total if kind is result else into.add(build.convert(total, result))
+
+    def with_leading_batch(self, into: Expansion) -> HloInstruction:
+        """The same dot of operands that have the dimensions of the batch first."""
+        operands: list[HloInstruction] = []
+        dims: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        for side, operand in enumerate(self.dot.operands):
+            batch, contracted = self.batch[side], self.contracted[side]
+            if self.has_minor_batch(side):
+                order = [*batch, *(d for d in range(operand.shape.rank) if d not in batch)]
+                operand = into.add(build.transpose(operand, order))
+                batch, contracted = (tuple(map(order.index, group)) for group in (batch, contracted))
+            operands.append(operand)
+            dims.append((batch, contracted))
+        attributes = replace(
+            self.attributes,
+            lhs_batch_dims=dims[0][0], lhs_contracting_dims=dims[0][1],
+            rhs_batch_dims=dims[1][0], rhs_contracting_dims=dims[1][1],
+        )  # fmt: skip
+        return into.like_source("dot", operands, attributes)
+
+
+def _sum_type(dot: HloInstruction) -> PrimitiveType | None:
+    """What products are added up in, which holds the operands' numbers as they are; None if there is no such type."""
+    kinds: Sequence[PrimitiveType] = [i.shape.element_type for i in (*dot.operands, dot)]
+    if all(kind.is_float for kind in kinds):
+        return max((WIDE.get(kind, kind) for kind in kinds), key=lambda kind: kind.bit_width)
+    *operands, result = kinds
+    if all(k.is_integer and k.bit_width + (result.is_signed and not k.is_signed) <= result.bit_width for k in kinds):
+        return result if result.is_signed or not any(k.is_signed for k in operands) else None
+    return result if len(set(kinds)) == 1 else None
