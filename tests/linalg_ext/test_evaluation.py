@@ -268,14 +268,6 @@ def test_division_up_does_not_negate(a: int, b: int, expected: int) -> None:
     assert run(text, a, b) == expected
 
 
-@pytest.mark.parametrize("name", ["addi", "subi"])
-@pytest.mark.parametrize("a", [False, True])
-@pytest.mark.parametrize("b", [False, True])
-def test_one_bit_wraps(name: str, a: bool, b: bool) -> None:
-    text = f"func.func @f(%a: i1, %b: i1) -> i1 {{\n %s = arith.{name} %a, %b : i1\n return %s : i1\n}}"
-    assert run(text, a, b) == (a != b)
-
-
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("passes", [[], ["canonicalize"]], ids=str)
 def test_a_chosen_buffer_is_no_copy(first: bool, passes: list[str]) -> None:

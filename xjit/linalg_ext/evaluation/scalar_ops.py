@@ -46,13 +46,18 @@ def _divide_up(a: Elements, b: Elements) -> Elements:
     return np.add(np.floor_divide(a, b), np.not_equal(np.remainder(a, b), 0))
 
 
+def _signed(on_integers: Callable[..., Elements], on_bits: Callable[..., Elements]) -> Callable[..., Elements]:
+    """A function of signed integers; those of one bit, -1 and 0, are NumPy's booleans."""
+    return lambda a, b: (on_bits if np.asarray(a).dtype.kind == "b" else on_integers)(a, b)
+
+
 _COMPARE_INTEGERS: dict[str, Callable[..., Elements]] = {
     "eq": np.equal,
     "ne": np.not_equal,
-    "slt": np.less,
-    "sle": np.less_equal,
-    "sgt": np.greater,
-    "sge": np.greater_equal,
+    "slt": _signed(np.less, np.greater),
+    "sle": _signed(np.less_equal, np.greater_equal),
+    "sgt": _signed(np.greater, np.less),
+    "sge": _signed(np.greater_equal, np.less_equal),
     "ult": _on_unsigned(np.less),
     "ule": _on_unsigned(np.less_equal),
     "ugt": _on_unsigned(np.greater),
@@ -152,11 +157,6 @@ def _arith(function: Callable[..., Elements]) -> ScalarFunction:
     return call
 
 
-def _modular(function: Callable[..., Elements]) -> Callable[..., Elements]:
-    """A sum or difference of integers, which for one-bit integers is their exclusive or."""
-    return lambda a, b: (np.bitwise_xor if np.asarray(a).dtype.kind == "b" else function)(a, b)
-
-
 def _select(op: Operation, condition: Elements, a: Elements, b: Elements) -> Elements:
     return np.where(condition, a, b)
 
@@ -177,13 +177,13 @@ def _trailing_zeros(x: Elements) -> Elements:
 
 SCALAR_OPS: dict[str, ScalarFunction] = {
     **{f"arith.{name}": _arith(f) for name, f in {
-        "addi": _modular(np.add), "subi": _modular(np.subtract), "muli": np.multiply,
+        "addi": _signed(np.add, np.bitwise_xor), "subi": _signed(np.subtract, np.bitwise_xor), "muli": np.multiply,
         "divsi": _divide_toward_zero, "remsi": np.fmod, "floordivsi": np.floor_divide, "ceildivsi": _divide_up,
         "divui": _on_unsigned(np.floor_divide), "remui": _on_unsigned(np.remainder),
         "ceildivui": _on_unsigned(lambda a, b: np.floor_divide(a, b) + (np.remainder(a, b) != 0)),
         "andi": np.bitwise_and, "ori": np.bitwise_or, "xori": np.bitwise_xor,
         "shli": np.left_shift, "shrsi": np.right_shift, "shrui": _on_unsigned(np.right_shift),
-        "maxsi": np.maximum, "minsi": np.minimum,
+        "maxsi": _signed(np.maximum, np.bitwise_and), "minsi": _signed(np.minimum, np.bitwise_or),
         "maxui": _on_unsigned(np.maximum), "minui": _on_unsigned(np.minimum),
         "addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide, "remf": np.fmod,
         "negf": np.negative, "maximumf": np.maximum, "minimumf": np.minimum,

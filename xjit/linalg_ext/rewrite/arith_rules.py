@@ -32,13 +32,17 @@ _INTEGERS: dict[str, Callable[[int, int], int]] = {
     "arith.xori": xor,
     "arith.minsi": min,
     "arith.maxsi": max,
+    "arith.minui": min,
+    "arith.maxui": max,
     "arith.divsi": _quotient,
     "arith.shli": lambda a, b: a << b if 0 <= b < 64 else 0,
     "arith.remsi": lambda a, b: a - b * _quotient(a, b),
     "arith.floordivsi": lambda a, b: a // b,
     "arith.ceildivsi": lambda a, b: -(-a // b),
 }
-"""Signed meanings; operands and results are wrapped to the width."""
+"""Of signed numbers, but for `_UNSIGNED`; results are wrapped to the width."""
+
+_UNSIGNED = ("arith.minui", "arith.maxui")
 
 _DIVISIONS = ("arith.divsi", "arith.remsi", "arith.floordivsi", "arith.ceildivsi")
 
@@ -56,6 +60,10 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "sle": lambda a, b: a <= b,
     "sgt": lambda a, b: a > b,
     "sge": lambda a, b: a >= b,
+    "ult": lambda a, b: a < b,
+    "ule": lambda a, b: a <= b,
+    "ugt": lambda a, b: a > b,
+    "uge": lambda a, b: a >= b,
 }
 
 _NEUTRAL: dict[str, float] = {
@@ -101,6 +109,21 @@ def _integer(value: Value) -> int | None:
     return attribute.value if isinstance(attribute, IntegerAttr) else None
 
 
+def _numbers(op: Operation, is_signed: bool = True) -> list[int] | None:
+    """Returns what the operands are, if all are constants; of one bit, signed, -1 and 0."""
+    numbers: list[int] = []
+    for operand in op.operands:
+        number, t = _integer(operand), operand.type
+        if number is None:
+            return None
+        if not is_signed:
+            number &= (1 << (t.width if isinstance(t, IntegerType) else 64)) - 1
+        elif t == IntegerType(1):
+            number = -(number & 1)
+        numbers.append(number)
+    return numbers
+
+
 def _float(value: Value) -> float | None:
     attribute = constant_attribute(value)
     return attribute.value if isinstance(attribute, FloatAttr) else None
@@ -118,11 +141,11 @@ def _splat(value: Value) -> Attribute | float | None:
 
 
 def fold_integers(op: Operation) -> bool:
-    a, b = (_integer(v) for v in op.operands)
-    if a is None or b is None or (op.name in _DIVISIONS and b == 0):
+    numbers = _numbers(op, op.name not in _UNSIGNED)
+    if numbers is None or (op.name in _DIVISIONS and numbers[1] == 0):
         return False
     t = op.result.type
-    return replace_with_constant(op, IntegerAttr(wrapped(_INTEGERS[op.name](a, b), t), t), t)
+    return replace_with_constant(op, IntegerAttr(wrapped(_INTEGERS[op.name](*numbers), t), t), t)
 
 
 def fold_floats(op: Operation) -> bool:
@@ -218,13 +241,12 @@ def truncate_extended(op: Operation) -> bool:
 def fold_comparison(op: Operation) -> bool:
     predicate = op.attributes.get("predicate")
     name = CMPI[predicate.value] if isinstance(predicate, IntegerAttr) else ""
-    a, b = (_integer(v) for v in op.operands)
     compare = _COMPARISONS.get(name)
     if compare is None:
         return False
-    i1 = IntegerType(1)
-    if a is not None and b is not None:
-        return replace_with_constant(op, IntegerAttr(int(compare(a, b)), i1), i1)
+    numbers, i1 = _numbers(op, name[0] != "u"), IntegerType(1)
+    if numbers is not None:
+        return replace_with_constant(op, IntegerAttr(int(compare(*numbers)), i1), i1)
     if op.operands[0] is op.operands[1] and op.result.type == i1:
         return replace_with_constant(op, IntegerAttr(int(compare(0, 0)), i1), i1)
     return False

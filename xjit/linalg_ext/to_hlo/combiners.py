@@ -7,7 +7,7 @@ import numpy as np
 from xjit.linalg_ext.evaluation.values import dtype_of
 from xjit.linalg_ext.ir.operation import Block, OpResult, Value
 from xjit.linalg_ext.ir.types import Type
-from xjit.linalg_ext.to_hlo.scalars import OPCODES
+from xjit.linalg_ext.to_hlo.scalars import opcode_of
 
 __all__ = ["combined_terms", "combiner_of", "depends_on", "neutral_element"]
 
@@ -56,9 +56,9 @@ def combined_terms(
     value = yielded
     while value is not init:
         op = value.owner if isinstance(value, OpResult) and value.parent_block is block else None
-        if op is None or op.name not in _COMBINERS or opcode not in (None, OPCODES[op.name]):
+        if op is None or op.name not in _COMBINERS or opcode not in (None, opcode_of(op)):
             return None
-        opcode = OPCODES[op.name]
+        opcode = opcode_of(op)
         reading = [v for v in op.operands if depends_on(v, inits, block)]
         if len(reading) != 1 or len(op.operands) != 2:
             return None

@@ -8,12 +8,12 @@ from xjit.linalg_ext.evaluation.scalar_ops import SCALAR_OPS, predicate_of
 from xjit.linalg_ext.evaluation.values import plain
 from xjit.linalg_ext.ir.attributes import IntegerAttr
 from xjit.linalg_ext.ir.operation import Operation
-from xjit.linalg_ext.ir.types import IndexType, IntegerType
+from xjit.linalg_ext.ir.types import IndexType, IntegerType, element_type
 from xjit.linalg_ext.to_hlo.composed import COMPOSED, Compose
 from xjit.linalg_ext.to_hlo.scope import Handler, Lowered, Scope
 from xjit.linalg_ext.to_hlo.writer import FunctionWriter, primitive_type
 
-__all__ = ["OPCODES", "SCALAR_HANDLERS"]
+__all__ = ["OPCODES", "SCALAR_HANDLERS", "opcode_of"]
 
 _SPELLINGS = """
 arith: addi addf=add, subi subf=subtract, muli mulf=multiply, divsi divf=divide, remsi remf=remainder, andi=and, ori=or,
@@ -39,6 +39,13 @@ def _opcodes() -> dict[str, str]:
 OPCODES: dict[str, str] = _opcodes()
 """The opcode of each operation that is one."""
 
+_ONE_BIT_OPCODES = {
+    **dict.fromkeys(("arith.addi", "arith.subi"), "xor"),
+    **dict.fromkeys(("arith.muli", "arith.maxsi"), "and"),
+    "arith.minsi": "or",
+}
+"""On integers of one bit, -1 and 0, which are HLO's booleans."""
+
 _UNSIGNED_OPCODES = {
     "arith.divui": "divide",
     "arith.remui": "remainder",
@@ -55,6 +62,12 @@ _UNSIGNED_TYPES = {
 }
 
 
+def opcode_of(op: Operation) -> str:
+    """Returns the opcode of an operation that is one."""
+    of_bits = element_type(op.operands[0].type) == IntegerType(1)
+    return _ONE_BIT_OPCODES.get(op.name, OPCODES[op.name]) if of_bits else OPCODES[op.name]
+
+
 def _unsigned(writer: FunctionWriter, x: HloInstruction) -> HloInstruction:
     kind = _UNSIGNED_TYPES.get(x.shape.element_type)
     return x if kind is None else _bits(writer, x, kind)
@@ -67,7 +80,7 @@ def _bits(writer: FunctionWriter, x: HloInstruction, kind: PrimitiveType) -> Hlo
 
 
 def _one_opcode(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
-    return writer.elementwise(OPCODES[op.name], *operands)
+    return writer.elementwise(opcode_of(op), *operands)
 
 
 def _unsigned_opcode(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
@@ -109,6 +122,8 @@ def _compare_integers(writer: FunctionWriter, op: Operation, operands: list[HloI
     name = predicate_of(op)
     if name[0] == "u":
         operands = [_unsigned(writer, x) for x in operands]
+    elif name[0] == "s" and operands[0].shape.element_type is PrimitiveType.PRED:
+        operands = operands[::-1]  # -1 is less than 0
     return writer.comparison(_DIRECTIONS[name[-2:]], *operands)
 
 

@@ -7,7 +7,17 @@ from typing import TypeAlias
 
 from xjit.affine import AffineExpr, AffineExprKind, AffineMap, constant, dim, substitute, substitute_all, symbol
 from xjit.linalg_ext.dialects.affine import is_symbol
-from xjit.linalg_ext.ir import AffineMapAttr, Builder, IndexType, MemRefType, OpResult, Value, constant_value
+from xjit.linalg_ext.ir import (
+    AffineMapAttr,
+    Builder,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    OpResult,
+    Value,
+    constant_value,
+)
 from xjit.linalg_ext.structured import as_structured, shape_of
 
 __all__ = ["Index", "IndexBuilder", "Operands", "same_index"]
@@ -132,6 +142,21 @@ class IndexBuilder:
         if isinstance(left, int) and isinstance(right, int):
             return max(left, right)
         return left if same_index(left, right) else self._arith("arith.maxsi", left, right)
+
+    def unless_zero(self, size: Index, index: Index, otherwise: Index) -> Index:
+        """Returns the index, or another one where the size is 0, by `arith.select`."""
+        if not self.may_be_zero(size) or same_index(index, otherwise):
+            return index
+        if isinstance(size, int):
+            return otherwise
+        key = ("arith.select", *map(id, (size, self.value(index), self.value(otherwise))))
+        known = self._known.get(key)
+        if known is None:
+            equal = {"predicate": IntegerAttr(0, IntegerType(64))}
+            is_zero = self.builder.create("arith.cmpi", (size, self.value(0)), (IntegerType(1),), equal).result
+            operands = (is_zero, self.value(otherwise), self.value(index))
+            known = self._known[key] = self.builder.create("arith.select", operands, (IndexType(),)).result
+        return known
 
     def _arith(self, name: str, left: Index, right: Index) -> Value:
         operands = (self.value(left), self.value(right))

@@ -70,13 +70,24 @@ def _united_dimension(index: IndexBuilder, parts: list[tuple[Index, Index, bool]
     offset, size, _ = parts[0]
     if all(same_index(o, offset) and same_index(s, size) for o, s, _ in parts):
         return offset, size, covered
-    lower, upper = offset, index.add(offset, size)
-    for each_offset, each_size, _ in parts[1:]:
-        lower = index.lesser(lower, each_offset)
-        upper = index.greater(upper, index.add(each_offset, each_size))
     if all(same_index(o, offset) for o, _, _ in parts) and all(isinstance(s, int) for _, s, _ in parts):
         return offset, max(s for _, s, _ in parts if isinstance(s, int)), covered
-    size = index.subtract(upper, lower)
-    if all(index.may_be_zero(s) for _, s, _ in parts):
-        index.note_zero(size)
+    lower, upper = offset, index.add(offset, size)
+    for each_offset, each_size, _ in parts[1:]:
+        lower, upper, size = _united_range(index, (lower, upper, size), (each_offset, each_size))
     return lower, size, covered
+
+
+def _united_range(
+    index: IndexBuilder, range_: tuple[Index, Index, Index], part: tuple[Index, Index]
+) -> tuple[Index, Index, Index]:
+    """Returns lower bound, upper bound and size of a range with a part; an empty one adds nothing, wherever it is."""
+    (lower, upper, size), (offset, part_size) = range_, part
+    if index.may_be_zero(size):
+        lower, upper = index.unless_zero(size, lower, offset), index.unless_zero(size, upper, offset)
+    offset = index.unless_zero(part_size, offset, lower)
+    lower, upper = index.lesser(lower, offset), index.greater(upper, index.add(offset, part_size))
+    united_size = index.subtract(upper, lower)
+    if index.may_be_zero(size) and index.may_be_zero(part_size):
+        index.note_zero(united_size)
+    return lower, upper, united_size

@@ -1,0 +1,75 @@
+"""Integers of one bit are -1 and 0 where they are signed, 1 and 0 where not: evaluated, compiled and folded."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+
+from xjit import linalg_ext
+from xjit.linalg_ext.passes import run_passes
+
+SIGNED: dict[str, Callable[[int, int], int]] = {
+    "addi": operator.add,
+    "subi": operator.sub,
+    "muli": operator.mul,
+    "maxsi": max,
+    "minsi": min,
+    "cmpi slt,": operator.lt,
+    "cmpi sle,": operator.le,
+    "cmpi sgt,": operator.gt,
+    "cmpi sge,": operator.ge,
+}
+UNSIGNED: dict[str, Callable[[int, int], int]] = {
+    "maxui": max,
+    "minui": min,
+    "cmpi ult,": operator.lt,
+    "cmpi ule,": operator.le,
+    "cmpi ugt,": operator.gt,
+    "cmpi uge,": operator.ge,
+}
+TEXT = """
+func.func @f(%a: i1, %b: i1) -> i1 {
+  %s = arith.OP %a, %b : i1
+  return %s : i1
+}
+"""
+
+
+@pytest.mark.parametrize("name", [*SIGNED, *UNSIGNED])
+def test_operations(name: str) -> None:
+    module = linalg_ext.parse(TEXT.replace("OP", name))
+    compiled = linalg_ext.compile(module, "f")
+    for a, b in product([False, True], repeat=2):
+        expected = bool((SIGNED[name](-a, -b) if name in SIGNED else UNSIGNED[name](a, b)) & 1)
+        assert linalg_ext.evaluate(module, "f", a, b) == expected
+        assert compiled(a, b) == expected
+        folded = linalg_ext.parse(
+            f"func.func @f() -> i1 {{\n %a = arith.constant {str(a).lower()}\n %b = arith.constant {str(b).lower()}\n"
+            f" %s = arith.{name} %a, %b : i1\n return %s : i1\n}}"
+        )
+        run_passes(folded, ["canonicalize"])
+        assert "arith." + name.split()[0] not in linalg_ext.print_module(folded)
+        assert linalg_ext.evaluate(folded, "f") == expected
+
+
+@pytest.mark.parametrize("name", ["addi", "maxsi", "minsi", "muli"])
+def test_reductions(name: str) -> None:
+    module = linalg_ext.parse(f"""
+func.func @f(%x: tensor<2x3xi1>, %s: tensor<2xi1>) -> tensor<2xi1> {{
+  %r = linalg.reduce {{arith.{name}}} ins(%x : tensor<2x3xi1>) outs(%s : tensor<2xi1>) dimensions = [1]
+  return %r : tensor<2xi1>
+}}""")
+    compiled = linalg_ext.compile(module, "f")
+    for start in (False, True):
+        rows = [[True, False, True], [True, True, True]]
+        expected = []
+        for row in rows:
+            total = -start
+            for x in row:
+                total = -(SIGNED[name](total, -x) & 1)
+            expected.append(bool(total))
+        assert linalg_ext.evaluate(module, "f", rows, [start, start]).tolist() == expected
+        assert compiled(rows, [start, start]).tolist() == expected
