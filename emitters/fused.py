@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from xjit.affine import AffineExpr, Interval, RTVar, constant, dim, substitute
+from xjit.affine import AffineExpr, Interval, RTVar, dim, substitute
 from xjit.emitters.access.access_analysis import Accesses, Index, MapCache, apply_map, map_conditions
 from xjit.emitters.access.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register, emit_elementwise
@@ -295,21 +295,17 @@ class FusedIrEmitter:
             if not bounds.is_empty:
                 pieces.append((number, bounds))
 
-        def piece(number: int, bounds: Interval, inner: Guard) -> Element:
-            known = (constant(bounds.lower),) if bounds.lower == bounds.upper else index[axis : axis + 1]
-            return self._operand(instruction, number, (*index[:axis], *known, *index[axis + 1 :]), inner)
-
         def choose(at_piece: int, inner: Guard) -> Element:
             number, bounds = pieces[at_piece]
             if at_piece == len(pieces) - 1:
-                return piece(number, bounds, inner)
+                return self._operand(instruction, number, index, inner)
             upper = Interval(reach.lower, bounds.upper)
             rest = Interval(bounds.upper + 1, reach.upper)
             remaining = restrict(self.nest, inner, [(index[axis], rest)])
             return self.where(
                 [(index[axis], upper)],
                 inner,
-                lambda g: piece(number, bounds, g),
+                lambda g: self._operand(instruction, number, index, g),
                 lambda g: choose(at_piece + 1, remaining or g),
             )
 
