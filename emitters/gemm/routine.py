@@ -71,8 +71,8 @@ def routine_for(plan: GemmParameters, types: GemmTypes, *, epilogue: bool = Fals
         return Routine(True, (), (), any(strided), copies, batches, linked=True)
     if plan.method == Method.ZERO:
         return Routine(False, (), (), any(strided), batches=batches)
-    groups = ROW_GROUPS[: 1 + next(i for i, rows in enumerate(ROW_GROUPS) if rows >= min(plan.m, ROW_GROUPS[-1]))]
-    return Routine(False, (Method(plan.method),), groups, any(strided), batches=batches)
+    group = next(rows for rows in ROW_GROUPS if rows >= min(plan.m, ROW_GROUPS[-1]))  # a block has all rows
+    return Routine(False, (Method(plan.method),), (group,), any(strided), batches=batches)
 
 
 def convolution_routine_for(plan: ConvolutionParameters, types: GemmTypes) -> ConvolutionRoutine:

@@ -7,6 +7,7 @@ transformer layers are compiled once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -96,6 +97,8 @@ class KernelContext:
         params = [Param(PTR, "context"), *operands, *outputs, Param(I64, "begin"), Param(I64, "end")]
         name = self.module.unique_name(view.instruction.name + suffix)
         function = self.module.add_function(name, VOID, params, linkage="internal")
+        uses = Counter(instruction.opcode for instruction in view.instructions())
+        self.module.expected_uses.update(((name, opcode), count) for opcode, count in uses.items() if count > 1)
         return function, *self.buffers(view, function.args[1:-2])
 
     @property

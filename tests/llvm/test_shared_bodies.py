@@ -44,5 +44,16 @@ def test_a_long_chain_is_short_code() -> None:
     assert many.count("declare void @xjit_reduce_large_angle") == 1
 
 
+def test_where_more_are_to_come_all_are_calls() -> None:
+    text = xjit.compile(chain(["sine"] * 3, "f32", 4096)).as_text("llvm")
+    kernel = text[text.index("define") : text.index("@shared_sine")]
+    assert text.count("call <16 x float> @shared_sine") == 3 or text.count("float> @shared_sine_f32") == 4
+    assert "@xjit_reduce_large_angle" not in kernel
+
+
+def test_short_functions_stay_in_line() -> None:
+    assert "@shared_" not in xjit.compile(chain(["exponential"] * 3, "f32", 4096)).as_text("llvm")
+
+
 def test_two_sines_are_in_line() -> None:
     assert "@shared_sine" not in xjit.compile(chain(["sine", "sine"], "f32", 4096)).as_text("llvm")

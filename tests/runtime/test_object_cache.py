@@ -310,7 +310,7 @@ def test_fill_has_what_products_of_any_size_need(type: str) -> None:
     options = xjit.CompileOptions()
     texts = [text for text in library_programs() if f"= {type}" in text and "dot(" in text]
     filled = {library.name for text in texts for library in libraries_of(parse_hlo(text), options)}
-    for m, k, n in ((3, 5, 7), (40, 40, 40), (65, 1000, 130), (1, 50, 900), (8, 900, 12)):
+    for m, k, n in ((3, 5, 7), (40, 40, 40), (65, 1000, 130), (1, 50, 900), (8, 900, 12), (33, 500, 64), (10, 400, 16)):
         text = f"""HloModule m
         ENTRY e {{
           x = f32[{m},{k}] parameter(0)

@@ -55,7 +55,8 @@ class Module:
     """A module under construction. `libraries`, by name, define what this one declares.
 
     `shared` are functions that many others call, by what they do: who needs one first defines it.
-    `inline_lines` counts what functions got in line instead, by their names and what it does.
+    `inline_lines` counts what functions got in line instead, by their names and what it does; `expected_uses`, how
+    often a function is going to do what, if more than once.
     """
 
     def __init__(self, name: str = "module", target: Target | None = None) -> None:
@@ -66,6 +67,7 @@ class Module:
         self.libraries: dict[str, Library] = {}
         self.shared: dict[tuple[str, ...], Function] = {}
         self.inline_lines: dict[tuple[str, ...], int] = {}
+        self.expected_uses: dict[tuple[str, str], int] = {}
         self._globals: dict[str, GlobalVariable] = {}
         self._constants: dict[tuple[str, int, int], str] = {}  # names, by what they hold
         self._metadata: list[str] = []

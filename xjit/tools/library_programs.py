@@ -16,6 +16,8 @@ _EDGES = ((9, 300, 8), (9, 300, 100), (300, 700, 300))
 """Rows, terms and columns: tiles of all heights and widths, with and without copies; k in several chunks, as fewer
 terms take no library.
 """
+_WHOLE = ((9, 300, 16), (9, 300, 48), (9, 300, 64))
+"""The same of whole vectors, for which there are other kernels."""
 _VECTORS = ((1, 700, 700), (700, 700, 1), (4, 900, 900))
 _SORTED_TYPES = ("f32", "bf16", "s32")
 _LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 65536)
@@ -26,7 +28,7 @@ _SIDES = (8, 16, 32)  # of two dimensions: stages of 2, 4 and 8 along columns
 def library_programs() -> Iterator[str]:
     """Yields their HLO text."""
     for type in _PRODUCT_TYPES:
-        yield from (_product(type, sizes) for sizes in (*_EDGES, *_VECTORS))
+        yield from (_product(type, sizes) for sizes in (*_EDGES, *_WHOLE, *_VECTORS))
         for sizes in _EDGES:
             yield from (_product(type, sizes, transposed=sides) for sides in ((True, False), (False, True)))
             yield from (_product(type, sizes, (5,), (False, transposed)) for transposed in (False, True))

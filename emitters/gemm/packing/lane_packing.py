@@ -8,6 +8,7 @@ right one. Invariant: exactly the given elements are read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.blocking.storage import memory_type, size_of
@@ -74,35 +75,20 @@ class _LaneCopyEmitter:
             self.lines, self.k = columns, rows
 
     def emit(self) -> None:
-        """Picks the way by which direction is contiguous in the source, then does the last lane."""
+        """Picks the way by which direction is contiguous in the source, then does the elements that are left."""
         builder, unit = self.builder, self.builder.i64(size_of(self.copy.storage))
         self.lanes = builder.udiv(self.k, builder.i64(self.copy.group))
         along = self.copy.along_lines
-        done, single = builder.append_block("packed"), builder.append_block("elements")
-        for contiguous_k, stride in ((True, self.src_k), (False, self.src_line)):
-            if contiguous_k is not along and not self.copy.transposes:
-                continue
-            way, other = (
-                builder.append_block("along_k" if contiguous_k else "along_lines"),
-                builder.append_block("other"),
-            )
-            builder.cbranch(builder.icmp_signed("==", stride, unit), way, other)
-            builder.position_at_end(way)
-            if contiguous_k is not along:
-                self._tiles(contiguous_k=contiguous_k)
-            elif along:
-                self._lines_of_lanes()
-            else:
-                self._rows_of_lanes()
-            builder.br(done)
-            builder.position_at_end(other)
-        builder.br(single)
-        builder.position_at_end(single)
-        self._elements(builder.i64(0), builder.i64(0), self.lanes)
-        builder.br(done)
-        builder.position_at_end(done)
-        with builder.when(builder.icmp_signed("!=", builder.mul(self.lanes, builder.i64(self.copy.group)), self.k)):
-            self._elements(builder.i64(0), self.lanes, builder.add(self.lanes, builder.i64(1)))
+        nothing = builder.i64(0), builder.i64(0)
+
+        def with_tiles() -> Sequence[Value]:
+            if not self.copy.transposes:
+                return nothing
+            is_across = builder.icmp_signed("==", self.src_line if along else self.src_k, unit)
+            return builder.if_else(is_across, lambda: self._tiles(contiguous_k=not along), lambda: nothing)
+
+        stride, whole = (self.src_k, self._lines_of_lanes) if along else (self.src_line, self._rows_of_lanes)
+        self._elements(*builder.if_else(builder.icmp_signed("==", stride, unit), whole, with_tiles))
         builder.ret_void()
 
     def _source(self, line: Value, lane: Value) -> Value:
@@ -161,8 +147,8 @@ class _LaneCopyEmitter:
             begin = end
         return pieces
 
-    def _lines_of_lanes(self) -> None:
-        """Both sides contiguous along k."""
+    def _lines_of_lanes(self) -> tuple[Value, Value]:
+        """Both sides contiguous along k. Like the other ways, returns how many lines it does, and how many lanes."""
         builder = self.builder
         pieces = self._pieces(self.lanes)
         with builder.loop(builder.i64(0), self.lines, name="line") as line:
@@ -170,8 +156,9 @@ class _LaneCopyEmitter:
                 with builder.loop(begin, end, count, "lane") as lane:
                     values = self._load_along(self._source(line, lane), count)
                     self._store(values, self._target(line, lane))
+        return self.lines, self.lanes
 
-    def _rows_of_lanes(self) -> None:
+    def _rows_of_lanes(self) -> tuple[Value, Value]:
         """Both sides contiguous across lines."""
         builder = self.builder
         pieces = self._pieces(self.lines)
@@ -180,8 +167,9 @@ class _LaneCopyEmitter:
                 with builder.loop(begin, end, count, "line") as line:
                     values = self._load_across(self._source(line, lane), count)
                     self._store(values, self._target(line, lane))
+        return self.lines, self.lanes
 
-    def _tiles(self, *, contiguous_k: bool) -> None:
+    def _tiles(self, *, contiguous_k: bool) -> tuple[Value, Value]:
         """The source is contiguous in one direction, the destination in the other: tiles through registers."""
         builder, width = self.builder, self.width
         depth = min(_TILE_LANES, width)
@@ -195,8 +183,7 @@ class _LaneCopyEmitter:
                 self._tile_from_lines(line, lane, depth)
             else:
                 self._tile_from_lanes(line, lane, depth)
-        self._elements(builder.i64(0), full_lanes, self.lanes, full_lines)
-        self._elements(full_lines, builder.i64(0), self.lanes)
+        return full_lines, full_lanes
 
     def _tile_from_lines(self, line: Value, lane: Value, depth: int) -> None:
         """Reads `depth` lanes of each line, writes them side by side."""
@@ -228,24 +215,31 @@ class _LaneCopyEmitter:
                     part = builder.lanes(value, block * depth, depth) if depth < width else value
                     builder.store(part, builder.offset(target, step), LANE_BYTES)
 
-    def _elements(self, first_line: Value, first_lane: Value, end_lane: Value, end_line: Value | None = None) -> None:
-        """Element by element; lanes end with k."""
+    def _elements(self, done_lines: Value, done_lanes: Value) -> None:
+        """Element by element: all but the first lanes of the first lines. The last lane ends with k."""
         builder, copy = self.builder, self.copy
-        group = builder.i64(copy.group)
-        with (
-            builder.loop(first_line, self.lines if end_line is None else end_line, name="line") as line,
-            builder.loop(first_lane, end_lane, name="lane") as lane,
-        ):
-            left = builder.min(group, builder.sub(self.k, builder.mul(lane, group)))
-            place = self._source(line, lane)
-            nothing = [const_int(I32, 0)] * copy.planes
-            with builder.loop_with(builder.i64(0), left, nothing, 1, "part") as (part, lanes, following):
-                element = builder.load(
-                    memory_type(copy.storage, 1),
-                    builder.offset(place, builder.mul(part, self.src_k)),
-                    size_of(copy.storage),
-                )
-                shift = builder.trunc(builder.mul(part, builder.i64(copy.packed.bits)), I32)
-                for total, bits in zip(lanes, self._packed(element), strict=True):
-                    following.append(builder.or_(total, builder.shl(builder.zext(bits, I32), shift)))
-            self._store(list(lanes), self._target(line, lane))
+        group, nothing = builder.i64(copy.group), [const_int(I32, 0)] * copy.planes
+        end = builder.udiv(builder.add(self.k, builder.i64(copy.group - 1)), group)
+        is_left = builder.or_(
+            builder.icmp_signed("<", done_lines, self.lines), builder.icmp_signed("<", done_lanes, end)
+        )
+        with builder.when(is_left), builder.loop(builder.i64(0), self.lines, name="line") as line:
+            begin = builder.select(builder.icmp_signed("<", line, done_lines), done_lanes, builder.i64(0))
+            with builder.loop(begin, end, name="lane") as lane:
+                self._element(line, lane, group, nothing)
+
+    def _element(self, line: Value, lane: Value, group: Value, nothing: Sequence[Value]) -> None:
+        """One lane, which begins as zeros."""
+        builder, copy = self.builder, self.copy
+        left = builder.min(group, builder.sub(self.k, builder.mul(lane, group)))
+        place = self._source(line, lane)
+        with builder.loop_with(builder.i64(0), left, nothing, 1, "part") as (part, lanes, following):
+            element = builder.load(
+                memory_type(copy.storage, 1),
+                builder.offset(place, builder.mul(part, self.src_k)),
+                size_of(copy.storage),
+            )
+            shift = builder.trunc(builder.mul(part, builder.i64(copy.packed.bits)), I32)
+            for total, bits in zip(lanes, self._packed(element), strict=True):
+                following.append(builder.or_(total, builder.shl(builder.zext(bits, I32), shift)))
+        self._store(list(lanes), self._target(line, lane))

@@ -88,23 +88,19 @@ class _CopyEmitter:
             swapped = (dst.ptr, dst.column, dst.row, src.ptr, src.column, src.row, self.columns, self.rows)
             builder.call(builder.function, swapped)
             builder.ret_void()
-        with builder.when(by_columns):
-            self._copy_elements(builder.i64(0), builder.i64(0))
-            builder.ret_void()
-        with builder.when(builder.icmp_signed("==", src.column, src_unit)):
+        by_rows = builder.not_(by_columns)
+        with builder.when(builder.and_(by_rows, builder.icmp_signed("==", src.column, src_unit))):
             self._copy_rows()
             builder.ret_void()
-        with builder.when(builder.icmp_signed("==", src.row, src_unit)):
-            self._transpose_tiles()
-            builder.ret_void()
-        self._copy_elements(builder.i64(0), builder.i64(0))
+        is_across = builder.and_(by_rows, builder.icmp_signed("==", src.row, src_unit))
+        (done_rows,) = builder.if_else(is_across, lambda: [self._transpose_tiles()], lambda: [builder.i64(0)])
+        self._copy_elements(done_rows)
         builder.ret_void()
 
-    def _copy_elements(self, first_row: Value, first_column: Value) -> None:
-        """Copies the elements with i >= first_row and j >= first_column, `_UNROLL` of a row at a time."""
-        builder = self.builder
-        left = builder.sub(self.columns, first_column)
-        full = builder.add(first_column, builder.and_(left, builder.i64(-_UNROLL)))
+    def _copy_elements(self, first_row: Value) -> None:
+        """Copies the elements with i >= first_row, `_UNROLL` of a row at a time."""
+        builder, first_column = self.builder, self.builder.i64(0)
+        full = builder.and_(self.columns, builder.i64(-_UNROLL))
         with builder.loop(first_row, self.rows, name="i") as i:
             ends: list[Value] = [self.dst.at(builder, i, first_column), self.src.at(builder, i, first_column)]
             for start, stop, count in ((first_column, full, _UNROLL), (full, self.columns, 1)):
@@ -140,9 +136,9 @@ class _CopyEmitter:
                 with builder.loop(full, self.columns, name="tail") as j:
                     self._move(sides, i, j, 1)
 
-    def _transpose_tiles(self) -> None:
-        """src is contiguous along i, dst along j: tiles of a few i and `width` j through registers, the rest element
-        by element.
+    def _transpose_tiles(self) -> Value:
+        """src is contiguous along i, dst along j: tiles of a few i and `width` j through registers. Returns how many
+        rows it does.
         """
         builder, width = self.builder, self.width
         depth = min(_TILE_DEPTH, width)
@@ -158,7 +154,7 @@ class _CopyEmitter:
             builder.loop(builder.i64(0), full_rows, name="i") as i,
         ):
             self._move((self.dst, self.src), i, j, 1)
-        self._copy_elements(full_rows, builder.i64(0))
+        return full_rows
 
     def _transpose_tile(self, i: Value, j: Value, depth: int) -> None:
         builder, width, src, dst = self.builder, self.width, self.src, self.dst
