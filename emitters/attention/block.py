@@ -25,7 +25,6 @@ from xjit.emitters.attention.softmax_rows import emit_softmax_rows
 from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
-from xjit.emitters.gemm.microkernels.kernels import all_kernels_table
 from xjit.emitters.gemm.microkernels.microkernel import Slot
 from xjit.emitters.gemm.panels import multiply_panels_function, pack_panels_function
 from xjit.emitters.gemm.support import GemmSupport, copy_function, support_for
@@ -38,8 +37,9 @@ UNIT_PARAMS = (
     (PTR, "parameters"), (PTR, "closure"), (PTR, "left_0"), (PTR, "right_0"), (PTR, "left_1"), (PTR, "right_1"),
     (PTR, "right"), (PTR, "out"), (PTR, "maxima"), (PTR, "totals"), (I64, "batch"), (I64, "first_row"), (I64, "rows"),
 )  # fmt: skip
-"""Pointers to left operands, results and statistics are to the first row. `maxima` and `totals` are null, or where the
-rows' maxima and sums are wanted; what there is no second tile for is not read.
+"""Behind `parameters` is the table of kernels. Pointers to left operands, results and statistics are to the first row.
+`maxima` and `totals` are null, or where the rows' maxima and sums are wanted; what there is no second tile for is not
+read.
 """
 STRIP_ROWS = 8
 """The most rows of a register tile."""
@@ -89,7 +89,8 @@ class _UnitEmitter:
         self.args = args
         slack = self.tile.columns * COMPUTE_BYTES * MAX_COLUMNS
         self.record = self._scratch(8 * Slot.COUNT, "kernel_record")
-        self.builder.store_slot(all_kernels_table(module, PRODUCTS, masks=False), self.record, Slot.KERNELS)
+        kernels = self.builder.offset(args["parameters"], self.builder.i64(_LAYOUT.size))
+        self.builder.store_slot(kernels, self.record, Slot.KERNELS)
         self.scores = self._scratch(len(types.tiles) * STRIP_BYTES + 64 * STRIP_ROWS, "scores")
         self.sums = self._scratch(LEFT_BYTES + 2 * left_row_bytes(1) * STRIP_ROWS, "sums")
         self.maxima, self.totals = (self._scratch(MAX_ROWS * COMPUTE_BYTES, n) for n in ("max", "total"))
@@ -98,7 +99,7 @@ class _UnitEmitter:
 
     def _support(self, right: LLVMType) -> GemmSupport:
         """What packs a right operand of a type and multiplies it."""
-        return support_for(self.module, GemmTypes(COMPUTE, right, COMPUTE), transposes=True, linked=False)
+        return support_for(self.module, GemmTypes(COMPUTE, right, COMPUTE), transposes=True, linked=True)
 
     def _scratch(self, size: int, name: str) -> Value:
         return self.builder.alloca(I8, size, align=64, name=name)

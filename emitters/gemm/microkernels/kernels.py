@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
+from xjit.emitters.attention.shapes import PRODUCTS, Blocking, ScoreShape
 from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionParameters
 from xjit.emitters.gemm.blocking.method import GemmTypes, Method
 from xjit.emitters.gemm.blocking.register_tile import RegisterTile, register_tile
@@ -74,13 +75,19 @@ def convolution_kernels(plan: ConvolutionParameters, tile: RegisterTile, types: 
     return _kernels(tile, pixels, _pieces(plan.features, plan.block_features), types)
 
 
-def all_kernels_table(module: Module, types: GemmTypes, *, masks: bool) -> Value:
+def score_kernels(shape: ScoreShape, blocking: Blocking, tile: RegisterTile) -> list[KernelSize]:
+    """The kernels that a product with scores needs, for the scores and for what they are multiplied with."""
+    columns = {*_pieces(shape.columns, blocking.columns), shape.width}
+    return _kernels(tile, _pieces(shape.rows, blocking.rows), columns, PRODUCTS)
+
+
+def all_kernels_table(module: Module, types: GemmTypes) -> Value:
     """Emits all kernels, once per module; returns their table."""
     kernels, tile = kernel_types(types), register_tile(module.target, types)
     addresses: dict[KernelSize, Value] = {}
     for rows, vectors in product(tile.row_variants, range(1, tile.vectors + 1)):
         is_vector = not types.unit.is_tiles  # what tiles read is packed
-        size = KernelSize(rows, vectors, masks=masks and is_vector, partial=is_vector)
+        size = KernelSize(rows, vectors, masks=is_vector, partial=is_vector)
         function = module.functions.get(kernel_name(kernels, size)) or emit_kernel(module, kernels, size)
         function.linkage = "internal"
         addresses[size] = function.value

@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from xjit.affine import dim, substitute
 from xjit.emitters.access.memory import Buffer
 from xjit.emitters.attention.library import link_score_library
-from xjit.emitters.attention.shapes import ScoreParameters
+from xjit.emitters.attention.shapes import PRODUCTS, ScoreParameters
+from xjit.emitters.gemm.blocking.register_tile import register_tile
+from xjit.emitters.gemm.library import add_record
+from xjit.emitters.gemm.microkernels.kernels import score_kernels
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.dot import NS_PER_FLOP
 from xjit.emitters.kernels.linalg.score_elements import emit_score_elements
@@ -37,7 +40,8 @@ def emit_scores(context: KernelContext, view: KernelView, work: ScoreWork) -> li
     closure = emit_score_elements(context, view, work, nest, leaves)
     statistics = tuple(m.row_stride for m in work.statistics) or (0, 0)
     parameters = ScoreParameters.of(work.shape, work.types, work.blocking, (statistics[0], statistics[1]))
-    record = context.module.add_constant_array(parameters.to_array(), hint="score_parameters")
+    kernels = score_kernels(work.shape, work.blocking, register_tile(context.target, PRODUCTS))
+    record = add_record(context.module, PRODUCTS, parameters.to_array(), kernels)
     unit = nest.new_variable(work.units)
 
     def one_unit(_: Sequence[Value]) -> Sequence[Value]:
