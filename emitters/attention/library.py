@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from xjit.emitters.attention.block import UNIT_PARAMS, emit_unit
+from xjit.emitters.attention.joint_block import JOINT_PARAMS, emit_joint_unit
+from xjit.emitters.attention.joint_shapes import JointTypes
 from xjit.emitters.attention.shapes import ScoreTypes
 from xjit.llvm import Declaration, Module, Target
 from xjit.llvm.library import Library
 from xjit.llvm.types import VOID
 
 
-def link_score_library(module: Module, types: ScoreTypes) -> Declaration:
-    """Declares the function of those types in `module`, with `UNIT_PARAMS`."""
+def link_score_library(module: Module, types: ScoreTypes | JointTypes) -> Declaration:
+    """Declares the function of those types in `module`, with `UNIT_PARAMS`, or `JOINT_PARAMS` for several products."""
     name = f"xjit_unit_{types.mangled}"
     if name not in module.libraries:
         module.libraries[name] = Library.of(name, score_module, types, module.target)
-        return module.declare(name, VOID, [type for type, _ in UNIT_PARAMS])
+        params = JOINT_PARAMS if isinstance(types, JointTypes) else UNIT_PARAMS
+        return module.declare(name, VOID, [type for type, _ in params])
     return module.declarations[name]
 
 
-def score_module(types: ScoreTypes, target: Target) -> Module:
+def score_module(types: ScoreTypes | JointTypes, target: Target) -> Module:
     """The library's module."""
     name = f"xjit_unit_{types.mangled}"
     module = Module(f"{name}_library", target)
-    exported = emit_unit(module, name, types)
+    if isinstance(types, JointTypes):
+        exported = emit_joint_unit(module, name, types)
+    else:
+        exported = emit_unit(module, name, types)
     for function in module.functions.values():
         function.linkage = "" if function is exported else "internal"
     return module

@@ -13,6 +13,7 @@ from xjit.emitters.kernels.kernel import Kernel, KernelContext
 from xjit.emitters.kernels.linalg.cholesky import emit_cholesky
 from xjit.emitters.kernels.linalg.convolution import emit_convolution
 from xjit.emitters.kernels.linalg.dot import emit_dot
+from xjit.emitters.kernels.linalg.joint_scores import emit_joint_scores
 from xjit.emitters.kernels.linalg.lapack import emit_lapack
 from xjit.emitters.kernels.linalg.scores import emit_scores
 from xjit.emitters.kernels.linalg.triangular_solve import emit_triangular_solve
@@ -27,6 +28,7 @@ from xjit.emitters.kernels.windows.prefix_scan import emit_prefix_scan
 from xjit.emitters.kernels.windows.select_and_scatter import emit_select_and_scatter
 from xjit.emitters.planners.cpu.convolution import ConvolutionWork
 from xjit.emitters.planners.cpu.dot import GemmWork
+from xjit.emitters.planners.cpu.joint_scores import JointWork
 from xjit.emitters.planners.cpu.kernels import plan_kernels
 from xjit.emitters.planners.cpu.scores import ScoreWork
 from xjit.emitters.planners.plan import HandWritten, KernelPlan
@@ -78,5 +80,7 @@ def emit_plan(context: KernelContext, view: KernelView, plan: KernelPlan) -> lis
             return emit_convolution(context, view, work)
         case HandWritten(work=ScoreWork() as work):
             return emit_scores(context, view, work)
+        case HandWritten(work=JointWork() as work):
+            return emit_joint_scores(context, view, work)
         case HandWritten(kind=kind):
             return HAND_WRITTEN_EMITTERS[kind](context, view)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xjit.affine import AffineExpr, delinearize
 from xjit.emitters.kernels.view import KernelView
 from xjit.hlo import attributes as at
+from xjit.passes.analysis.attention.joint import JointProducts, join_products
 from xjit.passes.analysis.attention.products import ScoreProduct, find_products
 
 
@@ -16,8 +17,7 @@ def is_score_product(view: KernelView) -> bool:
 
 def score_product(view: KernelView) -> ScoreProduct:
     """Returns the product that such a view's first result is. With a softmax, its maximum and total may be others."""
-    leaves = set(view.leaves)
-    products = find_products(view.roots[0], lambda i: i not in leaves)
+    products = score_products(view, 0)
     if len(products) != 1:
         raise AssertionError(f"{view.instruction.name} is no product with scores")
     (product,) = products
@@ -27,6 +27,26 @@ def score_product(view: KernelView) -> ScoreProduct:
     ):
         raise AssertionError(f"{view.instruction.name} has other results than a softmax's")
     return product
+
+
+def has_joint_products(view: KernelView) -> bool:
+    """Whether such a view has several products: their results are matrices, a softmax's maxima and totals are none."""
+    return len(view.roots) > 1 and score_products(view, 1) != []
+
+
+def joint_products(view: KernelView) -> JointProducts:
+    """Returns the products that such a view's results are."""
+    found = [score_products(view, number) for number in range(len(view.roots))]
+    joint = join_products([products[0] for products in found]) if all(len(p) == 1 for p in found) else None
+    if joint is None:
+        raise AssertionError(f"{view.instruction.name} has no products of the same scores")
+    return joint
+
+
+def score_products(view: KernelView, number: int) -> list[ScoreProduct]:
+    """Returns the products with scores that a result of a view is."""
+    leaves = set(view.leaves)
+    return find_products(view.roots[number], lambda i: i not in leaves)
 
 
 def batch_index(product: ScoreProduct, batch: AffineExpr) -> dict[int, AffineExpr]:

@@ -243,3 +243,10 @@ def test_what_stays_whole_keeps_its_names(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(partition, "COLD_BYTES", 1)
     hot = library_of("f", 1, is_cold=False)
     assert library_parts(hot) == [(hot.make_text(), PartKind.WHOLE)]
+
+
+def test_a_library_of_one_large_part_keeps_its_functions_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may have internal functions of the same names."""
+    monkeypatch.setattr(partition, "PART_BYTES", 1)
+    (text, _), *more = library_parts(library_of("f", 1, is_cold=False))
+    assert not more and defined_symbols(text) == {"f"}

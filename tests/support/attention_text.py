@@ -189,6 +189,21 @@ def fused(text: str) -> str:
     return re.sub(r", entry_computation_layout=.*", "", head) + re.sub(r"^(ENTRY \S+) .*", r"\1 {", entry)
 
 
+def joint_fusion(text: str, joint_batches: int = 1) -> str:
+    """A module of the first fusion with several products of the gradient that a text has."""
+    module = parse_hlo(text)
+    limits = AttentionFusion(min_rows=1, scores_per_element=0, gradient_bytes=0, joint_batches=joint_batches)
+    assert limits.run(module), "nothing was fused"
+    fusion = next(i for i in module.entry_computation.instructions if i.name.startswith("attention_gradient_fusion"))
+    head = re.split(r"(?=^ENTRY )", str(module), flags=re.MULTILINE)[0]
+    shapes = [operand.shape.to_string() for operand in fusion.operands]
+    lines = [f"  p{n} = {shape} parameter({n})" for n, shape in enumerate(shapes)]
+    operands = ", ".join(f"p{n}" for n in range(len(shapes)))
+    called = fusion.fused_instructions_computation.name
+    lines.append(f"  ROOT r = {fusion.shape.to_string()} fusion({operands}), kind=kCustom, calls={called}")
+    return re.sub(r", entry_computation_layout=.*", "", head) + "ENTRY e {\n" + "\n".join(lines) + "\n}\n"
+
+
 def inputs_of(text: str, seed: int = 0) -> dict[str, Array]:
     """Random inputs by the names of the parameters: masks mostly true, other numbers normal."""
     rng = np.random.default_rng(seed)

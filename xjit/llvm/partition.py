@@ -134,8 +134,8 @@ def library_parts(library: Library) -> list[tuple[str, PartKind]]:
     """
     module, parts = library.make_module(), list[tuple[str, PartKind]]()
     PartWriter(module, lambda text, kind: parts.append((text, kind)), lambda _: None).finish()
-    if len(parts) == 1:
-        return parts
+    if len(parts) == 1:  # of a cut module it has all functions visible
+        return [(module.to_text(), parts[0][1])]
     internal = {function.operand[1:]: function.name for function in module.functions.values() if function.linkage}
 
     def own_name(reference: re.Match[str]) -> str:

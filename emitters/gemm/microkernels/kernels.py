@@ -12,7 +12,6 @@ from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
-from xjit.emitters.attention.shapes import PRODUCTS, Blocking, ScoreShape
 from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionParameters
 from xjit.emitters.gemm.blocking.method import GemmTypes, Method
 from xjit.emitters.gemm.blocking.register_tile import RegisterTile, register_tile
@@ -59,7 +58,7 @@ def gemm_kernels(plan: GemmParameters, tile: RegisterTile, types: GemmTypes) -> 
     if plan.method != Method.TILES:
         return []
     masks = not plan.pack_rhs and plan.n % tile.width != 0
-    return _kernels(tile, _pieces(plan.m, plan.block_m), _pieces(plan.n, plan.block_n), types, masks=masks)
+    return kernels_of_blocks(tile, pieces(plan.m, plan.block_m), pieces(plan.n, plan.block_n), types, masks=masks)
 
 
 def convolution_kernels(plan: ConvolutionParameters, tile: RegisterTile, types: GemmTypes) -> list[KernelSize]:
@@ -68,17 +67,11 @@ def convolution_kernels(plan: ConvolutionParameters, tile: RegisterTile, types: 
         return []
     pixels = {
         images * rows * columns
-        for images in _pieces(plan.batch, plan.tile_batch)
-        for rows in _pieces(plan.output_1, plan.tile_1)
-        for columns in _pieces(plan.output_2, plan.tile_2)
+        for images in pieces(plan.batch, plan.tile_batch)
+        for rows in pieces(plan.output_1, plan.tile_1)
+        for columns in pieces(plan.output_2, plan.tile_2)
     }
-    return _kernels(tile, pixels, _pieces(plan.features, plan.block_features), types)
-
-
-def score_kernels(shape: ScoreShape, blocking: Blocking, tile: RegisterTile) -> list[KernelSize]:
-    """The kernels that a product with scores needs, for the scores and for what they are multiplied with."""
-    columns = {*_pieces(shape.columns, blocking.columns), shape.width}
-    return _kernels(tile, _pieces(shape.rows, blocking.rows), columns, PRODUCTS)
+    return kernels_of_blocks(tile, pixels, pieces(plan.features, plan.block_features), types)
 
 
 def all_kernels_table(module: Module, types: GemmTypes) -> Value:
@@ -103,16 +96,16 @@ def table_entries(tile: RegisterTile, addresses: Mapping[KernelSize, Value]) -> 
     return [texts.get(size, "null") for size in sizes]
 
 
-def _pieces(whole: int, step: int) -> set[int]:
+def pieces(whole: int, step: int) -> set[int]:
     """The sizes of what a dimension is cut into."""
     return {size for size in (min(whole, step), whole % step) if size}
 
 
-def _kernels(
+def kernels_of_blocks(
     tile: RegisterTile, blocks: Iterable[int], columns: Set[int], types: GemmTypes, *, masks: bool = False
 ) -> list[KernelSize]:
     """The kernels for blocks of so many rows and columns, which are cut into strips and panels."""
-    heights = {tile.variant_for(strip) for size in blocks for strip in _pieces(size, tile.rows)}
+    heights = {tile.variant_for(strip) for size in blocks for strip in pieces(size, tile.rows)}
     widths: set[int] = set()
     partial = not types.unit.is_tiles and any(size % tile.width for size in columns)
     for size in columns:

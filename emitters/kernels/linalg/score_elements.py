@@ -6,12 +6,12 @@ been stored and loaded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from xjit.affine import dim, substitute
+from xjit.affine import AffineExpr, dim, substitute
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.access.memory import Buffer
-from xjit.emitters.attention.block import STRIP_BYTES
 from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES
 from xjit.emitters.elemental import round_to_type
 from xjit.emitters.fused import Element, FusedIrEmitter
@@ -19,8 +19,6 @@ from xjit.emitters.gemm.epilogue import EPILOGUE_PARAMS
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loops.loop_nest import LoopNest
-from xjit.emitters.planners.cpu.scores import ScoreWork
-from xjit.emitters.planners.score_product import batch_index
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.function import Function
 from xjit.llvm.types import I8, I64, PTR, VOID, vector
@@ -29,16 +27,42 @@ from xjit.passes.analysis.attention.places import Place
 from xjit.passes.analysis.attention.products import Tile
 
 
+@dataclass(frozen=True, slots=True)
+class ScoreElements:
+    """What is computed: `wanted` of `tiles`, number by number in place of them, `plane_bytes` apart.
+
+    Places are over variables that `index_of` gives for the number of a batch, a row and a column.
+    """
+
+    num_batches: int
+    rows: int
+    columns: int
+    index_of: Callable[[AffineExpr, AffineExpr, AffineExpr], Mapping[int, AffineExpr]]
+    tiles: Sequence[Tile]
+    wanted: Sequence[Place]
+    plane_bytes: int
+
+    @property
+    def is_trivial(self) -> bool:
+        """Whether the tiles are what is wanted."""
+        return list(self.wanted) == [tile.place for tile in self.tiles[: len(self.wanted)]] and all(
+            place.instruction.shape.element_type.bit_width == 32 for place in self.wanted
+        )
+
+
 def emit_score_elements(
-    context: KernelContext, view: KernelView, work: ScoreWork, nest: LoopNest, leaves: Mapping[HloInstruction, Buffer]
+    context: KernelContext,
+    view: KernelView,
+    elements: ScoreElements,
+    nest: LoopNest,
+    leaves: Mapping[HloInstruction, Buffer],
 ) -> Value:
-    """Emits the function and, where `nest` stands, a closure of it; null if the tile is what is wanted."""
-    product = work.product
-    if product.scores == product.tiles[0].place and product.scores.instruction.shape.element_type.bit_width == 32:
+    """Emits the function and, where `nest` stands, a closure of it; null if the tiles are what is wanted."""
+    if elements.is_trivial:
         return zero(PTR)
     name = context.module.unique_name(f"{nest.function.name}.scores")
     function = context.module.add_function(name, VOID, EPILOGUE_PARAMS, linkage="internal")
-    _ScoreEmitter(context, view, work, function).emit(leaves)
+    _ScoreEmitter(context, view, elements, function).emit(leaves)
     builder = nest.builder
     closure = builder.alloca(I64, 1 + len(view.leaves), align=8, name="closure")
     for slot, pointer in enumerate((function.value, *(leaves[leaf].pointer for leaf in view.leaves))):
@@ -49,21 +73,18 @@ def emit_score_elements(
 class _ScoreEmitter:
     """State while one function is emitted: `void(closure, tile)`, see EPILOGUE_PARAMS; scores replace the tile."""
 
-    def __init__(self, context: KernelContext, view: KernelView, work: ScoreWork, function: Function) -> None:
+    def __init__(self, context: KernelContext, view: KernelView, elements: ScoreElements, function: Function) -> None:
         self.view = view
-        self.product = work.product
+        self.elements = elements
         self.maps = context.maps
         args = dict(zip((n for _, n in EPILOGUE_PARAMS), function.args, strict=True))
         self.args = args
         self.nest = nest = LoopNest(context.module, function, context.target)
         self.batch, self.row, self.column = (
-            nest.new_variable(size) for size in (work.shape.num_batches, work.shape.rows, work.shape.columns)
+            nest.new_variable(size) for size in (elements.num_batches, elements.rows, elements.columns)
         )
-        self.index = batch_index(work.product, dim(self.batch))
-        self.index[self.product.rows] = dim(self.row)
-        self.index[self.product.column.position] = dim(self.column)
+        self.index = elements.index_of(dim(self.batch), dim(self.row), dim(self.column))
         self.width = context.target.vector_width(COMPUTE)
-        self.num_columns = work.shape.columns
 
     def _place(self, place: Place) -> Index:
         return tuple(self.nest.simplify(substitute(e, self.index)) for e in place.index)
@@ -108,9 +129,9 @@ class _ScoreEmitter:
             nest.vector_tail(self.column, width, vector_of, ())
             return ()
 
-        if self.num_columns >= width:
+        if self.elements.columns >= width:
             nest.where(nest.builder.icmp_signed("!=", whole, const_int(I64, 0)), whole_vectors)
-        if self.num_columns % width:
+        if self.elements.columns % width:
             nest.where(nest.builder.icmp_signed("!=", whole, args["columns"]), tail)
 
     def _emit_elements(self, fused: FusedIrEmitter, scores: Value) -> None:
@@ -121,14 +142,14 @@ class _ScoreEmitter:
         column = builder.sub(nest.index_value(dim(self.column)), self.args["first_column"])
         place = builder.gep(COMPUTE, scores, column)
         kind = vector(COMPUTE, self.width)
-        for number, tile in enumerate(self.product.tiles):
-            address = builder.gep(I8, place, const_int(I64, number * STRIP_BYTES))
+        for number, tile in enumerate(self.elements.tiles):
+            address = builder.gep(I8, place, const_int(I64, number * self.elements.plane_bytes))
             self._give(fused, tile, builder.load(kind, address, align=COMPUTE_BYTES))
-        wanted = self.product.scores
-        element = fused.element(wanted.instruction, self._place(wanted))
-        value = fused.splat(element, self.width)
-        assert isinstance(value, Value)
-        nest.builder.store(value, place, align=COMPUTE_BYTES)
+        values = [fused.splat(fused.element(w.instruction, self._place(w)), self.width) for w in self.elements.wanted]
+        for number, value in enumerate(values):
+            assert isinstance(value, Value)
+            address = nest.builder.gep(I8, place, const_int(I64, number * self.elements.plane_bytes))
+            nest.builder.store(value, address, align=COMPUTE_BYTES)
 
     def _give(self, fused: FusedIrEmitter, tile: Tile, value: Value) -> None:
         """Makes a vector of a tile the elements of its product, rounded to their type."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xjit.affine import dim, substitute
+from xjit.affine import AffineExpr, dim, substitute
 from xjit.emitters.access.memory import Buffer
+from xjit.emitters.attention.block import STRIP_BYTES
 from xjit.emitters.attention.library import link_score_library
-from xjit.emitters.attention.shapes import PRODUCTS, ScoreParameters
-from xjit.emitters.gemm.blocking.register_tile import register_tile
-from xjit.emitters.gemm.library import add_record
-from xjit.emitters.gemm.microkernels.kernels import score_kernels
+from xjit.emitters.attention.pieces import add_block_record
+from xjit.emitters.attention.shapes import ScoreParameters
+from xjit.emitters.gemm.microkernels.kernels import pieces
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.dot import NS_PER_FLOP
-from xjit.emitters.kernels.linalg.score_elements import emit_score_elements
+from xjit.emitters.kernels.linalg.score_elements import ScoreElements, emit_score_elements
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.planners.cpu.scores import ScoreWork
@@ -37,11 +37,11 @@ def emit_scores(context: KernelContext, view: KernelView, work: ScoreWork) -> li
     function.is_cold = True
     call = link_score_library(context.module, work.types)
     nest = LoopNest(context.module, function, context.target)
-    closure = emit_score_elements(context, view, work, nest, leaves)
+    closure = emit_score_elements(context, view, _elements(work), nest, leaves)
     statistics = tuple(m.row_stride for m in work.statistics) or (0, 0)
     parameters = ScoreParameters.of(work.shape, work.types, work.blocking, (statistics[0], statistics[1]))
-    kernels = score_kernels(work.shape, work.blocking, register_tile(context.target, PRODUCTS))
-    record = add_record(context.module, PRODUCTS, parameters.to_array(), kernels)
+    rows, columns = pieces(work.shape.rows, work.blocking.rows), pieces(work.shape.columns, work.blocking.columns)
+    record = add_block_record(context.module, parameters.to_array(), rows, {*columns, work.shape.width})
     unit = nest.new_variable(work.units)
 
     def one_unit(_: Sequence[Value]) -> Sequence[Value]:
@@ -56,6 +56,16 @@ def emit_scores(context: KernelContext, view: KernelView, work: ScoreWork) -> li
     scores = work.shape.num_batches * work.shape.rows * work.shape.columns
     cost = work.shape.flops * NS_PER_FLOP + scores * NS_PER_SCORE
     return [Kernel(function, work.units, cost, "attention", view.byte_size, work.shape.flops)]
+
+
+def _elements(work: ScoreWork) -> ScoreElements:
+    product, shape = work.product, work.shape
+
+    def index_of(batch: AffineExpr, row: AffineExpr, column: AffineExpr) -> dict[int, AffineExpr]:
+        return {**batch_index(product, batch), product.rows: row, product.column.position: column}
+
+    sizes = shape.num_batches, shape.rows, shape.columns
+    return ScoreElements(*sizes, index_of, product.tiles, [product.scores], STRIP_BYTES)
 
 
 class _Unit:

@@ -10,13 +10,14 @@ from xjit.emitters.planners.cpu.columns import plan_reduce
 from xjit.emitters.planners.cpu.convolution import plan_convolution_kernels
 from xjit.emitters.planners.cpu.custom_calls import plan_custom_call
 from xjit.emitters.planners.cpu.dot import plan_dot_kernels
+from xjit.emitters.planners.cpu.joint_scores import plan_joint_scores
 from xjit.emitters.planners.cpu.loops import plan_loops
 from xjit.emitters.planners.cpu.scatter import plan_scatter, plan_select_and_scatter
 from xjit.emitters.planners.cpu.scores import plan_scores
 from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
 from xjit.emitters.planners.cpu.windows import plan_reduce_window
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
-from xjit.emitters.planners.score_product import is_score_product
+from xjit.emitters.planners.score_product import has_joint_products, is_score_product
 
 Planner = Callable[[PlanContext, KernelView], Sequence[KernelPlan]]
 
@@ -57,7 +58,7 @@ def plan_kernels(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]
     Errors: Unsupported names an instruction that cannot be compiled.
     """
     if is_score_product(view):
-        return plan_scores(context, view)
+        return plan_joint_scores(context, view) if has_joint_products(view) else plan_scores(context, view)
     hero = view.hero
     refuse_unsupported(hero)
     if view.roots != (hero,) and hero.opcode not in EPILOGUE_HEROES:

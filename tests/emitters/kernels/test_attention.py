@@ -70,24 +70,41 @@ def test_random_sizes(seed: int) -> None:
     )
 
 
+KERNELS = {1: 2, 8: 3, None: 4}
+"""By the `joint_batches` of less than 8 batches: a forward one, and the products of the gradient in one, two or three."""
+
+
 @pytest.mark.parametrize(
-    ("level", "sizes"),
-    [("sse2", (2, 13, 19, 8, 10)), ("avx2", (1, 70, 33, 9, 17)), ("avx512", (1, 100, 300, 20, 16))],
+    ("level", "sizes", "joint_batches"),
+    [
+        ("sse2", (2, 13, 19, 8, 10), 1),
+        ("sse2", (1, 40, 12, 5, 3), 8),
+        ("avx2", (1, 70, 33, 9, 17), None),
+        ("avx2", (3, 200, 133, 20, 17), 1),
+        ("avx2", (1, 230, 300, 7, 64), 8),
+        ("avx512", (1, 100, 300, 20, 16), 1),
+    ],
 )
-def test_gradient(level: str, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    check_gradient(level, sizes, 0, monkeypatch)
+def test_gradient(
+    level: str, sizes: tuple[int, ...], joint_batches: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_gradient(level, sizes, 0, joint_batches, monkeypatch)
 
 
-def check_gradient(level: str, sizes: tuple[int, ...], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four kernels without scores in memory, against the evaluator on what the program says."""
+def check_gradient(
+    level: str, sizes: tuple[int, ...], seed: int, joint_batches: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels without scores in memory, against the evaluator on what the program says."""
     if missing_features(Target.for_features(level).features):
         pytest.skip(f"this CPU has no {level}")
-    always = functools.partial(AttentionFusion, min_rows=1, scores_per_element=0, gradient_bytes=0)
+    always = functools.partial(
+        AttentionFusion, min_rows=1, scores_per_element=0, gradient_bytes=0, joint_batches=joint_batches
+    )
     monkeypatch.setattr(pipelines, "AttentionFusion", always)
     text = gradient_text(*sizes)
     inputs = inputs_of(text, seed).values()
     executable = xjit.compile(text, options=xjit.CompileOptions(cpu_level=level))
-    assert [kernel.kind for kernel in executable.kernels].count("attention") == 4
+    assert [kernel.kind for kernel in executable.kernels].count("attention") == KERNELS[joint_batches]
     for got, want in zip(executable(*inputs), xjit.evaluate(text, *inputs), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
@@ -97,7 +114,7 @@ def check_gradient(level: str, sizes: tuple[int, ...], seed: int, monkeypatch: p
 def test_many_gradients(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     sizes = (rng.choice([1, 2, 3]), *(rng.choice(SIZES) for _ in range(4)))
-    check_gradient(rng.choice(["sse2", "avx2", "avx512"]), sizes, seed, monkeypatch)
+    check_gradient(rng.choice(["sse2", "avx2", "avx512"]), sizes, seed, rng.choice([1, 8, None]), monkeypatch)
 
 
 @pytest.mark.slow

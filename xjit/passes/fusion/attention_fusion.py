@@ -33,8 +33,11 @@ class AttentionFusion(HloModulePass):
     """Fuses attention where scores are many beside the rows of queries, keys and values that they are computed from.
 
     Each product of the batch must have `min_rows` queries, and `scores_per_element` scores for each element of such a
-    row: fewer stay in the cache as they are. Gradients, which make the scores three times again, must have scores of
-    `gradient_bytes` in all. Rows of queries, keys and values have `max_depth` elements at most: what blocks hold.
+    row: fewer stay in the cache as they are. Gradients, which make the scores again, must have scores of
+    `gradient_bytes` in all. A batch of at least `joint_batches` has one kernel for all products of its gradient, shared
+    out by what is in the batch; a smaller one has a kernel for queries and one for keys and values, each shared out by
+    its rows, too; with None, each product has a kernel. Rows of queries, keys and values have `max_depth` elements at
+    most: what blocks hold.
     """
 
     name = "attention-fusion"
@@ -42,6 +45,7 @@ class AttentionFusion(HloModulePass):
     scores_per_element: int = 512
     gradient_bytes: int = 1 << 20
     max_depth: int = 512
+    joint_batches: int | None = 8
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
         """Fuses in every sequential computation; True if something was fused."""
@@ -82,7 +86,7 @@ class AttentionFusion(HloModulePass):
         gradient = find_gradient(weights)
         if gradient is None or not all(map(self._pays, gradient.all_products())):
             return False
-        return fuse_gradient(computation, gradient)
+        return fuse_gradient(computation, gradient, self.joint_batches)
 
     def _pays(self, product: ScoreProduct) -> bool:
         sizes = product.root.shape.dimensions

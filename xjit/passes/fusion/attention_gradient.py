@@ -8,20 +8,29 @@ o[r, d]. What is left of the scores is elementwise, and each product that reads 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from xjit.affine import dim
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace
 from xjit.ops import build
 from xjit.passes.analysis.attention.gradient import Gradient, RowSum, product_without_softmax
+from xjit.passes.analysis.attention.joint import join_products
 from xjit.passes.analysis.attention.places import Place
 from xjit.passes.analysis.attention.products import find_products
+from xjit.passes.analysis.reachability import HloReachabilityMap
 from xjit.passes.fusion.attention_units import fused_instructions
 from xjit.passes.fusion.unit_merging import merge_units
 
 
-def fuse_gradient(computation: HloComputation, gradient: Gradient) -> bool:
-    """Fuses the products of a gradient; False, and nothing is changed, if it has no forward product and needs none."""
+def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches: int | None) -> bool:
+    """Fuses the products of a gradient; False, and nothing is changed, if it has no forward product and needs none.
+
+    They are one fusion where there are `joint_batches` of them, else one for each direction of sums; with None, all are
+    fusions of their own.
+    """
     if gradient.forward is None and not gradient.sums:
         return False
     result = gradient.result or _forward_product(computation, gradient, gradient.sums[0])
@@ -37,12 +46,50 @@ def fuse_gradient(computation: HloComputation, gradient: Gradient) -> bool:
             )
             break
     _multiply_by_reciprocals(computation, gradient)
-    for root in gradient.products:
-        product = product_without_softmax(root, gradient.weights)
-        assert product is not None
-        units = fused_instructions(computation, product)
-        merge_units(computation, units, [root], product.dot, "kCustom", "attention_gradient")
+    if joint_batches is None or not _fuse_joint(computation, gradient, joint_batches):
+        for root in gradient.products:
+            _fuse_products(computation, gradient, [root])
     return True
+
+
+def _fuse_joint(computation: HloComputation, gradient: Gradient, joint_batches: int) -> bool:
+    """Fuses products that share their scores. False, and nothing is changed, if they are none that could."""
+    products = [product_without_softmax(root, gradient.weights) for root in gradient.products]
+    joint = join_products([product for product in products if product is not None])
+    if joint is None:
+        return False
+    groups = [list(gradient.products)]
+    if math.prod(joint.sizes[d] for d in joint.batch) < joint_batches:
+        found = list(zip(gradient.products, joint.members, strict=True))
+        directions = [[root for root, member in found if member.over_rows == over_rows] for over_rows in (False, True)]
+        groups = [group for group in directions if group]
+    reachability = HloReachabilityMap(computation)
+    for group in groups:
+        operands = {o for root in group for o in _fused_operands(computation, gradient, root)}
+        if any(reachability.is_reachable(root, operand) for root in group for operand in operands):
+            return False
+    for group in groups:
+        _fuse_products(computation, gradient, group)
+    return True
+
+
+def _fused_operands(computation: HloComputation, gradient: Gradient, root: HloInstruction) -> set[HloInstruction]:
+    product = product_without_softmax(root, gradient.weights)
+    assert product is not None
+    units = fused_instructions(computation, product)
+    return {o for i in units for o in i.operands} - set(units)
+
+
+def _fuse_products(computation: HloComputation, gradient: Gradient, roots: Sequence[HloInstruction]) -> None:
+    """Makes one fusion of products of the same scores."""
+    products = [product_without_softmax(root, gradient.weights) for root in roots]
+    units: set[HloInstruction] = set()
+    for product in products:
+        assert product is not None
+        units.update(fused_instructions(computation, product))
+    order = [i for i in computation.make_instruction_post_order() if i in units]
+    assert products[0] is not None
+    merge_units(computation, order, list(roots), products[0].dot, "kCustom", "attention_gradient")
 
 
 def _multiply_by_reciprocals(computation: HloComputation, gradient: Gradient) -> None:

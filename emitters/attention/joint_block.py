@@ -1,0 +1,243 @@
+"""One unit of the products of one set of scores, as IR: blocks of columns, by blocks of rows.
+
+For each block of columns the operands that lie along columns are packed; then each block of rows makes its scores, once
+for all products: strips of rows make tiles, have them completed by the program (an epilogue, see
+`xjit.emitters.gemm.epilogue`), and are multiplied with the operands of sums over columns; then the block's columns are
+multiplied with those of sums over rows. A unit does its blocks in order, so its bits are always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xjit.emitters.attention.joint_shapes import (
+    PLANE_BYTES,
+    JointTypes,
+    MemberTypes,
+    panel_bytes,
+    rows_bytes,
+)
+from xjit.emitters.attention.pieces import BlockPieces
+from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES, left_row_bytes
+from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
+from xjit.llvm import Function, LLVMType, Module, Value
+from xjit.llvm.structured_builder import define
+from xjit.llvm.types import I8, I64, PTR
+from xjit.llvm.values import const_int
+
+JOINT_PARAMS = (
+    (PTR, "parameters"), (PTR, "closure"), (PTR, "pointers"), (PTR, "memory"), (I64, "batch"), (I64, "first_row"),
+    (I64, "rows"),
+)  # fmt: skip
+"""`pointers`: to the left and the right operand of each tile, to the right operand of each product, to each result, of
+the batch at hand, all to their first row. `memory` is for the sums over columns, one after the other.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """A product that scores are made from: its operands, their types, their packed blocks, its scores."""
+
+    name: str
+    left: Value
+    right: Value
+    types: tuple[LLVMType, LLVMType]
+    packed_left: Value
+    packed_right: Value
+    scores: Value
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A product that scores are multiplied in: its operand and its packed block, its result and its sums."""
+
+    name: str
+    types: MemberTypes
+    right: Value
+    out: Value
+    packed: Value
+    sums: Value
+    scores: Value
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Rows or columns first .. first + count."""
+
+    first: Value
+    count: Value
+
+
+def emit_joint_unit(module: Module, name: str, types: JointTypes) -> Function:
+    """Defines `void name(JOINT_PARAMS)`."""
+    return _JointEmitter(module, name, types).emit()
+
+
+class _JointEmitter:
+    def __init__(self, module: Module, name: str, types: JointTypes) -> None:
+        self.builder = define(module, name, JOINT_PARAMS, linkage="")
+        args = dict(zip((n for _, n in JOINT_PARAMS), self.builder.function.args, strict=True))
+        self.args = args
+        self.pieces = BlockPieces(self.builder, types.layout, args["parameters"])
+        planes = max(len(types.tiles), 1 + max(m.scores for m in types.members))
+        self.scores = self.pieces.scratch(planes * PLANE_BYTES, "scores")
+        self.scores_row = self.pieces.row_bytes(self.pieces.field("block_columns"))
+        self.tiles = [self._tile(number, kinds) for number, kinds in enumerate(types.tiles)]
+        self.memory = args["memory"]
+        pointers = 2 * len(types.tiles)
+        self.members = [self._member(n, pointers, kinds, len(types.members)) for n, kinds in enumerate(types.members)]
+
+    def _pointer(self, number: int) -> Value:
+        return self.builder.load_ptr(self.args["pointers"], number)
+
+    def _plane(self, number: int) -> Value:
+        return self.builder.offset(self.scores, self.builder.i64(number * PLANE_BYTES))
+
+    def _tile(self, number: int, kinds: tuple[LLVMType, LLVMType]) -> _Tile:
+        pieces, target = self.pieces, self.builder.target
+        return _Tile(
+            f"tile_{number}",
+            self._pointer(2 * number),
+            self._pointer(2 * number + 1),
+            kinds,
+            pieces.scratch(rows_bytes(target), "left"),
+            pieces.scratch(panel_bytes(target), "right"),
+            self._plane(number),
+        )
+
+    def _member(self, number: int, pointers: int, kinds: MemberTypes, members: int) -> _Member:
+        pieces, builder = self.pieces, self.builder
+        sums = pieces.scratch(rows_bytes(builder.target), "sums") if kinds.over_rows else self.memory
+        if not kinds.over_rows:
+            row = pieces.row_bytes(pieces.field(f"member_{number}_width"))
+            self.memory = builder.offset(self.memory, builder.mul(self.args["rows"], row))
+        return _Member(
+            f"member_{number}",
+            kinds,
+            self._pointer(pointers + number),
+            self._pointer(pointers + members + number),
+            pieces.scratch(panel_bytes(builder.target), "packed"),
+            sums,
+            self._plane(kinds.scores),
+        )
+
+    def _fields(self, owner: _Tile | _Member, *names: str) -> tuple[Value, Value]:
+        a, b = (self.pieces.field(f"{owner.name}_{name}") for name in names)
+        return a, b
+
+    def _members(self, over_rows: bool) -> list[_Member]:
+        return [member for member in self.members if member.types.over_rows == over_rows]
+
+    def emit(self) -> Function:
+        builder = self.builder
+        rows = _Range(self.args["first_row"], self.args["rows"])
+        columns, step = self.pieces.field("columns"), self.pieces.field("block_columns")
+        for member in self._members(over_rows=False):
+            self._clear(member, rows.count)
+        with builder.loop(builder.i64(0), columns, step, "columns") as first:
+            self._block_columns(_Range(first, builder.min(step, builder.sub(columns, first))), rows)
+        for member in self._members(over_rows=False):
+            self._store(member, rows)
+        builder.ret_void()
+        return builder.function
+
+    def _block_columns(self, columns: _Range, rows: _Range) -> None:
+        """Adds what a block of columns amounts to, over the unit's rows."""
+        builder, pieces = self.builder, self.pieces
+        for tile in self.tiles:
+            strides, depth = self._fields(tile, "right_k", "right_column"), pieces.field(f"{tile.name}_depth")
+            source = builder.offset(tile.right, builder.mul(columns.first, strides[1]))
+            pieces.pack_panels(tile.packed_right, tile.types[1], source, strides, depth, columns.count)
+        for member in self._members(over_rows=False):
+            self._pack(member, columns)
+        for member in self._members(over_rows=True):
+            self._clear(member, columns.count)
+        end, step = builder.add(rows.first, rows.count), pieces.field("block_rows")
+        with builder.loop(rows.first, end, step, "rows") as first:
+            self._block(_Range(first, builder.min(step, builder.sub(end, first))), columns)
+        for member in self._members(over_rows=True):
+            self._store(member, columns)
+
+    def _block(self, rows: _Range, columns: _Range) -> None:
+        """Adds what a block of rows and columns amounts to."""
+        builder, pieces = self.builder, self.pieces
+        left = [self._left_rows(tile, rows) for tile in self.tiles]
+        step = pieces.tile.rows
+        with builder.loop(builder.i64(0), rows.count, step, "strip") as strip:
+            height = builder.min(builder.sub(rows.count, strip), builder.i64(step))
+            self._strip(_Range(builder.add(rows.first, strip), height), strip, left, columns)
+        for member in self._members(over_rows=True):
+            self._pack(member, rows)
+            self._multiply_columns(member, rows, columns)
+
+    def _left_rows(self, tile: _Tile, rows: _Range) -> tuple[Value, Value]:
+        """Where a block of rows lies, and the bytes between them: packed, if it is not read as it is in memory."""
+        builder, pieces = self.builder, self.pieces
+        strides, depth = self._fields(tile, "left_row", "left_k"), pieces.field(f"{tile.name}_depth")
+        source = builder.offset(tile.left, builder.mul(rows.first, strides[0]))
+        if tile.types[0] is not COMPUTE:
+            pieces.pack_rows(tile.packed_left, tile.types[0], source, strides, rows.count, depth)
+            return tile.packed_left, pieces.row_bytes(depth)
+        is_packed = builder.icmp_signed("!=", strides[1], builder.i64(COMPUTE_BYTES))
+        with builder.when(is_packed):
+            pieces.pack_rows(tile.packed_left, tile.types[0], source, strides, rows.count, depth)
+        start = builder.select(is_packed, tile.packed_left, source)
+        return start, builder.select(is_packed, pieces.row_bytes(depth), strides[0])
+
+    def _strip(self, rows: _Range, strip: Value, left: Sequence[tuple[Value, Value]], columns: _Range) -> None:
+        """Makes a few rows of scores, `strip` rows behind those of the block, and adds them to sums over columns."""
+        builder, pieces = self.builder, self.pieces
+        place = builder.mul(strip, self.scores_row)
+        for tile, (start, row) in zip(self.tiles, left, strict=True):
+            result = builder.offset(tile.scores, place), self.scores_row
+            rows_of_strip = builder.offset(start, builder.mul(strip, row)), row
+            panels, depth = (tile.packed_right, columns.count), pieces.field(f"{tile.name}_depth")
+            pieces.multiply_strip(rows_of_strip, rows.count, depth, panels, result, builder.i64(0))
+        with builder.when(has_epilogue(builder, self.args["closure"])):
+            where = self.args["batch"], rows.first, rows.count, columns.first, columns.count
+            scores = builder.offset(self.scores, place)
+            call_epilogue(builder, self.args["closure"], (scores, self.scores_row, *where))
+        for member in self._members(over_rows=False):
+            width = pieces.field(f"{member.name}_width")
+            row = pieces.row_bytes(width)
+            behind = builder.mul(builder.sub(rows.first, self.args["first_row"]), row)
+            scores = builder.offset(member.scores, place), self.scores_row
+            sums = builder.offset(member.sums, behind), row
+            pieces.multiply_strip(scores, rows.count, columns.count, (member.packed, width), sums, builder.i64(1))
+
+    def _multiply_columns(self, member: _Member, rows: _Range, columns: _Range) -> None:
+        """Adds the columns of a block of scores to sums over rows."""
+        builder, pieces = self.builder, self.pieces
+        width = pieces.field(f"{member.name}_width")
+        row, step = pieces.row_bytes(width), pieces.tile.rows
+        with builder.loop(builder.i64(0), columns.count, step, "strip") as strip:
+            height = builder.min(builder.sub(columns.count, strip), builder.i64(step))
+            left = builder.offset(member.scores, builder.mul(strip, builder.i64(COMPUTE_BYTES))), self.scores_row
+            sums = builder.offset(member.sums, builder.mul(strip, row)), row
+            pieces.multiply_transposed(left, height, rows.count, (member.packed, width), sums, builder.i64(1))
+
+    # -- operands and sums of a product
+
+    def _pack(self, member: _Member, summed: _Range) -> None:
+        """Packs the rows of its operand that are summed over."""
+        builder, strides = self.builder, self._fields(member, "right_k", "right_column")
+        source = builder.offset(member.right, builder.mul(summed.first, strides[0]))
+        width = self.pieces.field(f"{member.name}_width")
+        self.pieces.pack_panels(member.packed, member.types.right, source, strides, summed.count, width)
+
+    def _clear(self, member: _Member, rows: Value) -> None:
+        builder = self.builder
+        row = self.pieces.row_bytes(self.pieces.field(f"{member.name}_width"))
+        builder.memset(member.sums, const_int(I8, 0), builder.mul(rows, row), 64)
+
+    def _store(self, member: _Member, rows: _Range) -> None:
+        builder, strides = self.builder, self._fields(member, "out_row", "out_column")
+        target = builder.offset(member.out, builder.mul(rows.first, strides[0]))
+        width = self.pieces.field(f"{member.name}_width")
+        self.pieces.unpack(member.types.out, target, strides, member.sums, rows.count, width)
+
+
+def sums_bytes(rows: int, width: int) -> int:
+    """Returns the bytes of `memory` that a product over columns takes."""
+    return rows * left_row_bytes(width)

@@ -1,0 +1,150 @@
+"""The gradient of attention as one kernel: bits by partitions, canaries, types; what shares scores and what does not."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xjit
+from tests.support.attention_text import gradient_text, inputs_of, joint_fusion
+from tests.support.kernels import check_units, view_of
+from xjit.emitters.planners.score_product import joint_products
+from xjit.passes import pipelines
+from xjit.passes.fusion.attention_fusion import AttentionFusion
+from xjit.text.parser import parse_hlo
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+
+@pytest.fixture
+def fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the sizes, in one kernel."""
+    always = functools.partial(AttentionFusion, min_rows=1, scores_per_element=0, gradient_bytes=0, joint_batches=1)
+    monkeypatch.setattr(pipelines, "AttentionFusion", always)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "joint_batches", "units"),
+    [((9, 20, 13, 8, 10), 1, 9), ((2, 140, 210, 17, 33), 1, 2), ((2, 200, 290, 5, 8), 8, 8)],
+    ids=["small", "several-blocks", "keys-apart"],
+)
+def test_units(sizes: tuple[int, ...], joint_batches: int, units: int) -> None:
+    """With all products a unit is a batch; those of keys and values alone are ranges of keys, as many as are wanted."""
+    text = joint_fusion(gradient_text(*sizes), joint_batches)
+    inputs = [0.5 * x for x in inputs_of(text).values()]
+    assert check_units(text, *inputs, rtol=2e-4, atol=2e-4) == units
+
+
+def test_products_share_their_scores() -> None:
+    """Rows are those of most products: keys. What is summed over them is the queries' gradient."""
+    view = view_of(parse_hlo(joint_fusion(gradient_text(2, 20, 13, 8, 10))).entry_computation.root_instruction)
+    joint = joint_products(view)
+    assert (joint.sizes, joint.row, joint.column, joint.batch) == ((2, 20, 13), 2, 1, (0,))
+    assert sorted((m.over_rows, m.width) for m in joint.members) == [(False, 8), (False, 10), (True, 8)]
+    by_scores = {m.scores: sorted(n.over_rows for n in joint.members if n.scores == m.scores) for m in joint.members}
+    assert sorted(by_scores.values()) == [[False], [False, True]]
+    assert len(joint.scores) == len(joint.tiles) == 2
+
+
+L, H, D = 40, 2, 16
+
+
+def attend(q: Any, k: Any, v: Any) -> Any:
+    return jax.nn.dot_product_attention(q, k, v, is_causal=True)
+
+
+def by_queries_alone(q: Any, k: Any, v: Any) -> Any:
+    return jax.grad(lambda q: attend(q, k, v).sum())(q)
+
+
+def by_keys_and_values(q: Any, k: Any, v: Any) -> Any:
+    return jax.grad(lambda k, v: (attend(q, k, v) ** 2).sum(), (0, 1))(k, v)
+
+
+def by_values_alone(q: Any, k: Any, v: Any) -> Any:
+    return jax.grad(lambda v: (attend(q, k, v) ** 2).sum())(v)
+
+
+def of_one_array(q: Any, k: Any, v: Any) -> Any:
+    del k, v
+    return jax.value_and_grad(lambda x: jnp.sin(attend(x, x, x)).sum())(q)
+
+
+def with_result_used(q: Any, k: Any, v: Any) -> Any:
+    value, gradients = jax.value_and_grad(lambda *a: (attend(*a) ** 2).sum(), (0, 1, 2))(q, k, v)
+    return value, gradients, gradients[0] @ jnp.ones((D, 3)), gradients[1] + gradients[2]
+
+
+@pytest.mark.parametrize(
+    ("function", "kernels"),
+    [
+        (by_queries_alone, 2),
+        (by_keys_and_values, 2),
+        (by_values_alone, 2),
+        (of_one_array, 2),
+        (with_result_used, 2),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_what_is_asked_for(function: Callable[..., Any], kernels: int, fused: None) -> None:
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=(2, L, H, D)).astype(np.float32) for _ in range(3)]
+    executable = xjit.compile(xjit.from_jax(function, *inputs))
+    assert [kernel.kind for kernel in executable.kernels].count("attention") == kernels
+    got, want = (jax.tree.leaves(f(*inputs)) for f in (executable, jax.jit(function)))
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=2e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("heads", [(4, 4), (4, 2), (4, 1)], ids=str)
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_types_and_shared_keys(heads: tuple[int, int], kind: str, fused: None) -> None:
+    """Queries of other lengths than keys, of a width that is no multiple of a vector's; keys that heads share."""
+    rng = np.random.default_rng(1)
+    q, g = (rng.normal(size=(1, 70, heads[0], 13)).astype(jnp.dtype(kind)) for _ in range(2))
+    k, v = (rng.normal(size=(1, 50, heads[1], 13)).astype(jnp.dtype(kind)) for _ in range(2))
+
+    def gradient(q: Any, k: Any, v: Any, g: Any) -> Any:
+        return jax.vjp(lambda *a: jax.nn.dot_product_attention(*a), q, k, v)[1](g)
+
+    executable = xjit.compile(xjit.from_jax(gradient, q, k, v, g))
+    tolerance = 1e-5 if kind == "float32" else 2e-2
+    for got, want in zip(executable(q, k, v, g), jax.jit(gradient)(q, k, v, g), strict=True):
+        got, want = np.asarray(got, np.float32), np.asarray(want, np.float32)
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+def test_no_less_accurate_than_jax(fused: None) -> None:
+    """Against f64, beside XLA:CPU's f32."""
+    rng = np.random.default_rng(2)
+    inputs = [rng.normal(size=(2, 256, 4, 32)).astype(np.float32) for _ in range(4)]
+
+    def gradient(q: Any, k: Any, v: Any, g: Any) -> Any:
+        return jax.vjp(attend, q, k, v)[1](g)
+
+    exact = exact_gradient(*(x.astype(np.float64) for x in inputs))
+    executable = xjit.compile(xjit.from_jax(gradient, *inputs))
+    for got, want, true in zip(executable(*inputs), jax.jit(gradient)(*inputs), exact, strict=True):
+        errors = [np.sqrt(np.mean((np.asarray(x) - true) ** 2)) for x in (got, want)]
+        assert errors[0] <= 1.25 * errors[1]
+
+
+def exact_gradient(q: Any, k: Any, v: Any, g: Any) -> tuple[Any, Any, Any]:
+    """Causal attention's gradients of q, k and v, [batch, length, heads, width], in NumPy."""
+    scale = 1 / np.sqrt(q.shape[-1])
+    scores = np.einsum("bthd,bshd->bhts", q, k) * scale
+    scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
+    p = np.exp(scores - scores.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    dp = np.einsum("bthd,bshd->bhts", g, v)
+    ds = p * (dp - (p * dp).sum(-1, keepdims=True)) * scale
+    return (
+        np.einsum("bhts,bshd->bthd", ds, k),
+        np.einsum("bhts,bthd->bshd", ds, q),
+        np.einsum("bhts,bthd->bshd", p, g),
+    )
