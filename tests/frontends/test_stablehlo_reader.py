@@ -35,6 +35,7 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "not neutral": lambda x, y, i: (x * 0, x / 1, 0 - x, 1 - x, lax.max(x, jnp.ones_like(x)), i // 3),
     "softmax": lambda x, y, i: jax.nn.softmax(x * 2),
     "sort": lambda x, y, i: jnp.sort(y, axis=0),
+    "sort that is not stable": lambda x, y, i: lax.sort(x, dimension=0, is_stable=False),
     "argsort": lambda x, y, i: jnp.argsort(y, axis=1),
     "argmax": lambda x, y, i: jnp.argmax(x, axis=1),
     "take": lambda x, y, i: x[:, i],
