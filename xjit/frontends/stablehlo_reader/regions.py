@@ -217,7 +217,9 @@ def _reduce_window(scope: Scope, op: Any, operands: list[Value], shapes: list[Sh
 
 def _sort(scope: Scope, op: Any, operands: list[Value], shapes: list[Shape]) -> Sequence[Value]:
     given = op.attributes
-    if not {"dimension"} <= set(given) <= {"dimension", "is_stable"} or all(isinstance(operand, Constant) for operand in operands):
+    if not {"dimension"} <= set(given) <= {"dimension", "is_stable"} or all(
+        isinstance(operand, Constant) for operand in operands
+    ):
         raise Declined("a sort with more")
     is_stable = "is_stable" in given and given["is_stable"].value
     attributes = at.SortAttributes((given["dimension"].value,), is_stable)
