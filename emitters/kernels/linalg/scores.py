@@ -37,7 +37,7 @@ def emit_scores(context: KernelContext, view: KernelView, work: ScoreWork) -> li
     nest = LoopNest(context.module, function, context.target)
     closure = emit_score_elements(context, view, _elements(work), nest, leaves)
     statistics = tuple(m.row_stride for m in work.statistics) or (0, 0)
-    parameters = ScoreParameters.of(work.shape, work.types, work.blocking, (statistics[0], statistics[1]))
+    parameters = ScoreParameters.of(work.shape, work.types, work.blocking, (statistics[0], statistics[1]), work.masked)
     record = context.module.add_constant_array(parameters.to_array(), hint="score_parameters")
     unit = nest.new_variable(work.units)
 
