@@ -281,14 +281,46 @@ assert [name for name in names if name not in found.read_bytes()] == []
     )
 
 
-def test_the_number_of_devices() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"devices": "3", "JAX_NUM_CPU_DEVICES": "2"},
+        {"devices": "", "JAX_NUM_CPU_DEVICES": "3", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+        {"devices": "", "XLA_FLAGS": "--xla_force_host_platform_device_count=3"},
+    ],
+    ids=["of-xjit", "of-jax", "of-xla"],
+)
+def test_the_number_of_devices(settings: dict[str, str]) -> None:
     run(
         """
 assert len(jax.devices()) == 3, jax.devices()
 assert [d.id for d in jax.jit(lambda a: a + 1)(jax.device_put(x, jax.devices()[2])).devices()] == [2]
 """,
+        **settings,
+    )
+
+
+def test_cleared_backends_come_back_with_as_many_devices_as_are_asked_for_then() -> None:
+    run(
+        """
+from jax.extend.backend import clear_backends
+triple = jax.jit(lambda a: a * 3)
+first = jax.devices()[0]
+for count in (3, 2, 3):
+    clear_backends()
+    jax.config.update("jax_num_cpu_devices", count)
+    assert [d.id for d in jax.devices()] == list(range(count)), jax.devices()
+    last = jax.devices()[-1]
+    assert last.default_memory().kind == "device"
+    moved = jax.device_put(x, last)
+    assert triple(moved).devices() == {last} and triple(moved).sum() == 198
+    mesh = jax.make_mesh((count,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    total = jax.shard_map(lambda a: jax.lax.psum(a, "i"), mesh=mesh, in_specs=jax.P("i"), out_specs=jax.P())
+    assert (jax.jit(total)(np.ones(6)) == count).all()
+    assert x.devices() == {first} and (np.asarray(x) + 1).sum() == 78 and (triple(x) + 1).sum() == 210
+raises(jax.errors.JaxRuntimeError, "device 5, there are 3", lambda: jax.devices()[0].client.device_from_local_hardware_id(5))
+""",
         devices="",
-        JAX_NUM_CPU_DEVICES="3",
     )
 
 

@@ -10,9 +10,20 @@ import numpy as np
 import pytest
 
 from tests.support.hlo_samples import sample_modules
-from xjit.hlo import HloError, HloModule, HloParseError, HloVerifyError, InvalidArgument, Literal, Shape, Unsupported
+from xjit.hlo import (
+    HloError,
+    HloModule,
+    HloParseError,
+    HloVerifyError,
+    InvalidArgument,
+    Layout,
+    Literal,
+    Shape,
+    Unsupported,
+)
 from xjit.hlo.annotations.alias_config import Alias
 from xjit.hlo.annotations.metadata import HloSharding
+from xjit.hlo.attributes import ConstantAttributes
 from xjit.ops.verifier import verify_module
 from xjit.text import create_from_proto, create_module_config_from_proto, parse_hlo, to_proto
 from xjit.text.proto import hlo_pb2 as pb
@@ -326,6 +337,19 @@ def test_elements_are_stored_in_layout_order() -> None:
     write_literal(literal, proto)
     assert list(proto.f32s) == [0, 3, 1, 4, 2, 5]
     assert read_literal(proto) == literal
+
+
+@pytest.mark.parametrize("type_text", ["f32", "s4"])
+def test_a_constant_that_got_another_layout_is_stored_by_it(type_text: str) -> None:
+    module = parse_hlo(f"ENTRY e {{ ROOT c = {type_text}[2,3] constant({{ {{1, 2, 3}}, {{4, 5, 6}} }}) }}")
+    constant = module.entry_computation.root_instruction
+    constant.shape = constant.shape.with_layout(Layout((0, 1)))
+    (written,) = pb.HloModuleProto.FromString(to_proto(module)).computations[0].instructions
+    assert list(written.literal.shape.layout.minor_to_major) == [0, 1]
+    back = create_from_proto(to_proto(module)).entry_computation.root_instruction
+    assert back.shape == constant.shape
+    array = back.attributes_as(ConstantAttributes).literal.array
+    assert array.astype(np.complex128).tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
 def test_signalling_nans_survive() -> None:

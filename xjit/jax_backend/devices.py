@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.jax_backend.records import CLIENT, DEVICE, MEMORY, PTHREAD_SIZE, QUEUE
-from xjit.jax_backend.requests import Memory
+from xjit.jax_backend.requests import Memory, Request
+from xjit.llvm.host_cpu import host_features
 from xjit.llvm.struct_layout import StructLayout
 from xjit.version import __version__
 
@@ -35,25 +36,44 @@ _MEMORY_NAMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The client's structs by address. `keep_alive` holds them."""
+    """The client's structs by address, which `keep_alive` holds.
+
+    `topology` is what code depends on besides the program: a key of JAX's cache of compiled programs.
+    """
 
     address: int
+    topology: Memory
     devices: tuple[int, ...]
-    memories: tuple[int, ...]
     queues: tuple[int, ...]
     keep_alive: tuple[Memory, ...]
 
-    def device_of_memory(self, memory: int) -> int:
-        """The device that has a memory space."""
-        return self.devices[self.memories.index(memory) // len(MEMORY_KINDS)]
+
+def device_of_memory(memory: int) -> int:
+    """The device that has a memory space."""
+    return Request(MEMORY, memory).numbers("devices", "num_devices")[0]
+
+
+def default_memory(device: int) -> int:
+    """The memory space where a device's buffers are, if nobody says another."""
+    return Request(DEVICE, device)["default_memory"]
+
+
+def default_device(client: int) -> int:
+    """The first device of a client."""
+    return Request(CLIENT, client).numbers("devices", "num_devices")[0]
 
 
 def num_devices() -> int:
-    """The number that the environment asks for, else JAX's `jax_num_cpu_devices`, else 1. Errors: InvalidArgument."""
+    """The number that the environment asks for, else JAX's `jax_num_cpu_devices`, else that of XLA's flag
+    `--xla_force_host_platform_device_count`, else 1. Errors: InvalidArgument."""
     import jax
+    from jaxlib import xla_client
 
     settings: Any = jax.config
-    text = os.environ.get(NUM_DEVICES_VARIABLE) or str(max(settings.jax_num_cpu_devices, 1))
+    if (count := settings.jax_num_cpu_devices) < 0:
+        flags = xla_client.CompileOptions().executable_build_options.debug_options
+        count = flags.xla_force_host_platform_device_count
+    text = os.environ.get(NUM_DEVICES_VARIABLE) or str(max(count, 1))
     if not text.isdecimal() or not 1 <= int(text) <= MAX_DEVICES:
         raise InvalidArgument(f"{NUM_DEVICES_VARIABLE} must be an integer from 1 to {MAX_DEVICES}, got {text!r}")
     return int(text)
@@ -94,7 +114,8 @@ class ClientBuilder:
             **self._text("platform_name", PLATFORM_NAME),
             **self._text("platform_version", version),
         )
-        return Client(address, tuple(devices), tuple(memories), tuple(self._queues), tuple(self._kept))
+        topology = Memory(f"{version}, {len(devices)} devices: {host_features()}")
+        return Client(address, topology, tuple(devices), tuple(self._queues), tuple(self._kept))
 
     def _memory(self, device: int, kind: int, devices: int) -> int:
         name = MEMORY_KINDS[kind]

@@ -18,7 +18,7 @@ from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.jax_backend.analyses import memory_size
 from xjit.jax_backend.c_api import FUNCTIONS, NAMED_VALUE, PROGRAM, VERSION, ErrorCode, NamedValueType
 from xjit.jax_backend.callbacks import TARGET, call_python, failure_of_function
-from xjit.jax_backend.devices import Client, ClientBuilder, is_asynchronous, num_devices
+from xjit.jax_backend.devices import Client, ClientBuilder, device_of_memory, is_asynchronous, num_devices
 from xjit.jax_backend.native.api import REFUSAL_ERROR, NativeApi
 from xjit.jax_backend.native.buffers import DELETED_ERROR, READY_EVENT
 from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR
@@ -42,10 +42,8 @@ from xjit.jax_backend.requests import (
 from xjit.jax_backend.sharded_execution import ShardedExecution
 from xjit.jax_backend.transfers import Copying, Transfers
 from xjit.jax_backend.workers import Workers
-from xjit.llvm.host_cpu import host_features
 from xjit.llvm.struct_layout import StructLayout
 from xjit.runtime.thread_pool import running_pool
-from xjit.version import __version__
 
 _DELETED: Final = "Buffer has been deleted or donated."
 _STATIC_ERRORS: Final = {
@@ -98,7 +96,7 @@ class Plugin:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self.showing = Showing()
-        self._client: Client | None = None
+        self._clients: dict[int, Client] = {}  # by address
         self._ready = static_ready_event()
         self._api.set_variable(READY_EVENT, self._ready.address)
         for name, (code, text) in _STATIC_ERRORS.items():
@@ -109,6 +107,7 @@ class Plugin:
                 self._api.set_variable(EXHAUSTED_EVENT, self._keep(static_ready_event(address)).address)
         self._cut_short, kept = static_error(ErrorCode.INTERNAL, _CUT_SHORT)
         self._kept.append(kept)
+        self._transfers = Transfers(self._api, self._ready.address)
         self._sharded_execution = ShardedExecution(self._api.address(CALL_RUN))
         self._set_answers(answers)
         self._api.set_variable(CALL_PYTHON, ctypes.cast(call_python, ctypes.c_void_p).value or 0)
@@ -182,19 +181,9 @@ class Plugin:
             self._api.answer_with(name, 0)
 
     @property
-    def client(self) -> Client:
-        """The client; FailedPrecondition of a caller that has none."""
-        assert self._client is not None, "no client was created"
-        return self._client
-
-    @property
     def copying(self) -> Copying:
         """What becomes of views that this thread makes of memory."""
         return self._transfers.copying
-
-    @functools.cached_property
-    def _transfers(self) -> Transfers:
-        return Transfers(self._api, self.client, self._ready.address)
 
     # Client
 
@@ -209,38 +198,42 @@ class Plugin:
         self._keep(numbers)
 
     def _create_client(self, request: Request) -> None:
+        """A client of as many devices as are asked for now; those who ask for as many share it, one after another.
+
+        JAX asks again when its backends were cleared. Arrays of before live on with theirs.
+        """
         with self._lock:
-            if self._client is None:
-                self._client = ClientBuilder(num_devices()).build()
-                self._workers.serve(self._client.queues, is_asynchronous=is_asynchronous())
-        request["client"] = self._client.address
+            count = num_devices()
+            client = next((client for client in self._clients.values() if len(client.devices) == count), None)
+            if client is None:
+                client = ClientBuilder(count).build()
+                self._clients[client.address] = client
+            queues = [queue for client in self._clients.values() for queue in client.queues]
+            self._workers.serve(queues, is_asynchronous=is_asynchronous())
+        request["client"] = client.address
 
     def _topology(self, request: Request) -> None:
-        request["topology"] = self.client.address
+        request["topology"] = request["client"]
 
     def _serialize_topology(self, request: Request) -> None:
-        self._answer_serialized(request, "topology", self._topology_text)
-
-    @functools.cached_property
-    def _topology_text(self) -> Memory:
-        """What code depends on besides the program: a key of JAX's cache of compiled programs."""
-        return Memory(f"xjit {__version__}, {len(self.client.devices)} devices: {host_features()}")
+        self._answer_serialized(request, "topology", self._clients[request["topology"]].topology)
 
     def _look_up_device(self, request: Request) -> None:
-        request["device"] = self._device(request["id"])
+        request["device"] = self._device(request["client"], request["id"])
 
     def _look_up_local_device(self, request: Request) -> None:
-        request["addressable_device"] = self._device(request["local_hardware_id"])
+        request["addressable_device"] = self._device(request["client"], request["local_hardware_id"])
 
-    def _device(self, number: int) -> int:
-        if not 0 <= number < len(self.client.devices):
-            raise InvalidArgument(f"device {number}, there are {len(self.client.devices)}")
-        return self.client.devices[number]
+    def _device(self, client: int, number: int) -> int:
+        devices = self._clients[client].devices
+        if not 0 <= number < len(devices):
+            raise InvalidArgument(f"device {number}, there are {len(devices)}")
+        return devices[number]
 
     def _default_assignment(self, request: Request) -> None:
-        count = request["num_replicas"] * request["num_partitions"]
-        if count > min(len(self.client.devices), request["default_assignment_size"]):
-            raise InvalidArgument(f"{count} devices for a program, there are {len(self.client.devices)}")
+        count, there = request["num_replicas"] * request["num_partitions"], self._clients[request["client"]].devices
+        if count > min(len(there), request["default_assignment_size"]):
+            raise InvalidArgument(f"{count} devices for a program, there are {len(there)}")
         ids = Memory.of_numbers(range(count), 32)
         ctypes.memmove(request["default_assignment"], ids.address, 4 * count)
 
@@ -259,8 +252,7 @@ class Plugin:
 
     def _copy_to_memory(self, request: Request) -> None:
         memory = request["dst_memory"]
-        device = self.client.device_of_memory(memory)
-        request["dst_buffer"] = self._transfers.copy(request["buffer"], device, memory)
+        request["dst_buffer"] = self._transfers.copy(request["buffer"], device_of_memory(memory), memory)
 
     # Programs
 
@@ -272,7 +264,7 @@ class Plugin:
         number = next(self._numbers)
         if form != "mlir":
             raise Unsupported(f"a program in the format {form!r}: expected mlir")
-        loaded = load_program(self.client, number, code, options)
+        loaded = load_program(self._clients[request["client"]], number, code, options)
         self._programs[number] = loaded
         request["executable"] = loaded.structs.address
 
@@ -362,7 +354,7 @@ class Plugin:
         data = request.bytes("serialized_executable", "serialized_executable_size")
         name = "overridden_serialized_compile_options"
         number = next(self._numbers)
-        loaded = read_program(self.client, number, data, request.bytes(name, f"{name}_size"))
+        loaded = read_program(self._clients[request["client"]], number, data, request.bytes(name, f"{name}_size"))
         self._programs[number] = loaded
         request["loaded_executable"] = loaded.structs.address
 

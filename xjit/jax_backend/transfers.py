@@ -12,7 +12,7 @@ import numpy as np
 
 from xjit.hlo.diagnostics import InvalidArgument, ResourceExhausted, Unsupported
 from xjit.jax_backend.c_api import BUFFER_TYPES, MEMORY_LAYOUT, STRIDED_LAYOUT, HostBufferSemantics
-from xjit.jax_backend.devices import Client
+from xjit.jax_backend.devices import default_device, default_memory, device_of_memory
 from xjit.jax_backend.element_types import byte_width
 from xjit.jax_backend.native.api import NativeApi
 from xjit.jax_backend.native.transfers import ALIASING_ALIGNMENT
@@ -38,11 +38,10 @@ class Copying(threading.local):
 
 
 class Transfers:
-    """Makes and reads buffers of a client."""
+    """Makes and reads buffers."""
 
-    def __init__(self, api: NativeApi, client: Client, ready_event: int) -> None:
+    def __init__(self, api: NativeApi, ready_event: int) -> None:
         self._api = api
-        self._client = client
         self._ready_event = ready_event
         self.copying = Copying()
 
@@ -164,7 +163,7 @@ class Transfers:
         order = _order(request["shape_layout"], len(shape))
         data = _allocate(_num_bytes(shape, byte_width(kind)))
         memory = request["memory"]
-        device = self._client.device_of_memory(memory) if memory else request["device"]
+        device = device_of_memory(memory) if memory else request["device"]
         return self.new_buffer(kind, shape, data, device, memory, ready=error_event, order=order)
 
     def new_buffer(
@@ -188,7 +187,7 @@ class Transfers:
         fields = {"dimensions": dimensions.address, "minor_to_major": minor_to_major.address}
         array = Memory(ARRAY.pack(type=kind, num_bytes=size, rank=len(shape), **fields))
         event = ready or self._ready_event
-        made = self._api.new_buffer(array.address, data, device, memory or self._default(device), event, host_event)
+        made = self._api.new_buffer(array.address, data, device, memory or default_memory(device), event, host_event)
         if made:
             return made
         for own in (host_event, ready):
@@ -201,12 +200,8 @@ class Transfers:
     def _place(self, request: Request) -> tuple[int, int]:
         """The device and the memory that a request names."""
         memory = request["memory"]
-        device = self._client.device_of_memory(memory) if memory else request["device"] or self._client.devices[0]
-        return device, memory or self._default(device)
-
-    def _default(self, device: int) -> int:
-        per_device = len(self._client.memories) // len(self._client.devices)
-        return self._client.memories[self._client.devices.index(device) * per_device]
+        device = device_of_memory(memory) if memory else request["device"] or default_device(request["client"])
+        return device, memory or default_memory(device)
 
 
 def row_major_strides(shape: Sequence[int], width: int) -> tuple[int, ...]:

@@ -8,6 +8,8 @@ from xjit.hlo import attributes as at
 from xjit.hlo.attributes.codecs import attribute_fields
 from xjit.hlo.diagnostics import HloParseError, Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.literal import Literal
+from xjit.hlo.types.shape import Shape
 from xjit.text.proto import hlo_pb2 as pb
 from xjit.text.proto import structures as st
 from xjit.text.proto.rules import Rule, enum, first_of, nested, optional_int, repeated, same, text_bytes
@@ -67,6 +69,22 @@ _LITERAL = Rule(
     _optional(lambda value, proto: write_literal(value, proto.literal)),
     lambda proto: read_literal(proto.literal) if proto.HasField("literal") else None,
 )
+
+
+def _write_constant(literal: Literal, proto: Any) -> None:
+    write_literal(_lying_as(literal, read_shape(proto.shape)), proto.literal)
+
+
+def _lying_as(literal: Literal, shape: Shape) -> Literal:
+    """A literal whose elements are in the order of a shape: XLA refuses constants that lie otherwise than they say."""
+    if shape.is_tuple:
+        pairs = zip(literal.elements, shape.tuple_shapes, strict=True)
+        return Literal.tuple_of(tuple(_lying_as(element, part) for element, part in pairs))
+    if not shape.is_array or literal.shape.minor_to_major == shape.minor_to_major:
+        return literal
+    return Literal(shape, literal.array)
+
+
 _TRI_STATE = {"": 0, "true": 1, "false": 2}
 
 RULES: dict[type[at.Attributes], tuple[Rule, ...]] = {
@@ -75,7 +93,7 @@ RULES: dict[type[at.Attributes], tuple[Rule, ...]] = {
         same("parameter_number"),
         nested("parameter_replication", repeated("parameter_replication", "replicated_at_leaf_buffers")),
     ),
-    at.ConstantAttributes: (_LITERAL,),
+    at.ConstantAttributes: (Rule("literal", _write_constant, _LITERAL.read),),
     at.DimensionsAttributes: (_DIMENSIONS,),
     at.ReshapeAttributes: (first_of("inferred_dimension", "dimensions", -1),),
     at.ConcatenateAttributes: (first_of("dimension", "dimensions"),),

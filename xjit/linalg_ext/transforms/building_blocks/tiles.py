@@ -9,7 +9,7 @@ from xjit.linalg_ext.ir import Value
 from xjit.linalg_ext.structured import shape_of
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder, same_index
 
-__all__ = ["Tile", "is_whole", "same_tile", "united", "whole_tile"]
+__all__ = ["Tile", "is_whole", "same_tile", "tile_within", "united", "whole_tile"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,13 @@ def same_tile(left: Tile, right: Tile) -> bool:
 def united(index: IndexBuilder, tiles: Sequence[Tile]) -> Tile:
     """Returns the least tile that has the indices of all of some tiles."""
     return Tile.of(_united_dimension(index, list(parts)) for parts in zip(*(tile.dimensions for tile in tiles)))
+
+
+def tile_within(index: IndexBuilder, tile: Tile, of: Tile) -> Tile:
+    """Returns where a tile is in one that has its indices; where it is empty, from the first index on."""
+    offsets = map(index.subtract, tile.offsets, of.offsets)
+    found = (index.unless_zero(size, offset, 0) for size, offset in zip(tile.sizes, offsets))
+    return Tile(tuple(found), tile.sizes, tile.covers)
 
 
 def _united_dimension(index: IndexBuilder, parts: list[tuple[Index, Index, bool]]) -> tuple[Index, Index, bool]:

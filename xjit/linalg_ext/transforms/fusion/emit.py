@@ -9,7 +9,7 @@ from enum import Enum
 from xjit.linalg_ext.ir import BlockArgument, Operation, OpOperand, OpResult, TensorType, Value
 from xjit.linalg_ext.transforms.building_blocks.index_values import IndexBuilder
 from xjit.linalg_ext.transforms.building_blocks.slices import create_empty, extract_tile, insert_tile
-from xjit.linalg_ext.transforms.building_blocks.tiles import Tile, is_whole, same_tile
+from xjit.linalg_ext.transforms.building_blocks.tiles import Tile, is_whole, same_tile, tile_within
 from xjit.linalg_ext.transforms.fusion.online_softmax import rescaled
 from xjit.linalg_ext.transforms.fusion.plan import FusionPlan, Planned
 from xjit.linalg_ext.transforms.tiling.loop_nest import LoopNest
@@ -98,8 +98,7 @@ class _Emitter:
         found, of = self.values[value]
         if same_tile(of, tile):
             return found
-        offsets = tuple(map(self.nest.index.subtract, tile.offsets, of.offsets))
-        part = Tile(offsets, tile.sizes, tile.covers)
+        part = tile_within(self.nest.index, tile, of)
         assert isinstance(found.type, TensorType)
         return found if is_whole(part, found) else extract_tile(self.nest.builder, found, part)
 
