@@ -70,11 +70,13 @@ def _classify(indexing: IndexingMap, sizes: Sequence[int]) -> OperandMap:
     if indexing.is_unknown:
         return OperandMap(indexing, False, False)
     indexing = ranges_from_zero(indexing)
-    results = indexing.map.results
-    identity = results == _dims(len(sizes))
     bounds = [(v.bounds.lower, v.bounds.upper) for v in indexing.dim_vars]
     narrowed = bounds != [(0, n - 1) for n in sizes]
     conditional = narrowed or indexing.is_known_empty or bool(indexing.constraints)
+    if narrowed and not indexing.is_known_empty:  # a piece of one element: where the map holds, its place is known
+        known = {p: constant(a) for p, ((a, b), n) in enumerate(zip(bounds, sizes, strict=True)) if a == b and n > 1}
+        indexing = indexing.replace(map=indexing.substitute(known, {}).map) if known else indexing
+    identity = indexing.map.results == _dims(len(sizes))
     return OperandMap(indexing, identity, conditional)
 
 

@@ -188,6 +188,18 @@ def test_where_the_extremum_of_other_types_is() -> None:
         np.testing.assert_array_equal(xjit.compile(argmax(kind, 333, init=init))(x), x.argmax(1))
 
 
+@pytest.mark.parametrize("kind", ["s32", "u8"])
+def test_extrema_of_integers_and_their_indices_by_lanes(kind: str) -> None:
+    """Whose simplified reducers have a maximum where those of floats have a select."""
+    dtype = np.dtype({"s32": np.int32, "u8": np.uint8}[kind])
+    x = np.random.default_rng(2).integers(0, 9, (9, 333)).astype(dtype)
+    text = argmax(kind, 333, init=str(np.iinfo(dtype).min)).replace("select(keep, a, b)", "maximum(a, b)")
+    for level in ("sse2", "avx2"):
+        executable = xjit.compile(text, options=xjit.CompileOptions(cpu_level=level))
+        np.testing.assert_array_equal(executable(x), x.argmax(1))
+        assert "select over vector" in executable.as_text("schedule")
+
+
 def test_lanes_search_side_by_side() -> None:
     assert "<16 x float>" in vectors(argmax("f32", 333)) or "<8 x float>" in vectors(argmax("f32", 333))
     last = argmax("f32", 333).replace("compare(i, j), direction=LT", "compare(i, j), direction=GT")

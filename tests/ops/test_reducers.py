@@ -16,7 +16,7 @@ ENTRY best {{
   beats = pred[] compare(a, b), direction={beats}{total}
   nan = pred[] compare(a, a), direction=NE
   keep = pred[] {keep}
-  value = {kind}[] select(keep, a, b)
+  value = {kind}[] {value}
   tie = pred[] compare(a, b), direction=EQ
   lower = pred[] compare(i, j), direction={lower}
   first = pred[] and(tie, lower)
@@ -34,6 +34,10 @@ ENTRY best {{
         ({"beats": "LT"}, "minimum"),
         ({"kind": "s32"}, "maximum"),
         ({"kind": "s32", "keep": "copy(beats)"}, "maximum"),
+        ({"kind": "s32", "keep": "copy(beats)", "value": "maximum(a, b)"}, "maximum"),
+        ({"beats": "LT", "value": "minimum(a, b)"}, "minimum"),
+        ({"value": "minimum(a, b)"}, None),  # not the one of the index
+        ({"value": "add(a, b)"}, None),
         ({"keep": "copy(beats)"}, None),  # a NaN is lost again
         ({"lower": "GT"}, None),  # the higher index
         ({"stay": "keep"}, None),  # of ties the later operand
@@ -44,4 +48,5 @@ ENTRY best {{
 )
 def test_selected_extremum(changes: dict[str, str], expected: str | None) -> None:
     usual = {"kind": "f32", "beats": "GT", "total": "", "keep": "or(beats, nan)", "lower": "LT", "stay": "stay"}
+    usual |= {"value": "select(keep, a, b)"}
     assert selected_extremum(parse_hlo(TEXT.format(**{**usual, **changes})).entry_computation) == expected

@@ -80,7 +80,7 @@ def integer_limits(kind: PrimitiveType) -> tuple[int, int]:
     return -(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1
 
 
-_ORDER_ONLY = frozenset({"parameter", "compare", "select", "and", "or", "not", "tuple", "copy"})
+_ORDER_ONLY = frozenset({"parameter", "compare", "select", "and", "or", "not", "tuple", "copy", "maximum", "minimum"})
 _FLOATS = (-np.inf, -1.0, -0.0, 0.0, 2.0, np.inf, np.nan)
 _INTEGERS = (0, 1, 2)
 
@@ -89,8 +89,8 @@ def selected_extremum(computation: HloComputation) -> str | None:
     """Returns "maximum" or "minimum" if a reducer of (value, index) pairs selects it, and of ties the lower index.
 
     A NaN wins; of two the earlier operand, which must have the lower index, then. Which of -0 and +0 is the value is
-    left open. The reducer may only compare and select: what it does then depends on the order of its operands alone,
-    so a table of all orders proves it.
+    left open. The reducer may only compare, choose and select: what it does then depends on the order of its operands
+    alone, so a table of all orders proves it.
     """
     root, parameters = computation.root_instruction, computation.parameter_instructions
     order = computation.make_instruction_post_order()
@@ -145,5 +145,6 @@ _COMPARE: dict[str, Callable[..., Array]] = {
     "EQ": np.equal, "NE": np.not_equal, "GE": np.greater_equal, "GT": np.greater, "LE": np.less_equal, "LT": np.less
 }  # fmt: skip
 _LOGIC: dict[str, Callable[..., Array]] = {
-    "select": np.where, "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "copy": np.copy
+    "select": np.where, "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "copy": np.copy,
+    "maximum": np.maximum, "minimum": np.minimum,
 }  # fmt: skip

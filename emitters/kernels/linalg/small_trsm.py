@@ -1,7 +1,8 @@
 """Triangular solves with small real matrices, in line: BLAS takes many times as long to look at its arguments.
 
-As many right sides as a vector has lanes are solved at once, in a tile whose rows are the unknowns:
-x[j] = (b[j] - sum over k of t[j, k] x[k]) / t[j, j], where k runs over what is solved already.
+As many right sides as some vectors have lanes are solved at once, in a tile whose rows are the unknowns:
+x[j] = (b[j] - sum over k of t[j, k] x[k]) / t[j, j], where k runs over what is solved already. BLAS's own threads,
+which wait for each other in loops, would also stand in the way of those that share out a batch.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64, LLVMType, vector
 from xjit.llvm.values import Value, const_int
 
-MAX_SIZE = 64
+MAX_SIZE = 128
 """Rows of the largest matrix that is small: above, blocks of multiplications pay."""
+MAX_VECTORS = 4
+"""Of right sides that are solved at once, a power of two: their sums do not wait for each other."""
+TILE_BYTES = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,9 @@ class SmallTrsm:
 
 def emit_small_trsm(builder: StructuredBuilder, solve: SmallTrsm, kind: LLVMType, a: Value, b: Value) -> None:
     """Emits the solution in the place of `b`; `kind` is the type of the elements, f32 or f64."""
-    width = builder.target.vector_width(kind)
-    tile = builder.alloca(vector(kind, width), solve.size, align=64, name="unknowns")
     sides = solve.n if solve.left else solve.m
+    width = _lanes(builder.target.vector_width(kind), solve.size * kind.bits // 8, sides)
+    tile = builder.alloca(vector(kind, width), solve.size, align=64, name="unknowns")
     steps = (1, solve.m) if solve.left else (solve.m, 1)  # between unknowns, between right sides
     with builder.loop(builder.i64(0), builder.i64(sides), width, "sides") as first:
         count = builder.min(builder.i64(width), builder.sub(builder.i64(sides), first))
@@ -66,13 +70,20 @@ def emit_small_trsm(builder: StructuredBuilder, solve: SmallTrsm, kind: LLVMType
                 builder.store(builder.load(kind, source, kind.bits // 8), target, kind.bits // 8)
 
         copy(back=False)
-        _solve_tile(builder, solve, kind, a, tile)
+        _solve_tile(builder, solve, vector(kind, width), a, tile)
         copy(back=True)
 
 
-def _solve_tile(builder: StructuredBuilder, solve: SmallTrsm, kind: LLVMType, a: Value, tile: Value) -> None:
-    lanes = vector(kind, builder.target.vector_width(kind))
-    size, align = solve.size, kind.bits // 8
+def _lanes(width: int, column_bytes: int, sides: int) -> int:
+    """Right sides of a tile: a power of two of vectors of `width`, that are there and fit the first-level cache."""
+    vectors = MAX_VECTORS
+    while vectors > 1 and (vectors * width * column_bytes > TILE_BYTES or (vectors // 2) * width >= sides):
+        vectors //= 2
+    return width * vectors
+
+
+def _solve_tile(builder: StructuredBuilder, solve: SmallTrsm, lanes: LLVMType, a: Value, tile: Value) -> None:
+    kind, size, align = lanes.elem, solve.size, lanes.elem.bits // 8
     next_j, next_k = solve.strides
 
     def coefficient(j: Value, k: Value) -> Value:

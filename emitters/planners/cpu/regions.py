@@ -14,6 +14,7 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.gpu_models import SECTOR_BYTES
 
 MAX_PIECES = 32
+MAX_STACKED = 8
 MIN_PADDED_ELEMENTS = 1 << 14  # for fewer, loops around what is padded are not worth their compilation
 
 Box: TypeAlias = Mapping[int, tuple[int, int]]
@@ -41,7 +42,7 @@ def _boxes(planning: LoopPlanning) -> list[Box]:
     if len(work.roots) != 1 or work.offsets or work.scalar:
         return [{}]
     boxes: list[Box] = [{}]
-    if root.opcode == "concatenate" and not (blocks and _has_short_pieces(root)):
+    if root.opcode == "concatenate" and not (_has_short_pieces(root) if blocks else _is_stack(root)):
         boxes = list(_operands(root))
     elif root.opcode == "pad" and not blocks and root.shape.num_elements >= MIN_PADDED_ELEMENTS:
         boxes = list(_padding(root))
@@ -93,3 +94,10 @@ def _has_short_pieces(concatenate: HloInstruction) -> bool:
     width = concatenate.shape.element_type.byte_width
     is_along = concatenate.shape.minor_to_major[0] == axis and concatenate.operand_count <= MAX_PIECES
     return is_along and any(operand.shape.dimensions[axis] * width < SECTOR_BYTES for operand in concatenate.operands)
+
+
+def _is_stack(concatenate: HloInstruction) -> bool:
+    """Whether each operand has every so many-th element of memory: one vector takes elements of all."""
+    axis = concatenate.attributes_as(at.ConcatenateAttributes).dimension
+    is_along = concatenate.shape.minor_to_major[0] == axis and concatenate.operand_count <= MAX_STACKED
+    return is_along and all(operand.shape.dimensions[axis] == 1 for operand in concatenate.operands)

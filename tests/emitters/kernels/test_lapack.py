@@ -41,17 +41,21 @@ def _mqr_variants() -> list[Variant]:
 
 def _trsm_variants(letters: str) -> list[Variant]:
     flags = itertools.product("LR", "LU", letters, "NU")
-    return [
-        Variant(
-            {"m": 4, "n": 3, "q": 4 if side == "L" else 3},
-            {"side": side, "uplo": uplo, "trans_x": trans, "diag": diag},
-            (2,),
-        )
-        for side, uplo, trans, diag in flags
-    ] + [  # more right sides than a vector has lanes, and a matrix that is not small
-        Variant({"m": m, "n": n, "q": m}, {"side": "L", "uplo": "U", "trans_x": "N", "diag": "N"})
-        for m, n in ((5, 37), (70, 3))
-    ]
+    return (
+        [
+            Variant(
+                {"m": 4, "n": 3, "q": 4 if side == "L" else 3},
+                {"side": side, "uplo": uplo, "trans_x": trans, "diag": diag},
+                (2,),
+            )
+            for side, uplo, trans, diag in flags
+        ]
+        + [  # more right sides than one vector has lanes, and than some have
+            Variant({"m": m, "n": n, "q": m}, {"side": "L", "uplo": "U", "trans_x": "N", "diag": "N"})
+            for m, n in ((5, 37), (70, 13))
+        ]
+        + [Variant({"m": 37, "n": 5, "q": 5}, {"side": "R", "uplo": "L", "trans_x": "T", "diag": "N"})]
+    )
 
 
 _RECTANGLES = [Variant({"m": m, "n": n}, {}, batch) for (m, n), batch in itertools.product(_SHAPES, [(), (3,)])]
@@ -232,6 +236,18 @@ def test_calls_with_other_attributes_are_other_kernels() -> None:
     lower, upper = xjit.compile(text)(a, b, a, b)
     np.testing.assert_allclose(np.tril(a) @ lower, b, atol=1e-10)
     np.testing.assert_allclose(np.triu(a) @ upper, b, atol=1e-10)
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2"])
+@pytest.mark.parametrize(("size", "is_blas"), [(128, False), (129, True)])
+def test_large_triangular_solves_are_calls(size: int, is_blas: bool, level: str) -> None:
+    variant = Variant({"m": size, "n": 19, "q": size}, {"side": "L", "uplo": "L", "trans_x": "N", "diag": "N"})
+    text = module_text("lapack_strsm_ffi", [variant])
+    a, b = inputs("lapack_strsm_ffi", [variant])
+    a = a + size * np.eye(size, dtype=np.float32)
+    executable = xjit.compile(text, options=xjit.CompileOptions(cpu_level=level))
+    assert ("xjit_blas_strsm" in executable.as_text("llvm")) == is_blas
+    np.testing.assert_allclose(np.tril(a) @ leaves_of(executable(a, b))[0], b, rtol=1e-4, atol=1e-5)
 
 
 def test_units() -> None:

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+import xjit
 from tests.support.kernels import LAYOUTS, check, check_units, kernel_text
 from xjit.llvm.target import Target
 from xjit.llvm.types import FLOAT
@@ -139,6 +140,36 @@ def test_concatenate_has_a_loop_per_operand(axis: int, layout: str) -> None:
 """
     check_units(text)
     assert "select <" not in kernel_text(text, AVX2), "no element is chosen between operands"
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2"])
+@pytest.mark.parametrize(("kind", "count"), [("f32", 2), ("f32", 3), ("f32", 5), ("u8", 3), ("bf16", 4), ("c64", 3)])
+def test_stacked_columns_have_one_loop(kind: str, count: int, level: str) -> None:
+    columns = "\n".join(f"  x{n} = {kind}[6,37,1] parameter({n})" for n in range(count))
+    names = ", ".join(f"x{n}" for n in range(count))
+    text = f"""HloModule m
+ENTRY e {{
+{columns}
+  ROOT r = {kind}[6,37,{count}] concatenate({names}), dimensions={{2}}
+}}
+"""
+    options = xjit.CompileOptions(cpu_level=level)
+    assert xjit.compile(text, options=options).as_text("schedule").count("part {") == 1
+    check(text, options=options)
+    check_units(text)
+
+
+def test_wider_columns_and_many_have_a_loop_each() -> None:
+    def parts(shape: str, operand: str, count: int) -> int:
+        columns = "  ".join(f"x{n} = {operand} parameter({n})" for n in range(count))
+        names = ", ".join(f"x{n}" for n in range(count))
+        text = f"HloModule m ENTRY e {{ {columns} ROOT r = {shape} concatenate({names}), dimensions={{1}} }}"
+        check(text)
+        return xjit.compile(text).as_text("schedule").count("part {")
+
+    assert parts("f32[30,4]", "f32[30,2]", 2) == 2
+    assert parts("f32[30,9]", "f32[30,1]", 9) == 9
+    assert parts("f32[30,2]{0,1}", "f32[30,1]{0,1}", 2) == 2
 
 
 def test_concatenate_of_computed_operands() -> None:
