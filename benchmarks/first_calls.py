@@ -1,7 +1,8 @@
 """What does the first call of a small jitted function cost? CPU time of tracing, lowering, compiling and running it on
 `xjit` and on `cpu`, in turns in one process, of ten kinds of functions, each with ten constants.
 
-`--floor` also has the part of that which JAX does before it asks a backend to compile.
+`--floor` also has the part of that which JAX does before it asks a backend to compile. `--more` takes twenty other
+kinds.
 """
 
 from __future__ import annotations
@@ -39,6 +40,29 @@ KINDS: dict[str, Callable[[float], Function]] = {
     "concatenate": lambda c: lambda x, y, i: jnp.concatenate([x, y]).mean() * c,
 }
 
+MORE_KINDS: dict[str, Callable[[float], Function]] = {
+    "grad": lambda c: jax.grad(lambda x, y, i: (jnp.tanh(x @ y) * c).sum()),
+    "scan": lambda c: lambda x, y, i: lax.scan(lambda a, b: (a * c + b, a), x[0], x),
+    "while": lambda c: lambda x, y, i: lax.while_loop(lambda a: a[0, 0] < c, lambda a: a * 2 + x, x),
+    "cond": lambda c: lambda x, y, i: lax.cond(i[0] > 0, lambda: x * c, lambda: x + c),
+    "random bits": lambda c: lambda x, y, i: jax.random.bits(jax.random.key(int(c)), (4,)),
+    "normal": lambda c: lambda x, y, i: jax.random.normal(jax.random.key(int(c)), (4, 6)) + x,
+    "cumsum": lambda c: lambda x, y, i: jnp.cumsum(x * c, axis=1),
+    "argmax": lambda c: lambda x, y, i: jnp.argmax(x * c, axis=1),
+    "argsort": lambda c: lambda x, y, i: jnp.argsort(y * c, axis=1),
+    "einsum": lambda c: lambda x, y, i: jnp.einsum("ij,kj->ik", x, y) * c,
+    "update": lambda c: lambda x, y, i: x.at[:, i].add(c),
+    "slices": lambda c: lambda x, y, i: x[1:3, ::2] * c,
+    "pad": lambda c: lambda x, y, i: jnp.pad(x, 1, constant_values=c),
+    "variance": lambda c: lambda x, y, i: (x * c).var(axis=0),
+    "logsumexp": lambda c: lambda x, y, i: jax.nn.logsumexp(x * c, axis=1),
+    "layer norm": lambda c: lambda x, y, i: jax.nn.standardize(x * c),
+    "gelu": lambda c: lambda x, y, i: jax.nn.gelu(x * c),
+    "vmap": lambda c: lambda x, y, i: jax.vmap(lambda a: (a @ y * c).max())(x),
+    "integers": lambda c: lambda x, y, i: (i * int(c) + 7) % 5,
+    "transpose": lambda c: lambda x, y, i: (x.T * c).reshape(3, 8)[::-1],
+}
+
 
 def first_call(make: Callable[[float], Function], constant: float, arguments: tuple[Any, ...]) -> float:
     """Seconds of CPU time, of all threads."""
@@ -60,19 +84,21 @@ def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--floor", action="store_true", help="measure tracing and lowering alone, too")
+    parser.add_argument("--more", action="store_true", help="measure twenty other kinds of functions")
     options = parse_arguments(parser)
+    kinds = MORE_KINDS if options.more else KINDS
     xjit_jax_plugin.initialize()
     x = np.linspace(0.1, 1, 24, dtype=np.float32).reshape(4, 6)
     y = np.linspace(0.1, 1, 36, dtype=np.float32).reshape(6, 6)
     values = x, y, np.arange(6)
     arguments = {name: jax.device_put(values, jax.devices(name)[0]) for name in ("xjit", "cpu")}
-    for make in KINDS.values():  # what is loaded and made once
+    for make in kinds.values():  # what is loaded and made once
         for given in arguments.values():
             first_call(make, 0.5, given)
     columns = ["xjit ms", "cpu ms", "ratio", *(["lowering ms"] if options.floor else [])]
     report = Report(columns)
     totals = dict.fromkeys(columns, 0.0)
-    for name, make in KINDS.items():
+    for name, make in kinds.items():
         found: dict[str, list[float]] = {column: [] for column in columns}
         for c in range(1, NUM_CONSTANTS + 1):
             for backend in ("xjit", "cpu") if c % 2 else ("cpu", "xjit"):

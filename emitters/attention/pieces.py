@@ -6,12 +6,16 @@ lie in rows like those of left operands. All strides are in bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
+
+import numpy as np
 
 from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES, PRODUCTS
 from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.gemm.blocking.register_tile import register_tile
-from xjit.emitters.gemm.microkernels.kernels import all_kernels_table
+from xjit.emitters.gemm.library import add_record
+from xjit.emitters.gemm.microkernels.kernels import kernels_of_blocks
 from xjit.emitters.gemm.microkernels.microkernel import Slot
 from xjit.emitters.gemm.panels import multiply_panels_function, pack_panels_function
 from xjit.emitters.gemm.support import GemmSupport, copy_function, support_for
@@ -32,7 +36,9 @@ class Extent:
 
 
 class BlockPieces:
-    """The pieces for one function: `builder` is at its start, `parameters` is its record, of `layout`."""
+    """The pieces for one function: `builder` is at its start, `parameters` is its record, of `layout`, with the
+    table of kernels behind it (`add_block_record`).
+    """
 
     def __init__(self, builder: StructuredBuilder, layout: StructLayout, parameters: Value) -> None:
         module = builder.module
@@ -43,7 +49,8 @@ class BlockPieces:
         self._parameters = parameters
         self._multiply = multiply_panels_function(module, _support(module, COMPUTE))
         self._record = self.scratch(8 * Slot.COUNT, "kernel_record")
-        builder.store_slot(all_kernels_table(module, PRODUCTS, masks=False), self._record, Slot.KERNELS)
+        kernels = builder.offset(parameters, builder.i64(layout.size))
+        builder.store_slot(kernels, self._record, Slot.KERNELS)
 
     def scratch(self, size: int, name: str) -> Value:
         """Memory on the stack."""
@@ -177,4 +184,12 @@ class BlockPieces:
 
 def _support(module: Module, right: LLVMType) -> GemmSupport:
     """What packs a right operand of a type and multiplies it."""
-    return support_for(module, GemmTypes(COMPUTE, right, COMPUTE), transposes=True, linked=False)
+    return support_for(module, GemmTypes(COMPUTE, right, COMPUTE), transposes=True, linked=True)
+
+
+def add_block_record(module: Module, numbers: np.ndarray, rows: Iterable[int], columns: Set[int]) -> Value:
+    """A constant of some numbers, and the table of kernels for left operands of so many rows and results of so many
+    columns; links the kernels.
+    """
+    kernels = kernels_of_blocks(register_tile(module.target, PRODUCTS), rows, columns, PRODUCTS)
+    return add_record(module, PRODUCTS, numbers, kernels)

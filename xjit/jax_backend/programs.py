@@ -11,6 +11,7 @@ from typing import Final
 import xjit.compiler
 from xjit.frontends import shardy_factors
 from xjit.frontends.shardy import import_shardy, on_whole_axes
+from xjit.frontends.stablehlo_reader.reader import read_artifact
 from xjit.hlo.annotations.device_sharding import REPLICATED, read_sharding
 from xjit.hlo.annotations.mesh import Mesh
 from xjit.hlo.annotations.metadata import HloSharding
@@ -103,16 +104,20 @@ class LoadedProgram:
 
 def _read_program(code: bytes, placement: Placement, boundary: Boundary) -> HloModule:
     """The program as each of its devices runs it. Errors: the HloError family."""
-    from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
-
-    computation = _jax.mlir.mlir_module_to_xla_computation(code)
-    module = create_from_proto(computation.as_serialized_hlo_module_proto())
+    module = read_artifact(code) or _convert(code)
     module.config.replica_count, module.config.num_partitions = placement.num_replicas, placement.num_partitions
     meshes = import_shardy(module)
     if placement.num_partitions > 1 and placement.is_partitioned:
         _partition(module, placement, meshes)
     _place(module, boundary)
     return module
+
+
+def _convert(code: bytes) -> HloModule:
+    from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
+
+    computation = _jax.mlir.mlir_module_to_xla_computation(code)
+    return create_from_proto(computation.as_serialized_hlo_module_proto())
 
 
 def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) -> None:

@@ -9,6 +9,8 @@ from xjit.emitters.access.memory import Buffer
 from xjit.emitters.attention.joint_block import sums_bytes
 from xjit.emitters.attention.joint_shapes import PLANE_BYTES, joint_parameters
 from xjit.emitters.attention.library import link_score_library
+from xjit.emitters.attention.pieces import add_block_record
+from xjit.emitters.gemm.microkernels.kernels import pieces
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.dot import NS_PER_FLOP
 from xjit.emitters.kernels.linalg.score_elements import ScoreElements, emit_condition, emit_score_elements
@@ -34,9 +36,7 @@ def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork)
     elements = _elements(work)
     closure = emit_score_elements(context, view, elements, nest, leaves)
     condition = emit_condition(context, view, elements, work.masked.condition, nest, leaves)
-    record = context.module.add_constant_array(
-        joint_parameters(work.shape, work.types, work.blocking, work.masked), hint="joint_parameters"
-    )
+    record = _record(context, work)
     widths = [m.width for m in work.products.members if not m.over_rows]
     size = sum(sums_bytes(work.blocking.unit_rows, width) for width in widths)
     scratch = Scratch(context.module, nest.builder, [size]) if size else None
@@ -70,6 +70,16 @@ def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork)
     scores = work.shape.num_batches * work.shape.rows * work.shape.columns
     cost = work.shape.flops * NS_PER_FLOP + scores * NS_PER_SCORE
     return [Kernel(function, work.units, cost, "attention", view.byte_size, work.shape.flops)]
+
+
+def _record(context: KernelContext, work: JointWork) -> Value:
+    """Sizes and strides, and the kernels: blocks of rows, and of columns where something is summed over rows."""
+    shape, blocking = work.shape, work.blocking
+    rows = {rows for unit in pieces(shape.rows, blocking.unit_rows) for rows in pieces(unit, blocking.rows)}
+    columns = pieces(shape.columns, blocking.columns)
+    numbers = joint_parameters(shape, work.types, blocking, work.masked)
+    results = {*columns, *(member.width for member in shape.members)}
+    return add_block_record(context.module, numbers, rows | columns, results)
 
 
 def _elements(work: JointWork) -> ScoreElements:

@@ -48,6 +48,14 @@ def test_shared_keys_and_a_late_quotient() -> None:
     check(AttentionText(batch=2, heads=6, groups=3, queries=18, keys=25, mask="scale", divide_late=True))
 
 
+def test_a_program_has_the_kernels_of_its_sizes() -> None:
+    texts = [AttentionText(queries=48, keys=keys, depth=16, width=64).text() for keys in (64, 60)]
+    whole, partial = (xjit.compile(fused(text)).as_text("llvm") for text in texts)
+    assert "@xjit_kernel_f32_f32_f32_" in whole and "_partial" not in whole
+    assert whole.count("declare void @xjit_kernel") == 1  # whole strips, whole panels
+    assert "_partial" in partial
+
+
 def test_the_exponential_of_a_logarithm() -> None:
     check(AttentionText(queries=18, keys=25, mask="causal_inf", by_logarithm=True))
 
