@@ -5,15 +5,18 @@ Seconds of wall clock, from HLO text to an executable, beside XLA:CPU in the sam
 generated beside emission, in other threads: "generate code" is how long that takes after emission has ended.
 
 Small programs take milliseconds of CPU time, the least of alternating repetitions: "cold" compiles the libraries that
-the program calls, too; "kept" finds them where a program before it, or another process, has left them.
+the program calls, too; "kept" finds them where a program before it, or another process, has left them. With `--cold`,
+models are measured like this, too.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -86,7 +89,7 @@ def hlo_text(case: Case) -> str:
     return jax.jit(case.function).lower(*arguments).as_text("hlo")
 
 
-def measure_small(text: str, repetitions: int, with_xla: bool) -> dict[str, Any]:
+def measure_cold(text: str, repetitions: int, with_xla: bool) -> dict[str, Any]:
     """Returns the values of one row: the least milliseconds of CPU time of all threads."""
 
     def ours() -> Any:
@@ -108,17 +111,30 @@ def measure_small(text: str, repetitions: int, with_xla: bool) -> dict[str, Any]
     return values
 
 
-def report_small(repetitions: int, with_xla: bool) -> Report:
-    """Measures the smallest program of each family."""
+def report_cold(
+    programs: Iterable[tuple[str, Callable[[], str]]], repetitions: int, with_xla: bool, json: Path | None
+) -> None:
+    """Measures programs, given by names and what makes their texts, and prints the mean ratios."""
     report = Report(("cold ms", "kept ms", "xla ms", "xla / cold", "xla / kept"), 36)
-    for family in FAMILIES:
-        name, case = next(iter(family.cases().items()))
+    for name, make_text in programs:
         try:
-            report.add(name, **measure_small(hlo_text(case), repetitions, with_xla))
+            report.add(name, **measure_cold(make_text(), repetitions, with_xla))
         except HloError as error:
             report.add(name)
             print(f"    {error}")
-    return report
+    means = {
+        f"mean_{name}": geometric_mean([row[name] for row in report.rows if name in row])
+        for name in ("xla / cold", "xla / kept")
+        if with_xla
+    }
+    report.finish(json, **means)
+
+
+def small_programs() -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yields the smallest program of each family."""
+    for family in FAMILIES:
+        name, case = next(iter(family.cases().items()))
+        yield name, functools.partial(hlo_text, case)
 
 
 def print_fit(rows: list[dict[str, Any]], column: str) -> None:
@@ -141,16 +157,17 @@ def main() -> None:
     parser.add_argument("--no-xla", action="store_true")
     parser.add_argument("--all", action="store_true", help=f"XLA compiles chains longer than {LONGEST_FOR_XLA}, too")
     parser.add_argument("--only", choices=("models", "chains", "small"))
+    parser.add_argument("--cold", action="store_true", help="models in CPU time, cold and kept, as small programs are")
     options = parse_arguments(parser)
     measure(chain(3), 1, not options.no_xla)  # libraries start up
     if options.only == "small":
-        report = report_small(options.repetitions, not options.no_xla)
-        means = {
-            f"mean_{name}": geometric_mean([row[name] for row in report.rows if name in row])
-            for name in ("xla / cold", "xla / kept")
-            if not options.no_xla
-        }
-        report.finish(options.json, **means)
+        report_cold(small_programs(), options.repetitions, not options.no_xla, options.json)
+        return
+    if options.cold:
+        models = open_corpus(options.corpus)
+        chosen = choose(models, options.names or DEFAULT_NAMES)
+        texts = ((short_name(entry), functools.partial(models.load_text, entry)) for entry in chosen)
+        report_cold(texts, options.repetitions, not options.no_xla, options.json)
         return
     report = Report(("xjit s", "xla s", "ratio", *PHASES), 36)
     if options.only != "chains":

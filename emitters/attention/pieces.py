@@ -6,21 +6,39 @@ lie in rows like those of left operands. All strides are in bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+
+import numpy as np
+
 from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES, PRODUCTS
 from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.gemm.blocking.register_tile import register_tile
-from xjit.emitters.gemm.microkernels.kernels import all_kernels_table
+from xjit.emitters.gemm.library import add_record
+from xjit.emitters.gemm.microkernels.kernels import kernels_of_blocks
 from xjit.emitters.gemm.microkernels.microkernel import Slot
 from xjit.emitters.gemm.panels import multiply_panels_function, pack_panels_function
 from xjit.emitters.gemm.support import GemmSupport, copy_function, support_for
 from xjit.llvm import LLVMType, Module, Value
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import StructuredBuilder
-from xjit.llvm.types import I8
+from xjit.llvm.types import I1, I8
+from xjit.llvm.values import const_int
+from xjit.passes.analysis.attention.masks import MAX_PLANES
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Rows or columns first .. first + count."""
+
+    first: Value
+    count: Value
 
 
 class BlockPieces:
-    """The pieces for one function: `builder` is at its start, `parameters` is its record, of `layout`."""
+    """The pieces for one function: `builder` is at its start, `parameters` is its record, of `layout`, with the
+    table of kernels behind it (`add_block_record`).
+    """
 
     def __init__(self, builder: StructuredBuilder, layout: StructLayout, parameters: Value) -> None:
         module = builder.module
@@ -31,7 +49,8 @@ class BlockPieces:
         self._parameters = parameters
         self._multiply = multiply_panels_function(module, _support(module, COMPUTE))
         self._record = self.scratch(8 * Slot.COUNT, "kernel_record")
-        builder.store_slot(all_kernels_table(module, PRODUCTS, masks=False), self._record, Slot.KERNELS)
+        kernels = builder.offset(parameters, builder.i64(layout.size))
+        builder.store_slot(kernels, self._record, Slot.KERNELS)
 
     def scratch(self, size: int, name: str) -> Value:
         """Memory on the stack."""
@@ -47,6 +66,25 @@ class BlockPieces:
         size = builder.mul(depth, builder.i64(COMPUTE_BYTES))
         lines = builder.udiv(builder.add(size, builder.i64(63)), builder.i64(64))
         return builder.mul(builder.or_(lines, builder.i64(1)), builder.i64(64))
+
+    def number(self, name: str) -> Value:
+        """A field of the record that holds the bits of a number of the compute type."""
+        place = self._layout.pointer(self.builder, self._parameters, name)
+        return self.builder.load(COMPUTE, place, COMPUTE_BYTES)
+
+    def is_masked(self, rows: Extent, columns: Extent) -> Value:
+        """Whether all scores of a block are in one of the record's half-planes, as i1."""
+        builder = self.builder
+        found: Value = const_int(I1, 0)
+        for n in range(MAX_PLANES):
+            least = self.field(f"plane_{n}_offset")
+            for extent, name in ((rows, "row"), (columns, "column")):
+                factor = self.field(f"plane_{n}_{name}")
+                last = builder.sub(builder.add(extent.first, extent.count), builder.i64(1))
+                ends = builder.mul(factor, extent.first), builder.mul(factor, last)
+                least = builder.add(least, builder.min(*ends))
+            found = builder.or_(found, builder.icmp_signed(">=", least, builder.i64(0)))
+        return found
 
     # -- packing
 
@@ -146,4 +184,12 @@ class BlockPieces:
 
 def _support(module: Module, right: LLVMType) -> GemmSupport:
     """What packs a right operand of a type and multiplies it."""
-    return support_for(module, GemmTypes(COMPUTE, right, COMPUTE), transposes=True, linked=False)
+    return support_for(module, GemmTypes(COMPUTE, right, COMPUTE), transposes=True, linked=True)
+
+
+def add_block_record(module: Module, numbers: np.ndarray, rows: Iterable[int], columns: Set[int]) -> Value:
+    """A constant of some numbers, and the table of kernels for left operands of so many rows and results of so many
+    columns; links the kernels.
+    """
+    kernels = kernels_of_blocks(register_tile(module.target, PRODUCTS), rows, columns, PRODUCTS)
+    return add_record(module, PRODUCTS, numbers, kernels)

@@ -71,7 +71,7 @@ class GemmSupport:
 
     def kernel_table(self, builder: StructuredBuilder, record_end: Value) -> Value:
         """The table of kernels, which lies behind the record if they are linked."""
-        return record_end if self.linked else all_kernels_table(builder.module, self.types, masks=True)
+        return record_end if self.linked else all_kernels_table(builder.module, self.types)
 
     def lanes(self, builder: StructuredBuilder, length: Value) -> Value:
         """Lanes that `length` elements of k fill."""

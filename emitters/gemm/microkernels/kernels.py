@@ -58,7 +58,7 @@ def gemm_kernels(plan: GemmParameters, tile: RegisterTile, types: GemmTypes) -> 
     if plan.method != Method.TILES:
         return []
     masks = not plan.pack_rhs and plan.n % tile.width != 0
-    return _kernels(tile, _pieces(plan.m, plan.block_m), _pieces(plan.n, plan.block_n), types, masks=masks)
+    return kernels_of_blocks(tile, pieces(plan.m, plan.block_m), pieces(plan.n, plan.block_n), types, masks=masks)
 
 
 def convolution_kernels(plan: ConvolutionParameters, tile: RegisterTile, types: GemmTypes) -> list[KernelSize]:
@@ -67,20 +67,20 @@ def convolution_kernels(plan: ConvolutionParameters, tile: RegisterTile, types: 
         return []
     pixels = {
         images * rows * columns
-        for images in _pieces(plan.batch, plan.tile_batch)
-        for rows in _pieces(plan.output_1, plan.tile_1)
-        for columns in _pieces(plan.output_2, plan.tile_2)
+        for images in pieces(plan.batch, plan.tile_batch)
+        for rows in pieces(plan.output_1, plan.tile_1)
+        for columns in pieces(plan.output_2, plan.tile_2)
     }
-    return _kernels(tile, pixels, _pieces(plan.features, plan.block_features), types)
+    return kernels_of_blocks(tile, pixels, pieces(plan.features, plan.block_features), types)
 
 
-def all_kernels_table(module: Module, types: GemmTypes, *, masks: bool) -> Value:
+def all_kernels_table(module: Module, types: GemmTypes) -> Value:
     """Emits all kernels, once per module; returns their table."""
     kernels, tile = kernel_types(types), register_tile(module.target, types)
     addresses: dict[KernelSize, Value] = {}
     for rows, vectors in product(tile.row_variants, range(1, tile.vectors + 1)):
         is_vector = not types.unit.is_tiles  # what tiles read is packed
-        size = KernelSize(rows, vectors, masks=masks and is_vector, partial=is_vector)
+        size = KernelSize(rows, vectors, masks=is_vector, partial=is_vector)
         function = module.functions.get(kernel_name(kernels, size)) or emit_kernel(module, kernels, size)
         function.linkage = "internal"
         addresses[size] = function.value
@@ -96,16 +96,16 @@ def table_entries(tile: RegisterTile, addresses: Mapping[KernelSize, Value]) -> 
     return [texts.get(size, "null") for size in sizes]
 
 
-def _pieces(whole: int, step: int) -> set[int]:
+def pieces(whole: int, step: int) -> set[int]:
     """The sizes of what a dimension is cut into."""
     return {size for size in (min(whole, step), whole % step) if size}
 
 
-def _kernels(
+def kernels_of_blocks(
     tile: RegisterTile, blocks: Iterable[int], columns: Set[int], types: GemmTypes, *, masks: bool = False
 ) -> list[KernelSize]:
     """The kernels for blocks of so many rows and columns, which are cut into strips and panels."""
-    heights = {tile.variant_for(strip) for size in blocks for strip in _pieces(size, tile.rows)}
+    heights = {tile.variant_for(strip) for size in blocks for strip in pieces(size, tile.rows)}
     widths: set[int] = set()
     partial = not types.unit.is_tiles and any(size % tile.width for size in columns)
     for size in columns:

@@ -9,9 +9,11 @@ from xjit.emitters.access.memory import Buffer
 from xjit.emitters.attention.joint_block import sums_bytes
 from xjit.emitters.attention.joint_shapes import PLANE_BYTES, joint_parameters
 from xjit.emitters.attention.library import link_score_library
+from xjit.emitters.attention.pieces import add_block_record
+from xjit.emitters.gemm.microkernels.kernels import pieces
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.dot import NS_PER_FLOP
-from xjit.emitters.kernels.linalg.score_elements import ScoreElements, emit_score_elements
+from xjit.emitters.kernels.linalg.score_elements import ScoreElements, emit_condition, emit_score_elements
 from xjit.emitters.kernels.linalg.scores import NS_PER_SCORE
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.kernels.view import KernelView
@@ -31,10 +33,10 @@ def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork)
     function.is_cold = True
     call = link_score_library(context.module, work.types)
     nest = LoopNest(context.module, function, context.target)
-    closure = emit_score_elements(context, view, _elements(work), nest, leaves)
-    record = context.module.add_constant_array(
-        joint_parameters(work.shape, work.types, work.blocking), hint="joint_parameters"
-    )
+    elements = _elements(work)
+    closure = emit_score_elements(context, view, elements, nest, leaves)
+    condition = emit_condition(context, view, elements, work.masked.condition, nest, leaves)
+    record = _record(context, work)
     widths = [m.width for m in work.products.members if not m.over_rows]
     size = sum(sums_bytes(work.blocking.unit_rows, width) for width in widths)
     scratch = Scratch(context.module, nest.builder, [size]) if size else None
@@ -57,7 +59,7 @@ def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork)
         left = nest.builder.sub(const_int(I64, work.shape.rows), first_row)
         rows = StructuredBuilder(nest.builder.block).min(const_int(I64, work.blocking.unit_rows), left)
         where = nest.index_value(batch), first_row, rows
-        nest.builder.call(call, (record, closure, pointers, memory, *where))
+        nest.builder.call(call, (record, closure, condition, pointers, memory, *where))
         return ()
 
     begin, end = range_arguments(function)
@@ -68,6 +70,16 @@ def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork)
     scores = work.shape.num_batches * work.shape.rows * work.shape.columns
     cost = work.shape.flops * NS_PER_FLOP + scores * NS_PER_SCORE
     return [Kernel(function, work.units, cost, "attention", view.byte_size, work.shape.flops)]
+
+
+def _record(context: KernelContext, work: JointWork) -> Value:
+    """Sizes and strides, and the kernels: blocks of rows, and of columns where something is summed over rows."""
+    shape, blocking = work.shape, work.blocking
+    rows = {rows for unit in pieces(shape.rows, blocking.unit_rows) for rows in pieces(unit, blocking.rows)}
+    columns = pieces(shape.columns, blocking.columns)
+    numbers = joint_parameters(shape, work.types, blocking, work.masked)
+    results = {*columns, *(member.width for member in shape.members)}
+    return add_block_record(context.module, numbers, rows | columns, results)
 
 
 def _elements(work: JointWork) -> ScoreElements:

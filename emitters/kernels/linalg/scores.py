@@ -12,7 +12,9 @@ from xjit.affine import AffineExpr, dim, substitute
 from xjit.emitters.access.memory import Buffer
 from xjit.emitters.attention.block import STRIP_BYTES
 from xjit.emitters.attention.library import link_score_library
+from xjit.emitters.attention.pieces import add_block_record
 from xjit.emitters.attention.shapes import ScoreParameters
+from xjit.emitters.gemm.microkernels.kernels import pieces
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.dot import NS_PER_FLOP
 from xjit.emitters.kernels.linalg.score_elements import ScoreElements, emit_score_elements
@@ -37,8 +39,9 @@ def emit_scores(context: KernelContext, view: KernelView, work: ScoreWork) -> li
     nest = LoopNest(context.module, function, context.target)
     closure = emit_score_elements(context, view, _elements(work), nest, leaves)
     statistics = tuple(m.row_stride for m in work.statistics) or (0, 0)
-    parameters = ScoreParameters.of(work.shape, work.types, work.blocking, (statistics[0], statistics[1]))
-    record = context.module.add_constant_array(parameters.to_array(), hint="score_parameters")
+    parameters = ScoreParameters.of(work.shape, work.types, work.blocking, (statistics[0], statistics[1]), work.masked)
+    rows, columns = pieces(work.shape.rows, work.blocking.rows), pieces(work.shape.columns, work.blocking.columns)
+    record = add_block_record(context.module, parameters.to_array(), rows, {*columns, work.shape.width})
     unit = nest.new_variable(work.units)
 
     def one_unit(_: Sequence[Value]) -> Sequence[Value]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xjit
-from tests.support.attention_text import MASKS, AttentionText, fused, gradient_text, inputs_of
+from tests.support.attention_text import MASKS, PLANE_MASKS, AttentionText, fused, gradient_text, inputs_of
 from tests.support.kernels import check_units
 from xjit.llvm import Target
 from xjit.passes import pipelines
@@ -38,8 +38,22 @@ def test_more_columns_and_rows_than_a_block() -> None:
     check(AttentionText(heads=1, queries=530, keys=777, depth=17, width=33, mask="causal_inf"))
 
 
+@pytest.mark.parametrize("mask", PLANE_MASKS)
+def test_blocks_that_are_masked_as_a_whole(mask: str) -> None:
+    """They are left out, unless they count: more queries than keys, so that some rows have nothing else."""
+    check(AttentionText(heads=1, queries=700, keys=560, depth=8, width=8, mask=mask))
+
+
 def test_shared_keys_and_a_late_quotient() -> None:
     check(AttentionText(batch=2, heads=6, groups=3, queries=18, keys=25, mask="scale", divide_late=True))
+
+
+def test_a_program_has_the_kernels_of_its_sizes() -> None:
+    texts = [AttentionText(queries=48, keys=keys, depth=16, width=64).text() for keys in (64, 60)]
+    whole, partial = (xjit.compile(fused(text)).as_text("llvm") for text in texts)
+    assert "@xjit_kernel_f32_f32_f32_" in whole and "_partial" not in whole
+    assert whole.count("declare void @xjit_kernel") == 1  # whole strips, whole panels
+    assert "_partial" in partial
 
 
 def test_the_exponential_of_a_logarithm() -> None:
