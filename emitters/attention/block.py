@@ -3,13 +3,16 @@
 For each block of columns the right operands are packed; then each strip of rows makes its scores from the products that
 they depend on, has them completed by the program (an epilogue, see `xjit.emitters.gemm.epilogue`), and multiplies them
 while they are in the first-level cache. Scratch memory is on the stack, of a fixed size.
+
+Strips of a block that are masked as a whole come last, and only if they count: exponentials of scores that are far
+below the maximum of the others are 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xjit.emitters.attention.pieces import BlockPieces
+from xjit.emitters.attention.pieces import BlockPieces, Extent
 from xjit.emitters.attention.shapes import (
     COMPUTE,
     COMPUTE_BYTES,
@@ -26,7 +29,9 @@ from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import define
-from xjit.llvm.types import I64, PTR, vector
+from xjit.llvm.types import I1, I8, I64, PTR, vector
+from xjit.llvm.values import const_int, constant
+from xjit.passes.analysis.attention.masks import EXPONENT
 
 UNIT_PARAMS = (
     (PTR, "parameters"), (PTR, "closure"), (PTR, "left_0"), (PTR, "right_0"), (PTR, "left_1"), (PTR, "right_1"),
@@ -52,15 +57,6 @@ class _Tile:
     packed_left: Value
     packed_right: Value
     scores: Value
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """Columns first .. first + count of all rows."""
-
-    first: Value
-    count: Value
-    is_first: Value
 
 
 def emit_unit(module: Module, name: str, types: ScoreTypes) -> Function:
@@ -102,25 +98,59 @@ class _UnitEmitter:
         builder, rows = self.builder, self.args["rows"]
         for tile, (left, _) in zip(self.tiles, self.types.tiles, strict=True):
             self._pack_left(tile, left, rows)
-        columns, step = self._strides("columns", "block_columns")
-        with builder.loop(builder.i64(0), columns, step, "columns") as first:
-            count = builder.min(step, builder.sub(columns, first))
-            block = _Block(first, count, builder.icmp_signed("==", first, builder.i64(0)))
-            self._pack_right(block)
-            step_rows = self.pieces.tile.rows
-            with builder.loop(builder.i64(0), rows, step_rows, "strip") as strip:
-                height = builder.min(builder.sub(rows, strip), builder.i64(step_rows))
-                self._strip(block, strip, height)
+        self._clear(rows)
+        if self.types.softmax:
+            with builder.loop(builder.i64(0), builder.i64(2), name="turn") as turn:
+                of_masked = builder.icmp_signed("!=", turn, builder.i64(0))
+                with builder.when(builder.or_(builder.not_(of_masked), self._needs_masked(rows))):
+                    self._all_columns(of_masked)
+        else:
+            self._all_columns(const_int(I1, 0))
         self._finish(rows)
         builder.ret_void()
         return builder.function
+
+    def _clear(self, rows: Value) -> None:
+        builder = self.builder
+        size = builder.mul(rows, self.pieces.row_bytes(self.pieces.field("width")))
+        builder.memset(self.sums, const_int(I8, 0), size, 64)
+        builder.memset(self.totals, const_int(I8, 0), builder.mul(rows, builder.i64(COMPUTE_BYTES)), 64)
+        with builder.loop(builder.i64(0), rows, name="row") as i:
+            place = builder.offset(self.maxima, builder.mul(i, builder.i64(COMPUTE_BYTES)))
+            builder.store(constant(COMPUTE, float("-inf")), place, COMPUTE_BYTES)
+
+    def _needs_masked(self, rows: Value) -> Value:
+        """Whether masked scores count in some row, as no other is far above them: all may be masked."""
+        builder = self.builder
+        bound, none = self.pieces.number("bound"), const_int(I1, 0)
+        with builder.loop_with(builder.i64(0), rows, (none,), name="row") as (i, (found,), following):
+            place = builder.offset(self.maxima, builder.mul(i, builder.i64(COMPUTE_BYTES)))
+            above = builder.fsub(builder.load(COMPUTE, place, COMPUTE_BYTES), bound)
+            counts = builder.fcmp_ordered("<=", above, constant(COMPUTE, EXPONENT))
+            following.append(builder.or_(found, counts))
+        return found
+
+    def _all_columns(self, of_masked: Value) -> None:
+        """Adds what the strips and blocks of columns amount to that are masked as a whole, or are not."""
+        builder, pieces = self.builder, self.pieces
+        columns, step = self._strides("columns", "block_columns")
+        unit = Extent(self.args["first_row"], self.args["rows"])
+        with builder.loop(builder.i64(0), columns, step, "columns") as first:
+            block = Extent(first, builder.min(step, builder.sub(columns, first)))
+            with builder.when(builder.or_(of_masked, builder.not_(pieces.is_masked(unit, block)))):
+                self._pack_right(block)
+                with builder.loop(builder.i64(0), unit.count, pieces.tile.rows, "strip") as strip:
+                    height = builder.min(builder.sub(unit.count, strip), builder.i64(pieces.tile.rows))
+                    rows = Extent(builder.add(unit.first, strip), height)
+                    with builder.when(builder.icmp_signed("==", pieces.is_masked(rows, block), of_masked)):
+                        self._strip(block, strip, rows)
 
     def _pack_left(self, tile: _Tile, storage: LLVMType, rows: Value) -> None:
         n = tile.number
         strides, depth = self._strides(f"left_row_{n}", f"left_k_{n}"), self.pieces.field(f"depth_{n}")
         self.pieces.pack_rows(tile.packed_left, storage, tile.left, strides, rows, depth)
 
-    def _pack_right(self, block: _Block) -> None:
+    def _pack_right(self, block: Extent) -> None:
         """Packs this block's columns of all right operands; what is summed over runs along the panels."""
         builder, pieces = self.builder, self.pieces
         for tile, (_, storage) in zip(self.tiles, self.types.tiles, strict=True):
@@ -133,7 +163,7 @@ class _UnitEmitter:
         width = pieces.field("width")
         pieces.pack_panels(self.packed, self.types.right, source, strides, block.count, width)
 
-    def _strip(self, block: _Block, strip: Value, height: Value) -> None:
+    def _strip(self, block: Extent, strip: Value, rows: Extent) -> None:
         """A few rows: scores of a block, and what they add to the sums."""
         builder, pieces = self.builder, self.pieces
         width = pieces.field("width")
@@ -143,22 +173,20 @@ class _UnitEmitter:
             row = pieces.row_bytes(depth)
             left = builder.offset(tile.packed_left, builder.mul(strip, row)), row
             panels = tile.packed_right, block.count
-            pieces.multiply_strip(left, height, depth, panels, (tile.scores, scores_row), builder.i64(0))
-        first_row = builder.add(self.args["first_row"], strip)
+            pieces.multiply_strip(left, rows.count, depth, panels, (tile.scores, scores_row), builder.i64(0))
         with builder.when(has_epilogue(builder, self.args["closure"])):
-            where = self.args["batch"], first_row, height, block.first, block.count
+            where = self.args["batch"], rows.first, rows.count, block.first, block.count
             call_epilogue(builder, self.args["closure"], (self.scores, scores_row, *where))
         sums_row = pieces.row_bytes(width)
         sums = builder.offset(self.sums, builder.mul(strip, sums_row))
         if self.softmax_rows is not None:
             place = builder.mul(strip, builder.i64(COMPUTE_BYTES))
             state = (builder.offset(base, place) for base in (self.maxima, self.totals))
-            is_first = builder.zext(block.is_first, I64)
-            args = self.scores, scores_row, *state, sums, sums_row, height, block.count, width, is_first
+            args = self.scores, scores_row, *state, sums, sums_row, rows.count, block.count, width
             builder.call(self.softmax_rows, args)
-        adds = builder.select(block.is_first, builder.i64(0), builder.i64(1))
         panels, result = (self.packed, width), (sums, sums_row)
-        pieces.multiply_strip((self.scores, scores_row), height, block.count, panels, result, adds)
+        scores = self.scores, scores_row
+        pieces.multiply_strip(scores, rows.count, block.count, panels, result, builder.i64(1))
 
     def _finish(self, rows: Value) -> None:
         """Divides by the sums of the softmax, rounds and stores."""

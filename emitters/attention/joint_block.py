@@ -18,7 +18,7 @@ from xjit.emitters.attention.joint_shapes import (
     panel_bytes,
     rows_bytes,
 )
-from xjit.emitters.attention.pieces import BlockPieces
+from xjit.emitters.attention.pieces import BlockPieces, Extent
 from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES, left_row_bytes
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.llvm import Function, LLVMType, Module, Value
@@ -27,12 +27,19 @@ from xjit.llvm.types import I8, I64, PTR
 from xjit.llvm.values import const_int
 
 JOINT_PARAMS = (
-    (PTR, "parameters"), (PTR, "closure"), (PTR, "pointers"), (PTR, "memory"), (I64, "batch"), (I64, "first_row"),
-    (I64, "rows"),
+    (PTR, "parameters"), (PTR, "closure"), (PTR, "condition"), (PTR, "pointers"), (PTR, "memory"), (I64, "batch"),
+    (I64, "first_row"), (I64, "rows"),
 )  # fmt: skip
 """`pointers`: to the left and the right operand of each tile, to the right operand of each product, to each result, of
-the batch at hand, all to their first row. `memory` is for the sums over columns, one after the other.
+the batch at hand, all to their first row. `memory` is for the sums over columns, one after the other. `condition` is a
+closure of a function with `CONDITION_PARAMS`: whether masked scores of a block are 0; null if they always are.
 """
+
+
+CONDITION_PARAMS = (
+    (PTR, "closure"), (I64, "batch"), (I64, "first_row"), (I64, "rows"), (I64, "first_column"), (I64, "columns"),
+)  # fmt: skip
+"""Of a function that returns an i64: not 0 where masked scores of a block are 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +66,6 @@ class _Member:
     packed: Value
     sums: Value
     scores: Value
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """Rows or columns first .. first + count."""
-
-    first: Value
-    count: Value
 
 
 def emit_joint_unit(module: Module, name: str, types: JointTypes) -> Function:
@@ -131,18 +130,18 @@ class _JointEmitter:
 
     def emit(self) -> Function:
         builder = self.builder
-        rows = _Range(self.args["first_row"], self.args["rows"])
+        rows = Extent(self.args["first_row"], self.args["rows"])
         columns, step = self.pieces.field("columns"), self.pieces.field("block_columns")
         for member in self._members(over_rows=False):
             self._clear(member, rows.count)
         with builder.loop(builder.i64(0), columns, step, "columns") as first:
-            self._block_columns(_Range(first, builder.min(step, builder.sub(columns, first))), rows)
+            self._block_columns(Extent(first, builder.min(step, builder.sub(columns, first))), rows)
         for member in self._members(over_rows=False):
             self._store(member, rows)
         builder.ret_void()
         return builder.function
 
-    def _block_columns(self, columns: _Range, rows: _Range) -> None:
+    def _block_columns(self, columns: Extent, rows: Extent) -> None:
         """Adds what a block of columns amounts to, over the unit's rows."""
         builder, pieces = self.builder, self.pieces
         for tile in self.tiles:
@@ -155,23 +154,60 @@ class _JointEmitter:
             self._clear(member, columns.count)
         end, step = builder.add(rows.first, rows.count), pieces.field("block_rows")
         with builder.loop(rows.first, end, step, "rows") as first:
-            self._block(_Range(first, builder.min(step, builder.sub(end, first))), columns)
+            self._block(Extent(first, builder.min(step, builder.sub(end, first))), columns)
         for member in self._members(over_rows=True):
             self._store(member, columns)
 
-    def _block(self, rows: _Range, columns: _Range) -> None:
-        """Adds what a block of rows and columns amounts to."""
+    def _block(self, rows: Extent, columns: Extent) -> None:
+        """Adds what a block of rows and columns amounts to, if it is not zero."""
+        builder, pieces = self.builder, self.pieces
+        condition, may_be_zero = self.args["condition"], self._has_masked(rows, columns)
+        holds = builder.if_else(
+            builder.and_(may_be_zero, has_epilogue(builder, condition)),
+            lambda: [self._condition_holds(rows, columns)],
+            lambda: [may_be_zero],
+        )[0]
+        is_zero = builder.and_(holds, pieces.is_masked(rows, columns))
+        with builder.when(builder.not_(is_zero)):
+            self._add_block(rows, columns, holds)
+
+    def _has_masked(self, rows: Extent, columns: Extent) -> Value:
+        """Whether some row of a block may be masked: the first one or the last one."""
+        builder = self.builder
+        last = builder.sub(builder.add(rows.first, rows.count), builder.i64(1))
+        first, last = (self.pieces.is_masked(Extent(row, builder.i64(1)), columns) for row in (rows.first, last))
+        return builder.or_(first, last)
+
+    def _condition_holds(self, rows: Extent, columns: Extent) -> Value:
+        builder, condition = self.builder, self.args["condition"]
+        function = builder.load_ptr(condition, 0, "condition")
+        where = self.args["batch"], rows.first, rows.count, columns.first, columns.count
+        return builder.icmp_signed("!=", builder.call_pointer(function, I64, (condition, *where)), builder.i64(0))
+
+    def _clear_scores(self, strip: Value, height: Value) -> None:
+        """Zeros for what is summed over rows: those of a strip are with others there."""
+        builder = self.builder
+        for number in sorted({m.types.scores for m in self._members(over_rows=True)}):
+            place = builder.offset(self._plane(number), builder.mul(strip, self.scores_row))
+            builder.memset(place, const_int(I8, 0), builder.mul(height, self.scores_row), 64)
+
+    def _add_block(self, rows: Extent, columns: Extent, may_skip: Value) -> None:
         builder, pieces = self.builder, self.pieces
         left = [self._left_rows(tile, rows) for tile in self.tiles]
         step = pieces.tile.rows
         with builder.loop(builder.i64(0), rows.count, step, "strip") as strip:
             height = builder.min(builder.sub(rows.count, strip), builder.i64(step))
-            self._strip(_Range(builder.add(rows.first, strip), height), strip, left, columns)
+            some = Extent(builder.add(rows.first, strip), height)
+            is_zero = builder.and_(may_skip, pieces.is_masked(some, columns))
+            with builder.when(is_zero):
+                self._clear_scores(strip, height)
+            with builder.when(builder.not_(is_zero)):
+                self._strip(some, strip, left, columns)
         for member in self._members(over_rows=True):
             self._pack(member, rows)
             self._multiply_columns(member, rows, columns)
 
-    def _left_rows(self, tile: _Tile, rows: _Range) -> tuple[Value, Value]:
+    def _left_rows(self, tile: _Tile, rows: Extent) -> tuple[Value, Value]:
         """Where a block of rows lies, and the bytes between them: packed, if it is not read as it is in memory."""
         builder, pieces = self.builder, self.pieces
         strides, depth = self._fields(tile, "left_row", "left_k"), pieces.field(f"{tile.name}_depth")
@@ -185,7 +221,7 @@ class _JointEmitter:
         start = builder.select(is_packed, tile.packed_left, source)
         return start, builder.select(is_packed, pieces.row_bytes(depth), strides[0])
 
-    def _strip(self, rows: _Range, strip: Value, left: Sequence[tuple[Value, Value]], columns: _Range) -> None:
+    def _strip(self, rows: Extent, strip: Value, left: Sequence[tuple[Value, Value]], columns: Extent) -> None:
         """Makes a few rows of scores, `strip` rows behind those of the block, and adds them to sums over columns."""
         builder, pieces = self.builder, self.pieces
         place = builder.mul(strip, self.scores_row)
@@ -206,7 +242,7 @@ class _JointEmitter:
             sums = builder.offset(member.sums, behind), row
             pieces.multiply_strip(scores, rows.count, columns.count, (member.packed, width), sums, builder.i64(1))
 
-    def _multiply_columns(self, member: _Member, rows: _Range, columns: _Range) -> None:
+    def _multiply_columns(self, member: _Member, rows: Extent, columns: Extent) -> None:
         """Adds the columns of a block of scores to sums over rows."""
         builder, pieces = self.builder, self.pieces
         width = pieces.field(f"{member.name}_width")
@@ -219,7 +255,7 @@ class _JointEmitter:
 
     # -- operands and sums of a product
 
-    def _pack(self, member: _Member, summed: _Range) -> None:
+    def _pack(self, member: _Member, summed: Extent) -> None:
         """Packs the rows of its operand that are summed over."""
         builder, strides = self.builder, self._fields(member, "right_k", "right_column")
         source = builder.offset(member.right, builder.mul(summed.first, strides[0]))
@@ -231,7 +267,7 @@ class _JointEmitter:
         row = self.pieces.row_bytes(self.pieces.field(f"{member.name}_width"))
         builder.memset(member.sums, const_int(I8, 0), builder.mul(rows, row), 64)
 
-    def _store(self, member: _Member, rows: _Range) -> None:
+    def _store(self, member: _Member, rows: Extent) -> None:
         builder, strides = self.builder, self._fields(member, "out_row", "out_column")
         target = builder.offset(member.out, builder.mul(rows.first, strides[0]))
         width = self.pieces.field(f"{member.name}_width")

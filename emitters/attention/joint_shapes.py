@@ -14,15 +14,18 @@ from xjit.emitters.attention.shapes import (
     COMPUTE_BYTES,
     ENOUGH_UNITS,
     MAX_DEPTH,
+    PLANE_FIELDS,
     PRODUCTS,
     TileStrides,
     left_row_bytes,
     padded,
+    plane_numbers,
 )
 from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.target import Target
 from xjit.llvm.types import I64, LLVMType
+from xjit.passes.analysis.attention.masks import NOTHING_MASKED, Masked
 
 JOINT_ROWS = 96
 JOINT_COLUMNS = 128
@@ -68,6 +71,7 @@ class JointTypes:
         names = ["rows", "columns", "block_rows", "block_columns"]
         names += [f"tile_{n}_{name}" for n in range(len(self.tiles)) for name in tile_fields]
         names += [f"member_{n}_{name}" for n in range(len(self.members)) for name in member_fields]
+        names += PLANE_FIELDS
         return StructLayout("JointParameters", tuple((name, I64) for name in names))
 
 
@@ -140,7 +144,9 @@ def rows_bytes(target: Target) -> int:
     return max(most, PANEL_BYTES + JOINT_COLUMNS * 2 * left_row_bytes(1))
 
 
-def joint_parameters(shape: JointShape, types: JointTypes, blocking: JointBlocking) -> np.ndarray:
+def joint_parameters(
+    shape: JointShape, types: JointTypes, blocking: JointBlocking, masked: Masked = NOTHING_MASKED
+) -> np.ndarray:
     """Returns the record of a shape, as int64."""
     numbers = [shape.rows, shape.columns, blocking.rows, blocking.columns]
     for tile, (left, right) in zip(shape.tiles, types.tiles, strict=True):
@@ -150,4 +156,4 @@ def joint_parameters(shape: JointShape, types: JointTypes, blocking: JointBlocki
         a, b = kinds.right.bits // 8, kinds.out.bits // 8
         numbers += [member.width, member.right_k * a, member.right_column * a, member.out_row * b]
         numbers.append(member.out_column * b)
-    return np.array(numbers, np.int64)
+    return np.array([*numbers, *plane_numbers(masked)], np.int64)

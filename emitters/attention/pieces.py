@@ -7,6 +7,7 @@ lie in rows like those of left operands. All strides are in bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +22,17 @@ from xjit.emitters.gemm.support import GemmSupport, copy_function, support_for
 from xjit.llvm import LLVMType, Module, Value
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import StructuredBuilder
-from xjit.llvm.types import I8
+from xjit.llvm.types import I1, I8
+from xjit.llvm.values import const_int
+from xjit.passes.analysis.attention.masks import MAX_PLANES
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Rows or columns first .. first + count."""
+
+    first: Value
+    count: Value
 
 
 class BlockPieces:
@@ -55,6 +66,25 @@ class BlockPieces:
         size = builder.mul(depth, builder.i64(COMPUTE_BYTES))
         lines = builder.udiv(builder.add(size, builder.i64(63)), builder.i64(64))
         return builder.mul(builder.or_(lines, builder.i64(1)), builder.i64(64))
+
+    def number(self, name: str) -> Value:
+        """A field of the record that holds the bits of a number of the compute type."""
+        place = self._layout.pointer(self.builder, self._parameters, name)
+        return self.builder.load(COMPUTE, place, COMPUTE_BYTES)
+
+    def is_masked(self, rows: Extent, columns: Extent) -> Value:
+        """Whether all scores of a block are in one of the record's half-planes, as i1."""
+        builder = self.builder
+        found: Value = const_int(I1, 0)
+        for n in range(MAX_PLANES):
+            least = self.field(f"plane_{n}_offset")
+            for extent, name in ((rows, "row"), (columns, "column")):
+                factor = self.field(f"plane_{n}_{name}")
+                last = builder.sub(builder.add(extent.first, extent.count), builder.i64(1))
+                ends = builder.mul(factor, extent.first), builder.mul(factor, last)
+                least = builder.add(least, builder.min(*ends))
+            found = builder.or_(found, builder.icmp_signed(">=", least, builder.i64(0)))
+        return found
 
     # -- packing
 

@@ -14,6 +14,7 @@ from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.llvm.target import Target
 from xjit.llvm.types import FLOAT, LLVMType
+from xjit.passes.analysis.attention.masks import MAX_PLANES, NOTHING_MASKED, Masked
 
 COMPUTE = FLOAT
 COMPUTE_BYTES = 4
@@ -118,9 +119,22 @@ def left_row_bytes(depth: int) -> int:
     return 64 * (lines + 1 - lines % 2)
 
 
+PLANE_FIELDS = tuple(f"plane_{n}_{name}" for n in range(MAX_PLANES) for name in ("row", "column", "offset"))
+"""Fields of a record that say where scores are masked."""
+
+
+def plane_numbers(masked: Masked) -> list[int]:
+    """Returns the values of PLANE_FIELDS; half-planes that are not there have nothing in them."""
+    planes = [(plane.row, plane.column, plane.offset) for plane in masked.planes]
+    return [number for plane in planes + [(0, 0, -1)] * (MAX_PLANES - len(planes)) for number in plane]
+
+
 @dataclass(frozen=True, slots=True)
 class ScoreParameters:
-    """The record, in order of its fields. Strides are in bytes; those of a second tile are 0 if there is none."""
+    """The record, in order of its fields. Strides are in bytes; those of a second tile are 0 if there is none.
+
+    `bound` is the bits of a number that no masked score exceeds.
+    """
 
     columns: int
     block_columns: int
@@ -141,10 +155,21 @@ class ScoreParameters:
     out_column: int
     maximum_row: int
     total_row: int
+    bound: int
+    plane_0_row: int
+    plane_0_column: int
+    plane_0_offset: int
+    plane_1_row: int
+    plane_1_column: int
+    plane_1_offset: int
 
     @staticmethod
     def of(
-        shape: ScoreShape, types: ScoreTypes, blocking: Blocking, statistics: tuple[int, int] = (0, 0)
+        shape: ScoreShape,
+        types: ScoreTypes,
+        blocking: Blocking,
+        statistics: tuple[int, int] = (0, 0),
+        masked: Masked = NOTHING_MASKED,
     ) -> ScoreParameters:
         """Returns the record for a shape; `statistics` are the strides of maxima and sums, in elements."""
         tiles: list[int] = []
@@ -158,6 +183,7 @@ class ScoreParameters:
             *(shape.columns, blocking.columns, shape.width, *tiles),
             *(shape.right_row * right, shape.right_column * right, shape.out_row * out, shape.out_column * out),
             *(COMPUTE_BYTES * stride for stride in statistics),
+            *(int(np.float32(masked.bound).view(np.uint32)), *plane_numbers(masked)),
         )
         return ScoreParameters(*numbers)
 

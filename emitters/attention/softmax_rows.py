@@ -20,12 +20,12 @@ from xjit.llvm.values import constant
 
 PARAMS = (
     (PTR, "scores"), (I64, "row_bytes"), (PTR, "maxima"), (PTR, "totals"), (PTR, "sums"), (I64, "sums_row"),
-    (I64, "rows"), (I64, "columns"), (I64, "width"), (I64, "first"),
+    (I64, "rows"), (I64, "columns"), (I64, "width"),
 )  # fmt: skip
 """A strip of logits, which becomes exponentials, and the state of its rows: maxima, totals, and the product's sums.
 
-Rows are padded to whole vectors, what lies there becomes zero. `first` is not 0 for the first block of columns: the
-state is not there yet.
+Rows are padded to whole vectors, what lies there becomes zero. Before the first block of columns, maxima are -inf, and
+the rest is zero.
 """
 
 
@@ -40,8 +40,7 @@ class _Row:
 def emit_softmax_rows(module: Module, name: str) -> Function:
     """Defines the function with `PARAMS`."""
     builder = define(module, name, PARAMS)
-    scores, row_bytes, maxima, totals, sums, sums_row, rows, columns, width, first = builder.function.args
-    is_first = builder.icmp_signed("!=", first, builder.i64(0))
+    scores, row_bytes, maxima, totals, sums, sums_row, rows, columns, width = builder.function.args
     with builder.loop(builder.i64(0), rows, name="row") as i:
         place = builder.mul(i, builder.i64(COMPUTE_BYTES))
         row = _Row(
@@ -50,7 +49,7 @@ def emit_softmax_rows(module: Module, name: str) -> Function:
             builder.offset(totals, place),
             builder.offset(sums, builder.mul(i, sums_row)),
         )
-        _RowEmitter(builder, row, columns, width, is_first).emit()
+        _RowEmitter(builder, row, columns, width).emit()
     builder.ret_void()
     return builder.function
 
@@ -58,7 +57,7 @@ def emit_softmax_rows(module: Module, name: str) -> Function:
 class _RowEmitter:
     """The code of one row."""
 
-    def __init__(self, builder: StructuredBuilder, row: _Row, columns: Value, width: Value, is_first: Value) -> None:
+    def __init__(self, builder: StructuredBuilder, row: _Row, columns: Value, width: Value) -> None:
         self.builder = builder
         self.row = row
         self.lanes = builder.target.vector_width(COMPUTE)
@@ -67,7 +66,6 @@ class _RowEmitter:
         self.columns = columns
         self.bytes = self._padded_bytes(columns)
         self.width_bytes = self._padded_bytes(width)
-        self.is_first = is_first
 
     def _padded_bytes(self, count: Value) -> Value:
         builder = self.builder
@@ -79,7 +77,7 @@ class _RowEmitter:
         builder = self.builder
         minus_inf = constant(COMPUTE, float("-inf"))
         self._fill_padding()
-        old = builder.select(self.is_first, minus_inf, builder.load(COMPUTE, self.row.maximum, COMPUTE_BYTES))
+        old = builder.load(COMPUTE, self.row.maximum, COMPUTE_BYTES)
         maximum = self._larger(old, self._maximum())
         builder.store(maximum, self.row.maximum, COMPUTE_BYTES)
         is_empty = builder.fcmp_ordered("==", maximum, minus_inf)
@@ -87,10 +85,8 @@ class _RowEmitter:
         total = self._exponentials(shift)
         scale = exp(Vec(builder, builder.fsub(old, shift))).v
         before = builder.load(COMPUTE, self.row.total, COMPUTE_BYTES)
-        added = builder.fadd(builder.fmul(before, scale), total)
-        builder.store(builder.select(self.is_first, total, added), self.row.total, COMPUTE_BYTES)
-        changes = builder.fcmp_unordered("!=", scale, constant(COMPUTE, 1.0))
-        with builder.when(builder.and_(changes, builder.not_(self.is_first))):
+        builder.store(builder.fadd(builder.fmul(before, scale), total), self.row.total, COMPUTE_BYTES)
+        with builder.when(builder.fcmp_unordered("!=", scale, constant(COMPUTE, 1.0))):
             self._scale_sums(scale)
 
     def _larger(self, a: LLVMValue, b: LLVMValue) -> LLVMValue:

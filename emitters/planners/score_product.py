@@ -29,18 +29,14 @@ def score_product(view: KernelView) -> ScoreProduct:
     return product
 
 
-def has_joint_products(view: KernelView) -> bool:
-    """Whether such a view has several products: their results are matrices, a softmax's maxima and totals are none."""
-    return len(view.roots) > 1 and score_products(view, 1) != []
-
-
-def joint_products(view: KernelView) -> JointProducts:
-    """Returns the products that such a view's results are."""
+def joint_products(view: KernelView) -> JointProducts | None:
+    """Returns the products of the same scores that such a view's results are; None if one has a softmax, or if there is
+    one whose scores are not over the dimensions of their products.
+    """
     found = [score_products(view, number) for number in range(len(view.roots))]
-    joint = join_products([products[0] for products in found]) if all(len(p) == 1 for p in found) else None
-    if joint is None:
-        raise AssertionError(f"{view.instruction.name} has no products of the same scores")
-    return joint
+    if any(len(products) != 1 for products in found):
+        return None
+    return join_products([products[0] for products in found])
 
 
 def score_products(view: KernelView, number: int) -> list[ScoreProduct]:

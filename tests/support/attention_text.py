@@ -26,6 +26,8 @@ add {
 }
 """
 MASKS = ("none", "scale", "bias", "where", "causal", "causal_inf", "additive")
+PLANE_MASKS = ("low", "later", "window")
+"""Masks of positions: of scores that count all the same, of rows without others, and on both sides of a band."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,21 @@ class AttentionText:
         b, h, t, s = self.batch, self.heads, self.queries, self.keys
         wide = self.scores
         grid = f"pred[{t},{s}]"
+        within = f"""band = s32[] constant(9)
+  bands = s32[{t},{s}] broadcast(band), dimensions={{}}
+  jk = s32[{t},{s}] add(j, bands)
+  c0 = {grid} compare(i, j), direction=GE
+  c1 = {grid} compare(jk, i), direction=GT
+  c = {grid} and(c0, c1)"""
+        direction = "LE" if self.mask == "later" else "GE"
+        comparison = within if self.mask == "window" else f"c = {grid} compare(i, j), direction={direction}"
         causal = f"""
   i = s32[{t},{s}] iota(), iota_dimension=0
   j = s32[{t},{s}] iota(), iota_dimension=1
-  c = {grid} compare(i, j), direction=GE
+  {comparison}
   cb = pred[{b},{h},{t},{s}] broadcast(c), dimensions={{2,3}}
   x = {wide} select(cb, dot, lows)"""
-        low = {"causal_inf": "-inf", "where": "-3.4028235e38"}.get(self.mask, "-2.3819763e+38")
+        low = {"low": "-1.0", "causal_inf": "-inf", "where": "-3.4028235e38"}.get(self.mask, "-2.3819763e+38")
         lows = f"""
   low = f32[] constant({low})
   lows = {wide} broadcast(low), dimensions={{}}"""
@@ -76,6 +86,7 @@ class AttentionText:
             f"\n  x = {wide} select(mb, dot, lows)",
             "causal": lows + causal,
             "causal_inf": lows + causal,
+            **dict.fromkeys(PLANE_MASKS, lows + causal),
         }[self.mask]  # fmt: skip
 
     def _shared(self, name: str, width: int) -> str:
@@ -133,8 +144,13 @@ class AttentionText:
         )
 
 
-def gradient_text(batch: int, queries: int, keys: int, depth: int, width: int) -> str:
-    """The gradients of q, k and v of causal attention over [batch, length, width], given that of the result."""
+def gradient_text(
+    batch: int, queries: int, keys: int, depth: int, width: int, low: str = "-1e9", direction: str = "GE"
+) -> str:
+    """The gradients of q, k and v of attention over [batch, length, width], given that of the result.
+
+    Scores are masked, by `low`, where row and column do not compare so.
+    """
     b, t, s, d, w = batch, queries, keys, depth, width
     wide, rows, numbers = f"f32[{b},{t},{s}]", f"f32[{b},{t}]", "lhs_batch_dims={0}, rhs_batch_dims={0}"
     return (
@@ -147,8 +163,8 @@ def gradient_text(batch: int, queries: int, keys: int, depth: int, width: int) -
   dot = {wide} dot(q, k), {numbers}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
   i = s32[{b},{t},{s}] iota(), iota_dimension=1
   j = s32[{b},{t},{s}] iota(), iota_dimension=2
-  c = pred[{b},{t},{s}] compare(i, j), direction=GE
-  low = f32[] constant(-1e9)
+  c = pred[{b},{t},{s}] compare(i, j), direction={direction}
+  low = f32[] constant({low})
   lows = {wide} broadcast(low), dimensions={{}}
   x = {wide} select(c, dot, lows)
   ninf = f32[] constant(-inf)

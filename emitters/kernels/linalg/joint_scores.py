@@ -13,7 +13,7 @@ from xjit.emitters.attention.pieces import add_block_record
 from xjit.emitters.gemm.microkernels.kernels import pieces
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.dot import NS_PER_FLOP
-from xjit.emitters.kernels.linalg.score_elements import ScoreElements, emit_score_elements
+from xjit.emitters.kernels.linalg.score_elements import ScoreElements, emit_condition, emit_score_elements
 from xjit.emitters.kernels.linalg.scores import NS_PER_SCORE
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.kernels.view import KernelView
@@ -33,7 +33,9 @@ def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork)
     function.is_cold = True
     call = link_score_library(context.module, work.types)
     nest = LoopNest(context.module, function, context.target)
-    closure = emit_score_elements(context, view, _elements(work), nest, leaves)
+    elements = _elements(work)
+    closure = emit_score_elements(context, view, elements, nest, leaves)
+    condition = emit_condition(context, view, elements, work.masked.condition, nest, leaves)
     record = _record(context, work)
     widths = [m.width for m in work.products.members if not m.over_rows]
     size = sum(sums_bytes(work.blocking.unit_rows, width) for width in widths)
@@ -57,7 +59,7 @@ def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork)
         left = nest.builder.sub(const_int(I64, work.shape.rows), first_row)
         rows = StructuredBuilder(nest.builder.block).min(const_int(I64, work.blocking.unit_rows), left)
         where = nest.index_value(batch), first_row, rows
-        nest.builder.call(call, (record, closure, pointers, memory, *where))
+        nest.builder.call(call, (record, closure, condition, pointers, memory, *where))
         return ()
 
     begin, end = range_arguments(function)
@@ -75,7 +77,7 @@ def _record(context: KernelContext, work: JointWork) -> Value:
     shape, blocking = work.shape, work.blocking
     rows = {rows for unit in pieces(shape.rows, blocking.unit_rows) for rows in pieces(unit, blocking.rows)}
     columns = pieces(shape.columns, blocking.columns)
-    numbers = joint_parameters(shape, work.types, blocking)
+    numbers = joint_parameters(shape, work.types, blocking, work.masked)
     results = {*columns, *(member.width for member in shape.members)}
     return add_block_record(context.module, numbers, rows | columns, results)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from xjit.affine import AffineExpr, dim, substitute
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.access.memory import Buffer
+from xjit.emitters.attention.joint_block import CONDITION_PARAMS
 from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES
 from xjit.emitters.elemental import round_to_type
 from xjit.emitters.fused import Element, FusedIrEmitter
@@ -21,8 +22,9 @@ from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.function import Function
-from xjit.llvm.types import I8, I64, PTR, VOID, vector
-from xjit.llvm.values import Value, const_int, zero
+from xjit.llvm.types import I1, I8, I64, PTR, VOID, vector
+from xjit.llvm.values import Value, const_int, constant, zero
+from xjit.passes.analysis.attention.masks import RowBound
 from xjit.passes.analysis.attention.places import Place
 from xjit.passes.analysis.attention.products import Tile
 
@@ -63,6 +65,45 @@ def emit_score_elements(
     name = context.module.unique_name(f"{nest.function.name}.scores")
     function = context.module.add_function(name, VOID, EPILOGUE_PARAMS, linkage="internal")
     _ScoreEmitter(context, view, elements, function).emit(leaves)
+    return _closure(nest, function, view, leaves)
+
+
+def emit_condition(
+    context: KernelContext,
+    view: KernelView,
+    elements: ScoreElements,
+    condition: RowBound | None,
+    nest: LoopNest,
+    leaves: Mapping[HloInstruction, Buffer],
+) -> Value:
+    """Emits whether a condition holds for a block of scores, see `CONDITION_PARAMS`, and a closure of that; null if
+    there is none.
+    """
+    if condition is None:
+        return zero(PTR)
+    name = context.module.unique_name(f"{nest.function.name}.condition")
+    function = context.module.add_function(name, I64, CONDITION_PARAMS, linkage="internal")
+    scores = _Scores(context, view, elements, function, [n for _, n in CONDITION_PARAMS])
+    fused = scores.emitter_of_elements(leaves)
+    inner, args = scores.nest, scores.args
+    is_of_rows = any(e.uses_dim(scores.row) for e in scores.place(condition.place))
+    position, kind = (scores.row, "row") if is_of_rows else (scores.column, "column")
+    end = inner.builder.add(args[f"first_{kind}"], args[f"{kind}s"])
+
+    def one(holds: Sequence[Value]) -> Sequence[Value]:
+        value, _ = fused.element(condition.place.instruction, scores.place(condition.place))
+        assert isinstance(value, Value)
+        above = inner.builder.fcmp_ordered(">", value, constant(COMPUTE, condition.least))
+        return [inner.builder.and_(holds[0], above)]
+
+    start = [const_int(I1, 1)]
+    (holds,) = inner.loop(position, one, start, begin=args[f"first_{kind}"], end=end, name=kind)
+    inner.builder.ret(inner.builder.zext(holds, I64))
+    return _closure(nest, function, view, leaves)
+
+
+def _closure(nest: LoopNest, function: Function, view: KernelView, leaves: Mapping[HloInstruction, Buffer]) -> Value:
+    """A function and the pointers to all operands, where `nest` stands."""
     builder = nest.builder
     closure = builder.alloca(I64, 1 + len(view.leaves), align=8, name="closure")
     for slot, pointer in enumerate((function.value, *(leaves[leaf].pointer for leaf in view.leaves))):
@@ -70,34 +111,52 @@ def emit_score_elements(
     return closure
 
 
-class _ScoreEmitter:
+class _Scores:
+    """A function that is called with a closure, the number of a batch, and rows and columns of scores."""
+
+    def __init__(
+        self,
+        context: KernelContext,
+        view: KernelView,
+        elements: ScoreElements,
+        function: Function,
+        params: Sequence[str],
+    ) -> None:
+        self.view = view
+        self.maps = context.maps
+        self.args = args = dict(zip(params, function.args, strict=True))
+        self.nest = nest = LoopNest(context.module, function, context.target)
+        sizes = elements.num_batches, elements.rows, elements.columns
+        self.batch, self.row, self.column = (nest.new_variable(size) for size in sizes)
+        self.index = elements.index_of(dim(self.batch), dim(self.row), dim(self.column))
+        nest.bind(self.batch, args["batch"], 0)
+
+    def place(self, place: Place) -> Index:
+        """The index of an element over the variables of the nest."""
+        return tuple(self.nest.simplify(substitute(e, self.index)) for e in place.index)
+
+    def emitter_of_elements(self, leaves: Mapping[HloInstruction, Buffer]) -> FusedIrEmitter:
+        """Returns what emits elements, of buffers whose pointers are in the closure."""
+        nest = self.nest
+        bound = dict(leaves)  # constants of the module are as they are
+        for slot, leaf in enumerate(self.view.leaves):
+            place = nest.builder.gep(I64, self.args["closure"], const_int(I64, 1 + slot))
+            bound[leaf] = Buffer(leaves[leaf].shape, nest.builder.load(PTR, place, align=8))
+        return FusedIrEmitter(nest, bound, self.maps)
+
+
+class _ScoreEmitter(_Scores):
     """State while one function is emitted: `void(closure, tile)`, see EPILOGUE_PARAMS; scores replace the tile."""
 
     def __init__(self, context: KernelContext, view: KernelView, elements: ScoreElements, function: Function) -> None:
-        self.view = view
+        super().__init__(context, view, elements, function, [n for _, n in EPILOGUE_PARAMS])
         self.elements = elements
-        self.maps = context.maps
-        args = dict(zip((n for _, n in EPILOGUE_PARAMS), function.args, strict=True))
-        self.args = args
-        self.nest = nest = LoopNest(context.module, function, context.target)
-        self.batch, self.row, self.column = (
-            nest.new_variable(size) for size in (elements.num_batches, elements.rows, elements.columns)
-        )
-        self.index = elements.index_of(dim(self.batch), dim(self.row), dim(self.column))
         self.width = context.target.vector_width(COMPUTE)
 
-    def _place(self, place: Place) -> Index:
-        return tuple(self.nest.simplify(substitute(e, self.index)) for e in place.index)
-
     def emit(self, leaves: Mapping[HloInstruction, Buffer]) -> None:
-        """Emits the function for buffers whose pointers are in the closure."""
+        """Emits the function."""
         nest, args = self.nest, self.args
-        nest.bind(self.batch, args["batch"], 0)
-        bound = dict(leaves)  # constants of the module are as they are
-        for slot, leaf in enumerate(self.view.leaves):
-            place = nest.builder.gep(I64, args["closure"], const_int(I64, 1 + slot))
-            bound[leaf] = Buffer(leaves[leaf].shape, nest.builder.load(PTR, place, align=8))
-        fused = FusedIrEmitter(nest, bound, self.maps)
+        fused = self.emitter_of_elements(leaves)
         end = nest.builder.add(args["first_row"], args["rows"])
 
         def one_row(_: Sequence[Value]) -> Sequence[Value]:
@@ -145,7 +204,7 @@ class _ScoreEmitter:
         for number, tile in enumerate(self.elements.tiles):
             address = builder.gep(I8, place, const_int(I64, number * self.elements.plane_bytes))
             self._give(fused, tile, builder.load(kind, address, align=COMPUTE_BYTES))
-        values = [fused.splat(fused.element(w.instruction, self._place(w)), self.width) for w in self.elements.wanted]
+        values = [fused.splat(fused.element(w.instruction, self.place(w)), self.width) for w in self.elements.wanted]
         for number, value in enumerate(values):
             assert isinstance(value, Value)
             address = nest.builder.gep(I8, place, const_int(I64, number * self.elements.plane_bytes))
@@ -156,7 +215,7 @@ class _ScoreEmitter:
         nest = self.nest
         element_type = tile.place.instruction.shape.element_type
         element: Element = round_to_type(nest.builder, element_type, value), nest.level.depth
-        expected = self._place(tile.place)
+        expected = self.place(tile.place)
 
         def given(index: Index) -> Element:
             if index != expected:

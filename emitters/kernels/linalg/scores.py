@@ -39,7 +39,7 @@ def emit_scores(context: KernelContext, view: KernelView, work: ScoreWork) -> li
     nest = LoopNest(context.module, function, context.target)
     closure = emit_score_elements(context, view, _elements(work), nest, leaves)
     statistics = tuple(m.row_stride for m in work.statistics) or (0, 0)
-    parameters = ScoreParameters.of(work.shape, work.types, work.blocking, (statistics[0], statistics[1]))
+    parameters = ScoreParameters.of(work.shape, work.types, work.blocking, (statistics[0], statistics[1]), work.masked)
     rows, columns = pieces(work.shape.rows, work.blocking.rows), pieces(work.shape.columns, work.blocking.columns)
     record = add_block_record(context.module, parameters.to_array(), rows, {*columns, work.shape.width})
     unit = nest.new_variable(work.units)

@@ -1,4 +1,4 @@
-"""Several products of one set of scores in one kernel: the gradient of attention."""
+"""Products of one set of scores in one kernel: the gradient of attention."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from xjit.affine import dim
 from xjit.emitters.attention.joint_shapes import (
     JointBlocking,
     JointShape,
@@ -19,20 +20,21 @@ from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.dot import GEMM_TYPES
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
-from xjit.emitters.planners.score_product import joint_products
 from xjit.llvm.types import LLVMType
 from xjit.passes.analysis.attention.joint import JointProducts
-from xjit.passes.analysis.attention.places import Matrix
+from xjit.passes.analysis.attention.masks import Masked, MaskFinder
+from xjit.passes.analysis.attention.places import Matrix, Space
 
 
 @dataclass(frozen=True, slots=True)
 class JointWork:
-    """The products, their sizes, and how they are blocked."""
+    """The products, their sizes, and how they are blocked. `masked` are scores that are 0."""
 
     products: JointProducts
     shape: JointShape
     types: JointTypes
     blocking: JointBlocking
+    masked: Masked
 
     @property
     def units(self) -> int:
@@ -53,14 +55,15 @@ class JointWork:
             "method": f"register tiles of {tile.rows}x{tile.columns}",
             "blocks": f"{self.blocking.rows} rows, {self.blocking.columns} columns; scores stay in the cache",
             "tasks": f"{self.units} units of {self.blocking.unit_rows} rows",
+            **self.masked.facts(),
         }
 
 
-def plan_joint_scores(context: PlanContext, view: KernelView) -> list[KernelPlan]:
-    """Plans a view whose results are several products of one set of scores."""
-    joint = joint_products(view)
+def plan_joint_scores(context: PlanContext, view: KernelView, joint: JointProducts) -> list[KernelPlan]:
+    """Plans a view whose results are products of one set of scores."""
     shape, types = _shape(joint), _types(joint)
-    work = JointWork(joint, shape, types, plan_joint_blocks(shape, types, context.target))
+    masked = MaskFinder(Space(joint.sizes), dim(joint.row), dim(joint.column)).zero(joint.scores)
+    work = JointWork(joint, shape, types, plan_joint_blocks(shape, types, context.target), masked)
     reason = "scores stay in the cache, block by block, for all products"
     return [HandWritten(view.instruction.name, "scores", reason, work)]
 

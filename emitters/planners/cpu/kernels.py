@@ -17,7 +17,7 @@ from xjit.emitters.planners.cpu.scores import plan_scores
 from xjit.emitters.planners.cpu.updates import plan_dynamic_update_slice
 from xjit.emitters.planners.cpu.windows import plan_reduce_window
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
-from xjit.emitters.planners.score_product import has_joint_products, is_score_product
+from xjit.emitters.planners.score_product import is_score_product, joint_products
 
 Planner = Callable[[PlanContext, KernelView], Sequence[KernelPlan]]
 
@@ -58,7 +58,8 @@ def plan_kernels(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]
     Errors: Unsupported names an instruction that cannot be compiled.
     """
     if is_score_product(view):
-        return plan_joint_scores(context, view) if has_joint_products(view) else plan_scores(context, view)
+        joint = joint_products(view)
+        return plan_scores(context, view) if joint is None else plan_joint_scores(context, view, joint)
     hero = view.hero
     refuse_unsupported(hero)
     if view.roots != (hero,) and hero.opcode not in EPILOGUE_HEROES:

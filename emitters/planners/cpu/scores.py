@@ -25,19 +25,24 @@ from xjit.emitters.planners.cpu.dot import GEMM_TYPES
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.emitters.planners.score_product import score_product
 from xjit.llvm.types import LLVMType
+from xjit.passes.analysis.attention.masks import NOTHING_MASKED, Masked, MaskFinder
 from xjit.passes.analysis.attention.places import Matrix
 from xjit.passes.analysis.attention.products import ScoreProduct
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreWork:
-    """The product, its sizes, and how it is blocked. `statistics` are where the maxima and sums of rows go."""
+    """The product, its sizes, and how it is blocked. `statistics` are where the maxima and sums of rows go.
+
+    `masked` is where scores have an upper bound.
+    """
 
     product: ScoreProduct
     shape: ScoreShape
     types: ScoreTypes
     blocking: Blocking
     statistics: tuple[Matrix, ...]
+    masked: Masked
 
     @property
     def units(self) -> int:
@@ -56,6 +61,7 @@ class ScoreWork:
             "method": f"register tiles of {tile.rows}x{tile.columns}",
             "blocks": f"{self.blocking.rows} rows, {self.blocking.columns} columns; scores stay in the cache",
             "tasks": f"{self.units} units",
+            **self.masked.facts(),
         }
 
 
@@ -64,7 +70,9 @@ def plan_scores(context: PlanContext, view: KernelView) -> list[KernelPlan]:
     product = score_product(view)
     shape = _shape(product)
     blocking = plan_blocks(shape, context.target)
-    work = ScoreWork(product, shape, _types(product), blocking, _statistics(view, product))
+    finder = MaskFinder(product.space, dim(product.rows), product.column)
+    masked = finder.bounded(product.scores) if product.softmax is not None else NOTHING_MASKED
+    work = ScoreWork(product, shape, _types(product), blocking, _statistics(view, product), masked)
     reason = "scores stay in the cache, block by block"
     return [HandWritten(view.instruction.name, "scores", reason, work)]
 

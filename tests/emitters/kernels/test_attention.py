@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xjit
-from tests.support.attention_text import MASKS, AttentionText, fused, gradient_text, inputs_of
+from tests.support.attention_text import MASKS, PLANE_MASKS, AttentionText, fused, gradient_text, inputs_of
 from tests.support.kernels import check_units
 from xjit.llvm import Target
 from xjit.passes import pipelines
@@ -36,6 +36,12 @@ def test_narrow_types(kind: str) -> None:
 
 def test_more_columns_and_rows_than_a_block() -> None:
     check(AttentionText(heads=1, queries=530, keys=777, depth=17, width=33, mask="causal_inf"))
+
+
+@pytest.mark.parametrize("mask", PLANE_MASKS)
+def test_blocks_that_are_masked_as_a_whole(mask: str) -> None:
+    """They are left out, unless they count: more queries than keys, so that some rows have nothing else."""
+    check(AttentionText(heads=1, queries=700, keys=560, depth=8, width=8, mask=mask))
 
 
 def test_shared_keys_and_a_late_quotient() -> None:

@@ -1,0 +1,135 @@
+"""Where scores are masked, by the ranges of values on half-planes of rows and columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from xjit.affine import dim
+from xjit.passes.analysis.attention.masks import HalfPlane, Masked, MaskFinder
+from xjit.passes.analysis.attention.places import Place, Space
+from xjit.text.parser import parse_hlo
+
+LATER = HalfPlane(-1, 1, -1)
+"""Columns behind the row."""
+
+
+def finder_of(lines: str) -> tuple[MaskFinder, Place]:
+    text = f"""HloModule m
+ENTRY e {{
+  x = f32[8,9] parameter(0)
+  m = pred[8,9] parameter(1)
+  b = f32[8] parameter(2)
+  i = s32[8,9] iota(), iota_dimension=0
+  j = s32[8,9] iota(), iota_dimension=1
+  zero = f32[] constant(0)
+  zeros = f32[8,9] broadcast(zero), dimensions={{}}
+  low = f32[] constant(-1e9)
+  lows = f32[8,9] broadcast(low), dimensions={{}}
+  c = pred[8,9] compare(i, j), direction=GE
+{lines}
+}}
+"""
+    root = parse_hlo(text).entry_computation.root_instruction
+    space = Space(root.shape.dimensions)
+    return MaskFinder(space, dim(0), dim(1)), space.identity(root)
+
+
+def bounded(lines: str) -> Masked:
+    finder, place = finder_of(lines)
+    return finder.bounded(place)
+
+
+def zero(lines: str) -> Masked:
+    finder, place = finder_of(lines)
+    return finder.zero([place])
+
+
+@pytest.mark.parametrize(
+    ("lines", "planes"),
+    [
+        ("ROOT r = f32[8,9] select(c, x, lows)", [LATER]),
+        ("g = pred[8,9] compare(j, i), direction=GT\n  ROOT r = f32[8,9] select(g, lows, x)", [LATER]),
+        ("g = pred[8,9] compare(i, j), direction=GT\n  ROOT r = f32[8,9] select(g, x, lows)", [HalfPlane(-1, 1, 0)]),
+        ("g = pred[8,9] compare(i, j), direction=LE\n  ROOT r = f32[8,9] select(g, x, lows)", [HalfPlane(1, -1, -1)]),
+        ("n = pred[8,9] not(c)\n  ROOT r = f32[8,9] select(n, lows, x)", [LATER]),
+        ("a = pred[8,9] and(m, c)\n  ROOT r = f32[8,9] select(a, x, lows)", [LATER]),
+        (
+            "s = s32[] constant(3)\n  ss = s32[8,9] broadcast(s), dimensions={}\n  k = s32[8,9] add(j, ss)"
+            "\n  w = pred[8,9] compare(k, i), direction=GT\n  a = pred[8,9] and(w, c)"
+            "\n  ROOT r = f32[8,9] select(a, x, lows)",
+            [LATER, HalfPlane(1, -1, -3)],
+        ),
+        (
+            "f = f32[8,9] convert(c)\n  t = pred[8,9] compare(f, zeros), direction=NE"
+            "\n  ROOT r = f32[8,9] select(t, x, lows)",
+            [LATER],
+        ),
+    ],
+)  # fmt: skip
+def test_masks(lines: str, planes: list[HalfPlane]) -> None:
+    """Every way to write a mask of positions has the half-planes that it leaves out."""
+    found = bounded(f"  {lines}")
+    assert sorted(found.planes, key=str) == sorted(planes, key=str)
+    assert found.bound == pytest.approx(-1e9)
+
+
+@pytest.mark.parametrize(
+    ("tail", "bound"),
+    [
+        ("ROOT r = f32[8,9] multiply(s, halves)", -5e8),
+        ("ROOT r = f32[8,9] divide(s, halves)", -2e9),
+        ("ROOT r = f32[8,9] subtract(s, halves)", -1e9),
+        ("ROOT r = f32[8,9] select(m, s, lows)", -1e9),
+    ],
+)
+def test_what_is_made_of_masked_scores(tail: str, bound: float) -> None:
+    lines = f"""  half = f32[] constant(0.5)
+  halves = f32[8,9] broadcast(half), dimensions={{}}
+  s = f32[8,9] select(c, x, lows)
+  {tail}"""
+    found = bounded(lines)
+    assert found.planes == (LATER,)
+    assert found.bound == pytest.approx(bound)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "ROOT r = f32[8,9] select(m, x, lows)",  # not known before
+        "e = pred[8,9] compare(i, j), direction=EQ\n  ROOT r = f32[8,9] select(e, lows, x)",  # no half-plane
+        "o = pred[8,9] or(m, c)\n  ROOT r = f32[8,9] select(o, x, lows)",  # only where m is false, too
+        "w = f32[8,9] select(c, zeros, lows)\n  ROOT r = f32[8,9] add(x, w)",  # x may be larger than that is low
+        "p = s32[8,9] multiply(i, j)\n  g = pred[8,9] compare(p, i), direction=GE\n  ROOT r = f32[8,9] select(g, x, lows)",
+        "p = s8[8,9] convert(i)\n  q = s8[8,9] convert(j)\n  g = pred[8,9] compare(p, q), direction=GE"
+        "\n  ROOT r = f32[8,9] select(g, x, lows)",  # could wrap around
+    ],
+)  # fmt: skip
+def test_what_is_no_mask_of_positions(lines: str) -> None:
+    assert not bounded(f"  {lines}").planes
+
+
+def test_weights_are_zero_where_rows_have_larger_scores() -> None:
+    """On a condition for the maximum that is subtracted, which is that of a row."""
+    weights = """  s = f32[8,9] select(c, x, lows)
+  bb = f32[8,9] broadcast(b), dimensions={0}
+  d = f32[8,9] subtract(s, bb)
+  e = f32[8,9] exponential(d)
+"""
+    found = zero(weights + "  ROOT r = f32[8,9] multiply(e, x)")
+    assert found.planes == (LATER,)
+    assert found.condition is not None
+    assert found.condition.place.instruction.name == "b"
+    assert found.condition.least == pytest.approx(-1e9 + 104, abs=64)
+    assert not zero(weights + "  ROOT r = f32[8,9] add(e, x)").planes
+
+
+def test_zeros_that_are_selected_need_no_condition() -> None:
+    found = zero("  ROOT r = f32[8,9] select(c, x, zeros)")
+    assert found == Masked((LATER,), 0.0)
+    assert not zero("  ROOT r = f32[8,9] select(c, x, lows)").planes
+
+
+def test_what_differs_in_rows_and_columns_is_no_condition() -> None:
+    assert not zero(
+        "  s = f32[8,9] select(c, x, lows)\n  d = f32[8,9] subtract(s, x)\n  ROOT r = f32[8,9] exponential(d)"
+    ).planes
