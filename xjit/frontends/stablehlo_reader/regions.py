@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from xjit.frontends.stablehlo_reader.declined import Declined
-from xjit.frontends.stablehlo_reader.operations import read_operation
+from xjit.frontends.stablehlo_reader.operations import READERS, read_operation
 from xjit.frontends.stablehlo_reader.scope import Reading, Scope, Value, add_in_order
 from xjit.frontends.stablehlo_reader.values import Constant
 from xjit.hlo import attributes as at
@@ -24,8 +24,12 @@ Rule = Callable[[Scope, Any, list[Value], list[Shape]], Sequence[Value]]
 _TERMINATORS: Final = frozenset({"func.return", "stablehlo.return"})
 
 
-_ALWAYS_READ: Final = frozenset(("stablehlo.constant", "stablehlo.while"))
-"""Constants may be used in regions; loops may never end."""
+_PURE: Final = (READERS.keys() - {"stablehlo.constant"}) | {
+    "stablehlo.reduce",
+    "stablehlo.reduce_window",
+    "stablehlo.sort",
+}
+"""What may be left out if nothing uses it; constants may be used in regions."""
 
 _WINDOW: Final = frozenset(("window_dimensions", "window_strides", "base_dilations", "window_dilations", "padding"))
 
@@ -36,7 +40,7 @@ def read_block(scope: Scope, block: Any) -> list[Value]:
     live = set(ops[-1].operands)
     wanted: list[Any] = []
     for op in reversed(ops[:-1]):
-        if op.operation.name in _ALWAYS_READ or any(result in live for result in op.results):
+        if op.operation.name not in _PURE or any(result in live for result in op.results):
             live.update(op.operands)
             wanted.append(op)
     types = scope.reading.types
@@ -53,6 +57,8 @@ def read_block(scope: Scope, block: Any) -> list[Value]:
             values = [read_operation(scope, op, name, shapes[0])]
         for result, value in zip(results, values, strict=True):
             scope.set(result, value)
+        if name not in _PURE:
+            scope.loose += [value for value in values if isinstance(value, HloInstruction)]
     if ops[-1].operation.name not in _TERMINATORS:
         raise Declined(ops[-1].operation.name)
     return scope.operands(ops[-1])
@@ -109,7 +115,7 @@ def _joined(
         scope.make("get-tuple-element", shape, [whole], at.GetTupleElementAttributes(i))
         for i, shape in enumerate(shapes[:num_elements])
     ]
-    scope.loose += elements
+    scope.loose += elements or [whole]
     return elements
 
 
