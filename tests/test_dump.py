@@ -43,6 +43,20 @@ def test_stages_are_dumped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(again(X), executable(X))
 
 
+def test_one_compilation_is_dumped(tmp_path: Path) -> None:
+    options = xjit.CompileOptions(
+        dump_to=str(tmp_path / "dumps"), dump_hlo_pass_re="hlo-cse", cache_dir=str(tmp_path / "c")
+    )
+    for _ in range(2):  # what is dumped does not come from a cache
+        xjit.compile(TEXT.replace("negate", "sine"), options=options)
+    xjit.compile(TEXT, options=xjit.CompileOptions())
+    names = [path.name.split(".", 1)[1] for path in (tmp_path / "dumps").iterdir()]
+    assert sorted(names) == sorted([*files(tmp_path / "dumps")] * 2)
+    assert {"two.words.0001.after_hlo-cse.txt", "two.words.after_optimizations.txt"} <= set(names)
+    with pytest.raises(xjit.InvalidArgument, match="is not a regular expression"):
+        xjit.CompileOptions(dump_hlo_pass_re="(")
+
+
 def test_passes_that_changed_something_are_dumped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XJIT_FLAGS", f"--xjit_dump_to={tmp_path} --xjit_dump_hlo_pass_re='cse|tuple-simplifier'")
     xjit.compile(TEXT.replace("negate", "sine"))

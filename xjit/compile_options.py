@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from xjit.flags import check_pattern
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.target import Target
 from xjit.passes import PASSES, find_pass
@@ -26,6 +27,8 @@ class CompileOptions:
     instead of kept, as far as that goes (0: no limit). `bf16_planes`: whether matrix units of CPUs may multiply large
     matrices of f32 and f16 (docs/dots.md). A program that is estimated to take less than `unoptimized_us`, in
     microseconds, is compiled without LLVM's optimizations, in half the time: for callers whose calls take far longer.
+    `dump_to` is a directory for its stages, `dump_hlo_pass_re` adds the HLO after passes of such names (`xjit.dump`),
+    as the flags `--xjit_dump_to` and `--xjit_dump_hlo_pass_re` do for all compilations.
 
     Of GPUs: with `deterministic` no result depends on the order in which threads come, as that of a scatter may. With
     `sanitize` target "cuda-sim" checks every access of every kernel, and a call raises SimulationError for a wrong one.
@@ -49,6 +52,8 @@ class CompileOptions:
     bf16_planes: bool = True
     memory_limit_bytes: int = 0
     unoptimized_us: float = 0.0
+    dump_to: str = ""
+    dump_hlo_pass_re: str = ""
     xla_gpu_enable_cublaslt: bool | None = None
     xla_gpu_autotune_level: int = 0
     progress: Progress | None = field(default=None, compare=False)
@@ -58,6 +63,7 @@ class CompileOptions:
             Target.for_features(self.cpu_level)
         if self.opt_level not in range(4):
             raise InvalidArgument(f"opt_level is {self.opt_level!r}, expected 0, 1, 2 or 3")
+        check_pattern(self.dump_hlo_pass_re)
         if not self.unoptimized_us >= 0:
             raise InvalidArgument(f"unoptimized_us is {self.unoptimized_us!r}, expected a number, 0 or more")
         if self.xla_gpu_autotune_level not in range(5):

@@ -32,7 +32,8 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _pattern(text: str) -> str:
+def check_pattern(text: str) -> str:
+    """The text, if it is a regular expression. Errors: InvalidArgument."""
     try:
         re.compile(text)
     except re.error as error:
@@ -51,7 +52,9 @@ class Flags:
     """The values of all flags."""
 
     dump_to: str = _flag("", "directory for dumps: HLO before and after optimization, buffers, LLVM IR, assembly")
-    dump_hlo_pass_re: str = _flag("", "dump HLO also after the passes whose name matches and that changed it", _pattern)
+    dump_hlo_pass_re: str = _flag(
+        "", "dump HLO also after passes whose name matches and that changed it", check_pattern
+    )
     disable_hlo_passes: tuple[str, ...] = _flag((), "comma-separated names of passes to leave out", _names)
     verify_passes: bool = _flag(False, "true: verify the module after every pass, its buffers and schedules", _bool)
 

@@ -66,7 +66,8 @@ def optimize_module(
     """Optimizes a copy of a module that is verified; `text` is the module's. Errors: of a pass."""
     phase("optimize")
     flags = flags_from_environment()
-    dump = CompilationDump(flags.dump_to, module, flags.dump_hlo_pass_re) if flags.dump_to else None
+    directory, pattern = flags.dump_to or options.dump_to, flags.dump_hlo_pass_re or options.dump_hlo_pass_re
+    dump = CompilationDump(directory, module, pattern) if directory else None
     if dump is not None:
         dump.write("before_optimizations.txt", text())
     optimized = module.clone("")

@@ -24,12 +24,12 @@ from xjit.runtime.machine_code.toolchain import toolchain_versions
 from xjit.runtime.program import CpuProgram
 from xjit.runtime.program_file import program_from_bytes, program_to_bytes
 
-_NOT_IN_KEYS = ("progress", "cache_dir")
+_NOT_IN_KEYS = ("progress", "cache_dir", "dump_to", "dump_hlo_pass_re")
 
 
 def program_key(text: ModuleText, options: CompileOptions, target: Target) -> str:
     """Returns the key of the program of a module with that text; "" if it is not to be looked up."""
-    if _cache(options) is None or flags_from_environment() != Flags():
+    if _cache(options) is None or options.dump_to or flags_from_environment() != Flags():
         return ""
     chosen = [
         f"{f.name}={getattr(options, f.name)!r}" for f in dataclasses.fields(options) if f.name not in _NOT_IN_KEYS

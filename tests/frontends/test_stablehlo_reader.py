@@ -35,6 +35,7 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "not neutral": lambda x, y, i: (x * 0, x / 1, 0 - x, 1 - x, lax.max(x, jnp.ones_like(x)), i // 3),
     "softmax": lambda x, y, i: jax.nn.softmax(x * 2),
     "sort": lambda x, y, i: jnp.sort(y, axis=0),
+    "sort that is not stable": lambda x, y, i: lax.sort(x, dimension=0, is_stable=False),
     "argsort": lambda x, y, i: jnp.argsort(y, axis=1),
     "argmax": lambda x, y, i: jnp.argmax(x, axis=1),
     "take": lambda x, y, i: x[:, i],
@@ -56,6 +57,7 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "integers": lambda x, y, i: (i << 2, lax.population_count(i), i % 4, lax.bitcast_convert_type(x, np.int32)),
     "types": lambda x, y, i: (x.astype(jnp.bfloat16) * 2, x.astype(np.float16), i.astype(np.uint8), x > 0.3),
     "bits of a key": lambda x, y, i: jax.random.bits(jax.random.wrap_key_data(i[:2].astype(np.uint32)), (3,)),
+    "products of known numbers": lambda x, y, i: jax.grad(lambda a: (jnp.tanh(a) * 3.0).sum() * 0.1)(x),
     "totally ordered": lambda x, y, i: lax.sort([x, y[:4]], num_keys=2),
     "no arguments used": lambda x, y, i: jnp.full((2, 3), 4.0),
     "nothing": lambda x, y, i: (),
@@ -66,6 +68,7 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
 LEFT: dict[str, Callable[[Any, Any, Any], Any]] = {
     "known numbers": lambda x, y, i: jnp.log(jnp.full((2,), 4.0)),
     "a composite": lambda x, y, i: lax.top_k(x, 2),
+    "shifts of known numbers": lambda x, y, i: jax.random.bits(jax.random.key(3), (4,)),
     "a case": lambda x, y, i: lax.cond(i[0] > 0, lambda: x, lambda: x * 2),
     "an empty array": lambda x, y, i: x[:0],
     "complex numbers": lambda x, y, i: jnp.tanh(x + 1j),

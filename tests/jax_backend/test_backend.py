@@ -386,6 +386,24 @@ assert (pickle.loads(pickle.dumps(x)) == x).all()
 """)
 
 
+def test_dumps(tmp_path: Path) -> None:
+    run(
+        f"""
+import os
+def dumped(name):
+    directory = os.path.join({str(tmp_path)!r}, name)
+    return {{n.split(".", 2)[2] for n in os.listdir(directory)}} if os.path.isdir(directory) else set()
+stages = {{"before_optimizations.txt", "after_optimizations.txt", "ll"}}
+lowered = jax.jit(lambda a: jnp.sin(a) * 2).lower(x)
+lowered.compile(compiler_options={{"xla_dump_to": os.path.join({str(tmp_path)!r}, "asked")}})
+assert dumped("asked") >= stages, dumped("asked")
+lowered.compile(compiler_options={{"xla_dump_to": "-"}})
+assert dumped("all") == dumped("asked")
+""",
+        XLA_FLAGS=f"--xla_dump_to={tmp_path / 'all'}",
+    )
+
+
 def test_what_a_compilation_asks_for() -> None:
     run("""
 from xjit.jax_backend.plugin import plugin

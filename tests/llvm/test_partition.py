@@ -229,7 +229,7 @@ def library_of(name: str, addend: int, is_cold: bool = True) -> Library:
 
 
 def test_parts_of_libraries_keep_their_names_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "COLD_BYTES", 1)
+    monkeypatch.setattr(partition, "COLD_LIBRARY_BYTES", 1)
     parts = [library_parts(library_of(name, addend)) for name, addend in (("f", 1), ("g", 20))]
     assert [[kind for _, kind in of_one] for of_one in parts] == [[PartKind.WHOLE, PartKind.WHOLE_COLD]] * 2
     texts = [text for of_one in parts for text, _ in of_one]
@@ -240,7 +240,7 @@ def test_parts_of_libraries_keep_their_names_apart(monkeypatch: pytest.MonkeyPat
 def test_what_stays_whole_keeps_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
     cold = library_of("f", 1)
     assert library_parts(cold) == [(cold.make_text(), PartKind.WHOLE)]  # too small to be worth a part
-    monkeypatch.setattr(partition, "COLD_BYTES", 1)
+    monkeypatch.setattr(partition, "COLD_LIBRARY_BYTES", 1)
     hot = library_of("f", 1, is_cold=False)
     assert library_parts(hot) == [(hot.make_text(), PartKind.WHOLE)]
 

@@ -1,13 +1,14 @@
 """XLA's options of a compilation (`compiler_options=`): what they mean here.
 
-`xla_backend_optimization_level` and `xla_disable_hlo_passes` have their meaning. The others say how XLA's own compilers
+`xla_backend_optimization_level`, `xla_disable_hlo_passes`, `xla_dump_to` (a directory) and `xla_dump_hlo_pass_re` have
+their meaning. The others say how XLA's own compilers
 or GPUs work, what they write beside, or what they may do and need not: a right value of one changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from xjit.compile_options import CompileOptions
 from xjit.hlo.diagnostics import HloError
@@ -17,6 +18,10 @@ from xjit.passes.framework.driver import refuse_if_required
 
 _OPT_LEVEL: Final = "xla_backend_optimization_level"
 _DISABLED: Final = "xla_disable_hlo_passes"
+_DUMP_TO: Final = "xla_dump_to"
+_DUMPED_PASSES: Final = "xla_dump_hlo_pass_re"
+_STANDARD_OUTPUT: Final = "-"
+"""As a place for dumps: not done here."""
 
 _DEFAULT_LEVEL: Final = CompileOptions().opt_level
 
@@ -24,13 +29,24 @@ UNOPTIMIZED_US: Final = 0.1
 """Programs that take less, a fiftieth of what a call of JAX does, are not optimized, unless a level is asked for."""
 
 
-def compile_options_of(overrides: Iterable[tuple[str, Value]]) -> CompileOptions:
-    """What options of XLA mean. Errors: InvalidArgument for unknown names and values of another type."""
-    values = {name: check_option(name, value) for name, value in overrides}
+def compile_options_of(overrides: Iterable[tuple[str, Value]], flags: Any = None) -> CompileOptions:
+    """What options of XLA mean, after `flags`: DebugOptions of jaxlib, as XLA_FLAGS has them.
+
+    Errors: InvalidArgument for unknown names and values of another type.
+    """
+    values: dict[str, Value] = {name: getattr(flags, name, "") for name in (_DUMP_TO, _DUMPED_PASSES)}
+    values |= {name: check_option(name, value) for name, value in overrides}
     level = min(int(values.get(_OPT_LEVEL, _DEFAULT_LEVEL)), 3)
     disabled = tuple(name for name in str(values.get(_DISABLED, "")).split(",") if name and _can_be_disabled(name))
     unoptimized_us = 0.0 if _OPT_LEVEL in values else UNOPTIMIZED_US
-    return CompileOptions(opt_level=max(level, 0), disabled_passes=disabled, unoptimized_us=unoptimized_us)
+    dump_to = str(values[_DUMP_TO])
+    return CompileOptions(
+        opt_level=max(level, 0),
+        disabled_passes=disabled,
+        unoptimized_us=unoptimized_us,
+        dump_to="" if dump_to == _STANDARD_OUTPUT else dump_to,
+        dump_hlo_pass_re=str(values[_DUMPED_PASSES]),
+    )
 
 
 def _can_be_disabled(name: str) -> bool:

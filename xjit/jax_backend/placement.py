@@ -55,7 +55,7 @@ def placement_of(options: bytes, num_devices: int) -> Placement:
     if not all(0 <= device < num_devices for device in devices) or len(set(devices)) != len(devices):
         raise InvalidArgument(f"a device assignment outside of the {num_devices} devices: {list(devices)}")
     spreads = tuple(build.allow_spmd_sharding_propagation_to_output)
-    compile_options = compile_options_of(parsed.env_option_overrides)
+    compile_options = compile_options_of(parsed.env_option_overrides, build.debug_options)
     return Placement(replicas, partitions, devices, serialized, build.use_spmd_partitioning, spreads, compile_options)
 
 

@@ -23,6 +23,9 @@ COLD_BYTES = 4_000
 """Cold functions of this size together are worth a part of their own: LLVM takes a third of the time for it, and half a
 millisecond for any module."""
 
+COLD_LIBRARY_BYTES = 16_000
+"""The same of libraries, whose parts every program that calls them has to link: that takes a millisecond for each."""
+
 _REFERENCE = re.compile(r'@("[^"]*"|[A-Za-z$._0-9-]+)')
 
 
@@ -52,8 +55,11 @@ class PartWriter:
     Variables cannot be in two parts: from the first one on, the rest of the module stays whole.
     """
 
-    def __init__(self, module: Module, sink: PartSink, library_sink: LibrarySink) -> None:
+    def __init__(
+        self, module: Module, sink: PartSink, library_sink: LibrarySink, cold_bytes: int | None = None
+    ) -> None:
         self._module = module
+        self._cold_bytes = COLD_BYTES if cold_bytes is None else cold_bytes
         self._sink = sink
         self._library_sink = library_sink
         self._seen = 0
@@ -75,7 +81,7 @@ class PartWriter:
         """Writes the rest; the module must be complete. If a run of it `is_short`, nothing is worth optimizing."""
         self.advance()
         assert not self._open, f"@{self._open[0].name} is not complete"
-        if sum(len(function.to_text()) for function in self._cold.values()) < COLD_BYTES or self._has_variables():
+        if sum(len(function.to_text()) for function in self._cold.values()) < self._cold_bytes or self._has_variables():
             self._take(self._cold.values())
             self._cold = {}
         hot, cold = (PartKind.HOT, PartKind.COLD) if self._is_cut else (PartKind.WHOLE, PartKind.WHOLE_COLD)
@@ -133,7 +139,7 @@ def library_parts(library: Library) -> list[tuple[str, PartKind]]:
     libraries may have functions of the same names.
     """
     module, parts = library.make_module(), list[tuple[str, PartKind]]()
-    PartWriter(module, lambda text, kind: parts.append((text, kind)), lambda _: None).finish()
+    PartWriter(module, lambda text, kind: parts.append((text, kind)), lambda _: None, COLD_LIBRARY_BYTES).finish()
     if len(parts) == 1:  # of a cut module it has all functions visible
         return [(module.to_text(), parts[0][1])]
     internal = {function.operand[1:]: function.name for function in module.functions.values() if function.linkage}

@@ -85,12 +85,15 @@ def _known(opcode: str, operands: list[Value]) -> Value | None:
 
 
 def _computed(function: Callable[..., Any] | None, constants: list[Constant], shape: Shape, name: str) -> Constant:
-    """What a function gives for whole numbers that are repeated. Errors: Declined for others."""
+    """What a function gives for numbers that are repeated, exactly. Errors: Declined for others."""
     kind = constants[0].shape.element_type
-    if function is None or not all(c.is_splat for c in constants) or kind.is_float or kind.is_complex:
+    if function is None or not all(c.is_splat for c in constants) or not (kind in _COMPUTED or kind.is_unsigned):
         raise Declined(f"{name} of constants")
-    found = np.asarray(function(*(constant.literal.array for constant in constants)))
-    return Constant(Literal(Shape.array(shape.element_type), found.astype(shape.dtype)), shape)
+    with np.errstate(all="ignore"):
+        found = np.asarray(function(*(constant.literal.array for constant in constants))).astype(shape.dtype)
+    if not np.isfinite(found):
+        raise Declined(f"{name} of constants")
+    return Constant(Literal(Shape.array(shape.element_type), found), shape)
 
 
 def _constant(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> Value:
@@ -301,8 +304,17 @@ _COMPARISONS: Final[dict[str, Callable[..., Any]]] = {
 }  # fmt: skip
 
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum,
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
 }  # fmt: skip
+"""All exact, or rounded once."""
+
+_COMPUTED: Final = frozenset(kind for kind in PrimitiveType if kind.is_signed) | {
+    PrimitiveType.PRED,
+    PrimitiveType.F32,
+    PrimitiveType.F64,
+}
+"""Types, besides unsigned ones, whose constants are computed."""
 
 _COMPLEX_TOO: Final = frozenset(["add", "subtract", "multiply", "negate", "complex"])
 

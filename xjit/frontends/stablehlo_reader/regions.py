@@ -217,9 +217,12 @@ def _reduce_window(scope: Scope, op: Any, operands: list[Value], shapes: list[Sh
 
 def _sort(scope: Scope, op: Any, operands: list[Value], shapes: list[Shape]) -> Sequence[Value]:
     given = op.attributes
-    if not set(given) <= {"dimension", "is_stable"} or all(isinstance(operand, Constant) for operand in operands):
+    if not {"dimension"} <= set(given) <= {"dimension", "is_stable"} or all(
+        isinstance(operand, Constant) for operand in operands
+    ):
         raise Declined("a sort with more")
-    attributes = at.SortAttributes((given["dimension"].value,), given["is_stable"].value)
+    is_stable = "is_stable" in given and given["is_stable"].value
+    attributes = at.SortAttributes((given["dimension"].value,), is_stable)
     return _joined(scope, "sort", operands, shapes, attributes, [_region(scope, op)])
 
 
