@@ -15,11 +15,15 @@ _PRIORITY = -1
 def initialize() -> None:
     """Registers the backend with JAX, which calls this when it looks for plugins."""
     from jax._src import xla_bridge
+    from jaxlib import xla_client
 
-    xla_bridge.register_backend_factory(_NAME, _create_client, priority=_PRIORITY, fail_quietly=True)
+    cpu = xla_client.xla_platform_names["cpu"]
+    queues = xla_client._custom_callback, xla_client._custom_type_id  # pyright: ignore[reportPrivateUsage]
+    waiting = [queue.setdefault(cpu, []) for queue in queues]  # XLA's client, if made first, drops them from there
 
+    def create() -> Any:
+        from xjit.jax_backend.registration import create_client
 
-def _create_client() -> Any:
-    from xjit.jax_backend.registration import create_client
+        return create_client(*waiting)
 
-    return create_client()
+    xla_bridge.register_backend_factory(_NAME, create, priority=_PRIORITY, fail_quietly=True)

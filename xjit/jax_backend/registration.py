@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Iterable
 from typing import Any, Final
 
 NAME: Final = "xjit"
@@ -12,8 +13,11 @@ NAME: Final = "xjit"
 _CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
 
 
-def create_client() -> Any:
-    """The client that JAX asked for: the native part of the backend is compiled with the first."""
+def create_client(ffi_targets: Iterable[tuple[Any, ...]] = (), ffi_types: Iterable[tuple[Any, ...]] = ()) -> Any:
+    """The client that JAX asked for: the native part of the backend is compiled with the first.
+
+    `ffi_targets` (name, function, API version, traits) and `ffi_types` (name, type) waited for a CPU client before.
+    """
     import jax
     from jax._src import xla_bridge
     from jaxlib import xla_client
@@ -26,6 +30,7 @@ def create_client() -> Any:
     _hand_over_callbacks()
     _copy_foreign_arrays()
     _take_ffi_targets()
+    _keep_ffi_targets(ffi_targets, ffi_types)
     _analyze_lowered()
     _show_programs()
     custom_partitioners.register()
@@ -87,6 +92,16 @@ def _copy_foreign_arrays() -> None:
             copying.is_allowed = copying.is_asked = False
 
     _jax.dlpack_managed_tensor_to_buffer = to_buffer
+
+
+def _keep_ffi_targets(targets: Iterable[tuple[Any, ...]], types: Iterable[tuple[Any, ...]]) -> None:
+    """Keeps what waited for a CPU client when JAX found this backend: XLA's own client may have taken it since."""
+    from xjit.jax_backend.ffi.calls import register, register_state_type
+
+    for name, function, api_version, _ in targets:
+        register(name, function, api_version)
+    for _, registration in types:
+        register_state_type(registration)
 
 
 @functools.cache
