@@ -9,13 +9,12 @@ import numpy as np
 
 from xjit.frontends.stablehlo_reader.declined import Declined
 from xjit.frontends.stablehlo_reader.operations import READERS, read_operation
-from xjit.frontends.stablehlo_reader.scope import Reading, Scope, Value, add_in_order
+from xjit.frontends.stablehlo_reader.scope import Reading, Scope, Value
 from xjit.frontends.stablehlo_reader.values import Constant
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.values import Window, WindowDimension
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
-from xjit.hlo.ir.name_uniquer import NameUniquer
 from xjit.hlo.types.shape import Shape
 
 Rule = Callable[[Scope, Any, list[Value], list[Shape]], Sequence[Value]]
@@ -90,11 +89,7 @@ def _finished(scope: Scope, block: Any, name: str, returned: list[int] | None = 
     values = read_block(scope, block)
     results = [scope.made(values[i]) for i in (range(len(values)) if returned is None else returned)]
     root = results[0] if len(results) == 1 else scope.unnamed("tuple", _tuple_of(results), results)
-    computation = HloComputation(scope.reading.name(NameUniquer.sanitize(name)))
-    for instruction in (*scope.loose, root):
-        if not instruction.users or instruction is root:
-            add_in_order(computation, instruction)
-    computation.set_root_instruction(root)
+    computation = scope.computation(name, root)
     scope.reading.computations.append(computation)
     return computation
 

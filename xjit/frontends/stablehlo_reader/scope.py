@@ -15,6 +15,7 @@ from xjit.hlo.attributes.opcodes import OPCODES
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.name_uniquer import NameUniquer
+from xjit.hlo.ir.post_order import post_order
 from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.shape import Shape
 
@@ -53,6 +54,7 @@ class Scope:
         self._values: dict[Any, Value] = {}
         self._constants: dict[Constant, HloInstruction] = {}
         self._metadata: OpMetadata = NO_METADATA
+        self._made: list[HloInstruction] = []
         self.loose: list[HloInstruction] = []
         """What belongs to the computation even if nothing uses it."""
 
@@ -139,19 +141,18 @@ class Scope:
         name = self.reading.name(NameUniquer.sanitize(base) if base else opcode)
         made = HloInstruction(OPCODES[opcode], shape, operands, attributes, called, name)
         made.metadata = metadata
+        self._made.append(made)
         return made
 
-
-def add_in_order(computation: HloComputation, root: HloInstruction) -> None:
-    """Adds what a root is computed from, operands first, in their order."""
-    stack = [root]
-    while stack:
-        top = stack[-1]
-        if top.parent is not None:
-            stack.pop()
-            continue
-        missing = [operand for operand in top.operands if operand.parent is None]
-        if missing:
-            stack += reversed(missing)
-        else:
-            computation.add_instruction(stack.pop())
+    def computation(self, name: str, root: HloInstruction) -> HloComputation:
+        """Returns the computation of a root and of what is loose, without what was made and folded away since."""
+        kept = set(post_order((*self.loose, root), lambda instruction: instruction.operands))
+        for made in self._made:
+            if made not in kept:
+                made.detach_from_operands()
+        computation = HloComputation(self.reading.name(NameUniquer.sanitize(name)))
+        ends = [instruction for instruction in self.loose if not instruction.users and instruction is not root]
+        for instruction in post_order((*ends, root), lambda instruction: instruction.operands):
+            computation.add_instruction(instruction)
+        computation.set_root_instruction(root)
+        return computation
