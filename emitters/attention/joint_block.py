@@ -22,6 +22,7 @@ from xjit.emitters.attention.pieces import BlockPieces, Extent
 from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES, left_row_bytes
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.llvm import Function, LLVMType, Module, Value
+from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I8, I64, PTR
 from xjit.llvm.values import const_int
@@ -78,7 +79,8 @@ class _JointEmitter:
         self.builder = define(module, name, JOINT_PARAMS, linkage="")
         args = dict(zip((n for _, n in JOINT_PARAMS), self.builder.function.args, strict=True))
         self.args = args
-        self.pieces = BlockPieces(self.builder, types.layout, args["parameters"])
+        record = StructLayout("JointParameters", tuple((name, I64) for name in types.fields))
+        self.pieces = BlockPieces(self.builder, record, args["parameters"])
         planes = max(len(types.tiles), 1 + max(m.scores for m in types.members))
         self.scores = self.pieces.scratch(planes * PLANE_BYTES, "scores")
         self.scores_row = self.pieces.row_bytes(self.pieces.field("block_columns"))

@@ -22,9 +22,8 @@ from xjit.emitters.attention.shapes import (
     plane_numbers,
 )
 from xjit.emitters.gemm.blocking.register_tile import register_tile
-from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.target import Target
-from xjit.llvm.types import I64, LLVMType
+from xjit.llvm.types import LLVMType
 from xjit.passes.analysis.attention.masks import NOTHING_MASKED, Masked
 
 JOINT_ROWS = 96
@@ -64,15 +63,14 @@ class JointTypes:
         return "_".join(("joint", *kinds, *(member.mangled for member in self.members)))
 
     @property
-    def layout(self) -> StructLayout:
-        """The record of 64-bit integers that the emitted function reads; strides are in bytes."""
+    def fields(self) -> tuple[str, ...]:
+        """Names in the record of 64-bit integers that the emitted function reads; strides are in bytes."""
         tile_fields = ("depth", "left_row", "left_k", "right_column", "right_k")
         member_fields = ("width", "right_k", "right_column", "out_row", "out_column")
         names = ["rows", "columns", "block_rows", "block_columns"]
         names += [f"tile_{n}_{name}" for n in range(len(self.tiles)) for name in tile_fields]
         names += [f"member_{n}_{name}" for n in range(len(self.members)) for name in member_fields]
-        names += PLANE_FIELDS
-        return StructLayout("JointParameters", tuple((name, I64) for name in names))
+        return (*names, *PLANE_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)

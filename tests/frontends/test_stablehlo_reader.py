@@ -50,7 +50,9 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "grad": lambda x, y, i: jax.grad(lambda a: (jnp.tanh(a @ y) ** 2).sum())(x),
     "concatenate": lambda x, y, i: jnp.concatenate([x, y, 2 * x]).mean(),
     "pad, reverse": lambda x, y, i: jnp.pad(x[::-1], ((1, 2), (0, 3)), constant_values=7.0),
-    "dynamic slices": lambda x, y, i: lax.dynamic_update_slice(y, lax.dynamic_slice(x, (i[1], 0), (2, 3)), (i[2], 1)),
+    "dynamic slices": lambda x, y, i: lax.dynamic_update_slice(
+        y, lax.dynamic_slice(x, (i[1], i[0]), (2, 3)), (i[2], i[1])
+    ),
     "windows": lambda x, y, i: lax.reduce_window(x, -np.inf, lax.max, (2, 2), (1, 2), "SAME"),
     "outer products": lambda x, y, i: jax.vmap(lambda a: jnp.outer(a, x))(x),
     "broadcasts": lambda x, y, i: x[:, None, :1] + y[None, :, 0:1] + jnp.broadcast_to(x[:1, :], (5, 6))[:1, None],
