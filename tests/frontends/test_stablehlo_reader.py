@@ -171,6 +171,7 @@ def test_donated_arguments_and_shardings_over_one_device() -> None:
     "change",
     [
         ("mhlo.num_partitions = 1", "mhlo.num_partitions = 2"),
+        ("module @m attributes", "module attributes"),
         ("func.func public @main", "func.func public @other"),
         ("%arg0: tensor<f32>", '%arg0: tensor<f32> {mhlo.sharding = "{replicated}"}'),
         ("%arg0: tensor<f32>", '%arg0: tensor<f32> {mhlo.memory_kind = "x"}'),
@@ -189,6 +190,18 @@ def test_programs_that_say_more_are_left_to_the_converter(change: tuple[str, str
     assert read_artifact(serialized(text)) is not None
     assert change[0] in text
     assert read_artifact(serialized(text.replace(*change))) is None
+
+
+def test_real_parts_by_a_conversion_are_left_to_the_converter() -> None:
+    """Which takes the real part first: i, as a truth, is false."""
+    text = """module @m {
+  func.func public @main(%arg0: tensor<complex<f32>> loc(unknown)) -> tensor<i1> {
+    %0 = stablehlo.convert %arg0 : (tensor<complex<f32>>) -> tensor<i1> loc(unknown)
+    return %0 : tensor<i1> loc(unknown)
+  } loc(unknown)
+} loc(unknown)"""
+    assert read_artifact(serialized(text)) is None
+    assert read_artifact(serialized(text.replace("i1", "complex<f64>"))) is not None
 
 
 def test_other_bytes_are_left_to_the_converter() -> None:

@@ -74,7 +74,7 @@ def _read(kept: _Context, code: bytes) -> HloModule:
     except (ir.MLIRError, ValueError, RuntimeError) as error:
         raise Declined(str(error)) from None
     given: Any = parsed.operation.attributes
-    if not _MODULE_ATTRIBUTES.issuperset(given):
+    if not _MODULE_ATTRIBUTES.issuperset(given) or "sym_name" not in given:
         raise Declined(f"a module with {list(given)}")
     if any(given[name].value != 1 for name in given if name != "sym_name"):
         raise Declined("a module of several devices")
