@@ -8,6 +8,7 @@ move to the right, operations that change nothing are left out. Everything else 
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, Final
 
@@ -47,6 +48,19 @@ class _Context:
 
 _lock = threading.Lock()
 _kept: list[_Context] = []
+_lost: list[_Context] = []
+"""Contexts in the middle of something that no thread will ever end: neither to be used nor to be freed."""
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    if _lock.locked():  # by a thread that does not exist in the child
+        _lost.extend(_kept)
+        _kept.clear()
+        _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 @collector_pause
