@@ -26,6 +26,10 @@ MAX_PLANES = 2
 EXPONENT = 104.0
 """exp(-x) of f32 is 0 for all x above this."""
 MAX_STEPS = 400
+MAX_DEPTH = 64
+"""Instructions that are followed one behind the other: each is a few of Python's frames."""
+MAX_CANDIDATES = 32
+"""Half-planes that are tried, at `MAX_STEPS` each."""
 _PASSED = MOVES | {"convert"}
 
 
@@ -91,6 +95,7 @@ class MaskFinder:
         self._space = space
         self._row = row
         self._column = column
+        self._exprs: dict[Place, AffineExpr | None] = {}
 
     def bounded(self, logits: Place) -> Masked:
         """Returns where logits have an upper bound."""
@@ -141,11 +146,17 @@ class MaskFinder:
         row, column = factors.values()
         return (row, column, rest.value) if rest.is_constant and (row or column) else None
 
-    def _affine(self, place: Place) -> AffineExpr | None:
+    def _affine(self, place: Place, depth: int = MAX_DEPTH) -> AffineExpr | None:
         """Returns an integer as an expression over the variables; one that could wrap around has none."""
         place = self._space.behind(place, MOVES)
-        kind = place.instruction.shape.element_type
-        if not kind.is_integer or not kind.is_signed or kind.bit_width < 32:
+        if place not in self._exprs:
+            expr = self._make_affine(place, depth) if depth else None
+            kind = place.instruction.shape.element_type
+            self._exprs[place] = expr if expr is not None and _holds(kind, *self._space.range_of(expr)) else None
+        return self._exprs[place]
+
+    def _make_affine(self, place: Place, depth: int) -> AffineExpr | None:
+        if not place.instruction.shape.element_type.is_signed:
             return None
         if place.opcode == "iota":
             return place.index[place.instruction.attributes_as(at.IotaAttributes).iota_dimension]
@@ -155,7 +166,7 @@ class MaskFinder:
         operands = self.operands(place)
         if operands is None or place.opcode not in ("add", "subtract", "convert", "negate"):
             return None
-        found = [self._affine(operand) for operand in operands]
+        found = [self._affine(operand, depth - 1) for operand in operands]
         kept = [expr for expr in found if expr is not None]
         if len(kept) < len(found):
             return None
@@ -170,7 +181,7 @@ class MaskFinder:
         found: dict[HalfPlane, None] = {}
         seen: set[Place] = set()
         stack = list(places)
-        while stack and len(seen) < MAX_STEPS:
+        while stack and len(seen) < MAX_STEPS and len(found) < MAX_CANDIDATES:
             place = stack.pop()
             if place in seen:
                 continue
@@ -198,14 +209,17 @@ class _Values:
         self._finder = finder
         self._plane = plane
         self._known: dict[Place, Range] = {}
+        self._depth = 0
         self.conditions: list[RowBound] = []
 
     def range(self, place: Place) -> Range:
         """The values that an element takes."""
         if place not in self._known:
             self._known[place] = ANY  # if there are too many steps
-            if len(self._known) < MAX_STEPS:
+            if len(self._known) < MAX_STEPS and self._depth < MAX_DEPTH:
+                self._depth += 1
                 self._known[place] = self._compute(place)
+                self._depth -= 1
         return self._known[place]
 
     def _compute(self, place: Place) -> Range:
@@ -231,7 +245,11 @@ class _Values:
             return ANY
         ranges = [self.range(operand) for operand in operands]
         result = rule(*ranges)
-        return result if opcode != "convert" else _rounded(result, place)
+        if opcode == "convert":
+            return _rounded(result, place)
+        kind = place.instruction.shape.element_type
+        wraps = kind.is_integer and (opcode == "divide" or not _holds(kind, result.low, result.high))
+        return ANY if wraps else result
 
     def _select(self, test: Place, a: Place, b: Place) -> Range:
         known = self.range(test).value
@@ -350,6 +368,12 @@ _RULES: Mapping[str, Callable[..., Range]] = {
 
 def _logical(choose: Callable[[float, float], float], a: Range, b: Range) -> Range:
     return Range(choose(a.low, b.low), choose(a.high, b.high))
+
+
+def _holds(kind: PrimitiveType, low: float, high: float) -> bool:
+    """Whether integers from `low` to `high` are all of a type."""
+    bits = kind.bit_width - kind.is_signed
+    return -(1 << bits) * kind.is_signed <= low and high < 1 << bits
 
 
 def _is_pred(place: Place) -> bool:

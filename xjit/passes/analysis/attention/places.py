@@ -62,6 +62,10 @@ class Space:
         """Returns the expression as the bounds of its variables allow."""
         return self._ranges.simplify(expr)
 
+    def range_of(self, expr: AffineExpr) -> tuple[int, int]:
+        """Returns the least and the greatest value of an expression."""
+        return self._ranges.range_of(expr)
+
     def identity(self, instruction: HloInstruction) -> Place:
         """Returns the element of an instruction at d0, d1, ..."""
         return Place(instruction, tuple(self.simplify(dim(d)) for d in range(instruction.shape.rank)))
