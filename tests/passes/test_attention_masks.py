@@ -102,6 +102,16 @@ def test_what_is_made_of_masked_scores(tail: str, bound: float) -> None:
         "p = s32[8,9] multiply(i, j)\n  g = pred[8,9] compare(p, i), direction=GE\n  ROOT r = f32[8,9] select(g, x, lows)",
         "p = s8[8,9] convert(i)\n  q = s8[8,9] convert(j)\n  g = pred[8,9] compare(p, q), direction=GE"
         "\n  ROOT r = f32[8,9] select(g, x, lows)",  # could wrap around
+        "n = s32[] constant(2147483647)\n  ns = s32[8,9] broadcast(n), dimensions={}\n  k = s32[8,9] add(j, ns)"
+        "\n  g = pred[8,9] compare(i, k), direction=GT\n  ROOT r = f32[8,9] select(g, x, lows)",  # wraps around
+        "u = s32[8,9] convert(c)\n  n = s32[] constant(2)\n  ns = s32[8,9] broadcast(n), dimensions={}"
+        "\n  h = s32[8,9] divide(u, ns)\n  z = s32[8,9] subtract(u, u)\n  g = pred[8,9] compare(h, z), direction=NE"
+        "\n  ROOT r = f32[8,9] select(g, lows, x)",  # 1 / 2 is 0
+        "u = u8[8,9] convert(c)\n  n = u8[] constant(255)\n  ns = u8[8,9] broadcast(n), dimensions={}"
+        "\n  h = u8[8,9] add(u, ns)\n  g = pred[8,9] compare(h, u), direction=GT"
+        "\n  a = pred[8,9] and(c, g)\n  ROOT r = f32[8,9] select(a, lows, x)",  # 1 + 255 is 0
+        "f = f32[8,9] convert(c)\n  h = f32[8,9] add(f, lows)\n  g = pred[8,9] compare(h, lows), direction=GT"
+        "\n  ROOT r = f32[8,9] select(g, lows, x)",  # 1 - 1e9 is -1e9
     ],
 )  # fmt: skip
 def test_what_is_no_mask_of_positions(lines: str) -> None:

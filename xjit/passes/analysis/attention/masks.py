@@ -147,6 +147,14 @@ class MaskFinder:
         kind = place.instruction.shape.element_type
         if not kind.is_integer or not kind.is_signed or kind.bit_width < 32:
             return None
+        expr = self._exact(place)
+        if expr is None:
+            return None
+        bounds = self._space.interval(expr)
+        return expr if _fits(Range(bounds.lower, bounds.upper), place) else None
+
+    def _exact(self, place: Place) -> AffineExpr | None:
+        """The same, as if integers had no ends."""
         if place.opcode == "iota":
             return place.index[place.instruction.attributes_as(at.IotaAttributes).iota_dimension]
         if place.opcode == "constant":
@@ -230,8 +238,7 @@ class _Values:
         if opcode in ("and", "or", "not") and not _is_pred(place):
             return ANY
         ranges = [self.range(operand) for operand in operands]
-        result = rule(*ranges)
-        return result if opcode != "convert" else _rounded(result, place)
+        return _rounded(rule(*ranges), place)
 
     def _select(self, test: Place, a: Place, b: Place) -> Range:
         known = self.range(test).value
@@ -323,13 +330,23 @@ def _divide(a: Range, b: Range) -> Range:
 
 
 def _rounded(a: Range, place: Place) -> Range:
-    """Rounding is monotone."""
+    """Rounding to the type of a result is monotone. Integers neither wrap around nor lose a fraction here."""
     dtype = place.instruction.shape.dtype
     if not place.instruction.shape.element_type.is_float:
-        whole = a.value is not None and a.value in (0.0, 1.0)
-        return a if whole else ANY
+        whole = place.opcode not in ("convert", "divide") or a.value in (0.0, 1.0)
+        return a if whole and _fits(a, place) else ANY
     with np.errstate(over="ignore"):
         return Range(float(np.asarray(a.low).astype(dtype)), float(np.asarray(a.high).astype(dtype)))
+
+
+def _fits(a: Range, place: Place) -> bool:
+    """Whether the integers, or preds, of a range are values of an element's type."""
+    kind = place.instruction.shape.element_type
+    if kind is PrimitiveType.PRED:
+        return 0 <= a.low and a.high <= 1
+    half = 1 << (kind.bit_width - 1)
+    low, high = (-half, half - 1) if kind.is_signed else (0, 2 * half - 1)
+    return kind.is_integer and low <= a.low and a.high <= high
 
 
 _RULES: Mapping[str, Callable[..., Range]] = {

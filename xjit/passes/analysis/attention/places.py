@@ -62,6 +62,10 @@ class Space:
         """Returns the expression as the bounds of its variables allow."""
         return self._ranges.simplify(expr)
 
+    def interval(self, expr: AffineExpr) -> Interval:
+        """Returns an interval that holds every value of an expression."""
+        return self._ranges.interval(expr)
+
     def identity(self, instruction: HloInstruction) -> Place:
         """Returns the element of an instruction at d0, d1, ..."""
         return Place(instruction, tuple(self.simplify(dim(d)) for d in range(instruction.shape.rank)))
