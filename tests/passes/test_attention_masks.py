@@ -100,22 +100,40 @@ def test_what_is_made_of_masked_scores(tail: str, bound: float) -> None:
         "o = pred[8,9] or(m, c)\n  ROOT r = f32[8,9] select(o, x, lows)",  # only where m is false, too
         "w = f32[8,9] select(c, zeros, lows)\n  ROOT r = f32[8,9] add(x, w)",  # x may be larger than that is low
         "p = s32[8,9] multiply(i, j)\n  g = pred[8,9] compare(p, i), direction=GE\n  ROOT r = f32[8,9] select(g, x, lows)",
-        "p = s8[8,9] convert(i)\n  q = s8[8,9] convert(j)\n  g = pred[8,9] compare(p, q), direction=GE"
+        "p = s8[8,9] convert(i)\n  q = s8[8,9] convert(j)\n  o = s8[] constant(125)"
+        "\n  os = s8[8,9] broadcast(o), dimensions={}\n  t = s8[8,9] add(q, os)\n  g = pred[8,9] compare(p, t), direction=GE"
         "\n  ROOT r = f32[8,9] select(g, x, lows)",  # could wrap around
-        "n = s32[] constant(2147483647)\n  ns = s32[8,9] broadcast(n), dimensions={}\n  k = s32[8,9] add(j, ns)"
-        "\n  g = pred[8,9] compare(i, k), direction=GT\n  ROOT r = f32[8,9] select(g, x, lows)",  # wraps around
-        "u = s32[8,9] convert(c)\n  n = s32[] constant(2)\n  ns = s32[8,9] broadcast(n), dimensions={}"
-        "\n  h = s32[8,9] divide(u, ns)\n  z = s32[8,9] subtract(u, u)\n  g = pred[8,9] compare(h, z), direction=NE"
-        "\n  ROOT r = f32[8,9] select(g, lows, x)",  # 1 / 2 is 0
-        "u = u8[8,9] convert(c)\n  n = u8[] constant(255)\n  ns = u8[8,9] broadcast(n), dimensions={}"
-        "\n  h = u8[8,9] add(u, ns)\n  g = pred[8,9] compare(h, u), direction=GT"
-        "\n  a = pred[8,9] and(c, g)\n  ROOT r = f32[8,9] select(a, lows, x)",  # 1 + 255 is 0
-        "f = f32[8,9] convert(c)\n  h = f32[8,9] add(f, lows)\n  g = pred[8,9] compare(h, lows), direction=GT"
-        "\n  ROOT r = f32[8,9] select(g, lows, x)",  # 1 - 1e9 is -1e9
+        "a = s32[] constant(2147483647)\n  ms = s32[8,9] broadcast(a), dimensions={}\n  k = s32[8,9] add(i, ms)"
+        "\n  g = pred[8,9] compare(k, j), direction=GE\n  ROOT r = f32[8,9] select(g, lows, x)",  # wraps in row 1
+        "u = u8[8,9] convert(c)\n  o = u8[] constant(1)\n  os = u8[8,9] broadcast(o), dimensions={}"
+        "\n  d = u8[8,9] subtract(u, os)\n  f = f32[8,9] convert(d)\n  g = pred[8,9] compare(f, zeros), direction=LT"
+        "\n  ROOT r = f32[8,9] select(g, lows, x)",  # 0 - 1 is 255
+        "one = s32[] constant(1)\n  ones = s32[8,9] broadcast(one), dimensions={}\n  two = s32[] constant(2)"
+        "\n  twos = s32[8,9] broadcast(two), dimensions={}\n  t = s32[8,9] select(c, ones, twos)"
+        "\n  d = s32[8,9] divide(ones, t)\n  o = s32[8,9] subtract(d, d)"
+        "\n  g = pred[8,9] compare(d, o), direction=GT\n  ROOT r = f32[8,9] select(g, lows, x)",  # quotients are whole
     ],
 )  # fmt: skip
 def test_what_is_no_mask_of_positions(lines: str) -> None:
     assert not bounded(f"  {lines}").planes
+
+
+def test_narrow_positions() -> None:
+    """That fit their type."""
+    found = bounded(
+        "  p = s8[8,9] convert(i)\n  q = s8[8,9] convert(j)\n  g = pred[8,9] compare(p, q), direction=GE"
+        "\n  ROOT r = f32[8,9] select(g, x, lows)"
+    )
+    assert found.planes == (LATER,)
+
+
+def test_long_chains_are_not_followed() -> None:
+    """Nor are operands that many have in common followed from each of them."""
+    links = "\n".join(f"  a{n + 1} = f32[8,9] negate(a{n})" for n in range(390))
+    assert not bounded(f"  a0 = f32[8,9] select(c, x, lows)\n{links}\n  ROOT r = f32[8,9] negate(a390)").planes
+    links = "\n".join(f"  k{n + 1} = s32[8,9] add(k{n}, k{n})" for n in range(25))
+    compare = "  g = pred[8,9] compare(k25, j), direction=GE\n  ROOT r = f32[8,9] select(g, x, lows)"
+    assert bounded(f"  k0 = s32[8,9] add(i, i)\n{links}\n{compare}").planes == (HalfPlane(-(1 << 26), 1, -1),)
 
 
 def test_weights_are_zero_where_rows_have_larger_scores() -> None:

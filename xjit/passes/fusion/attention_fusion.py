@@ -36,7 +36,7 @@ class AttentionFusion(HloModulePass):
     row: fewer stay in the cache as they are. Gradients, which make the scores again, must have scores of
     `gradient_bytes` in all. A batch of at least `joint_batches` has one kernel for all products of its gradient, shared
     out by what is in the batch; a smaller one has a kernel for queries and one for keys and values, each shared out by
-    its rows, too; with None, each product has a kernel. Rows of queries, keys and values have `max_depth` elements at
+    its rows, too; with 0, each product has a kernel. Rows of queries, keys and values have `max_depth` elements at
     most: what blocks hold.
     """
 
@@ -45,7 +45,7 @@ class AttentionFusion(HloModulePass):
     scores_per_element: int = 512
     gradient_bytes: int = 1 << 20
     max_depth: int = 512
-    joint_batches: int | None = 8
+    joint_batches: int = 8
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
         """Fuses in every sequential computation; True if something was fused."""
@@ -73,7 +73,7 @@ class AttentionFusion(HloModulePass):
             for product in find_products(root, lambda _: True):
                 if product.softmax is None or not self._pays(product):
                     continue
-                units = fused_instructions(computation, product)
+                units = fused_instructions(product)
                 if not scores_are_needed(product, units):
                     merge_units(computation, units, [root], dot, "kCustom", "attention")
                     return True

@@ -19,16 +19,15 @@ from xjit.ops import build
 from xjit.passes.analysis.attention.gradient import Gradient, RowSum, product_without_softmax
 from xjit.passes.analysis.attention.joint import join_products
 from xjit.passes.analysis.attention.places import Place
-from xjit.passes.analysis.attention.products import find_products
-from xjit.passes.analysis.reachability import HloReachabilityMap
-from xjit.passes.fusion.attention_units import fused_instructions
+from xjit.passes.analysis.attention.products import ScoreProduct, find_products
+from xjit.passes.fusion.attention_units import fused_instructions, operands_first
 from xjit.passes.fusion.unit_merging import merge_units
 
 
-def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches: int | None) -> bool:
+def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches: int) -> bool:
     """Fuses the products of a gradient; False, and nothing is changed, if it has no forward product and needs none.
 
-    They are one fusion where there are `joint_batches` of them, else one for each direction of sums; with None, all are
+    They are one fusion where there are `joint_batches` of them, else one for each direction of sums; with 0, all are
     fusions of their own.
     """
     if gradient.forward is None and not gradient.sums:
@@ -41,61 +40,67 @@ def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches
     for product in find_products(result.instruction, lambda _: True):
         if product.softmax is not None:
             outputs = [product.root, softmax.maximum.instruction, softmax.total.instruction]
-            merge_units(
-                computation, fused_instructions(computation, product), outputs, product.dot, "kCustom", "attention"
-            )
+            merge_units(computation, fused_instructions(product), outputs, product.dot, "kCustom", "attention")
             break
     _multiply_by_reciprocals(computation, gradient)
-    if joint_batches is None or not _fuse_joint(computation, gradient, joint_batches):
-        for root in gradient.products:
-            _fuse_products(computation, gradient, [root])
+    if joint_batches == 0 or not _fuse_joint(computation, gradient, joint_batches):
+        for product in gradient.products:
+            _fuse_products(computation, [_found_again(product, gradient)])
     return True
 
 
 def _fuse_joint(computation: HloComputation, gradient: Gradient, joint_batches: int) -> bool:
     """Fuses products that share their scores. False, and nothing is changed, if they are none that could."""
-    products = [product_without_softmax(root, gradient.weights) for root in gradient.products]
-    joint = join_products([product for product in products if product is not None])
+    products = [_found_again(product, gradient) for product in gradient.products]
+    joint = join_products(products)
     if joint is None:
         return False
-    groups = [list(gradient.products)]
+    groups = [products]
     if math.prod(joint.sizes[d] for d in joint.batch) < joint_batches:
-        found = list(zip(gradient.products, joint.members, strict=True))
-        directions = [[root for root, member in found if member.over_rows == over_rows] for over_rows in (False, True)]
+        found = list(zip(products, joint.members, strict=True))
+        directions = [[p for p, member in found if member.over_rows == over_rows] for over_rows in (False, True)]
         groups = [group for group in directions if group]
-    reachability = HloReachabilityMap(computation)
-    for group in groups:
-        operands = {o for root in group for o in _fused_operands(computation, gradient, root)}
-        if any(reachability.is_reachable(root, operand) for root in group for operand in operands):
-            return False
-    for group in groups:
-        _fuse_products(computation, gradient, group)
+    if any(_needs_itself(group) for group in groups):
+        return False
+    _fuse_products(computation, groups[0])
+    for group in groups[1:]:
+        _fuse_products(computation, [_found_again(product, gradient) for product in group])
     return True
 
 
-def _fused_operands(computation: HloComputation, gradient: Gradient, root: HloInstruction) -> set[HloInstruction]:
-    product = product_without_softmax(root, gradient.weights)
-    assert product is not None
-    units = fused_instructions(computation, product)
-    return {o for i in units for o in i.operands} - set(units)
+def _found_again(product: ScoreProduct, gradient: Gradient) -> ScoreProduct:
+    """Returns a product as it is after what it is computed from has changed."""
+    found = product_without_softmax(product.root, gradient.weights)
+    assert found is not None
+    return found
 
 
-def _fuse_products(computation: HloComputation, gradient: Gradient, roots: Sequence[HloInstruction]) -> None:
+def _needs_itself(products: Sequence[ScoreProduct]) -> bool:
+    """Whether what one of some products is computed from needs the result of another, or its own."""
+    units = [set(fused_instructions(product)) for product in products]
+    operands = {o for inside in units for i in inside for o in i.operands if o not in inside}
+    stack = [product.root for product in products]
+    seen = set(stack)
+    while stack:
+        instruction = stack.pop()
+        if instruction in operands:
+            return True
+        behind = {*instruction.users, *instruction.control_successors} - seen
+        seen |= behind
+        stack += behind
+    return False
+
+
+def _fuse_products(computation: HloComputation, products: Sequence[ScoreProduct]) -> None:
     """Makes one fusion of products of the same scores."""
-    products = [product_without_softmax(root, gradient.weights) for root in roots]
-    units: set[HloInstruction] = set()
-    for product in products:
-        assert product is not None
-        units.update(fused_instructions(computation, product))
-    order = [i for i in computation.make_instruction_post_order() if i in units]
-    assert products[0] is not None
-    merge_units(computation, order, list(roots), products[0].dot, "kCustom", "attention_gradient")
+    roots = [product.root for product in products]
+    units = set[HloInstruction]().union(*map(fused_instructions, products))
+    merge_units(computation, operands_first(roots, units), roots, products[0].dot, "kCustom", "attention_gradient")
 
 
 def _multiply_by_reciprocals(computation: HloComputation, gradient: Gradient) -> None:
     """Quotients of scores by what rows have become products: one division for a row, not one for each of its scores."""
-    products = [product_without_softmax(root, gradient.weights) for root in gradient.products]
-    between = dict.fromkeys(i for product in products if product is not None for i in product.between)
+    between = dict.fromkeys(i for p in gradient.products for i in operands_first([p.scores.instruction], p.between))
     for divide in [i for i in between if i.opcode == "divide" and i.operand(1).opcode == "broadcast"]:
         repeated = divide.operand(1)
         rows = repeated.operand(0)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from xjit.hlo import HloComputation, HloInstruction
+from xjit.hlo import HloInstruction
+from xjit.hlo.ir.post_order import post_order
 from xjit.passes.analysis.attention.places import MOVES
 from xjit.passes.analysis.attention.products import ScoreProduct, is_elementwise
 from xjit.passes.framework.base import has_control_dependencies
 
 
-def fused_instructions(computation: HloComputation, product: ScoreProduct) -> list[HloInstruction]:
+def fused_instructions(product: ScoreProduct) -> list[HloInstruction]:
     """Returns the instructions that a product's fusion takes in, operands first."""
     leaves = {product.right.leaf, *(m.leaf for tile in product.tiles for m in (tile.left, tile.right))}
     demanding = {product.dot, *(tile.place.instruction for tile in product.tiles)}
@@ -19,12 +20,17 @@ def fused_instructions(computation: HloComputation, product: ScoreProduct) -> li
     if softmax is not None:
         demanding |= {softmax.maximum.instruction, softmax.total.instruction}
     inside = _reached(product.root, leaves, demanding)
-    order = [i for i in computation.make_instruction_post_order() if i in inside]
+    order = operands_first([product.root], inside)
     varying = _computed_from({product.dot, *(tile.place.instruction for tile in product.tiles)}, order)
     read = {o for i in order for o in i.operands if o not in inside}
     short = {i for i in _computed_from(read, order) & inside - varying if _is_short(i, product)}
     inside = _reached(product.root, leaves | short, demanding)
     return [i for i in order if i in inside]
+
+
+def operands_first(roots: Sequence[HloInstruction], inside: Collection[HloInstruction]) -> list[HloInstruction]:
+    """Returns what of some instructions the roots are computed from, and the roots, operands before what reads them."""
+    return post_order(roots, lambda i: [o for o in i.operands if o in inside])
 
 
 def _reached(

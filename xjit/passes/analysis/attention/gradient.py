@@ -43,7 +43,7 @@ class Gradient:
     """What reads the scores of a softmax. `weights` are its exponentials, `column` the dimension it is along.
 
     `forward` is the forward product, whose result `result` is at an index over the dimensions of the weights, if the
-    program has it; `products` are the results of the others.
+    program has it; `products` are the others.
     """
 
     weights: HloInstruction
@@ -52,12 +52,11 @@ class Gradient:
     forward: ScoreProduct | None
     result: Place | None
     sums: tuple[RowSum, ...]
-    products: tuple[HloInstruction, ...]
+    products: tuple[ScoreProduct, ...]
 
-    def all_products(self) -> list[ScoreProduct]:
+    def all_products(self) -> tuple[ScoreProduct, ...]:
         """The forward product, if there is one, and the others."""
-        others = [product_without_softmax(root, self.weights) for root in self.products]
-        return [product for product in (self.forward, *others) if product is not None]
+        return self.products if self.forward is None else (self.forward, *self.products)
 
 
 def find_gradient(weights: HloInstruction) -> Gradient | None:
@@ -73,16 +72,16 @@ def find_gradient(weights: HloInstruction) -> Gradient | None:
         return None
     dots, reduces = readers
     forward: ScoreProduct | None = None
-    products: list[HloInstruction] = []
+    products: list[ScoreProduct] = []
     for dot in dots:
         product = _forward(dot, weights)
         if product is not None and forward is None:
             forward = product
             continue
-        root = product_root(dot, weights)
-        if root is None:
+        product = _product_of(dot, weights)
+        if product is None:
             return None
-        products.append(root)
+        products.append(product)
     sums = [_row_sum(reduce, weights, column) for reduce in reduces]
     kept = tuple(s for s in sums if s is not None)
     if not products or len(kept) < len(sums):
@@ -93,12 +92,10 @@ def find_gradient(weights: HloInstruction) -> Gradient | None:
     return Gradient(weights, column, softmax, forward, result, kept, tuple(products))
 
 
-def product_root(dot: HloInstruction, weights: HloInstruction) -> HloInstruction | None:
-    """Returns what a product with scores amounts to, behind moves of its result that it may be stored with."""
-    for root in reversed(results_of(dot)):
-        if product_without_softmax(root, weights) is not None:
-            return root
-    return None
+def _product_of(dot: HloInstruction, weights: HloInstruction) -> ScoreProduct | None:
+    """Returns the product with scores that a dot is, with the moves of its result that it may be stored with."""
+    found = (product_without_softmax(root, weights) for root in reversed(results_of(dot)))
+    return next((product for product in found if product is not None), None)
 
 
 def product_without_softmax(root: HloInstruction, weights: HloInstruction) -> ScoreProduct | None:

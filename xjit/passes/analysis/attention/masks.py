@@ -26,6 +26,10 @@ MAX_PLANES = 2
 EXPONENT = 104.0
 """exp(-x) of f32 is 0 for all x above this."""
 MAX_STEPS = 400
+MAX_DEPTH = 64
+"""Instructions that are followed one behind the other: each is a few of Python's frames."""
+MAX_CANDIDATES = 32
+"""Half-planes that are tried, at `MAX_STEPS` each."""
 _PASSED = MOVES | {"convert"}
 
 
@@ -91,6 +95,7 @@ class MaskFinder:
         self._space = space
         self._row = row
         self._column = column
+        self._exprs: dict[Place, AffineExpr | None] = {}
 
     def bounded(self, logits: Place) -> Masked:
         """Returns where logits have an upper bound."""
@@ -141,20 +146,18 @@ class MaskFinder:
         row, column = factors.values()
         return (row, column, rest.value) if rest.is_constant and (row or column) else None
 
-    def _affine(self, place: Place) -> AffineExpr | None:
+    def _affine(self, place: Place, depth: int = MAX_DEPTH) -> AffineExpr | None:
         """Returns an integer as an expression over the variables; one that could wrap around has none."""
         place = self._space.behind(place, MOVES)
-        kind = place.instruction.shape.element_type
-        if not kind.is_integer or not kind.is_signed or kind.bit_width < 32:
-            return None
-        expr = self._exact(place)
-        if expr is None:
-            return None
-        bounds = self._space.interval(expr)
-        return expr if _fits(Range(bounds.lower, bounds.upper), place) else None
+        if place not in self._exprs:
+            expr = self._make_affine(place, depth) if depth else None
+            kind = place.instruction.shape.element_type
+            self._exprs[place] = expr if expr is not None and _holds(kind, *self._space.range_of(expr)) else None
+        return self._exprs[place]
 
-    def _exact(self, place: Place) -> AffineExpr | None:
-        """The same, as if integers had no ends."""
+    def _make_affine(self, place: Place, depth: int) -> AffineExpr | None:
+        if not place.instruction.shape.element_type.is_signed:
+            return None
         if place.opcode == "iota":
             return place.index[place.instruction.attributes_as(at.IotaAttributes).iota_dimension]
         if place.opcode == "constant":
@@ -163,7 +166,7 @@ class MaskFinder:
         operands = self.operands(place)
         if operands is None or place.opcode not in ("add", "subtract", "convert", "negate"):
             return None
-        found = [self._affine(operand) for operand in operands]
+        found = [self._affine(operand, depth - 1) for operand in operands]
         kept = [expr for expr in found if expr is not None]
         if len(kept) < len(found):
             return None
@@ -178,7 +181,7 @@ class MaskFinder:
         found: dict[HalfPlane, None] = {}
         seen: set[Place] = set()
         stack = list(places)
-        while stack and len(seen) < MAX_STEPS:
+        while stack and len(seen) < MAX_STEPS and len(found) < MAX_CANDIDATES:
             place = stack.pop()
             if place in seen:
                 continue
@@ -206,14 +209,17 @@ class _Values:
         self._finder = finder
         self._plane = plane
         self._known: dict[Place, Range] = {}
+        self._depth = 0
         self.conditions: list[RowBound] = []
 
     def range(self, place: Place) -> Range:
         """The values that an element takes."""
         if place not in self._known:
             self._known[place] = ANY  # if there are too many steps
-            if len(self._known) < MAX_STEPS:
+            if len(self._known) < MAX_STEPS and self._depth < MAX_DEPTH:
+                self._depth += 1
                 self._known[place] = self._compute(place)
+                self._depth -= 1
         return self._known[place]
 
     def _compute(self, place: Place) -> Range:
@@ -238,7 +244,12 @@ class _Values:
         if opcode in ("and", "or", "not") and not _is_pred(place):
             return ANY
         ranges = [self.range(operand) for operand in operands]
-        return _rounded(rule(*ranges), place)
+        result = rule(*ranges)
+        if opcode == "convert":
+            return _rounded(result, place)
+        kind = place.instruction.shape.element_type
+        wraps = kind.is_integer and (opcode == "divide" or not _holds(kind, result.low, result.high))
+        return ANY if wraps else result
 
     def _select(self, test: Place, a: Place, b: Place) -> Range:
         known = self.range(test).value
@@ -330,23 +341,13 @@ def _divide(a: Range, b: Range) -> Range:
 
 
 def _rounded(a: Range, place: Place) -> Range:
-    """Rounding to the type of a result is monotone. Integers neither wrap around nor lose a fraction here."""
+    """Rounding is monotone."""
     dtype = place.instruction.shape.dtype
     if not place.instruction.shape.element_type.is_float:
-        whole = place.opcode not in ("convert", "divide") or a.value in (0.0, 1.0)
-        return a if whole and _fits(a, place) else ANY
+        whole = a.value is not None and a.value in (0.0, 1.0)
+        return a if whole else ANY
     with np.errstate(over="ignore"):
         return Range(float(np.asarray(a.low).astype(dtype)), float(np.asarray(a.high).astype(dtype)))
-
-
-def _fits(a: Range, place: Place) -> bool:
-    """Whether the integers, or preds, of a range are values of an element's type."""
-    kind = place.instruction.shape.element_type
-    if kind is PrimitiveType.PRED:
-        return 0 <= a.low and a.high <= 1
-    half = 1 << (kind.bit_width - 1)
-    low, high = (-half, half - 1) if kind.is_signed else (0, 2 * half - 1)
-    return kind.is_integer and low <= a.low and a.high <= high
 
 
 _RULES: Mapping[str, Callable[..., Range]] = {
@@ -367,6 +368,12 @@ _RULES: Mapping[str, Callable[..., Range]] = {
 
 def _logical(choose: Callable[[float, float], float], a: Range, b: Range) -> Range:
     return Range(choose(a.low, b.low), choose(a.high, b.high))
+
+
+def _holds(kind: PrimitiveType, low: float, high: float) -> bool:
+    """Whether integers from `low` to `high` are all of a type."""
+    bits = kind.bit_width - kind.is_signed
+    return -(1 << bits) * kind.is_signed <= low and high < 1 << bits
 
 
 def _is_pred(place: Place) -> bool:

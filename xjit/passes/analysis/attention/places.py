@@ -62,9 +62,9 @@ class Space:
         """Returns the expression as the bounds of its variables allow."""
         return self._ranges.simplify(expr)
 
-    def interval(self, expr: AffineExpr) -> Interval:
-        """Returns an interval that holds every value of an expression."""
-        return self._ranges.interval(expr)
+    def range_of(self, expr: AffineExpr) -> tuple[int, int]:
+        """Returns the least and the greatest value of an expression."""
+        return self._ranges.range_of(expr)
 
     def identity(self, instruction: HloInstruction) -> Place:
         """Returns the element of an instruction at d0, d1, ..."""
