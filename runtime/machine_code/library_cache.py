@@ -22,9 +22,8 @@ _PACKAGE = Path(__file__).absolute().parents[2]
 _FOLDERS = ("emitters", "llvm", "runtime")
 """Whose files decide the text of a library, in a package or where a clone's links lead."""
 
-_in_memory: dict[
-    str, tuple[bytes, ...]
-] = {}  # by key; few: one per combination of element types, or stage of a transform
+_in_memory: dict[str, tuple[bytes, ...]] = {}
+"""By key; few: one per combination of element types, or stage of a transform."""
 
 
 def library_key(library: Library, *decisive: str) -> str:

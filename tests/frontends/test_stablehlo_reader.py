@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import threading
 import warnings
 from collections.abc import Callable
@@ -44,6 +46,7 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "loop": lambda x, y, i: lax.fori_loop(0, 3, lambda _, a: a * 2, x),
     "loop with invariants": lambda x, y, i: lax.fori_loop(0, 3, lambda k, a: a @ y + y[k] + i[0], x),
     "while": lambda x, y, i: lax.while_loop(lambda a: a[0, 0] < 9, lambda a: a * 2 + x, x),
+    "while of one array": lambda x, y, i: lax.while_loop(lambda a: a[0, 0] < 9, lambda a: a * 2, x),
     "scan": lambda x, y, i: lax.scan(lambda c, r: (c + r, c * r), x[0], x),
     "matmul": lambda x, y, i: jnp.dot(x, y, precision=lax.Precision.HIGHEST) @ y,
     "einsum": lambda x, y, i: jnp.einsum("ij,kj->ik", x, y),
@@ -174,6 +177,7 @@ def test_donated_arguments_and_shardings_over_one_device() -> None:
     "change",
     [
         ("mhlo.num_partitions = 1", "mhlo.num_partitions = 2"),
+        ("module @m attributes", "module attributes"),
         ("func.func public @main", "func.func public @other"),
         ("%arg0: tensor<f32>", '%arg0: tensor<f32> {mhlo.sharding = "{replicated}"}'),
         ("%arg0: tensor<f32>", '%arg0: tensor<f32> {mhlo.memory_kind = "x"}'),
@@ -192,6 +196,18 @@ def test_programs_that_say_more_are_left_to_the_converter(change: tuple[str, str
     assert read_artifact(serialized(text)) is not None
     assert change[0] in text
     assert read_artifact(serialized(text.replace(*change))) is None
+
+
+def test_real_parts_by_a_conversion_are_left_to_the_converter() -> None:
+    """Which takes the real part first: i, as a truth, is false."""
+    text = """module @m {
+  func.func public @main(%arg0: tensor<complex<f32>> loc(unknown)) -> tensor<i1> {
+    %0 = stablehlo.convert %arg0 : (tensor<complex<f32>>) -> tensor<i1> loc(unknown)
+    return %0 : tensor<i1> loc(unknown)
+  } loc(unknown)
+} loc(unknown)"""
+    assert read_artifact(serialized(text)) is None
+    assert read_artifact(serialized(text.replace("i1", "complex<f64>"))) is not None
 
 
 def test_other_bytes_are_left_to_the_converter() -> None:
@@ -218,6 +234,18 @@ def test_contexts_are_renewed_and_threads_wait(monkeypatch: pytest.MonkeyPatch) 
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_fork_while_another_thread_reads() -> None:
+    code = artifact(PROGRAMS["affine"], (X, Y, NUMBERS))
+    assert read_artifact(code) is not None
+    with reader._lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of JAX, and of Python: there are threads
+        child = os.fork()
+        if not child:
+            signal.alarm(30)
+            os._exit(0 if read_artifact(code) is not None else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.slow

@@ -319,6 +319,9 @@ for count in (3, 2, 3):
     assert (jax.jit(total)(np.ones(6)) == count).all()
     assert x.devices() == {first} and (np.asarray(x) + 1).sum() == 78 and (triple(x) + 1).sum() == 210
 raises(jax.errors.JaxRuntimeError, "device 5, there are 3", lambda: jax.devices()[0].client.device_from_local_hardware_id(5))
+clear_backends()
+jax.config.update("jax_num_cpu_devices", 5000)
+raises(RuntimeError, "jax_num_cpu_devices) must be from 1 to 1024, got '5000'", jax.devices)
 """,
         devices="",
     )

@@ -73,3 +73,30 @@ func.func @f(%x: tensor<2x3xi1>, %s: tensor<2xi1>) -> tensor<2xi1> {{
             expected.append(bool(total))
         assert linalg_ext.evaluate(module, "f", rows, [start, start]).tolist() == expected
         assert compiled(rows, [start, start]).tolist() == expected
+
+
+@pytest.mark.parametrize(("name", "one"), [("index_cast", -1), ("index_castui", 1)])
+def test_indices(name: str, one: int) -> None:
+    """From one bit, and to it: of the upper bits nothing is left."""
+    text = """
+func.func @from(%x: tensor<2xi1>) -> tensor<2xindex> {
+  %r = arith.NAME %x : tensor<2xi1> to tensor<2xindex>
+  return %r : tensor<2xindex>
+}
+func.func @to(%x: tensor<4xindex>) -> tensor<4xi1> {
+  %r = arith.NAME %x : tensor<4xindex> to tensor<4xi1>
+  return %r : tensor<4xi1>
+}
+func.func @folded() -> index {
+  %x = arith.constant true
+  %r = arith.NAME %x : i1 to index
+  return %r : index
+}"""
+    module = linalg_ext.parse(text.replace("NAME", name))
+    for f in (linalg_ext.compile(module, "from"), lambda x: linalg_ext.evaluate(module, "from", x)):
+        assert f([False, True]).tolist() == [0, one]
+    for f in (linalg_ext.compile(module, "to"), lambda x: linalg_ext.evaluate(module, "to", x)):
+        assert f([0, 1, 2, -1]).tolist() == [False, True, False, True]
+    run_passes(module, ["canonicalize"])
+    assert "arith.index" not in linalg_ext.print_module(module).split("@folded")[1]
+    assert linalg_ext.evaluate(module, "folded") == one

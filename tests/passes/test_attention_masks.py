@@ -112,6 +112,8 @@ def test_what_is_made_of_masked_scores(tail: str, bound: float) -> None:
         "\n  twos = s32[8,9] broadcast(two), dimensions={}\n  t = s32[8,9] select(c, ones, twos)"
         "\n  d = s32[8,9] divide(ones, t)\n  o = s32[8,9] subtract(d, d)"
         "\n  g = pred[8,9] compare(d, o), direction=GT\n  ROOT r = f32[8,9] select(g, lows, x)",  # quotients are whole
+        "f = f32[8,9] convert(c)\n  h = f32[8,9] add(f, lows)\n  g = pred[8,9] compare(h, lows), direction=GT"
+        "\n  ROOT r = f32[8,9] select(g, lows, x)",  # 1 - 1e9 is -1e9
     ],
 )  # fmt: skip
 def test_what_is_no_mask_of_positions(lines: str) -> None:

@@ -21,6 +21,7 @@ from xjit.emitters.gemm import library as gemm_library
 from xjit.gpu_compiler import compile_for_gpu
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.library import Library
+from xjit.llvm.module import Module
 from xjit.runtime.cuda import images
 from xjit.runtime.machine_code import jit, library_cache, nvptx, object_cache, toolchain
 from xjit.runtime.machine_code.jit import ProgramCompiler
@@ -237,6 +238,19 @@ def test_libraries_have_a_place_of_their_own(
         monkeypatch.setattr(library_cache, "_in_memory", {})
         monkeypatch.setattr(gemm_library, "emit_gemm", None)
         xjit.compile(_TEXT)
+
+
+def test_libraries_of_several_objects_are_kept_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one file: none of them can be missing."""
+    monkeypatch.setattr(library_cache, "_in_memory", {})
+    objects, key, folder = (b"first", b"", b"the third"), "ab" * 32, str(tmp_path)
+    library_cache.keep_library(key, folder, Library.of_module("f", Module("f")), objects)
+    library_cache.forget_libraries()
+    assert library_cache.kept_library(key, folder) == objects
+    library_cache.forget_libraries()
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+    assert library_cache.kept_library(key, folder) is None
 
 
 def test_where_nothing_can_be_kept_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,6 +253,8 @@ def test_lists_of_parameters_are_read_but_parameters_are_instructions(parameters
         ("f32[8] all-gather(p), dimensions={0}, replica_groups=[1,2,1]<=[2]", "expected {{0,1},...} or [groups,size]"),
         ("f32[8] all-gather(p), dimensions={0}, replica_groups=[1,2]<=[ ,2]", "expected {{0,1},...} or [groups,size]"),
         ("f32[8] all-gather(p), dimensions={0}, replica_groups=mesh['a'=2,'b'2] {'a'}", "expected 'axis'=size"),
+        ("f32[8] all-gather(p), dimensions={0}, replica_groups=[1,9]<=[99999,99999]T(1,0)", "16777216 devices at most"),
+        ("f32[8] all-gather(p), dimensions={0}, replica_groups=mesh['a'=16777217] {'a'}", "found 16777217"),
         ("f32[8] all-gather(p), dimensions={0}, replica_groups=mesh['a'=2] {}", "replica groups name an axis"),
         ("f32[8] all-gather(p), dimensions={0}, replica_groups=mesh['a'=2] {'c'}", "is not an axis of the mesh"),
         ("f32[] constant(,1)", "expected 1 values nested as f32[]"),

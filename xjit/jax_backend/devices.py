@@ -75,7 +75,8 @@ def num_devices() -> int:
         count = flags.xla_force_host_platform_device_count
     text = os.environ.get(NUM_DEVICES_VARIABLE) or str(max(count, 1))
     if not text.isdecimal() or not 1 <= int(text) <= MAX_DEVICES:
-        raise InvalidArgument(f"{NUM_DEVICES_VARIABLE} must be an integer from 1 to {MAX_DEVICES}, got {text!r}")
+        names = f"{NUM_DEVICES_VARIABLE}, jax_num_cpu_devices"
+        raise InvalidArgument(f"the number of devices ({names}) must be from 1 to {MAX_DEVICES}, got {text!r}")
     return int(text)
 
 

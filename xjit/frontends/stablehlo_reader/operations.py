@@ -133,6 +133,8 @@ def _convert(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> Valu
     (operand,) = operands
     if isinstance(operand, Constant):
         raise Declined("convert of a constant")
+    if operand.shape.element_type in _COMPLEX and shape.element_type not in _COMPLEX:
+        raise Declined("convert that takes the real part")
     return operand if operand.shape == shape else scope.make("convert", shape, operands)
 
 

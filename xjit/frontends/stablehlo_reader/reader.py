@@ -8,6 +8,7 @@ move to the right, operations that change nothing are left out. Everything else 
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, Final
 
@@ -47,6 +48,19 @@ class _Context:
 
 _lock = threading.Lock()
 _kept: list[_Context] = []
+_lost: list[_Context] = []
+"""Contexts in the middle of something that no thread will ever end: neither to be used nor to be freed."""
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    if _lock.locked():  # by a thread that does not exist in the child
+        _lost.extend(_kept)
+        _kept.clear()
+        _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 @collector_pause
@@ -74,7 +88,7 @@ def _read(kept: _Context, code: bytes) -> HloModule:
     except (ir.MLIRError, ValueError, RuntimeError) as error:
         raise Declined(str(error)) from None
     given: Any = parsed.operation.attributes
-    if not _MODULE_ATTRIBUTES.issuperset(given):
+    if not _MODULE_ATTRIBUTES.issuperset(given) or "sym_name" not in given:
         raise Declined(f"a module with {list(given)}")
     if any(given[name].value != 1 for name in given if name != "sym_name"):
         raise Declined("a module of several devices")

@@ -174,7 +174,7 @@ def _loop_region(
     inner = Scope(scope.reading, scope)
     given = [shapes[i] for i in order]
     if len(order) == 1:
-        elements = [inner.parameter(0, given[0], "")]
+        elements = [inner.parameter(0, given[0], "", "Arg_")]
     else:
         whole = inner.parameter(0, Shape.tuple_of(given), "", "arg_tuple")
         elements = [

@@ -129,6 +129,11 @@ def _truncate(op: Operation, x: Elements) -> Elements:
     return (array & 1).astype(np.bool_) if target.kind == "b" else array.astype(target)
 
 
+def _cast_index(extend: ScalarFunction) -> ScalarFunction:
+    """To one bit, indices lose their upper bits; integers of one bit are extended."""
+    return lambda op, x: (_truncate if _result_dtype(op).kind == "b" else extend)(op, x)
+
+
 def _bitcast(op: Operation, x: Elements) -> Elements:
     return np.ascontiguousarray(x).view(_result_dtype(op)).reshape(np.shape(x))
 
@@ -189,18 +194,17 @@ SCALAR_OPS: dict[str, ScalarFunction] = {
         "negf": np.negative, "maximumf": np.maximum, "minimumf": np.minimum,
         "maxnumf": np.fmax, "minnumf": np.fmin, "maxf": np.maximum, "minf": np.minimum,
     }.items()},
-    **dict.fromkeys(("arith.extf", "arith.truncf", "arith.fptosi", "arith.fptoui", "arith.index_cast"), _convert),
+    **dict.fromkeys(("arith.extf", "arith.truncf", "arith.fptosi", "arith.fptoui"), _convert),
     "arith.cmpi": _compare_integers,
     "index.cmp": _compare_integers,
-    "index.casts": _convert,
-    "index.castu": _convert_unsigned,
+    **dict.fromkeys(("arith.index_cast", "index.casts"), _cast_index(_extend_signed)),
+    **dict.fromkeys(("arith.index_castui", "index.castu"), _cast_index(_convert_unsigned)),
     "arith.cmpf": _compare_floats,
     "arith.select": _select,
     "arith.extsi": _extend_signed,
     "arith.sitofp": _extend_signed,
     "arith.extui": _convert_unsigned,
     "arith.uitofp": _convert_unsigned,
-    "arith.index_castui": _convert_unsigned,
     "arith.trunci": _truncate,
     "arith.bitcast": _bitcast,
     "linalg_ext.alias": _plain(lambda x: x),

@@ -271,7 +271,7 @@ def fold_cast(op: Operation) -> bool:
         return False
     if op.name in ("arith.extui", "arith.index_castui") and isinstance(source, IntegerType):
         number &= (1 << source.width) - 1
-    elif op.name == "arith.extsi" and source == IntegerType(1):
+    elif op.name in ("arith.extsi", "arith.index_cast") and source == IntegerType(1):
         number = -number
     return replace_with_constant(op, IntegerAttr(wrapped(number, t), t), t)
 

@@ -110,6 +110,16 @@ def _truncate(writer: FunctionWriter, op: Operation, operands: list[HloInstructi
     return writer.compare("NE", writer.make("and", x, writer.like(x, 1)), writer.like(x, 0))
 
 
+def _cast_index(extend: Compose) -> Compose:
+    """To one bit, indices lose their upper bits; integers of one bit are extended."""
+
+    def write(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
+        is_cut = primitive_type(op.result.type) is PrimitiveType.PRED
+        return (_truncate if is_cut else extend)(writer, op, operands)
+
+    return write
+
+
 def _bitcast(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
     return _bits(writer, operands[0], primitive_type(op.result.type))
 
@@ -149,9 +159,11 @@ def _compare_floats(writer: FunctionWriter, op: Operation, operands: list[HloIns
 _WRITERS: dict[str, Compose] = {
     **dict.fromkeys(OPCODES, _one_opcode),
     **dict.fromkeys(_UNSIGNED_OPCODES, _unsigned_opcode),
-    **dict.fromkeys(("arith.extf", "arith.truncf", "arith.fptosi", "arith.fptoui", "arith.index_cast"), _convert),
+    **dict.fromkeys(("arith.extf", "arith.truncf", "arith.fptosi", "arith.fptoui"), _convert),
     **dict.fromkeys(("arith.extsi", "arith.sitofp"), _convert_signed),
-    **dict.fromkeys(("arith.extui", "arith.uitofp", "arith.index_castui"), _convert_unsigned),
+    **dict.fromkeys(("arith.extui", "arith.uitofp"), _convert_unsigned),
+    "arith.index_cast": _cast_index(_convert_signed),
+    "arith.index_castui": _cast_index(_convert_unsigned),
     "arith.trunci": _truncate,
     "arith.bitcast": _bitcast,
     "arith.cmpi": _compare_integers,

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -18,6 +19,9 @@ from xjit.hlo.attributes.codecs.value_text import ANY_STRING, SIZES, CodecError,
 
 IOTA = rf"\[(?P<reshape>{SIZES})\]\s*(?:T\s*\((?P<perm>{SIZES})\))?"
 """`[8]`, or `[4,2]T(1,0)`: what `iota` reads."""
+
+MAX_DEVICES = 1 << 24
+"""More than any machine has; an order of them is a table of this size."""
 
 _MESH = re.compile(
     rf"\s*mesh\[(?P<axes>(?:[^\[\]\"']|{ANY_STRING})*+)\]"
@@ -43,6 +47,7 @@ def iota(match: re.Match[str]) -> Iota:
     order = parse_numbers(match["perm"]) if match["perm"] else (0,)
     if sorted(order) != list(range(len(dims))) or (match["perm"] and len(dims) == 1):
         raise CodecError(f"T({match['perm'] or ''}) is not an order of the {len(dims)} dimensions [{match['reshape']}]")
+    _check_count(dims)
     return Iota(dims, order)
 
 
@@ -101,11 +106,17 @@ def _mesh(text: str) -> tuple[Mesh, str]:
     axes = tuple(_sized_axis(item) for item in split_list(match["axes"]))
     if repeated := [name for name, count in Counter(name for name, _ in axes).items() if count > 1]:
         raise CodecError(f"axes of a mesh have one name each, '{shorten(repeated[0])}' is given twice")
+    _check_count(size for _, size in axes)
     ids = iota(match) if match["reshape"] else parse_numbers(match["list"]) if match["list"] else None
     mesh = Mesh(axes, ids)
     if not mesh.has_all_devices:
         raise CodecError(f"{mesh} does not list a device for each of its places")
     return mesh, text[match.end() :].strip()
+
+
+def _check_count(sizes: Iterable[int]) -> None:
+    if (count := math.prod(sizes)) > MAX_DEVICES:
+        raise CodecError(f"expected {MAX_DEVICES} devices at most, found {count}")
 
 
 def _sized_axis(text: str) -> tuple[str, int]:

@@ -245,9 +245,9 @@ class _Values:
             return ANY
         ranges = [self.range(operand) for operand in operands]
         result = rule(*ranges)
-        if opcode == "convert":
-            return _rounded(result, place)
         kind = place.instruction.shape.element_type
+        if opcode == "convert" or kind.is_float:
+            return _rounded(result, place)
         wraps = kind.is_integer and (opcode == "divide" or not _holds(kind, result.low, result.high))
         return ANY if wraps else result
 
