@@ -2,8 +2,8 @@
 
 The loops follow the result's memory order. Divisions are split away, loops that walk memory as one are merged, the
 innermost loop is vectorised unless a reduction along contiguous memory hangs on it, and the outermost loop is shared
-out. A concatenate at the root becomes one part per operand, or one for a few stacked columns, a pad
-one for its operand and some around it. Where a transposed operand pays for it, whole tiles are a part of their own.
+out. A concatenate at the root becomes one part per operand, or one for a few stacked columns, a pad one for its operand
+and some around it. Where a transposed operand pays for it, whole tiles are a part of their own.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo.attributes import DotAttributes
 from xjit.ops import build
-from xjit.passes.expand.dot_factors import WIDE, free_dimensions, spread
+from xjit.passes.expand.dot_factors import WIDE, spread
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
 
@@ -70,7 +70,6 @@ class _Product:
         a = self.attributes
         self.batch = a.lhs_batch_dims, a.rhs_batch_dims
         self.contracted = a.lhs_contracting_dims, a.rhs_contracting_dims
-        self.free = free_dimensions(dot)
         self.labels: list[list[Label]] = []
         for side, name in enumerate(("lhs", "rhs")):
             labels = {d: ("batch", i) for i, d in enumerate(self.batch[side])}
