@@ -10,7 +10,7 @@ import numpy as np
 
 from xjit.frontends.stablehlo_reader.declined import Declined
 from xjit.frontends.stablehlo_reader.scope import Scope, Value
-from xjit.frontends.stablehlo_reader.values import Constant, constant_of
+from xjit.frontends.stablehlo_reader.values import Constant, constant_of, is_set
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.values import PaddingDimension, SliceDimension
 from xjit.hlo.types.literal import Literal
@@ -296,7 +296,7 @@ def _gather(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> Value
         start_indices_batching_dims=tuple(numbers.start_indices_batching_dims),
         index_vector_dim=numbers.index_vector_dim,
         slice_sizes=tuple(given["slice_sizes"]),
-        indices_are_sorted="indices_are_sorted" in given and given["indices_are_sorted"].value,
+        indices_are_sorted=is_set(given, "indices_are_sorted"),
     )
     return scope.make("gather", shape, operands, attributes)
 

@@ -10,7 +10,7 @@ import numpy as np
 from xjit.frontends.stablehlo_reader.declined import Declined
 from xjit.frontends.stablehlo_reader.operations import READERS, read_operation
 from xjit.frontends.stablehlo_reader.scope import Reading, Scope, Value
-from xjit.frontends.stablehlo_reader.values import Constant
+from xjit.frontends.stablehlo_reader.values import Constant, is_set
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.values import Window, WindowDimension
 from xjit.hlo.ir.computation import HloComputation
@@ -222,7 +222,7 @@ def _sort(scope: Scope, op: Any, operands: list[Value], shapes: list[Shape]) -> 
         isinstance(operand, Constant) for operand in operands
     ):
         raise Declined("a sort with more")
-    is_stable = "is_stable" in given and given["is_stable"].value
+    is_stable = is_set(given, "is_stable")
     attributes = at.SortAttributes((given["dimension"].value,), is_stable)
     return _joined(scope, "sort", operands, shapes, attributes, [_region(scope, op)])
 
@@ -241,8 +241,8 @@ def _scatter(scope: Scope, op: Any, operands: list[Value], shapes: list[Shape]) 
         input_batching_dims=tuple(numbers.input_batching_dims),
         scatter_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
         index_vector_dim=numbers.index_vector_dim,
-        indices_are_sorted="indices_are_sorted" in given and given["indices_are_sorted"].value,
-        unique_indices="unique_indices" in given and given["unique_indices"].value,
+        indices_are_sorted=is_set(given, "indices_are_sorted"),
+        unique_indices=is_set(given, "unique_indices"),
     )
     return _joined(scope, "scatter", operands, shapes, attributes, [_region(scope, op)])
 

@@ -81,3 +81,8 @@ def constant_of(value: Any, shape: Shape) -> Constant:
     if value.is_splat:
         return Constant(Literal(Shape.array(kind), array.reshape(())), shape)
     return Constant(Literal(shape, array), shape)
+
+
+def is_set(attributes: Any, name: str) -> bool:
+    """Whether an operation has a flag, and it is true."""
+    return name in attributes and attributes[name].value
