@@ -261,7 +261,7 @@ _UNNEEDED_PASSES = (
     "-disable-partial-libcall-inlining=true",
     "-enable-shrink-wrap=false",
 )
-"""Passes that find nothing to do in code of explicit vectors, or nothing that CPUs which reorder instructions gain by."""
+"""Passes that find nothing to do in code of explicit vectors, or nothing that CPUs with reordering gain by."""
 
 _ALIGNED_LOOPS = ("-x86-experimental-pref-innermost-loop-alignment=6",)
 """Innermost loops start at a line of 64 bytes: where a short one lies decides up to 12 % of its speed otherwise."""
