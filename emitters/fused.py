@@ -23,6 +23,7 @@ from xjit.emitters.width_changes import emit_width_change
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.diagnostics import Unsupported
+from xjit.hlo.ir.classification import changes_element_type
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.post_order import post_order
 from xjit.hlo.types.primitive_type import PrimitiveType
@@ -218,6 +219,13 @@ class FusedIrEmitter:
     def _moved(self, instruction: HloInstruction, index: Index, guard: Guard, output: int) -> Element:
         return self._operand(instruction, 0, index, guard)
 
+    def _bitcast(self, instruction: HloInstruction, index: Index, guard: Guard, output: int) -> Element:
+        if not changes_element_type(instruction):
+            return self._moved(instruction, index, guard, output)
+        if instruction.operand(0).shape.rank != instruction.shape.rank:  # it was a bitcast-convert
+            return emit_width_change(self, instruction, index, guard)
+        return self._elementwise(instruction, index, guard, output)
+
     def _constant(self, instruction: HloInstruction, index: Index, guard: Guard, output: int) -> Element:
         literal = instruction.attributes_as(at.ConstantAttributes).literal
         splat = literal.splat_value()
@@ -370,9 +378,8 @@ class FusedIrEmitter:
 
 
 _RULES: dict[str, Callable[[FusedIrEmitter, HloInstruction, Index, Guard, int], Element]] = {
-    **dict.fromkeys(
-        ("broadcast", "reshape", "bitcast", "transpose", "reverse", "slice", "opt-barrier"), FusedIrEmitter._moved
-    ),
+    **dict.fromkeys(("broadcast", "reshape", "transpose", "reverse", "slice", "opt-barrier"), FusedIrEmitter._moved),
+    "bitcast": FusedIrEmitter._bitcast,
     "bitcast-convert": FusedIrEmitter._bitcast_convert,
     "constant": FusedIrEmitter._constant,
     "iota": FusedIrEmitter._iota,

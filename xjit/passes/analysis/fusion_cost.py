@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from xjit.hlo import HloInstruction, Trait
 from xjit.hlo.attributes import ScatterAttributes
+from xjit.hlo.ir.classification import changes_element_type
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.indexing.operand_reads import reads_of
 
@@ -85,6 +86,8 @@ def may_be_producer(instruction: HloInstruction) -> bool:
     """Whether the instruction may be evaluated inside a fusion."""
     if instruction.opcode == "constant":
         return instruction.shape.is_scalar
+    if changes_element_type(instruction):
+        return False
     if not (_is_of_single_elements(instruction) or instruction.opcode in ON_DEMAND):
         return False
     return is_array_program(instruction)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout
 from xjit.hlo.attributes import FusionAttributes, ParameterAttributes
+from xjit.hlo.ir.classification import is_view
 from xjit.indexing.operand_reads import OperandRead, OperandReads
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
@@ -242,7 +243,7 @@ def _group_of_users(instruction: HloInstruction, home: Mapping[HloInstruction, _
 
 def _is_unit(instruction: HloInstruction) -> bool:
     if instruction.opcode == "bitcast":
-        return instruction.shape.is_static_array and _is_row_major(instruction)
+        return is_view(instruction) and instruction.shape.is_static_array and _is_row_major(instruction)
     if instruction.opcode == "fusion":
         usable = instruction.attributes_as(FusionAttributes).kind in ("kLoop", "kInput") and cost.is_array_program(
             instruction
