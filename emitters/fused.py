@@ -303,17 +303,26 @@ class FusedIrEmitter:
             if not bounds.is_empty:
                 pieces.append((number, bounds))
 
+        in_lanes = self.nest.uses_vector(index[axis])
+
+        def piece(number: int, bounds: Interval, inner: Guard) -> Element:
+            place = apply_map(self.nest.table, self.maps.of(instruction)[number][0], index)
+            if in_lanes:  # lanes of other pieces read something, so that what is read is regular
+                within = self.nest.simplify(place[axis] % (bounds.upper - bounds.lower + 1))
+                place = (*place[:axis], within, *place[axis + 1 :])
+            return self.element(instruction.operand(number), place, inner)
+
         def choose(at_piece: int, inner: Guard) -> Element:
             number, bounds = pieces[at_piece]
             if at_piece == len(pieces) - 1:
-                return self._operand(instruction, number, index, inner)
+                return piece(number, bounds, inner)
             upper = Interval(reach.lower, bounds.upper)
             rest = Interval(bounds.upper + 1, reach.upper)
             remaining = restrict(self.nest, inner, [(index[axis], rest)])
             return self.where(
                 [(index[axis], upper)],
                 inner,
-                lambda g: self._operand(instruction, number, index, g),
+                lambda g: piece(number, bounds, g),
                 lambda g: choose(at_piece + 1, remaining or g),
             )
 

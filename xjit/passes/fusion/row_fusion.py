@@ -251,6 +251,8 @@ def _is_unit(instruction: HloInstruction) -> bool:
         return usable and _is_row_major(instruction) and _root_of(instruction).opcode not in cost.BUFFER_READERS
     if instruction.opcode in ("concatenate", "dynamic-update-slice") or not cost.may_be_root(instruction):
         return False
+    if cost.is_large_turned(instruction):  # its rows are columns of memory: tiles of many rows turn it
+        return False
     return instruction.shape.is_array and _is_row_major(instruction)
 
 
