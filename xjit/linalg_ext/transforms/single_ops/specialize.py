@@ -119,8 +119,8 @@ def _does_the_same(op: StructuredOp, named: StructuredOp, order: Sequence[int]) 
         body = named.body
     except LinalgVerifyError:
         return False
-    own = dict(zip(op.body.arguments, range(len(op.operands))))
-    others = dict(zip(body.arguments, operands))
+    own: dict[Value, int] = dict(zip(op.body.arguments, range(len(op.operands))))
+    others: dict[Value, int] = dict(zip(body.arguments, operands))
     return _key(op.yielded[0], own) == _key(body.terminator.operands[0], others)
 
 
