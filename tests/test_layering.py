@@ -32,6 +32,7 @@ API = {
     "comparison",
     "gpu_report",
     "gpu_tuning",
+    "targets",
 }
 
 
