@@ -6,13 +6,13 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xjit.collector_pause import collector_pause
 from xjit.compile_options import CompileOptions
 from xjit.cpu_executable import Executable, Intermediates, codegen_options, schedule_text_of
 from xjit.emitters.cpu_module import EmittedModule, emit_cpu_module
 from xjit.emitters.entry.time_estimate import may_run_for_ever
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
 from xjit.emitters.kernels.collectives.collective import KIND as COLLECTIVE
-from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.library import Library

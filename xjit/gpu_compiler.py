@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
+from xjit.collector_pause import collector_pause
 from xjit.compile_options import CompileOptions
 from xjit.emitters.gpu.gpu_module import EmittedGpuModule, emit_gpu_module
 from xjit.emitters.planners.gpu.radix_sort import radix_plan
 from xjit.gpu_report import KernelReport, kernel_reports, report_text
 from xjit.gpu_tuning import product_pickers
-from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.gpu_models import DEFAULT_GPU

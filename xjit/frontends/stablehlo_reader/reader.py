@@ -12,6 +12,7 @@ import os
 import threading
 from typing import Any, Final
 
+from xjit.collector_pause import collector_pause
 from xjit.frontends.stablehlo_reader.declined import Declined
 from xjit.frontends.stablehlo_reader.places import Places
 from xjit.frontends.stablehlo_reader.regions import read_function
@@ -19,7 +20,6 @@ from xjit.frontends.stablehlo_reader.scope import Reading
 from xjit.frontends.stablehlo_reader.values import Types
 from xjit.hlo.annotations.alias_config import Alias, BufferDonor
 from xjit.hlo.annotations.metadata import HloSharding
-from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.ir.module import ComputationLayout, HloModule, HloModuleConfig
 from xjit.hlo.ir.name_uniquer import NameUniquer
 
