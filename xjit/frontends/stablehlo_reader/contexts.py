@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 @contextmanager
-def kept_context() -> Iterator[KeptContext]:
+def kept_context() -> Generator[KeptContext]:
     """Lends the context for one program, to one thread at a time."""
     with _lock:
         if not _kept or _kept[0].programs >= _PROGRAMS_PER_CONTEXT:
