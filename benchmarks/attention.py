@@ -1,7 +1,7 @@
 """Attention and its gradient beside XLA:CPU: `python benchmarks/attention.py [--gradient] [--mask MASK] [LENGTH ...]`.
 
-f32, batch 2, 8 heads, 64 wide; with `--shared-by N`, N heads share keys and values. Masks are all causal: a comparison of
-positions, a number that is added, a constant array. Calls of xjit, of xjit without `attention-fusion` and of jaxlib
+f32, batch 2, 8 heads, 64 wide; with `--shared-by N`, N heads share keys and values. Masks are all causal: a comparison
+of positions, a number that is added, a constant array. Calls of xjit, of xjit without `attention-fusion` and of jaxlib
 alternate; times are the least of several rounds, or with `--cpu-time` medians of what all threads take; temporaries
 are what `memory_analysis` says. Without the fusion, lengths above 4096 are left out: scores would take gigabytes.
 """
