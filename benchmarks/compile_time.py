@@ -122,12 +122,8 @@ def report_cold(
         except HloError as error:
             report.add(name)
             print(f"    {error}")
-    means = {
-        f"mean_{name}": geometric_mean([row[name] for row in report.rows if name in row])
-        for name in ("xla / cold", "xla / kept")
-        if with_xla
-    }
-    report.finish(json, **means)
+    ratios = {name: [row[name] for row in report.rows if name in row] for name in ("xla / cold", "xla / kept")}
+    report.finish(json, **{f"mean_{name}": geometric_mean(values) for name, values in ratios.items() if values})
 
 
 def small_programs() -> Iterator[tuple[str, Callable[[], str]]]:

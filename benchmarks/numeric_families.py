@@ -175,6 +175,15 @@ NUMERIC_FAMILIES = (
     Family("irfft3", jnp.fft.irfftn, complex_normal, ((16, 16, 9), (32, 32, 17), (64, 64, 33))),
     Family("histogram of floats", lambda x: jnp.histogram(x, bins=64)[0], normal, VECTORS),
     Family("products of columns", lambda x, y: jnp.einsum("ij,ij->j", x, y), two, MATRICES),
+    Family(
+        "diagonal of a product",
+        lambda x, y: jnp.einsum("ij,ji->i", x, y),
+        lambda n: two(n, n),
+        ((64,), (256,), (1024,)),
+    ),
+    Family(
+        "rows of five", lambda x, y: jnp.concatenate([x, y], 1), lambda n: several(normal(n, 2), normal(n, 3)), VECTORS
+    ),
     Family("sum of products", lambda x, y: jnp.einsum("ij,ij->", x, y), two, MATRICES),
     Family(
         "matrices side by side",
@@ -195,7 +204,7 @@ NUMERIC_FAMILIES = (
     ),
     Family("roll", lambda x: jnp.roll(x, 5, 1), normal, MATRICES),
     Family("triangle", jnp.tril, normal, MATRICES),
-    Family("inverse", jnp.linalg.inv, positive_definite, ((1, 16), (64, 32), (4, 128))),
+    Family("inverse", jnp.linalg.inv, positive_definite, ((1000, 4), (64, 32), (4, 256))),
     Family("determinant", jnp.linalg.det, positive_definite, ((1, 16), (500, 8), (64, 32))),
     Family("singular values", lambda x: jnp.linalg.svd(x, compute_uv=False), normal, ((1, 16, 16), (16, 32, 32))),
     Family("eigenvalues", jnp.linalg.eigvalsh, positive_definite, ((1, 16), (16, 32))),

@@ -295,6 +295,7 @@ def _stochastic_convert(builder: IRBuilder, operation: Operation, operands: Sequ
 
 _SPECIAL: Mapping[str, Callable[[IRBuilder, Operation, Sequence[RegisterValue]], RegisterValue]] = MappingProxyType(
     {
+        "bitcast": _bitcast_convert,
         "bitcast-convert": _bitcast_convert,
         "clamp": _clamp,
         "compare": _compare,

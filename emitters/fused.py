@@ -23,6 +23,7 @@ from xjit.emitters.width_changes import emit_width_change
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.diagnostics import Unsupported
+from xjit.hlo.ir.classification import changes_element_type
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.post_order import post_order
 from xjit.hlo.types.primitive_type import PrimitiveType
@@ -218,6 +219,13 @@ class FusedIrEmitter:
     def _moved(self, instruction: HloInstruction, index: Index, guard: Guard, output: int) -> Element:
         return self._operand(instruction, 0, index, guard)
 
+    def _bitcast(self, instruction: HloInstruction, index: Index, guard: Guard, output: int) -> Element:
+        if not changes_element_type(instruction):
+            return self._moved(instruction, index, guard, output)
+        if instruction.operand(0).shape.rank != instruction.shape.rank:  # it was a bitcast-convert
+            return emit_width_change(self, instruction, index, guard)
+        return self._elementwise(instruction, index, guard, output)
+
     def _constant(self, instruction: HloInstruction, index: Index, guard: Guard, output: int) -> Element:
         literal = instruction.attributes_as(at.ConstantAttributes).literal
         splat = literal.splat_value()
@@ -295,17 +303,26 @@ class FusedIrEmitter:
             if not bounds.is_empty:
                 pieces.append((number, bounds))
 
+        in_lanes = self.nest.uses_vector(index[axis])
+
+        def piece(number: int, bounds: Interval, inner: Guard) -> Element:
+            place = apply_map(self.nest.table, self.maps.of(instruction)[number][0], index)
+            if in_lanes:  # lanes of other pieces read something, so that what is read is regular
+                within = self.nest.simplify(place[axis] % (bounds.upper - bounds.lower + 1))
+                place = (*place[:axis], within, *place[axis + 1 :])
+            return self.element(instruction.operand(number), place, inner)
+
         def choose(at_piece: int, inner: Guard) -> Element:
             number, bounds = pieces[at_piece]
             if at_piece == len(pieces) - 1:
-                return self._operand(instruction, number, index, inner)
+                return piece(number, bounds, inner)
             upper = Interval(reach.lower, bounds.upper)
             rest = Interval(bounds.upper + 1, reach.upper)
             remaining = restrict(self.nest, inner, [(index[axis], rest)])
             return self.where(
                 [(index[axis], upper)],
                 inner,
-                lambda g: self._operand(instruction, number, index, g),
+                lambda g: piece(number, bounds, g),
                 lambda g: choose(at_piece + 1, remaining or g),
             )
 
@@ -370,9 +387,8 @@ class FusedIrEmitter:
 
 
 _RULES: dict[str, Callable[[FusedIrEmitter, HloInstruction, Index, Guard, int], Element]] = {
-    **dict.fromkeys(
-        ("broadcast", "reshape", "bitcast", "transpose", "reverse", "slice", "opt-barrier"), FusedIrEmitter._moved
-    ),
+    **dict.fromkeys(("broadcast", "reshape", "transpose", "reverse", "slice", "opt-barrier"), FusedIrEmitter._moved),
+    "bitcast": FusedIrEmitter._bitcast,
     "bitcast-convert": FusedIrEmitter._bitcast_convert,
     "constant": FusedIrEmitter._constant,
     "iota": FusedIrEmitter._iota,

@@ -13,7 +13,7 @@ from tests.support.loop_nests import emit_nest
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.llvm.target import Target
 from xjit.llvm.transpose import transpose_blocks
-from xjit.llvm.types import I32, I64, vector
+from xjit.llvm.types import I64, int_type, vector
 from xjit.llvm.values import Value, const_int
 
 SIZES = {2: (37, 53), 3: (18, 5, 33), 4: (3, 17, 2, 20), 5: (2, 3, 9, 2, 17)}
@@ -28,21 +28,28 @@ def transpose(kind: str, sizes: tuple[int, ...], permutation: tuple[int, ...]) -
 """
 
 
-@pytest.mark.parametrize(("rows", "lanes"), [(1, 4), (2, 2), (4, 4), (8, 8), (16, 16), (4, 16), (2, 8)])
-def test_registers(rows: int, lanes: int) -> None:
+REGISTERS = [
+    (32, 1, 4), (32, 2, 2), (32, 4, 4), (32, 8, 8), (32, 16, 16), (32, 4, 16), (32, 2, 8),
+    (8, 16, 16), (8, 16, 64), (8, 8, 32), (8, 32, 32), (16, 8, 8), (16, 16, 32), (64, 2, 8), (64, 8, 8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("bits", "rows", "lanes"), REGISTERS)
+def test_registers(bits: int, rows: int, lanes: int) -> None:
     """Square blocks side by side are transposed, each by itself."""
 
     def emit(nest: LoopNest, pointers: Sequence[Value]) -> None:
-        builder, wide = nest.builder, vector(I32, lanes)
+        builder, type = nest.builder, int_type(bits)
 
         def address(pointer: Value, i: int) -> Value:
-            return builder.gep(I32, pointer, const_int(I64, i * lanes))
+            return builder.gep(type, pointer, const_int(I64, i * lanes))
 
-        values = [builder.load(wide, address(pointers[0], i), align=4) for i in range(rows)]
+        values = [builder.load(vector(type, lanes), address(pointers[0], i), align=1) for i in range(rows)]
         for i, value in enumerate(transpose_blocks(builder, values)):
-            builder.store(value, address(pointers[1], i), align=4)
+            builder.store(value, address(pointers[1], i), align=1)
 
-    x, out = np.arange(rows * lanes, dtype=np.int32).reshape(rows, lanes), np.zeros((rows, lanes), np.int32)
+    kind = f"uint{bits}"
+    x, out = np.arange(rows * lanes).astype(kind).reshape(rows, lanes), np.zeros((rows, lanes), kind)
     emit_nest(2, emit).run(x, out)
     blocks = x.reshape(rows, lanes // rows, rows)
     np.testing.assert_array_equal(out, blocks.transpose(2, 1, 0).reshape(rows, lanes))

@@ -225,6 +225,32 @@ def test_narrow_floats_are_exact(kind, level):
     assert bad.size == 0, [(float(x[i]), got[i], want[i]) for i in bad[:5]]
 
 
+@pytest.mark.parametrize("level", jit.host_levels())
+def test_f16_is_shortened_to_f8e5m2(level):
+    """All codes: where the bits of the f16 are known, the upper byte is rounded."""
+    codes = np.arange(1 << 16, dtype=np.uint16)
+    target = jit.Target.for_features(level)
+    got = run("convert", P.F8E5M2, [codes.view(np.float16)], width=16, target=target)
+    with np.errstate(all="ignore"):
+        want = codes.view(np.float16).astype(P.F8E5M2.dtype)
+    nan = np.isnan(want.astype(np.float32))
+    np.testing.assert_array_equal(np.isnan(got.astype(np.float32)), nan)
+    np.testing.assert_array_equal(got.view(np.uint8)[~nan], want.view(np.uint8)[~nan])
+
+
+@pytest.mark.parametrize("kind", [t for t in TYPES if t.is_float and t.bit_width < 32], ids=lambda t: t.text)
+def test_what_was_rounded_or_loaded_is_stored_without_rounding(kind):
+    function = jit.Module("m").add_function("f", jit.ty.VOID, [(jit.ty.FLOAT, "x"), (el.storage_type(kind), "y")])
+    builder = jit.IRBuilder(function.append_block())
+    rounded = el.round_to_type(builder, kind, function.args[0])
+    loaded = el.load_convert(builder, kind, function.args[1])
+    before = len(builder.block.lines)
+    stored = [el.store_convert(builder, kind, value) for value in (rounded, loaded)]
+    added = len(builder.block.lines) - before
+    assert added == (0 if kind is not P.BF16 else 6)  # f32 to bf16: the high half, in three instructions
+    assert kind is P.BF16 or stored[1] is function.args[1]
+
+
 @pytest.mark.parametrize(
     "opcode", ["add", "multiply", "maximum", "exponential", "tanh", "log", "power", "negate", "floor"]
 )

@@ -67,7 +67,7 @@ def load_convert(builder: IRBuilder, kind: PrimitiveType, stored: Value) -> Valu
     if kind.is_integer and kind.bit_width < 8:
         return _normalized(Vec(builder, stored), kind).v
     if is_narrow_float(kind):
-        return small_floats.decode(kind, Vec(builder, stored)).v
+        return _decoded(kind, Vec(builder, stored)).v
     return stored
 
 
@@ -78,8 +78,22 @@ def store_convert(builder: IRBuilder, kind: PrimitiveType, value: Value) -> Valu
     if kind is P.BF16:
         return small_floats.high_half(Vec(builder, value)).v
     if is_narrow_float(kind):
-        return small_floats.encode(kind, Vec(builder, value)).v
+        known = _stored_bits(Vec(builder, value), kind)
+        return (small_floats.encode(kind, Vec(builder, value)) if known is None else known).v
     return value
+
+
+def _decoded(kind: PrimitiveType, code: Vec) -> Vec:
+    """A narrow float in its register, whose bits in memory are known from now on."""
+    value = small_floats.decode(kind, code)
+    value.b.function.stored_bits.setdefault(value.v.text, {})[kind] = code.v
+    return value
+
+
+def _stored_bits(x: Vec, kind: PrimitiveType) -> Vec | None:
+    """The bits of a register value in memory, if it was loaded as that type or rounded to it; else None."""
+    code = x.b.function.stored_bits.get(x.v.text, {}).get(kind)
+    return None if code is None else Vec(x.b, code)
 
 
 def _normalized(x: Vec, kind: PrimitiveType) -> Vec:
@@ -93,8 +107,10 @@ def round_part(kind: PrimitiveType, x: Vec, *, operands_fit: bool = False) -> Ve
     """
     if kind is P.BF16 and operands_fit and x.b.target.keeps_nan_payloads:
         return small_floats.round_arithmetic_to_bf16(x)
+    if kind is P.BF16:
+        return small_floats.round_to_bf16(x)
     if is_narrow_float(kind):
-        return small_floats.round_to(kind, x)
+        return _decoded(kind, small_floats.encode(kind, x))
     if kind.is_integer and kind.bit_width < 8:
         return _normalized(x, kind)
     return x
@@ -126,7 +142,10 @@ def _to_float(x: Vec, source: PrimitiveType, target: PrimitiveType) -> Vec:
     if source.is_float:
         if elem is not x.type.elem:
             x = x.to_double() if elem is DOUBLE else x.to_float()
-        return round_part(target, x)
+        if small_floats.has_all_of(target, source):
+            return x
+        code = _stored_bits(x, source) if small_floats.is_shortened(target, source) else None
+        return round_part(target, x) if code is None else _decoded(target, small_floats.shorten(target, source, code))
     if x.type.elem.bits < 32:
         x = x.sext(I32) if source.is_signed else x.zext(I32)
         return round_part(target, x.sitofp(elem))

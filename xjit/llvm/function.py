@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -114,12 +114,13 @@ class Function:
 
     `attributes` are words such as `nounwind`, or pairs (`string_attribute`); calls name the `calling_convention`, too.
     `is_cold` says that its own instructions take no time beside what it calls, so that LLVM is not to optimize them;
-    `may_fail`, that it may leave a status in the execution context.
+    `may_fail`, that it may leave a status in the execution context. `stored_bits` are the bits in memory of values that
+    were loaded or rounded, by name and type, so that a store makes them no second time.
     """
 
     __slots__ = (
         "_counter", "args", "attributes", "blocks", "calling_convention", "is_cold", "linkage", "may_fail", "module",
-        "name", "params", "return_type",
+        "name", "params", "return_type", "stored_bits",
     )  # fmt: skip
 
     def __init__(
@@ -147,6 +148,7 @@ class Function:
         self.module = module
         self.blocks: list[Block] = []
         self._counter = 0
+        self.stored_bits: dict[str, dict[Hashable, Value]] = {}
 
     @property
     def operand(self) -> str:

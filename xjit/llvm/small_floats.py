@@ -68,7 +68,10 @@ def decode(kind: PrimitiveType, code: Vec) -> Vec:
         return _decode_e8m0(code.zext(I32))
     if kind is P.F16 and code.b.target.has_f16c:
         return Vec(code.b, code.b.fpext(code.b.bitcast(code.v, HALF), FLOAT))
-    return _decode(FORMATS[kind], code.zext(I32))
+    form = FORMATS[kind]
+    if code.b.target.has_f16c and is_shortened(kind, P.F16):
+        return decode(P.F16, code.zext(I16) << (FORMATS[P.F16].mantissa_bits - form.mantissa_bits))
+    return _decode(form, code.zext(I32))
 
 
 def encode(kind: PrimitiveType, x: Vec) -> Vec:
@@ -83,15 +86,35 @@ def encode(kind: PrimitiveType, x: Vec) -> Vec:
     return _encode(FORMATS[kind], x).trunc(storage)
 
 
-def round_to(kind: PrimitiveType, x: Vec) -> Vec:
-    """An f32 rounded to `kind`, as f32."""
-    if kind is P.BF16:
-        return (_round_bf16(x) & -0x10000).as_float()
-    if kind is P.F8E8M0FNU:
-        return _decode_e8m0(_encode_e8m0(x))
-    if kind is P.F16 and x.b.target.has_f16c:
-        return Vec(x.b, x.b.fpext(x.b.fptrunc(x.v, HALF), FLOAT))
-    return _decode(FORMATS[kind], _encode(FORMATS[kind], x))
+def has_all_of(kind: PrimitiveType, source: PrimitiveType) -> bool:
+    """Whether `kind`, f16 or bf16, has every number of `source`, a type of at most a byte: nothing is rounded then."""
+    if kind is P.F16:
+        return source in FORMATS and source is not P.F16
+    return kind is P.BF16 and (source is P.F8E8M0FNU or has_all_of(P.F16, source))
+
+
+def is_shortened(kind: PrimitiveType, source: PrimitiveType) -> bool:
+    """Whether a number of `kind` is one of `source` with fewer bits of the mantissa."""
+    a, b = FORMATS.get(kind), FORMATS.get(source)
+    if a is None or b is None or a.infinity is None or b.infinity is None:
+        return False
+    return (a.exponent_bits, a.bias) == (b.exponent_bits, b.bias) and a.mantissa_bits < b.mantissa_bits
+
+
+def shorten(kind: PrimitiveType, source: PrimitiveType, code: Vec) -> Vec:
+    """The bits of a number of `source` rounded to `kind`, where `is_shortened`: what carries over is right, too."""
+    form, drop = FORMATS[kind], FORMATS[source].mantissa_bits - FORMATS[kind].mantissa_bits
+    short = (code >> drop) & ((1 << (form.sign_shift + 1)) - 1)
+    rounded = (code + ((short & 1) + ((1 << (drop - 1)) - 1))) >> drop
+    assert form.infinity is not None and form.nan is not None
+    quiet = short | (form.nan & ~form.infinity)
+    is_nan = (code & ((1 << FORMATS[source].sign_shift) - 1)) > (FORMATS[source].infinity or 0)
+    return quiet.where(is_nan, rounded).trunc(I8)
+
+
+def round_to_bf16(x: Vec) -> Vec:
+    """An f32 rounded to bf16, as f32."""
+    return (_round_bf16(x) & -0x10000).as_float()
 
 
 def high_half(x: Vec) -> Vec:

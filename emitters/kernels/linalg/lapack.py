@@ -1,5 +1,5 @@
 """Custom calls to LAPACK (`lapack_spotrf_ffi` and the like): calls of SciPy's LAPACK, one per matrix of the batch,
-and small triangular solves in line.
+and small LU factorizations and triangular solves in line.
 
 `xjit.ops.lapack_targets` says what each routine takes. Arrays are worked on where they lie: matrices are column-major,
 which the calls ask for with `operand_layout_constraints`. Results that a routine does not write are zero.
@@ -15,6 +15,8 @@ import numpy as np
 from xjit.emitters.entry.context_calls import emit_fail, emit_scratch_alloc
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.lapack_geev import emit_eigenvectors, emit_is_finite
+from xjit.emitters.kernels.linalg.small_getrf import MAX_SIZE as GETRF_MAX_SIZE
+from xjit.emitters.kernels.linalg.small_getrf import SmallGetrf, emit_small_getrf
 from xjit.emitters.kernels.linalg.small_trsm import MAX_SIZE, SmallTrsm, emit_small_trsm
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.kernels.view import KernelView
@@ -214,6 +216,11 @@ class _LapackKernel:
         solve = self._small_trsm()
         if solve is not None:
             emit_small_trsm(self.builder, solve, self.part, self.pointers["a"], self.pointers["b"])
+            return
+        sizes = self.call.sizes
+        if row.routine == "getrf" and not self.kind.is_complex and max(sizes["m"], sizes["n"]) <= GETRF_MAX_SIZE:
+            pointers = [self.pointers[name] for name in ("a", "ipiv", "info")]
+            emit_small_getrf(self.builder, SmallGetrf(sizes["m"], sizes["n"]), self.part, *pointers)
             return
         library = "blas" if row.routine in _BLAS else "lapack"
         name = f"xjit_{library}_{row.letter}{row.routine}"

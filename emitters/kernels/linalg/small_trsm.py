@@ -1,12 +1,13 @@
 """Triangular solves with small real matrices, in line: BLAS takes many times as long to look at its arguments.
 
 As many right sides as some vectors have lanes are solved at once, in a tile whose rows are the unknowns:
-x[j] = (b[j] - sum over k of t[j, k] x[k]) / t[j, j], where k runs over what is solved already. BLAS's own threads,
-which wait for each other in loops, would also stand in the way of those that share out a batch.
+x[j] = (b[j] - sum over k of t[j, k] x[k]) / t[j, j], where k runs over what is solved already, a few j at a time.
+BLAS's own threads, which wait for each other in loops, would also stand in the way of those that share out a batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.microkernels.microkernel import multiply_add
@@ -14,10 +15,12 @@ from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64, LLVMType, vector
 from xjit.llvm.values import Value, const_int
 
-MAX_SIZE = 128
+MAX_SIZE = 512
 """Rows of the largest matrix that is small: above, blocks of multiplications pay."""
-MAX_VECTORS = 4
-"""Of right sides that are solved at once, a power of two: their sums do not wait for each other."""
+MAX_VECTORS = 2
+"""Of right sides that are solved at once, a power of two."""
+ROWS = 4
+"""Unknowns that are solved at once: with `MAX_VECTORS`, so many sums do not wait for each other, and fill registers."""
 TILE_BYTES = 32 << 10
 
 
@@ -83,23 +86,47 @@ def _lanes(width: int, column_bytes: int, sides: int) -> int:
 
 
 def _solve_tile(builder: StructuredBuilder, solve: SmallTrsm, lanes: LLVMType, a: Value, tile: Value) -> None:
-    kind, size, align = lanes.elem, solve.size, lanes.elem.bits // 8
+    """Solves `ROWS` unknowns at a time: what is solved already is loaded once for all of them."""
+    last = solve.size - 1
+    whole = solve.size // ROWS
+
+    def unknowns(first: Value, count: int) -> list[Value]:
+        steps = [builder.add(first, builder.i64(r)) for r in range(count)]
+        return steps if solve.ascends else [builder.sub(builder.i64(last), step) for step in steps]
+
+    if whole:
+        with builder.loop(builder.i64(0), builder.i64(whole * ROWS), ROWS, name="step") as step:
+            _solve_rows(builder, solve, lanes, a, tile, unknowns(step, ROWS))
+    if solve.size % ROWS:
+        _solve_rows(builder, solve, lanes, a, tile, unknowns(builder.i64(whole * ROWS), solve.size % ROWS))
+
+
+def _solve_rows(
+    builder: StructuredBuilder, solve: SmallTrsm, lanes: LLVMType, a: Value, tile: Value, rows: Sequence[Value]
+) -> None:
+    """Solves unknowns that follow each other; all those before them, in the order of solution, lie in the tile."""
+    kind, align = lanes.elem, lanes.elem.bits // 8
     next_j, next_k = solve.strides
 
     def coefficient(j: Value, k: Value) -> Value:
         offset = builder.add(_times(builder, j, next_j), _times(builder, k, next_k))
         return builder.splat(builder.load(kind, builder.gep(kind, a, offset), align), lanes.width)
 
-    with builder.loop(builder.i64(0), builder.i64(size), name="step") as step:
-        j = step if solve.ascends else builder.sub(builder.i64(size - 1), step)
-        place = builder.gep(lanes, tile, j)
-        begin, end = (builder.i64(0), j) if solve.ascends else (builder.add(j, builder.i64(1)), builder.i64(size))
-        with builder.loop_with(begin, end, [builder.load(lanes, place, align)], 1, "k") as (k, carried, following):
-            known = builder.load(lanes, builder.gep(lanes, tile, k), align)
-            following.append(multiply_add(builder, builder.fneg(known), coefficient(j, k), carried[0]))
-        (rest,) = carried
-        value = rest if solve.unit_diagonal else builder.fdiv(rest, coefficient(j, j))
+    places = [builder.gep(lanes, tile, j) for j in rows]
+    begin, end = builder.i64(0), rows[0]
+    if not solve.ascends:
+        begin, end = builder.add(rows[0], builder.i64(1)), builder.i64(solve.size)
+    given = [builder.load(lanes, place, align) for place in places]
+    with builder.loop_with(begin, end, given, 1, "k") as (k, carried, following):
+        known = builder.fneg(builder.load(lanes, builder.gep(lanes, tile, k), align))
+        following += [multiply_add(builder, known, coefficient(j, k), rest) for j, rest in zip(rows, carried)]
+    rests: list[Value] = list(carried)
+    for r, (j, place) in enumerate(zip(rows, places)):
+        value = rests[r] if solve.unit_diagonal else builder.fdiv(rests[r], coefficient(j, j))
         builder.store(value, place, align)
+        known = builder.fneg(value)
+        for later in range(r + 1, len(rows)):
+            rests[later] = multiply_add(builder, known, coefficient(rows[later], j), rests[later])
 
 
 def _times(builder: StructuredBuilder, index: Value, factor: int) -> Value:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 from xjit.affine import dim
-from xjit.emitters.loops.iteration_space import IterationSpace
+from xjit.emitters.loops.iteration_space import MAX_PERIOD, IterationSpace, period_of
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
@@ -42,7 +42,7 @@ def _boxes(planning: LoopPlanning) -> list[Box]:
     if len(work.roots) != 1 or work.offsets or work.scalar:
         return [{}]
     boxes: list[Box] = [{}]
-    if root.opcode == "concatenate" and not (_has_short_pieces(root) if blocks else _is_stack(root)):
+    if root.opcode == "concatenate" and not (_has_short_pieces(root) if blocks else _is_in_a_vector(planning, root)):
         boxes = list(_operands(root))
     elif root.opcode == "pad" and not blocks and root.shape.num_elements >= MIN_PADDED_ELEMENTS:
         boxes = list(_padding(root))
@@ -96,8 +96,13 @@ def _has_short_pieces(concatenate: HloInstruction) -> bool:
     return is_along and any(operand.shape.dimensions[axis] * width < SECTOR_BYTES for operand in concatenate.operands)
 
 
-def _is_stack(concatenate: HloInstruction) -> bool:
-    """Whether each operand has every so many-th element of memory: one vector takes elements of all."""
+def _is_in_a_vector(planning: LoopPlanning, concatenate: HloInstruction) -> bool:
+    """Whether rows of memory are so short that a vector, or a few together, take elements of all operands: a loop over
+    those of one would write a few elements here and there."""
     axis = concatenate.attributes_as(at.ConcatenateAttributes).dimension
-    is_along = concatenate.shape.minor_to_major[0] == axis and concatenate.operand_count <= MAX_STACKED
-    return is_along and all(operand.shape.dimensions[axis] == 1 for operand in concatenate.operands)
+    if concatenate.shape.minor_to_major[0] != axis or concatenate.operand_count > MAX_STACKED:
+        return False
+    row, lanes = concatenate.shape.dimensions[axis], planning.lanes
+    if all(operand.shape.dimensions[axis] == 1 for operand in concatenate.operands):
+        return True
+    return row <= lanes and period_of(row, lanes) <= MAX_PERIOD

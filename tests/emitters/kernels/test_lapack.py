@@ -44,7 +44,7 @@ def _trsm_variants(letters: str) -> list[Variant]:
     return (
         [
             Variant(
-                {"m": 4, "n": 3, "q": 4 if side == "L" else 3},
+                {"m": 9, "n": 6, "q": 9 if side == "L" else 6},
                 {"side": side, "uplo": uplo, "trans_x": trans, "diag": diag},
                 (2,),
             )
@@ -61,7 +61,7 @@ def _trsm_variants(letters: str) -> list[Variant]:
 _RECTANGLES = [Variant({"m": m, "n": n}, {}, batch) for (m, n), batch in itertools.product(_SHAPES, [(), (3,)])]
 _VARIANTS: dict[str, list[Variant]] = {
     "potrf": _squares(_UPLO),
-    "getrf": _RECTANGLES,
+    "getrf": [*_RECTANGLES, *(Variant({"m": m, "n": n}, {}) for m, n in ((48, 19), (13, 30), (49, 7)))],
     "geqrf": _RECTANGLES,
     "geqp3": _RECTANGLES,
     "gqr": [Variant({"m": m, "n": n, "k": k}, {}, (2,)) for m, n, k in ((5, 3, 3), (5, 5, 2), (4, 4, 0))],
@@ -239,7 +239,7 @@ def test_calls_with_other_attributes_are_other_kernels() -> None:
 
 
 @pytest.mark.parametrize("level", ["sse2", "avx2"])
-@pytest.mark.parametrize(("size", "is_blas"), [(128, False), (129, True)])
+@pytest.mark.parametrize(("size", "is_blas"), [(512, False), (513, True)])
 def test_large_triangular_solves_are_calls(size: int, is_blas: bool, level: str) -> None:
     variant = Variant({"m": size, "n": 19, "q": size}, {"side": "L", "uplo": "L", "trans_x": "N", "diag": "N"})
     text = module_text("lapack_strsm_ffi", [variant])
@@ -248,6 +248,32 @@ def test_large_triangular_solves_are_calls(size: int, is_blas: bool, level: str)
     executable = xjit.compile(text, options=xjit.CompileOptions(cpu_level=level))
     assert ("xjit_blas_strsm" in executable.as_text("llvm")) == is_blas
     np.testing.assert_allclose(np.tril(a) @ leaves_of(executable(a, b))[0], b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("m", "n", "is_call"), [(48, 48, False), (49, 3, True), (3, 49, True)])
+def test_large_factorizations_are_calls(m: int, n: int, is_call: bool) -> None:
+    variant = Variant({"m": m, "n": n}, {})
+    text = module_text("lapack_dgetrf_ffi", [variant])
+    (a,) = inputs("lapack_dgetrf_ffi", [variant])
+    executable = xjit.compile(text)
+    assert ("xjit_lapack_dgetrf" in executable.as_text("llvm")) == is_call
+    lu, pivots, info = leaves_of(executable(a))
+    assert info == 0
+    product = (np.tril(lu, -1)[:, : min(m, n)] + np.eye(m, min(m, n))) @ np.triu(lu)[: min(m, n)]
+    for j, row in reversed(list(enumerate(pivots - 1))):
+        product[[j, row]] = product[[row, j]]
+    np.testing.assert_allclose(product, a, atol=1e-13)
+
+
+def test_pivots_are_the_first_of_equals_and_not_numbers_are_left() -> None:
+    variant = Variant({"m": 4, "n": 4}, {})
+    (a,) = inputs("lapack_sgetrf_ffi", [variant])
+    a[:, 0] = [1, -2, 2, -2]
+    found = _check("lapack_sgetrf_ffi", [variant], [a])
+    assert found["ipiv"][0][0] == 2
+    a[2, 1] = np.nan
+    lu, _, info = leaves_of(xjit.compile(module_text("lapack_sgetrf_ffi", [variant]))(a))
+    assert info == 0 and np.isnan(lu).any()
 
 
 def test_units() -> None:

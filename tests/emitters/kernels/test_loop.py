@@ -159,6 +159,32 @@ ENTRY e {{
     check_units(text)
 
 
+@pytest.mark.parametrize("level", ["sse2", "avx2"])
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [("f32", (2, 3)), ("f32", (1, 2, 3)), ("f32", (2, 2)), ("f32", (1, 0, 7)), ("u8", (4, 3)), ("c64", (2, 3))],
+)
+def test_short_rows_of_several_columns(kind: str, sizes: tuple[int, ...], level: str) -> None:
+    """One vector, or a few, take elements of all operands, whose lanes are known: no gathers."""
+    columns = "\n".join(f"  x{n} = {kind}[3,37,{size}] parameter({n})" for n, size in enumerate(sizes))
+    names = ", ".join(f"x{n}" for n in range(len(sizes)))
+    row = sum(sizes)
+    text = f"""HloModule m
+ENTRY e {{
+{columns}
+  ROOT r = {kind}[3,37,{row}] concatenate({names}), dimensions={{2}}
+}}
+"""
+    options = xjit.CompileOptions(cpu_level=level)
+    lanes = {"sse2": 4, "avx2": 8}[level]
+    parts = xjit.compile(text, options=options).as_text("schedule").count("part {")
+    assert parts == (1 if row <= lanes else sum(map(bool, sizes)))
+    check(text, options=options)
+    check_units(text)
+    if kind == "f32" and level == "avx2":
+        assert "gather" not in kernel_text(text, AVX2)
+
+
 def test_wider_columns_and_many_have_a_loop_each() -> None:
     def parts(shape: str, operand: str, count: int) -> int:
         columns = "  ".join(f"x{n} = {operand} parameter({n})" for n in range(count))
@@ -167,7 +193,8 @@ def test_wider_columns_and_many_have_a_loop_each() -> None:
         check(text)
         return xjit.compile(text).as_text("schedule").count("part {")
 
-    assert parts("f32[30,4]", "f32[30,2]", 2) == 2
+    assert parts("f32[30,34]", "f32[30,17]", 2) == 2
+    assert parts("f32[30,4]{0,1}", "f32[30,2]{0,1}", 2) == 2
     assert parts("f32[30,9]", "f32[30,1]", 9) == 9
     assert parts("f32[30,2]{0,1}", "f32[30,1]{0,1}", 2) == 2
 

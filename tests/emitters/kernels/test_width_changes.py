@@ -54,6 +54,35 @@ ENTRY e {
     )
 
 
+def test_computed_before_and_after() -> None:
+    """Neither the loop before nor the one behind takes a bitcast to another type in."""
+    check(
+        """HloModule m
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+
+ENTRY e {
+  x = u32[6,50] parameter(0)
+  one = u32[] constant(1)
+  ones = u32[6,50] broadcast(one), dimensions={}
+  y = u32[6,50] add(x, ones)
+  b = u8[6,50,4] bitcast-convert(y)
+  f = f32[6,50,4] convert(b)
+  zero = f32[] constant(0)
+  s = f32[6,50] reduce(f, zero), dimensions={2}, to_apply=add
+  w = f32[6,50,4] broadcast(s), dimensions={0,1}
+  q = f32[6,50,4] subtract(f, w)
+  k = u8[6,50,4] convert(b)
+  z = u32[6,50] bitcast-convert(k)
+  ROOT t = (f32[6,50,4], u32[6,50]) tuple(q, z)
+}
+"""
+    )
+
+
 @pytest.mark.parametrize(
     ("source", "target"), [("s4", "f32"), ("f32", "u4"), ("u2", "s64"), ("s8", "s4"), ("f64", "f8e5m2")]
 )

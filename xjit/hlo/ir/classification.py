@@ -125,6 +125,18 @@ def is_effective_bitcast(instruction: HloInstruction) -> bool:
     return found == [d for d in operand.minor_to_major if operand.dimensions[d] != 1]
 
 
+def changes_element_type(instruction: HloInstruction) -> bool:
+    """Whether this is a bitcast to another type: it has the operand's bytes, but not its elements."""
+    if instruction.opcode != "bitcast" or not instruction.shape.is_array:
+        return False
+    return instruction.shape.element_type is not instruction.operand(0).shape.element_type
+
+
+def is_view(instruction: HloInstruction) -> bool:
+    """Whether this is a bitcast that has the operand's elements, under other indices."""
+    return instruction.opcode == "bitcast" and not changes_element_type(instruction)
+
+
 def latest_non_gte_ancestor_and_index(instruction: HloInstruction) -> tuple[HloInstruction, ShapeIndex]:
     """Returns the latest ancestor that is no get-tuple-element, and at which index of its value this one reads."""
     index: list[int] = []

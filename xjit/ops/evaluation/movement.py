@@ -125,9 +125,13 @@ def _bitcast(_interpreter: Interpreter, instruction: HloInstruction, operands: S
     same_order = source.dimensions == target.dimensions and source.minor_to_major == target.minor_to_major
     if same_order and tiles[0] == tiles[1]:
         return x if x.dtype == target.dtype else bitcast_elements(x, target.element_type)
-    if source.element_type.bit_width != target.element_type.bit_width:
+    flat = tile_array(x, source.minor_to_major, tiles[0])
+    if source.element_type.bit_width == target.element_type.bit_width:
+        flat = bitcast_elements(flat, target.element_type)
+    elif all(shape.element_type.bit_width == 8 * shape.element_type.byte_width for shape in (source, target)):
+        flat = np.ascontiguousarray(flat).view(target.element_type.dtype)
+    else:
         raise unsupported(f"bitcast between elements of different width, {source} to {target}")
-    flat = bitcast_elements(tile_array(x, source.minor_to_major, tiles[0]), target.element_type)
     return untile_array(flat, target.dimensions, target.minor_to_major, tiles[1])
 
 

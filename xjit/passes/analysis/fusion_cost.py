@@ -7,8 +7,11 @@ the emitters can evaluate on demand.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from xjit.hlo import HloInstruction, Trait
-from xjit.hlo.attributes import ScatterAttributes
+from xjit.hlo.attributes import DimensionsAttributes, ScatterAttributes
+from xjit.hlo.ir.classification import changes_element_type
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.indexing.operand_reads import reads_of
 
@@ -38,6 +41,9 @@ them, every one makes index expressions some times larger."""
 
 MAX_SCALAR_COST, EXPENSIVE_COST = 16, 8
 """Operations for each element of what an update root takes in, and as how many of them an expensive one counts."""
+
+MIN_TURNED_BYTES = 1 << 16
+"""What is smaller than a transposed operand of so many bytes is read across its rows from the nearest cache."""
 
 _SINGLE_ELEMENTS = Trait.ELEMENTWISE | Trait.INDEX_ONLY
 
@@ -85,6 +91,8 @@ def may_be_producer(instruction: HloInstruction) -> bool:
     """Whether the instruction may be evaluated inside a fusion."""
     if instruction.opcode == "constant":
         return instruction.shape.is_scalar
+    if changes_element_type(instruction):
+        return False
     if not (_is_of_single_elements(instruction) or instruction.opcode in ON_DEMAND):
         return False
     return is_array_program(instruction)
@@ -154,6 +162,29 @@ def changes_minor_dimension(instruction: HloInstruction) -> bool:
     if instruction.op.has(Trait.ELEMENTWISE) and operand.layout == instruction.shape.layout:
         return False  # needs no maps
     return reads_of(instruction)[0].walks_across(instruction.shape.minor_to_major[0], operand.minor_to_major[0])
+
+
+def is_large_turned(instruction: HloInstruction) -> bool:
+    """Whether this reads an array across memory that does not fit the nearest cache beside others."""
+    return physical_byte_size(instruction.shape) >= MIN_TURNED_BYTES and changes_minor_dimension(instruction)
+
+
+def is_read_across_rows(root: HloInstruction, instruction: HloInstruction, others: Iterable[HloInstruction]) -> bool:
+    """Whether rows that a reduction walks along, reading others of its operands, lie across the rows of memory that a
+    large producer reads: each element would be a cache line of its own. Turned before, by tiles, it is read once."""
+    if root.opcode != "reduce" or not is_large_turned(instruction):
+        return False
+    rows = root.operand(0).shape
+    if rows.minor_to_major[:1] != instruction.shape.minor_to_major[:1]:
+        return False
+    if rows.minor_to_major[0] not in root.attributes_as(DimensionsAttributes).dimensions:
+        return False
+    count = instruction.shape.num_elements
+    return count == rows.num_elements and any(
+        o.shape.is_array and o.shape.num_elements == count and not changes_minor_dimension(o)
+        for o in others
+        if o is not instruction
+    )
 
 
 def may_be_duplicated(instruction: HloInstruction) -> bool:

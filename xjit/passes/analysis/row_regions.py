@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo.attributes import DimensionsAttributes
 from xjit.hlo.edit.cloning import HloCloneContext
+from xjit.hlo.ir.classification import changes_element_type
 from xjit.hlo.ir.paths import instruction_between
 from xjit.passes.framework.base import has_control_dependencies, has_opcodes
 
@@ -92,6 +93,10 @@ def _is_plain(shape: Shape) -> bool:
     return shape.is_static_array and shape.is_row_major
 
 
+def _may_be_between(instruction: HloInstruction) -> bool:
+    return instruction.opcode in _BETWEEN and _is_plain(instruction.shape) and not changes_element_type(instruction)
+
+
 def _region(
     position: Mapping[HloInstruction, int],
     reduces: set[HloInstruction],
@@ -133,7 +138,7 @@ def _between(
     def needs_one(i: HloInstruction) -> bool:
         if i not in leads and i not in taken:
             leads[i] = i in reduces and i.operand(0).shape.dimensions == rows
-            if not leads[i] and i.opcode in _BETWEEN and _is_plain(i.shape) and len(leads) < _MOST:
+            if not leads[i] and _may_be_between(i) and len(leads) < _MOST:
                 ways = [needs_one(o) for o in i.operands]  # all of them are on the way, not the first one alone
                 leads[i] = any(ways)
         return leads.get(i, False)
@@ -147,7 +152,7 @@ def _add_consumers(members: set[HloInstruction], taken: set[HloInstruction]) -> 
     stack = list(members)
     while stack and len(members) <= _MOST:
         for user in stack.pop().users:
-            if user in members or user in taken or user.opcode not in _BETWEEN or not _is_plain(user.shape):
+            if user in members or user in taken or not _may_be_between(user):
                 continue
             if all(o in members or o in known or _is_constant(o) for o in user.operands):
                 members.add(user)

@@ -218,7 +218,7 @@ class InstructionFusion(HloModulePass):
                 return None
         if group.root.opcode in cost.BUFFER_READERS and not _reads_may_fuse(group.root, p):  # they are roots only
             return None
-        if p in group.stays_out:
+        if p in group.stays_out or cost.is_read_across_rows(group.root, p, group.operands):
             return None
         evaluations = group.evaluations_of(p, readers)
         if len(evaluations) > self.max_evaluations:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.attributes import FusionAttributes
+from xjit.hlo.ir.classification import is_view
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.indexing.element_reads import ElementReads, Ways, is_tiled
 from xjit.indexing.operand_reads import reads_of
@@ -139,7 +140,7 @@ class _Fuser:
             ways: dict[HloInstruction, Ways] = {}
             source = _source_of(unit)
             for operand, maps in zip(unit.operands, self.reads.of(unit, source), strict=True):
-                while operand.opcode == "bitcast":
+                while is_view(operand):
                     maps = self.reads.through(maps, operand)
                     operand = operand.operand(0)
                 ways.setdefault(operand, {}).update(maps)
@@ -230,7 +231,7 @@ def _readers_of(value: HloInstruction) -> list[HloInstruction]:
     stack = [value]
     while stack:
         for user in stack.pop().users:
-            (stack if user.opcode == "bitcast" else found).append(user)
+            (stack if is_view(user) else found).append(user)
     return found
 
 
@@ -238,7 +239,7 @@ def _bitcasts_of(unit: HloInstruction) -> list[HloInstruction]:
     """Returns the bitcasts that a unit reads an array through, what is read first."""
     found: list[HloInstruction] = []
     for operand in unit.operands:
-        while operand.opcode == "bitcast" and not has_control_dependencies(operand):
+        while is_view(operand) and not has_control_dependencies(operand):
             found.append(operand)
             operand = operand.operand(0)
     return found[::-1]

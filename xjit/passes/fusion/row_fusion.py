@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout
 from xjit.hlo.attributes import FusionAttributes, ParameterAttributes
+from xjit.hlo.ir.classification import is_view
 from xjit.indexing.operand_reads import OperandRead, OperandReads
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
@@ -242,13 +243,15 @@ def _group_of_users(instruction: HloInstruction, home: Mapping[HloInstruction, _
 
 def _is_unit(instruction: HloInstruction) -> bool:
     if instruction.opcode == "bitcast":
-        return instruction.shape.is_static_array and _is_row_major(instruction)
+        return is_view(instruction) and instruction.shape.is_static_array and _is_row_major(instruction)
     if instruction.opcode == "fusion":
         usable = instruction.attributes_as(FusionAttributes).kind in ("kLoop", "kInput") and cost.is_array_program(
             instruction
         )
         return usable and _is_row_major(instruction) and _root_of(instruction).opcode not in cost.BUFFER_READERS
     if instruction.opcode in ("concatenate", "dynamic-update-slice") or not cost.may_be_root(instruction):
+        return False
+    if cost.is_large_turned(instruction):  # its rows are columns of memory: tiles of many rows turn it
         return False
     return instruction.shape.is_array and _is_row_major(instruction)
 

@@ -225,15 +225,15 @@ def copy_to_layout(instruction: HloInstruction, shape: Shape) -> HloInstruction:
 
 @dataclass
 class ReshapeToBitcast(HloModulePass):
-    """Turns reshapes, and transposes in other layouts, that move nothing in memory into bitcasts, which need no kernel
-    and no buffer.
+    """Turns reshapes, transposes in other layouts, and bitcast-converts to another width that move nothing in memory
+    into bitcasts, which need no kernel and no buffer.
     """
 
     name = "reshape-to-bitcast"
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites reshapes between row-major, untiled, static shapes, and copies of transposes that undo them in
-        memory; True if there were any.
+        memory, and bitcast-converts that only cut elements or join them; True if there were any.
         """
         changed = False
         for computation in selected_computations(module, execution_threads):
@@ -257,7 +257,24 @@ def _source(match: Match, into: Expansion) -> HloInstruction | None:
     return into.add(HloInstruction.create("bitcast", shape, [source], name="bitcast"))
 
 
+def _keeps_bytes(convert: HloInstruction) -> bool:
+    """Whether one wide element is a row of narrow ones in both shapes, without padding."""
+    result, operand = convert.shape, convert.operand(0).shape
+    wide, narrow = sorted((result, operand), key=lambda shape: shape.rank)
+    if wide.rank == narrow.rank or not all(_is_plain_bytes(shape) for shape in (wide, narrow)):
+        return False
+    return narrow.minor_to_major == (narrow.rank - 1, *wide.minor_to_major)
+
+
+def _is_plain_bytes(shape: Shape) -> bool:
+    kind = shape.element_type
+    is_bytes = (kind.is_integer or kind.is_float) and kind.bit_width == 8 * kind.byte_width
+    return is_bytes and shape.is_static and shape.layout is not None and not shape.layout.tiles
+
+
 RESHAPES = rule_table([
     Rule("reshape(x) that moves nothing = bitcast(x)", m.op("reshape").where(_moves_nothing), _bitcast),
+    Rule("bitcast-convert(x) to elements of another width, in place = bitcast(x)",
+         m.op("bitcast-convert").where(_keeps_bytes), _bitcast),
     Rule("copy(transpose(x)) that moves nothing = bitcast(x)", m.op("copy", m.op("transpose", m.any())), _source),
 ])  # fmt: skip
