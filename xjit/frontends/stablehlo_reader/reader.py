@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from xjit.collector_pause import collector_pause
 from xjit.frontends.stablehlo_reader.contexts import KeptContext, kept_context, parse_program
 from xjit.frontends.stablehlo_reader.declined import Declined
 from xjit.frontends.stablehlo_reader.functions import Source, check_functions
@@ -18,7 +19,6 @@ from xjit.frontends.stablehlo_reader.regions import read_function
 from xjit.frontends.stablehlo_reader.scope import Reading
 from xjit.hlo.annotations.alias_config import Alias, BufferDonor
 from xjit.hlo.annotations.metadata import HloSharding
-from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.ir.module import ComputationLayout, HloModule, HloModuleConfig
 from xjit.hlo.ir.name_uniquer import NameUniquer
 
