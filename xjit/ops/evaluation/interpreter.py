@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo.attributes.opcodes import Trait
+from xjit.hlo.cached_property import cached_property
 from xjit.hlo.diagnostics import HloError, InvalidArgument, Unsupported
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
@@ -54,12 +55,13 @@ class Interpreter:
     rng_state: int = 0x7012395  # of rng-get-and-update-state
     depth: int = 0
     device: Device = field(default_factory=Device)
-    generator: np.random.Generator = field(init=False)
     _plans: dict[HloComputation, _Plan] = field(default_factory=dict, init=False)
     _elementwise: dict[HloComputation, bool] = field(default_factory=dict, init=False)
 
-    def __post_init__(self) -> None:
-        self.generator = np.random.default_rng(self.seed)
+    @cached_property
+    def generator(self) -> np.random.Generator:
+        """Random numbers, made when they are first asked for: that takes longer than to evaluate a few numbers."""
+        return np.random.default_rng(self.seed)
 
     def flush(self, x: Array) -> Array:
         """Returns `x` with subnormals flushed to zero if this interpreter does that."""
