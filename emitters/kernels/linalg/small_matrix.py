@@ -23,11 +23,9 @@ class SmallMatrix:
     def place(self, row: Value, column: Value) -> Value:
         """The address of an element."""
         builder = self.builder
-        offsets = [
-            builder.mul(index, builder.i64(stride))
-            for index, stride in ((row, self.row_stride), (column, self.column_stride))
-        ]
-        return builder.gep(self.kind, self.start, builder.add(*offsets))
+        down = builder.mul(row, builder.i64(self.row_stride))
+        across = builder.mul(column, builder.i64(self.column_stride))
+        return builder.gep(self.kind, self.start, builder.add(down, across))
 
     def load(self, row: Value, column: Value, lanes: LLVMType | None = None) -> Value:
         """An element, or a vector of as many as `lanes` has."""
