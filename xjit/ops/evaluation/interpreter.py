@@ -7,6 +7,7 @@ actual size.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,12 +55,13 @@ class Interpreter:
     rng_state: int = 0x7012395  # of rng-get-and-update-state
     depth: int = 0
     device: Device = field(default_factory=Device)
-    generator: np.random.Generator = field(init=False)
     _plans: dict[HloComputation, _Plan] = field(default_factory=dict, init=False)
     _elementwise: dict[HloComputation, bool] = field(default_factory=dict, init=False)
 
-    def __post_init__(self) -> None:
-        self.generator = np.random.default_rng(self.seed)
+    @functools.cached_property
+    def generator(self) -> np.random.Generator:
+        """What rng draws from; few programs do."""
+        return np.random.default_rng(self.seed)
 
     def flush(self, x: Array) -> Array:
         """Returns `x` with subnormals flushed to zero if this interpreter does that."""
