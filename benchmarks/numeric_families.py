@@ -82,6 +82,12 @@ NUMERIC_FAMILIES = (
     Family("approximate top 10", lambda x: jax.lax.approx_max_k(x, 10), normal, ((8, 1000), (8, 30000))),
     Family("rfft2", jnp.fft.rfft2, normal, ((64, 64), (256, 256))),
     Family("irfft rows", jnp.fft.irfft, complex_normal, ((64, 65), (256, 257))),
+    Family(
+        "interpolated pixels",
+        lambda x, at: jax.scipy.ndimage.map_coordinates(x, [at[0], at[1]], order=1, mode="nearest"),
+        lambda n: several(normal(n, n), lambda rng: (rng.random((2, n, n), np.float32) * n,)),
+        ((64,), (256,), (1024,)),
+    ),
     Family("stencil", stencil, normal, ((64, 64), (1024, 1024))),
     Family("pairwise distances", pairwise, lambda n, d: two(n, d), ((64, 16), (512, 32))),
     Family("transpose of heads", lambda x: x.transpose(0, 2, 1, 3), normal, ((1, 64, 4, 32), (8, 512, 12, 64))),

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import xjit
-from xjit import CompileOptions
-from xjit.hlo import collector_pause
+from xjit import CompileOptions, collector_pause
 from xjit.runtime.cuda import cuda_driver
 from xjit.tools.opt import GPU_STAGES, STAGES
 

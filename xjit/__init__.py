@@ -4,51 +4,54 @@ exe = xjit.compile("model.hlo")
 outputs = exe(*arrays)
 """
 
-from xjit.api import (
-    compile,
-    evaluate,
-    from_hlo_proto,
-    from_jax,
-    from_stablehlo,
-    jit,
-    load,
-    load_module,
-    run_passes,
-    to_hlo_proto,
-)
-from xjit.comparison import Comparison, compare
-from xjit.compile_options import CompileOptions
-from xjit.compiler import Executable
-from xjit.frontends.device_function import DeviceFunction, device_function
-from xjit.frontends.numba_calls import enable_numba
-from xjit.hlo import (
-    CompileError,
-    ExecutionError,
-    FailedPrecondition,
-    HloComputation,
-    HloError,
-    HloInstruction,
-    HloModule,
-    HloParseError,
-    HloPrintOptions,
-    HloVerifyError,
-    InvalidArgument,
-    Layout,
-    Literal,
-    PassError,
-    PrimitiveType,
-    ResourceExhausted,
-    Shape,
-    Unsupported,
-    XjitError,
-    structural_equal,
-)
-from xjit.hlo.custom_call_registry import custom_call_status_set_failure, register_custom_call_target
-from xjit.llvm.target import Target
-from xjit.passes import PASSES
-from xjit.runtime.arrays.host_arrays import DlpackArray
-from xjit.text.parser import parse_hlo
-from xjit.version import __version__
+from xjit.collector_pause import collector_pause as _collector_pause
+
+with _collector_pause:  # what is imported is no garbage
+    from xjit.api import (
+        compile,
+        evaluate,
+        from_hlo_proto,
+        from_jax,
+        from_stablehlo,
+        jit,
+        load,
+        load_module,
+        run_passes,
+        to_hlo_proto,
+    )
+    from xjit.comparison import Comparison, compare
+    from xjit.compile_options import CompileOptions
+    from xjit.compiler import Executable
+    from xjit.frontends.device_function import DeviceFunction, device_function
+    from xjit.frontends.numba_calls import enable_numba
+    from xjit.hlo import (
+        CompileError,
+        ExecutionError,
+        FailedPrecondition,
+        HloComputation,
+        HloError,
+        HloInstruction,
+        HloModule,
+        HloParseError,
+        HloPrintOptions,
+        HloVerifyError,
+        InvalidArgument,
+        Layout,
+        Literal,
+        PassError,
+        PrimitiveType,
+        ResourceExhausted,
+        Shape,
+        Unsupported,
+        XjitError,
+        structural_equal,
+    )
+    from xjit.hlo.custom_call_registry import custom_call_status_set_failure, register_custom_call_target
+    from xjit.llvm.target import Target
+    from xjit.passes import PASSES
+    from xjit.runtime.arrays.host_arrays import DlpackArray
+    from xjit.text.parser import parse_hlo
+    from xjit.version import __version__
 
 __all__ = [
     "PASSES",

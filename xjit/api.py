@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 from typing import Literal as OneOf
 
 from xjit.compile_options import CompileOptions
@@ -13,7 +13,6 @@ from xjit.frontends.jax_functions import from_jax
 from xjit.frontends.jit import JitFunction, jit
 from xjit.frontends.loading import ModuleLike, load, load_module
 from xjit.frontends.stablehlo import from_stablehlo
-from xjit.gpu_compiler import GpuExecutable
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.ir.module_config import HloModuleConfig
@@ -24,6 +23,9 @@ from xjit.ops.verifier import verify_executable
 from xjit.passes import run_passes as _run_passes
 from xjit.passes.fusion.row_tiling import tiled_rows
 from xjit.text.proto import create_from_proto, to_proto
+
+if TYPE_CHECKING:
+    from xjit.gpu_compiler import GpuExecutable
 
 __all__ = [
     "JitFunction",

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from xjit.collector_pause import collector_pause
 from xjit.compile_options import CompileOptions
 from xjit.cpu_executable import Executable, Intermediates, codegen_options, schedule_text_of
 from xjit.emitters.cpu_module import EmittedModule, emit_cpu_module
 from xjit.emitters.entry.time_estimate import may_run_for_ever
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
 from xjit.emitters.kernels.collectives.collective import KIND as COLLECTIVE
-from xjit.gpu_compiler import (
-    GPU_TARGETS,
-    SIMULATED,
-    GpuExecutable,
-    compile_for_gpu,
-    load_for_gpu,
-    split_gpu_target,
-)
-from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.library import Library
@@ -45,9 +38,11 @@ from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.jit import ProgramCompiler
 from xjit.runtime.native.loader import libraries_to_load
 from xjit.runtime.program import CpuProgram, KernelInfo
+from xjit.targets import SIMULATED, TARGETS, split_gpu_target
 from xjit.text.parser import parse_hlo
 
-TARGETS = ("cpu", *GPU_TARGETS)
+if TYPE_CHECKING:
+    from xjit.gpu_compiler import GpuExecutable
 
 
 _MAY_CALL_PYTHON = (CUSTOM_CALL, COLLECTIVE)
@@ -74,6 +69,8 @@ def compile_module(
     gpu = split_gpu_target(target)
     if gpu is None:
         return compile_for_cpu(module, options, is_private)
+    from xjit.gpu_compiler import load_for_gpu  # a sixth of all modules, for GPUs alone
+
     return load_for_gpu(module, *gpu, options, is_private)
 
 
@@ -82,6 +79,8 @@ def stage_text(module: HloModule, target: str, options: CompileOptions, stage: s
     _check(target, options)
     gpu = split_gpu_target(target)
     if gpu is not None:
+        from xjit.gpu_compiler import compile_for_gpu
+
         return compile_for_gpu(module, gpu[1], options).as_text(stage)
     if stage == "schedule":
         return plan_text(module, options)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
+from xjit.collector_pause import collector_pause
 from xjit.compile_options import CompileOptions
 from xjit.emitters.gpu.gpu_module import EmittedGpuModule, emit_gpu_module
 from xjit.emitters.planners.gpu.radix_sort import radix_plan
 from xjit.gpu_report import KernelReport, kernel_reports, report_text
 from xjit.gpu_tuning import product_pickers
-from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.llvm.gpu_models import DEFAULT_GPU
@@ -51,20 +51,10 @@ from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.machine_code.nvptx import optimize_nvptx, to_ptx
 from xjit.runtime.memory_limit import refused_call
 from xjit.runtime.program import KernelInfo
+from xjit.targets import SIMULATED
 from xjit.thunks import program_to_string
 
-SIMULATED, REAL = "cuda-sim", "cuda"
-GPU_TARGETS = (SIMULATED, REAL)
 _PASSES = partial(gpu_pipeline, sorts_stably=lambda sort: radix_plan(sort) is not None)
-
-
-def split_gpu_target(target: str) -> tuple[str, str] | None:
-    """Returns the kind ("cuda" or "cuda-sim") and the architecture ("" for none) of a target such as "cuda:sm_90".
-
-    None if it is no GPU.
-    """
-    kind, _, architecture = target.partition(":")
-    return (kind, architecture) if kind in GPU_TARGETS else None
 
 
 class CompiledGpuModule:

@@ -10,6 +10,7 @@ below the maximum of the others are 0.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from xjit.emitters.attention.pieces import BlockPieces, Extent
@@ -26,12 +27,13 @@ from xjit.emitters.attention.shapes import (
 )
 from xjit.emitters.attention.softmax_rows import emit_softmax_rows
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
+from xjit.hlo import PrimitiveType
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I1, I8, I64, PTR, vector
 from xjit.llvm.values import const_int, constant
-from xjit.passes.analysis.attention.masks import EXPONENT
+from xjit.passes.analysis.attention.ranges import UNDERFLOW
 
 UNIT_PARAMS = (
     (PTR, "parameters"), (PTR, "closure"), (PTR, "left_0"), (PTR, "right_0"), (PTR, "left_1"), (PTR, "right_1"),
@@ -102,7 +104,8 @@ class _UnitEmitter:
         if self.types.softmax:
             with builder.loop(builder.i64(0), builder.i64(2), name="turn") as turn:
                 of_masked = builder.icmp_signed("!=", turn, builder.i64(0))
-                with builder.when(builder.or_(builder.not_(of_masked), self._needs_masked(rows))):
+                counts = builder.or_(self._has_slope(), self._needs_masked(rows, self.pieces.number("bound")))
+                with builder.when(builder.or_(builder.not_(of_masked), counts)):
                     self._all_columns(of_masked)
         else:
             self._all_columns(const_int(I1, 0))
@@ -119,14 +122,17 @@ class _UnitEmitter:
             place = builder.offset(self.maxima, builder.mul(i, builder.i64(COMPUTE_BYTES)))
             builder.store(constant(COMPUTE, float("-inf")), place, COMPUTE_BYTES)
 
-    def _needs_masked(self, rows: Value) -> Value:
-        """Whether masked scores count in some row, as no other is far above them: all may be masked."""
-        builder = self.builder
-        bound, none = self.pieces.number("bound"), const_int(I1, 0)
+    def _has_slope(self) -> Value:
+        """Whether the bound of masked scores depends on what they are made from."""
+        return self.builder.fcmp_ordered(">", self.pieces.number("slope"), constant(COMPUTE, 0.0))
+
+    def _needs_masked(self, rows: Value, bound: Value) -> Value:
+        """Whether scores with a bound count in some row, as no other is far above them: all may be masked."""
+        builder, none = self.builder, const_int(I1, 0)
         with builder.loop_with(builder.i64(0), rows, (none,), name="row") as (i, (found,), following):
             place = builder.offset(self.maxima, builder.mul(i, builder.i64(COMPUTE_BYTES)))
             above = builder.fsub(builder.load(COMPUTE, place, COMPUTE_BYTES), bound)
-            counts = builder.fcmp_ordered("<=", above, constant(COMPUTE, EXPONENT))
+            counts = builder.fcmp_ordered("<=", above, constant(COMPUTE, UNDERFLOW[PrimitiveType.F32]))
             following.append(builder.or_(found, counts))
         return found
 
@@ -138,26 +144,55 @@ class _UnitEmitter:
         with builder.loop(builder.i64(0), columns, step, "columns") as first:
             block = Extent(first, builder.min(step, builder.sub(columns, first)))
             with builder.when(builder.or_(of_masked, builder.not_(pieces.is_masked(unit, block)))):
-                self._pack_right(block)
-                with builder.loop(builder.i64(0), unit.count, pieces.tile.rows, "strip") as strip:
-                    height = builder.min(builder.sub(unit.count, strip), builder.i64(pieces.tile.rows))
-                    rows = Extent(builder.add(unit.first, strip), height)
-                    with builder.when(builder.icmp_signed("==", pieces.is_masked(rows, block), of_masked)):
-                        self._strip(block, strip, rows)
+                self._pack_tiles(block)
+                of_scores = builder.and_(of_masked, self._has_slope())
+                counts = builder.if_else(
+                    of_scores, lambda: [self._masked_count(unit, block)], lambda: [const_int(I1, 1)]
+                )[0]
+                with builder.when(counts):
+                    self._pack_right(block)
+                    self._strips(unit, block, of_masked)
+
+    def _masked_count(self, unit: Extent, block: Extent) -> Value:
+        """Whether masked scores of a block may count, by what its products do not exceed."""
+        builder, pieces = self.builder, self.pieces
+        bounds = []
+        for tile in self.tiles:
+            depth = pieces.field(f"depth_{tile.number}")
+            left, panels = (tile.packed_left, pieces.row_bytes(depth)), (tile.packed_right, block.count)
+            bounds.append(pieces.score_bound(left, unit.count, panels, depth))
+        largest = functools.reduce(lambda a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b), bounds)
+        bound = builder.fadd(pieces.number("bound"), builder.fmul(pieces.number("slope"), largest))
+        is_unknown = builder.fcmp_ordered("==", largest, constant(COMPUTE, float("inf")))
+        counts = builder.or_(is_unknown, self._needs_masked(unit.count, bound))
+        return builder.and_(pieces.has_masked(unit, block), counts)
+
+    def _strips(self, unit: Extent, block: Extent, of_masked: Value) -> None:
+        """Adds the strips of a block that are masked as a whole, or are not."""
+        builder, pieces = self.builder, self.pieces
+        with builder.loop(builder.i64(0), unit.count, pieces.tile.rows, "strip") as strip:
+            height = builder.min(builder.sub(unit.count, strip), builder.i64(pieces.tile.rows))
+            rows = Extent(builder.add(unit.first, strip), height)
+            with builder.when(builder.icmp_signed("==", pieces.is_masked(rows, block), of_masked)):
+                self._strip(block, strip, rows)
 
     def _pack_left(self, tile: _Tile, storage: LLVMType, rows: Value) -> None:
         n = tile.number
         strides, depth = self._strides(f"left_row_{n}", f"left_k_{n}"), self.pieces.field(f"depth_{n}")
         self.pieces.pack_rows(tile.packed_left, storage, tile.left, strides, rows, depth)
 
-    def _pack_right(self, block: Extent) -> None:
-        """Packs this block's columns of all right operands; what is summed over runs along the panels."""
+    def _pack_tiles(self, block: Extent) -> None:
+        """Packs this block's columns of what scores are made from; what is summed over runs along the panels."""
         builder, pieces = self.builder, self.pieces
         for tile, (_, storage) in zip(self.tiles, self.types.tiles, strict=True):
             n = tile.number
             strides, depth = self._strides(f"right_k_{n}", f"right_column_{n}"), pieces.field(f"depth_{n}")
             source = builder.offset(tile.right, builder.mul(block.first, strides[1]))
             pieces.pack_panels(tile.packed_right, storage, source, strides, depth, block.count)
+
+    def _pack_right(self, block: Extent) -> None:
+        """Packs this block's columns of what scores are multiplied with."""
+        builder, pieces = self.builder, self.pieces
         strides = self._strides("right_row", "right_column")
         source = builder.offset(self.args["right"], builder.mul(block.first, strides[0]))
         width = pieces.field("width")

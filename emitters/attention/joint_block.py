@@ -8,6 +8,7 @@ multiplied with those of sums over rows. A unit does its blocks in order, so its
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I8, I64, PTR
-from xjit.llvm.values import const_int
+from xjit.llvm.values import const_int, constant
 
 JOINT_PARAMS = (
     (PTR, "parameters"), (PTR, "closure"), (PTR, "condition"), (PTR, "pointers"), (PTR, "memory"), (I64, "batch"),
@@ -39,8 +40,11 @@ closure of a function with `CONDITION_PARAMS`: whether masked scores of a block 
 
 CONDITION_PARAMS = (
     (PTR, "closure"), (I64, "batch"), (I64, "first_row"), (I64, "rows"), (I64, "first_column"), (I64, "columns"),
+    (COMPUTE, "score_bound"),
 )  # fmt: skip
-"""Of a function that returns an i64: not 0 where masked scores of a block are 0."""
+"""Of a function that returns an i64: not 0 where masked scores of a block are 0. `score_bound` is what no product of
+the block exceeds, if the record says that it is needed, else 0.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +167,7 @@ class _JointEmitter:
     def _block(self, rows: Extent, columns: Extent) -> None:
         """Adds what a block of rows and columns amounts to, if it is not zero."""
         builder, pieces = self.builder, self.pieces
-        condition, may_be_zero = self.args["condition"], self._has_masked(rows, columns)
+        condition, may_be_zero = self.args["condition"], pieces.has_masked(rows, columns)
         holds = builder.if_else(
             builder.and_(may_be_zero, has_epilogue(builder, condition)),
             lambda: [self._condition_holds(rows, columns)],
@@ -173,18 +177,25 @@ class _JointEmitter:
         with builder.when(builder.not_(is_zero)):
             self._add_block(rows, columns, holds)
 
-    def _has_masked(self, rows: Extent, columns: Extent) -> Value:
-        """Whether some row of a block may be masked: the first one or the last one."""
-        builder = self.builder
-        last = builder.sub(builder.add(rows.first, rows.count), builder.i64(1))
-        first, last = (self.pieces.is_masked(Extent(row, builder.i64(1)), columns) for row in (rows.first, last))
-        return builder.or_(first, last)
-
     def _condition_holds(self, rows: Extent, columns: Extent) -> Value:
         builder, condition = self.builder, self.args["condition"]
         function = builder.load_ptr(condition, 0, "condition")
+        needs_bound = builder.icmp_signed("!=", self.pieces.field("needs_score_bound"), builder.i64(0))
+        bound = builder.if_else(
+            needs_bound, lambda: [self._score_bound(rows, columns)], lambda: [constant(COMPUTE, 0.0)]
+        )[0]
         where = self.args["batch"], rows.first, rows.count, columns.first, columns.count
-        return builder.icmp_signed("!=", builder.call_pointer(function, I64, (condition, *where)), builder.i64(0))
+        holds = builder.call_pointer(function, I64, (condition, *where, bound))
+        return builder.icmp_signed("!=", holds, builder.i64(0))
+
+    def _score_bound(self, rows: Extent, columns: Extent) -> Value:
+        """What no product of a block exceeds."""
+        builder, pieces = self.builder, self.pieces
+        bounds = []
+        for tile in self.tiles:
+            left, panels = self._left_rows(tile, rows), (tile.packed_right, columns.count)
+            bounds.append(pieces.score_bound(left, rows.count, panels, pieces.field(f"{tile.name}_depth")))
+        return functools.reduce(lambda a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b), bounds)
 
     def _clear_scores(self, strip: Value, height: Value) -> None:
         """Zeros for what is summed over rows: those of a strip are with others there."""

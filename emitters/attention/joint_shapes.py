@@ -67,7 +67,7 @@ class JointTypes:
         """Names in the record of 64-bit integers that the emitted function reads; strides are in bytes."""
         tile_fields = ("depth", "left_row", "left_k", "right_column", "right_k")
         member_fields = ("width", "right_k", "right_column", "out_row", "out_column")
-        names = ["rows", "columns", "block_rows", "block_columns"]
+        names = ["columns", "block_rows", "block_columns", "needs_score_bound"]
         names += [f"tile_{n}_{name}" for n in range(len(self.tiles)) for name in tile_fields]
         names += [f"member_{n}_{name}" for n in range(len(self.members)) for name in member_fields]
         return (*names, *PLANE_FIELDS)
@@ -146,7 +146,7 @@ def joint_parameters(
     shape: JointShape, types: JointTypes, blocking: JointBlocking, masked: Masked = NOTHING_MASKED
 ) -> np.ndarray:
     """Returns the record of a shape, as int64."""
-    numbers = [shape.rows, shape.columns, blocking.rows, blocking.columns]
+    numbers = [shape.columns, blocking.rows, blocking.columns, int(masked.needs_score_bound)]
     for tile, (left, right) in zip(shape.tiles, types.tiles, strict=True):
         a, b = left.bits // 8, right.bits // 8
         numbers += [tile.depth, tile.left_row * a, tile.left_k * a, tile.right_column * b, tile.right_k * b]

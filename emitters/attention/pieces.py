@@ -11,20 +11,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.emitters.attention.score_bound import score_bound_function
 from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES, PRODUCTS
 from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.emitters.gemm.library import add_record
 from xjit.emitters.gemm.microkernels.kernels import kernels_of_blocks
 from xjit.emitters.gemm.microkernels.microkernel import Slot
-from xjit.emitters.gemm.panels import multiply_panels_function, pack_panels_function
+from xjit.emitters.gemm.panels import multiply_panels_function, pack_panels_function, vectors_for
 from xjit.emitters.gemm.support import GemmSupport, copy_function, support_for
 from xjit.llvm import LLVMType, Module, Value
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I1, I8
 from xjit.llvm.values import const_int
-from xjit.passes.analysis.attention.masks import MAX_PLANES
+from xjit.passes.analysis.attention.half_planes import MAX_PLANES
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,21 @@ class BlockPieces:
                 least = builder.add(least, builder.min(*ends))
             found = builder.or_(found, builder.icmp_signed(">=", least, builder.i64(0)))
         return found
+
+    def has_masked(self, rows: Extent, columns: Extent) -> Value:
+        """Whether some row of a block may be masked: the first one or the last one."""
+        builder = self.builder
+        last = builder.sub(builder.add(rows.first, rows.count), builder.i64(1))
+        first, last = (self.is_masked(Extent(row, builder.i64(1)), columns) for row in (rows.first, last))
+        return builder.or_(first, last)
+
+    def score_bound(self, left: tuple[Value, Value], rows: Value, panels: tuple[Value, Value], depth: Value) -> Value:
+        """What no product of rows with packed columns exceeds; for `left` and `panels` see `multiply_strip`."""
+        builder = self.builder
+        packed, columns = panels
+        numbers = builder.mul(vectors_for(builder, self.tile, columns), builder.i64(self.tile.width))
+        args = *left, rows, packed, builder.mul(numbers, depth), depth
+        return builder.call(score_bound_function(self.module), args)
 
     # -- packing
 

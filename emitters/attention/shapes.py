@@ -14,7 +14,8 @@ from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.llvm.target import Target
 from xjit.llvm.types import FLOAT, LLVMType
-from xjit.passes.analysis.attention.masks import MAX_PLANES, NOTHING_MASKED, Masked
+from xjit.passes.analysis.attention.half_planes import MAX_PLANES
+from xjit.passes.analysis.attention.masks import NOTHING_MASKED, Masked
 
 COMPUTE = FLOAT
 COMPUTE_BYTES = 4
@@ -133,7 +134,7 @@ def plane_numbers(masked: Masked) -> list[int]:
 class ScoreParameters:
     """The record, in order of its fields. Strides are in bytes; those of a second tile are 0 if there is none.
 
-    `bound` is the bits of a number that no masked score exceeds.
+    `bound` is the bits of a number that no masked score exceeds, `slope` those of what products may add to it.
     """
 
     columns: int
@@ -156,6 +157,7 @@ class ScoreParameters:
     maximum_row: int
     total_row: int
     bound: int
+    slope: int
     plane_0_row: int
     plane_0_column: int
     plane_0_offset: int
@@ -183,7 +185,8 @@ class ScoreParameters:
             *(shape.columns, blocking.columns, shape.width, *tiles),
             *(shape.right_row * right, shape.right_column * right, shape.out_row * out, shape.out_column * out),
             *(COMPUTE_BYTES * stride for stride in statistics),
-            *(int(np.float32(masked.bound).view(np.uint32)), *plane_numbers(masked)),
+            *(int(np.float32(number).view(np.uint32)) for number in (masked.bound, masked.slope)),
+            *plane_numbers(masked),
         )
         return ScoreParameters(*numbers)
 

@@ -1,4 +1,4 @@
-"""The little of ELF that the loader needs: which symbols an object leaves undefined.
+"""The little of ELF that the loader needs: which symbols an object defines, and which it leaves undefined.
 
 Role: lets the loader refuse an object with a clear error, before the linker prints to stderr. 64-bit ELF only.
 """
@@ -6,7 +6,7 @@ Role: lets the loader refuse an object with a clear error, before the linker pri
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from xjit.hlo.diagnostics import CompileError
 
@@ -20,15 +20,25 @@ def undefined_symbols(objects: Iterable[bytes]) -> set[str]:
     undefined: set[str] = set()
     defined: set[str] = set()
     for code in objects:
-        try:
-            for name, is_defined in _global_symbols(code):
-                (defined if is_defined else undefined).add(name)
-        except (struct.error, IndexError, ValueError) as error:
-            raise CompileError(f"the object code is not a well-formed ELF object: {error}") from error
+        for name, is_defined in _global_symbols(code):
+            (defined if is_defined else undefined).add(name)
     return undefined - defined - {"_GLOBAL_OFFSET_TABLE_"}
 
 
-def _global_symbols(code: bytes) -> Iterable[tuple[str, bool]]:
+def defined_symbols(code: bytes) -> set[str]:
+    """The global symbols that an object defines. Raises CompileError for what is not ELF."""
+    return {name for name, is_defined in _global_symbols(code) if is_defined}
+
+
+def _global_symbols(code: bytes) -> list[tuple[str, bool]]:
+    """Names, and whether the object defines them."""
+    try:
+        return list(_read_global_symbols(code))
+    except (struct.error, IndexError, ValueError) as error:
+        raise CompileError(f"the object code is not a well-formed ELF object: {error}") from error
+
+
+def _read_global_symbols(code: bytes) -> Iterator[tuple[str, bool]]:
     if code[:5] != b"\x7fELF\x02":
         raise ValueError(f"it starts with {code[:5]!r}")
     order = "<" if code[5] == 1 else ">"

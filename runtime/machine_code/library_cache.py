@@ -19,7 +19,7 @@ from xjit.llvm.library import Library
 from xjit.runtime.machine_code.object_cache import DIRECTORY_VARIABLE, ObjectCache, cache_key, object_cache
 
 _PACKAGE = str(Path(__file__).absolute().parents[2])
-_FOLDERS = ("emitters", "llvm", "runtime")
+_FOLDERS = ("emitters", "jax_backend", "llvm", "runtime")
 """Whose files decide the text of a library, in a package or where a clone's links lead."""
 
 _in_memory: dict[str, tuple[bytes, ...]] = {}

@@ -81,6 +81,50 @@ def test_what_is_no_stablehlo_is_refused(source: Any) -> None:
         xjit.from_stablehlo(source)
 
 
+BODILESS = """module @m {
+  func.func @main(%x: tensor<f32>) -> tensor<f32> {
+    return %x : tensor<f32>
+  }
+  func.func private @f(tensor<f32>) -> tensor<f32>
+}
+"""
+RECURSIVE = """module @m {
+  func.func @main(%x: tensor<f32>) -> tensor<f32> {
+    %0 = func.call @even(%x) : (tensor<f32>) -> tensor<f32>
+    return %0 : tensor<f32>
+  }
+  func.func private @leaf(%x: tensor<f32>) -> tensor<f32> {
+    return %x : tensor<f32>
+  }
+  func.func private @even(%x: tensor<f32>) -> tensor<f32> {
+    %0 = func.call @odd(%x) : (tensor<f32>) -> tensor<f32>
+    return %0 : tensor<f32>
+  }
+  func.func private @odd(%x: tensor<f32>) -> tensor<f32> {
+    %0 = func.call @leaf(%x) : (tensor<f32>) -> tensor<f32>
+    %1 = func.call @even(%0) : (tensor<f32>) -> tensor<f32>
+    return %1 : tensor<f32>
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("text,line,message", [(BODILESS, 5, '"f" has no body'), (RECURSIVE, 9, '"even" calls itself')])
+def test_functions_that_hlo_cannot_express_are_refused(text: str, line: int, message: str) -> None:
+    """jaxlib's converter ends the process for them."""
+    with pytest.raises(xjit.Unsupported, match=message) as caught:
+        xjit.from_stablehlo(text, "m.mlir")
+    assert str(caught.value).startswith(f"m.mlir:{line}:3: error: the function")
+    assert caught.value.span is not None and "func.func private" in caught.value.span.line_text
+    with pytest.raises(xjit.Unsupported, match=message):
+        xjit.from_stablehlo(bytecode(text))
+
+
+def test_functions_that_are_called_twice_are_no_recursion() -> None:
+    text = RECURSIVE.replace("@even(%0)", "@leaf(%0)")
+    assert np.asarray(xjit.compile(xjit.from_stablehlo(text))(np.float32(3))) == 3
+
+
 def test_unbounded_sizes_are_refused() -> None:
     text = "module { func.func @main(%a: tensor<?xf32>) -> tensor<?xf32> { return %a : tensor<?xf32> } }"
     with pytest.raises(xjit.HloError, match=r"f32\[\?\]"):

@@ -21,8 +21,9 @@ from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from xjit.frontends.stablehlo_reader import reader
+from xjit.frontends.stablehlo_reader import contexts
 from xjit.frontends.stablehlo_reader.reader import read_artifact
+from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.text.proto import create_from_proto
@@ -216,8 +217,26 @@ def test_other_bytes_are_left_to_the_converter() -> None:
         assert read_artifact(other) is None
 
 
+@pytest.mark.parametrize(
+    "function,message",
+    [
+        ("func.func private @f(tensor<f32>) -> tensor<f32>", '"f" has no body'),
+        (
+            "func.func private @f(%y: tensor<f32>) -> tensor<f32> { {call}\n return %0 : tensor<f32> }",
+            '"f" calls itself',
+        ),
+    ],
+)
+def test_functions_that_end_the_converter_are_refused(function: str, message: str) -> None:
+    call = "%0 = func.call @f(%y) : (tensor<f32>) -> tensor<f32>"
+    main = f"func.func public @main(%y: tensor<f32>) -> tensor<f32> {{ {call}\n return %0 : tensor<f32> }}"
+    code = serialized(f"module @m {{ {function.replace('{call}', call)}\n {main} }}")
+    with pytest.raises(Unsupported, match=message):
+        read_artifact(code)
+
+
 def test_contexts_are_renewed_and_threads_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_PROGRAMS_PER_CONTEXT", 3)
+    monkeypatch.setattr(contexts, "_PROGRAMS_PER_CONTEXT", 3)
     codes = [artifact(PROGRAMS[name], (X, Y, NUMBERS)) for name in ("affine", "loop", "softmax", "sort")]
     expected = [rows(converted(code)) for code in codes]
     wrong: list[int] = []
@@ -239,7 +258,7 @@ def test_contexts_are_renewed_and_threads_wait(monkeypatch: pytest.MonkeyPatch) 
 def test_a_fork_while_another_thread_reads() -> None:
     code = artifact(PROGRAMS["affine"], (X, Y, NUMBERS))
     assert read_artifact(code) is not None
-    with reader._lock, warnings.catch_warnings():
+    with contexts._lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of JAX, and of Python: there are threads
         child = os.fork()
         if not child:

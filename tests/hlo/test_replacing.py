@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from xjit.collector_pause import collector_pause
 from xjit.hlo import HloComputation, HloInstruction, Shape
-from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.edit.replacing import replace
 from xjit.ops.verifier import verify_module

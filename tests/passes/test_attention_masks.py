@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from xjit.affine import dim
-from xjit.passes.analysis.attention.masks import HalfPlane, Masked, MaskFinder
+from xjit.passes.analysis.attention.half_planes import HalfPlane
+from xjit.passes.analysis.attention.masks import Masked, MaskFinder
 from xjit.passes.analysis.attention.places import Place, Space
 from xjit.text.parser import parse_hlo
 

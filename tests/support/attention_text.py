@@ -26,7 +26,9 @@ add {
 }
 """
 MASKS = ("none", "scale", "bias", "where", "causal", "causal_inf", "additive")
-PLANE_MASKS = ("low", "later", "window")
+ADDED = {"added": "-1e9", "added_inf": "-inf", "added_later": "-1e4", "added_low": "-1.0"}
+"""Masks that are added to scores, and what is added where they mask."""
+PLANE_MASKS = ("low", "later", "window", *ADDED)
 """Masks of positions: of scores that count all the same, of rows without others, and on both sides of a band."""
 
 
@@ -64,18 +66,22 @@ class AttentionText:
   c0 = {grid} compare(i, j), direction=GE
   c1 = {grid} compare(jk, i), direction=GT
   c = {grid} and(c0, c1)"""
-        direction = "LE" if self.mask == "later" else "GE"
+        direction = "LE" if self.mask.endswith("later") else "GE"
         comparison = within if self.mask == "window" else f"c = {grid} compare(i, j), direction={direction}"
+        zeros = f"{wide} select(cb, zeros, lows)\n  x = {wide} add(dot, w)"
+        masked = f"w = {zeros}" if self.mask in ADDED else f"x = {wide} select(cb, dot, lows)"
         causal = f"""
   i = s32[{t},{s}] iota(), iota_dimension=0
   j = s32[{t},{s}] iota(), iota_dimension=1
   {comparison}
   cb = pred[{b},{h},{t},{s}] broadcast(c), dimensions={{2,3}}
-  x = {wide} select(cb, dot, lows)"""
-        low = {"low": "-1.0", "causal_inf": "-inf", "where": "-3.4028235e38"}.get(self.mask, "-2.3819763e+38")
+  {masked}"""
+        low = {**ADDED, "low": "-1.0", "causal_inf": "-inf", "where": "-3.4028235e38"}.get(self.mask, "-2.3819763e+38")
         lows = f"""
   low = f32[] constant({low})
-  lows = {wide} broadcast(low), dimensions={{}}"""
+  lows = {wide} broadcast(low), dimensions={{}}
+  nil = f32[] constant(0)
+  zeros = {wide} broadcast(nil), dimensions={{}}"""
         return {
             "none": "",
             "scale": f"\n  z = f32[] constant(0.125)\n  zs = {wide} broadcast(z), dimensions={{}}\n  x = {wide} multiply(dot, zs)",
@@ -145,14 +151,25 @@ class AttentionText:
 
 
 def gradient_text(
-    batch: int, queries: int, keys: int, depth: int, width: int, low: str = "-1e9", direction: str = "GE"
+    batch: int,
+    queries: int,
+    keys: int,
+    depth: int,
+    width: int,
+    low: str = "-1e9",
+    direction: str = "GE",
+    added: bool = False,
 ) -> str:
     """The gradients of q, k and v of attention over [batch, length, width], given that of the result.
 
-    Scores are masked, by `low`, where row and column do not compare so.
+    Scores are masked, by `low`, where row and column do not compare so: they are that, or it is `added` to them.
     """
     b, t, s, d, w = batch, queries, keys, depth, width
     wide, rows, numbers = f"f32[{b},{t},{s}]", f"f32[{b},{t}]", "lhs_batch_dims={0}, rhs_batch_dims={0}"
+    masked = (
+        f"w = {wide} select(c, none, lows)\n  x = {wide} add(dot, w)" if added else f"x = {wide} select(c, dot, lows)"
+    )
+    gradient = "copy(dy)" if added else "select(c, dy, none)"
     return (
         REDUCERS.replace("KIND", "f32")
         + f"""ENTRY e {{
@@ -166,9 +183,10 @@ def gradient_text(
   c = pred[{b},{t},{s}] compare(i, j), direction={direction}
   low = f32[] constant({low})
   lows = {wide} broadcast(low), dimensions={{}}
-  x = {wide} select(c, dot, lows)
-  ninf = f32[] constant(-inf)
   zero = f32[] constant(0)
+  none = {wide} broadcast(zero), dimensions={{}}
+  {masked}
+  ninf = f32[] constant(-inf)
   mx = {rows} reduce(x, ninf), dimensions={{2}}, to_apply=max
   mb = {wide} broadcast(mx), dimensions={{0,1}}
   y = {wide} subtract(x, mb)
@@ -182,8 +200,7 @@ def gradient_text(
   rb = {wide} broadcast(rs), dimensions={{0,1}}
   dc = {wide} subtract(dp, rb)
   dy = {wide} multiply(p, dc)
-  none = {wide} broadcast(zero), dimensions={{}}
-  ds = {wide} select(c, dy, none)
+  ds = {wide} {gradient}
   dq = f32[{b},{t},{d}] dot(ds, k), {numbers}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}
   dk = f32[{b},{s},{d}] dot(ds, q), {numbers}, lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
   dv = f32[{b},{s},{w}] dot(p, g), {numbers}, lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}

@@ -5,19 +5,21 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from xjit.compile_options import CompileOptions
 from xjit.compiler import compile_for_cpu
-from xjit.gpu_compiler import DeviceExecutable, load_for_gpu
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
-from xjit.runtime.cuda import DeviceArray
 from xjit.runtime.program import KernelInfo
 from xjit.tools.jax_reference import JaxProgram
 from xjit.tools.leaf_comparison import leaves_of
+
+if TYPE_CHECKING:
+    from xjit.gpu_compiler import DeviceExecutable
+    from xjit.runtime.cuda import DeviceArray
 
 Array = np.ndarray[Any, Any]
 PROFILED_CALLS = 3
@@ -83,8 +85,10 @@ def _kernel_time(kernel: KernelInfo, seconds: float) -> KernelTime:
 
 
 def _cuda(module: HloModule, inputs: Sequence[Any], cublaslt: bool | None = None) -> Runner:
+    from xjit.gpu_compiler import load_for_gpu
+
     options = CompileOptions(xla_gpu_enable_cublaslt=cublaslt)
-    executable = cast(DeviceExecutable, load_for_gpu(module, "cuda", "", options))
+    executable = cast("DeviceExecutable", load_for_gpu(module, "cuda", "", options))
     arrays = executable.to_device(*inputs)
 
     def call() -> None:
@@ -117,6 +121,8 @@ def _device_leaves(value: Any) -> list[DeviceArray]:
 
 
 def _cuda_sim(module: HloModule, inputs: Sequence[Any]) -> Runner:
+    from xjit.gpu_compiler import load_for_gpu
+
     executable = load_for_gpu(module, "cuda-sim", "", CompileOptions())
     return Runner("cuda-sim", "host", lambda: None, lambda: leaves_of(executable(*inputs)), _no_kernels, timed=False)
 

@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 from xjit.frontends.formats import Format, format_of
 from xjit.frontends.optional import import_optional
 from xjit.frontends.source_places import place_in_python
+from xjit.frontends.stablehlo_reader.contexts import kept_context, parse_program
+from xjit.frontends.stablehlo_reader.functions import Source, check_functions
 from xjit.hlo.diagnostics import HloParseError, InvalidArgument, Span, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import UNBOUNDED_SIZE, Shape
@@ -34,6 +36,7 @@ def from_stablehlo(source: str | bytes, file: str = "<stablehlo>") -> HloModule:
     if format_of(data) is Format.JAX_EXPORT:
         raise InvalidArgument("these are the bytes of jax.export: xjit.load reads them from a file")
     mlir: Any = import_optional("jaxlib._jax", "jax", "to read StableHLO").mlir
+    _check_functions(data, file)
     try:
         computation = mlir.mlir_module_to_xla_computation(data)
     except (RuntimeError, ValueError) as error:
@@ -44,6 +47,17 @@ def from_stablehlo(source: str | bytes, file: str = "<stablehlo>") -> HloModule:
     if _is_polymorphic(module):
         module = _refine(mlir, data, file)
     return place_in_python(module)
+
+
+def _check_functions(data: bytes, file: str) -> None:
+    """Refuses functions that end the process of the converter, which says what else is wrong with a program."""
+    ir: Any = import_optional("jaxlib.mlir.ir", "jax", "to read StableHLO")
+    with kept_context() as kept:
+        try:
+            module = parse_program(kept, data)
+        except (ir.MLIRError, ValueError, RuntimeError):
+            return
+        check_functions(module, Source(file, "" if data[:2] == b"ML" else data.decode("utf-8", "replace")))
 
 
 def _is_polymorphic(module: HloModule) -> bool:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+import functools
 
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.jax_backend.element_types import element_size_in_bits
-from xjit.text.proto import hlo_pb2
 
 _MODULE, _CONFIG = 1, 2  # fields of HloModuleProtoWithConfig
 _LAYOUT, _REPLICAS, _PARTITIONS = 1, 4, 5  # fields of HloModuleConfigProto
-
-_NARROW: Final = {
-    hlo_pb2.PrimitiveType.Value(kind.text.upper()): element_size_in_bits(kind)
-    for kind in PrimitiveType
-    if kind.is_array and element_size_in_bits(kind)
-}
 
 
 def hlo_module_with_config(module: bytes, num_replicas: int, num_partitions: int) -> bytes:
@@ -23,15 +16,27 @@ def hlo_module_with_config(module: bytes, num_replicas: int, num_partitions: int
 
     In the signature, elements of less than a byte have their size, as in what XLA has compiled.
     """
+    from xjit.text.proto import hlo_pb2
+
     proto = hlo_pb2.HloModuleProto.FromString(module)
     signature = proto.host_program_shape
     shapes = [*signature.parameters, *(signature.result.tuple_shapes or [signature.result])]
-    narrow = [shape for shape in shapes if shape.element_type in _NARROW]
+    bits = _sizes_of_narrow_types()
+    narrow = [shape for shape in shapes if shape.element_type in bits]
     for shape in narrow:
-        shape.layout.element_size_in_bits = _NARROW[shape.element_type]
+        shape.layout.element_size_in_bits = bits[shape.element_type]
     text = signature.SerializeToString()
     config = _message(_LAYOUT, text) + _number(_REPLICAS, num_replicas) + _number(_PARTITIONS, num_partitions)
     return _message(_MODULE, proto.SerializeToString() if narrow else module) + _message(_CONFIG, config)
+
+
+@functools.cache
+def _sizes_of_narrow_types() -> dict[int, int]:
+    """Bits of an element of less than a byte, by the number of its type."""
+    from xjit.text.proto import hlo_pb2
+
+    sizes = {kind: element_size_in_bits(kind) for kind in PrimitiveType if kind.is_array}
+    return {hlo_pb2.PrimitiveType.Value(kind.text.upper()): size for kind, size in sizes.items() if size}
 
 
 def _message(field: int, data: bytes) -> bytes:

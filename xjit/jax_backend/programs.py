@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Final
 
 import xjit.compiler
+from xjit.collector_pause import collector_pause
 from xjit.frontends import shardy_factors
 from xjit.frontends.shardy import import_shardy, on_whole_axes
 from xjit.frontends.stablehlo_reader.reader import read_artifact
 from xjit.hlo.annotations.device_sharding import REPLICATED, read_sharding
 from xjit.hlo.annotations.mesh import Mesh
 from xjit.hlo.annotations.metadata import HloSharding
-from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import InvalidArgument, UnknownTarget, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
+from xjit.collector_pause import collector_pause
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.alias_config import parse_aliases, parse_buffer_donors
 from xjit.hlo.annotations.metadata import FileLocation, StackFrame, StackFrameIndex
@@ -18,7 +19,6 @@ from xjit.hlo.attributes.codecs.annotations import parse_frontend_attributes
 from xjit.hlo.attributes.codecs.scalars import parse_bool, parse_int
 from xjit.hlo.attributes.codecs.shapes import parse_program_shape
 from xjit.hlo.attributes.codecs.value_text import inside, split_list, unquote
-from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import ElidedConstantWarning, InvalidArgument
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction

@@ -8,7 +8,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
@@ -17,12 +17,15 @@ from rich.table import Table
 from xjit.api import evaluate, load
 from xjit.compile_options import CompileOptions
 from xjit.compiler import Executable, compile_module
-from xjit.gpu_compiler import GPU_TARGETS, GpuExecutable, split_gpu_target
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.runtime.thread_pool import set_num_threads
+from xjit.targets import TARGETS, split_gpu_target
 from xjit.tools.inputs import make_inputs
 from xjit.tools.leaf_comparison import compare_leaf, leaves_of, summary
+
+if TYPE_CHECKING:
+    from xjit.gpu_compiler import GpuExecutable
 
 REFERENCES = ("evaluator", "jax", "none")
 
@@ -61,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _target(text: str) -> str:
     """Checks a target."""
     if text not in ("cpu", "evaluator") and split_gpu_target(text) is None:
-        known = ", ".join(("cpu", *GPU_TARGETS, "evaluator"))
+        known = ", ".join((*TARGETS, "evaluator"))
         raise argparse.ArgumentTypeError(f"invalid choice: '{text}' (choose from {known})")
     return text
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import takewhile
 
-from xjit.gpu_compiler import split_gpu_target
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.linalg_ext import from_hlo, run_passes, tile_and_fuse
@@ -16,6 +15,7 @@ from xjit.passes import PassDriver
 from xjit.passes.dynamic.static_interface import is_dynamic, with_static_interface
 from xjit.passes.fusion.row_tiling import RowTiling
 from xjit.passes.pipelines import cpu_pipeline, gpu_pipeline
+from xjit.targets import split_gpu_target
 
 _CLEANUP = ("rewrite-diag-products", "canonicalize-ext", "cse")
 

@@ -90,10 +90,15 @@ def emit_condition(
     position, kind = (scores.row, "row") if is_of_rows else (scores.column, "column")
     end = inner.builder.add(args[f"first_{kind}"], args[f"{kind}s"])
 
+    least: Value = constant(COMPUTE, condition.least)
+    if condition.slope:
+        scores_add = inner.builder.fmul(args["score_bound"], constant(COMPUTE, condition.slope))
+        least = inner.builder.fadd(least, scores_add)
+
     def one(holds: Sequence[Value]) -> Sequence[Value]:
         value, _ = fused.element(condition.place.instruction, scores.place(condition.place))
         assert isinstance(value, Value)
-        above = inner.builder.fcmp_ordered(">", value, constant(COMPUTE, condition.least))
+        above = inner.builder.fcmp_ordered(">", value, least)
         return [inner.builder.and_(holds[0], above)]
 
     start = [const_int(I1, 1)]

@@ -62,7 +62,8 @@ class JointWork:
 def plan_joint_scores(context: PlanContext, view: KernelView, joint: JointProducts) -> list[KernelPlan]:
     """Plans a view whose results are products of one set of scores."""
     shape, types = _shape(joint), _types(joint)
-    masked = MaskFinder(Space(joint.sizes), dim(joint.row), dim(joint.column)).zero(joint.scores)
+    products = [tile.place for tile in joint.tiles]
+    masked = MaskFinder(Space(joint.sizes), dim(joint.row), dim(joint.column), products).zero(joint.scores)
     work = JointWork(joint, shape, types, plan_joint_blocks(shape, types, context.target), masked)
     reason = "scores stay in the cache, block by block, for all products"
     return [HandWritten(view.instruction.name, "scores", reason, work)]

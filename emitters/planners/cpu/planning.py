@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from xjit.affine import AffineExpr
 from xjit.emitters.access.access_analysis import AccessAnalysis, Accesses, Index, RuntimeValue
@@ -103,7 +104,7 @@ class LoopPlanning:
         """Returns where an element lies among those that are looped over."""
         return physical_offset(self.table, self.work.shape, space.index)
 
-    @property
+    @cached_property
     def lanes(self) -> int:
         """Elements per vector, by the types at the kernel's boundary. Scalars, as indices are, do not count."""
         boundary = (*(leaf for leaf in self.view.leaves if leaf.shape.rank), *self.work.roots)

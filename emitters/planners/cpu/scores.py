@@ -70,7 +70,8 @@ def plan_scores(context: PlanContext, view: KernelView) -> list[KernelPlan]:
     product = score_product(view)
     shape = _shape(product)
     blocking = plan_blocks(shape, context.target)
-    finder = MaskFinder(product.space, dim(product.rows), product.column)
+    products = [tile.place for tile in product.tiles]
+    finder = MaskFinder(product.space, dim(product.rows), product.column, products)
     masked = finder.bounded(product.scores) if product.softmax is not None else NOTHING_MASKED
     work = ScoreWork(product, shape, _types(product), blocking, _statistics(view, product), masked)
     reason = "scores stay in the cache, block by block"

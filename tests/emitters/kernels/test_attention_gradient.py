@@ -46,10 +46,20 @@ def test_units(sizes: tuple[int, ...], joint_batches: int, units: int) -> None:
     assert check_units(text, *inputs, rtol=2e-4, atol=2e-4) == units
 
 
-@pytest.mark.parametrize(("low", "direction"), [("-1e9", "LE"), ("-1", "GE"), ("-inf", "GE"), ("-inf", "LT")])
-def test_masked_blocks(low: str, direction: str) -> None:
+@pytest.mark.parametrize(
+    ("low", "direction", "added"),
+    [
+        ("-1e9", "LE", False),
+        ("-1", "GE", False),
+        ("-inf", "GE", False),
+        ("-inf", "LT", False),
+        ("-1e9", "GE", True),
+        pytest.param("-inf", "LE", True, marks=pytest.mark.slow),
+    ],
+)
+def test_masked_blocks(low: str, direction: str, added: bool) -> None:
     """They are left out where the weights are 0: not where low scores count, and not of rows without others."""
-    text = joint_fusion(gradient_text(1, 290, 205, 8, 10, low, direction))
+    text = joint_fusion(gradient_text(1, 290, 205, 8, 10, low, direction, added))
     root = parse_hlo(text).entry_computation.root_instruction
     (plan,) = plan_kernels(PlanContext(Target.host(), MapCache()), view_of(root))
     assert isinstance(plan, HandWritten) and isinstance(plan.work, JointWork)
@@ -57,8 +67,28 @@ def test_masked_blocks(low: str, direction: str) -> None:
     assert plan.work.masked.planes and condition is not None
     inputs = [0.5 * x for x in inputs_of(text).values()]
     maxima = inputs[condition.place.instruction.attributes_as(ParameterAttributes).parameter_number]
-    maxima.reshape(-1)[40:200] = float(low)  # of rows without others
+    assert (condition.slope > 0) == added
+    if not added:
+        maxima.reshape(-1)[40:200] = float(low)  # of rows without others
     check_units(text, *inputs, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("bad", [None, np.nan, pytest.param(np.inf, marks=pytest.mark.slow)])
+def test_masks_that_scores_exceed(bad: float | None, fused: None) -> None:
+    """What is added to scores masks them only if they are small beside it; NaN and infinities are as without blocks."""
+    text = gradient_text(1, 290, 205, 8, 10, "-150", "GE", added=True)
+    q, k, v, g = inputs_of(text).values()
+    q[:, 100:140] *= 20.0
+    k[:, 180:190] *= 20.0
+    if bad is not None:
+        k[0, 200, 3] = bad
+    module = parse_hlo(text)
+    executable = xjit.compile(module)
+    assert "if the scores are small beside that" in executable.as_text("schedule")
+    inputs = [x.astype(np.float32) for x in (q, k, v, g)]
+    for got, want in zip(executable(*inputs), xjit.evaluate(module, *inputs), strict=True):
+        scale = np.abs(want[np.isfinite(want)]).max(initial=1.0)
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=2e-5 * scale)
 
 
 def test_products_share_their_scores() -> None:
@@ -135,10 +165,34 @@ def test_types_and_shared_keys(heads: tuple[int, int], kind: str, fused: None) -
         return jax.vjp(lambda *a: jax.nn.dot_product_attention(*a), q, k, v)[1](g)
 
     executable = xjit.compile(xjit.from_jax(gradient, q, k, v, g))
+    assert [kernel.kind for kernel in executable.kernels].count("attention") == 2
     tolerance = 1e-5 if kind == "float32" else 2e-2
     for got, want in zip(executable(q, k, v, g), jax.jit(gradient)(q, k, v, g), strict=True):
         got, want = np.asarray(got, np.float32), np.asarray(want, np.float32)
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("with_result", [False, True])
+def test_heads_that_are_numbered_through(with_result: bool, fused: None) -> None:
+    """Scores [batch, query, head, key], whose heads are groups of those that share keys."""
+    rng = np.random.default_rng(2)
+    q, k, v, g = (rng.normal(size=(2, L, heads, D)).astype(np.float32) for heads in (6, 2, 2, 6))
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        grouped = q.reshape(2, L, 2, 3, D)
+        scores = jnp.einsum("btkgh,bskh->btkgs", grouped, k).reshape(2, L, 6, L)
+        causal = jnp.tril(jnp.ones((L, L), bool))[None, :, None]
+        weights = jax.nn.softmax(jnp.where(causal, scores / 4, -2e38), -1)
+        return jnp.einsum("btkgs,bskh->btkgh", weights.reshape(2, L, 2, 3, L), v).reshape(2, L, 6, D)
+
+    def gradient(q: Any, k: Any, v: Any, g: Any) -> Any:
+        result, pull_back = jax.vjp(attention, q, k, v)
+        return (result, *pull_back(g)) if with_result else pull_back(g)
+
+    executable = xjit.compile(xjit.from_jax(gradient, q, k, v, g))
+    assert [kernel.kind for kernel in executable.kernels].count("attention") == 2
+    for got, want in zip(executable(q, k, v, g), jax.jit(gradient)(q, k, v, g), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
 def as_flax(q: Any, k: Any, v: Any) -> Any:
@@ -163,10 +217,29 @@ def windowed(q: Any, k: Any, v: Any) -> Any:
     return jax.nn.dot_product_attention(q, k, v, is_causal=True, local_window_size=(7, 0))
 
 
+def added(q: Any, k: Any, v: Any) -> Any:
+    """As HF's and many others' masks are: numbers that are added."""
+    mask = jnp.where(jnp.tril(jnp.ones((L, L), bool)), 0.0, jnp.finfo(jnp.float32).min)
+    return jax.nn.dot_product_attention(q, k, v, mask[None, None])
+
+
+MASK = np.tril(np.ones((L, L), bool), 3)
+
+
+def of_constants(q: Any, k: Any, v: Any) -> Any:
+    return jax.nn.dot_product_attention(q, k, v, mask=jnp.asarray(MASK)[None, None])
+
+
 @pytest.mark.parametrize(
     ("function", "planes"),
-    [(as_flax, 2), pytest.param(windowed, 2, marks=pytest.mark.slow), (with_bias, 1)],
-    ids=["flax", "window", "bias"],
+    [
+        (added, 1),
+        pytest.param(of_constants, 1, marks=pytest.mark.slow),
+        (as_flax, 2),
+        pytest.param(windowed, 2, marks=pytest.mark.slow),
+        (with_bias, 1),
+    ],
+    ids=["added", "constant", "flax", "window", "bias"],
 )
 def test_masks_of_programs(function: Callable[..., Any], planes: int, fused: None) -> None:
     """Both kernels know them - the last columns of one are a half-plane, too -, and the values are those of jaxlib."""

@@ -8,23 +8,19 @@ move to the right, operations that change nothing are left out. Everything else 
 
 from __future__ import annotations
 
-import os
-import threading
 from typing import Any, Final
 
+from xjit.collector_pause import collector_pause
+from xjit.frontends.stablehlo_reader.contexts import KeptContext, kept_context, parse_program
 from xjit.frontends.stablehlo_reader.declined import Declined
+from xjit.frontends.stablehlo_reader.functions import Source, check_functions
 from xjit.frontends.stablehlo_reader.places import Places
 from xjit.frontends.stablehlo_reader.regions import read_function
 from xjit.frontends.stablehlo_reader.scope import Reading
-from xjit.frontends.stablehlo_reader.values import Types
 from xjit.hlo.annotations.alias_config import Alias, BufferDonor
 from xjit.hlo.annotations.metadata import HloSharding
-from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.ir.module import ComputationLayout, HloModule, HloModuleConfig
 from xjit.hlo.ir.name_uniquer import NameUniquer
-
-_PROGRAMS_PER_CONTEXT: Final = 256
-"""A context never forgets a type, a constant or a location."""
 
 _MAX_BYTES: Final = 1 << 16
 """Larger programs are rare, and their constants would be kept."""
@@ -35,58 +31,29 @@ _RESULT_ATTRIBUTES: Final = frozenset({"jax.result_info"})
 _MESHES: Final = "xla.sdy.meshes"
 
 
-class _Context:
-    """The context of MLIR, and the shapes of its types. Used by one thread at a time."""
-
-    def __init__(self) -> None:
-        from jax.interpreters import mlir
-
-        self.context = mlir.make_ir_context()
-        self.types = Types()
-        self.programs = 0
-
-
-_lock = threading.Lock()
-_kept: list[_Context] = []
-_lost: list[_Context] = []
-"""Contexts in the middle of something that no thread will ever end: neither to be used nor to be freed."""
-
-
-def _after_fork_in_child() -> None:
-    global _lock
-    if _lock.locked():  # by a thread that does not exist in the child
-        _lost.extend(_kept)
-        _kept.clear()
-        _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
 @collector_pause
 def read_artifact(code: bytes) -> HloModule | None:
-    """Returns the module of a portable artifact; None for what the converter is to read."""
+    """Returns the module of a portable artifact; None for what the converter is to read.
+
+    Errors: Unsupported for functions that end the converter.
+    """
     if len(code) > _MAX_BYTES:
         return None
-    with _lock:
-        if not _kept or _kept[0].programs >= _PROGRAMS_PER_CONTEXT:
-            _kept[:] = [_Context()]
-        kept = _kept[0]
-        kept.programs += 1
+    from jaxlib.mlir import ir
+
+    with kept_context() as kept:
         try:
-            return _read(kept, code)
+            parsed = parse_program(kept, code)
+        except (ir.MLIRError, ValueError, RuntimeError):
+            return None
+        try:
+            return _read(kept, parsed)
         except Declined:
+            check_functions(parsed, Source("<stablehlo>"))
             return None
 
 
-def _read(kept: _Context, code: bytes) -> HloModule:
-    from jaxlib.mlir import ir
-    from jaxlib.mlir.dialects import stablehlo
-
-    try:
-        parsed = stablehlo.deserialize_portable_artifact(kept.context, code)
-    except (ir.MLIRError, ValueError, RuntimeError) as error:
-        raise Declined(str(error)) from None
+def _read(kept: KeptContext, parsed: Any) -> HloModule:
     given: Any = parsed.operation.attributes
     if not _MODULE_ATTRIBUTES.issuperset(given) or "sym_name" not in given:
         raise Declined(f"a module with {list(given)}")

@@ -70,6 +70,9 @@ def read_function(reading: Reading, name: str) -> HloComputation:
         function = reading.functions[name]
         if not set(function.attributes) <= {"function_type", "sym_name", "sym_visibility", "arg_attrs", "res_attrs"}:
             raise Declined(f"a function with {list(function.attributes)}")
+        if name in reading.open_functions or not len(function.regions[0].blocks):
+            raise Declined("a function that calls itself, or has no body")
+        reading.open_functions.add(name)
         found = read_computation(Scope(reading), function.regions[0].blocks[0], name)
         reading.read_functions[name] = found
     return found

@@ -32,6 +32,7 @@ class Reading:
     computations: list[HloComputation] = field(default_factory=list)
     regions: int = 0
     functions: dict[str, Any] = field(default_factory=dict)
+    open_functions: set[str] = field(default_factory=set)
     read_functions: dict[str, HloComputation] = field(default_factory=dict)
 
     def region_name(self) -> str:

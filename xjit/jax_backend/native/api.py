@@ -45,11 +45,12 @@ from xjit.jax_backend.records import EXECUTABLE
 from xjit.jax_backend.requests import Memory
 from xjit.llvm import Module, Value
 from xjit.llvm.function import Function
+from xjit.llvm.library import Library
 from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I32, PTR
 from xjit.llvm.values import const_int, zero
-from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import compile_ir_to_object
+from xjit.runtime.machine_code.elf import defined_symbols, undefined_symbols
+from xjit.runtime.machine_code.jit import compile_library
 from xjit.runtime.machine_code.linker import LoadedObject, load_object
 from xjit.runtime.thread_pool import running_pool
 
@@ -78,10 +79,9 @@ class NativeApi:
 
     def __init__(self, python_functions: Iterable[str]) -> None:
         names = tuple(python_functions)
-        module = build_module(names)
-        native = {name for name in FUNCTIONS if name in module.functions}
+        code = compile_library(Library.of("jax_backend", build_module, names))
+        native = defined_symbols(code).intersection(FUNCTIONS)
         slots = [_slot(name) for name in names]
-        code = compile_ir_to_object(module.to_text(), trusted=True)
         symbols = {name: _address(name) for name in undefined_symbols([code])}
         layouts = [f"Layouts_{name}" for name in LAYOUT_FUNCTIONS]
         exports = [
@@ -137,7 +137,7 @@ class NativeApi:
         return LAYOUTS_EXTENSION.pack(struct_size=size, type=LAYOUTS_EXTENSION_TYPE, next=following, **addresses)
 
 
-def build_module(python_functions: Iterable[str]) -> Module:
+def build_module(python_functions: tuple[str, ...]) -> Module:
     """The native module: getters, errors, events, buffers, execution, and a stub per Python function."""
     module = Module("jax_backend")
     define_questions(module)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xjit.hlo import HloInstruction, Trait
-from xjit.hlo.attributes import DimensionsAttributes, ScatterAttributes
+from xjit.hlo.attributes import ConcatenateAttributes, DimensionsAttributes, GatherAttributes, ScatterAttributes
 from xjit.hlo.ir.classification import changes_element_type
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.indexing.operand_reads import reads_of
@@ -93,9 +93,25 @@ def may_be_producer(instruction: HloInstruction) -> bool:
         return instruction.shape.is_scalar
     if changes_element_type(instruction):
         return False
-    if not (_is_of_single_elements(instruction) or instruction.opcode in ON_DEMAND):
+    on_demand = instruction.opcode in ON_DEMAND or is_index_vector(instruction)
+    if not (_is_of_single_elements(instruction) or on_demand):
         return False
     return is_array_program(instruction)
+
+
+def is_index_vector(instruction: HloInstruction) -> bool:
+    """Whether this joins the parts of the indices of gathers and nothing else: which of its operands an element is
+    from is known wherever it is read."""
+    if instruction.opcode != "concatenate" or not instruction.user_count:
+        return False
+    axis = instruction.attributes_as(ConcatenateAttributes).dimension
+    return all(
+        user.opcode == "gather"
+        and user.operand(1) is instruction
+        and user.operand(0) is not instruction
+        and user.attributes_as(GatherAttributes).index_vector_dim == axis
+        for user in instruction.users
+    )
 
 
 def may_be_root(instruction: HloInstruction) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.hlo import attributes as at
 from xjit.ops.shape_inference.dot import free_dimensions
-from xjit.passes.analysis.attention.gradient import find_gradient, results_of
+from xjit.passes.analysis.attention.gradient import Gradient, find_gradient, results_of
 from xjit.passes.analysis.attention.places import MOVES
 from xjit.passes.analysis.attention.products import ScoreProduct, find_products
 from xjit.passes.analysis.call_graph import CallGraph
@@ -21,6 +21,8 @@ from xjit.passes.framework import analyses
 from xjit.passes.framework.base import NO_THREADS, HloModulePass
 from xjit.passes.fusion.attention_gradient import fuse_gradient
 from xjit.passes.fusion.attention_units import fused_instructions, scores_are_needed
+from xjit.passes.fusion.constant_masks import replace_constant_masks
+from xjit.passes.fusion.shared_keys import split_sums
 from xjit.passes.fusion.unit_merging import merge_units
 
 _FOLLOWING = MOVES | {"convert", "divide"}
@@ -73,20 +75,36 @@ class AttentionFusion(HloModulePass):
             for product in find_products(root, lambda _: True):
                 if product.softmax is None or not self._pays(product):
                     continue
-                units = fused_instructions(product)
-                if not scores_are_needed(product, units):
-                    merge_units(computation, units, [root], dot, "kCustom", "attention")
-                    return True
+                if scores_are_needed(product, fused_instructions(product)):
+                    continue
+                if replace_constant_masks(computation, product.between):
+                    return self._fuse(computation, dot)
+                merge_units(computation, fused_instructions(product), [root], dot, "kCustom", "attention")
+                return True
         return False
 
     def _fuse_gradient(self, computation: HloComputation, weights: HloInstruction) -> bool:
         """Fuses all products that read what is computed from the exponentials of a softmax, if that is a gradient."""
         if weights.shape.rank < 2 or not weights.shape.is_static_array or weights.shape.byte_size < self.gradient_bytes:
             return False
-        gradient = find_gradient(weights)
-        if gradient is None or not all(map(self._pays, gradient.all_products())):
+        gradient = self._gradient(weights)
+        if gradient is None:
+            splits = split_sums(computation, weights)
+            gradient = self._gradient(weights) if splits else None
+            for split in splits:
+                split.undo() if gradient is None else split.keep()
+        if gradient is None:
             return False
+        if replace_constant_masks(
+            computation, set[HloInstruction]().union(*(p.between for p in gradient.all_products()))
+        ):
+            return self._fuse_gradient(computation, weights)
         return fuse_gradient(computation, gradient, self.joint_batches)
+
+    def _gradient(self, weights: HloInstruction) -> Gradient | None:
+        """Returns the gradient whose products read the scores, if it pays to fuse it."""
+        gradient = find_gradient(weights)
+        return gradient if gradient is not None and all(map(self._pays, gradient.all_products())) else None
 
     def _pays(self, product: ScoreProduct) -> bool:
         sizes = product.root.shape.dimensions

@@ -16,6 +16,7 @@ from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace
 from xjit.ops import build
+from xjit.passes.analysis.attention.digits import digits_of, is_plain
 from xjit.passes.analysis.attention.gradient import Gradient, RowSum, product_without_softmax
 from xjit.passes.analysis.attention.joint import join_products
 from xjit.passes.analysis.attention.places import Place
@@ -117,7 +118,8 @@ def _multiply_by_reciprocals(computation: HloComputation, gradient: Gradient) ->
 
 def _forward_product(computation: HloComputation, gradient: Gradient, row_sum: RowSum) -> Place:
     """Adds the forward product where the program has none; returns its result over the dimensions of the weights."""
-    weights, values = gradient.weights, row_sum.values
+    weights = gradient.weights
+    values = _numbered_through(computation, row_sum.values, (*weights.shape.dimensions, row_sum.depth))
     rows = [d for d in range(weights.shape.rank) if d != gradient.column]
     totals = build.broadcast(gradient.softmax.total.instruction, weights.shape, rows)
     quotient = build.binary("divide", weights, totals)
@@ -130,6 +132,33 @@ def _forward_product(computation: HloComputation, gradient: Gradient, row_sum: R
     free = [d for d in rows if d not in batch.values()]
     kept = [e for n, e in enumerate(values.index) if n not in batch and n != contracted]
     return Place(dot, (*(dim(d) for d in (*batch.values(), *free)), *kept))
+
+
+def _numbered_through(computation: HloComputation, place: Place, sizes: Sequence[int]) -> Place:
+    """Returns a place in an array whose dimensions are variables: digits are put together, missing ones repeated."""
+    if is_plain(place):
+        return place
+    digits = digits_of(place, sizes)
+    assert digits is not None
+    shape = place.instruction.shape
+    kept = sorted(digit.number for digit in digits)
+    value = computation.add_instruction(build.reshape(place.instruction, [shape.dimensions[n] for n in kept]))
+    value = computation.add_instruction(build.transpose(value, [kept.index(digit.number) for digit in digits]))
+    variables = list(dict.fromkeys(digit.variable for digit in digits))
+    wide: list[int] = []
+    present: list[int] = []
+    for variable in variables:
+        above = sizes[variable]
+        for digit in (d for d in digits if d.variable == variable):
+            size = shape.dimensions[digit.number]
+            wide += [above // (digit.divisor * size), size]
+            present.append(len(wide) - 1)
+            above = digit.divisor
+        wide.append(above)
+    repeated = build.broadcast(value, Shape.array(shape.element_type, wide), present)
+    value = computation.add_instruction(repeated)
+    value = computation.add_instruction(build.reshape(value, [sizes[variable] for variable in variables]))
+    return Place(value, tuple(dim(variable) for variable in variables))
 
 
 class _RowSumBuilder:
@@ -171,6 +200,8 @@ class _RowSumBuilder:
 
     def _aligned(self, place: Place, has_inner: bool) -> HloInstruction:
         """Returns an array over the rows, and the inner dimension behind them, in f32; repeated where it has less."""
+        sizes = *self.gradient.weights.shape.dimensions, self.row_sum.depth
+        place = _numbered_through(self.computation, place, sizes)
         value, shape = place.instruction, place.instruction.shape
         read = [(e.position, n) for n, e in enumerate(place.index) if not e.is_constant and shape.dimensions[n] > 1]
         value = self._add(build.reshape(value, [shape.dimensions[n] for _, n in read]))

@@ -39,7 +39,7 @@ class _Group:
     operands: dict[HloInstruction, None]
     duplicates: int = 0
     next_index: int = 1
-    indices: dict[tuple[int, HloInstruction, int], int] = field(default_factory=dict)
+    indices: dict[tuple[int, tuple[HloInstruction, int] | OperandRead], int] = field(default_factory=dict)
     stays_out: set[HloInstruction] = field(default_factory=set[HloInstruction])  # what an update root does not take in
     divisions: dict[int, int] = field(default_factory=lambda: {0: 0})  # through how many an index expression has gone
 
@@ -56,7 +56,8 @@ class _Group:
     def _read_at(self, user: HloInstruction, position: int, read: OperandRead) -> Evaluations:
         found: Evaluations = {}
         for index, count in self.members[user].items():
-            key = (index, user, position)
+            # reads that are alike, of one index, are of one index, if it does not depend on data
+            key = (index, (user, position) if any(m.rt_vars for m in read.maps) else read)
             number = self.indices.get(key)
             if number is None:
                 number = self.indices[key] = self.next_index

@@ -11,13 +11,13 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from xjit.collector_pause import collector_pause
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.alias_config import Alias, BufferDonor
 from xjit.hlo.annotations.metadata import FileLocation, StackFrame, StackFrameIndex
 from xjit.hlo.attributes.codecs.annotations import format_frontend_attributes, parse_frontend_attributes
 from xjit.hlo.attributes.codecs.value_text import CodecError
 from xjit.hlo.attributes.opcodes import OPCODES, VARIADIC
-from xjit.hlo.collector_pause import collector_pause
 from xjit.hlo.diagnostics import HloError, HloParseError
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from xjit.affine import AffineExpr, constant, dim, substitute, substitute_all
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo import attributes as at
-from xjit.passes.analysis.attention.places import MOVES, Index, Place, Space
+from xjit.passes.analysis.attention.digits import digits_of, in_terms_of, is_plain
+from xjit.passes.analysis.attention.places import MOVES, Place, Space
 from xjit.passes.analysis.attention.products import ScoreProduct, find_products, is_elementwise
 from xjit.passes.analysis.attention.softmax import Softmax, find_softmax
 
@@ -93,9 +94,14 @@ def find_gradient(weights: HloInstruction) -> Gradient | None:
 
 
 def _product_of(dot: HloInstruction, weights: HloInstruction) -> ScoreProduct | None:
-    """Returns the product with scores that a dot is, with the moves of its result that it may be stored with."""
-    found = (product_without_softmax(root, weights) for root in reversed(results_of(dot)))
-    return next((product for product in found if product is not None), None)
+    """Returns the product with scores that a dot is, with the moves of its result that it may be stored with.
+
+    Those after which heads are numbered through are left out, if there are any: products could not be joined.
+    """
+    found = [product_without_softmax(root, weights) for root in reversed(results_of(dot))]
+    kept = [product for product in found if product is not None]
+    plain = [product for product in kept if all(is_plain(tile.place) for tile in product.tiles)]
+    return next(iter(plain + kept), None)
 
 
 def product_without_softmax(root: HloInstruction, weights: HloInstruction) -> ScoreProduct | None:
@@ -136,7 +142,22 @@ def _softmax_of(space: Space, weights: HloInstruction) -> tuple[Softmax, int] | 
 
 def _readers(softmax: Softmax, weights: HloInstruction) -> tuple[list[HloInstruction], list[HloInstruction]] | None:
     """Returns the dots and the further reduces that read what is computed from the weights; None if more does."""
-    own = {softmax.maximum.instruction, softmax.total.instruction}
+    found = _walk(weights)
+    if found is None:
+        return None
+    dots, reduces = found
+    own = softmax.maximum.instruction, softmax.total.instruction
+    return dots, [reduce for reduce in reduces if reduce not in own]
+
+
+def dots_of_scores(weights: HloInstruction) -> list[HloInstruction]:
+    """Returns the dots that read what is computed from weights; none if anything else than dots and sums does."""
+    found = _walk(weights)
+    return [] if found is None else found[0]
+
+
+def _walk(weights: HloInstruction) -> tuple[list[HloInstruction], list[HloInstruction]] | None:
+    """Returns the dots and reduces that read what is computed, element by element, from the weights."""
     dots: dict[HloInstruction, None] = {}
     reduces: dict[HloInstruction, None] = {}
     stack, seen = [weights], {weights}
@@ -146,10 +167,10 @@ def _readers(softmax: Softmax, weights: HloInstruction) -> tuple[list[HloInstruc
             return None
         for user in instruction.users:
             if user.opcode == "dot":
-                dots[user] = None
+                if user.users or user.is_root():
+                    dots[user] = None
             elif user.opcode == "reduce" and user.operand_count == 2:
-                if user not in own:
-                    reduces[user] = None
+                reduces[user] = None
             elif not is_elementwise(user):
                 return None
             elif user not in seen:
@@ -166,38 +187,22 @@ def _forward(dot: HloInstruction, weights: HloInstruction) -> ScoreProduct | Non
     return None
 
 
-def in_terms_of(index: Index, variables: int) -> dict[int, AffineExpr] | None:
-    """Returns variables as the dimensions of an array that is read at `index`, if each of its results is one of them.
-
-    Of what is not read there are only zeros: those that have one value.
-    """
-    found: dict[int, AffineExpr] = dict.fromkeys(range(variables), constant(0))
-    read: set[int] = set()
-    for number, expr in enumerate(index):
-        if expr.is_constant:
-            continue
-        position = min(expr.dims)
-        if expr is not dim(position) or position in read:
-            return None
-        read.add(position)
-        found[position] = dim(number)
-    return found
-
-
 def _result_of(forward: ScoreProduct, weights: HloInstruction) -> Place | None:
     """Returns the forward product's result over the dimensions of the weights and an inner one."""
     assert forward.softmax is not None
-    known = in_terms_of(forward.softmax.exponential.index, len(forward.space.sizes))
+    known = in_terms_of(forward.softmax.exponential.index, forward.space.sizes)
     if known is None:
         return None
+    sizes = *weights.shape.dimensions, forward.root.shape.dimensions[forward.width]
     known[forward.width] = dim(weights.shape.rank)
-    return Place(forward.root, tuple(known[d] for d in range(forward.root.shape.rank)))
+    result = Place(forward.root, tuple(known[d] for d in range(forward.root.shape.rank)))
+    return None if digits_of(result, sizes) is None else result
 
 
 def _same_values(forward: ScoreProduct, row_sum: RowSum, weights: HloInstruction) -> bool:
     """Whether the forward product is with the values of a row sum."""
     assert forward.softmax is not None
-    known = in_terms_of(forward.softmax.exponential.index, len(forward.space.sizes))
+    known = in_terms_of(forward.softmax.exponential.index, forward.space.sizes)
     if known is None:
         return False
     rank = weights.shape.rank
@@ -228,8 +233,10 @@ def _row_sum(reduce: HloInstruction, weights: HloInstruction, column: int) -> Ro
     dots = [f for f, inverted in factors if f.opcode == "dot" and f.index and not inverted and _uses(f, dimensions[0])]
     if len(own) != 1 or len(dots) != 1:
         return None
-    known = in_terms_of(own[0].index, len(space.sizes))
-    if known is None or known[dimensions[0]] is not dim(column) or not _keeps_order(known, dimensions[0], space.sizes):
+    known = in_terms_of(own[0].index, space.sizes)
+    if known is None or not is_plain(own[0]) or known[dimensions[0]] is not dim(column):
+        return None
+    if not _keeps_order(known, dimensions[0], space.sizes):
         return None
     rest = [(f, inverted) for f, inverted in factors if f not in (own[0], dots[0])]
     if any(_uses(f, dimensions[0]) for f, _ in rest):
@@ -249,6 +256,9 @@ def _row_sum(reduce: HloInstruction, weights: HloInstruction, column: int) -> Ro
         return None
     others = [(_moved(f, known), inverted) for f, inverted in rest]
     factors_of_rows = tuple((f, inverted) for f, inverted in others if f is not None)
+    sizes = *weights.shape.dimensions, max(ranges)
+    if any(digits_of(p, sizes) is None for p in (gradient, values, *(f for f, _ in factors_of_rows))):
+        return None
     return RowSum(reduce, gradient, values, factors_of_rows, negative, max(ranges))
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xjit.affine import AffineExpr, substitute, substitute_all
+from xjit.affine import AffineExpr, dim, substitute, substitute_all
 from xjit.hlo import HloInstruction
-from xjit.passes.analysis.attention.gradient import in_terms_of
+from xjit.passes.analysis.attention.digits import in_terms_of
 from xjit.passes.analysis.attention.places import Matrix, Place, Space
 from xjit.passes.analysis.attention.products import MAX_TILES, ScoreProduct, Tile
 
@@ -89,13 +89,13 @@ class _View:
         sizes = anchor.shape.dimensions
         if any(e.is_constant and sizes[n] > 1 for n, e in enumerate(place.index)):
             return None
-        known = in_terms_of(place.index, len(product.space.sizes))
+        known = in_terms_of(place.index, product.space.sizes)
         if known is None:
             return None
         told = (*product.batch, product.rows, product.column.position)
         if any(known[d].is_constant and product.space.sizes[d] > 1 for d in told):
             return None
-        if known[product.rows].is_constant or known[product.column.position].is_constant:
+        if any(e.is_constant or e is not dim(min(e.dims)) for e in (known[product.rows], known[told[-1]])):
             return None
         rows, columns = known[product.rows].position, known[product.column.position].position
         return _View(product, Space(sizes), known, rows, columns)

@@ -1,0 +1,79 @@
+"""Constants that are one value on half-planes become comparisons of positions: the same bits, and no array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import xjit
+from xjit.hlo import HloComputation, HloModule
+from xjit.ops import build
+from xjit.ops.verifier import verify_module
+from xjit.passes.fusion.constant_masks import replace_constant_masks
+
+ROWS, COLUMNS = np.arange(7)[:, None], np.arange(9)[None]
+TRIL = ROWS >= COLUMNS
+WINDOW = TRIL & (ROWS - COLUMNS < 4)
+
+
+def replaced(array: np.ndarray[Any, Any]) -> tuple[bool, HloModule]:
+    """Whether a constant is replaced, and the module that adds it to nothing."""
+    builder = HloComputation.Builder("e")
+    constant = builder.add_instruction(build.make_constant(array))
+    copy = builder.add_instruction(build.unary("copy", constant))
+    module = HloModule("m")
+    computation = module.add_entry_computation(builder.build(copy))
+    return replace_constant_masks(computation, [copy]), module
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        TRIL,
+        ~TRIL.T,
+        WINDOW,
+        np.where(WINDOW, np.float32(0), np.float32(-1e9)),
+        np.where(TRIL, 0, -np.inf).astype(np.float16),
+        np.where(ROWS + 2 >= COLUMNS, 1, 0).astype(np.int8),
+        np.where(TRIL, 0.5, -3.4e38).astype(ml_dtypes.bfloat16),
+        np.broadcast_to(COLUMNS < 6, (7, 9)),
+        (COLUMNS < 6),
+        (COLUMNS[0] >= 2),
+        (COLUMNS[0] >= 2) & (COLUMNS[0] < 7),
+        TRIL.reshape(1, 7, 1, 9),
+        np.where(TRIL, np.float32(1), np.float32(np.nan)),
+        np.where(TRIL, np.float32(0), np.float32(-0.0)),
+        np.where(ROWS - COLUMNS >= 0, 1, np.where(ROWS - COLUMNS >= -2, 2, 3)).astype(np.int32),
+    ],
+)
+def test_masks(array: np.ndarray[Any, Any]) -> None:
+    changed, module = replaced(array)
+    assert changed
+    verify_module(module)
+    assert all(i.shape.is_scalar for i in module.entry_computation.instructions if i.opcode == "constant")
+    got = xjit.evaluate(module)
+    got, want = (np.ascontiguousarray(x).view(np.uint8) for x in (got, array))
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.ones((7, 9), np.float32),  # a splat is no array
+        (ROWS + COLUMNS) % 2 == 0,
+        TRIL & (ROWS != 3),
+        np.where(TRIL, COLUMNS, -5).astype(np.float32),  # positions beside a mask
+        np.stack([TRIL, ~TRIL]),  # three dimensions
+        np.where(TRIL, 1j, 0),
+        np.float32(3),
+        np.zeros((0, 9), np.float32),
+        np.where((ROWS >= COLUMNS) & (COLUMNS >= 2) & (COLUMNS < 7), 1.0, 0.0),  # more edges than two
+    ],
+)
+def test_what_is_kept(array: np.ndarray[Any, Any]) -> None:
+    changed, module = replaced(np.asarray(array))
+    assert not changed
+    assert [i.opcode for i in module.entry_computation.instructions] == ["constant", "copy"]

@@ -1,0 +1,79 @@
+"""Functions that HLO has no form for, without a body or recursive: jaxlib's converter survives neither."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+from typing import Any
+
+from xjit.hlo.diagnostics import Span, Unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a program was read from: the name of a file, and the text, if it is one."""
+
+    file: str
+    text: str = ""
+
+    def span(self, op: Any) -> Span | None:
+        """The line of the text that an operation was parsed from, or the line of Python in its location."""
+        from jaxlib.mlir import ir
+
+        location = op.location
+        while isinstance(location, ir.NameLoc):
+            location = location.child_loc
+        if not isinstance(location, ir.FileLineColLoc):
+            return None
+        name, line, column = location.filename, location.start_line, location.start_col
+        if name != "-":
+            return Span(line, column, 1, linecache.getline(name, line).rstrip("\n"), name)
+        lines = self.text.split("\n")
+        return Span(line, column, 1, lines[line - 1] if 0 < line <= len(lines) else "", self.file)
+
+
+def check_functions(module: Any, source: Source) -> None:
+    """Checks the functions of a module of MLIR. Errors: Unsupported, at the function."""
+    functions = {op.attributes["sym_name"].value: op for op in module.body.operations if _is_function(op)}
+    for op in functions.values():
+        if not len(op.regions[0].blocks):
+            raise Unsupported(f"the function {op.attributes['sym_name']} has no body", source.span(op))
+    callees = {name: _callees(op) & functions.keys() for name, op in functions.items()}
+    while leaves := [name for name, called in callees.items() if not called]:
+        for name in leaves:
+            del callees[name]
+        for called in callees.values():
+            called.difference_update(leaves)
+    for name in callees:
+        if _reaches(callees, name):
+            op = functions[name]
+            raise Unsupported(f"the function {op.attributes['sym_name']} calls itself", source.span(op))
+
+
+def _is_function(op: Any) -> bool:
+    return op.operation.name == "func.func"
+
+
+def _callees(function: Any) -> set[str]:
+    from jaxlib.mlir import ir
+
+    found: set[str] = set()
+
+    def visit(op: Any) -> Any:
+        if op.name == "func.call":
+            found.add(op.attributes["callee"].value)
+        return ir.WalkResult.ADVANCE
+
+    function.operation.walk(visit)
+    return found
+
+
+def _reaches(callees: dict[str, set[str]], start: str) -> bool:
+    """Whether a function's calls lead back to it."""
+    seen, waiting = set[str](), list(callees[start])
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(callees[name])
+    return start in seen

@@ -1,0 +1,120 @@
+"""Masks that are constants become comparisons of positions, where they are one value on half-planes.
+
+A program may hold its mask as an array: lower triangular ones, 0 and -1e9, a window, columns of padding. A comparison
+of positions takes no memory, and kernels know without looking where it leaves nothing of the scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
+from xjit.hlo import attributes as at
+from xjit.hlo.edit.replacing import replace
+from xjit.ops import build
+from xjit.passes.analysis.attention.half_planes import MAX_PLANES, HalfPlane
+
+MAX_ELEMENTS = 1 << 27
+"""Of a constant that is looked through."""
+_DIRECTIONS = ((0, 1), (0, -1), (-1, 1), (1, -1))
+"""Of half-planes: columns behind and before others, what is above and below diagonals."""
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """A half-plane, as the elements that are in it, where a constant has one value, that of the element `corner`."""
+
+    plane: HalfPlane
+    inside: Array
+    corner: tuple[int, int]
+
+
+def replace_constant_masks(computation: HloComputation, between: Iterable[HloInstruction]) -> bool:
+    """Replaces constants that some instructions read; True if there were any."""
+    constants = dict.fromkeys(o for i in between for o in i.operands if o.opcode == "constant" and o.shape.is_array)
+    in_order = sorted(constants, key=lambda constant: constant.name)
+    replaced = [_replace_constant(computation, constant) for constant in in_order]
+    return any(replaced)
+
+
+def _replace_constant(computation: HloComputation, constant: HloInstruction) -> bool:
+    """Replaces a constant that is one value wherever its half-planes are not."""
+    literal = constant.attributes_as(at.ConstantAttributes).literal
+    sizes = literal.shape.dimensions
+    wide = [d for d, size in enumerate(sizes) if size > 1]
+    if len(wide) not in (1, 2) or literal.shape.element_type.is_complex:
+        return False
+    if not 0 < literal.shape.num_elements <= MAX_ELEMENTS or literal.splat_value() is not None:
+        return False
+    matrix = literal.array.reshape([sizes[d] for d in wide] if len(wide) == 2 else (1, -1))
+    bits = np.ascontiguousarray(matrix).view(f"u{matrix.dtype.itemsize}")
+    regions = _regions(bits)
+    others = ~np.logical_or.reduce([r.inside for r in regions]) if regions else np.ones(bits.shape, bool)
+    rest = int(np.argmax(others))
+    if not regions or (bits[others] != bits.flat[rest]).any():
+        return False
+    builder = _Builder(computation, constant.shape, wide)
+    value = builder.splat(matrix.flat[rest])
+    for region in regions:
+        value = builder.add(build.select(builder.inside(region.plane), builder.splat(matrix[region.corner]), value))
+    replace(constant, value)
+    return True
+
+
+def _regions(bits: Array) -> list[_Region]:
+    """Returns the largest half-planes on which a matrix has one value: as many as a mask may have, not overlapping."""
+    found = [region for direction in _DIRECTIONS if (region := _region(bits, *direction)) is not None]
+    kept: list[_Region] = []
+    for region in sorted(found, key=lambda r: -np.count_nonzero(r.inside)):
+        if len(kept) < MAX_PLANES and not any((other.inside & region.inside).any() for other in kept):
+            kept.append(region)
+    return kept
+
+
+def _region(bits: Array, row: int, column: int) -> _Region | None:
+    """Returns the largest half-plane of a direction where all is as in the corner that is furthest in it."""
+    rows, columns = bits.shape
+    corner = (0 if row <= 0 else rows - 1), (columns - 1 if column > 0 else 0)
+    differs = bits != bits[corner]
+    has = differs.any(axis=1)
+    last = columns - 1 - np.argmax(differs[:, ::-1], axis=1) if column > 0 else np.argmax(differs, axis=1)
+    plane = HalfPlane(row, column, -int((row * np.arange(rows) + column * last)[has].max()) - 1)
+    first = (plane.row * np.arange(rows) + plane.offset)[:, None]
+    inside = first + plane.column * np.arange(columns) >= 0
+    return _Region(plane, inside, corner) if inside.any() else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """Adds arrays of a shape whose rows and columns are two dimensions, or whose columns are one."""
+
+    computation: HloComputation
+    shape: Shape
+    wide: Sequence[int]
+
+    def add(self, instruction: HloInstruction) -> HloInstruction:
+        return self.computation.add_instruction(instruction)
+
+    def splat(self, value: Any, kind: PrimitiveType | None = None) -> HloInstruction:
+        """An array of a value."""
+        shape = self.shape if kind is None else self.shape.with_element_type(kind)
+        return self.add(build.broadcast_scalar(self.add(build.scalar_constant_like(shape, value)), shape))
+
+    def inside(self, plane: HalfPlane) -> HloInstruction:
+        """Whether elements are in a half-plane: column * c + offset >= -row * r."""
+        column = self._numbers(self.wide[-1], plane.column)
+        moved = self.add(build.binary("add", column, self.splat(plane.offset, PrimitiveType.S32)))
+        row = self._numbers(self.wide[0], -plane.row) if plane.row else self.splat(0, PrimitiveType.S32)
+        return self.add(build.compare("GE", moved, row))
+
+    def _numbers(self, dimension: int, factor: int) -> HloInstruction:
+        """Those of elements along a dimension, times 1 or -1."""
+        shape = self.shape.with_element_type(PrimitiveType.S32)
+        iota = self.add(build.make("iota", attributes=at.IotaAttributes(dimension), shape=shape))
+        return iota if factor > 0 else self.add(build.unary("negate", iota))
