@@ -109,13 +109,16 @@ class ProgramInterface(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """One kernel or library call of the entry, for tables and profiles. `bytes_accessed` and `flops` are estimates."""
+    """One kernel or library call of the entry, for tables and profiles. `bytes_accessed` and `flops` are estimates;
+    `scratch_bytes` is memory that each thread takes while it runs.
+    """
 
     name: str
     kind: str
     instruction: str
     bytes_accessed: int = 0
     flops: int = 0
+    scratch_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ calling a program runs its machine code: read only what you would import.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import struct
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ def program_to_bytes(program: CpuProgram) -> bytes:
     description["constants"] = [len(constant) for constant in constants]
     description["parameters"] = [_write_signature(signature) for signature in program.parameters]
     description["results"] = [_write_signature(signature) for signature in program.results]
-    description["kernels"] = [[k.name, k.kind, k.instruction, k.bytes_accessed, k.flops] for k in program.kernels]
+    description["kernels"] = [list(dataclasses.astuple(kernel)) for kernel in program.kernels]
     description["aliases"] = [[a.parameter, a.result, a.byte_size, a.must] for a in program.aliases]
     text = json.dumps(description).encode()
     body = b"".join((_LENGTH.pack(len(text)), text, *objects, *constants))

@@ -213,7 +213,7 @@ def make_program(
     parameters, parameter_tree, results, result_tree = call_signature(module)
     replicas, partitions = device_counts(module)
     kernels = tuple(
-        KernelInfo(thunk.kernel, thunk.kind, thunk.instruction, thunk.bytes_accessed, thunk.flops)
+        KernelInfo(thunk.kernel, thunk.kind, thunk.instruction, thunk.bytes_accessed, thunk.flops, thunk.scratch_bytes)
         for thunk in emitted.thunks.kernel_thunks
     )
     return CpuProgram(

@@ -35,7 +35,10 @@ from xjit.thunks import program_to_string
 
 @dataclass(frozen=True, slots=True)
 class MemoryAnalysis:
-    """Bytes that a compiled module takes. Of the results, `alias_size` take none if their parameters are donated."""
+    """Bytes that a compiled module takes. Of the results, `alias_size` take none if their parameters are donated.
+
+    Each thread that runs kernels takes `scratch_size` at most beside: blocks of operands and sums.
+    """
 
     argument_size_in_bytes: int
     output_size_in_bytes: int
@@ -43,6 +46,7 @@ class MemoryAnalysis:
     temp_size_in_bytes: int
     constant_size_in_bytes: int
     generated_code_size_in_bytes: int
+    scratch_size_in_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,7 @@ class Executable(CpuExecutable):
         }
 
     def memory_analysis(self) -> MemoryAnalysis:
-        """Returns the sizes of arguments, results, aliased results, temporary memory, constants and code, in bytes."""
+        """Returns the sizes of arguments, results, aliased results, temporary memory, constants, code and scratch."""
         program = self.program
         code = program.object_code if isinstance(program.object_code, bytes) else b"".join(program.object_code)
         return MemoryAnalysis(
@@ -167,6 +171,7 @@ class Executable(CpuExecutable):
             program.arena_size,
             sum(len(c) if isinstance(c, bytes) else c.nbytes for c in program.constants),
             len(code),
+            max((kernel.scratch_bytes for kernel in program.kernels), default=0),
         )
 
 

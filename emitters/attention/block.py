@@ -11,6 +11,7 @@ below the maximum of the others are 0.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xjit.emitters.attention.pieces import BlockPieces, Extent
@@ -20,15 +21,17 @@ from xjit.emitters.attention.shapes import (
     LEFT_BYTES,
     MAX_COLUMNS,
     MAX_ROWS,
+    PRODUCTS,
     RIGHT_BYTES,
     ScoreParameters,
     ScoreTypes,
     left_row_bytes,
 )
 from xjit.emitters.attention.softmax_rows import emit_softmax_rows
+from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
 from xjit.hlo import PrimitiveType
-from xjit.llvm import Function, LLVMType, Module, Value
+from xjit.llvm import Function, LLVMType, Module, Target, Value
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I1, I8, I64, PTR, vector
@@ -61,6 +64,16 @@ class _Tile:
     scores: Value
 
 
+def scratch_sizes(types: ScoreTypes, target: Target) -> dict[str, int]:
+    """Returns the pieces of memory that a unit takes on the stack, by name, in bytes."""
+    left = LEFT_BYTES + 2 * left_row_bytes(1) * STRIP_ROWS
+    right = RIGHT_BYTES + register_tile(target, PRODUCTS).columns * COMPUTE_BYTES * MAX_COLUMNS
+    rows = MAX_ROWS * COMPUTE_BYTES
+    scores = len(types.tiles) * STRIP_BYTES + 64 * STRIP_ROWS
+    tiles = {f"{side}_{n}": size for n in range(len(types.tiles)) for side, size in (("left", left), ("right", right))}
+    return {"scores": scores, "sums": left, "max": rows, "total": rows, "packed": right, **tiles}
+
+
 def emit_unit(module: Module, name: str, types: ScoreTypes) -> Function:
     """Defines `void name(UNIT_PARAMS)`."""
     return _UnitEmitter(module, name, types).emit()
@@ -74,21 +87,19 @@ class _UnitEmitter:
         args = dict(zip((n for _, n in UNIT_PARAMS), self.builder.function.args, strict=True))
         self.args = args
         self.pieces = pieces = BlockPieces(self.builder, _LAYOUT, args["parameters"])
-        slack = pieces.tile.columns * COMPUTE_BYTES * MAX_COLUMNS
-        self.scores = pieces.scratch(len(types.tiles) * STRIP_BYTES + 64 * STRIP_ROWS, "scores")
-        self.sums = pieces.scratch(LEFT_BYTES + 2 * left_row_bytes(1) * STRIP_ROWS, "sums")
-        self.maxima, self.totals = (pieces.scratch(MAX_ROWS * COMPUTE_BYTES, n) for n in ("max", "total"))
-        self.packed = pieces.scratch(RIGHT_BYTES + slack, "packed")
-        self.tiles = [self._tile(number, slack) for number in range(len(types.tiles))]
+        scratch = {name: pieces.scratch(size, name) for name, size in scratch_sizes(types, module.target).items()}
+        self.scores, self.sums, self.packed = scratch["scores"], scratch["sums"], scratch["packed"]
+        self.maxima, self.totals = scratch["max"], scratch["total"]
+        self.tiles = [self._tile(number, scratch) for number in range(len(types.tiles))]
 
-    def _tile(self, number: int, slack: int) -> _Tile:
-        builder, pieces = self.builder, self.pieces
+    def _tile(self, number: int, scratch: Mapping[str, Value]) -> _Tile:
+        builder = self.builder
         return _Tile(
             number,
             self.args[f"left_{number}"],
             self.args[f"right_{number}"],
-            pieces.scratch(LEFT_BYTES + 2 * left_row_bytes(1) * STRIP_ROWS, "left"),
-            pieces.scratch(RIGHT_BYTES + slack, "right"),
+            scratch[f"left_{number}"],
+            scratch[f"right_{number}"],
             builder.offset(self.scores, builder.i64(number * STRIP_BYTES)),
         )
 

@@ -22,7 +22,7 @@ from xjit.emitters.attention.joint_shapes import (
 from xjit.emitters.attention.pieces import BlockPieces, Extent
 from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES, left_row_bytes
 from xjit.emitters.gemm.epilogue import call_epilogue, has_epilogue
-from xjit.llvm import Function, LLVMType, Module, Value
+from xjit.llvm import Function, LLVMType, Module, Target, Value
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I8, I64, PTR
@@ -73,6 +73,18 @@ class _Member:
     scores: Value
 
 
+def scratch_sizes(types: JointTypes, target: Target) -> dict[str, int]:
+    """Returns the pieces of memory that a unit takes on the stack, by name, in bytes."""
+    planes = max(len(types.tiles), 1 + max(m.scores for m in types.members))
+    sizes = {"scores": planes * PLANE_BYTES}
+    for number in range(len(types.tiles)):
+        sizes |= {f"left_{number}": rows_bytes(target), f"right_{number}": panel_bytes(target)}
+    for number, member in enumerate(types.members):
+        sizes |= {f"packed_{number}": panel_bytes(target)}
+        sizes |= {f"sums_{number}": rows_bytes(target)} if member.over_rows else {}
+    return sizes
+
+
 def emit_joint_unit(module: Module, name: str, types: JointTypes) -> Function:
     """Defines `void name(JOINT_PARAMS)`."""
     return _JointEmitter(module, name, types).emit()
@@ -85,8 +97,9 @@ class _JointEmitter:
         self.args = args
         record = StructLayout("JointParameters", tuple((name, I64) for name in types.fields))
         self.pieces = BlockPieces(self.builder, record, args["parameters"])
-        planes = max(len(types.tiles), 1 + max(m.scores for m in types.members))
-        self.scores = self.pieces.scratch(planes * PLANE_BYTES, "scores")
+        sizes = scratch_sizes(types, module.target)
+        self.scratch = {name: self.pieces.scratch(size, name) for name, size in sizes.items()}
+        self.scores = self.scratch["scores"]
         self.scores_row = self.pieces.row_bytes(self.pieces.field("block_columns"))
         self.tiles = [self._tile(number, kinds) for number, kinds in enumerate(types.tiles)]
         self.memory = args["memory"]
@@ -100,20 +113,19 @@ class _JointEmitter:
         return self.builder.offset(self.scores, self.builder.i64(number * PLANE_BYTES))
 
     def _tile(self, number: int, kinds: tuple[LLVMType, LLVMType]) -> _Tile:
-        pieces, target = self.pieces, self.builder.target
         return _Tile(
             f"tile_{number}",
             self._pointer(2 * number),
             self._pointer(2 * number + 1),
             kinds,
-            pieces.scratch(rows_bytes(target), "left"),
-            pieces.scratch(panel_bytes(target), "right"),
+            self.scratch[f"left_{number}"],
+            self.scratch[f"right_{number}"],
             self._plane(number),
         )
 
     def _member(self, number: int, pointers: int, kinds: MemberTypes, members: int) -> _Member:
         pieces, builder = self.pieces, self.builder
-        sums = pieces.scratch(rows_bytes(builder.target), "sums") if kinds.over_rows else self.memory
+        sums = self.scratch[f"sums_{number}"] if kinds.over_rows else self.memory
         if not kinds.over_rows:
             row = pieces.row_bytes(pieces.field(f"member_{number}_width"))
             self.memory = builder.offset(self.memory, builder.mul(self.args["rows"], row))
@@ -122,7 +134,7 @@ class _JointEmitter:
             kinds,
             self._pointer(pointers + number),
             self._pointer(pointers + members + number),
-            pieces.scratch(panel_bytes(builder.target), "packed"),
+            self.scratch[f"packed_{number}"],
             sums,
             self._plane(kinds.scores),
         )

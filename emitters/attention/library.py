@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from xjit.emitters.attention.block import UNIT_PARAMS, emit_unit
+from xjit.emitters.attention.block import UNIT_PARAMS, emit_unit, scratch_sizes
 from xjit.emitters.attention.joint_block import JOINT_PARAMS, emit_joint_unit
+from xjit.emitters.attention.joint_block import scratch_sizes as joint_scratch_sizes
 from xjit.emitters.attention.joint_shapes import JointTypes
 from xjit.emitters.attention.shapes import ScoreTypes
 from xjit.llvm import Declaration, Module, Target
@@ -19,6 +20,12 @@ def link_score_library(module: Module, types: ScoreTypes | JointTypes) -> Declar
         params = JOINT_PARAMS if isinstance(types, JointTypes) else UNIT_PARAMS
         return module.declare(name, VOID, [type for type, _ in params])
     return module.declarations[name]
+
+
+def stack_bytes(types: ScoreTypes | JointTypes, target: Target) -> int:
+    """Returns the memory that a call of the function of those types takes on the stack."""
+    sizes = joint_scratch_sizes(types, target) if isinstance(types, JointTypes) else scratch_sizes(types, target)
+    return sum(sizes.values())
 
 
 def score_module(types: ScoreTypes | JointTypes, target: Target) -> Module:

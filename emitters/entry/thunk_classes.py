@@ -60,6 +60,7 @@ def kernel_thunk(
         "flops": kernel.flops,
         "can_fail": kernel.can_fail,
         "skip_if_same": kernel.skip_if_same,
+        "scratch_bytes": kernel.function.scratch_bytes,
     }
     attributes = view.hero.attributes
     if isinstance(attributes, at.CustomCallAttributes):

@@ -6,9 +6,11 @@ import operator
 from collections.abc import Callable
 from itertools import product
 
+import numpy as np
 import pytest
 
 from xjit import linalg_ext
+from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.passes import run_passes
 
 SIGNED: dict[str, Callable[[int, int], int]] = {
@@ -53,6 +55,38 @@ def test_operations(name: str) -> None:
         run_passes(folded, ["canonicalize"])
         assert "arith." + name.split()[0] not in linalg_ext.print_module(folded)
         assert linalg_ext.evaluate(folded, "f") == expected
+
+
+DIVIDED = {"divsi": 1, "divui": 1, "floordivsi": 1, "ceildivsi": 1, "ceildivui": 1, "remsi": 0, "remui": 0}
+SHIFTED = ("shli", "shrui", "shrsi")
+
+
+@pytest.mark.parametrize("name", [*DIVIDED, *SHIFTED])
+def test_divisions_and_shifts(name: str) -> None:
+    """By one or minus one, and by no bits; what has no value is the same value everywhere."""
+    module = linalg_ext.parse(TEXT.replace("OP", name).replace("i1", "tensor<4xi1>"))
+    a, b = [False, False, True, True], [False, True, False, True]
+    got = linalg_ext.evaluate(module, "f", a, b)
+    assert linalg_ext.compile(module, "f")(a, b).tolist() == got.tolist()
+    for x, y, result in zip(a, b, got.tolist(), strict=True):
+        if name in DIVIDED and y:
+            assert result == (x and bool(DIVIDED[name]))
+        if name in SHIFTED and not y:
+            assert result == x
+
+
+def test_unsigned_divisions_round_up() -> None:
+    module = linalg_ext.parse(TEXT.replace("OP", "ceildivui").replace("i1", "tensor<4xi8>"))
+    a, b = np.array([7, -1, 0, -2], np.int8), np.array([2, 2, 3, -1], np.int8)
+    assert linalg_ext.evaluate(module, "f", a, b).tolist() == [4, -128, 0, 1]
+    assert linalg_ext.compile(module, "f")(a, b).tolist() == [4, -128, 0, 1]
+
+
+@pytest.mark.parametrize("op", ["math.ctpop", "math.absi"])
+def test_what_cannot_be_compiled_has_a_place(op: str) -> None:
+    module = linalg_ext.parse(f"func.func @f(%a: i1) -> i1 {{\n  %s = {op} %a : i1\n  return %s : i1\n}}")
+    with pytest.raises(LinalgError, match=rf"2:8: .*'{op}' op of i1 cannot be compiled"):
+        linalg_ext.compile(module, "f")
 
 
 @pytest.mark.parametrize("name", ["addi", "maxsi", "minsi", "muli"])

@@ -23,6 +23,7 @@ from xjit.linalg_ext.transforms.single_ops.diag_products import rewrite_diag_pro
 from xjit.linalg_ext.transforms.single_ops.generalize import generalize_all
 from xjit.linalg_ext.transforms.single_ops.memref_copies import copies_to_linalg
 from xjit.linalg_ext.transforms.single_ops.promote import data_place
+from xjit.linalg_ext.transforms.single_ops.specialize import specialize_all
 from xjit.linalg_ext.transforms.tiling.tile_marked import tile_marked
 from xjit.linalg_ext.verify import verify
 
@@ -125,6 +126,7 @@ PASSES: dict[str, Pass] = {
     "linalg-collapse-loops": Pass("make one loop of loops that are neighbours everywhere", collapse_linalg_loops),
     "linalg-generalization-ext": Pass("make named ops generic", _sharing_constants(generalize_all)),
     "linalg-generalize-named-ops": Pass("the same, by MLIR's name", _sharing_constants(generalize_all)),
+    "linalg-specialize-generic-ops": Pass("make generic ops named ones", specialize_all),
     "linalg-detensorize": Pass("make ops on tensors without dimensions scalar code", detensorize_all),
     "memref-copy-to-linalg": Pass("make copies of buffers generic ops", copies_to_linalg),
     "linalg-memref-copy-to-linalg": Pass("the same, by ByteIR's name", copies_to_linalg),

@@ -115,12 +115,13 @@ class Function:
     `attributes` are words such as `nounwind`, or pairs (`string_attribute`); calls name the `calling_convention`, too.
     `is_cold` says that its own instructions take no time beside what it calls, so that LLVM is not to optimize them;
     `may_fail`, that it may leave a status in the execution context. `stored_bits` are the bits in memory of values that
-    were loaded or rounded, by name and type, so that a store makes them no second time.
+    were loaded or rounded, by name and type, so that a store makes them no second time. `scratch_bytes` are
+    those of memory that each call takes beside its arguments, as far as what writes the code counts it.
     """
 
     __slots__ = (
         "_counter", "args", "attributes", "blocks", "calling_convention", "is_cold", "linkage", "may_fail", "module",
-        "name", "params", "return_type", "stored_bits",
+        "name", "params", "return_type", "scratch_bytes", "stored_bits",
     )  # fmt: skip
 
     def __init__(
@@ -145,6 +146,7 @@ class Function:
         self.calling_convention = calling_convention
         self.is_cold = False
         self.may_fail = False
+        self.scratch_bytes = 0
         self.module = module
         self.blocks: list[Block] = []
         self._counter = 0

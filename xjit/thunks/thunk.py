@@ -31,7 +31,8 @@ class KernelThunk(Thunk):
 
     `number` counts the kernel calls of the program: profiles and failures name a call by it. The kernel does `units` of
     work, which take one thread about `cost_ns` nanoseconds. One that `can_fail` may leave a status in the execution
-    context. It is left out if operand and result `skip_if_same` are one buffer.
+    context. It is left out if operand and result `skip_if_same` are one buffer. Its threads
+    take `scratch_bytes` each.
     """
 
     number: int
@@ -46,6 +47,7 @@ class KernelThunk(Thunk):
     flops: int
     can_fail: bool
     skip_if_same: tuple[int, int] | None = None
+    scratch_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from xjit.affine import AffineExpr, delinearize, dim, substitute
 from xjit.emitters.access.memory import Buffer
 from xjit.emitters.attention.joint_block import sums_bytes
 from xjit.emitters.attention.joint_shapes import PLANE_BYTES, joint_parameters
-from xjit.emitters.attention.library import link_score_library
+from xjit.emitters.attention.library import link_score_library, stack_bytes
 from xjit.emitters.attention.pieces import add_block_record
 from xjit.emitters.gemm.microkernels.kernels import pieces
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
@@ -32,6 +32,7 @@ def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork)
     function, leaves, results = context.new_kernel(view)
     function.is_cold = True
     call = link_score_library(context.module, work.types)
+    function.scratch_bytes += stack_bytes(work.types, context.target)
     nest = LoopNest(context.module, function, context.target)
     elements = _elements(work)
     closure = emit_score_elements(context, view, elements, nest, leaves)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from xjit.affine import AffineExpr, dim, substitute
 from xjit.emitters.access.memory import Buffer
 from xjit.emitters.attention.block import STRIP_BYTES
-from xjit.emitters.attention.library import link_score_library
+from xjit.emitters.attention.library import link_score_library, stack_bytes
 from xjit.emitters.attention.pieces import add_block_record
 from xjit.emitters.attention.shapes import ScoreParameters
 from xjit.emitters.gemm.microkernels.kernels import pieces
@@ -36,6 +36,7 @@ def emit_scores(context: KernelContext, view: KernelView, work: ScoreWork) -> li
     function, leaves, results = context.new_kernel(view)
     function.is_cold = True
     call = link_score_library(context.module, work.types)
+    function.scratch_bytes += stack_bytes(work.types, context.target)
     nest = LoopNest(context.module, function, context.target)
     closure = emit_score_elements(context, view, _elements(work), nest, leaves)
     statistics = tuple(m.row_stride for m in work.statistics) or (0, 0)

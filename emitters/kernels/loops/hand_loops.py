@@ -75,6 +75,7 @@ class Scratch:
         offsets = [0]
         for size in sizes:
             offsets.append(offsets[-1] + -(-size // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT)
+        builder.function.scratch_bytes += offsets[-1]
         self._block = emit_scratch_alloc(builder, const_int(I64, max(offsets[-1], 1)))
         structured_builder = StructuredBuilder(builder.block)
         self.pieces = [structured_builder.offset(self._block, const_int(I64, o)) for o in offsets[:-1]]

@@ -187,6 +187,8 @@ def test_long_attention_takes_no_memory_for_scores() -> None:
     new, old = xjit.compile(text), xjit.compile(text, options=options)
     assert [kernel.kind for kernel in new.kernels] == ["attention"]
     assert new.memory_analysis().temp_size_in_bytes == 0
+    assert 0 < new.memory_analysis().scratch_size_in_bytes < 1 << 20
+    assert old.memory_analysis().scratch_size_in_bytes == 0
     assert old.memory_analysis().temp_size_in_bytes >= 2 * 256 * 256 * 4
     np.testing.assert_allclose(new(*inputs), old(*inputs), rtol=2e-5, atol=2e-6)
     assert "written by hand, scores stay in the cache" in new.as_text("schedule")

@@ -224,6 +224,7 @@ _STRUCTURED_HANDLES = (
     ),
     handles_row("structured.fold_unit_extent_dims", "target", "transformed", "%target", ("transformed",)),
     handles_row("structured.generalize", "target", "transformed", "%target"),
+    handles_row("structured.specialize", "target", "transformed", "%target"),
     handles_row(
         "structured.interchange",
         "target",

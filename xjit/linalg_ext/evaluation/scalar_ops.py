@@ -51,6 +51,20 @@ def _signed(on_integers: Callable[..., Elements], on_bits: Callable[..., Element
     return lambda a, b: (on_bits if np.asarray(a).dtype.kind == "b" else on_integers)(a, b)
 
 
+def _bit_or_nothing(a: Elements, b: Elements) -> Elements:
+    """A shift by one bit leaves nothing."""
+    return np.logical_and(a, np.logical_not(b))
+
+
+def _nothing(a: Elements, b: Elements) -> Elements:
+    """What remains of a division by one, or minus one."""
+    return np.logical_and(False, np.logical_or(a, b))
+
+
+def _first(a: Elements, b: Elements) -> Elements:
+    return a
+
+
 _COMPARE_INTEGERS: dict[str, Callable[..., Elements]] = {
     "eq": np.equal,
     "ne": np.not_equal,
@@ -183,11 +197,16 @@ def _trailing_zeros(x: Elements) -> Elements:
 SCALAR_OPS: dict[str, ScalarFunction] = {
     **{f"arith.{name}": _arith(f) for name, f in {
         "addi": _signed(np.add, np.bitwise_xor), "subi": _signed(np.subtract, np.bitwise_xor), "muli": np.multiply,
-        "divsi": _divide_toward_zero, "remsi": np.fmod, "floordivsi": np.floor_divide, "ceildivsi": _divide_up,
-        "divui": _on_unsigned(np.floor_divide), "remui": _on_unsigned(np.remainder),
-        "ceildivui": _on_unsigned(lambda a, b: np.floor_divide(a, b) + (np.remainder(a, b) != 0)),
+        "divsi": _signed(_divide_toward_zero, np.logical_and), "remsi": _signed(np.fmod, _nothing),
+        "floordivsi": _signed(np.floor_divide, np.logical_and), "ceildivsi": _signed(_divide_up, np.logical_and),
+        "divui": _signed(_on_unsigned(np.floor_divide), np.logical_and),
+        "remui": _signed(_on_unsigned(np.remainder), _nothing),
+        "ceildivui": _signed(
+            _on_unsigned(lambda a, b: np.floor_divide(a, b) + (np.remainder(a, b) != 0)), np.logical_and
+        ),
         "andi": np.bitwise_and, "ori": np.bitwise_or, "xori": np.bitwise_xor,
-        "shli": np.left_shift, "shrsi": np.right_shift, "shrui": _on_unsigned(np.right_shift),
+        "shli": _signed(np.left_shift, _bit_or_nothing), "shrsi": _signed(np.right_shift, _first),
+        "shrui": _signed(_on_unsigned(np.right_shift), _bit_or_nothing),
         "maxsi": _signed(np.maximum, np.bitwise_and), "minsi": _signed(np.minimum, np.bitwise_or),
         "maxui": _on_unsigned(np.maximum), "minui": _on_unsigned(np.minimum),
         "addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide, "remf": np.fmod,

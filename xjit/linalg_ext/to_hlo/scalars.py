@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from xjit.hlo import HloInstruction, PrimitiveType, Shape
+from collections.abc import Callable
+
+from xjit.hlo import HloError, HloInstruction, PrimitiveType, Shape
 from xjit.linalg_ext.evaluation.constants import constant_elements
 from xjit.linalg_ext.evaluation.scalar_ops import SCALAR_OPS, predicate_of
 from xjit.linalg_ext.evaluation.values import plain
 from xjit.linalg_ext.ir.attributes import IntegerAttr
+from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import IndexType, IntegerType, element_type
 from xjit.linalg_ext.to_hlo.composed import COMPOSED, Compose
@@ -45,6 +48,33 @@ _ONE_BIT_OPCODES = {
     "arith.minsi": "or",
 }
 """On integers of one bit, -1 and 0, which are HLO's booleans."""
+
+
+def _bit_or_nothing(writer: FunctionWriter, operands: list[HloInstruction]) -> HloInstruction:
+    """A shift by one bit leaves nothing."""
+    a, b = operands
+    return writer.elementwise("and", a, writer.make("not", b))
+
+
+def _bit_if_both(writer: FunctionWriter, operands: list[HloInstruction]) -> HloInstruction:
+    return writer.elementwise("and", *operands)
+
+
+def _first_bit(writer: FunctionWriter, operands: list[HloInstruction]) -> HloInstruction:
+    return writer.shaped_alike(*operands)[0]
+
+
+def _no_bit(writer: FunctionWriter, operands: list[HloInstruction]) -> HloInstruction:
+    return writer.like(_first_bit(writer, operands), False)
+
+
+_ONE_BIT: dict[str, Callable[[FunctionWriter, list[HloInstruction]], HloInstruction]] = {
+    **dict.fromkeys(("arith.shli", "arith.shrui"), _bit_or_nothing),
+    "arith.shrsi": _first_bit,
+    **{f"arith.{name}": _bit_if_both for name in ("divsi", "divui", "floordivsi", "ceildivsi", "ceildivui")},
+    **dict.fromkeys(("arith.remsi", "arith.remui"), _no_bit),
+}
+"""What operations of integers of one bit are that HLO's booleans do not have; divided by 0 nothing is left."""
 
 _UNSIGNED_OPCODES = {
     "arith.divui": "divide",
@@ -86,6 +116,14 @@ def _one_opcode(writer: FunctionWriter, op: Operation, operands: list[HloInstruc
 def _unsigned_opcode(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
     result = writer.elementwise(_UNSIGNED_OPCODES[op.name], *(_unsigned(writer, x) for x in operands))
     return _bits(writer, result, operands[0].shape.element_type)
+
+
+def _divide_up_unsigned(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
+    a, b = writer.shaped_alike(*(_unsigned(writer, x) for x in operands))
+    is_more = writer.compare("NE", writer.make("remainder", a, b), writer.like(a, 0))
+    quotient = writer.make("divide", a, b)
+    up = writer.make("add", quotient, writer.convert(is_more, a.shape.element_type))
+    return _bits(writer, up, operands[0].shape.element_type)
 
 
 def _convert(writer: FunctionWriter, op: Operation, operands: list[HloInstruction]) -> HloInstruction:
@@ -159,6 +197,7 @@ def _compare_floats(writer: FunctionWriter, op: Operation, operands: list[HloIns
 _WRITERS: dict[str, Compose] = {
     **dict.fromkeys(OPCODES, _one_opcode),
     **dict.fromkeys(_UNSIGNED_OPCODES, _unsigned_opcode),
+    "arith.ceildivui": _divide_up_unsigned,
     **dict.fromkeys(("arith.extf", "arith.truncf", "arith.fptosi", "arith.fptoui"), _convert),
     **dict.fromkeys(("arith.extsi", "arith.sitofp"), _convert_signed),
     **dict.fromkeys(("arith.extui", "arith.uitofp"), _convert_unsigned),
@@ -179,7 +218,13 @@ def _scalar(scope: Scope, op: Operation) -> list[Lowered]:
     if len(numbers) == len(lowered) and op.result.type in (IndexType(), IntegerType(1)):
         return [int(SCALAR_OPS[op.name](op, *numbers))]
     operands = [scope.materialized(x, v) for x, v in zip(lowered, op.operands)]
-    return [_WRITERS[op.name](scope.writer, op, operands)]
+    if op.name in _ONE_BIT and operands[0].shape.element_type is PrimitiveType.PRED:
+        return [_ONE_BIT[op.name](scope.writer, operands)]
+    try:
+        return [_WRITERS[op.name](scope.writer, op, operands)]
+    except HloError as error:
+        kinds = ", ".join(str(element_type(v.type)) for v in op.operands)
+        raise LinalgError(f"'{op.name}' op of {kinds} cannot be compiled: {error.message}", op.location) from error
 
 
 def _constant(scope: Scope, op: Operation) -> list[Lowered]:

@@ -29,6 +29,7 @@ from xjit.linalg_ext.transforms.single_ops.collapse_dims import collapse_dims
 from xjit.linalg_ext.transforms.single_ops.fold_unit_dims import fold_unit_extent_dims
 from xjit.linalg_ext.transforms.single_ops.generalize import generalize
 from xjit.linalg_ext.transforms.single_ops.interchange import interchange
+from xjit.linalg_ext.transforms.single_ops.specialize import specialize
 from xjit.linalg_ext.transforms.tiling.forall import tile_to_forall
 from xjit.linalg_ext.transforms.tiling.tile import tile
 
@@ -242,6 +243,10 @@ def generalize_op(script: Script, op: Operation) -> Handles:
     return each_target(script, op, lambda t, n: (generalize(t),))
 
 
+def specialize_op(script: Script, op: Operation) -> Handles:
+    return each_target(script, op, lambda t, n: (specialize(t),))
+
+
 def to_loops(script: Script, op: Operation) -> Handles:
     """The loops that `loop_ids` lists; negative numbers count from the inside."""
     ids = integers(op, "loop_ids")
@@ -310,6 +315,7 @@ STRUCTURED_TRANSFORM_ROWS: tuple[TransformRow, ...] = (
     TransformRow(_PREFIX + "collapse_dims", collapse, (0,)),
     TransformRow(_PREFIX + "fold_unit_extent_dims", fold_unit_dims, (0,)),
     TransformRow(_PREFIX + "generalize", generalize_op, (0,)),
+    TransformRow(_PREFIX + "specialize", specialize_op, (0,)),
     TransformRow(_PREFIX + "lower_to_loops", to_loops, (0,)),
     TransformRow(_PREFIX + "convert_to_loops", all_loops, (0,)),
     TransformRow(_PREFIX + "interchange", interchange_op, (0,)),
