@@ -46,6 +46,15 @@ def moving(x: Any, size: int, start: float, combine: Any) -> Any:
     return jax.lax.reduce_window(x, start, combine, (size,), (1,), "VALID")
 
 
+def halves_of_rows(x: Any) -> Any:
+    """Each row becomes half of the one before it, in place."""
+
+    def step(i: Any, x: Any) -> Any:
+        return jax.lax.dynamic_update_slice(x, jax.lax.dynamic_slice_in_dim(x, i, 1) * 0.5, (i + 1, 0))
+
+    return jax.lax.fori_loop(0, x.shape[0] - 1, step, x)
+
+
 def positive(*dims: int) -> Arguments:
     """Numbers above 0.1."""
     return lambda rng: (np.abs(normal(*dims)(rng)[0]) + np.float32(0.1),)
@@ -82,6 +91,13 @@ NUMERIC_FAMILIES = (
     Family("approximate top 10", lambda x: jax.lax.approx_max_k(x, 10), normal, ((8, 1000), (8, 30000))),
     Family("rfft2", jnp.fft.rfft2, normal, ((64, 64), (256, 256))),
     Family("irfft rows", jnp.fft.irfft, complex_normal, ((64, 65), (256, 257))),
+    Family(
+        "spread volumes",
+        lambda x: jax.lax.pad(x, np.float32(0), ((1, 2, 1), (0, 0, 2), (3, 1, 1))),
+        normal,
+        ((8, 8, 40), (64, 48, 80), (64, 128, 128)),
+    ),
+    Family("rows from those before", halves_of_rows, normal, ((64, 16), (600, 64), (600, 2048))),
     Family(
         "interpolated pixels",
         lambda x, at: jax.scipy.ndimage.map_coordinates(x, [at[0], at[1]], order=1, mode="nearest"),

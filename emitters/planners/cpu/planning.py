@@ -108,7 +108,8 @@ class LoopPlanning:
     def lanes(self) -> int:
         """Elements per vector, by the types at the kernel's boundary. Scalars, as indices are, do not count."""
         boundary = (*(leaf for leaf in self.view.leaves if leaf.shape.rank), *self.work.roots)
-        return lanes_for(self.context.target, [i.shape.element_type for i in boundary if i.shape.is_array])
+        kinds = [shape.element_type for i in boundary for _, shape in i.shape.leaves() if shape.is_array]
+        return lanes_for(self.context.target, kinds)
 
     @property
     def narrowness(self) -> int:

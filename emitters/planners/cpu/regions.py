@@ -70,14 +70,17 @@ def _operands(concatenate: HloInstruction) -> Iterator[Box]:
 
 
 def _padding(pad: HloInstruction) -> Iterator[Box]:
-    """Yields the operand's box and those around it; the ones along outer dimensions have whole rows of inner ones."""
+    """Yields the box from the operand's first element to its last and those around it; the ones along outer dimensions
+    have whole rows of inner ones. Inside, indices are those of elements, also between two of them."""
     operand: dict[int, tuple[int, int]] = {}
     padding = pad.attributes_as(at.PadAttributes).padding
     for axis in reversed(pad.shape.minor_to_major):
-        size, low = pad.shape.dimensions[axis], padding[axis].edge_padding_low
+        size, low, step = pad.shape.dimensions[axis], padding[axis].edge_padding_low, padding[axis].interior_padding + 1
+        count = pad.operand(0).shape.dimensions[axis]
+        span = (count - 1) * step + 1 if count else 0
         begin = min(max(low, 0), size)
-        end = max(begin, min(size, low + pad.operand(0).shape.dimensions[axis]))
-        if padding[axis].interior_padding or (begin, end) == (0, size):
+        end = max(begin, min(size, low + span))
+        if (begin, end) == (0, size) or (step > 1 and not (low >= 0 and low + span <= size)):
             continue
         yield {**operand, axis: (0, begin)}
         yield {**operand, axis: (end, size - end)}

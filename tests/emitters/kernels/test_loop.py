@@ -337,6 +337,8 @@ def test_few_long_rows_are_shared_out_in_pieces(length: int, units: int) -> None
         ("50,200", "1_2_1x5_7", "1,0"),
         ("4,30,40,9", "0_0x1_1x2_0x0_0", "3,2,1,0"),
         ("4,30,40,9", "1_0x1_1x-2_0x0_0_1", "0,2,1,3"),
+        ("14,18,30", "1_2_1x0_0_2x3_1_1", "2,1,0"),
+        ("14,18,30", "-1_2_1x0_-3_2x3_1_3", "2,1,0"),
     ],
 )
 def test_padding_by_parts(kind: str, operand: str, padding: str, layout: str) -> None:
@@ -351,6 +353,41 @@ def test_padding_by_parts(kind: str, operand: str, padding: str, layout: str) ->
   ROOT r = {kind}[{result}]{{{layout}}} pad(x, z), padding={padding}
 }}
 """)
+
+
+def test_padding_between_elements_needs_no_gather() -> None:
+    text = """ENTRY e {
+  x = f32[14,18,30] parameter(0)
+  z = f32[] parameter(1)
+  ROOT r = f32[30,52,63] pad(x, z), padding=1_2_1x0_0_2x3_1_1
+}
+"""
+    assert "gather" not in kernel_text(text, AVX2)
+
+
+def test_results_of_a_reduction_decide_its_lanes() -> None:
+    """Sums of 64-bit numbers are as many as registers hold, also where what is reduced is narrow."""
+    text = """HloModule m
+larger {
+  a = pred[] parameter(0)
+  i = s64[] parameter(1)
+  b = pred[] parameter(2)
+  k = s64[] parameter(3)
+  o = pred[] or(a, b)
+  s = s64[] select(a, i, k)
+  ROOT t = (pred[], s64[]) tuple(o, s)
+}
+ENTRY e {
+  x = pred[4,1000] parameter(0)
+  n = s64[4,1000] parameter(1)
+  f = pred[] constant(false)
+  z = s64[] constant(0)
+  ROOT r = (pred[1000], s64[1000]) reduce(x, n, f, z), dimensions={0}, to_apply=larger
+}
+"""
+    check(text)
+    schedule = xjit.compile(text, options=xjit.CompileOptions(cpu_level="avx2")).as_text("schedule")
+    assert "vector(16)" in schedule, "four registers of four numbers"
 
 
 @pytest.mark.parametrize("columns", [3, 5, 6, 7, 9, 12])

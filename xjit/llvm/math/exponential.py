@@ -49,23 +49,27 @@ def exp(x: Vec) -> Vec:
     return scale_by_power_of_two(expm1_reduced(r) + 1.0, n, n_int)
 
 
-def expm1_quarter(x: Vec) -> Vec:
-    """(e^x - 1) / 4, which overflows later than sinh and cosh do.
+def expm1_quarter(x: Vec, *, is_moderate: bool = False) -> Vec:
+    """(e^x - 1) / 4, which overflows later than sinh and cosh do. Where it `is_moderate`, -30 < x < 50 or NaN, there is
+    nothing to clamp, and the sum of the last step but one takes no correction.
 
     With r = head + tail and s = 2^n / 4 it is s head + (s - 1/4) + s (tail + r^2 P(r)). Near 0 the first two terms
     cancel, so their sum is kept with its rounding error: only the last addition rounds by more than a little.
     """
     high, low = _ln2_parts(x)
-    x = clamp(x, -38.0, 710.6) if x.is_double else clamp(x, -17.5, 89.6)
+    if not is_moderate:
+        x = clamp(x, -38.0, 710.6) if x.is_double else clamp(x, -17.5, 89.6)
     n, n_int = round_to_int(x * LOG2_E)
     head, tail = n.fma(-high, x), n * -low  # the head is exact
     r = head + tail
     tail = (r * r).fma(polynomial(r, co.EXP_F64 if x.is_double else co.EXP_F32), tail)
     scale = power_of_two(n_int - 2, x.type.elem)
     offset = scale - 0.25
-    lost = (scale - offset) - 0.25  # where s is so large that s - 1/4 is rounded
     rough = scale.fma(head, offset)
-    return rough + scale.fma(tail, scale.fma(head, offset - rough) + lost)
+    rest = scale.fma(head, offset - rough)
+    if not is_moderate:
+        rest = rest + ((scale - offset) - 0.25)  # where s is so large that s - 1/4 is rounded
+    return rough + scale.fma(tail, rest)
 
 
 @floats_as_doubles_without_fma
@@ -91,7 +95,7 @@ def tanh(x: Vec) -> Vec:
     """
     if x.is_double:
         magnitude = x.const(22.0).minimum(x.abs())
-        quarter = expm1_quarter(magnitude + magnitude)
+        quarter = expm1_quarter(magnitude + magnitude, is_moderate=True)
         return _unless_tiny(x, quarter / (quarter + 0.5), 28)
     magnitude = x.const(10.0).minimum(x.abs())
     n, scale = round_to_power_of_two(magnitude, 2.0 * LOG2_E)

@@ -214,6 +214,29 @@ def _only_updated(target: HloInstruction, update: HloInstruction) -> bool:
     return True
 
 
+_PARTS = frozenset({"dynamic-slice", "gather", "slice"})
+
+
+def parts_read_elsewhere(update: HloInstruction) -> set[HloInstruction]:
+    """Returns what reads a smaller part of the array that a dynamic-update-slice changes, at another place than the
+    update's: computed while the update is stored, they would keep it from being in place.
+    """
+    target = update.operand(0)
+    found: set[HloInstruction] = set()
+    views = [_skip_bitcasts(target)]
+    while views:
+        view = views.pop()
+        for user in view.users:
+            if user.opcode == "bitcast":
+                views.append(user)
+                continue
+            is_part = 2 * user.shape.num_elements <= target.shape.num_elements if user.opcode in _PARTS else False
+            in_place = view is target and _reads_what_is_overwritten(user, update)
+            if is_part and not in_place and user.operand(0) is view:
+                found.add(user)
+    return found
+
+
 def _reads_what_is_overwritten(user: HloInstruction, update: HloInstruction) -> bool:
     """Whether a reader of the target is a slice at the place of the update, of which it computes element by element."""
     if (user.opcode, update.opcode) != ("dynamic-slice", "dynamic-update-slice"):

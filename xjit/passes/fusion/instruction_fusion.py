@@ -19,6 +19,7 @@ from xjit.hlo.ir.use_def import replace_users_operand
 from xjit.indexing.operand_reads import OperandRead, OperandReads
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
+from xjit.passes.analysis.in_place import parts_read_elsewhere
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 
@@ -40,7 +41,7 @@ class _Group:
     duplicates: int = 0
     next_index: int = 1
     indices: dict[tuple[int, tuple[HloInstruction, int] | OperandRead], int] = field(default_factory=dict)
-    stays_out: set[HloInstruction] = field(default_factory=set[HloInstruction])  # what an update root does not take in
+    stays_out: set[HloInstruction] = field(default_factory=set[HloInstruction])  # what an update does not take in
     divisions: dict[int, int] = field(default_factory=lambda: {0: 0})  # through how many an index expression has gone
 
     def evaluations_of(self, producer: HloInstruction, readers: Sequence[HloInstruction]) -> Evaluations:
@@ -138,6 +139,8 @@ class InstructionFusion(HloModulePass):
                 group.operands = dict.fromkeys(instruction.operands)
                 if instruction.opcode in cost.UPDATE_ROOTS:
                     group.stays_out = _made_from(instruction.operand(0)) | cost.better_made_in_lanes(instruction)
+                elif instruction.opcode == "dynamic-update-slice":
+                    group.stays_out = parts_read_elsewhere(instruction)
                 groups.append(group)
                 # users of the stored value read memory; producers may still go into the loop that stores it
                 joined = [*joined, group]
