@@ -7,7 +7,7 @@ FFTs), whose text is the same in every program, so that the runtime compiles it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from xjit.emitters.entry.native_entry import NativeEntryEmitter
@@ -15,10 +15,13 @@ from xjit.emitters.entry.time_estimate import estimate_ns
 from xjit.emitters.kernels.kernel import KernelContext
 from xjit.emitters.kernels.table import emit_kernels
 from xjit.emitters.unnested import IrEmitterUnnested, UnnestedModule
+from xjit.hlo.ir.module import HloModule
 from xjit.llvm.library import Library
 from xjit.llvm.module import Module
 from xjit.llvm.partition import LibrarySink, PartSink, PartWriter
 from xjit.llvm.target import Target
+from xjit.llvm.types import FLOAT
+from xjit.passes.analysis.unoptimized_time import takes_less
 from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 from xjit.thunks import ThunkProgram
 
@@ -30,7 +33,7 @@ NS_PER_US = 1000.0
 class EmittedModule:
     """Thunks and LLVM IR of a whole module. `estimated_us` is one thread's time.
 
-    It calls functions of `libraries`.
+    It calls functions of `libraries`. Code that `is_short` is not worth optimizing.
     """
 
     llvm_module: Module
@@ -38,6 +41,7 @@ class EmittedModule:
     entry: str
     unnested: UnnestedModule
     estimated_us: float
+    is_short: bool = False
 
     @property
     def thunks(self) -> ThunkProgram:
@@ -48,6 +52,16 @@ class EmittedModule:
     def ir_text(self) -> str:
         """The module in one piece, without libraries: to be read."""
         return self.llvm_module.to_text()
+
+
+def is_short(module: HloModule, target: Target, unoptimized_us: float) -> bool:
+    """Whether a scheduled module is among those that are not to be optimized: see CompileOptions."""
+    return takes_less(module, unoptimized_us * NS_PER_US, target.vector_width(FLOAT))
+
+
+def loop_target(module: HloModule, target: Target, unoptimized_us: float) -> Target:
+    """Returns what a module's kernels are written for: without vectors, where it is short without them, too."""
+    return replace(target, scalar_loops=takes_less(module, unoptimized_us * NS_PER_US))
 
 
 def emit_cpu_module(
@@ -69,10 +83,12 @@ def emit_cpu_module(
     """
     llvm_module = Module(assignment.module.name, target)
     parts = PartWriter(llvm_module, sink, library_sink)
-    context = KernelContext(llvm_module, target)
+    context = KernelContext(llvm_module, loop_target(assignment.module, target, unoptimized_us))
     emit = partial(emit_kernels, context)
     unnested = IrEmitterUnnested(emit, assignment, parts.advance, inline=not profile, verify=verify).emit()
     NativeEntryEmitter(context, unnested, parts, profile).emit(ENTRY_SYMBOL)
     estimated_us = estimate_ns(unnested.program) / NS_PER_US
-    parts.finish(is_short=estimated_us < unoptimized_us)
-    return EmittedModule(llvm_module, tuple(llvm_module.libraries.values()), ENTRY_SYMBOL, unnested, estimated_us)
+    short = is_short(assignment.module, target, unoptimized_us)
+    parts.finish(short)
+    libraries = tuple(llvm_module.libraries.values())
+    return EmittedModule(llvm_module, libraries, ENTRY_SYMBOL, unnested, estimated_us, short)

@@ -26,7 +26,8 @@ class CompileOptions:
     comes on top. `memory_limit_bytes`: where a program would take more, parameters included, values are computed again
     instead of kept, as far as that goes (0: no limit). `bf16_planes`: whether matrix units of CPUs may multiply large
     matrices of f32 and f16 (docs/dots.md). A program that is estimated to take less than `unoptimized_us`, in
-    microseconds, is compiled without LLVM's optimizations, in half the time: for callers whose calls take far longer.
+    microseconds, even if LLVM does not optimize it, is not optimized; nor has it vectors, if it takes less without
+    (sums are in another order then). That takes half the time: for callers whose calls take far longer.
     `dump_to` is a directory for its stages, `dump_hlo_pass_re` adds the HLO after passes of such names (`xjit.dump`),
     as the flags `--xjit_dump_to` and `--xjit_dump_hlo_pass_re` do for all compilations.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from xjit.compile_options import CompileOptions
 from xjit.emitters.access.access_analysis import MapCache
-from xjit.emitters.cpu_module import EmittedModule
+from xjit.emitters.cpu_module import EmittedModule, loop_target
 from xjit.emitters.entry.thunk_steps import emit_thunk_steps
 from xjit.emitters.planners.module import schedule_text
 from xjit.emitters.planners.plan import PlanContext
@@ -100,8 +100,7 @@ class Executable(CpuExecutable):
     @cached_property
     def _codegen(self) -> CodegenOptions:
         options = codegen_options(self.options, self.program.cpu, self.program.features)
-        is_short = self.program.estimated_us < self.options.unoptimized_us
-        return replace(options, opt_level=0) if is_short else options
+        return replace(options, opt_level=0) if self._emitted.is_short else options
 
     @cached_property
     def _linked(self) -> set[str]:
@@ -177,7 +176,7 @@ class Executable(CpuExecutable):
 
 def schedule_text_of(assignment: BufferAssignment, target: Target, options: CompileOptions) -> str:
     """Returns what the kernels of a module do: the stage "schedule"."""
-    context = PlanContext(target, MapCache())
+    context = PlanContext(loop_target(assignment.module, target, options.unoptimized_us), MapCache())
     return schedule_text(assignment, context, inline=not options.profile)
 
 

@@ -115,5 +115,10 @@ def _computation_key(computation: HloComputation) -> Hashable:
 
 
 def lanes_for(target: Target, kinds: Iterable[PrimitiveType]) -> int:
-    """Returns the elements per vector where such types meet: as many as of the widest one, at most as of f32."""
+    """Returns the elements per vector where such types meet: as many as of the widest one, at most as of f32.
+
+    Of a target whose loops are scalar that is 1.
+    """
+    if target.scalar_loops:
+        return 1
     return target.vector_width(DOUBLE if any(kind.component.bit_width == 64 for kind in kinds) else FLOAT)

@@ -38,7 +38,8 @@ def plan_reduction(
     The loops are the analysis's range variables of the instruction; a search for an extremum gets new ones.
     """
     ranges = [e.position for e in range_symbols(analysis, instruction)]
-    by_lanes = target.has_vector_arithmetic and not vectorised and instruction.opcode in ("reduce", "reduce-window")
+    takes_lanes = target.has_vector_arithmetic and not target.scalar_loops and not vectorised
+    by_lanes = takes_lanes and instruction.opcode in ("reduce", "reduce-window")
     lanes = _lane_range(analysis, instruction, index) if by_lanes else None
     if lanes is not None and reduction_identity(instruction.to_apply) is not None:
         return _by_lanes(analysis, instruction, index, ranges[lanes], target)

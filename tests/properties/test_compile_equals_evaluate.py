@@ -22,6 +22,7 @@ OPTIONS = {
     "avx2": CompileOptions(cpu_level="avx2"),
     "sse4.2": CompileOptions(cpu_level="sse4.2"),
     "sse2": CompileOptions(cpu_level="sse2"),
+    "short": CompileOptions(unoptimized_us=1e9),
 }
 LEVELS = list(OPTIONS)
 FEW_SINGLES, MANY_SINGLES = 4, 200
@@ -42,6 +43,7 @@ def check(case: Case, option: str) -> None:
 def test_single_instruction(opcode: str) -> None:
     for seed in range(FEW_SINGLES):
         check(single_instruction(opcode, seed), LEVELS[seed % len(LEVELS)])
+    check(single_instruction(opcode, FEW_SINGLES), "short")
 
 
 @pytest.mark.slow

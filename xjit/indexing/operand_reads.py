@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from xjit.affine import (
@@ -26,6 +25,7 @@ from xjit.affine import (
     symbol,
 )
 from xjit.hlo.attributes.opcodes import Trait
+from xjit.hlo.cached_property import cached_property
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 from xjit.ops.indexing.maps import Maps, array_shape

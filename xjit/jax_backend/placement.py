@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -32,8 +33,12 @@ class Placement:
     compile_options: CompileOptions
 
 
+@functools.lru_cache(maxsize=64)
 def placement_of(options: bytes, num_devices: int) -> Placement:
-    """Reads serialized CompileOptions. Errors: Unsupported for options that nothing here honours, InvalidArgument."""
+    """Reads serialized CompileOptions: most programs of a process have the same ones.
+
+    Errors: Unsupported for options that nothing here honours, InvalidArgument.
+    """
     from jaxlib import xla_client
 
     parsed = xla_client.CompileOptions.ParseFromString(options)

@@ -67,6 +67,7 @@ class Target:
     gpu: GpuModel | None = None  # of a GPU: its limits
     emulated: tuple[str, ...] = ()  # features that code may use by functions that do the same, for tests
     bf16_planes: bool = True  # whether matrix units may multiply f32 and f16 as sums of bf16 numbers
+    scalar_loops: bool = False  # whether loops take one element at a time: less code, sooner compiled
 
     @staticmethod
     def host() -> Target:

@@ -135,7 +135,8 @@ def _cut_long_rows(planning: LoopPlanning, space: IterationSpace, width: int) ->
 
 
 def _part(planning: LoopPlanning, space: IterationSpace, width: int, tiled: bool = False) -> Part:
-    keep = (1 if width else 0) + (2 if tiled else 0)
+    keeps_rows = width or planning.context.target.scalar_loops  # what is known of a row is found once
+    keep = (1 if keeps_rows else 0) + (2 if tiled else 0)
     space = merge_outer(space, keep)
     planning.count.add(space, planning.accesses(space))
     return Part(element_nest(planning, space, width, tiled))
@@ -143,7 +144,7 @@ def _part(planning: LoopPlanning, space: IterationSpace, width: int, tiled: bool
 
 def vector_width(planning: LoopPlanning, space: IterationSpace) -> int:
     """Lanes along the innermost loop; 0 if it must be scalar."""
-    if not space.loops:
+    if not space.loops or planning.context.target.scalar_loops:
         return 0
     innermost = space.loops[-1]
     for access in planning.accesses(space):

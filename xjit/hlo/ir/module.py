@@ -63,6 +63,7 @@ class HloModule:
         self._version = 0
         self._whole_version = 0
         self._call_version = 0
+        self._opcodes: tuple[int, frozenset[str]] = (-1, frozenset())
         self._orders: dict[Callable[[HloModule], list[HloComputation]], tuple[int, tuple[HloComputation, ...]]] = {}
         self.analyses: dict[type, tuple[int, Any]] = {}  # by kind: the version, and what was found out about it
         self.on_rewrite: Callable[[str, HloInstruction], None] | None = None
@@ -105,6 +106,15 @@ class HloModule:
         self._version += 1
 
     # -- facts
+
+    @property
+    def opcodes(self) -> frozenset[str]:
+        """The opcodes of the instructions of all computations."""
+        version, found = self._opcodes
+        if version != self._version:
+            found = frozenset[str]().union(*[c.opcodes for c in self._computations])
+            self._opcodes = self._version, found
+        return found
 
     def set_name(self, name: str) -> None:
         """Renames the module; the name is only printed."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
 
+from xjit.hlo.cached_property import cached_property
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.layout import Layout
 from xjit.hlo.types.primitive_type import BY_TEXT, PrimitiveType

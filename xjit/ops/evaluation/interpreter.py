@@ -7,7 +7,6 @@ actual size.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from xjit.hlo.attributes.opcodes import Trait
+from xjit.hlo.cached_property import cached_property
 from xjit.hlo.diagnostics import HloError, InvalidArgument, Unsupported
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
@@ -58,9 +58,9 @@ class Interpreter:
     _plans: dict[HloComputation, _Plan] = field(default_factory=dict, init=False)
     _elementwise: dict[HloComputation, bool] = field(default_factory=dict, init=False)
 
-    @functools.cached_property
+    @cached_property
     def generator(self) -> np.random.Generator:
-        """What rng draws from; few programs do."""
+        """Random numbers, made when they are first asked for: that takes longer than to evaluate a few numbers."""
         return np.random.default_rng(self.seed)
 
     def flush(self, x: Array) -> Array:

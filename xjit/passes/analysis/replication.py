@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import Enum
-from functools import cached_property
 from types import MappingProxyType
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo import attributes as at
+from xjit.hlo.cached_property import cached_property
 from xjit.hlo.diagnostics import HloError
 from xjit.hlo.types.shape import ShapeIndex
 from xjit.ops.replica_groups import GLOBAL_ID_OPCODES, named_counts, participants

@@ -27,6 +27,7 @@ class CallInliner(HloModulePass):
 
     name = "call-inliner"
     aliases = ("inline",)
+    opcodes = frozenset({"call"})
     single_call_site: bool = False
     should_inline: Callable[[HloInstruction], bool] | None = None
     max_instructions: int = 300_000

@@ -40,6 +40,7 @@ class ConditionalSimplifier(HloModulePass):
     """
 
     name = "conditional-simplifier"
+    opcodes = frozenset({"conditional"})
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Simplifies inner conditionals first; True if one changed."""

@@ -10,7 +10,7 @@ from xjit.ops import build
 from xjit.passes.analysis.call_graph import CallContext, CallGraph
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.framework import analyses
-from xjit.passes.framework.base import HloModulePass, has_control_dependencies, has_opcodes
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 from xjit.passes.framework.expansion import Expansion
 
 
@@ -24,11 +24,10 @@ class ConditionalToSelect(HloModulePass):
     """
 
     name = "conditional-to-select"
+    opcodes = frozenset({"conditional"})
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Replaces conditionals; True if there was one."""
-        if not any(has_opcodes(c, {"conditional"}) for c in module.computations()):
-            return False
         graph = analyses.get(CallGraph, module)
         effects = analyses.get(SideEffects, module)
         changed = False

@@ -12,7 +12,7 @@ from xjit.hlo.attributes import DimensionAttributes
 from xjit.passes.analysis.dynamic_dimensions import DynamicDimensionInference
 from xjit.passes.framework import analyses
 from xjit.passes.framework import match as m
-from xjit.passes.framework.base import HloModulePass, has_opcodes, selected_computations
+from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.framework.rewriting import Rule, apply_rules, rule_table
@@ -23,12 +23,11 @@ class HloGetDimensionSizeRewriter(HloModulePass):
     """Replaces get-dimension-size by the size, where it is static or can be told from what was set before."""
 
     name = "hlo-get-dimension-size-rewriter"
+    opcodes = frozenset({"get-dimension-size"})
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites in every computation; True if something changed."""
         computations = selected_computations(module, execution_threads)
-        if not any(has_opcodes(c, {"get-dimension-size"}) for c in computations):
-            return False
         inference = analyses.get(DynamicDimensionInference, module)
 
         def size(match: Match, into: Expansion) -> HloInstruction | None:

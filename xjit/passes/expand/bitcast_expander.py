@@ -22,6 +22,7 @@ class BitcastExpander(HloModulePass):
     """
 
     name = "bitcast-expander"
+    opcodes = frozenset({"bitcast"})
     is_required = True
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:

@@ -31,6 +31,10 @@ class HloModulePass(ABC):
     is_required: bool = False
     is_local: bool = False
     """Whether what it does to a computation depends on that, and on what that calls, alone."""
+    opcodes: Set[str] = frozenset()
+    """What the pass looks for: where no instruction has one of these opcodes, it does nothing, and is not run. If it
+    names none, it looks at every module.
+    """
     settled: Collection[HloComputation] = frozenset()
     """Computations that need no look, as the pass left them as they are: see `settled.py`."""
     unfinished: Collection[HloComputation] = frozenset()
@@ -41,6 +45,8 @@ class HloModulePass(ABC):
 
         The schedule, if there is one, is adapted. What analyses found before counts no longer.
         """
+        if self.opcodes and self.opcodes.isdisjoint(module.opcodes):
+            return False
         version = module.version
         changed = self.run_impl(module, execution_threads)
         if changed and module.version == version:

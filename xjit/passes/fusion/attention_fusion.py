@@ -43,6 +43,7 @@ class AttentionFusion(HloModulePass):
     """
 
     name = "attention-fusion"
+    opcodes = frozenset({"exponential"})
     min_rows: int = 16
     scores_per_element: int = 512
     gradient_bytes: int = 1 << 20

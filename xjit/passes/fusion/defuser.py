@@ -22,6 +22,7 @@ class Defuser(HloModulePass):
     """
 
     name = "defuser"
+    opcodes = frozenset({"fusion"})
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Defuses; True if there was a fusion."""

@@ -23,7 +23,7 @@ from xjit.passes.fusion.unit_merging import merge_units
 
 MAX_FUSED_PHASES = 4
 """Parts of a convolution's result that lie between each other; each has the code of the epilogue."""
-HEROES = ("convolution", "dot")
+HEROES = frozenset({"convolution", "dot"})
 _FLOATS = frozenset((PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64))
 _SMALL_INTEGERS = frozenset((PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16))
 
@@ -45,6 +45,7 @@ class DotEpilogueFusion(HloModulePass):
     """
 
     name = "dot-epilogue-fusion"
+    opcodes = HEROES
     min_elements: int = 16
     max_operands: int = 64
     max_outputs: int = 4

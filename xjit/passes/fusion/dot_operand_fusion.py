@@ -34,6 +34,7 @@ class DotOperandFusion(HloModulePass):
     """
 
     name = "dot-operand-fusion"
+    opcodes = frozenset({"dot"})
     min_elements: int = 4096
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:

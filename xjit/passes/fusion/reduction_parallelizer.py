@@ -32,6 +32,7 @@ class ReductionParallelizer(HloModulePass):
     results, and those of columns that would keep few threads busy."""
 
     name = "reduction-parallelizer"
+    opcodes = frozenset({"reduce"})
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites every non-fusion computation; True if something changed."""

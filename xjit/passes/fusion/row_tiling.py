@@ -36,6 +36,7 @@ class RowTiling(HloModulePass):
     """
 
     name = "row-tiling"
+    opcodes = frozenset({"reduce"})
     max_tile_bytes: int = 1 << 15
     max_row_elements: int = 1 << 16
     few_rows: int = 32

@@ -28,6 +28,7 @@ class ScatterParallelizer(HloModulePass):
     operand. That is for combiners with an identity, where partial results are small beside the updates."""
 
     name = "scatter-parallelizer"
+    opcodes = frozenset({"scatter"})
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Rewrites every non-fusion computation; True if something changed."""

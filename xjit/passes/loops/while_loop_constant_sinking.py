@@ -23,6 +23,7 @@ class WhileLoopConstantSinking(HloModulePass):
     """
 
     name = "while-loop-constant-sinking"
+    opcodes = frozenset({"while"})
     sink_broadcast_of_constants: bool = False
     sink_only_scalar_constants: bool = False
 

@@ -70,6 +70,7 @@ class WhileLoopDotHoisting(HloModulePass):
     inputs of a recurrent network, say. The loop slices the product of the whole array."""
 
     name = "while-loop-dot-hoisting"
+    opcodes = frozenset({"while"})
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Hoists out of inner loops first; True if a loop changed."""

@@ -36,6 +36,7 @@ class WhileLoopSimplifier(HloModulePass):
     """
 
     name = "while-loop-simplifier"
+    opcodes = frozenset({"while"})
     simplify_compare_instrs: bool = False
     """Comparisons of what a loop counts with constants, which its trips decide, are done."""
     max_nesting: int = 64

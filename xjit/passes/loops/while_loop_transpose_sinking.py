@@ -24,6 +24,7 @@ class WhileLoopTransposeSinking(HloModulePass):
     """
 
     name = "while-loop-transpose-sinking"
+    opcodes = frozenset({"while"})
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Sinks into inner loops first; True if a loop changed."""

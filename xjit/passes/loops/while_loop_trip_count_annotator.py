@@ -20,6 +20,7 @@ class WhileLoopTripCountAnnotator(HloModulePass):
     """
 
     name = "while-loop-trip-count-annotator"
+    opcodes = frozenset({"while"})
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Annotates; True if a backend config changed."""

@@ -39,6 +39,7 @@ class WhileLoopUnroller(HloModulePass):
     """
 
     name = "while-loop-unroller"
+    opcodes = frozenset({"while"})
     max_unrolled_instructions: int = 300
     max_nesting: int = 8
     max_growth: int = 20_000

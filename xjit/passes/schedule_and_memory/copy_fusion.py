@@ -23,6 +23,7 @@ class CopyFusion(HloModulePass):
     """
 
     name = "copy-fusion"
+    opcodes = frozenset({"copy"})
     is_required = True
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:

@@ -25,6 +25,7 @@ class HloModuleDCE(HloModulePass):
     """
 
     name = "hlo-module-dce"
+    opcodes = frozenset({"while"})
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Neutralizes dead elements of all loops; True if there were any."""

@@ -32,6 +32,7 @@ class TopkRewriter(HloModulePass):
     """
 
     name = "topk-rewriter"
+    opcodes = frozenset({"sort"})
     is_profitable: Callable[[HloInstruction, int], bool] = _always
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:

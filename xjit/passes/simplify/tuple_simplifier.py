@@ -19,6 +19,7 @@ class TupleSimplifier(HloModulePass):
     """get-tuple-element(tuple(a, b), i) = operand i; tuple(t{0}, ..., t{n-1}) = t if that is all of t, in order."""
 
     name = "tuple-simplifier"
+    opcodes = frozenset({"tuple"})
     is_local = True
     exclude_entry_computation: bool = False
 
