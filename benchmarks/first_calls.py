@@ -2,14 +2,17 @@
 `xjit` and on `cpu`, in turns in one process, of ten kinds of functions, each with ten constants.
 
 `--floor` also has the part of that which JAX does before it asks a backend to compile. `--more` takes twenty other
-kinds.
+kinds. `--start` measures whole processes instead, which import JAX and add some numbers up.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +29,8 @@ import xjit_jax_plugin
 
 Function = Callable[[Any, Any, Any], Any]
 NUM_CONSTANTS = 10
+NUM_PROCESSES = 10
+_PROCESS = "import jax.numpy as jnp; jnp.ones((4, 4)).sum().block_until_ready()"
 
 KINDS: dict[str, Callable[[float], Function]] = {
     "affine": lambda c: lambda x, y, i: x * c + 1,
@@ -80,12 +85,39 @@ def lowering(make: Callable[[float], Function], constant: float, arguments: tupl
     return time.process_time() - start
 
 
+def process(platform: str) -> float:
+    """Seconds of CPU time of a new process whose backend is `platform`."""
+    environment = os.environ | {"JAX_PLATFORMS": platform}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", _PROCESS], env=environment, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def measure_processes(report: Report) -> None:
+    """Starts processes in turns; the first of each platform compiles what is kept for the others."""
+    found: dict[str, list[float]] = {name: [] for name in ("xjit", "cpu")}
+    for name in found:
+        process(name)
+    for _ in range(NUM_PROCESSES):
+        for name, times in found.items():
+            times.append(1e3 * process(name))
+    row = {f"{name} ms": statistics.median(times) for name, times in found.items()}
+    report.add("process", **(row | {"ratio": row["xjit ms"] / row["cpu ms"]}))
+
+
 def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--floor", action="store_true", help="measure tracing and lowering alone, too")
     parser.add_argument("--more", action="store_true", help="measure twenty other kinds of functions")
+    parser.add_argument("--start", action="store_true", help="measure new processes instead")
     options = parse_arguments(parser)
+    if options.start:
+        report = Report(["xjit ms", "cpu ms", "ratio"])
+        measure_processes(report)
+        report.finish(options.json)
+        return
     kinds = MORE_KINDS if options.more else KINDS
     xjit_jax_plugin.initialize()
     x = np.linspace(0.1, 1, 24, dtype=np.float32).reshape(4, 6)

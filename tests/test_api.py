@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,37 @@ def test_invalid_modules_are_neither_evaluated_nor_compiled(instruction: str, me
 def test_keyword_arguments_are_refused(executable: xjit.Executable) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'y'"):
         executable(X, y=X)
+
+
+class Cyclic:
+    """An object that only the collector of cycles ends."""
+
+    itself: Cyclic
+
+
+def test_what_is_taken_for_old_is_not_young_and_still_collected() -> None:
+    collector_pause.take_all_for_old()
+    made: list[Any] = [object(), {}]
+    made.append(made)
+    reference = weakref.ref(cycle := Cyclic())
+    cycle.itself = cycle
+    collector_pause.take_all_for_old()
+    assert gc.get_freeze_count() == 0 and not any(made is young for young in gc.get_objects(0))
+    del cycle
+    gc.collect(1)
+    assert reference() is not None
+    gc.collect()
+    assert reference() is None
+
+
+def test_frozen_objects_stay_so() -> None:
+    gc.freeze()
+    try:
+        count = gc.get_freeze_count()
+        collector_pause.take_all_for_old()
+        assert gc.get_freeze_count() == count > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_large_modules_spare_the_collections_at_exit(monkeypatch: pytest.MonkeyPatch) -> None:

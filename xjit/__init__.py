@@ -5,6 +5,7 @@ outputs = exe(*arrays)
 """
 
 from xjit.collector_pause import collector_pause as _collector_pause
+from xjit.collector_pause import take_all_for_old as _take_all_for_old
 
 with _collector_pause:  # what is imported is no garbage
     from xjit.api import (
@@ -52,6 +53,8 @@ with _collector_pause:  # what is imported is no garbage
     from xjit.runtime.arrays.host_arrays import DlpackArray
     from xjit.text.parser import parse_hlo
     from xjit.version import __version__
+
+    _take_all_for_old()
 
 __all__ = [
     "PASSES",

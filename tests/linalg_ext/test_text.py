@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xjit.hlo.diagnostics import HloError
-from xjit.linalg_ext import parse, print_module
+from xjit.linalg_ext import compile, evaluate, parse, print_module
 from xjit.linalg_ext.text.lexer import MAX_NESTING
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "byteir"
@@ -285,3 +285,38 @@ def test_blocks_of_dropped_bodies_do_not_count() -> None:
         f"%{i} = linalg.exp ins(%a : tensor<4xf32>) outs(%a : tensor<4xf32>) -> tensor<4xf32>" for i in range(100)
     )
     check_round_trip(f"func.func @f(%a: tensor<4xf32>) {{\n{lines}\nreturn\n}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("dense<(1.000000e+00,-2.000000e+00)> : tensor<2xcomplex<f32>>", [1 - 2j, 1 - 2j]),
+        ("dense<[(1.000000e+00,0.000000e+00), (0.000000e+00,-5.000000e-01)]> : tensor<2xcomplex<f64>>", [1, -0.5j]),
+    ],
+)
+def test_complex_constants(text: str, values: list[complex]) -> None:
+    """Parsed, printed in MLIR's form, evaluated and compiled."""
+    kind = text.rsplit(" : ", 1)[1]
+    module = parse(f"func.func @f() -> {kind} {{\n  %0 = arith.constant {text}\n  return %0 : {kind}\n}}")
+    assert text in str(module) and str(parse(str(module))) == str(module)
+    assert evaluate(module, "f").tolist() == values
+    assert compile(module, "f")().tolist() == values
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("dense<(1.0)> : tensor<2xcomplex<f32>>", "expected ','"),
+        ("dense<1.0> : tensor<2xcomplex<f32>>", "expected '\\('"),
+        ("dense<(1.0, 2.0)> : tensor<2xf32>", "expected"),
+        ("dense<(1.0, (2.0, 3.0))> : tensor<2xcomplex<f32>>", "expected"),
+    ],
+)
+def test_complex_constants_that_are_none(body: str, error: str) -> None:
+    with pytest.raises(HloError, match=error):
+        parse(f"func.func @f() {{\n  %0 = arith.constant {body}\n  return\n}}")
+
+
+def test_complex_integers() -> None:
+    text = "dense<[(1,-2), (3,0)]> : tensor<2xcomplex<i32>>"
+    assert text in str(parse(f"func.func @f() {{\n  %0 = arith.constant {text}\n  return\n}}"))

@@ -80,6 +80,16 @@ def test_what_does_not_become_a_gradient_is_as_it_was(change: object, limits: di
     assert str(module) == before
 
 
+def test_gradients_of_values_alone_are_as_they_were() -> None:
+    """They need no sums of rows: scores are kept as they are, and so are the sums that were taken apart to look."""
+    lines = [line for line in TEXT.splitlines() if not re.match(r"  (dp|pd|rs|rb|dc|ds|dq|dk) = ", line)]
+    text = "\n".join([*lines[:-2], "  ROOT t = (f32[2,24,8]) tuple(dv)", "}"])
+    module = parse_hlo(text)
+    before = str(module)
+    assert not AttentionFusion(**ALWAYS).run(module)
+    assert str(module) == before
+
+
 def test_sums_are_those_of_the_program() -> None:
     """By the evaluator, which sums in another order."""
     module, fused = parse_hlo(TEXT), parse_hlo(TEXT)

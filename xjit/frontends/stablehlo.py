@@ -13,7 +13,7 @@ from xjit.frontends.formats import Format, format_of
 from xjit.frontends.optional import import_optional
 from xjit.frontends.source_places import place_in_python
 from xjit.frontends.stablehlo_reader.contexts import kept_context, parse_program
-from xjit.frontends.stablehlo_reader.functions import Source, check_functions
+from xjit.frontends.stablehlo_reader.refused import Source, check_program
 from xjit.hlo.diagnostics import HloParseError, InvalidArgument, Span, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import UNBOUNDED_SIZE, Shape
@@ -36,7 +36,7 @@ def from_stablehlo(source: str | bytes, file: str = "<stablehlo>") -> HloModule:
     if format_of(data) is Format.JAX_EXPORT:
         raise InvalidArgument("these are the bytes of jax.export: xjit.load reads them from a file")
     mlir: Any = import_optional("jaxlib._jax", "jax", "to read StableHLO").mlir
-    _check_functions(data, file)
+    _check_program(data, file)
     try:
         computation = mlir.mlir_module_to_xla_computation(data)
     except (RuntimeError, ValueError) as error:
@@ -49,7 +49,7 @@ def from_stablehlo(source: str | bytes, file: str = "<stablehlo>") -> HloModule:
     return place_in_python(module)
 
 
-def _check_functions(data: bytes, file: str) -> None:
+def _check_program(data: bytes, file: str) -> None:
     """Refuses functions that end the process of the converter, which says what else is wrong with a program."""
     ir: Any = import_optional("jaxlib.mlir.ir", "jax", "to read StableHLO")
     with kept_context() as kept:
@@ -57,7 +57,7 @@ def _check_functions(data: bytes, file: str) -> None:
             module = parse_program(kept, data)
         except (ir.MLIRError, ValueError, RuntimeError):
             return
-        check_functions(module, Source(file, "" if data[:2] == b"ML" else data.decode("utf-8", "replace")))
+        check_program(module, Source(file, "" if data[:2] == b"ML" else data.decode("utf-8", "replace")))
 
 
 def _is_polymorphic(module: HloModule) -> bool:

@@ -13,8 +13,8 @@ from typing import Any, Final
 from xjit.collector_pause import collector_pause
 from xjit.frontends.stablehlo_reader.contexts import KeptContext, kept_context, parse_program
 from xjit.frontends.stablehlo_reader.declined import Declined
-from xjit.frontends.stablehlo_reader.functions import Source, check_functions
 from xjit.frontends.stablehlo_reader.places import Places
+from xjit.frontends.stablehlo_reader.refused import Source, check_program
 from xjit.frontends.stablehlo_reader.regions import read_function
 from xjit.frontends.stablehlo_reader.scope import Reading
 from xjit.hlo.annotations.alias_config import Alias, BufferDonor
@@ -49,7 +49,7 @@ def read_artifact(code: bytes) -> HloModule | None:
         try:
             return _read(kept, parsed)
         except Declined:
-            check_functions(parsed, Source("<stablehlo>"))
+            check_program(parsed, Source("<stablehlo>"))
             return None
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from xjit.linalg_ext.evaluation.memref_layout import extract_strided_metadata, reinterpret_cast
 from xjit.linalg_ext.evaluation.slicing import reassociation_of, slice_of
 from xjit.linalg_ext.evaluation.tensor_ops import TENSOR_OPS, element_at, expanded_shape, new_array, rank_reduced
 from xjit.linalg_ext.evaluation.values import Array, Runtime
@@ -96,4 +97,6 @@ MEMREF_OPS: dict[str, _Handler] = {
     "memref.subview": _subview,
     "memref.collapse_shape": _collapse_shape,
     "memref.expand_shape": _expand_shape,
+    "memref.extract_strided_metadata": extract_strided_metadata,
+    "memref.reinterpret_cast": reinterpret_cast,
 }

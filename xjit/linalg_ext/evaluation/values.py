@@ -19,6 +19,7 @@ Shape: TypeAlias = tuple[int, ...]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 _INTEGERS: dict[int, Any] = {1: np.bool_, 8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+_COMPLEX: dict[str, Any] = {"complex<f32>": np.complex64, "complex<f64>": np.complex128}
 
 
 @dataclass(slots=True)
@@ -66,6 +67,8 @@ def dtype_of(t: Type) -> np.dtype[Any]:
         return np.dtype(f"u{dtype.name}") if t.signedness == "u" and t.width > 1 else dtype
     if isinstance(t, FloatType) and t.name in FLOAT_DTYPES:
         return np.dtype(FLOAT_DTYPES[t.name])
+    if str(t) in _COMPLEX:
+        return np.dtype(_COMPLEX[str(t)])
     raise LinalgError(f"cannot evaluate elements of type {t}")
 
 

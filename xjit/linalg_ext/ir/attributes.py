@@ -10,7 +10,16 @@ from typing import Any, TypeAlias
 
 from xjit.affine import AffineMap
 from xjit.linalg_ext.ir.float_text import float_text
-from xjit.linalg_ext.ir.types import Alias, FloatType, IntegerType, TensorType, Type, VectorType, no_alias
+from xjit.linalg_ext.ir.types import (
+    Alias,
+    FloatType,
+    IntegerType,
+    TensorType,
+    Type,
+    VectorType,
+    complex_component,
+    no_alias,
+)
 
 __all__ = [
     "AffineMapAttr",
@@ -228,6 +237,11 @@ class StridedLayoutAttr(Attribute):
 
 
 def _element_text(value: Scalar, t: Type) -> str:
+    component = complex_component(t)
+    if component is not None:
+        number = complex(value)
+        parts = (number.real, number.imag) if isinstance(component, FloatType) else (int(number.real), int(number.imag))
+        return f"({','.join(_element_text(part, component) for part in parts)})"
     if isinstance(t, FloatType):
         assert not isinstance(value, complex)
         return float_text(float(value), t.name)

@@ -229,6 +229,14 @@ class DialectType(Type):
         return self.spelling
 
 
+def complex_component(t: Type) -> Type | None:
+    """Returns the type of the real part of a complex type, which is written as those of other dialects are."""
+    name = t.spelling.removeprefix("complex<")[:-1] if isinstance(t, DialectType) else ""
+    if not name or not isinstance(t, DialectType) or not t.spelling.startswith("complex<"):
+        return None
+    return IntegerType(int(name[1:])) if name[0] == "i" else FloatType(name)
+
+
 def element_type(t: Type) -> Type:
     """Returns the type of the elements of a tensor, memref or vector, and any other type itself."""
     if isinstance(t, TensorType | MemRefType | VectorType | UnrankedTensorType | UnrankedMemRefType):

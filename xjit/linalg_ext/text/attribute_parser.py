@@ -41,6 +41,7 @@ from xjit.linalg_ext.ir.types import (
     UnrankedMemRefType,
     UnrankedTensorType,
     VectorType,
+    complex_component,
 )
 from xjit.linalg_ext.text.dense_parser import parse_dense
 from xjit.linalg_ext.text.lexer import Lexer
@@ -386,12 +387,23 @@ class AttributeParser(Lexer):
             while not self.at(">"):
                 if values:
                     self.expect(",")
-                values.append(self.scalar(element))
+                value = self.scalar(element)
+                if isinstance(value, complex):
+                    self.fail("an array<> holds integers, booleans or floats")
+                values.append(value)
         self.expect(">")
         return DenseArrayAttr(element, tuple(values))
 
-    def scalar(self, element: Type) -> bool | int | float:
-        """Parses one element of a given type."""
+    def scalar(self, element: Type) -> bool | int | float | complex:
+        """Parses one element of a given type; a complex one is `(real, imaginary)`."""
+        component = complex_component(element)
+        if component is not None:
+            self.expect("(")
+            real = self.scalar(component)
+            self.expect(",")
+            imaginary = self.scalar(component)
+            self.expect(")")
+            return complex(float(real.real), float(imaginary.real))
         if self.at("true", "false"):
             return self.next().text == "true"
         attribute = self.number(element)

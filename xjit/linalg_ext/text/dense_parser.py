@@ -32,7 +32,7 @@ def parse_dense(parser: AttributeParser, type: Type | None) -> DenseAttr:
     finish = parser.token.start
     parser.seek(start)
     parser.expect("<")
-    values: list[bool | int | float] = []
+    values: list[bool | int | float | complex] = []
     shape = _elements(parser, type, values)
     parser.expect(">")
     sizes = tuple(size for size in type.shape if size is not None)
@@ -45,7 +45,7 @@ def parse_dense(parser: AttributeParser, type: Type | None) -> DenseAttr:
 
 
 def _elements(
-    parser: AttributeParser, type: TensorType | VectorType, values: list[bool | int | float]
+    parser: AttributeParser, type: TensorType | VectorType, values: list[bool | int | float | complex]
 ) -> tuple[int, ...] | None:
     """Appends the elements; returns the shape of the list, None for a splat or bytes."""
     if parser.at(">"):
@@ -59,7 +59,7 @@ def _elements(
     return _nested(parser, type.element, values)
 
 
-def _nested(parser: AttributeParser, element: Type, values: list[bool | int | float]) -> tuple[int, ...]:
+def _nested(parser: AttributeParser, element: Type, values: list[bool | int | float | complex]) -> tuple[int, ...]:
     with parser.nested():
         if not parser.at("["):
             values.append(parser.scalar(element))
@@ -71,7 +71,7 @@ def _nested(parser: AttributeParser, element: Type, values: list[bool | int | fl
         return (len(shapes), *(shapes[0] if shapes else ()))
 
 
-def _from_bytes(parser: AttributeParser, type: TensorType | VectorType) -> list[bool | int | float]:
+def _from_bytes(parser: AttributeParser, type: TensorType | VectorType) -> list[bool | int | float | complex]:
     place = parser.here()
     text = parser.string()
     try:

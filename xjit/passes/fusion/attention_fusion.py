@@ -79,7 +79,8 @@ class AttentionFusion(HloModulePass):
                 if scores_are_needed(product, fused_instructions(product)):
                     continue
                 if replace_constant_masks(computation, product.between):
-                    return self._fuse(computation, dot)
+                    self._fuse(computation, dot)
+                    return True
                 merge_units(computation, fused_instructions(product), [root], dot, "kCustom", "attention")
                 return True
         return False
@@ -89,23 +90,25 @@ class AttentionFusion(HloModulePass):
         if weights.shape.rank < 2 or not weights.shape.is_static_array or weights.shape.byte_size < self.gradient_bytes:
             return False
         gradient = self._gradient(weights)
-        if gradient is None:
-            splits = split_sums(computation, weights)
-            gradient = self._gradient(weights) if splits else None
+        splits = [] if gradient is not None else split_sums(computation, weights)
+        if splits:
+            gradient = self._gradient(weights)
             for split in splits:
                 split.undo() if gradient is None else split.keep()
         if gradient is None:
             return False
-        if replace_constant_masks(
-            computation, set[HloInstruction]().union(*(p.between for p in gradient.all_products()))
-        ):
-            return self._fuse_gradient(computation, weights)
-        return fuse_gradient(computation, gradient, self.joint_batches)
+        between = set[HloInstruction]().union(*(product.between for product in gradient.all_products()))
+        if replace_constant_masks(computation, between):
+            self._fuse_gradient(computation, weights)
+            return True
+        return fuse_gradient(computation, gradient, self.joint_batches) or bool(splits)
 
     def _gradient(self, weights: HloInstruction) -> Gradient | None:
         """Returns the gradient whose products read the scores, if it pays to fuse it."""
         gradient = find_gradient(weights)
-        return gradient if gradient is not None and all(map(self._pays, gradient.all_products())) else None
+        if gradient is None or (gradient.forward is None and not gradient.sums):
+            return None
+        return gradient if all(map(self._pays, gradient.all_products())) else None
 
     def _pays(self, product: ScoreProduct) -> bool:
         sizes = product.root.shape.dimensions

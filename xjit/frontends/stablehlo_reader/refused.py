@@ -1,12 +1,15 @@
-"""Functions that HLO has no form for, without a body or recursive: jaxlib's converter survives neither."""
+"""What jaxlib's converter does not survive: functions without a body or recursive, and constants of six bits."""
 
 from __future__ import annotations
 
 import linecache
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from xjit.hlo.diagnostics import Span, Unsupported
+
+_SIX_BITS: Final = "f6E"
+"""In the name of a tensor's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +35,13 @@ class Source:
         return Span(line, column, 1, lines[line - 1] if 0 < line <= len(lines) else "", self.file)
 
 
-def check_functions(module: Any, source: Source) -> None:
-    """Checks the functions of a module of MLIR. Errors: Unsupported, at the function."""
+def check_program(module: Any, source: Source) -> None:
+    """Checks a module of MLIR. Errors: Unsupported, at the function or the constant."""
     functions = {op.attributes["sym_name"].value: op for op in module.body.operations if _is_function(op)}
     for op in functions.values():
         if not len(op.regions[0].blocks):
             raise Unsupported(f"the function {op.attributes['sym_name']} has no body", source.span(op))
-    callees = {name: _callees(op) & functions.keys() for name, op in functions.items()}
+    callees = {name: _callees(op, source) & functions.keys() for name, op in functions.items()}
     while leaves := [name for name, called in callees.items() if not called]:
         for name in leaves:
             del callees[name]
@@ -54,17 +57,23 @@ def _is_function(op: Any) -> bool:
     return op.operation.name == "func.func"
 
 
-def _callees(function: Any) -> set[str]:
+def _callees(function: Any, source: Source) -> set[str]:
+    """The functions that one calls. Errors: Unsupported for its constants."""
     from jaxlib.mlir import ir
 
     found: set[str] = set()
+    refused: list[Any] = []
 
     def visit(op: Any) -> Any:
         if op.name == "func.call":
             found.add(op.attributes["callee"].value)
+        elif op.name == "stablehlo.constant" and _SIX_BITS in str(op.results[0].type):
+            refused.append(op)
         return ir.WalkResult.ADVANCE
 
     function.operation.walk(visit)
+    if refused:
+        raise Unsupported(f"a constant of type {refused[0].results[0].type}", source.span(refused[0]))
     return found
 
 
