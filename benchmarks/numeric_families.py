@@ -236,6 +236,8 @@ NUMERIC_FAMILIES = (
         lambda n: several(lower_triangular(n), normal(n, 8)),
         ((16,), (128,), (512,)),
     ),
+    Family("tiny cholesky", jnp.linalg.cholesky, positive_definite, ((1000, 3), (200, 12), (64, 30))),
+    Family("large qr", jnp.linalg.qr, normal, ((2, 130, 130), (2, 200, 200))),
     Family("large cholesky", jnp.linalg.cholesky, lambda n: positive_definite(1, n), ((128,), (512,))),
 )
 """Rows of the benchmark by family and size."""

@@ -88,7 +88,7 @@ def emit_cpu_module(
     unnested = IrEmitterUnnested(emit, assignment, parts.advance, inline=not profile, verify=verify).emit()
     NativeEntryEmitter(context, unnested, parts, profile).emit(ENTRY_SYMBOL)
     estimated_us = estimate_ns(unnested.program) / NS_PER_US
-    short = is_short(assignment.module, target, unoptimized_us)
+    short = context.target.scalar_loops or is_short(assignment.module, target, unoptimized_us)
     parts.finish(short)
     libraries = tuple(llvm_module.libraries.values())
     return EmittedModule(llvm_module, libraries, ENTRY_SYMBOL, unnested, estimated_us, short)

@@ -35,9 +35,8 @@ from xjit.passes.schedule_and_memory.buffer_assignment import BufferAssignment
 from xjit.program_cache import cached_program, keep_program, program_key
 from xjit.runtime.calls.dynamic_call import DynamicCall
 from xjit.runtime.machine_code.elf import undefined_symbols
-from xjit.runtime.machine_code.jit import (
-    ProgramCompiler,
-)
+from xjit.runtime.machine_code.jit import ProgramCompiler
+from xjit.runtime.native.loader import libraries_to_load
 from xjit.runtime.program import CpuProgram, KernelInfo
 from xjit.targets import SIMULATED, TARGETS, split_gpu_target
 from xjit.text.parser import parse_hlo
@@ -147,6 +146,8 @@ def _compile_anew(
     phase("emit")
     codegen = codegen_options(options, cpu_target.cpu, cpu_target.features)
     with ProgramCompiler(codegen) as compiler:
+        for library in libraries_to_load():
+            compiler.prepare_library(library)
         sink = _compile_parts(compiler)
         emitted = emit_cpu_module(
             assignment, cpu_target, sink, compiler.add_library, options.profile, prepared.verify, options.unoptimized_us

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from pathlib import Path
 
 from xjit.compile_options import CompileOptions
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
@@ -62,4 +61,4 @@ def _cache(options: CompileOptions) -> ObjectCache | None:
 @functools.cache
 def _source_fingerprint() -> str:
     """A digest of the files of this package."""
-    return source_fingerprint(Path(__file__).parent)
+    return source_fingerprint()

@@ -103,6 +103,6 @@ def num_tasks(kernel: Kernel) -> int:
     """Returns into how many tasks a kernel's units are cut: by its cost, never by the number of threads."""
     if kernel.launch is not None:
         return 1
-    if kernel.cost_ns < PARALLEL_COST_NS or kernel.units < 2 or kernel.repeats_work:
+    if kernel.cost_ns < PARALLEL_COST_NS or kernel.units < 2 or kernel.repeats_work or kernel.has_threads:
         return 1
     return min(kernel.units, MAX_TASKS, max(2, int(kernel.cost_ns / TASK_COST_NS)))

@@ -33,7 +33,8 @@ class Kernel:
     """An emitted kernel. `units` is the size of its parallel range, `cost_ns` an estimate for one thread.
 
     A kernel that `repeats_work` computes something for all units at the start of any range of them, which tasks would
-    do again and again. `skip_if_same` is an (operand, result) pair: there is nothing to do where both are one buffer.
+    do again and again; one that `has_threads` calls a library that has. `skip_if_same` is an (operand, result) pair:
+    there is nothing to do where both are one buffer.
     """
 
     function: Function
@@ -47,6 +48,7 @@ class Kernel:
     skip_if_same: tuple[int, int] | None = None
     launch: LaunchDimensions | None = None  # of a GPU's kernel, which is alone in its module
     scratch: tuple[Shape, ...] = ()  # of a GPU's kernel: its last parameters, which all kernels of the view share
+    has_threads: bool = False
 
     @classmethod
     def of_schedule(

@@ -106,13 +106,9 @@ def compile_ir_to_object(ir_text: str, options: CodegenOptions = CodegenOptions(
 
 def compile_library(library: Library, options: CodegenOptions = CodegenOptions()) -> bytes:
     """Returns the object of a library of the runtime: from the cache of libraries, or compiled unchecked."""
-    key = _library_key(library, options)
-    kept = kept_library(key, options.cache_dir)
-    if kept is not None:
-        return kept[0]
-    code = compile_ir_to_object(library.make_text(), dataclasses.replace(options, cache_dir=""), trusted=True)
-    keep_library(key, options.cache_dir, library, (code,))
-    return code
+    with _codegen_lock:
+        _set_codegen_flags(options.strength_reduction)
+        return _compile_library(library, options)
 
 
 class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
@@ -151,6 +147,12 @@ class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
             self._submit(functools.partial(self._generate_library, library, key))
         else:
             self._objects.append(completed(lambda: kept))
+
+    def prepare_library(self, library: Library) -> None:
+        """Compiles a library of the runtime beside the program, for `compile_library`, which tells of errors."""
+        options = CodegenOptions()
+        if not self._options.strength_reduction and kept_library(_library_key(library, options), None) is None:
+            self._threads.submit(functools.partial(_compile_library, library, options))
 
     def add(self, ir_text: str, *, opt_level: int | None = None, is_last: bool = False) -> None:
         """Compiles a module, which may call the runtime and what modules before it define.
@@ -338,6 +340,17 @@ def _decisive(options: CodegenOptions) -> tuple[str, ...]:
     cpu, features = options.cpu or host_cpu(), options.features or host_features()
     switches = str(options.opt_level), *_codegen_flags(options.strength_reduction), _RELOCATION, _CODE_MODEL
     return *toolchain_versions(), llvm.get_default_triple(), cpu, features, *switches
+
+
+def _compile_library(library: Library, options: CodegenOptions) -> bytes:
+    """As `compile_library`, for who holds its lock."""
+    key = _library_key(library, options)
+    kept = kept_library(key, options.cache_dir)
+    if kept is not None:
+        return kept[0]
+    code = _generate_object(library.make_text(), options)
+    keep_library(key, options.cache_dir, library, (code,))
+    return code
 
 
 def _label(ir_text: str) -> str:

@@ -18,7 +18,7 @@ from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.library import Library
 from xjit.runtime.machine_code.object_cache import DIRECTORY_VARIABLE, ObjectCache, cache_key, object_cache
 
-_PACKAGE = Path(__file__).absolute().parents[2]
+_PACKAGE = str(Path(__file__).absolute().parents[2])
 _FOLDERS = ("emitters", "jax_backend", "llvm", "runtime")
 """Whose files decide the text of a library, in a package or where a clone's links lead."""
 
@@ -28,7 +28,7 @@ _in_memory: dict[str, tuple[bytes, ...]] = {}
 
 def library_key(library: Library, *decisive: str) -> str:
     """The key of a library's code; `decisive` is all that decides what code comes of a text."""
-    return cache_key("library", *decisive, _own_fingerprint(), library.name, library.identity)
+    return cache_key("library", *decisive, source_fingerprint(*_FOLDERS), library.name, library.identity)
 
 
 def kept_library(key: str, directory: str | None) -> tuple[bytes, ...] | None:
@@ -83,19 +83,23 @@ def _objects_of(code: bytes) -> tuple[bytes, ...]:
     return tuple(objects[begin:end] for begin, end in itertools.pairwise((0, *ends)))
 
 
-def source_fingerprint(*folders: Path) -> str:
-    """A digest of names, sizes and times of the Python files in some folders."""
-    return cache_key(*sorted(line for folder in folders for line in _source_files(folder)))
+@functools.cache
+def source_fingerprint(*folders: str) -> str:
+    """A digest of names, sizes and times of the Python files of this package, or of those in some of its folders."""
+    prefixes = tuple(os.path.join(_PACKAGE, folder, "") for folder in folders or ("",))
+    return cache_key(*(line for line in _source_files() if line.startswith(prefixes)))
 
 
 @functools.cache
-def _own_fingerprint() -> str:
-    return source_fingerprint(*[_PACKAGE / folder for folder in _FOLDERS])
+def _source_files() -> tuple[str, ...]:
+    return tuple(sorted(_python_files(_PACKAGE)))
 
 
-def _source_files(folder: Path) -> Iterator[str]:
-    for directory, _, names in os.walk(folder, followlinks=True):  # a clone has links
-        for name in names:
-            if name.endswith(".py"):
-                status = os.stat(os.path.join(directory, name))
-                yield f"{directory}/{name} {status.st_size} {status.st_mtime_ns}"
+def _python_files(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                status = entry.stat()
+                yield f"{entry.path} {status.st_size} {status.st_mtime_ns}"
+            elif entry.is_dir() and entry.name != "__pycache__":  # a clone has links
+                yield from _python_files(entry.path)

@@ -51,6 +51,29 @@ _EXPORTS = [
 ]
 _FAST_CALL_EXPORTS = ["xjit_fast_call", MEM_HANDLER]
 
+RARELY_RUN = frozenset(
+    {
+        "xjit_fail",
+        "xjit_check_signals",
+        "xjit_raise_status",
+        "xjit_buffer_make",
+        "xjit_buffer_destroy",
+        "xjit_buffer_not_live",
+        "xjit_buffer_trim",
+        "xjit_buffer_after_fork",
+        "xjit_heap_block",
+        "xjit_mapped_block",
+        "xjit_pin",
+        "xjit_pin_all",
+        "xjit_spawn",
+        "xjit_pool_configure",
+        "xjit_pool_after_fork",
+        "xjit_pool_num_running",
+        "xjit_pool_is_busy",
+    }
+)
+"""Functions that no call of a program runs as a rule: a process without kept code need not optimize them."""
+
 _load_lock = threading.Lock()
 
 
@@ -66,6 +89,7 @@ class NativeLibrary:
         exports = _EXPORTS + (_FAST_CALL_EXPORTS if self.has_fast_call else [])
         symbols = {name: _symbol_address(name) for name in undefined_symbols(objects)}
         self._loaded: LoadedObject = load_object(objects, exports, symbols)
+        runtime_libraries.cache_clear()  # nobody asks again
         self.set_main_thread()
         pointer, i32, i64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
         self.call_entry = ctypes.PYFUNCTYPE(i32, *[pointer] * 6, i64)(self.address("xjit_call_entry"))
@@ -97,9 +121,15 @@ class NativeLibrary:
         return self._loaded.address(name)
 
 
+@functools.cache
 def runtime_libraries() -> tuple[Library, ...]:
     """The runtime's native modules for this process, in the order of `native_modules`."""
     return tuple(Library.of_module("runtime", module) for module in native_modules(not fast_call_obstacle()))
+
+
+def libraries_to_load() -> tuple[Library, ...]:
+    """The libraries that the first program of this process must wait for; none once they are loaded."""
+    return () if _library.cache_info().currsize else runtime_libraries()
 
 
 def native_modules(
@@ -114,6 +144,8 @@ def native_modules(
     pools = Module("pools")
     define_buffer_pool(pools, system)
     define_thread_pool(pools, machine, system)
+    for function in (*module.functions.values(), *pools.functions.values()):
+        function.is_cold = function.name in RARELY_RUN
     return module, pools
 
 

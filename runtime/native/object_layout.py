@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-import sysconfig
 
 import numpy as np
 
@@ -34,7 +33,7 @@ def fast_call_obstacle() -> str:
         or not _SUPPORTED_VERSIONS[0] <= sys.version_info[:2] < _SUPPORTED_VERSIONS[1]
     ):
         return f"{sys.implementation.name} {sys.version_info[0]}.{sys.version_info[1]} is not a checked version"
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if "t" in getattr(sys, "abiflags", ""):
         return "free-threaded Python"
     if hasattr(sys, "getobjects") or ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":
         return "a debug, 32-bit or big-endian build"

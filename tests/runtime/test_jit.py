@@ -11,7 +11,11 @@ from dataclasses import replace
 import pytest
 
 from xjit.hlo.diagnostics import CompileError
-from xjit.runtime.machine_code import jit, linker
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.library import Library
+from xjit.llvm.module import Module
+from xjit.llvm.types import VOID
+from xjit.runtime.machine_code import jit, library_cache, linker
 from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.ir_check import check_ir_text, external_symbols
 
@@ -126,6 +130,29 @@ def test_modules_are_compiled_while_others_are_written(num_threads: int) -> None
     assert jit.llvm.ffi.lib._lock._lock is lock
     assert objects[1] == jit.compile_ir_to_object(_SQUARE.format(n=2), jit.CodegenOptions(opt_level=0))
     assert _call(linker.load_object(objects, ["f"], {}).address("f"), 3) == 10
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_a_library_of_the_runtime_is_compiled_beside_a_program(
+    num_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is kept, and compiled once; its errors are told when it is asked for."""
+    monkeypatch.setattr(library_cache, "_in_memory", {})
+    module = Module("beside")
+    IRBuilder(module.add_function("of_the_runtime", VOID, [], linkage="").append_block("entry")).ret_void()
+    broken = Module("broken")
+    broken.declare("f", VOID, [])
+    monkeypatch.setattr(broken, "to_text", lambda: "define void @f( {")
+    good, bad = Library.of_module("good", module), Library.of_module("bad", broken)
+    with jit.ProgramCompiler(num_threads=num_threads) as compiler:
+        for library in (good, bad):
+            compiler.prepare_library(library)
+        compiler.add(_SQUARE.format(n=1), is_last=True)
+        assert len(compiler.objects()) == 1
+    with pytest.raises(CompileError, match="LLVM rejected"):
+        jit.compile_library(bad)
+    monkeypatch.setattr(jit, "_generate_object", None)
+    assert b"of_the_runtime" in jit.compile_library(good)
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import subprocess
 import sys
@@ -251,6 +252,38 @@ def test_libraries_of_several_objects_are_kept_as_a_whole(tmp_path: Path, monkey
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:-1])
     assert library_cache.kept_library(key, folder) is None
+
+
+def test_fingerprints_are_those_of_some_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows a link counts, what Python compiles to does not."""
+
+    def fingerprints() -> tuple[str, ...]:
+        library_cache._source_files.cache_clear()
+        library_cache.source_fingerprint.cache_clear()
+        return library_cache.source_fingerprint(), library_cache.source_fingerprint("emitters", "llvm")
+
+    def written(name: str, text: str) -> tuple[str, ...]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+        return fingerprints()
+
+    package = tmp_path / "xjit"
+    package.mkdir()
+    monkeypatch.setattr(library_cache, "_PACKAGE", str(package))
+    (tmp_path / "emitters").mkdir()
+    (package / "emitters").symlink_to(tmp_path / "emitters")
+    steps = [
+        fingerprints(),
+        written("emitters/a.py", "1"),
+        written("xjit/passes.py", "1"),
+        written("emitters/__pycache__/a.py", "1"),
+        written("emitters/b.txt", "1"),
+        written("emitters/a.py", "12"),
+    ]
+    changes = [tuple(a != b for a, b in zip(before, after)) for before, after in itertools.pairwise(steps)]
+    assert changes == [(True, True), (True, False), (False, False), (False, False), (True, True)]
+    library_cache._source_files.cache_clear()
+    library_cache.source_fingerprint.cache_clear()
 
 
 def test_where_nothing_can_be_kept_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,8 +23,8 @@ COLD_BYTES = 4_000
 """Cold functions of this size together are worth a part of their own: LLVM takes a third of the time for it, and half a
 millisecond for any module."""
 
-COLD_LIBRARY_BYTES = 16_000
-"""The same of libraries, whose parts every program that calls them has to link: that takes a millisecond for each."""
+COLD_LIBRARY_BYTES = 6_000
+"""The same of libraries, whose parts every program that calls them has to link: a tenth of a millisecond for each."""
 
 _REFERENCE = re.compile(r'@("[^"]*"|[A-Za-z$._0-9-]+)')
 

@@ -1,5 +1,5 @@
 """Custom calls to LAPACK (`lapack_spotrf_ffi` and the like): calls of SciPy's LAPACK, one per matrix of the batch,
-and small LU factorizations and triangular solves in line.
+and small factorizations and triangular solves in line.
 
 `xjit.ops.lapack_targets` says what each routine takes. Arrays are worked on where they lie: matrices are column-major,
 which the calls ask for with `operand_layout_constraints`. Results that a routine does not write are zero.
@@ -17,6 +17,8 @@ from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.lapack_geev import emit_eigenvectors, emit_is_finite
 from xjit.emitters.kernels.linalg.small_getrf import MAX_SIZE as GETRF_MAX_SIZE
 from xjit.emitters.kernels.linalg.small_getrf import SmallGetrf, emit_small_getrf
+from xjit.emitters.kernels.linalg.small_potrf import MAX_SIZE as POTRF_MAX_SIZE
+from xjit.emitters.kernels.linalg.small_potrf import SmallPotrf, emit_small_potrf
 from xjit.emitters.kernels.linalg.small_trsm import MAX_SIZE, SmallTrsm, emit_small_trsm
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.kernels.view import KernelView
@@ -32,6 +34,9 @@ from xjit.ops.lapack_targets import LAPACK_TARGETS
 
 NS_PER_FLOP = 0.3
 NS_PER_CALL = 1000.0
+THREADED_SIZE = 128
+"""Rows of matrices whose work the library shares out among threads of its own, which wait for each other in loops: two
+calls at a time would take turns at them."""
 NOT_FINITE = -4  # what jaxlib reports for eigenvalues of matrices with infinities or NaNs, and gesdd for NaNs
 
 _BLAS = frozenset(["trsm"])
@@ -70,6 +75,7 @@ class _LapackKernel:
         self.results = {a.name: (a, b.pointer) for a, b in zip(self.row.results, results, strict=True)}
         self.shared = {self.row.results[j].name for _, j in view.shared}  # those lie where the operand lay
         self.pointers: dict[str, Value] = {}  # what the arguments point to, for the current matrix
+        self.calls_library = False
 
     def emit(self, units: int) -> Kernel:
         """Emits the loop over the matrices."""
@@ -95,7 +101,8 @@ class _LapackKernel:
         traffic = sum(leaf.shape.byte_size for leaf in self.view.leaves)
         traffic += sum(s.byte_size for s in self.view.result_shapes)
         cost = flops * NS_PER_FLOP + units * NS_PER_CALL
-        return Kernel(self.function, units, cost, "lapack", traffic, flops)
+        shares_out = self.calls_library and max(self.call.sizes.values(), default=0) >= THREADED_SIZE
+        return Kernel(self.function, units, cost, "lapack", traffic, flops, has_threads=shares_out)
 
     def _allocate(self) -> Scratch:
         """Memory for the copies and workspaces whose sizes are known."""
@@ -222,6 +229,11 @@ class _LapackKernel:
             pointers = [self.pointers[name] for name in ("a", "ipiv", "info")]
             emit_small_getrf(self.builder, SmallGetrf(sizes["m"], sizes["n"]), self.part, *pointers)
             return
+        if row.routine == "potrf" and not self.kind.is_complex and sizes["n"] <= POTRF_MAX_SIZE:
+            cholesky = SmallPotrf(sizes["n"], self.call.flags["uplo"] == "L")
+            emit_small_potrf(self.builder, cholesky, self.part, self.pointers["a"], self.pointers["info"])
+            return
+        self.calls_library = True
         library = "blas" if row.routine in _BLAS else "lapack"
         name = f"xjit_{library}_{row.letter}{row.routine}"
         declaration = self.module.declare(name, VOID, [PTR] * len(row.arguments))

@@ -7,11 +7,11 @@ first of equals), its row changes places, the column below is divided by it, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from xjit.emitters.kernels.linalg.small_matrix import SmallMatrix
 from xjit.llvm.structured_builder import StructuredBuilder
-from xjit.llvm.types import I32, I64, LLVMType, vector
+from xjit.llvm.types import I32, LLVMType
 from xjit.llvm.values import Value, const_float, const_int
 
 MAX_SIZE = 48
@@ -26,34 +26,16 @@ class SmallGetrf:
     n: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Matrix:
-    builder: StructuredBuilder
-    kind: LLVMType
-    rows: int
-    start: Value
-
-    def place(self, row: Value, column: Value) -> Value:
-        builder = self.builder
-        return builder.gep(self.kind, self.start, builder.add(builder.mul(column, builder.i64(self.rows)), row))
-
-    def load(self, row: Value, column: Value) -> Value:
-        return self.builder.load(self.kind, self.place(row, column), self.kind.bits // 8)
-
-    def store(self, value: Value, row: Value, column: Value) -> None:
-        self.builder.store(value, self.place(row, column), self.kind.bits // 8)
-
-
 def emit_small_getrf(
     builder: StructuredBuilder, lu: SmallGetrf, kind: LLVMType, a: Value, pivots: Value, info: Value
 ) -> None:
     """Emits the factorization in the place of `a`. `pivots` are numbers of rows, from 1 on; `info` is the number of the
     first column without a pivot, or 0; both are i32. `kind` is f32 or f64.
     """
-    matrix = _Matrix(builder, kind, lu.m, a)
+    matrix, rows = SmallMatrix(builder, kind, a, 1, lu.m), builder.i64(lu.m)
     builder.store(const_int(I32, 0), info, 4)
     with builder.loop(builder.i64(0), builder.i64(min(lu.m, lu.n)), name="column") as j:
-        row, pivot = _find_pivot(matrix, j)
+        row, pivot = _find_pivot(matrix, j, lu.m)
         number = builder.trunc(builder.add(row, builder.i64(1)), I32)
         builder.store(number, builder.gep(I32, pivots, j), 4)
         below, is_zero = builder.add(j, builder.i64(1)), builder.fcmp_ordered("==", pivot, const_float(kind, 0.0))
@@ -63,18 +45,18 @@ def emit_small_getrf(
         with builder.when(builder.icmp_signed("!=", row, j)):
             _swap_rows(matrix, j, row, lu.n)
         with builder.when(builder.xor(is_zero, const_int(is_zero.type, 1))):
-            _for_rows(matrix, below, lambda lanes, i: _divide(matrix, lanes, i, j, pivot))
+            matrix.for_rows(below, rows, lambda lanes, i: matrix.divide(lanes, i, j, pivot))
         with builder.loop(below, builder.i64(lu.n), name="right") as right:
             factor = matrix.load(j, right)
-            _for_rows(matrix, below, lambda lanes, i: _update(matrix, lanes, i, j, right, factor))
+            matrix.for_rows(below, rows, lambda lanes, i: matrix.subtract_multiple(lanes, i, right, j, factor))
 
 
-def _find_pivot(matrix: _Matrix, j: Value) -> tuple[Value, Value]:
+def _find_pivot(matrix: SmallMatrix, j: Value, rows: int) -> tuple[Value, Value]:
     """The row of the pivot of column j, and the pivot."""
     builder = matrix.builder
     first = matrix.load(j, j)
     with builder.loop_with(
-        builder.add(j, builder.i64(1)), builder.i64(matrix.rows), [j, first, builder.fabs(first)], name="pivot"
+        builder.add(j, builder.i64(1)), builder.i64(rows), [j, first, builder.fabs(first)], name="pivot"
     ) as (i, (row, pivot, size), following):
         value = matrix.load(i, j)
         magnitude = builder.fabs(value)
@@ -84,36 +66,9 @@ def _find_pivot(matrix: _Matrix, j: Value) -> tuple[Value, Value]:
     return row, pivot
 
 
-def _swap_rows(matrix: _Matrix, a: Value, b: Value, columns: int) -> None:
+def _swap_rows(matrix: SmallMatrix, a: Value, b: Value, columns: int) -> None:
     builder = matrix.builder
     with builder.loop(builder.i64(0), builder.i64(columns), name="swap") as column:
         first, second = matrix.load(a, column), matrix.load(b, column)
         matrix.store(second, a, column)
         matrix.store(first, b, column)
-
-
-def _divide(matrix: _Matrix, lanes: LLVMType, i: Value, j: Value, pivot: Value) -> None:
-    builder, place, align = matrix.builder, matrix.place(i, j), matrix.kind.bits // 8
-    divisor = builder.splat(pivot, lanes.width) if lanes.is_vector else pivot
-    builder.store(builder.fdiv(builder.load(lanes, place, align), divisor), place, align)
-
-
-def _update(matrix: _Matrix, lanes: LLVMType, i: Value, j: Value, right: Value, factor: Value) -> None:
-    builder, place, align = matrix.builder, matrix.place(i, right), matrix.kind.bits // 8
-    factors = builder.splat(factor, lanes.width) if lanes.is_vector else factor
-    below = builder.load(lanes, matrix.place(i, j), align)
-    product = builder.fmul(below, factors)  # rounded, so that columns that are multiples of others mostly become zero
-    builder.store(builder.fsub(builder.load(lanes, place, align), product), place, align)
-
-
-def _for_rows(matrix: _Matrix, begin: Value, body: Callable[[LLVMType, Value], None]) -> None:
-    """Emits the body for the rows from `begin` on, by whole vectors, and one by one where none is left."""
-    builder = matrix.builder
-    width = builder.target.vector_width(matrix.kind)
-    end = builder.i64(matrix.rows)
-    whole = builder.and_(builder.sub(end, begin), const_int(I64, -width))
-    middle = builder.add(begin, whole)
-    with builder.loop(begin, middle, width, name="rows") as i:
-        body(vector(matrix.kind, width), i)
-    with builder.loop(middle, end, name="row") as i:
-        body(matrix.kind, i)

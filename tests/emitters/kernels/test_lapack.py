@@ -39,6 +39,10 @@ def _mqr_variants() -> list[Variant]:
     ]
 
 
+def _potrf_variants() -> list[Variant]:
+    return _squares(_UPLO) + [Variant({"n": n}, uplo, (2,)) for n in (19, 32, 33) for uplo in _UPLO]
+
+
 def _trsm_variants(letters: str) -> list[Variant]:
     flags = itertools.product("LR", "LU", letters, "NU")
     return (
@@ -60,7 +64,7 @@ def _trsm_variants(letters: str) -> list[Variant]:
 
 _RECTANGLES = [Variant({"m": m, "n": n}, {}, batch) for (m, n), batch in itertools.product(_SHAPES, [(), (3,)])]
 _VARIANTS: dict[str, list[Variant]] = {
-    "potrf": _squares(_UPLO),
+    "potrf": _potrf_variants(),
     "getrf": [*_RECTANGLES, *(Variant({"m": m, "n": n}, {}) for m, n in ((48, 19), (13, 30), (49, 7)))],
     "geqrf": _RECTANGLES,
     "geqp3": _RECTANGLES,
@@ -263,6 +267,28 @@ def test_large_factorizations_are_calls(m: int, n: int, is_call: bool) -> None:
     for j, row in reversed(list(enumerate(pivots - 1))):
         product[[j, row]] = product[[row, j]]
     np.testing.assert_allclose(product, a, atol=1e-13)
+
+
+@pytest.mark.parametrize(("n", "is_call"), [(32, False), (33, True)])
+def test_large_choleskys_are_calls(n: int, is_call: bool) -> None:
+    variant = Variant({"n": n}, {"uplo": "L"}, (3,))
+    executable = xjit.compile(module_text("lapack_spotrf_ffi", [variant]))
+    assert ("xjit_lapack_spotrf" in executable.as_text("llvm")) == is_call
+    a = np.eye(n, dtype=np.float32) * np.array([4, 9, 1], np.float32)[:, None, None]
+    a[1, 2, 2] = -1
+    a[2, 1, 1] = np.nan
+    factors, info = leaves_of(executable(a))
+    np.testing.assert_array_equal(info[:2], [0, 3])
+    np.testing.assert_array_equal(factors[0], 2 * np.eye(n))
+    assert np.isnan(factors[2]).any() or info[2] == 2
+
+
+@pytest.mark.parametrize(("size", "tasks"), [(64, True), (128, False)])
+def test_batches_of_large_matrices_are_not_shared_out(size: int, tasks: bool) -> None:
+    """LAPACK shares the work of each out among threads of its own."""
+    text = module_text("lapack_sgeqrf_ffi", [Variant({"m": size, "n": size}, {}, (64,))])
+    thunk = next(line for line in xjit.compile(text).as_text("thunks").splitlines() if "lapack" in line)
+    assert ("tasks=" in thunk) == tasks
 
 
 def test_pivots_are_the_first_of_equals_and_not_numbers_are_left() -> None:

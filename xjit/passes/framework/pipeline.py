@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from xjit.hlo import HloModule
@@ -92,8 +93,7 @@ class HloPassFix(PassGroup):
                 if quiet == len(self.passes):
                     return any(active)
                 quiet += 1
-                with settled.around(item, module):
-                    changed = driver.run_pass(item, module, execution_threads)
+                changed = settled.run(item, module, partial(driver.run_pass, item, module, execution_threads))
                 if changed:
                     active[-1].append(item.name)
                     quiet = 0

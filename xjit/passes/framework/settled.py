@@ -6,8 +6,7 @@ calls, alone. Between two runs a fixed point keeps which computations they left,
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloComputation, HloModule
@@ -40,18 +39,18 @@ class SettledComputations:
 
     _left: dict[int, Versions] = field(default_factory=dict[int, Versions])
 
-    @contextmanager
-    def around(self, item: HloModulePass, module: HloModule) -> Generator[None]:
-        """Tells a pass, while it runs, which computations it need not look at; notes what it leaves as it was."""
+    def run(self, item: HloModulePass, module: HloModule, run: Callable[[], bool]) -> bool:
+        """Runs a pass by `run`; tells it which computations it need not look at, and notes what it leaves as it was."""
         start = module.version
         if left := self._left.get(id(item)):
             versions = analyses.get(ComputationVersions, module).versions
             item.settled = {c for c, version in left.items() if versions.get(c) == version}
         try:
-            yield
+            changed = run()
         finally:
             item.settled = frozenset()
         if item.is_local:
             versions = analyses.get(ComputationVersions, module).versions
             seen = {c: version for c, version in versions.items() if version <= start}
             self._left[id(item)] = {c: version for c, version in seen.items() if c not in item.unfinished}
+        return changed

@@ -18,7 +18,7 @@ from xjit.hlo.edit.replacing import replace
 from xjit.ops import build
 from xjit.passes.analysis.attention.half_planes import MAX_PLANES, HalfPlane
 
-MAX_ELEMENTS = 1 << 27
+MAX_ELEMENTS = 1 << 26
 """Of a constant that is looked through."""
 _DIRECTIONS = ((0, 1), (0, -1), (-1, 1), (1, -1))
 """Of half-planes: columns behind and before others, what is above and below diagonals."""
@@ -85,8 +85,8 @@ def _region(bits: Array, row: int, column: int) -> _Region | None:
     has = differs.any(axis=1)
     last = columns - 1 - np.argmax(differs[:, ::-1], axis=1) if column > 0 else np.argmax(differs, axis=1)
     plane = HalfPlane(row, column, -int((row * np.arange(rows) + column * last)[has].max()) - 1)
-    first = (plane.row * np.arange(rows) + plane.offset)[:, None]
-    inside = first + plane.column * np.arange(columns) >= 0
+    down, across = (np.arange(size, dtype=np.int32) for size in (rows, columns))
+    inside = plane.column * across >= (-plane.row * down - plane.offset)[:, None]
     return _Region(plane, inside, corner) if inside.any() else None
 
 
