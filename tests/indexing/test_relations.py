@@ -10,6 +10,7 @@ from tests.ops.shape_cases import VALID, module_text
 from xjit.hlo import OPCODES
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.diagnostics import HloVerifyError, Unsupported
+from xjit.hlo.ir.classification import changes_element_type
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.indexing import compute_input_to_output_indexing, compute_output_to_input_indexing
 from xjit.indexing.structure import COMPOSED, leaf_shape
@@ -58,6 +59,7 @@ def test_what_matters_is_in_the_maps(case: str, shape: str) -> None:
     rng = np.random.default_rng(7)
     inputs = [random_input(p.shape, rng) for p in parameters]
     exact = opcode_of(case) in EXACT and "argmax" not in case and "convert" not in case
+    exact &= not changes_element_type(root)  # not every byte of a number changes with it
     for p, parameter in enumerate(parameters):
         positions = [n for n, o in enumerate(root.operands) if o is parameter]
         size = int(np.prod(parameter.shape.dimensions))
