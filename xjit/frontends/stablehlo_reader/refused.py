@@ -70,8 +70,8 @@ def _callees(function: Any, source: Source) -> set[str]:
     def visit(op: Any) -> Any:
         kind = op.name.rpartition(".")[2]
         if kind in _CALLEES and _CALLEES[kind] in op.attributes:
-            named: Any = op.attributes[_CALLEES[kind]]
-            found.update(name.value for name in (named if isinstance(named, ir.ArrayAttr) else [named]))
+            names: Any = op.attributes[_CALLEES[kind]]
+            found.update(name.value for name in ([names] if isinstance(names, ir.FlatSymbolRefAttr) else names))
         elif kind == "constant" and _SIX_BITS in str(op.results[0].type):
             refused.append(op)
         return ir.WalkResult.ADVANCE
