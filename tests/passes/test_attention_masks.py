@@ -124,6 +124,8 @@ def test_what_is_made_of_masked_scores(tail: str, bound: float) -> None:
         "ls = s64[] constant(9007199254740993)\n  l = s64[8,9] broadcast(ls), dimensions={}\n  p = s64[8,9] convert(i)"
         "\n  q = s64[8,9] convert(j)\n  t = s64[8,9] add(p, l)\n  g = pred[8,9] compare(t, q), direction=LT"
         "\n  ROOT r = f32[8,9] select(g, lows, x)",  # no float is the constant
+        "k = s32[] constant(-1082130432)\n  ks = s32[8,9] broadcast(k), dimensions={}\n  h = s32[8,9] bitcast(x)"
+        "\n  t = s32[8,9] select(c, h, ks)\n  ROOT r = f32[8,9] bitcast(t)",  # the bits of -1.0
         "f = f32[8,9] convert(m)\n  inf = f32[] constant(-inf)\n  infs = f32[8,9] broadcast(inf), dimensions={}"
         "\n  p = f32[8,9] multiply(f, infs)\n  ROOT r = f32[8,9] select(c, x, p)",  # NaN where m is false
     ],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, Interval, RangeContext, dim, physical_map, substitute, substitute_all
 from xjit.hlo import HloInstruction, PrimitiveType
+from xjit.hlo.ir.classification import changes_element_type
 from xjit.indexing.element_reads import is_tiled
 from xjit.indexing.operand_reads import reads_of
 
@@ -26,8 +27,8 @@ class Place:
 
     @property
     def opcode(self) -> str:
-        """The instruction's."""
-        return self.instruction.opcode
+        """The instruction's; a bitcast to another type is none of those that `MOVES` elements."""
+        return "bitcast-convert" if changes_element_type(self.instruction) else self.instruction.opcode
 
 
 @dataclass(frozen=True, slots=True)
