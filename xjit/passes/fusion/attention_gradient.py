@@ -21,6 +21,7 @@ from xjit.passes.analysis.attention.gradient import Gradient, RowSum, product_wi
 from xjit.passes.analysis.attention.joint import join_products
 from xjit.passes.analysis.attention.places import Place
 from xjit.passes.analysis.attention.products import ScoreProduct, find_products
+from xjit.passes.analysis.attention.statistics import find_statistics
 from xjit.passes.fusion.attention_units import fused_instructions, operands_first
 from xjit.passes.fusion.unit_merging import merge_units
 
@@ -33,6 +34,8 @@ def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches
     """
     if gradient.forward is None and not gradient.sums:
         return False
+    if joint_batches and _fuse_all(computation, gradient, joint_batches):
+        return True
     result = gradient.result or _forward_product(computation, gradient, gradient.sums[0])
     for row_sum in gradient.sums:
         value = _RowSumBuilder(computation, gradient, row_sum).build(result)
@@ -47,6 +50,31 @@ def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches
     if joint_batches == 0 or not _fuse_joint(computation, gradient, joint_batches):
         for product in gradient.products:
             _fuse_products(computation, [_found_again(product, gradient)])
+    return True
+
+
+def _fuse_all(computation: HloComputation, gradient: Gradient, joint_batches: int) -> bool:
+    """Fuses the products and all that is summed of the scores: False, and nothing is changed, if that does not pay.
+
+    It does where there is no forward product, which would make the scores for itself.
+    """
+    joint = join_products(gradient.products)
+    if gradient.forward is not None or joint is None or len(joint.tiles) < 2:
+        return False
+    if math.prod(joint.sizes[d] for d in joint.batch) < joint_batches:
+        return False
+    own = [gradient.softmax.maximum.instruction, gradient.softmax.total.instruction]
+    if not find_statistics(joint, {*own, *(row_sum.reduce for row_sum in gradient.sums)}):
+        return False
+    if any(tuple(dim(d) for d in range(s.product.instruction.shape.rank)) != s.product.index for s in gradient.sums):
+        return False
+    sums = list(own)
+    for row_sum in gradient.sums:
+        builder = _RowSumBuilder(computation, gradient, row_sum)
+        sums.append(builder.sum_of_scores())
+        replace(row_sum.reduce, builder.finish(sums[-1], ()))
+    _multiply_by_reciprocals(computation, gradient)
+    _fuse_products(computation, [_found_again(product, gradient) for product in gradient.products], sums)
     return True
 
 
@@ -92,10 +120,12 @@ def _needs_itself(products: Sequence[ScoreProduct]) -> bool:
     return False
 
 
-def _fuse_products(computation: HloComputation, products: Sequence[ScoreProduct]) -> None:
-    """Makes one fusion of products of the same scores."""
+def _fuse_products(
+    computation: HloComputation, products: Sequence[ScoreProduct], sums: Sequence[HloInstruction] = ()
+) -> None:
+    """Makes one fusion of products of the same scores, and of some sums of them."""
     roots = [product.root for product in products]
-    units = set[HloInstruction]().union(*map(fused_instructions, products))
+    units = set[HloInstruction]().union(*(fused_instructions(product, sums) for product in products))
     merge_units(computation, operands_first(roots, units), roots, products[0].dot, "kCustom", "attention_gradient")
 
 
@@ -180,14 +210,29 @@ class _RowSumBuilder:
     def build(self, result: Place) -> HloInstruction:
         """Returns the replacement: what the gradient and the forward result amount to, times the factors of rows."""
         row_sum = self.row_sum
+        product = self._binary("multiply", *(self._aligned(p, True) for p in (row_sum.gradient, result)))
+        value = self._sum(product, product.shape.rank - 1)
+        return self.finish(value, ((self.gradient.softmax.total, False),))
+
+    def sum_of_scores(self) -> HloInstruction:
+        """Returns the sum of exponentials times the product with the values, without factors of rows."""
+        weights, product = self.gradient.weights, self.row_sum.product.instruction
+        if _differs(product, PrimitiveType.F32):
+            product = self._add(build.convert(product, PrimitiveType.F32))
+        return self._sum(self._binary("multiply", weights, product), self.gradient.column)
+
+    def _sum(self, product: HloInstruction, dimension: int) -> HloInstruction:
         module = self.computation.parent
         assert module is not None
-        product = self._binary("multiply", *(self._aligned(p, True) for p in (row_sum.gradient, result)))
         zero = self._add(build.make_constant(0.0, PrimitiveType.F32))
         add = build.make_binary_computation("add", PrimitiveType.F32)
         reducer = module.add_embedded_computation(add, self.computation)
-        value = self._add(build.make_reduce(product, zero, (product.shape.rank - 1,), reducer))
-        for place, divides in ((self.gradient.softmax.total, False), *row_sum.factors):
+        return self._add(build.make_reduce(product, zero, (dimension,), reducer))
+
+    def finish(self, value: HloInstruction, factors: Sequence[tuple[Place, bool]]) -> HloInstruction:
+        """Returns the replacement: a sum times some factors and those of its rows."""
+        row_sum = self.row_sum
+        for place, divides in (*factors, *row_sum.factors):
             value = self._binary("divide" if divides else "multiply", value, self._aligned(place, False))
         if row_sum.negative:
             value = self._add(build.unary("negate", value))
