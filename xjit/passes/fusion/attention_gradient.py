@@ -9,7 +9,7 @@ o[r, d]. What is left of the scores is elementwise, and each product that reads 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xjit.affine import dim
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
@@ -66,7 +66,7 @@ def _fuse_all(computation: HloComputation, gradient: Gradient, joint_batches: in
     own = [gradient.softmax.maximum.instruction, gradient.softmax.total.instruction]
     if not find_statistics(joint, {*own, *(row_sum.reduce for row_sum in gradient.sums)}):
         return False
-    if any(tuple(dim(d) for d in range(s.product.instruction.shape.rank)) != s.product.index for s in gradient.sums):
+    if not all(is_plain(row_sum.product) for row_sum in gradient.sums):
         return False
     sums = list(own)
     for row_sum in gradient.sums:
@@ -210,16 +210,16 @@ class _RowSumBuilder:
     def build(self, result: Place) -> HloInstruction:
         """Returns the replacement: what the gradient and the forward result amount to, times the factors of rows."""
         row_sum = self.row_sum
-        product = self._binary("multiply", *(self._aligned(p, True) for p in (row_sum.gradient, result)))
+        with_inner = {**self.rows, self.inner: row_sum.depth}
+        product = self._binary("multiply", *(self._aligned(p, with_inner) for p in (row_sum.gradient, result)))
         value = self._sum(product, product.shape.rank - 1)
         return self.finish(value, ((self.gradient.softmax.total, False),))
 
     def sum_of_scores(self) -> HloInstruction:
         """Returns the sum of exponentials times the product with the values, without factors of rows."""
-        weights, product = self.gradient.weights, self.row_sum.product.instruction
-        if _differs(product, PrimitiveType.F32):
-            product = self._add(build.convert(product, PrimitiveType.F32))
-        return self._sum(self._binary("multiply", weights, product), self.gradient.column)
+        weights, column = self.gradient.weights, self.gradient.column
+        product = self._aligned(self.row_sum.product, dict(enumerate(weights.shape.dimensions)))
+        return self._sum(self._binary("multiply", weights, product), column)
 
     def _sum(self, product: HloInstruction, dimension: int) -> HloInstruction:
         module = self.computation.parent
@@ -233,7 +233,7 @@ class _RowSumBuilder:
         """Returns the replacement: a sum times some factors and those of its rows."""
         row_sum = self.row_sum
         for place, divides in (*factors, *row_sum.factors):
-            value = self._binary("divide" if divides else "multiply", value, self._aligned(place, False))
+            value = self._binary("divide" if divides else "multiply", value, self._aligned(place, self.rows))
         if row_sum.negative:
             value = self._add(build.unary("negate", value))
         shape = row_sum.reduce.shape
@@ -243,8 +243,8 @@ class _RowSumBuilder:
     def _binary(self, opcode: str, a: HloInstruction, b: HloInstruction) -> HloInstruction:
         return self._add(build.binary(opcode, a, b))
 
-    def _aligned(self, place: Place, has_inner: bool) -> HloInstruction:
-        """Returns an array over the rows, and the inner dimension behind them, in f32; repeated where it has less."""
+    def _aligned(self, place: Place, wanted: Mapping[int, int]) -> HloInstruction:
+        """Returns an array over variables of `wanted` sizes, in f32; repeated where it has less."""
         sizes = *self.gradient.weights.shape.dimensions, self.row_sum.depth
         place = _numbered_through(self.computation, place, sizes)
         value, shape = place.instruction, place.instruction.shape
@@ -255,7 +255,6 @@ class _RowSumBuilder:
             value = self._add(build.transpose(value, order))
         if _differs(value, PrimitiveType.F32):
             value = self._add(build.convert(value, PrimitiveType.F32))
-        wanted = {**self.rows, **({self.inner: self.row_sum.depth} if has_inner else {})}
         numbers = list(wanted)
         dimensions = [numbers.index(position) for position in sorted(position for position, _ in read)]
         whole = Shape.array(PrimitiveType.F32, tuple(wanted.values()))
