@@ -75,14 +75,9 @@ class _Member:
     scores: Value
 
 
-def num_planes(types: JointTypes) -> int:
-    """Returns how many products' scores there are at a time."""
-    return max(len(types.tiles), 1 + max(m.scores for m in types.members))
-
-
 def scratch_sizes(types: JointTypes, target: Target) -> dict[str, int]:
     """Returns the pieces of memory that a unit takes on the stack, by name, in bytes."""
-    sizes = {} if types.levels else {"scores": num_planes(types) * PLANE_BYTES}
+    sizes = {} if types.levels else {"scores": types.planes * PLANE_BYTES}
     for number in range(len(types.tiles)):
         sizes |= {f"left_{number}": rows_bytes(target), f"right_{number}": panel_bytes(target)}
     for number, member in enumerate(types.members):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xjit.affine import AffineExpr, delinearize, dim, substitute
 from xjit.emitters.access.memory import Buffer
-from xjit.emitters.attention.joint_block import num_planes, sums_bytes
+from xjit.emitters.attention.joint_block import sums_bytes
 from xjit.emitters.attention.joint_shapes import joint_parameters
 from xjit.emitters.attention.library import link_score_library, stack_bytes
 from xjit.emitters.attention.pieces import add_block_record
@@ -91,7 +91,7 @@ def _whole_columns_bytes(work: JointWork, elements: ScoreElements) -> tuple[int,
         return 0, 0, 0
     blocks = -(-work.shape.rows // work.blocking.rows)
     known = COMPUTE_BYTES * elements.statistic_numbers * len(work.statistics)
-    return num_planes(work.types) * work.blocking.plane_bytes, 8 * blocks, known
+    return work.types.planes * work.blocking.plane_bytes, 8 * blocks, known
 
 
 def _clear(nest: LoopNest, elements: ScoreElements, known: Value) -> None:

@@ -25,6 +25,9 @@ from xjit.passes.analysis.attention.statistics import find_statistics
 from xjit.passes.fusion.attention_units import fused_instructions, operands_first
 from xjit.passes.fusion.unit_merging import merge_units
 
+MAX_KEPT_ROWS = 1 << 14
+"""Keys that a thread keeps the scores of, for some queries: with more, these are in no cache."""
+
 
 def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches: int) -> bool:
     """Fuses the products of a gradient; False, and nothing is changed, if it has no forward product and needs none.
@@ -61,7 +64,7 @@ def _fuse_all(computation: HloComputation, gradient: Gradient, joint_batches: in
     joint = join_products(gradient.products)
     if gradient.forward is not None or joint is None or len(joint.tiles) < 2:
         return False
-    if math.prod(joint.sizes[d] for d in joint.batch) < joint_batches:
+    if math.prod(joint.sizes[d] for d in joint.batch) < joint_batches or joint.sizes[joint.row] > MAX_KEPT_ROWS:
         return False
     own = [gradient.softmax.maximum.instruction, gradient.softmax.total.instruction]
     if not find_statistics(joint, {*own, *(row_sum.reduce for row_sum in gradient.sums)}):
