@@ -243,7 +243,8 @@ class JointEmitter:
         """Zeros for what is summed over rows: those of a strip are with others there."""
         builder = self.builder
         for number in sorted({m.types.scores for m in self._members(over_rows=True)}):
-            builder.memset(builder.offset(self._plane(number), place), const_int(I8, 0), builder.mul(height, self.scores_row), 64)
+            start = builder.offset(self._plane(number), place)
+            builder.memset(start, const_int(I8, 0), builder.mul(height, self.scores_row), 64)
 
     def _add_block(self, rows: Extent, columns: Extent, may_skip: Value) -> None:
         builder, pieces = self.builder, self.pieces

@@ -31,10 +31,6 @@ JOINT_COLUMNS = 128
 PANEL_BYTES = 32 << 10
 """Of a block of an operand: several of them, and two of scores, lie in the second-level cache."""
 PLANE_BYTES = JOINT_ROWS * left_row_bytes(JOINT_COLUMNS)
-KEPT_BYTES = 4 << 20
-"""Of scores of all rows that are kept for a block of columns: in a thread's share of the last-level cache."""
-LEAST_KEPT_COLUMNS = 48
-"""With fewer, sums over columns are loaded and stored too often: as many as there are, measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +133,6 @@ def plan_joint_blocks(shape: JointShape, types: JointTypes, target: Target) -> J
     fitting = PANEL_BYTES // left_row_bytes(widest)
     rows = max(tile.rows, min(JOINT_ROWS, fitting) // tile.rows * tile.rows)
     if types.levels:
-        columns = _kept_columns(shape, types, columns, tile.columns)
         return JointBlocking(rows, columns, shape.rows, 1, shape.rows * left_row_bytes(columns))
     if any(member.over_rows for member in types.members):
         return JointBlocking(rows, columns, shape.rows, 1)
@@ -145,14 +140,6 @@ def plan_joint_blocks(shape: JointShape, types: JointTypes, target: Target) -> J
     wanted = -(-ENOUGH_UNITS // shape.num_batches)
     unit_rows = max(1, blocks // wanted) * rows
     return JointBlocking(rows, columns, unit_rows, -(-shape.rows // unit_rows))
-
-
-def _kept_columns(shape: JointShape, types: JointTypes, columns: int, step: int) -> int:
-    """Returns how many columns' scores are kept, at most `columns` and a multiple of `step`."""
-    least = min(columns, padded(LEAST_KEPT_COLUMNS, step))
-    while columns > least and types.planes * shape.rows * left_row_bytes(columns) > KEPT_BYTES:
-        columns -= step
-    return columns
 
 
 def panel_bytes(target: Target) -> int:

@@ -41,9 +41,7 @@ class _WholeColumnsEmitter(JointEmitter):
             with builder.when(left_out):
                 self._make_block(block, columns, masked=True)
         for level in self.levels[1:]:
-            with self._blocks(rows) as block, self._strips(block) as (strip, some):
-                with builder.when(builder.not_(self._is_zero(block, some, columns))):
-                    self._call_program(level, some, self._place(block, strip), columns)
+            self._sum_level(level, columns, rows)
         with self._blocks(rows) as block, builder.when(builder.not_(self._is_zero(block, block, columns))):
             with self._strips(block) as (strip, some):
                 is_zero, place = self._is_zero(block, some, columns), self._place(block, strip)
@@ -52,6 +50,14 @@ class _WholeColumnsEmitter(JointEmitter):
                 with builder.when(builder.not_(is_zero)):
                     self._add_strip(some, place, columns)
             self._add_columns(block, self._place(block, builder.i64(0)), columns)
+
+    def _sum_level(self, level: Value, columns: Extent, rows: Extent) -> None:
+        """Has the program go over a block of columns' scores."""
+        builder = self.builder
+        with self._blocks(rows) as block, self._strips(block) as (strip, some):
+            is_zero = self._is_zero(block, some, columns)
+            with builder.when(builder.not_(is_zero)):
+                self._call_program(level, some, self._place(block, strip), columns)
 
     def _place(self, block: Extent, strip: Value) -> Value:
         """How many bytes behind the first a strip's scores lie."""

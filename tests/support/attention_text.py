@@ -173,7 +173,10 @@ def gradient_text(
     )
     root = f"  ROOT r = (f32[{b},{t},{d}], f32[{b},{s},{d}], f32[{b},{s},{w}]) tuple(dq, dk, dv)"
     if forward:
-        root = f"  o = f32[{b},{t},{w}] dot(p, v), {numbers}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}\n" + root
+        root = (
+            f"  o = f32[{b},{t},{w}] dot(p, v), {numbers}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}\n"
+            + root
+        )
         root = root.replace(") tuple(", f", f32[{b},{t},{w}]) tuple(").replace("dv)", "dv, o)")
     gradient = "copy(dy)" if added else "select(c, dy, none)"
     return (

@@ -30,7 +30,6 @@ from xjit.passes.analysis.attention.places import Place
 from xjit.passes.analysis.attention.products import Tile
 from xjit.passes.analysis.attention.statistics import Statistic
 
-
 IDENTITIES = {"add": 0.0, "maximum": -math.inf}
 """What statistics are before the first score, by their opcodes."""
 _PADDING = 64

@@ -57,6 +57,7 @@ class JointWork:
             "method": f"register tiles of {tile.rows}x{tile.columns}",
             "blocks": f"{self.blocking.rows} rows, {self.blocking.columns} columns; scores stay in the cache",
             "tasks": f"{self.units} units of {self.blocking.unit_rows} rows",
+            **({"kept": f"scores of all rows, for {len(self.statistics)} sums of columns"} if self.statistics else {}),
             **self.masked.facts(),
         }
 

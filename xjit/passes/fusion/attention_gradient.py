@@ -4,6 +4,9 @@ A program that differentiates attention keeps the probabilities and reads them i
 forward product becomes a fusion that also gives each row's maximum and sum. The sum along columns that the gradient of
 a softmax needs is taken of the result instead: the sum over c of p[r, c] * (g v^T)[r, c] is that over d of g[r, d] *
 o[r, d]. What is left of the scores is elementwise, and each product that reads it computes it for itself, by blocks.
+
+Where nothing needs the forward product, the products and the maxima and sums are one fusion, which makes the scores
+once: see `xjit.passes.analysis.attention.statistics`.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ from xjit.passes.analysis.attention.statistics import find_statistics
 from xjit.passes.fusion.attention_units import fused_instructions, operands_first
 from xjit.passes.fusion.unit_merging import merge_units
 
-MAX_KEPT_ROWS = 1 << 14
-"""Keys that a thread keeps the scores of, for some queries: with more, these are in no cache."""
+MAX_KEPT_ROWS = 1 << 13
+"""Keys that a thread keeps the scores of, for a block of queries: with so many it pays, measured."""
 
 
 def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches: int) -> bool:
