@@ -33,7 +33,7 @@ from xjit.llvm.element_types import register_type, storage_type
 from xjit.llvm.math import math_functions, rounding
 from xjit.llvm.math.remainder import remainder
 from xjit.llvm.math.vec import Vec
-from xjit.llvm.small_floats import decode, encode
+from xjit.llvm.small_floats import decode, encode, has_signalling_nans
 from xjit.llvm.values import Value
 
 __all__ = [
@@ -217,7 +217,7 @@ def _compare(builder: IRBuilder, operation: Operation, operands: Sequence[Regist
     a, b = (_real(value) for value in operands)
     if kind.is_float:
         if attributes.type == "TOTALORDER":
-            return builder.icmp_signed(op, _total_order_key(builder, a), _total_order_key(builder, b))
+            return builder.icmp_signed(op, _total_order_key(builder, kind, a), _total_order_key(builder, kind, b))
         return builder.fcmp_unordered(op, a, b) if op == "!=" else builder.fcmp_ordered(op, a, b)
     return builder.icmp_signed(op, a, b) if kind.is_signed else builder.icmp_unsigned(op, a, b)
 
@@ -231,9 +231,12 @@ def _compare_complex(builder: IRBuilder, op: str, operands: Sequence[RegisterVal
     raise Unsupported(f"complex numbers have no order: compare {op}")
 
 
-def _total_order_key(builder: IRBuilder, x: Value) -> Value:
+def _total_order_key(builder: IRBuilder, kind: PrimitiveType, x: Value) -> Value:
     """Signed integers in the order -NaN < -inf < ... < -0 < +0 < ... < +inf < +NaN."""
-    bits = Vec(builder, x).as_int()
+    if has_signalling_nans(kind):  # of which registers, which hold them as f32, may make quiet ones
+        bits = Vec(builder, store_convert(builder, kind, x))
+    else:
+        bits = Vec(builder, x).as_int()
     flipped = bits ^ ((1 << (bits.type.elem.bits - 1)) - 1)
     return flipped.where(bits < 0, bits).v
 

@@ -124,6 +124,15 @@ def test_compare_is_quiet_and_total_order_is_total() -> None:
     assert result.all()
 
 
+def test_total_order_tells_signalling_nans_of_f16_apart() -> None:
+    codes = np.array([0x7BFF, 0x7C00, 0x7C01, 0x7DFF, 0x7E00, 0x7FFF, 0xFC01, 0xFE01, 0xFC00, 0x8000, 0], np.uint16)
+    a, b = (x.view(np.float16) for x in (np.repeat(codes, codes.size), np.tile(codes, codes.size)))
+    signed = codes.astype(np.int32)
+    order = np.where(signed & 0x8000, 0x7FFF - signed, signed)
+    less = run(f"pred[{a.size}]", "compare(a, b), direction=LT, type=TOTALORDER", a, b)
+    np.testing.assert_array_equal(less.reshape(codes.size, -1), order[:, None] < order[None, :])
+
+
 @pytest.mark.parametrize("name", [n for n in dir(ml_dtypes) if n.startswith("float8")])
 def test_total_order_of_all_pairs(name: str) -> None:
     """Also of types whose only NaN is where -0 would be: that is the smallest there."""

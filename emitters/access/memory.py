@@ -226,7 +226,7 @@ class MemoryAccess:
         unguarded = guard.scalar is None and guard.lanes is None
         if pattern is not None and unguarded:
             if self.nest.tile is not None and len(pattern) > 1:
-                column = load_from_tile(self.nest, self.nest.tile, pointer, kind, offset, pattern[1])
+                column = load_from_tile(self.nest, self.nest.tile, pointer, kind, offset, pattern)
                 if column is not None:
                     return column
             if max(pattern) - min(pattern) < MAX_WINDOW * lanes.width:

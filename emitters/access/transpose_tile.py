@@ -7,6 +7,8 @@ W values of u; the first one that needs an operand loads its tile, the others fi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xjit.affine import AffineExpr, dim, linear_combination
 from xjit.emitters.loops.loop_levels import TransposeTile
 from xjit.emitters.loops.loop_nest import LoopNest
@@ -18,9 +20,12 @@ from xjit.llvm.values import Value, const_int
 
 
 def load_from_tile(
-    nest: LoopNest, tile: TransposeTile, pointer: Value, kind: LLVMType, offset: AffineExpr, stride: int
+    nest: LoopNest, tile: TransposeTile, pointer: Value, kind: LLVMType, offset: AffineExpr, pattern: Sequence[int]
 ) -> Value | None:
-    """Returns the vector along v of this step's u, if the access suits the tile; None if not."""
+    """Returns the vector along v of this step's u, if the access suits the tile; None if not.
+
+    `pattern` says where the elements of the lanes lie, from that of the first one on.
+    """
     lanes = nest.vector
     if lanes is None or lanes.mask is not None or lanes.width != tile.width or factor_of(offset, tile.position) != 1:
         return None
@@ -31,17 +36,16 @@ def load_from_tile(
     key = ("tile", pointer.text, kind, base)
     columns = level.cache.get(key)
     if columns is None:
-        columns = level.cache[key] = _load_tile(nest, level.builder, pointer, kind, base, stride, tile.width)
+        columns = level.cache[key] = _load_tile(nest, level.builder, pointer, kind, base, pattern)
     return columns[tile.step]
 
 
 def _load_tile(
-    nest: LoopNest, builder: IRBuilder, pointer: Value, kind: LLVMType, base: AffineExpr, stride: int, width: int
+    nest: LoopNest, builder: IRBuilder, pointer: Value, kind: LLVMType, base: AffineExpr, pattern: Sequence[int]
 ) -> list[Value]:
     start = builder.gep(kind, pointer, nest.index_value(base))
-    wide = vector(kind, width)
+    wide = vector(kind, len(pattern))
     rows = [
-        builder.load(wide, builder.gep(kind, start, const_int(I64, lane * stride)), align=kind.bits // 8)
-        for lane in range(width)
+        builder.load(wide, builder.gep(kind, start, const_int(I64, place)), align=kind.bits // 8) for place in pattern
     ]
     return transpose_blocks(builder, rows)

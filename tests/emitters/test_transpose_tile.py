@@ -124,3 +124,14 @@ ENTRY e {
 def test_layouts_make_a_copy_a_transpose() -> None:
     text = "ENTRY e {\n  x = f32[40,9,30]{0,1,2} parameter(0)\n  ROOT c = f32[40,9,30]{2,1,0} copy(x)\n}\n"
     assert check_units(text) > 1
+
+
+@pytest.mark.parametrize("sizes", [(3, 1, 4), (4, 4), (2, 6), (1, 1)])
+def test_columns_of_several_operands(sizes: tuple[int, ...]) -> None:
+    """Lanes of a concatenation walk across the columns of one operand, and then of the next."""
+    columns = "\n".join(f"  x{n} = u8[37,{size}]{{0,1}} parameter({n})" for n, size in enumerate(sizes))
+    check_units(f"""ENTRY e {{
+{columns}
+  ROOT c = u8[37,{sum(sizes)}]{{1,0}} concatenate({", ".join(f"x{n}" for n in range(len(sizes)))}), dimensions={{1}}
+}}
+""")

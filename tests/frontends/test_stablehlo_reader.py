@@ -41,6 +41,16 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "sort that is not stable": lambda x, y, i: lax.sort(x, dimension=0, is_stable=False),
     "argsort": lambda x, y, i: jnp.argsort(y, axis=1),
     "argmax": lambda x, y, i: jnp.argmax(x, axis=1),
+    "argmax of integers": lambda x, y, i: jnp.argmax(i),
+    "compared with itself": lambda x, y, i: (lax.eq(i, i), lax.lt(i, i), lax.ge(i, i), lax.ne(x, x), x[0] <= x[0]),
+    "transforms": lambda x, y, i: (
+        jnp.fft.rfft(x),
+        jnp.fft.irfft(jnp.fft.rfft(y, axis=0)),
+        jnp.fft.fft(lax.complex(x, x)),
+    ),
+    "known bits": lambda x, y, i: (
+        i + lax.shift_right_logical(np.int32(-5), np.int32(3)) + lax.max(np.int32(3), np.int32(5))
+    ),
     "take": lambda x, y, i: x[:, i],
     "indexed update": lambda x, y, i: x.at[:, i].add(2.0).at[0].set(1.0),
     "where": lambda x, y, i: jnp.where(x > 0.5, x, 2.5).T,
@@ -74,6 +84,8 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 LEFT: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "the larger of two zeros": lambda x, y, i: x + lax.max(np.float32(0), np.float32(-0.0)),
+    "the smaller of two zeros": lambda x, y, i: x + lax.min(np.float32(-0.0), np.float32(0)),
     "known numbers": lambda x, y, i: jnp.log(jnp.full((2,), 4.0)),
     "a composite": lambda x, y, i: lax.top_k(x, 2),
     "shifts of known numbers": lambda x, y, i: jax.random.bits(jax.random.key(3), (4,)),

@@ -114,6 +114,11 @@ def test_values(text: str, name: str) -> None:
             "tensor<4x5xf32>, tensor<5x6xf32>",
             iterators='"parallel", "parallel", "reduction"',
         ),
+        generic(
+            f"%b = memref.alloc() : memref<f32>\nmemref.store %x0, %b[] : memref<f32>\n%y = math.exp %x0 : f32\n{YIELD}",
+            f"{SAME}; {SAME}",
+            M,
+        ),  # does more than it yields
     ],
 )
 def test_what_has_no_name(text: str) -> None:

@@ -115,6 +115,17 @@ def test_what_is_made_of_masked_scores(tail: str, bound: float) -> None:
         "\n  g = pred[8,9] compare(d, o), direction=GT\n  ROOT r = f32[8,9] select(g, lows, x)",  # quotients are whole
         "f = f32[8,9] convert(c)\n  h = f32[8,9] add(f, lows)\n  g = pred[8,9] compare(h, lows), direction=GT"
         "\n  ROOT r = f32[8,9] select(g, lows, x)",  # 1 - 1e9 is -1e9
+        "two = pred[8,9] add(c, c)\n  n = pred[8,9] not(two)\n  one = pred[8,9] compare(two, c), direction=NE"
+        "\n  o = pred[8,9] or(n, one)\n  a = pred[8,9] and(o, c)\n  ROOT r = f32[8,9] select(a, lows, x)",  # 1 + 1 is 1
+        "ks = s64[] constant(9007199254740992)\n  k = s64[8,9] broadcast(ks), dimensions={}"
+        "\n  ls = s64[] constant(9007199254740993)\n  l = s64[8,9] broadcast(ls), dimensions={}"
+        "\n  s = s64[8,9] select(c, k, l)\n  g = pred[8,9] compare(s, l), direction=EQ\n  a = pred[8,9] and(g, c)"
+        "\n  ROOT r = f32[8,9] select(a, lows, x)",  # as floats they are equal
+        "ls = s64[] constant(9007199254740993)\n  l = s64[8,9] broadcast(ls), dimensions={}\n  p = s64[8,9] convert(i)"
+        "\n  q = s64[8,9] convert(j)\n  t = s64[8,9] add(p, l)\n  g = pred[8,9] compare(t, q), direction=LT"
+        "\n  ROOT r = f32[8,9] select(g, lows, x)",  # no float is the constant
+        "f = f32[8,9] convert(m)\n  inf = f32[] constant(-inf)\n  infs = f32[8,9] broadcast(inf), dimensions={}"
+        "\n  p = f32[8,9] multiply(f, infs)\n  ROOT r = f32[8,9] select(c, x, p)",  # NaN where m is false
     ],
 )  # fmt: skip
 def test_what_is_no_mask_of_positions(lines: str) -> None:

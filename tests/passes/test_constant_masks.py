@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import xjit
-from xjit.hlo import HloComputation, HloModule
+from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.ops import build
 from xjit.ops.verifier import verify_module
+from xjit.passes.fusion import constant_masks
 from xjit.passes.fusion.constant_masks import replace_constant_masks
 
 ROWS, COLUMNS = np.arange(7)[:, None], np.arange(9)[None]
@@ -26,7 +27,7 @@ def replaced(array: np.ndarray[Any, Any]) -> tuple[bool, HloModule]:
     copy = builder.add_instruction(build.unary("copy", constant))
     module = HloModule("m")
     computation = module.add_entry_computation(builder.build(copy))
-    return replace_constant_masks(computation, [copy]), module
+    return replace_constant_masks(computation, [copy], set()), module
 
 
 @pytest.mark.parametrize(
@@ -77,3 +78,21 @@ def test_what_is_kept(array: np.ndarray[Any, Any]) -> None:
     changed, module = replaced(np.asarray(array))
     assert not changed
     assert [i.opcode for i in module.entry_computation.instructions] == ["constant", "copy"]
+
+
+def test_constants_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That which layers share is no mask for any of them."""
+    builder = HloComputation.Builder("e")
+    constants = [builder.add_instruction(build.make_constant(array)) for array in (TRIL & (ROWS != 3), TRIL)]
+    copies = [builder.add_instruction(build.unary("copy", constant)) for constant in constants]
+    computation = HloModule("m").add_entry_computation(builder.build(copies[0]))
+    kept: set[HloInstruction] = set()
+    assert replace_constant_masks(computation, copies, kept)
+    assert kept == {constants[0]}
+    monkeypatch.setattr(constant_masks, "_replace_constant", lambda *_: pytest.fail("looked at again"))
+    assert not replace_constant_masks(computation, copies, kept)
+
+
+def test_many_values_are_seen_at_a_glance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constant_masks, "_regions", lambda _: pytest.fail("a mask has few values"))
+    assert not replaced(np.arange(90 * 100, dtype=np.float32).reshape(90, 100))[0]

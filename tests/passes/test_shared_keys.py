@@ -9,7 +9,7 @@ import pytest
 
 import xjit
 from tests.support.attention_text import REDUCERS
-from xjit.affine import dim
+from xjit.affine import constant, dim
 from xjit.passes.analysis.attention.digits import Digit, digits_of, in_terms_of
 from xjit.passes.analysis.attention.places import Place
 from xjit.passes.fusion.attention_fusion import AttentionFusion
@@ -109,12 +109,20 @@ def place(sizes: str, *index: object) -> Place:
 
 def test_variables_as_digits() -> None:
     """Of an index that numbers two variables through, one is the quotient and one the remainder."""
-    known = in_terms_of((dim(1) * 4 + dim(2), dim(0)), (5, 3, 4))
+    known = in_terms_of(place("12,5", dim(1) * 4 + dim(2), dim(0)), (5, 3, 4))
     assert known == {0: dim(1), 1: dim(0).floordiv(4), 2: dim(0) % 4}
-    assert in_terms_of((dim(1) * 5 + dim(2), dim(0)), (5, 3, 4)) is None
-    assert in_terms_of((dim(1), dim(1)), (5, 3)) is None
-    assert in_terms_of((dim(1) + 1, dim(0)), (5, 3)) is None
-    assert in_terms_of((dim(0).floordiv(2),), (6,)) is None
+    assert in_terms_of(place("15,5", dim(1) * 5 + dim(2), dim(0)), (5, 3, 4)) is None
+    assert in_terms_of(place("3,3", dim(1), dim(1)), (5, 3)) is None
+    assert in_terms_of(place("3,5", dim(1) + 1, dim(0)), (5, 3)) is None
+    assert in_terms_of(place("3", dim(0).floordiv(2)), (6,)) is None
+
+
+def test_parts_of_arrays_do_not_tell_all_elements_apart() -> None:
+    assert in_terms_of(place("3,1,5", dim(1), constant(0), dim(0)), (5, 3)) == {0: dim(2), 1: dim(0)}
+    assert in_terms_of(place("4,5", dim(1), dim(0)), (5, 3)) is None
+    assert in_terms_of(place("3,2,5", dim(1), constant(0), dim(0)), (5, 3)) is None
+    assert in_terms_of(place("16,5", dim(1) * 4 + dim(2), dim(0)), (5, 3, 4)) is None
+    assert digits_of(place("4", dim(1)), (5, 3)) is None
 
 
 def test_digits_of_places() -> None:

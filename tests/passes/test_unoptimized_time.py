@@ -88,7 +88,8 @@ def test_operands_count_as_a_whole() -> None:
 
 def test_nothing_takes_less_than_no_time() -> None:
     assert not takes_less(optimized("ENTRY e { x = f32[8] parameter(0)  ROOT n = f32[8] negate(x) }"), 0)
-    assert not takes_less(optimized("ENTRY e { ROOT x = f32[8] parameter(0) }"), 0)
+    nothing = optimized("ENTRY e { ROOT t = () tuple() }")
+    assert takes_less(nothing, 1) and not takes_less(nothing, 0)
 
 
 def test_the_count_ends_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

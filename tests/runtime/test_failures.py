@@ -22,20 +22,21 @@ pytestmark = pytest.mark.unguarded  # routines here fail at a certain call
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# larger matrices than those that are factorized in line
 CALL = (
-    'custom-call({x}), custom_call_target="lapack_spotrf_ffi", operand_layout_constraints={{f32[4,4]{{0,1}}}}, '
+    'custom-call({x}), custom_call_target="lapack_spotrf_ffi", operand_layout_constraints={{f32[40,40]{{0,1}}}}, '
     "api_version=API_VERSION_TYPED_FFI, backend_config={{uplo = 76 : ui8}}"
 )
-RESULT = "(f32[4,4]{0,1}, s32[])"
+RESULT = "(f32[40,40]{0,1}, s32[])"
 
 
 def pair() -> str:
     """Two calls of one kernel, `first` and `second`."""
     return f"""HloModule pair
 ENTRY e {{
-  x = f32[4,4]{{0,1}} parameter(0)
+  x = f32[40,40]{{0,1}} parameter(0)
   first = {RESULT} {CALL.format(x="x")}
-  y = f32[4,4]{{0,1}} parameter(1)
+  y = f32[40,40]{{0,1}} parameter(1)
   second = {RESULT} {CALL.format(x="y")}
   a = s32[] get-tuple-element(first), index=1
   b = s32[] get-tuple-element(second), index=1
@@ -48,26 +49,26 @@ def loop() -> str:
     """Ten rounds of a call."""
     return f"""HloModule rounds
 cond {{
-  p = (s32[], f32[4,4]{{0,1}}) parameter(0)
+  p = (s32[], f32[40,40]{{0,1}}) parameter(0)
   i = s32[] get-tuple-element(p), index=0
   c = s32[] constant(10000)
   ROOT r = pred[] compare(i, c), direction=LT
 }}
 body {{
-  p = (s32[], f32[4,4]{{0,1}}) parameter(0)
+  p = (s32[], f32[40,40]{{0,1}}) parameter(0)
   i = s32[] get-tuple-element(p), index=0
   one = s32[] constant(1)
   j = s32[] add(i, one)
-  x = f32[4,4]{{0,1}} get-tuple-element(p), index=1
+  x = f32[40,40]{{0,1}} get-tuple-element(p), index=1
   inside = {RESULT} {CALL.format(x="x")}
-  y = f32[4,4]{{0,1}} get-tuple-element(inside), index=0
-  ROOT t = (s32[], f32[4,4]{{0,1}}) tuple(j, y)
+  y = f32[40,40]{{0,1}} get-tuple-element(inside), index=0
+  ROOT t = (s32[], f32[40,40]{{0,1}}) tuple(j, y)
 }}
 ENTRY e {{
   i = s32[] constant(0)
-  x = f32[4,4]{{0,1}} parameter(0)
-  t = (s32[], f32[4,4]{{0,1}}) tuple(i, x)
-  ROOT w = (s32[], f32[4,4]{{0,1}}) while(t), condition=cond, body=body
+  x = f32[40,40]{{0,1}} parameter(0)
+  t = (s32[], f32[40,40]{{0,1}}) tuple(i, x)
+  ROOT w = (s32[], f32[40,40]{{0,1}}) while(t), condition=cond, body=body
 }}
 """
 
@@ -133,7 +134,7 @@ def test_the_call_that_failed_is_named(infos: tuple[int, ...], name: str, refuse
     routine = refuse(_Routine(*infos))
     exe = xjit.compile(pair())
     assert [kernel.name for kernel in exe.kernels][:2] == ["first.1", "first.1"]
-    x = np.eye(4, dtype=np.float32)
+    x = np.eye(40, dtype=np.float32)
     assert run_entry(exe.program, x, x) == (RuntimeStatus.INTERNAL, name, infos[-1])
     assert routine.calls == len(infos), "nothing runs after a failure"
     routine.infos[:] = infos
@@ -143,12 +144,12 @@ def test_the_call_that_failed_is_named(infos: tuple[int, ...], name: str, refuse
 
 def test_info_of_the_mathematics_is_a_result(refuse: Any) -> None:
     refuse(_Routine(0, 3))
-    assert xjit.compile(pair())(*[np.eye(4, dtype=np.float32)] * 2) == 3
+    assert xjit.compile(pair())(*[np.eye(40, dtype=np.float32)] * 2) == 3
 
 
 def test_loops_end_when_something_fails(refuse: Any) -> None:
     routine = refuse(_Routine(0, 0, -1))
-    outcome = run_entry(xjit.compile(loop()).program, np.eye(4, dtype=np.float32))
+    outcome = run_entry(xjit.compile(loop()).program, np.eye(40, dtype=np.float32))
     assert outcome == (RuntimeStatus.INTERNAL, "inside", -1)
     assert routine.calls == 3
 
@@ -156,7 +157,7 @@ def test_loops_end_when_something_fails(refuse: Any) -> None:
 def test_the_interpreter_names_it_too(refuse: Any) -> None:
     routine = refuse(_Routine(0, -3))
     with pytest.raises(xjit.ExecutionError, match="second"):
-        xjit.compile(pair()).run_thunks(*[np.eye(4, dtype=np.float32)] * 2)
+        xjit.compile(pair()).run_thunks(*[np.eye(40, dtype=np.float32)] * 2)
     assert routine.calls == 2
 
 

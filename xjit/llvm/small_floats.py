@@ -93,6 +93,12 @@ def has_all_of(kind: PrimitiveType, source: PrimitiveType) -> bool:
     return kind is P.BF16 and (source is P.F8E8M0FNU or has_all_of(P.F16, source))
 
 
+def has_signalling_nans(kind: PrimitiveType) -> bool:
+    """Whether a narrow float, which takes whole bytes then, is one of IEEE's kind, with several NaNs."""
+    form = FORMATS.get(kind)
+    return form is not None and form.infinity is not None
+
+
 def is_shortened(kind: PrimitiveType, source: PrimitiveType) -> bool:
     """Whether a number of `kind` is one of `source` with fewer bits of the mantissa."""
     a, b = FORMATS.get(kind), FORMATS.get(source)

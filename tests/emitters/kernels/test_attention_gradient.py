@@ -296,3 +296,40 @@ def exact_gradient(q: Any, k: Any, v: Any, g: Any) -> tuple[Any, Any, Any]:
         np.einsum("bhts,bthd->bshd", ds, q),
         np.einsum("bhts,bthd->bshd", p, g),
     )
+
+
+@pytest.mark.usefixtures("fused")
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        (
+            "dq = f32[1,40,8] dot(ds, k)",
+            """part = f32[1,40,32] slice(ds), slice={[0:1], [0:40], [0:32]}
+  first = f32[1,32,8] slice(k), slice={[0:1], [0:32], [0:8]}
+  dq = f32[1,40,8] dot(part, first)""",
+        ),
+        (
+            "dk = f32[1,48,8] dot(ds, q)",
+            """part = f32[1,24,48] slice(ds), slice={[0:1], [0:24], [0:48]}
+  first = f32[1,24,8] slice(q), slice={[0:1], [0:24], [0:8]}
+  dk = f32[1,48,8] dot(part, first)""",
+        ),
+        (
+            "pd = f32[1,40,48] multiply(p, dp)",
+            """long = f32[1,60] parameter(4)
+  some = f32[1,40] slice(long), slice={[0:1], [0:40]}
+  wide = f32[1,40,48] broadcast(some), dimensions={0,1}
+  times = f32[1,40,48] multiply(p, wide)
+  pd = f32[1,40,48] multiply(times, dp)""",
+        ),
+    ],
+    ids=["columns", "rows", "row-factor"],
+)
+def test_parts_of_scores_and_of_rows(name: str, lines: str) -> None:
+    """What is summed over the first columns or rows alone does not read the others."""
+    text = gradient_text(1, 40, 48, 8, 8)
+    assert name in text
+    text = text.replace(name, lines)
+    inputs = inputs_of(text).values()
+    for got, want in zip(xjit.compile(text)(*inputs), xjit.evaluate(text, *inputs), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4)

@@ -37,6 +37,26 @@ def test_widths(source: str, target: str) -> None:
     check(text(source, target))
 
 
+@pytest.mark.parametrize(
+    ("repeated", "dimensions", "target"),
+    [
+        ("u8[2,4]", "1", "u32[2]"),
+        ("u16[4,2]", "0", "f32[4]"),
+        ("u32[4,3]", "0", "u8[4,3,4]"),
+        ("u8[4,4]", "1", "s8[4,4]"),
+    ],
+)
+def test_of_broadcasts(repeated: str, dimensions: str, target: str) -> None:
+    """What is repeated is cast before only where no dimension comes or goes."""
+    check(f"""HloModule m
+ENTRY e {{
+  x = {repeated.split("[")[0]}[4] parameter(0)
+  b = {repeated} broadcast(x), dimensions={{{dimensions}}}
+  ROOT r = {target} bitcast-convert(b)
+}}
+""")
+
+
 def test_layouts_and_neighbours() -> None:
     check(text("f32[5,7]{0,1}", "u8[5,7,4]{0,2,1}"), options=LAYOUTS)
     check(

@@ -236,8 +236,8 @@ def test_what_is_padded_and_what_lies_around_it_are_parts() -> None:
     assert [cropped.units_of(part) for part in cropped.parts] == [3, 99]
 
 
-def test_padding_between_elements_and_of_few_elements_is_asked_for() -> None:
+def test_padding_between_elements_is_cut_at_its_edges_and_that_of_few_elements_is_asked_for() -> None:
     (spread,) = plans("f32[205,200]", "pad(p0, z), padding=2_4_1x0_0", "f32[100,200]")
-    assert [spread.units_of(part) for part in spread.parts] == [102, 12], "pairs of rows, and the last one"
+    assert [spread.units_of(part) for part in spread.parts] == [2, 4, 99, 12], "edges, pairs of rows, and the last one"
     (few,) = plans("f32[12,201]", "pad(p0, z), padding=1_1x0_1", "f32[10,200]")
     assert len(few.parts) == 1, "they are not worth more code"

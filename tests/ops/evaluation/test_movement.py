@@ -83,6 +83,14 @@ ENTRY e {
     np.testing.assert_array_equal(c, physical.reshape(12, 2).T.view(np.int32))
 
 
+@pytest.mark.parametrize("source", ["u8[0]{0}", "u8[0,4]{1,0}", "u8[4,0]{0,1}"])
+def test_bitcast_of_nothing_to_another_width(source: str) -> None:
+    text = f"HloModule t\nENTRY e {{\n  p = {source} parameter(0)\n  ROOT b = f32[0]{{0}} bitcast(p)\n}}\n"
+    sizes = [int(n) for n in source[3 : source.index("]")].split(",")]
+    (result,) = oracle.run(text, np.zeros(sizes, np.uint8))
+    assert result.shape == (0,)
+
+
 def test_dynamic_dimensions_have_their_actual_size() -> None:
     text = """HloModule t
 add { a = f32[] parameter(0)

@@ -21,6 +21,7 @@ Rule = Callable[[Scope, Any, list[Value], Shape], Value]
 """(scope, operation, operands, the result's shape) -> the result."""
 
 _COMPLEX: Final = frozenset({PrimitiveType.C64, PrimitiveType.C128})
+_COMPLEX_OR_FLOAT: Final = _COMPLEX | {kind for kind in PrimitiveType if kind.is_float}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def _constants_last(opcode: str, operands: list[Value]) -> list[Value]:
 def _known(opcode: str, operands: list[Value]) -> Value | None:
     """What an operation on constants is without it: zeros and ones that change nothing, or decide alone."""
     constants = [operand for operand in operands if isinstance(operand, Constant)]
-    if len(constants) == len(operands):
+    if len(constants) == len(operands) and opcode not in _NEVER_COMPUTED:
         return _computed(_FUNCTIONS.get(opcode), constants, constants[0].shape, opcode)
     last = operands[-1]
     if opcode not in _NEUTRAL or not isinstance(last, Constant):
@@ -91,8 +92,8 @@ def _computed(function: Callable[..., Any] | None, constants: list[Constant], sh
         raise Declined(f"{name} of constants")
     with np.errstate(all="ignore"):
         found = np.asarray(function(*(constant.literal.array for constant in constants))).astype(shape.dtype)
-    if not np.isfinite(found):
-        raise Declined(f"{name} of constants")
+    if not np.isfinite(found) or (kind.is_float and not found and name in ("maximum", "minimum")):
+        raise Declined(f"{name} of constants")  # NumPy takes either of two zeros
     return Constant(Literal(Shape.array(shape.element_type), found), shape)
 
 
@@ -113,8 +114,8 @@ def _compare(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> Valu
         return _computed(_COMPARISONS[direction], constants, shape, "compare")
     if any(constant.shape.element_type is PrimitiveType.PRED for constant in constants):
         raise Declined("compare of a truth that is known")
-    if operands[0] is operands[1] and not operands[0].shape.element_type.is_float:
-        raise Declined("compare of a value and itself")
+    if operands[0] is operands[1] and operands[0].shape.element_type not in _COMPLEX_OR_FLOAT:
+        return Constant(Literal(Shape.array(PrimitiveType.PRED), np.asarray(_COMPARISONS[direction](0, 0))), shape)
     return scope.make("compare", shape, operands, at.CompareAttributes(direction, kind if kind == "TOTALORDER" else ""))
 
 
@@ -283,6 +284,13 @@ def _dot_general(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> 
     return scope.make("dot", shape, operands, attributes)
 
 
+def _fft(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> Value:
+    from jaxlib.mlir.dialects import stablehlo
+
+    kind = stablehlo.FftTypeAttr(op.attributes["fft_type"]).value
+    return scope.make("fft", shape, operands, at.FftAttributes(kind, tuple(op.attributes["fft_length"])))
+
+
 def _gather(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> Value:
     from jaxlib.mlir.dialects import stablehlo
 
@@ -307,9 +315,15 @@ _COMPARISONS: Final[dict[str, Callable[..., Any]]] = {
 
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
+    "xor": np.bitwise_xor, "maximum": np.maximum, "minimum": np.minimum,
 }  # fmt: skip
 """All exact, or rounded once."""
+
+_NEVER_COMPUTED: Final = frozenset((
+    "atan2", "cbrt", "ceil", "count-leading-zeros", "exponential-minus-one", "floor", "log-plus-one", "popcnt", "power",
+    "shift-left", "shift-right-arithmetic", "shift-right-logical",
+))  # fmt: skip
+"""Opcodes that the converter leaves as they are, whatever their operands."""
 
 _COMPUTED: Final = frozenset(kind for kind in PrimitiveType if kind.is_signed) | {
     PrimitiveType.PRED,
@@ -387,6 +401,7 @@ READERS: Final[dict[str, Reader]] = {
         "dot_general": Reader(_dot_general, frozenset({"dot_dimension_numbers", "precision_config"})),
         "dynamic_slice": Reader(_dynamic_slice, frozenset({"slice_sizes"})),
         "dynamic_update_slice": Reader(_dynamic_update_slice),
+        "fft": Reader(_fft, frozenset({"fft_length", "fft_type"})),
         "gather": Reader(_gather, frozenset({"dimension_numbers", "slice_sizes", "indices_are_sorted"})),
         "iota": Reader(_iota, frozenset({"iota_dimension"})),
         "pad": Reader(_pad, frozenset({"edge_padding_low", "edge_padding_high", "interior_padding"})),

@@ -123,10 +123,11 @@ def _bitcast(_interpreter: Interpreter, instruction: HloInstruction, operands: S
     x, source, target = operands[0], instruction.operand(0).shape, instruction.shape
     tiles = [s.layout.tile_dimensions if s.layout is not None else () for s in (source, target)]
     same_order = source.dimensions == target.dimensions and source.minor_to_major == target.minor_to_major
-    if same_order and tiles[0] == tiles[1]:
+    same_width = source.element_type.bit_width == target.element_type.bit_width
+    if same_width and same_order and tiles[0] == tiles[1]:
         return x if x.dtype == target.dtype else bitcast_elements(x, target.element_type)
     flat = tile_array(x, source.minor_to_major, tiles[0])
-    if source.element_type.bit_width == target.element_type.bit_width:
+    if same_width:
         flat = bitcast_elements(flat, target.element_type)
     elif all(shape.element_type.bit_width == 8 * shape.element_type.byte_width for shape in (source, target)):
         flat = np.ascontiguousarray(flat).view(target.element_type.dtype)

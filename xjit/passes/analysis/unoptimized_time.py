@@ -36,7 +36,7 @@ def takes_less(module: HloModule, limit_ns: float, lanes: int = 1) -> bool:
         total += ns
         if total >= limit_ns:
             return False
-    return True
+    return total < limit_ns
 
 
 @dataclass(frozen=True, slots=True)

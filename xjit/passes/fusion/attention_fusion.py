@@ -60,16 +60,20 @@ class AttentionFusion(HloModulePass):
 
     def _run_on(self, computation: HloComputation) -> bool:
         changed = False
+        no_masks: set[HloInstruction] = set()
         exponentials = [i for i in computation.instructions if i.opcode == "exponential"]
         for weights in exponentials:
-            changed |= self._fuse_gradient(computation, weights)
+            changed |= self._fuse_gradient(computation, weights, no_masks)
         for dot in dict.fromkeys(dot for i in exponentials if i.parent is computation for dot in _products_of(i)):
             if dot.parent is computation:
-                changed |= self._fuse(computation, dot)
+                changed |= self._fuse(computation, dot, no_masks)
         return changed
 
-    def _fuse(self, computation: HloComputation, dot: HloInstruction) -> bool:
-        """Fuses what follows a dot as far as it is part of one product: as much as can be."""
+    def _fuse(self, computation: HloComputation, dot: HloInstruction, no_masks: set[HloInstruction]) -> bool:
+        """Fuses what follows a dot as far as it is part of one product: as much as can be.
+
+        `no_masks` are constants that are known to be no masks.
+        """
         if not self._may_pay(dot):
             return False
         for root in reversed(results_of(dot, _FOLLOWING)):
@@ -78,14 +82,16 @@ class AttentionFusion(HloModulePass):
                     continue
                 if scores_are_needed(product, fused_instructions(product)):
                     continue
-                if replace_constant_masks(computation, product.between):
-                    self._fuse(computation, dot)
+                if replace_constant_masks(computation, product.between, no_masks):
+                    self._fuse(computation, dot, no_masks)
                     return True
                 merge_units(computation, fused_instructions(product), [root], dot, "kCustom", "attention")
                 return True
         return False
 
-    def _fuse_gradient(self, computation: HloComputation, weights: HloInstruction) -> bool:
+    def _fuse_gradient(
+        self, computation: HloComputation, weights: HloInstruction, no_masks: set[HloInstruction]
+    ) -> bool:
         """Fuses all products that read what is computed from the exponentials of a softmax, if that is a gradient."""
         if weights.shape.rank < 2 or not weights.shape.is_static_array or weights.shape.byte_size < self.gradient_bytes:
             return False
@@ -98,8 +104,8 @@ class AttentionFusion(HloModulePass):
         if gradient is None:
             return False
         between = set[HloInstruction]().union(*(product.between for product in gradient.all_products()))
-        if replace_constant_masks(computation, between):
-            self._fuse_gradient(computation, weights)
+        if replace_constant_masks(computation, between, no_masks):
+            self._fuse_gradient(computation, weights, no_masks)
             return True
         return fuse_gradient(computation, gradient, self.joint_batches) or bool(splits)
 

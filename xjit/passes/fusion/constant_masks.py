@@ -20,6 +20,8 @@ from xjit.passes.analysis.attention.half_planes import MAX_PLANES, HalfPlane
 
 MAX_ELEMENTS = 1 << 26
 """Of a constant that is looked through."""
+SAMPLES = 1 << 12
+"""Elements that are looked at first: a mask has few values."""
 _DIRECTIONS = ((0, 1), (0, -1), (-1, 1), (1, -1))
 """Of half-planes: columns behind and before others, what is above and below diagonals."""
 
@@ -35,12 +37,18 @@ class _Region:
     corner: tuple[int, int]
 
 
-def replace_constant_masks(computation: HloComputation, between: Iterable[HloInstruction]) -> bool:
-    """Replaces constants that some instructions read; True if there were any."""
-    constants = dict.fromkeys(o for i in between for o in i.operands if o.opcode == "constant" and o.shape.is_array)
+def replace_constant_masks(
+    computation: HloComputation, between: Iterable[HloInstruction], kept: set[HloInstruction]
+) -> bool:
+    """Replaces constants that some instructions read; True if there were any.
+
+    Those that stay are added to `kept`, and not looked at again: layers may share them.
+    """
+    constants = {o for i in between for o in i.operands if o.opcode == "constant" and o.shape.is_array} - kept
     in_order = sorted(constants, key=lambda constant: constant.name)
-    replaced = [_replace_constant(computation, constant) for constant in in_order]
-    return any(replaced)
+    replaced = {constant for constant in in_order if _replace_constant(computation, constant)}
+    kept |= constants - replaced
+    return bool(replaced)
 
 
 def _replace_constant(computation: HloComputation, constant: HloInstruction) -> bool:
@@ -54,6 +62,9 @@ def _replace_constant(computation: HloComputation, constant: HloInstruction) -> 
         return False
     matrix = literal.array.reshape([sizes[d] for d in wide] if len(wide) == 2 else (1, -1))
     bits = np.ascontiguousarray(matrix).view(f"u{matrix.dtype.itemsize}")
+    some = bits.ravel()[:: -(-bits.size // SAMPLES)]
+    if np.unique(some).size > MAX_PLANES + 1:
+        return False
     regions = _regions(bits)
     others = ~np.logical_or.reduce([r.inside for r in regions]) if regions else np.ones(bits.shape, bool)
     rest = int(np.argmax(others))

@@ -15,6 +15,7 @@ from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.errors import LinalgError, LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.ir.types import TensorType
+from xjit.linalg_ext.rewrite.effects import is_pure
 from xjit.linalg_ext.structured import StructuredOp, shape_of, structured
 
 __all__ = ["specialize", "specialize_all"]
@@ -59,7 +60,7 @@ def specialize_all(module: Operation) -> bool:
 
 def _named(op: StructuredOp) -> Operation | None:
     """Makes the named op in front of a generic."""
-    if len(op.inits) != 1 or op.has_index_semantics:
+    if len(op.inits) != 1 or op.has_index_semantics or not all(map(is_pure, op.body.operations[:-1])):
         return None
     for name, attributes in _candidates(op):
         for order in _orders(len(op.inputs)):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim, evaluate
-from xjit.passes.analysis.attention.places import Index, Place
+from xjit.passes.analysis.attention.places import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +18,15 @@ class Digit:
     number: int
 
 
-def in_terms_of(index: Index, sizes: Sequence[int]) -> dict[int, AffineExpr] | None:
-    """Returns variables as expressions over the dimensions of an array that is read at `index`.
+def in_terms_of(place: Place, sizes: Sequence[int]) -> dict[int, AffineExpr] | None:
+    """Returns variables, of those `sizes`, as expressions over the dimensions of the array that a place is in.
 
-    None if they do not tell all of its elements apart, each by one variable, or by several as the digits of a number.
-    Of what is not read there are only zeros: those that have one value.
+    None if they do not tell all of its elements apart, each by one variable, or by several as the digits of a number;
+    or if they do not read all of them. Of what is not read there are only zeros: those that have one value.
     """
     found: dict[int, AffineExpr] = dict.fromkeys(range(len(sizes)), constant(0))
     read: set[int] = set()
-    for number, expr in enumerate(index):
+    for number, (expr, size) in enumerate(zip(place.index, place.instruction.shape.dimensions, strict=True)):
         rest, below = expr, 1
         digits = sorted(expr.dims, key=lambda d: _factor(expr, d))
         for position in digits:
@@ -37,7 +37,7 @@ def in_terms_of(index: Index, sizes: Sequence[int]) -> dict[int, AffineExpr] | N
             quotient = dim(number).floordiv(below)
             found[position] = quotient if position == digits[-1] else quotient % sizes[position]
             below *= sizes[position]
-        if digits and rest is not constant(0):
+        if below != size or (digits and rest is not constant(0)):
             return None
     return found
 
@@ -55,7 +55,7 @@ def is_plain(place: Place) -> bool:
 def digits_of(place: Place, sizes: Sequence[int]) -> list[Digit] | None:
     """Returns how each dimension is read that has more than one element, by variable, the highest digits first.
 
-    None if one is read at anything else, or at a digit that does not divide its variable's size.
+    None if one is read at anything else, at a digit that does not divide its variable's size, or not as a whole.
     """
     found: list[Digit] = []
     for number, (expr, size) in enumerate(zip(place.index, place.instruction.shape.dimensions, strict=True)):
@@ -73,7 +73,7 @@ def _digit(expr: AffineExpr, size: int, number: int, sizes: Sequence[int]) -> Di
         return None
     (variable,) = expr.dims
     if expr is dim(variable):
-        return Digit(variable, 1, number)
+        return Digit(variable, 1, number) if size == sizes[variable] else None
     values = [evaluate(expr, [n] * len(sizes)) for n in range(sizes[variable])]
     divisor = next((n for n, value in enumerate(values) if value), 0)
     if not divisor or sizes[variable] % (divisor * size) or values != [n // divisor % size for n in range(len(values))]:

@@ -192,7 +192,7 @@ def _forward(dot: HloInstruction, weights: HloInstruction) -> ScoreProduct | Non
 def _result_of(forward: ScoreProduct, weights: HloInstruction) -> Place | None:
     """Returns the forward product's result over the dimensions of the weights and an inner one."""
     assert forward.softmax is not None
-    known = in_terms_of(forward.softmax.exponential.index, forward.space.sizes)
+    known = in_terms_of(forward.softmax.exponential, forward.space.sizes)
     if known is None:
         return None
     sizes = *weights.shape.dimensions, forward.root.shape.dimensions[forward.width]
@@ -204,7 +204,7 @@ def _result_of(forward: ScoreProduct, weights: HloInstruction) -> Place | None:
 def _same_values(forward: ScoreProduct, row_sum: RowSum, weights: HloInstruction) -> bool:
     """Whether the forward product is with the values of a row sum."""
     assert forward.softmax is not None
-    known = in_terms_of(forward.softmax.exponential.index, forward.space.sizes)
+    known = in_terms_of(forward.softmax.exponential, forward.space.sizes)
     if known is None:
         return False
     rank = weights.shape.rank
@@ -235,7 +235,7 @@ def _row_sum(reduce: HloInstruction, weights: HloInstruction, column: int) -> Ro
     dots = [f for f, inverted in factors if f.opcode == "dot" and f.index and not inverted and _uses(f, dimensions[0])]
     if len(own) != 1 or len(dots) != 1:
         return None
-    known = in_terms_of(own[0].index, space.sizes)
+    known = in_terms_of(own[0], space.sizes)
     if known is None or not is_plain(own[0]) or known[dimensions[0]] is not dim(column):
         return None
     if not _keeps_order(known, dimensions[0], space.sizes):

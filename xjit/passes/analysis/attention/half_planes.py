@@ -137,7 +137,10 @@ def largest(planes: Iterable[HalfPlane]) -> tuple[HalfPlane, ...]:
 
 
 def splat_of(place: Place) -> float | None:
-    """The value of a constant, if it has one for all elements."""
+    """The value of a constant, if it has one for all elements, and a float holds it."""
     literal = place.instruction.attributes_as(at.ConstantAttributes).literal
     value = literal.splat_value()
-    return None if value is None or np.iscomplexobj(value) else float(value)
+    if value is None or np.iscomplexobj(value):
+        return None
+    is_exact = not place.instruction.shape.element_type.is_integer or int(float(value)) == int(value)
+    return float(value) if is_exact else None

@@ -86,10 +86,7 @@ class _View:
     def of(product: ScoreProduct, anchor: HloInstruction) -> _View | None:
         """Returns the view; None if not all of what tells its products apart is a dimension of the dot."""
         place = next(t.place for t in product.tiles if t.place.instruction is anchor)
-        sizes = anchor.shape.dimensions
-        if any(e.is_constant and sizes[n] > 1 for n, e in enumerate(place.index)):
-            return None
-        known = in_terms_of(place.index, product.space.sizes)
+        known = in_terms_of(place, product.space.sizes)
         if known is None:
             return None
         told = (*product.batch, product.rows, product.column.position)
@@ -98,7 +95,7 @@ class _View:
         if any(e.is_constant or e is not dim(min(e.dims)) for e in (known[product.rows], known[told[-1]])):
             return None
         rows, columns = known[product.rows].position, known[product.column.position].position
-        return _View(product, Space(sizes), known, rows, columns)
+        return _View(product, Space(anchor.shape.dimensions), known, rows, columns)
 
     def place(self, place: Place) -> Place:
         """An element, over the dimensions of the dot."""

@@ -3,7 +3,7 @@
 Scores themselves have no range that is known before they are computed. Kernels know one for a block of them, from its
 operands: so ranges may be given up to a multiple of a number that is known there.
 
-NaN and infinities that something is multiplied with are left out of account where the other factor is 0.
+NaN and infinities that something is multiplied with are left out of account where the other factor is known to be 0.
 """
 
 from __future__ import annotations
@@ -143,6 +143,8 @@ def computed(instruction: HloInstruction, operands: list[Range]) -> Range:
     rule = _RULES.get(opcode)
     if rule is None or (opcode in ("and", "or", "not") and not is_pred(instruction)):
         return LOGICAL if is_pred(instruction) else ANY
+    if opcode == "add" and is_pred(instruction):
+        return _RULES["or"](*operands)
     result = rule(*operands)
     if opcode == "convert" or kind.is_float:
         return rounded(result, kind, instruction.shape.dtype)
@@ -176,7 +178,8 @@ def _multiply(a: Range, b: Range) -> Range:
     if slope == math.inf:
         return ANY
     products = [0.0 if 0 in (x, y) else x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-    return Range(min(products), max(products), slope, a.may_be_nan or b.may_be_nan)
+    meets = any(math.inf in (-x.low, x.high) and y.low <= 0 <= y.high for x, y in ((a, b), (b, a)))
+    return Range(min(products), max(products), slope, a.may_be_nan or b.may_be_nan or meets)
 
 
 def _divide(a: Range, b: Range) -> Range:

@@ -91,7 +91,7 @@ def _is_of_broadcasts(instruction: HloInstruction) -> bool:
 def _sinks(instruction: HloInstruction) -> bool:
     """Whether all operands are broadcasts in one way, not all of constants; those of arrays must have no other user."""
     sources = {_source(o) for o in instruction.operands}
-    if len(sources) != 1 or None in sources:
+    if len(sources) != 1 or None in sources or not instruction.is_elementwise():
         return False
     if all(o.operand(0).opcode == "constant" for o in instruction.operands):
         return False
