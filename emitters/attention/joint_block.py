@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from xjit.emitters.attention.joint_shapes import (
@@ -181,7 +181,7 @@ class JointEmitter:
             self._clear(member, columns.count)
 
     @contextlib.contextmanager
-    def _blocks(self, rows: Extent) -> Iterator[Extent]:
+    def _blocks(self, rows: Extent) -> Generator[Extent]:
         """A loop over blocks of the unit's rows."""
         builder, step = self.builder, self.pieces.field("block_rows")
         end = builder.add(rows.first, rows.count)
@@ -189,7 +189,7 @@ class JointEmitter:
             yield Extent(first, builder.min(step, builder.sub(end, first)))
 
     @contextlib.contextmanager
-    def _strips(self, rows: Extent) -> Iterator[tuple[Value, Extent]]:
+    def _strips(self, rows: Extent) -> Generator[tuple[Value, Extent]]:
         """A loop over a block's strips: how many rows behind the block's they begin, and their rows."""
         builder, step = self.builder, self.pieces.tile.rows
         with builder.loop(builder.i64(0), rows.count, step, "strip") as strip:
