@@ -96,9 +96,14 @@ def _source_files() -> tuple[str, ...]:
 
 
 def _python_files(folder: str) -> Iterator[str]:
-    with os.scandir(folder) as entries:
+    """A line for each file; none for what cannot be looked at: a package in an archive, a link to nowhere."""
+    try:
+        found = os.scandir(folder)
+    except OSError:
+        return
+    with found as entries:
         for entry in entries:
-            if entry.name.endswith(".py"):
+            if entry.name.endswith(".py") and entry.is_file():
                 status = entry.stat()
                 yield f"{entry.path} {status.st_size} {status.st_mtime_ns}"
             elif entry.is_dir() and entry.name != "__pycache__":  # a clone has links

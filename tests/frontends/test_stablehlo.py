@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import xjit
+from xjit.frontends.stablehlo_reader import contexts
 
 TEXT = """module @scaled {
   func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
@@ -118,6 +119,35 @@ def test_functions_that_hlo_cannot_express_are_refused(text: str, line: int, mes
     assert caught.value.span is not None and "func.func private" in caught.value.span.line_text
     with pytest.raises(xjit.Unsupported, match=message):
         xjit.from_stablehlo(bytecode(text))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'stablehlo.composite "a.b" %x {decomposition = @f} : (tensor<f32>) -> tensor<f32>',
+        "stablehlo.custom_call @g(%x) {called_computations = [@f]} : (tensor<f32>) -> tensor<f32>",
+    ],
+)
+def test_functions_that_are_named_by_other_operations_are_recursive_too(call: str) -> None:
+    function = f"(%x: tensor<f32>) -> tensor<f32> {{\n %0 = {call}\n return %0 : tensor<f32>\n }}\n"
+    text = f"module @m {{\n func.func @main{function} func.func private @f{function} }}"
+    with pytest.raises(xjit.Unsupported, match=r'm\.mlir:6:2: error: the function "f" calls itself'):
+        xjit.from_stablehlo(text, "m.mlir")
+
+
+def test_large_programs_are_checked_in_a_context_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kept one would keep their constants."""
+    monkeypatch.setattr(contexts, "_PROGRAMS_PER_CONTEXT", 1 << 20)
+    xjit.from_stablehlo(TEXT)
+    with contexts.kept_context(0) as kept:
+        count = kept.programs
+    xjit.from_stablehlo(TEXT)
+    monkeypatch.setattr(contexts, "MAX_BYTES", len(TEXT) - 1)
+    xjit.from_stablehlo(TEXT)
+    with pytest.raises(xjit.Unsupported, match="has no body"):
+        xjit.from_stablehlo(BODILESS + " " * len(TEXT))
+    with contexts.kept_context(0) as kept:
+        assert kept.programs == count + 2
 
 
 @pytest.mark.parametrize("kind", ["tensor<f6E2M3FN>", "tensor<2xf6E3M2FN>"])

@@ -84,6 +84,8 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 LEFT: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "the larger of two zeros": lambda x, y, i: x + lax.max(np.float32(0), np.float32(-0.0)),
+    "the smaller of two zeros": lambda x, y, i: x + lax.min(np.float32(-0.0), np.float32(0)),
     "known numbers": lambda x, y, i: jnp.log(jnp.full((2,), 4.0)),
     "a composite": lambda x, y, i: lax.top_k(x, 2),
     "shifts of known numbers": lambda x, y, i: jax.random.bits(jax.random.key(3), (4,)),

@@ -310,6 +310,8 @@ def test_complex_constants(text: str, values: list[complex]) -> None:
         ("dense<1.0> : tensor<2xcomplex<f32>>", "expected '\\('"),
         ("dense<(1.0, 2.0)> : tensor<2xf32>", "expected"),
         ("dense<(1.0, (2.0, 3.0))> : tensor<2xcomplex<f32>>", "expected"),
+        ("dense<(1, 2)> : tensor<2xcomplex<index>>", "parts of floats or integers, not of index"),
+        ("dense<(9007199254740993, 1)> : tensor<2xcomplex<i64>>", "up to 2\\*\\*53"),
     ],
 )
 def test_complex_constants_that_are_none(body: str, error: str) -> None:
@@ -317,6 +319,9 @@ def test_complex_constants_that_are_none(body: str, error: str) -> None:
         parse(f"func.func @f() {{\n  %0 = arith.constant {body}\n  return\n}}")
 
 
-def test_complex_integers() -> None:
-    text = "dense<[(1,-2), (3,0)]> : tensor<2xcomplex<i32>>"
+@pytest.mark.parametrize(
+    "text",
+    ["dense<[(1,-2), (3,0)]> : tensor<2xcomplex<i32>>", "dense<(0x7FC00000,0x7F800000)> : tensor<2xcomplex<f32>>"],
+)
+def test_complex_integers_and_infinities(text: str) -> None:
     assert text in str(parse(f"func.func @f() {{\n  %0 = arith.constant {text}\n  return\n}}"))

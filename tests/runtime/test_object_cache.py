@@ -282,6 +282,10 @@ def test_fingerprints_are_those_of_some_folders(tmp_path: Path, monkeypatch: pyt
     ]
     changes = [tuple(a != b for a, b in zip(before, after)) for before, after in itertools.pairwise(steps)]
     assert changes == [(True, True), (True, False), (False, False), (False, False), (True, True)]
+    (package / "lost.py").symlink_to(tmp_path / "nowhere")
+    assert fingerprints() == steps[-1]
+    monkeypatch.setattr(library_cache, "_PACKAGE", str(tmp_path / "archive.zip" / "xjit"))
+    assert len(fingerprints()) == 2  # no file to look at is no error
     library_cache._source_files.cache_clear()
     library_cache.source_fingerprint.cache_clear()
 

@@ -52,7 +52,7 @@ def from_stablehlo(source: str | bytes, file: str = "<stablehlo>") -> HloModule:
 def _check_program(data: bytes, file: str) -> None:
     """Refuses functions that end the process of the converter, which says what else is wrong with a program."""
     ir: Any = import_optional("jaxlib.mlir.ir", "jax", "to read StableHLO")
-    with kept_context() as kept:
+    with kept_context(len(data)) as kept:
         try:
             module = parse_program(kept, data)
         except (ir.MLIRError, ValueError, RuntimeError):

@@ -13,6 +13,9 @@ from xjit.frontends.stablehlo_reader.values import Types
 _PROGRAMS_PER_CONTEXT: Final = 256
 """A context never forgets a type, a constant or a location."""
 
+MAX_BYTES: Final = 1 << 16
+"""Larger programs are rare, and their constants would be kept."""
+
 
 class KeptContext:
     """The context of MLIR, and the shapes of its types. Used by one thread at a time."""
@@ -43,8 +46,11 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 @contextmanager
-def kept_context() -> Generator[KeptContext]:
-    """Lends the context for one program, to one thread at a time."""
+def kept_context(num_bytes: int) -> Generator[KeptContext]:
+    """Lends the context for one program of that size, to one thread at a time. A large one has a context of its own."""
+    if num_bytes > MAX_BYTES:
+        yield KeptContext()
+        return
     with _lock:
         if not _kept or _kept[0].programs >= _PROGRAMS_PER_CONTEXT:
             _kept[:] = [KeptContext()]

@@ -92,8 +92,8 @@ def _computed(function: Callable[..., Any] | None, constants: list[Constant], sh
         raise Declined(f"{name} of constants")
     with np.errstate(all="ignore"):
         found = np.asarray(function(*(constant.literal.array for constant in constants))).astype(shape.dtype)
-    if not np.isfinite(found):
-        raise Declined(f"{name} of constants")
+    if not np.isfinite(found) or (kind.is_float and not found and name in ("maximum", "minimum")):
+        raise Declined(f"{name} of constants")  # NumPy takes either of two zeros
     return Constant(Literal(Shape.array(shape.element_type), found), shape)
 
 

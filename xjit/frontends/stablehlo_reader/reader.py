@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from xjit.collector_pause import collector_pause
-from xjit.frontends.stablehlo_reader.contexts import KeptContext, kept_context, parse_program
+from xjit.frontends.stablehlo_reader.contexts import MAX_BYTES, KeptContext, kept_context, parse_program
 from xjit.frontends.stablehlo_reader.declined import Declined
 from xjit.frontends.stablehlo_reader.places import Places
 from xjit.frontends.stablehlo_reader.refused import Source, check_program
@@ -21,9 +21,6 @@ from xjit.hlo.annotations.alias_config import Alias, BufferDonor
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.ir.module import ComputationLayout, HloModule, HloModuleConfig
 from xjit.hlo.ir.name_uniquer import NameUniquer
-
-_MAX_BYTES: Final = 1 << 16
-"""Larger programs are rare, and their constants would be kept."""
 
 _MODULE_ATTRIBUTES: Final = frozenset({"sym_name", "mhlo.num_partitions", "mhlo.num_replicas"})
 _ARGUMENT_ATTRIBUTES: Final = frozenset({"sdy.sharding", "jax.buffer_donor", "tf.aliasing_output"})
@@ -37,11 +34,11 @@ def read_artifact(code: bytes) -> HloModule | None:
 
     Errors: Unsupported for functions that end the converter.
     """
-    if len(code) > _MAX_BYTES:
+    if len(code) > MAX_BYTES:
         return None
     from jaxlib.mlir import ir
 
-    with kept_context() as kept:
+    with kept_context(len(code)) as kept:
         try:
             parsed = parse_program(kept, code)
         except (ir.MLIRError, ValueError, RuntimeError):

@@ -11,6 +11,9 @@ from xjit.hlo.diagnostics import Span, Unsupported
 _SIX_BITS: Final = "f6E"
 """In the name of a tensor's type."""
 
+_CALLEES: Final = {"call": "callee", "composite": "decomposition", "custom_call": "called_computations"}
+"""By operation, in any dialect: the attribute that names functions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -65,9 +68,11 @@ def _callees(function: Any, source: Source) -> set[str]:
     refused: list[Any] = []
 
     def visit(op: Any) -> Any:
-        if op.name == "func.call":
-            found.add(op.attributes["callee"].value)
-        elif op.name == "stablehlo.constant" and _SIX_BITS in str(op.results[0].type):
+        kind = op.name.rpartition(".")[2]
+        if kind in _CALLEES and _CALLEES[kind] in op.attributes:
+            names: Any = op.attributes[_CALLEES[kind]]
+            found.update(name.value for name in ([names] if isinstance(names, ir.FlatSymbolRefAttr) else names))
+        elif kind == "constant" and _SIX_BITS in str(op.results[0].type):
             refused.append(op)
         return ir.WalkResult.ADVANCE
 

@@ -192,6 +192,8 @@ class AttributeParser(Lexer):
     def complex_type(self) -> Type:
         self.expect("<")
         element = self.type()
+        if not isinstance(element, FloatType | IntegerType):
+            self.fail(f"complex numbers have parts of floats or integers, not of {element}")
         self.expect(">")
         return DialectType(f"complex<{element}>")
 
@@ -402,6 +404,8 @@ class AttributeParser(Lexer):
             real = self.scalar(component)
             self.expect(",")
             imaginary = self.scalar(component)
+            if any(isinstance(part, int) and abs(part) > 1 << 53 for part in (real, imaginary)):
+                self.fail("integers in complex constants are known up to 2**53")
             self.expect(")")
             return complex(float(real.real), float(imaginary.real))
         if self.at("true", "false"):
