@@ -348,6 +348,19 @@ _VARIADIC["N31"] = tuple(
     for shape, call in (("2", "reduce(x, i), dimensions={0}"), ("2,2", "reduce-window(x, i), window={size=2x1}"))
 )
 
+_VARIADIC["N81"] = tuple(
+    f"{_SEVERAL} ENTRY e {{ x = T[2,1] parameter(0) y = T[2,{rows - 1}] parameter(1) i = T[] constant(1) "
+    f"j = s32[] constant(2) s = T[2,{rows}] concatenate(x, y), dimensions={{1}} {numbers.format(rows=rows)} "
+    "ROOT r = (T[2], s32[2]) reduce(s, n, i, j), dimensions={1}, to_apply=f }"
+    for rows, numbers in (
+        (2, "n = s32[2,{rows}] iota(), iota_dimension=1"),
+        (2, "l = s32[{rows}] iota(), iota_dimension=0 n = s32[2,{rows}] broadcast(l), dimensions={{1}}"),
+        (2, "l = s32[{rows}] constant({{7, 5}}) n = s32[2,{rows}] broadcast(l), dimensions={{1}}"),
+        (2, "l = s32[2] iota(), iota_dimension=0 n = s32[2,{rows}] broadcast(l), dimensions={{0}}"),
+        (3, "n = s32[2,{rows}] iota(), iota_dimension=1"),
+    )
+)
+
 REDUCTIONS: Mapping[str, tuple[str, ...]] = {
     **_REDUCTIONS, **_WINDOWS_OF_NOTHING, **_REORDERED, **_DOTS, **_CONVOLUTIONS, **_DOT_ORDER, **_VARIADIC,
 }  # fmt: skip
