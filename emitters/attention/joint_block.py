@@ -8,8 +8,9 @@ multiplied with those of sums over rows. A unit does its blocks in order, so its
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from xjit.emitters.attention.joint_shapes import (
@@ -30,11 +31,12 @@ from xjit.llvm.values import const_int, constant
 
 JOINT_PARAMS = (
     (PTR, "parameters"), (PTR, "closure"), (PTR, "condition"), (PTR, "pointers"), (PTR, "memory"), (I64, "batch"),
-    (I64, "first_row"), (I64, "rows"),
+    (I64, "first_row"), (I64, "rows"), (PTR, "levels"), (PTR, "planes"), (PTR, "flags"),
 )  # fmt: skip
 """`pointers`: to the left and the right operand of each tile, to the right operand of each product, to each result, of
 the batch at hand, all to their first row. `memory` is for the sums over columns, one after the other. `condition` is a
-closure of a function with `CONDITION_PARAMS`: whether masked scores of a block are 0; null if they always are.
+closure of a function with `CONDITION_PARAMS`: whether masked scores of a block are 0; null if they always are. The
+others are for `whole_columns`, and null if nothing is to be known of all scores first.
 """
 
 
@@ -75,8 +77,7 @@ class _Member:
 
 def scratch_sizes(types: JointTypes, target: Target) -> dict[str, int]:
     """Returns the pieces of memory that a unit takes on the stack, by name, in bytes."""
-    planes = max(len(types.tiles), 1 + max(m.scores for m in types.members))
-    sizes = {"scores": planes * PLANE_BYTES}
+    sizes = {} if types.levels else {"scores": types.planes * PLANE_BYTES}
     for number in range(len(types.tiles)):
         sizes |= {f"left_{number}": rows_bytes(target), f"right_{number}": panel_bytes(target)}
     for number, member in enumerate(types.members):
@@ -87,10 +88,12 @@ def scratch_sizes(types: JointTypes, target: Target) -> dict[str, int]:
 
 def emit_joint_unit(module: Module, name: str, types: JointTypes) -> Function:
     """Defines `void name(JOINT_PARAMS)`."""
-    return _JointEmitter(module, name, types).emit()
+    return JointEmitter(module, name, types).emit()
 
 
-class _JointEmitter:
+class JointEmitter:
+    """State while one function is emitted."""
+
     def __init__(self, module: Module, name: str, types: JointTypes) -> None:
         self.builder = define(module, name, JOINT_PARAMS, linkage="")
         args = dict(zip((n for _, n in JOINT_PARAMS), self.builder.function.args, strict=True))
@@ -99,7 +102,8 @@ class _JointEmitter:
         self.pieces = BlockPieces(self.builder, record, args["parameters"])
         sizes = scratch_sizes(types, module.target)
         self.scratch = {name: self.pieces.scratch(size, name) for name, size in sizes.items()}
-        self.scores = self.scratch["scores"]
+        self.scores = args["planes"] if types.levels else self.scratch["scores"]
+        self.plane_bytes = self.pieces.field("plane_bytes")
         self.scores_row = self.pieces.row_bytes(self.pieces.field("block_columns"))
         self.tiles = [self._tile(number, kinds) for number, kinds in enumerate(types.tiles)]
         self.memory = args["memory"]
@@ -110,7 +114,7 @@ class _JointEmitter:
         return self.builder.load_ptr(self.args["pointers"], number)
 
     def _plane(self, number: int) -> Value:
-        return self.builder.offset(self.scores, self.builder.i64(number * PLANE_BYTES))
+        return self.builder.offset(self.scores, self.builder.mul(self.plane_bytes, self.builder.i64(number)))
 
     def _tile(self, number: int, kinds: tuple[LLVMType, LLVMType]) -> _Tile:
         return _Tile(
@@ -147,20 +151,25 @@ class _JointEmitter:
         return [member for member in self.members if member.types.over_rows == over_rows]
 
     def emit(self) -> Function:
+        """Emits the function."""
         builder = self.builder
         rows = Extent(self.args["first_row"], self.args["rows"])
         columns, step = self.pieces.field("columns"), self.pieces.field("block_columns")
         for member in self._members(over_rows=False):
             self._clear(member, rows.count)
         with builder.loop(builder.i64(0), columns, step, "columns") as first:
-            self._block_columns(Extent(first, builder.min(step, builder.sub(columns, first))), rows)
+            some = Extent(first, builder.min(step, builder.sub(columns, first)))
+            self._begin_columns(some)
+            self._block_columns(some, rows)
+            for member in self._members(over_rows=True):
+                self._store(member, some)
         for member in self._members(over_rows=False):
             self._store(member, rows)
         builder.ret_void()
         return builder.function
 
-    def _block_columns(self, columns: Extent, rows: Extent) -> None:
-        """Adds what a block of columns amounts to, over the unit's rows."""
+    def _begin_columns(self, columns: Extent) -> None:
+        """Packs the operands that lie along a block of columns."""
         builder, pieces = self.builder, self.pieces
         for tile in self.tiles:
             strides, depth = self._fields(tile, "right_k", "right_column"), pieces.field(f"{tile.name}_depth")
@@ -170,24 +179,45 @@ class _JointEmitter:
             self._pack(member, columns)
         for member in self._members(over_rows=True):
             self._clear(member, columns.count)
-        end, step = builder.add(rows.first, rows.count), pieces.field("block_rows")
+
+    @contextlib.contextmanager
+    def _blocks(self, rows: Extent) -> Generator[Extent]:
+        """A loop over blocks of the unit's rows."""
+        builder, step = self.builder, self.pieces.field("block_rows")
+        end = builder.add(rows.first, rows.count)
         with builder.loop(rows.first, end, step, "rows") as first:
-            self._block(Extent(first, builder.min(step, builder.sub(end, first))), columns)
-        for member in self._members(over_rows=True):
-            self._store(member, columns)
+            yield Extent(first, builder.min(step, builder.sub(end, first)))
+
+    @contextlib.contextmanager
+    def _strips(self, rows: Extent) -> Generator[tuple[Value, Extent]]:
+        """A loop over a block's strips: how many rows behind the block's they begin, and their rows."""
+        builder, step = self.builder, self.pieces.tile.rows
+        with builder.loop(builder.i64(0), rows.count, step, "strip") as strip:
+            height = builder.min(builder.sub(rows.count, strip), builder.i64(step))
+            yield strip, Extent(builder.add(rows.first, strip), height)
+
+    def _block_columns(self, columns: Extent, rows: Extent) -> None:
+        """Adds what a block of columns amounts to, over the unit's rows."""
+        with self._blocks(rows) as block:
+            self._block(block, columns)
 
     def _block(self, rows: Extent, columns: Extent) -> None:
         """Adds what a block of rows and columns amounts to, if it is not zero."""
-        builder, pieces = self.builder, self.pieces
-        condition, may_be_zero = self.args["condition"], pieces.has_masked(rows, columns)
-        holds = builder.if_else(
+        builder = self.builder
+        holds = self._may_skip(rows, columns)
+        is_zero = builder.and_(holds, self.pieces.is_masked(rows, columns))
+        with builder.when(builder.not_(is_zero)):
+            self._add_block(rows, columns, holds)
+
+    def _may_skip(self, rows: Extent, columns: Extent) -> Value:
+        """Whether a block has masked scores, and they are 0."""
+        builder, condition = self.builder, self.args["condition"]
+        may_be_zero = self.pieces.has_masked(rows, columns)
+        return builder.if_else(
             builder.and_(may_be_zero, has_epilogue(builder, condition)),
             lambda: [self._condition_holds(rows, columns)],
             lambda: [may_be_zero],
         )[0]
-        is_zero = builder.and_(holds, pieces.is_masked(rows, columns))
-        with builder.when(builder.not_(is_zero)):
-            self._add_block(rows, columns, holds)
 
     def _condition_holds(self, rows: Extent, columns: Extent) -> Value:
         builder, condition = self.builder, self.args["condition"]
@@ -209,28 +239,31 @@ class _JointEmitter:
             bounds.append(pieces.score_bound(left, rows.count, panels, pieces.field(f"{tile.name}_depth")))
         return functools.reduce(lambda a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b), bounds)
 
-    def _clear_scores(self, strip: Value, height: Value) -> None:
+    def _clear_scores(self, place: Value, height: Value) -> None:
         """Zeros for what is summed over rows: those of a strip are with others there."""
         builder = self.builder
         for number in sorted({m.types.scores for m in self._members(over_rows=True)}):
-            place = builder.offset(self._plane(number), builder.mul(strip, self.scores_row))
-            builder.memset(place, const_int(I8, 0), builder.mul(height, self.scores_row), 64)
+            start = builder.offset(self._plane(number), place)
+            builder.memset(start, const_int(I8, 0), builder.mul(height, self.scores_row), 64)
 
     def _add_block(self, rows: Extent, columns: Extent, may_skip: Value) -> None:
         builder, pieces = self.builder, self.pieces
         left = [self._left_rows(tile, rows) for tile in self.tiles]
-        step = pieces.tile.rows
-        with builder.loop(builder.i64(0), rows.count, step, "strip") as strip:
-            height = builder.min(builder.sub(rows.count, strip), builder.i64(step))
-            some = Extent(builder.add(rows.first, strip), height)
+        with self._strips(rows) as (strip, some):
+            place = builder.mul(strip, self.scores_row)
             is_zero = builder.and_(may_skip, pieces.is_masked(some, columns))
             with builder.when(is_zero):
-                self._clear_scores(strip, height)
+                self._clear_scores(place, some.count)
             with builder.when(builder.not_(is_zero)):
-                self._strip(some, strip, left, columns)
+                self._make_tiles(some, strip, place, left, columns)
+                self._add_strip(some, place, columns)
+        self._add_columns(rows, builder.i64(0), columns)
+
+    def _add_columns(self, rows: Extent, place: Value, columns: Extent) -> None:
+        """Adds a block of scores, `place` bytes behind the first, to sums over rows."""
         for member in self._members(over_rows=True):
             self._pack(member, rows)
-            self._multiply_columns(member, rows, columns)
+            self._multiply_columns(member, rows, place, columns)
 
     def _left_rows(self, tile: _Tile, rows: Extent) -> tuple[Value, Value]:
         """Where a block of rows lies, and the bytes between them: packed, if it is not read as it is in memory."""
@@ -246,19 +279,27 @@ class _JointEmitter:
         start = builder.select(is_packed, tile.packed_left, source)
         return start, builder.select(is_packed, pieces.row_bytes(depth), strides[0])
 
-    def _strip(self, rows: Extent, strip: Value, left: Sequence[tuple[Value, Value]], columns: Extent) -> None:
-        """Makes a few rows of scores, `strip` rows behind those of the block, and adds them to sums over columns."""
+    def _make_tiles(
+        self, rows: Extent, strip: Value, place: Value, left: Sequence[tuple[Value, Value]], columns: Extent
+    ) -> None:
+        """Makes a few rows of the products, `strip` rows behind those of the block, `place` bytes behind the first."""
         builder, pieces = self.builder, self.pieces
-        place = builder.mul(strip, self.scores_row)
         for tile, (start, row) in zip(self.tiles, left, strict=True):
             result = builder.offset(tile.scores, place), self.scores_row
             rows_of_strip = builder.offset(start, builder.mul(strip, row)), row
             panels, depth = (tile.packed_right, columns.count), pieces.field(f"{tile.name}_depth")
             pieces.multiply_strip(rows_of_strip, rows.count, depth, panels, result, builder.i64(0))
+
+    def _call_program(self, closure: Value, rows: Extent, place: Value, columns: Extent) -> None:
+        builder = self.builder
+        where = self.args["batch"], rows.first, rows.count, columns.first, columns.count
+        call_epilogue(builder, closure, (builder.offset(self.scores, place), self.scores_row, *where))
+
+    def _add_strip(self, rows: Extent, place: Value, columns: Extent) -> None:
+        """Completes a few rows of scores, and adds them to sums over columns."""
+        builder, pieces = self.builder, self.pieces
         with builder.when(has_epilogue(builder, self.args["closure"])):
-            where = self.args["batch"], rows.first, rows.count, columns.first, columns.count
-            scores = builder.offset(self.scores, place)
-            call_epilogue(builder, self.args["closure"], (scores, self.scores_row, *where))
+            self._call_program(self.args["closure"], rows, place, columns)
         for member in self._members(over_rows=False):
             width = pieces.field(f"{member.name}_width")
             row = pieces.row_bytes(width)
@@ -267,14 +308,15 @@ class _JointEmitter:
             sums = builder.offset(member.sums, behind), row
             pieces.multiply_strip(scores, rows.count, columns.count, (member.packed, width), sums, builder.i64(1))
 
-    def _multiply_columns(self, member: _Member, rows: Extent, columns: Extent) -> None:
+    def _multiply_columns(self, member: _Member, rows: Extent, place: Value, columns: Extent) -> None:
         """Adds the columns of a block of scores to sums over rows."""
         builder, pieces = self.builder, self.pieces
         width = pieces.field(f"{member.name}_width")
         row, step = pieces.row_bytes(width), pieces.tile.rows
         with builder.loop(builder.i64(0), columns.count, step, "strip") as strip:
             height = builder.min(builder.sub(columns.count, strip), builder.i64(step))
-            left = builder.offset(member.scores, builder.mul(strip, builder.i64(COMPUTE_BYTES))), self.scores_row
+            behind = builder.add(place, builder.mul(strip, builder.i64(COMPUTE_BYTES)))
+            left = builder.offset(member.scores, behind), self.scores_row
             sums = builder.offset(member.sums, builder.mul(strip, row)), row
             pieces.multiply_transposed(left, height, rows.count, (member.packed, width), sums, builder.i64(1))
 

@@ -31,7 +31,6 @@ JOINT_COLUMNS = 128
 PANEL_BYTES = 32 << 10
 """Of a block of an operand: several of them, and two of scores, lie in the second-level cache."""
 PLANE_BYTES = JOINT_ROWS * left_row_bytes(JOINT_COLUMNS)
-"""From the scores of one product to those of the next: the program's part counts on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +50,33 @@ class MemberTypes:
 
 @dataclass(frozen=True, slots=True)
 class JointTypes:
-    """Storage types: of both operands of each product that scores are made from, and of the products."""
+    """Storage types: of both operands of each product that scores are made from, and of the products.
+
+    `levels` is how often all scores of a block of columns are gone over for what is to be known of them first, as a
+    softmax's maxima and sums; 0 if nothing is.
+    """
 
     tiles: tuple[tuple[LLVMType, LLVMType], ...]
     members: tuple[MemberTypes, ...]
+    levels: int = 0
+
+    @property
+    def planes(self) -> int:
+        """How many products' scores there are at a time."""
+        return max(len(self.tiles), 1 + max(m.scores for m in self.members))
 
     @property
     def mangled(self) -> str:
         """The types as part of a name."""
         kinds = [kind.mangled for pair in self.tiles for kind in pair]
-        return "_".join(("joint", *kinds, *(member.mangled for member in self.members)))
+        return "_".join((f"joint{self.levels or ''}", *kinds, *(member.mangled for member in self.members)))
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Names in the record of 64-bit integers that the emitted function reads; strides are in bytes."""
         tile_fields = ("depth", "left_row", "left_k", "right_column", "right_k")
         member_fields = ("width", "right_k", "right_column", "out_row", "out_column")
-        names = ["columns", "block_rows", "block_columns", "needs_score_bound"]
+        names = ["columns", "block_rows", "block_columns", "plane_bytes", "needs_score_bound"]
         names += [f"tile_{n}_{name}" for n in range(len(self.tiles)) for name in tile_fields]
         names += [f"member_{n}_{name}" for n in range(len(self.members)) for name in member_fields]
         return (*names, *PLANE_FIELDS)
@@ -104,13 +113,15 @@ class JointShape:
 @dataclass(frozen=True, slots=True)
 class JointBlocking:
     """Rows and columns of a block of scores; rows of a unit of work. Sums are added block by block, in order: the sizes
-    of blocks decide about bits, and `unit_rows` does not.
+    of blocks decide about bits, and `unit_rows` does not. `plane_bytes` are from the scores of one product to those of
+    the next: the program's part counts on it.
     """
 
     rows: int
     columns: int
     unit_rows: int
     units_per_batch: int
+    plane_bytes: int = PLANE_BYTES
 
 
 def plan_joint_blocks(shape: JointShape, types: JointTypes, target: Target) -> JointBlocking:
@@ -121,6 +132,8 @@ def plan_joint_blocks(shape: JointShape, types: JointTypes, target: Target) -> J
     columns = max(tile.columns, min(JOINT_COLUMNS, fitting) // tile.columns * tile.columns)
     fitting = PANEL_BYTES // left_row_bytes(widest)
     rows = max(tile.rows, min(JOINT_ROWS, fitting) // tile.rows * tile.rows)
+    if types.levels:
+        return JointBlocking(rows, columns, shape.rows, 1, shape.rows * left_row_bytes(columns))
     if any(member.over_rows for member in types.members):
         return JointBlocking(rows, columns, shape.rows, 1)
     blocks = -(-shape.rows // rows)
@@ -146,7 +159,7 @@ def joint_parameters(
     shape: JointShape, types: JointTypes, blocking: JointBlocking, masked: Masked = NOTHING_MASKED
 ) -> np.ndarray:
     """Returns the record of a shape, as int64."""
-    numbers = [shape.columns, blocking.rows, blocking.columns, int(masked.needs_score_bound)]
+    numbers = [shape.columns, blocking.rows, blocking.columns, blocking.plane_bytes, int(masked.needs_score_bound)]
     for tile, (left, right) in zip(shape.tiles, types.tiles, strict=True):
         a, b = left.bits // 8, right.bits // 8
         numbers += [tile.depth, tile.left_row * a, tile.left_k * a, tile.right_column * b, tile.right_k * b]

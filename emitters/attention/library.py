@@ -7,6 +7,7 @@ from xjit.emitters.attention.joint_block import JOINT_PARAMS, emit_joint_unit
 from xjit.emitters.attention.joint_block import scratch_sizes as joint_scratch_sizes
 from xjit.emitters.attention.joint_shapes import JointTypes
 from xjit.emitters.attention.shapes import ScoreTypes
+from xjit.emitters.attention.whole_columns import emit_whole_columns_unit
 from xjit.llvm import Declaration, Module, Target
 from xjit.llvm.library import Library
 from xjit.llvm.types import VOID
@@ -33,7 +34,8 @@ def score_module(types: ScoreTypes | JointTypes, target: Target) -> Module:
     name = f"xjit_unit_{types.mangled}"
     module = Module(f"{name}_library", target)
     if isinstance(types, JointTypes):
-        exported = emit_joint_unit(module, name, types)
+        emit = emit_whole_columns_unit if types.levels else emit_joint_unit
+        exported = emit(module, name, types)
     else:
         exported = emit_unit(module, name, types)
     for function in module.functions.values():

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from xjit.jax_backend.boundary import free_layout
 from xjit.jax_backend.compiler_options import UNOPTIMIZED_US, compile_options_of
+from xjit.text.parser import parse_hlo
 
 ROOT = Path(__file__).parent.parent.parent
 PROLOGUE = """
@@ -515,3 +517,21 @@ print(len(compiled), "jit__lambda" in compiled)
 """
     first, second = run(code).split(), run(code).split()
     assert first[1] == "True" and second == ["1", "True"], (first, second)  # the second compiles for the analysis alone
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "order"),
+    [
+        ("f32[3,4]{0,1}", "s32[3,4]", (0, 1)),
+        ("f32[3,4]{0,1}", "u8[3,4,4]", (2, 1, 0)),
+        ("u8[3,4,4]{0,1,2}", "f32[3,4]", (1, 0)),
+    ],
+)
+def test_free_layouts_of_bitcasts(source: str, target: str, order: tuple[int, ...]) -> None:
+    """The operand's order is the result's where it has as many dimensions."""
+    module = parse_hlo(
+        f"HloModule m\nENTRY e {{\n  x = {source} parameter(0)\n  ROOT r = {target} bitcast-convert(x)\n}}\n"
+    )
+    entry = module.entry_computation
+    parameters = [p.shape for p in entry.parameter_instructions]
+    assert free_layout(entry.root_instruction, parameters).minor_to_major == order

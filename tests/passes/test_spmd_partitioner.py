@@ -17,6 +17,8 @@ MODULES = {
         s = f32[6,5] add(x, y) t = f32[6,5] tanh(s) ROOT r = f32[6,5] select(p, t, x) }""",
     "broadcast": """ENTRY e { x = f32[5] parameter(0) c = f32[] constant(3) b = f32[4,5,6] broadcast(x), dimensions={1}
         d = f32[4,5,6] broadcast(c), dimensions={} ROOT r = f32[4,5,6] add(b, d) }""",
+    "bitcast-convert": """ENTRY e { x = s32[6,5] parameter(0) b = s8[6,5,4] bitcast-convert(x) n = s8[6,5,4] negate(b)
+        ROOT r = s32[6,5] bitcast-convert(n) }""",
     "transpose": """ENTRY e { x = s32[4,5,6] parameter(0) t = s32[6,4,5] transpose(x), dimensions={2,0,1}
         ROOT r = s32[6,4,5] negate(t) }""",
     "reshape": """ENTRY e { x = s32[4,6,2] parameter(0) a = s32[24,2] reshape(x) b = s32[2,12,2] reshape(a)

@@ -159,16 +159,25 @@ def gradient_text(
     low: str = "-1e9",
     direction: str = "GE",
     added: bool = False,
+    forward: bool = False,
 ) -> str:
     """The gradients of q, k and v of attention over [batch, length, width], given that of the result.
 
     Scores are masked, by `low`, where row and column do not compare so: they are that, or it is `added` to them.
+    With `forward` the result of the attention is a result, too.
     """
     b, t, s, d, w = batch, queries, keys, depth, width
     wide, rows, numbers = f"f32[{b},{t},{s}]", f"f32[{b},{t}]", "lhs_batch_dims={0}, rhs_batch_dims={0}"
     masked = (
         f"w = {wide} select(c, none, lows)\n  x = {wide} add(dot, w)" if added else f"x = {wide} select(c, dot, lows)"
     )
+    root = f"  ROOT r = (f32[{b},{t},{d}], f32[{b},{s},{d}], f32[{b},{s},{w}]) tuple(dq, dk, dv)"
+    if forward:
+        root = (
+            f"  o = f32[{b},{t},{w}] dot(p, v), {numbers}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}\n"
+            + root
+        )
+        root = root.replace(") tuple(", f", f32[{b},{t},{w}]) tuple(").replace("dv)", "dv, o)")
     gradient = "copy(dy)" if added else "select(c, dy, none)"
     return (
         REDUCERS.replace("KIND", "f32")
@@ -204,7 +213,7 @@ def gradient_text(
   dq = f32[{b},{t},{d}] dot(ds, k), {numbers}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}
   dk = f32[{b},{s},{d}] dot(ds, q), {numbers}, lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
   dv = f32[{b},{s},{w}] dot(p, g), {numbers}, lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
-  ROOT r = (f32[{b},{t},{d}], f32[{b},{s},{d}], f32[{b},{s},{w}]) tuple(dq, dk, dv)
+{root}
 }}
 """
     )

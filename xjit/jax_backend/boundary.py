@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from xjit.hlo import HloInstruction, Trait
+from xjit.hlo import HloInstruction
 from xjit.hlo.attributes.codecs.shapes import parse_layout
 from xjit.hlo.attributes.elements import DimensionsAttributes, ParameterAttributes
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
@@ -72,7 +72,7 @@ def free_layout(result: HloInstruction, parameters: Sequence[Shape]) -> Layout:
             if not calls:
                 break
             at = calls.pop().operand(number)
-        elif at.op.has(Trait.ELEMENTWISE) and at.operands:
+        elif at.is_elementwise() and at.operands:
             at = next((o for o in at.operands if o.opcode not in ("broadcast", "constant")), at.operand(0))
         else:
             return Layout.row_major(len(result.shape.dimensions))

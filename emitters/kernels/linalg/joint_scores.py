@@ -7,13 +7,20 @@ from collections.abc import Mapping, Sequence
 from xjit.affine import AffineExpr, delinearize, dim, substitute
 from xjit.emitters.access.memory import Buffer
 from xjit.emitters.attention.joint_block import sums_bytes
-from xjit.emitters.attention.joint_shapes import PLANE_BYTES, joint_parameters
+from xjit.emitters.attention.joint_shapes import joint_parameters
 from xjit.emitters.attention.library import link_score_library, stack_bytes
 from xjit.emitters.attention.pieces import add_block_record
+from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES
 from xjit.emitters.gemm.microkernels.kernels import pieces
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, range_arguments
 from xjit.emitters.kernels.linalg.dot import NS_PER_FLOP
-from xjit.emitters.kernels.linalg.score_elements import ScoreElements, emit_condition, emit_score_elements
+from xjit.emitters.kernels.linalg.score_elements import (
+    IDENTITIES,
+    ScoreElements,
+    emit_condition,
+    emit_level,
+    emit_score_elements,
+)
 from xjit.emitters.kernels.linalg.scores import NS_PER_SCORE
 from xjit.emitters.kernels.loops.hand_loops import Scratch
 from xjit.emitters.kernels.view import KernelView
@@ -22,7 +29,7 @@ from xjit.emitters.planners.cpu.joint_scores import JointWork
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I8, I64, PTR
-from xjit.llvm.values import Value, const_int, zero
+from xjit.llvm.values import Value, const_int, constant, zero
 from xjit.passes.analysis.attention.joint import JointProducts
 from xjit.passes.analysis.attention.places import Matrix
 
@@ -35,13 +42,17 @@ def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork)
     function.scratch_bytes += stack_bytes(work.types, context.target)
     nest = LoopNest(context.module, function, context.target)
     elements = _elements(work)
-    closure = emit_score_elements(context, view, elements, nest, leaves)
-    condition = emit_condition(context, view, elements, work.masked.condition, nest, leaves)
     record = _record(context, work)
     widths = [m.width for m in work.products.members if not m.over_rows]
-    size = sum(sums_bytes(work.blocking.unit_rows, width) for width in widths)
-    scratch = Scratch(context.module, nest.builder, [size]) if size else None
-    memory = zero(PTR) if scratch is None else scratch.pieces[0]
+    sizes = [sum(sums_bytes(work.blocking.unit_rows, width) for width in widths), *_whole_columns_bytes(work, elements)]
+    scratch = Scratch(context.module, nest.builder, sizes) if any(sizes) else None
+    memory, planes, flags, known = [zero(PTR)] * 4 if scratch is None else scratch.pieces
+    closure = emit_score_elements(context, view, elements, nest, leaves, known)
+    condition = emit_condition(context, view, elements, work.masked.condition, nest, leaves, known)
+    levels = nest.builder.alloca(I64, max(work.types.levels, 1), align=8, name="levels")
+    for level in range(work.types.levels):
+        of_level = emit_level(context, view, elements, level, nest, leaves, known)
+        nest.builder.store(of_level, nest.builder.gep(I64, levels, const_int(I64, level)), align=8)
     matrices = _matrices(work.products, leaves, results)
     pointers = nest.builder.alloca(I64, len(matrices), align=8, name="pointers")
     unit = nest.new_variable(work.units)
@@ -60,7 +71,8 @@ def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork)
         left = nest.builder.sub(const_int(I64, work.shape.rows), first_row)
         rows = StructuredBuilder(nest.builder.block).min(const_int(I64, work.blocking.unit_rows), left)
         where = nest.index_value(batch), first_row, rows
-        nest.builder.call(call, (record, closure, condition, pointers, memory, *where))
+        _clear(nest, elements, known)
+        nest.builder.call(call, (record, closure, condition, pointers, memory, *where, levels, planes, flags))
         return ()
 
     begin, end = range_arguments(function)
@@ -71,6 +83,33 @@ def emit_joint_scores(context: KernelContext, view: KernelView, work: JointWork)
     scores = work.shape.num_batches * work.shape.rows * work.shape.columns
     cost = work.shape.flops * NS_PER_FLOP + scores * NS_PER_SCORE
     return [Kernel(function, work.units, cost, "attention", view.byte_size, work.shape.flops)]
+
+
+def _whole_columns_bytes(work: JointWork, elements: ScoreElements) -> tuple[int, int, int]:
+    """Returns the bytes of a block's scores, of flags of its blocks of rows, and of what is known of columns."""
+    if not work.types.levels:
+        return 0, 0, 0
+    blocks = -(-work.shape.rows // work.blocking.rows)
+    known = COMPUTE_BYTES * elements.statistic_numbers * len(work.statistics)
+    return work.types.planes * work.blocking.plane_bytes, 8 * blocks, known
+
+
+def _clear(nest: LoopNest, elements: ScoreElements, known: Value) -> None:
+    """Makes what is known of columns what it is before the first score."""
+    if not elements.statistics:
+        return
+    numbers = elements.statistic_numbers
+    position = nest.new_variable(numbers)
+
+    def one(_: Sequence[Value]) -> Sequence[Value]:
+        column = nest.index_value(dim(position))
+        for number, statistic in enumerate(elements.statistics):
+            place = nest.builder.add(column, const_int(I64, number * numbers))
+            start = constant(COMPUTE, IDENTITIES[statistic.opcode])
+            nest.builder.store(start, nest.builder.gep(COMPUTE, known, place), align=COMPUTE_BYTES)
+        return ()
+
+    nest.scalar_loop(position, one)
 
 
 def _record(context: KernelContext, work: JointWork) -> Value:
@@ -90,7 +129,7 @@ def _elements(work: JointWork) -> ScoreElements:
         return {**_batch_index(joint, batch), joint.row: row, joint.column: column}
 
     sizes = shape.num_batches, shape.rows, shape.columns
-    return ScoreElements(*sizes, index_of, joint.tiles, joint.scores, PLANE_BYTES)
+    return ScoreElements(*sizes, index_of, joint.tiles, joint.scores, work.blocking.plane_bytes, work.statistics)
 
 
 def _batch_index(joint: JointProducts, batch: AffineExpr) -> dict[int, AffineExpr]:

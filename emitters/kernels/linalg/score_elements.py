@@ -6,6 +6,7 @@ been stored and loaded.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,13 +28,19 @@ from xjit.llvm.values import Value, const_int, constant, zero
 from xjit.passes.analysis.attention.masks import RowBound
 from xjit.passes.analysis.attention.places import Place
 from xjit.passes.analysis.attention.products import Tile
+from xjit.passes.analysis.attention.statistics import Statistic
+
+IDENTITIES = {"add": 0.0, "maximum": -math.inf}
+"""What statistics are before the first score, by their opcodes."""
+_PADDING = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreElements:
     """What is computed: `wanted` of `tiles`, number by number in place of them, `plane_bytes` apart.
 
-    Places are over variables that `index_of` gives for the number of a batch, a row and a column.
+    Places are over variables that `index_of` gives for the number of a batch, a row and a column. `statistics` are
+    known of each column, in memory that closures hold.
     """
 
     num_batches: int
@@ -43,6 +50,12 @@ class ScoreElements:
     tiles: Sequence[Tile]
     wanted: Sequence[Place]
     plane_bytes: int
+    statistics: Sequence[Statistic] = ()
+
+    @property
+    def statistic_numbers(self) -> int:
+        """Numbers from one statistic of all columns to the next."""
+        return -(-self.columns // _PADDING) * _PADDING
 
     @property
     def is_trivial(self) -> bool:
@@ -58,6 +71,7 @@ def emit_score_elements(
     elements: ScoreElements,
     nest: LoopNest,
     leaves: Mapping[HloInstruction, Buffer],
+    memory: Value | None = None,
 ) -> Value:
     """Emits the function and, where `nest` stands, a closure of it; null if the tiles are what is wanted."""
     if elements.is_trivial:
@@ -65,7 +79,7 @@ def emit_score_elements(
     name = context.module.unique_name(f"{nest.function.name}.scores")
     function = context.module.add_function(name, VOID, EPILOGUE_PARAMS, linkage="internal")
     _ScoreEmitter(context, view, elements, function).emit(leaves)
-    return _closure(nest, function, view, leaves)
+    return _closure(nest, function, view, leaves, memory)
 
 
 def emit_condition(
@@ -75,6 +89,7 @@ def emit_condition(
     condition: RowBound | None,
     nest: LoopNest,
     leaves: Mapping[HloInstruction, Buffer],
+    memory: Value | None = None,
 ) -> Value:
     """Emits whether a condition holds for a block of scores, see `CONDITION_PARAMS`, and a closure of that; null if
     there is none.
@@ -104,14 +119,21 @@ def emit_condition(
     start = [const_int(I1, 1)]
     (holds,) = inner.loop(position, one, start, begin=args[f"first_{kind}"], end=end, name=kind)
     inner.builder.ret(inner.builder.zext(holds, I64))
-    return _closure(nest, function, view, leaves)
+    return _closure(nest, function, view, leaves, memory)
 
 
-def _closure(nest: LoopNest, function: Function, view: KernelView, leaves: Mapping[HloInstruction, Buffer]) -> Value:
-    """A function and the pointers to all operands, where `nest` stands."""
+def _closure(
+    nest: LoopNest,
+    function: Function,
+    view: KernelView,
+    leaves: Mapping[HloInstruction, Buffer],
+    memory: Value | None,
+) -> Value:
+    """A function and the pointers to all operands, and to the statistics, where `nest` stands."""
     builder = nest.builder
-    closure = builder.alloca(I64, 1 + len(view.leaves), align=8, name="closure")
-    for slot, pointer in enumerate((function.value, *(leaves[leaf].pointer for leaf in view.leaves))):
+    closure = builder.alloca(I64, 2 + len(view.leaves), align=8, name="closure")
+    pointers = function.value, *(leaves[leaf].pointer for leaf in view.leaves), zero(PTR) if memory is None else memory
+    for slot, pointer in enumerate(pointers):
         builder.store(pointer, builder.gep(I64, closure, const_int(I64, slot)), align=8)
     return closure
 
@@ -128,6 +150,8 @@ class _Scores:
         params: Sequence[str],
     ) -> None:
         self.view = view
+        self.elements = elements
+        self.width = context.target.vector_width(COMPUTE)
         self.maps = context.maps
         self.args = args = dict(zip(params, function.args, strict=True))
         self.nest = nest = LoopNest(context.module, function, context.target)
@@ -147,38 +171,69 @@ class _Scores:
         for slot, leaf in enumerate(self.view.leaves):
             place = nest.builder.gep(I64, self.args["closure"], const_int(I64, 1 + slot))
             bound[leaf] = Buffer(leaves[leaf].shape, nest.builder.load(PTR, place, align=8))
-        return FusedIrEmitter(nest, bound, self.maps)
+        fused = FusedIrEmitter(nest, bound, self.maps)
+        for number, statistic in enumerate(self.elements.statistics):
+            self._give_statistic(fused, number, statistic)
+        return fused
 
+    def statistic_place(self, number: int) -> Value:
+        """Where a statistic of the current column lies."""
+        builder = self.nest.builder
+        slot = builder.gep(I64, self.args["closure"], const_int(I64, 1 + len(self.view.leaves)))
+        first = const_int(I64, number * self.elements.statistic_numbers)
+        column = self.nest.index_value(dim(self.column))
+        return builder.gep(COMPUTE, builder.load(PTR, slot, align=8), builder.add(first, column))
 
-class _ScoreEmitter(_Scores):
-    """State while one function is emitted: `void(closure, tile)`, see EPILOGUE_PARAMS; scores replace the tile."""
+    def _give_statistic(self, fused: FusedIrEmitter, number: int, statistic: Statistic) -> None:
+        """Makes what is in memory the elements of a reduction."""
+        nest = self.nest
+        expected = self.place(statistic.place)
 
-    def __init__(self, context: KernelContext, view: KernelView, elements: ScoreElements, function: Function) -> None:
-        super().__init__(context, view, elements, function, [n for _, n in EPILOGUE_PARAMS])
-        self.elements = elements
-        self.width = context.target.vector_width(COMPUTE)
+        def given(index: Index) -> Element:
+            if index != expected:
+                raise AssertionError(f"{statistic.place.instruction.name} is read beside its own place")
+            place = self.statistic_place(number)
+            kind = COMPUTE if nest.vector is None else vector(COMPUTE, self.width)
+            return nest.builder.load(kind, place, align=COMPUTE_BYTES), nest.level.depth
 
-    def emit(self, leaves: Mapping[HloInstruction, Buffer]) -> None:
-        """Emits the function."""
-        nest, args = self.nest, self.args
-        fused = self.emitter_of_elements(leaves)
-        end = nest.builder.add(args["first_row"], args["rows"])
+        fused.foreign[statistic.place.instruction] = given
 
-        def one_row(_: Sequence[Value]) -> Sequence[Value]:
-            self._emit_row(fused)
-            return ()
+    def give_tiles(self, fused: FusedIrEmitter, scores: Value) -> Value:
+        """Makes vectors of the tiles the elements of their products; returns where the first is of a row's `scores`."""
+        builder = self.nest.builder
+        column = builder.sub(self.nest.index_value(dim(self.column)), self.args["first_column"])
+        place = builder.gep(COMPUTE, scores, column)
+        for number, tile in enumerate(self.elements.tiles):
+            address = builder.gep(I8, place, const_int(I64, number * self.elements.plane_bytes))
+            self._give(fused, tile, builder.load(vector(COMPUTE, self.width), address, align=COMPUTE_BYTES))
+        return place
 
-        nest.loop(self.row, one_row, begin=args["first_row"], end=end, name="row")
-        nest.builder.ret_void()
+    def _give(self, fused: FusedIrEmitter, tile: Tile, value: Value) -> None:
+        """Makes a vector of a tile the elements of its product, rounded to their type."""
+        nest = self.nest
+        element_type = tile.place.instruction.shape.element_type
+        element: Element = round_to_type(nest.builder, element_type, value), nest.level.depth
+        expected = self.place(tile.place)
 
-    def _emit_row(self, fused: FusedIrEmitter) -> None:
+        def given(index: Index) -> Element:
+            if index != expected:
+                raise AssertionError(f"scores of {tile.place.instruction.name} are read beside their own place")
+            return element
+
+        fused.foreign[tile.place.instruction] = given
+
+    def scores_of_row(self) -> Value:
+        """Where the current row of the tile lies."""
+        builder, args = self.nest.builder, self.args
+        row = builder.sub(self.nest.index_value(dim(self.row)), args["first_row"])
+        return builder.gep(I8, args["tile"], builder.mul(row, args["tile_row"]), inbounds=False)
+
+    def for_columns(self, body: Callable[[], None]) -> None:
         """Whole vectors, then the last columns if the tile has them."""
         nest, args, width = self.nest, self.args, self.width
-        row = nest.builder.sub(nest.index_value(dim(self.row)), args["first_row"])
-        scores = nest.builder.gep(I8, args["tile"], nest.builder.mul(row, args["tile_row"]), inbounds=False)
 
         def vector_of(_: Sequence[Value]) -> Sequence[Value]:
-            self._emit_elements(fused, scores)
+            body()
             return ()
 
         whole = nest.builder.and_(args["columns"], const_int(I64, -width))
@@ -198,33 +253,95 @@ class _ScoreEmitter(_Scores):
         if self.elements.columns % width:
             nest.where(nest.builder.icmp_signed("!=", whole, args["columns"]), tail)
 
+
+class _ScoreEmitter(_Scores):
+    """State while one function is emitted: `void(closure, tile)`, see EPILOGUE_PARAMS; scores replace the tile."""
+
+    def __init__(self, context: KernelContext, view: KernelView, elements: ScoreElements, function: Function) -> None:
+        super().__init__(context, view, elements, function, [n for _, n in EPILOGUE_PARAMS])
+
+    def emit(self, leaves: Mapping[HloInstruction, Buffer]) -> None:
+        """Emits the function."""
+        nest, args = self.nest, self.args
+        fused = self.emitter_of_elements(leaves)
+        end = nest.builder.add(args["first_row"], args["rows"])
+
+        def one_row(_: Sequence[Value]) -> Sequence[Value]:
+            scores = self.scores_of_row()
+            self.for_columns(lambda: self._emit_elements(fused, scores))
+            return ()
+
+        nest.loop(self.row, one_row, begin=args["first_row"], end=end, name="row")
+        nest.builder.ret_void()
+
     def _emit_elements(self, fused: FusedIrEmitter, scores: Value) -> None:
         """Computes one vector of scores; the tiles' elements are read before it is stored."""
         nest = self.nest
-        assert nest.vector is not None
-        builder = nest.builder
-        column = builder.sub(nest.index_value(dim(self.column)), self.args["first_column"])
-        place = builder.gep(COMPUTE, scores, column)
-        kind = vector(COMPUTE, self.width)
-        for number, tile in enumerate(self.elements.tiles):
-            address = builder.gep(I8, place, const_int(I64, number * self.elements.plane_bytes))
-            self._give(fused, tile, builder.load(kind, address, align=COMPUTE_BYTES))
+        place = self.give_tiles(fused, scores)
         values = [fused.splat(fused.element(w.instruction, self.place(w)), self.width) for w in self.elements.wanted]
         for number, value in enumerate(values):
             assert isinstance(value, Value)
             address = nest.builder.gep(I8, place, const_int(I64, number * self.elements.plane_bytes))
             nest.builder.store(value, address, align=COMPUTE_BYTES)
 
-    def _give(self, fused: FusedIrEmitter, tile: Tile, value: Value) -> None:
-        """Makes a vector of a tile the elements of its product, rounded to their type."""
-        nest = self.nest
-        element_type = tile.place.instruction.shape.element_type
-        element: Element = round_to_type(nest.builder, element_type, value), nest.level.depth
-        expected = self.place(tile.place)
 
-        def given(index: Index) -> Element:
-            if index != expected:
-                raise AssertionError(f"scores of {tile.place.instruction.name} are read beside their own place")
-            return element
+def emit_level(
+    context: KernelContext,
+    view: KernelView,
+    elements: ScoreElements,
+    level: int,
+    nest: LoopNest,
+    leaves: Mapping[HloInstruction, Buffer],
+    memory: Value,
+) -> Value:
+    """Emits what adds a strip of scores to the statistics of a level, and a closure of it."""
+    name = context.module.unique_name(f"{nest.function.name}.level")
+    function = context.module.add_function(name, VOID, EPILOGUE_PARAMS, linkage="internal")
+    _LevelEmitter(context, view, elements, function, level).emit(leaves)
+    return _closure(nest, function, view, leaves, memory)
 
-        fused.foreign[tile.place.instruction] = given
+
+class _LevelEmitter(_Scores):
+    """State while one function is emitted: the rows of a strip are summed in registers, then added to what is known."""
+
+    def __init__(
+        self, context: KernelContext, view: KernelView, elements: ScoreElements, function: Function, level: int
+    ) -> None:
+        super().__init__(context, view, elements, function, [n for _, n in EPILOGUE_PARAMS])
+        self.statistics = [(n, s) for n, s in enumerate(elements.statistics) if s.level == level]
+
+    def emit(self, leaves: Mapping[HloInstruction, Buffer]) -> None:
+        """Emits the function."""
+        fused = self.emitter_of_elements(leaves)
+        self.for_columns(lambda: self._emit_columns(fused))
+        self.nest.builder.ret_void()
+
+    def _emit_columns(self, fused: FusedIrEmitter) -> None:
+        nest, args, kind = self.nest, self.args, vector(COMPUTE, self.width)
+
+        def one_row(sums: Sequence[Value]) -> Sequence[Value]:
+            self.give_tiles(fused, self.scores_of_row())
+            return [
+                self._combined(s.opcode, old, self._value(fused, s))
+                for (_, s), old in zip(self.statistics, sums, strict=True)
+            ]
+
+        start = [constant(kind, IDENTITIES[s.opcode]) for _, s in self.statistics]
+        end = nest.builder.add(args["first_row"], args["rows"])
+        sums = nest.loop(self.row, one_row, start, begin=args["first_row"], end=end, name="row")
+        for (number, statistic), value in zip(self.statistics, sums, strict=True):
+            place = self.statistic_place(number)
+            old = nest.builder.load(kind, place, align=COMPUTE_BYTES)
+            nest.builder.store(self._combined(statistic.opcode, old, value), place, align=COMPUTE_BYTES)
+
+    def _value(self, fused: FusedIrEmitter, statistic: Statistic) -> Value:
+        reduced = statistic.reduced
+        value = fused.splat(fused.element(reduced.instruction, self.place(reduced)), self.width)
+        assert isinstance(value, Value)
+        return value
+
+    def _combined(self, opcode: str, a: Value, b: Value) -> Value:
+        builder = self.nest.builder
+        if opcode == "add":
+            return builder.fadd(a, b)
+        return builder.select(builder.fcmp_ordered(">", b, a), b, a)

@@ -24,6 +24,7 @@ from xjit.llvm.types import LLVMType
 from xjit.passes.analysis.attention.joint import JointProducts
 from xjit.passes.analysis.attention.masks import Masked, MaskFinder
 from xjit.passes.analysis.attention.places import Matrix, Space
+from xjit.passes.analysis.attention.statistics import Statistic, find_statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class JointWork:
     types: JointTypes
     blocking: JointBlocking
     masked: Masked
+    statistics: tuple[Statistic, ...] = ()
 
     @property
     def units(self) -> int:
@@ -55,16 +57,22 @@ class JointWork:
             "method": f"register tiles of {tile.rows}x{tile.columns}",
             "blocks": f"{self.blocking.rows} rows, {self.blocking.columns} columns; scores stay in the cache",
             "tasks": f"{self.units} units of {self.blocking.unit_rows} rows",
+            **({"kept": f"scores of all rows, for {len(self.statistics)} sums of columns"} if self.statistics else {}),
             **self.masked.facts(),
         }
 
 
 def plan_joint_scores(context: PlanContext, view: KernelView, joint: JointProducts) -> list[KernelPlan]:
     """Plans a view whose results are products of one set of scores."""
-    shape, types = _shape(joint), _types(joint)
+    statistics = find_statistics(joint, {i for i in view.instructions() if i.opcode == "reduce"})
+    if statistics is None:
+        raise AssertionError(f"{view.instruction.name} sums scores otherwise than by columns")
+    shape, types = _shape(joint), _types(joint, 1 + max((s.level for s in statistics), default=-1))
     products = [tile.place for tile in joint.tiles]
-    masked = MaskFinder(Space(joint.sizes), dim(joint.row), dim(joint.column), products).zero(joint.scores)
-    work = JointWork(joint, shape, types, plan_joint_blocks(shape, types, context.target), masked)
+    masked = MaskFinder(Space(joint.sizes), dim(joint.row), dim(joint.column), products).zero(
+        [*(s.reduced for s in statistics if s.opcode == "add"), *joint.scores]
+    )
+    work = JointWork(joint, shape, types, plan_joint_blocks(shape, types, context.target), masked, statistics)
     reason = "scores stay in the cache, block by block, for all products"
     return [HandWritten(view.instruction.name, "scores", reason, work)]
 
@@ -87,10 +95,10 @@ def _shape(joint: JointProducts) -> JointShape:
     )
 
 
-def _types(joint: JointProducts) -> JointTypes:
+def _types(joint: JointProducts, levels: int) -> JointTypes:
     def storage(matrix: Matrix) -> LLVMType:
         return GEMM_TYPES[matrix.leaf.shape.element_type]
 
     tiles = tuple((storage(t.left), storage(t.right)) for t in joint.tiles)
     members = tuple(MemberTypes(m.scores, m.over_rows, storage(m.right), storage(m.result)) for m in joint.members)
-    return JointTypes(tiles, members)
+    return JointTypes(tiles, members, levels)

@@ -4,12 +4,15 @@ A program that differentiates attention keeps the probabilities and reads them i
 forward product becomes a fusion that also gives each row's maximum and sum. The sum along columns that the gradient of
 a softmax needs is taken of the result instead: the sum over c of p[r, c] * (g v^T)[r, c] is that over d of g[r, d] *
 o[r, d]. What is left of the scores is elementwise, and each product that reads it computes it for itself, by blocks.
+
+Where nothing needs the forward product, the products and the maxima and sums are one fusion, which makes the scores
+once: see `xjit.passes.analysis.attention.statistics`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xjit.affine import dim
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
@@ -21,8 +24,12 @@ from xjit.passes.analysis.attention.gradient import Gradient, RowSum, product_wi
 from xjit.passes.analysis.attention.joint import join_products
 from xjit.passes.analysis.attention.places import Place
 from xjit.passes.analysis.attention.products import ScoreProduct, find_products
+from xjit.passes.analysis.attention.statistics import find_statistics
 from xjit.passes.fusion.attention_units import fused_instructions, operands_first
 from xjit.passes.fusion.unit_merging import merge_units
+
+MAX_KEPT_ROWS = 1 << 13
+"""Keys that a thread keeps the scores of, for a block of queries: with so many it pays, measured."""
 
 
 def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches: int) -> bool:
@@ -33,6 +40,8 @@ def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches
     """
     if gradient.forward is None and not gradient.sums:
         return False
+    if joint_batches and _fuse_all(computation, gradient, joint_batches):
+        return True
     result = gradient.result or _forward_product(computation, gradient, gradient.sums[0])
     for row_sum in gradient.sums:
         value = _RowSumBuilder(computation, gradient, row_sum).build(result)
@@ -47,6 +56,31 @@ def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches
     if joint_batches == 0 or not _fuse_joint(computation, gradient, joint_batches):
         for product in gradient.products:
             _fuse_products(computation, [_found_again(product, gradient)])
+    return True
+
+
+def _fuse_all(computation: HloComputation, gradient: Gradient, joint_batches: int) -> bool:
+    """Fuses the products and all that is summed of the scores: False, and nothing is changed, if that does not pay.
+
+    It does where there is no forward product, which would make the scores for itself.
+    """
+    joint = join_products(gradient.products)
+    if gradient.forward is not None or joint is None or len(joint.tiles) < 2:
+        return False
+    if math.prod(joint.sizes[d] for d in joint.batch) < joint_batches or joint.sizes[joint.row] > MAX_KEPT_ROWS:
+        return False
+    own = [gradient.softmax.maximum.instruction, gradient.softmax.total.instruction]
+    if not find_statistics(joint, {*own, *(row_sum.reduce for row_sum in gradient.sums)}):
+        return False
+    if not all(is_plain(row_sum.product) for row_sum in gradient.sums):
+        return False
+    sums = list(own)
+    for row_sum in gradient.sums:
+        builder = _RowSumBuilder(computation, gradient, row_sum)
+        sums.append(builder.sum_of_scores())
+        replace(row_sum.reduce, builder.finish(sums[-1], ()))
+    _multiply_by_reciprocals(computation, gradient)
+    _fuse_products(computation, [_found_again(product, gradient) for product in gradient.products], sums)
     return True
 
 
@@ -92,10 +126,12 @@ def _needs_itself(products: Sequence[ScoreProduct]) -> bool:
     return False
 
 
-def _fuse_products(computation: HloComputation, products: Sequence[ScoreProduct]) -> None:
-    """Makes one fusion of products of the same scores."""
+def _fuse_products(
+    computation: HloComputation, products: Sequence[ScoreProduct], sums: Sequence[HloInstruction] = ()
+) -> None:
+    """Makes one fusion of products of the same scores, and of some sums of them."""
     roots = [product.root for product in products]
-    units = set[HloInstruction]().union(*map(fused_instructions, products))
+    units = set[HloInstruction]().union(*(fused_instructions(product, sums) for product in products))
     merge_units(computation, operands_first(roots, units), roots, products[0].dot, "kCustom", "attention_gradient")
 
 
@@ -180,15 +216,30 @@ class _RowSumBuilder:
     def build(self, result: Place) -> HloInstruction:
         """Returns the replacement: what the gradient and the forward result amount to, times the factors of rows."""
         row_sum = self.row_sum
+        with_inner = {**self.rows, self.inner: row_sum.depth}
+        product = self._binary("multiply", *(self._aligned(p, with_inner) for p in (row_sum.gradient, result)))
+        value = self._sum(product, product.shape.rank - 1)
+        return self.finish(value, ((self.gradient.softmax.total, False),))
+
+    def sum_of_scores(self) -> HloInstruction:
+        """Returns the sum of exponentials times the product with the values, without factors of rows."""
+        weights, column = self.gradient.weights, self.gradient.column
+        product = self._aligned(self.row_sum.product, dict(enumerate(weights.shape.dimensions)))
+        return self._sum(self._binary("multiply", weights, product), column)
+
+    def _sum(self, product: HloInstruction, dimension: int) -> HloInstruction:
         module = self.computation.parent
         assert module is not None
-        product = self._binary("multiply", *(self._aligned(p, True) for p in (row_sum.gradient, result)))
         zero = self._add(build.make_constant(0.0, PrimitiveType.F32))
         add = build.make_binary_computation("add", PrimitiveType.F32)
         reducer = module.add_embedded_computation(add, self.computation)
-        value = self._add(build.make_reduce(product, zero, (product.shape.rank - 1,), reducer))
-        for place, divides in ((self.gradient.softmax.total, False), *row_sum.factors):
-            value = self._binary("divide" if divides else "multiply", value, self._aligned(place, False))
+        return self._add(build.make_reduce(product, zero, (dimension,), reducer))
+
+    def finish(self, value: HloInstruction, factors: Sequence[tuple[Place, bool]]) -> HloInstruction:
+        """Returns the replacement: a sum times some factors and those of its rows."""
+        row_sum = self.row_sum
+        for place, divides in (*factors, *row_sum.factors):
+            value = self._binary("divide" if divides else "multiply", value, self._aligned(place, self.rows))
         if row_sum.negative:
             value = self._add(build.unary("negate", value))
         shape = row_sum.reduce.shape
@@ -198,8 +249,8 @@ class _RowSumBuilder:
     def _binary(self, opcode: str, a: HloInstruction, b: HloInstruction) -> HloInstruction:
         return self._add(build.binary(opcode, a, b))
 
-    def _aligned(self, place: Place, has_inner: bool) -> HloInstruction:
-        """Returns an array over the rows, and the inner dimension behind them, in f32; repeated where it has less."""
+    def _aligned(self, place: Place, wanted: Mapping[int, int]) -> HloInstruction:
+        """Returns an array over variables of `wanted` sizes, in f32; repeated where it has less."""
         sizes = *self.gradient.weights.shape.dimensions, self.row_sum.depth
         place = _numbered_through(self.computation, place, sizes)
         value, shape = place.instruction, place.instruction.shape
@@ -210,7 +261,6 @@ class _RowSumBuilder:
             value = self._add(build.transpose(value, order))
         if _differs(value, PrimitiveType.F32):
             value = self._add(build.convert(value, PrimitiveType.F32))
-        wanted = {**self.rows, **({self.inner: self.row_sum.depth} if has_inner else {})}
         numbers = list(wanted)
         dimensions = [numbers.index(position) for position in sorted(position for position, _ in read)]
         whole = Shape.array(PrimitiveType.F32, tuple(wanted.values()))

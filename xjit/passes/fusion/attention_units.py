@@ -12,10 +12,10 @@ from xjit.passes.analysis.attention.products import ScoreProduct, is_elementwise
 from xjit.passes.framework.base import has_control_dependencies
 
 
-def fused_instructions(product: ScoreProduct) -> list[HloInstruction]:
-    """Returns the instructions that a product's fusion takes in, operands first."""
+def fused_instructions(product: ScoreProduct, sums: Collection[HloInstruction] = ()) -> list[HloInstruction]:
+    """Returns the instructions that a product's fusion takes in, operands first; some `sums` of scores among them."""
     leaves = {product.right.leaf, *(m.leaf for tile in product.tiles for m in (tile.left, tile.right))}
-    demanding = {product.dot, *(tile.place.instruction for tile in product.tiles)}
+    demanding = {product.dot, *(tile.place.instruction for tile in product.tiles), *sums}
     softmax = product.softmax
     if softmax is not None:
         demanding |= {softmax.maximum.instruction, softmax.total.instruction}

@@ -67,6 +67,13 @@ def _broadcast(instruction: HloInstruction) -> Factors:
     return Factors([dims], [tuple(range(instruction.shape.rank))])
 
 
+def _bitcast_convert(instruction: HloInstruction) -> Factors:
+    """Between types of different widths, one side has a last dimension more: the pieces of an element stay together."""
+    ranks = instruction.operand(0).shape.rank, instruction.shape.rank
+    operand, result = ((*range(min(ranks)), *[NO_FACTOR] * (rank - min(ranks))) for rank in ranks)
+    return Factors([operand], [result])
+
+
 def _transpose(instruction: HloInstruction) -> Factors:
     dims = instruction.attributes_as(at.DimensionsAttributes).dimensions
     return Factors([tuple(range(len(dims)))], [dims], level=0)
@@ -152,6 +159,7 @@ def _spatial_roles(sizes: tuple[int, int, int], window: at.WindowDimension) -> t
 
 ROWS: Mapping[str, Callable[[HloInstruction], Factors]] = {
     "all-reduce": _same_from_round_1,
+    "bitcast-convert": _bitcast_convert,
     "broadcast": _broadcast,
     "concatenate": _concatenate,
     "convolution": _convolution,
@@ -172,7 +180,7 @@ ROWS: Mapping[str, Callable[[HloInstruction], Factors]] = {
     "topk": _topk,
     "transpose": _transpose,
 }
-"""Opcodes that are not elementwise."""
+"""Opcodes that are not elementwise, or not always."""
 
 PASSED_CUSTOM_CALLS = frozenset(
     {"LayoutConstraint", "MoveToDevice", "MoveToHost", "Sharding", "annotate_device_placement"}

@@ -28,10 +28,12 @@ class RowSum:
     """A sum along columns of exponentials times (gradient * values^T) times factors of rows.
 
     Indices are over the dimensions of the exponentials, and one more: the inner one of the product with the values.
+    `product` is that product, at an index over the dimensions of the exponentials.
     `factors` divide where they say so; `negative` factors -1 are an odd number.
     """
 
     reduce: HloInstruction
+    product: Place
     gradient: Place
     values: Place
     factors: tuple[tuple[Place, bool], ...]
@@ -259,7 +261,8 @@ def _row_sum(reduce: HloInstruction, weights: HloInstruction, column: int) -> Ro
     sizes = *weights.shape.dimensions, max(ranges)
     if any(digits_of(p, sizes) is None for p in (gradient, values, *(f for f, _ in factors_of_rows))):
         return None
-    return RowSum(reduce, gradient, values, factors_of_rows, negative, max(ranges))
+    product = Place(dots[0].instruction, substitute_all(dots[0].index, known))
+    return RowSum(reduce, product, gradient, values, factors_of_rows, negative, max(ranges))
 
 
 def _moved(place: Place | None, known: Mapping[int, AffineExpr]) -> Place | None:

@@ -130,13 +130,14 @@ def _reduces(space: Space, place: Place, opcode: str, wanted: Place, column: Aff
     ranges = space.ranges(place)
     if known is None or known[0] != opcode or ranges != (space.sizes[column.position],):
         return False
-    if not _is_identity(reduce.operand(1), opcode):
+    if not starts_with_identity(reduce.operand(1), opcode):
         return False
     reduced = space.operand(place, 0, (column,))
     return reduced is not None and space.behind(reduced, _PASSED) == space.behind(wanted, _PASSED)
 
 
-def _is_identity(initial: HloInstruction, opcode: str) -> bool:
+def starts_with_identity(initial: HloInstruction, opcode: str) -> bool:
+    """Whether what a sum or maximum starts with is the constant that changes nothing."""
     if initial.opcode != "constant":
         return False
     value = float(initial.attributes_as(at.ConstantAttributes).literal.array[()])
