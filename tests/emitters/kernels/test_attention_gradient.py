@@ -20,6 +20,8 @@ from xjit.emitters.planners.score_product import joint_products
 from xjit.hlo.attributes import ParameterAttributes
 from xjit.llvm import Target
 from xjit.passes import pipelines
+from xjit.passes.analysis.attention.statistics import Statistic, find_statistics
+from xjit.passes.fusion import attention_gradient
 from xjit.passes.fusion.attention_fusion import AttentionFusion
 from xjit.text.parser import parse_hlo
 
@@ -115,6 +117,30 @@ def test_products_share_their_scores() -> None:
 
 
 L, H, D = 40, 2, 16
+
+
+@pytest.mark.parametrize(("keys", "keeps"), [(13, True), (14, False)])
+def test_scores_of_many_keys_are_not_kept(keys: int, keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_gradient, "MAX_KEPT_ROWS", 13)
+    assert has_statistics(joint_fusion(gradient_text(2, 20, keys, 8, 10), 1)) == keeps
+
+
+def statistics_of(text: str) -> tuple[Statistic, ...] | None:
+    """What the fusion at the end of a module sums of its scores."""
+    view = view_of(parse_hlo(text).entry_computation.root_instruction)
+    joint = joint_products(view)
+    assert joint is not None
+    return find_statistics(joint, {i for i in view.instructions() if i.opcode == "reduce"})
+
+
+def test_sums_of_columns_are_found_by_levels() -> None:
+    text = joint_fusion(gradient_text(2, 20, 13, 8, 10), 1)
+    found = statistics_of(text)
+    assert found is not None
+    assert [(s.opcode, s.level) for s in found] == [("maximum", 0), ("add", 1), ("add", 1)]
+    assert statistics_of(text.replace("constant(-inf)", "constant(-5)")) is None, "a maximum that starts elsewhere"
+    forward = joint_fusion(gradient_text(2, 20, 13, 8, 10, forward=True), 1)
+    assert statistics_of(forward) == (), "maxima and sums are read"
 
 
 def attend(q: Any, k: Any, v: Any) -> Any:
