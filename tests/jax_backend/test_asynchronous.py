@@ -456,6 +456,7 @@ insist(work)
 insist(end.set)
 insist(other.join)
 assert counts[0] > 10 and counts[1] == 0 and counts[2] > 10, counts
+assert (np.asarray(total(rows)) == expected).all()  # by then, calls that nobody waited for are done
 calls.clear()
 assert (np.asarray(total(rows)) == expected).all() and len(calls) == 3
 """, devices=3)  # fmt: skip
