@@ -87,7 +87,7 @@ def test_what_decides_a_program_is_in_its_key(options: CompileOptions, monkeypat
     for changed in ({"opt_level": 1}, {"fusion": False}, {"cpu_level": "sse2"}, {"disabled_passes": ("cse",)}):
         xjit.compile(TEXT, options=CompileOptions(**fields, **changed))  # pyright: ignore[reportArgumentType]
     assert len(programs(options)) == 8
-    monkeypatch.setattr(program_cache, "_source_fingerprint", lambda: "other files")
+    monkeypatch.setattr(program_cache, "source_fingerprint", lambda: "other files")
     xjit.compile(TEXT, options=options)
     assert len(programs(options)) == 9
 

@@ -9,7 +9,6 @@ are not kept.
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 from xjit.compile_options import CompileOptions
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
@@ -34,7 +33,7 @@ def program_key(text: ModuleText, options: CompileOptions, target: Target) -> st
         f"{f.name}={getattr(options, f.name)!r}" for f in dataclasses.fields(options) if f.name not in _NOT_IN_KEYS
     ]
     machine = target.triple, target.cpu, target.features
-    return cache_key("program", *toolchain_versions(), _source_fingerprint(), *machine, *chosen, text())
+    return cache_key("program", *toolchain_versions(), source_fingerprint(), *machine, *chosen, text())
 
 
 def cached_program(key: str, options: CompileOptions) -> CpuProgram | None:
@@ -56,9 +55,3 @@ def keep_program(key: str, options: CompileOptions, program: CpuProgram) -> None
 
 def _cache(options: CompileOptions) -> ObjectCache | None:
     return object_cache(options.cache_dir)
-
-
-@functools.cache
-def _source_fingerprint() -> str:
-    """A digest of the files of this package."""
-    return source_fingerprint()

@@ -19,16 +19,13 @@ from xjit.llvm.library import Library
 from xjit.runtime.machine_code.object_cache import DIRECTORY_VARIABLE, ObjectCache, cache_key, object_cache
 
 _PACKAGE = str(Path(__file__).absolute().parents[2])
-_FOLDERS = ("emitters", "jax_backend", "llvm", "runtime")
-"""Whose files decide the text of a library, in a package or where a clone's links lead."""
-
 _in_memory: dict[str, tuple[bytes, ...]] = {}
 """By key; few: one per combination of element types, or stage of a transform."""
 
 
 def library_key(library: Library, *decisive: str) -> str:
     """The key of a library's code; `decisive` is all that decides what code comes of a text."""
-    return cache_key("library", *decisive, source_fingerprint(*_FOLDERS), library.name, library.identity)
+    return cache_key("library", *decisive, source_fingerprint(), library.name, library.identity)
 
 
 def kept_library(key: str, directory: str | None) -> tuple[bytes, ...] | None:
@@ -84,15 +81,9 @@ def _objects_of(code: bytes) -> tuple[bytes, ...]:
 
 
 @functools.cache
-def source_fingerprint(*folders: str) -> str:
-    """A digest of names, sizes and times of the Python files of this package, or of those in some of its folders."""
-    prefixes = tuple(os.path.join(_PACKAGE, folder, "") for folder in folders or ("",))
-    return cache_key(*(line for line in _source_files() if line.startswith(prefixes)))
-
-
-@functools.cache
-def _source_files() -> tuple[str, ...]:
-    return tuple(sorted(_python_files(_PACKAGE)))
+def source_fingerprint() -> str:
+    """A digest of names, sizes and times of the Python files of this package: any may decide what code is written."""
+    return cache_key(*sorted(_python_files(_PACKAGE)))
 
 
 def _python_files(folder: str) -> Iterator[str]:

@@ -254,18 +254,17 @@ def test_libraries_of_several_objects_are_kept_as_a_whole(tmp_path: Path, monkey
     assert library_cache.kept_library(key, folder) is None
 
 
-def test_fingerprints_are_those_of_some_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fingerprint_is_that_of_all_files_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows a link counts, what Python compiles to does not."""
 
-    def fingerprints() -> tuple[str, ...]:
-        library_cache._source_files.cache_clear()
+    def fingerprint() -> str:
         library_cache.source_fingerprint.cache_clear()
-        return library_cache.source_fingerprint(), library_cache.source_fingerprint("emitters", "llvm")
+        return library_cache.source_fingerprint()
 
-    def written(name: str, text: str) -> tuple[str, ...]:
+    def written(name: str, text: str) -> str:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-        return fingerprints()
+        return fingerprint()
 
     package = tmp_path / "xjit"
     package.mkdir()
@@ -273,20 +272,19 @@ def test_fingerprints_are_those_of_some_folders(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "emitters").mkdir()
     (package / "emitters").symlink_to(tmp_path / "emitters")
     steps = [
-        fingerprints(),
+        fingerprint(),
         written("emitters/a.py", "1"),
         written("xjit/passes.py", "1"),
         written("emitters/__pycache__/a.py", "1"),
         written("emitters/b.txt", "1"),
         written("emitters/a.py", "12"),
     ]
-    changes = [tuple(a != b for a, b in zip(before, after)) for before, after in itertools.pairwise(steps)]
-    assert changes == [(True, True), (True, False), (False, False), (False, False), (True, True)]
+    changes = [before != after for before, after in itertools.pairwise(steps)]
+    assert changes == [True, True, False, False, True]
     (package / "lost.py").symlink_to(tmp_path / "nowhere")
-    assert fingerprints() == steps[-1]
+    assert fingerprint() == steps[-1]
     monkeypatch.setattr(library_cache, "_PACKAGE", str(tmp_path / "archive.zip" / "xjit"))
-    assert len(fingerprints()) == 2  # no file to look at is no error
-    library_cache._source_files.cache_clear()
+    assert fingerprint()  # no file to look at is no error
     library_cache.source_fingerprint.cache_clear()
 
 
@@ -338,7 +336,7 @@ def test_a_second_process_generates_no_code(tmp_path: Path, monkeypatch: pytest.
     for module in native_modules(not fast_call_obstacle()):
         assert jit.compile_library(Library.of_module("runtime", module), options(cache))
     with monkeypatch.context() as patch:
-        patch.setattr(program_cache, "_source_fingerprint", lambda: "other files: emits anew")
+        patch.setattr(program_cache, "source_fingerprint", lambda: "other files: emits anew")
         xjit.compile(_TEXT, options=xjit.CompileOptions(cache_dir=str(cache.directory)))
     monkeypatch.setattr(compiler, "optimize_module", None)
     xjit.compile(_TEXT, options=xjit.CompileOptions(cache_dir=str(cache.directory)))
