@@ -49,6 +49,17 @@ def radices_of(n: int, eights_from: int | None = None) -> list[int] | None:
     return [*found, *(prime for prime, count in counts.items() for _ in range(count))]
 
 
+def weaves_all(n: int, width: int) -> bool:
+    """Whether every stage of a row's transform takes whole vectors, and none fills vectors by gathers and scatters."""
+    stride, radices = 1, radices_of(n, width) or []
+    for radix in radices:
+        m = n // (stride * radix)
+        if stride % width and not (n <= MAX_CONSTANT_TABLE and weaves(radix, m, stride, width)):
+            return False
+        stride *= radix
+    return True
+
+
 class Stockham(TransformMaker):
     """Mixed-radix stages between the array and a second one; work holds that and the twiddle factors.
 
