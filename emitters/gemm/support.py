@@ -28,6 +28,7 @@ class GemmSupport:
     tile: RegisterTile
     transposes: bool  # copies are fast that change the direction
     linked: bool  # to its kernels (`kernels`)
+    whole: bool = False  # panels and lanes that are copied, without anything left over
 
     @property
     def pack_lhs(self) -> Function:
@@ -93,13 +94,16 @@ class GemmSupport:
     def _packing(self, storage: LLVMType, packed: LLVMType, planes: int, *, is_lhs: bool) -> Function:
         if self.group == 1:
             return copy_function(self.module, storage, packed, packed, transposes=self.transposes)
-        return emit_lane_copy(self.module, LaneCopy(storage, packed, self.group, is_lhs, self.transposes, planes))
+        copy = LaneCopy(storage, packed, self.group, is_lhs, self.transposes, planes, self.whole)
+        return emit_lane_copy(self.module, copy)
 
 
-def support_for(module: Module, types: GemmTypes, *, transposes: bool, linked: bool) -> GemmSupport:
+def support_for(
+    module: Module, types: GemmTypes, *, transposes: bool, linked: bool, whole: bool = False
+) -> GemmSupport:
     """The parts for a combination of types."""
-    prefix = f"xjit_tiles_{types.name}{'_transposes' if transposes else ''}"
-    return GemmSupport(module, prefix, types, register_tile(module.target, types), transposes, linked)
+    prefix = f"xjit_tiles_{types.name}{'_transposes' if transposes else ''}{'_whole' if whole else ''}"
+    return GemmSupport(module, prefix, types, register_tile(module.target, types), transposes, linked, whole)
 
 
 def call_copy(builder: StructuredBuilder, copy: Function, args: Sequence[Value], plane_bytes: Value) -> None:
