@@ -15,7 +15,7 @@ from xjit.hlo import attributes as at
 from xjit.ops.shape_inference.dot import free_dimensions
 from xjit.passes.analysis.attention.gradient import results_of
 from xjit.passes.analysis.attention.places import MOVES
-from xjit.passes.analysis.attention.products import ScoreProduct, find_products
+from xjit.passes.analysis.attention.products import find_products
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import NO_THREADS, HloModulePass

@@ -80,23 +80,29 @@ class AttentionResiduals(AttentionLimits, HloModulePass):
     def _make_again(self, remaking: _Remaking, weights: HloInstruction, wanted: Sequence[StackReads]) -> bool:
         """Makes what slices read, if attention fuses that then."""
         made = [remaking.value(read.stack.value) for read in wanted]
-        uses: list[tuple[HloInstruction, int, HloInstruction]] = []
-        if None not in made:
-            for read, value in zip(wanted, made, strict=True):
-                for part in read.slices:
-                    places = [(u, n, part) for u in part.users for n, o in enumerate(u.operands) if o is part]
-                    for user, number, _ in places:
-                        assert value is not None
-                        user.replace_operand_with(number, value)
-                    uses += places
-            if self._becomes_gradient(remaking.made[weights]):
-                for part in [part for read in wanted for part in read.slices]:
-                    remaking.body.remove_instruction_and_unused_operands(part)
-                return True
-        for user, number, part in uses:
-            user.replace_operand_with(number, part)
-        remaking.remove()
-        return False
+        values = [value for value in made if value is not None]
+        again = remaking.value(weights)
+        if again is None or len(values) < len(made):
+            remaking.remove()
+            return False
+        uses = [
+            (user, number, part, value)
+            for read, value in zip(wanted, values, strict=True)
+            for part in read.slices
+            for user in part.users
+            for number, operand in enumerate(user.operands)
+            if operand is part
+        ]
+        for user, number, _, value in uses:
+            user.replace_operand_with(number, value)
+        if not self._becomes_gradient(again):
+            for user, number, part, _ in uses:
+                user.replace_operand_with(number, part)
+            remaking.remove()
+            return False
+        for part in [part for read in wanted for part in read.slices]:
+            remaking.body.remove_instruction_and_unused_operands(part)
+        return True
 
     def _becomes_gradient(self, weights: HloInstruction) -> bool:
         """Whether attention fuses the gradient that reads these exponentials, now or with sums over heads apart."""
@@ -153,7 +159,7 @@ def _reached(
 
 
 def _start_of(reads: Sequence[StackReads]) -> HloInstruction | None:
-    """Returns where all slices start that are read; None if that is not one number, which nothing but numbers decide."""
+    """Returns where all slices that are read start; None if that is not one number that is computed from numbers."""
     starts = {part.operand(1 + read.stack.dimension) for read in reads for part in read.slices}
     if len(starts) != 1:
         return None

@@ -1,7 +1,7 @@
 """Values of each trip that a loop keeps, one behind the other, and the loops behind it that read them back.
 
-So does a program that differentiates a loop (jax.lax.scan): the first loop writes what its gradient needs, trip by trip,
-with a dynamic-update-slice into an element of the state; the second one reads it with a dynamic-slice.
+So does a program that differentiates a loop (jax.lax.scan): the first loop writes what its gradient needs, trip by
+trip, with a dynamic-update-slice into an element of the state; the second one reads it with a dynamic-slice.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from xjit.passes.loops.loop_state import loops_to_change
 MAX_STEPS = 32
 """Instructions that compute an array that is copied."""
 _OF_POSITIONS = frozenset((
-    "add", "and", "bitcast", "broadcast", "compare", "convert", "copy", "iota", "maximum", "minimum", "multiply", "negate",
-    "not", "or", "reshape", "select", "subtract", "transpose", "xor",
+    "add", "and", "bitcast", "broadcast", "compare", "convert", "copy", "iota", "maximum", "minimum", "multiply",
+    "negate", "not", "or", "reshape", "select", "subtract", "transpose", "xor",
 ))  # fmt: skip
 """What computes one; it costs less than to read it from memory."""
 
