@@ -37,14 +37,18 @@ def read_convolution(scope: Scope, op: Any, operands: list[Value], shape: Shape)
 
 
 def _window(given: Any, sizes: list[int]) -> Window:
-    strides, base, dilations, reversals = (
-        [type(usual)(x) for x in given[name]] if name in given else [usual] * len(sizes)
-        for name, usual in (("window_strides", 1), ("lhs_dilation", 1), ("rhs_dilation", 1), ("window_reversal", False))
+    ones = [1] * len(sizes)
+    strides, base, dilations = (
+        list(given[name]) if name in given else ones for name in ("window_strides", "lhs_dilation", "rhs_dilation")
     )
+    reversals = [bool(x) for x in given["window_reversal"]] if "window_reversal" in given else [False] * len(sizes)
     padding = np.asarray(given["padding"]).tolist() if "padding" in given else [(0, 0)] * len(sizes)
     rows = zip(sizes, strides, padding, dilations, base, reversals, strict=True)
     return Window(
-        tuple(WindowDimension(size, stride, *pad, inner, outer, back) for size, stride, pad, inner, outer, back in rows)
+        tuple(
+            WindowDimension(size, stride, low, high, inner, outer, is_reversed)
+            for size, stride, (low, high), inner, outer, is_reversed in rows
+        )
     )
 
 
