@@ -70,18 +70,17 @@ class ConvolutionRoutine:
 
 @dataclass(frozen=True, slots=True)
 class _Copied:
-    """What is packed: elements of k, and columns, of all and of each block but the last."""
+    """What is packed of an operand, if it is: k of the left one, columns of the right one; of all, and of a block."""
 
-    k: tuple[int, int]
-    columns: tuple[int, int]
+    k: tuple[int, ...]
+    columns: tuple[int, ...]
 
     def are_whole(self, types: GemmTypes, target: Target) -> bool:
-        """Whether blocks are whole panels, or where lanes hold several elements of k, whole vectors either way."""
+        """Whether rows are whole vectors, and panels too: or where lanes hold several elements of k, their columns."""
         tile, group = register_tile(target, types), types.lanes.group
-        width = max(tile.width, target.vector_width(I32))
-        if group == 1:
-            return not any(size % tile.columns for size in self.columns)
-        return not any(size % (group * width) for size in self.k) and not any(size % width for size in self.columns)
+        width = tile.width if group == 1 else max(tile.width, target.vector_width(I32))
+        columns = tile.columns if group == 1 else width
+        return not any(size % (group * width) for size in self.k) and not any(n % columns for n in self.columns)
 
 
 def routine_for(plan: GemmParameters, types: GemmTypes, target: Target, *, epilogue: bool = False) -> Routine:
@@ -96,7 +95,8 @@ def routine_for(plan: GemmParameters, types: GemmTypes, target: Target, *, epilo
     if is_tiles:
         copies = bool(plan.pack_lhs or plan.pack_rhs or unpacks)
         is_shared = types.lhs is types.rhs is types.compute is types.out  # that of operands does it
-        pieces = _Copied((plan.k_inner, min(plan.block_k_inner, plan.k_inner)), (plan.n, plan.block_n))
+        lengths = (plan.k_inner, min(plan.block_k_inner, plan.k_inner)) if plan.pack_lhs else ()
+        pieces = _Copied(lengths, (plan.n, plan.block_n))
         whole = bool(plan.pack_rhs) and not any(strided) and pieces.are_whole(types, target)
         return Routine(True, (), (), any(strided), copies, bool(unpacks) or is_shared, whole, batches, linked=True)
     if plan.method == Method.ZERO:
@@ -127,6 +127,7 @@ def convolution_routine_for(plan: ConvolutionParameters, types: GemmTypes, targe
         plan.use_scratch and plan.features > 1 and plan.out_feature != size_of(types.out),
     )
     deep = bool(plan.depthwise)
-    pieces = _Copied((plan.channels, plan.chunk_channels), (plan.features, plan.block_features))
-    whole = not deep and not any(strided) and pieces.are_whole(types, target)
+    channels, features = (plan.channels, plan.chunk_channels), (plan.features, plan.block_features)
+    pieces = _Copied((*channels, *features), ()) if deep else _Copied(channels, features)
+    whole = not any(strided) and pieces.are_whole(types, target)
     return ConvolutionRoutine(not deep, deep, any(strided), whole, linked=not deep)

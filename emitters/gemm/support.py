@@ -43,7 +43,7 @@ class GemmSupport:
     @property
     def unpack(self) -> Function:
         """The copy of sums to results."""
-        return copy_function(self.module, self.compute, self.types.out, self.compute, transposes=self.transposes)
+        return self._copy(self.compute, self.types.out)
 
     @property
     def compute(self) -> LLVMType:
@@ -93,9 +93,13 @@ class GemmSupport:
 
     def _packing(self, storage: LLVMType, packed: LLVMType, planes: int, *, is_lhs: bool) -> Function:
         if self.group == 1:
-            return copy_function(self.module, storage, packed, packed, transposes=self.transposes)
+            return self._copy(storage, packed)
         copy = LaneCopy(storage, packed, self.group, is_lhs, self.transposes, planes, self.whole)
         return emit_lane_copy(self.module, copy)
+
+    def _copy(self, source: LLVMType, destination: LLVMType) -> Function:
+        types = source, destination, self.compute
+        return copy_function(self.module, *types, transposes=self.transposes, whole=self.whole)
 
 
 def support_for(
@@ -112,8 +116,16 @@ def call_copy(builder: StructuredBuilder, copy: Function, args: Sequence[Value],
 
 
 def copy_function(
-    module: Module, source: LLVMType, destination: LLVMType, compute: LLVMType, *, transposes: bool
+    module: Module,
+    source: LLVMType,
+    destination: LLVMType,
+    compute: LLVMType,
+    *,
+    transposes: bool,
+    whole: bool = False,
 ) -> Function:
     """The strided copy between two element types, emitted once per module."""
-    name = f"xjit_copy_{source.mangled}_{destination.mangled}_{compute.mangled}{'_transposes' if transposes else ''}"
-    return module.functions.get(name) or emit_copy(module, name, source, destination, compute, transposes=transposes)
+    types = source, destination, compute
+    suffix = f"{'_transposes' if transposes else ''}{'_whole' if whole else ''}"
+    name = f"xjit_copy_{'_'.join(type.mangled for type in types)}{suffix}"
+    return module.functions.get(name) or emit_copy(module, name, types, transposes=transposes, whole=whole)

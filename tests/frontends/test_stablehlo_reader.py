@@ -110,6 +110,27 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "a constant array": lambda x, y, i: i + np.array([3, 1, 4, 1, 5, 9], np.int32),
 }
 
+_KERNEL = np.linspace(-1, 1, 12, dtype=np.float32)
+
+PROGRAMS |= {
+    "a convolution": lambda x, y, i: lax.conv(x[None, None], _KERNEL.reshape(2, 1, 2, 3) * y[0, 0], (1, 2), "SAME"),
+    "a dilated convolution of groups": lambda x, y, i: lax.conv_general_dilated(
+        x.reshape(2, 3, 4), y.reshape(3, 2, 6), (2,), [(1, -1)], (2,), (2,), ("NWC", "WIO", "NWC"), 2,
+        precision=(lax.Precision.HIGHEST, lax.Precision.DEFAULT),
+    ),
+    "a convolution of groups of the batch": lambda x, y, i: lax.conv_general_dilated(
+        x.reshape(4, 1, 6), y.reshape(2, 1, 18), (1,), [(9, 9)], batch_group_count=2
+    ),
+    "a convolution without space": lambda x, y, i: lax.conv_general_dilated(x, y, (), "VALID"),
+    "a convolution with known numbers": lambda x, y, i: lax.conv(
+        x[None, None], np.ones((1, 1, 2, 2), np.float32), (1, 1), "VALID"
+    ),
+    "a convolution's gradient": lambda x, y, i: jax.grad(
+        lambda a, b: jnp.tanh(lax.conv(a[None, None], b[None, None], (1, 1), "VALID")).sum(), (0, 1)
+    )(y, x[:2, :3]),
+    "a reversed convolution": lambda x, y, i: jnp.convolve(x[0], y[0, :3]),
+}  # fmt: skip
+
 LEFT: dict[str, Callable[[Any, Any, Any], Any]] = {
     "the larger of two zeros": lambda x, y, i: x + lax.max(np.float32(0), np.float32(-0.0)),
     "the smaller of two zeros": lambda x, y, i: x + lax.min(np.float32(-0.0), np.float32(0)),
@@ -117,6 +138,9 @@ LEFT: dict[str, Callable[[Any, Any, Any], Any]] = {
     "a composite": lambda x, y, i: lax.top_k(x, 2),
     "a callback whose result nothing uses": lambda x, y, i: (jax.debug.callback(len, x), x + 1)[1],
     "a callback in a call": lambda x, y, i: (jax.jit(lambda a: jax.debug.callback(len, a))(x), x + 1)[1],
+    "a convolution of known numbers": lambda x, y, i: lax.conv(
+        np.ones((1, 1, 2, 2), np.float32), np.ones((1, 1, 2, 2), np.float32), (1, 1), "VALID"
+    ),
     "a case that is known": lambda x, y, i: lax.switch(np.int32(1) + np.int32(0) * i[0], [lambda: x, lambda: x * 2]),
     "an empty array": lambda x, y, i: x[:0],
     "complex numbers": lambda x, y, i: jnp.tanh(x + 1j),

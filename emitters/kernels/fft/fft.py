@@ -129,7 +129,7 @@ class _Fft:
         if self.halves is not None:
             self.halves.prepare(pointers[4:6])
         for n, transform in self.transforms.items():
-            self.nest.builder.call(transform.prepare, [self.work[n]])
+            transform.emit_prepare(self.nest.builder, self.work[n])
         self.joined = self.line if self.halves is not None and self.inverse else self.box
         self.transformed = self._result() if len(self.lengths) == 1 else self.box
 

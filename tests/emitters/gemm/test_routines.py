@@ -54,6 +54,10 @@ def test_convolutions(level: str, types: GemmTypes) -> None:
     for channels, features, kernel in ((64, 96, (3, 3)), (64, 96, (1, 2)), (320, 48, (3, 3)), (60, 50, (3, 3))):
         run_convolution(replace(case, channels=channels, features=features, kernel=kernel), level, fits=True)
     run_convolution(replace(case, feature_groups=2, orders=("last", "first", "first")), level, fits=True)
+    if case.types.lanes.group == 1:
+        for channels in (72, 70):
+            deep = replace(case, channels=channels, features=channels, feature_groups=channels)
+            run_convolution(deep, level, fits=True)
 
 
 def test_which_copies_are_whole() -> None:
@@ -67,17 +71,21 @@ def test_which_copies_are_whole() -> None:
     ):
         assert not routine(odd, pairs).whole
     large = row_major(300, 512, 300)
-    assert routine(large, F32).whole, "k does not matter where lanes have one element"
+    assert routine(large, F32).whole, "left operands are read where they lie"
+    assert not routine(large, BF16).whole, "rows of k are no whole vectors"
+    assert routine(row_major(300, 512, 320), BF16).whole
     assert not routine(replace(large, n=520), F32).whole, "half a panel"
     assert not routine(row_major(12, 16, 64), F32).whole, "nothing is packed"
     case = Case(1, 64, 64, (14, 14), (3, 3), padding=SAME)
     assert convolution_routine(case).whole
     assert convolution_routine(replace(case, types=pairs)).whole
+    assert convolution_routine(replace(case, feature_groups=64)).whole
     for other in (
         replace(case, features=72),
         replace(case, channels=60, types=pairs),
+        replace(case, channels=60),
         replace(case, orders=("last", "first", "last")),
-        replace(case, feature_groups=64),
+        replace(case, channels=60, features=60, feature_groups=60),
     ):
         assert not convolution_routine(other).whole
 
@@ -108,7 +116,7 @@ def test_a_whole_product_takes_what_is_there() -> None:
     assert [link_gemm(module, pairs, r).name for r in (general, whole)] == [gemm_name(pairs, general)] * 2
     module = Module("m", target)
     assert len({link_gemm(module, pairs, r).name for r in (whole, general)}) == 2
-    copying, plain = (routine(shape, F32) for shape in (row_major(300, 512, 300), row_major(12, 16, 64)))
+    copying, plain = (routine(shape, F32) for shape in (row_major(300, 512, 320), row_major(12, 16, 64)))
     assert copying.whole and copying in more_able(plain)
     case = Case(1, 64, 64, (14, 14), (3, 3), padding=SAME)
     routines = [convolution_routine(c) for c in (replace(case, features=60), case)]

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from xjit.frontends.stablehlo_reader.convolutions import CONVOLUTION_ATTRIBUTES, read_convolution
 from xjit.frontends.stablehlo_reader.declined import Declined
 from xjit.frontends.stablehlo_reader.scope import Scope, Value
-from xjit.frontends.stablehlo_reader.values import Constant, constant_of, is_set
+from xjit.frontends.stablehlo_reader.values import Constant, constant_of, is_set, precisions_of
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.values import PaddingDimension, SliceDimension
 from xjit.hlo.ir.instruction import HloInstruction
@@ -306,7 +307,6 @@ def _dot_general(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> 
 
     given = op.attributes
     numbers = stablehlo.DotDimensionNumbers(given["dot_dimension_numbers"])
-    precisions = [stablehlo.PrecisionAttr(p).value.lower() for p in given.get("precision_config", ())]
     if all(isinstance(operand, Constant) for operand in operands):
         raise Declined("dot_general of constants")
     attributes = at.DotAttributes(
@@ -314,7 +314,7 @@ def _dot_general(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> 
         lhs_contracting_dims=tuple(numbers.lhs_contracting_dimensions),
         rhs_batch_dims=tuple(numbers.rhs_batching_dimensions),
         rhs_contracting_dims=tuple(numbers.rhs_contracting_dimensions),
-        operand_precision=tuple(precisions) if set(precisions) - {"default"} else (),
+        operand_precision=precisions_of(given),
     )
     return scope.make("dot", shape, operands, attributes)
 
@@ -433,6 +433,7 @@ READERS: Final[dict[str, Reader]] = {
         "concatenate": Reader(_concatenate, frozenset({"dimension"})),
         "constant": Reader(_constant, frozenset({"value"})),
         "convert": Reader(_convert),
+        "convolution": Reader(read_convolution, CONVOLUTION_ATTRIBUTES),
         "dot_general": Reader(_dot_general, frozenset({"dot_dimension_numbers", "precision_config"})),
         "dynamic_slice": Reader(_dynamic_slice, frozenset({"slice_sizes"})),
         "dynamic_update_slice": Reader(_dynamic_update_slice),
