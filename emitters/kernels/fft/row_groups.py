@@ -90,7 +90,7 @@ class RowGroups:
         self.strip, self.spectrum = ([Buffer(shape, p) for p in pair] for pair in (strips[:2], strips[2:4]))
         if self.halves is not None:
             self.halves.prepare(strips[4:])
-        builder.call(self.transform.prepare, [self.work])
+        self.transform.emit_prepare(builder, self.work)
 
     def emit(self) -> Kernel:
         """Emits the kernel; its unit of work is a group."""
