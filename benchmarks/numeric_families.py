@@ -64,6 +64,12 @@ NUMERIC_FAMILIES = (
     Family("square roots by Newton", newton, positive, VECTORS),
     Family("Mandelbrot", mandelbrot, complex_normal, VECTORS[:2]),
     Family("moving sums", lambda x: moving(x, 65, 0.0, jax.lax.add), normal, VECTORS),
+    Family(
+        "padded sums of every other seven",
+        lambda x: jax.lax.reduce_window(x, np.float32(0), jax.lax.add, (1, 7), (1, 2), "SAME"),
+        normal,
+        ((64, 100), (256, 300), (2048, 2048)),
+    ),
     Family("moving maxima", lambda x: moving(x, 31, -np.inf, jax.lax.max), normal, VECTORS),
     Family("repeat", lambda x: jnp.repeat(x, 3, 1), normal, MATRICES),
     Family(

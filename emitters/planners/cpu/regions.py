@@ -28,8 +28,8 @@ def whole_result(planning: LoopPlanning) -> IterationSpace:
 
 
 def regions(planning: LoopPlanning) -> list[IterationSpace]:
-    """Returns one box; or one per operand of a concatenate at the root, and what is padded and what lies around it: no
-    element tests where it is from.
+    """Returns one box; or one per operand of a concatenate at the root, and what is padded and what lies around it, or
+    windows without padding and those around them: no element tests where it is from.
 
     Indices along dimensions of one element are constants.
     """
@@ -46,6 +46,8 @@ def _boxes(planning: LoopPlanning) -> list[Box]:
         boxes = list(_operands(root))
     elif root.opcode == "pad" and not blocks and root.shape.num_elements >= MIN_PADDED_ELEMENTS:
         boxes = list(_padding(root))
+    elif (windows := _padded_windows(planning)) is not None:
+        boxes = list(_window_padding(windows))
     return [box for box in boxes if all(size for _, size in box.values())]
 
 
@@ -86,6 +88,35 @@ def _padding(pad: HloInstruction) -> Iterator[Box]:
         yield {**operand, axis: (end, size - end)}
         operand[axis] = begin, end - begin
     yield operand
+
+
+def _padded_windows(planning: LoopPlanning) -> HloInstruction | None:
+    """The reduce-window whose elements are those of the result, or what they are computed from one by one."""
+    hero, shape = planning.view.hero, planning.work.shape
+    if hero.opcode != "reduce-window" or hero.shape.is_tuple or hero.shape.dimensions != shape.dimensions:
+        return None
+    return hero if not planning.context.block_threads and shape.num_elements >= MIN_PADDED_ELEMENTS else None
+
+
+def _window_padding(windows: HloInstruction) -> Iterator[Box]:
+    """Yields the box of windows that have no padding, and those around it, as `_padding` does."""
+    inside: dict[int, tuple[int, int]] = {}
+    dimensions = windows.attributes_as(at.WindowAttributes).window.dimensions
+    for axis in reversed(windows.shape.minor_to_major):
+        size, window, count = (
+            windows.shape.dimensions[axis],
+            dimensions[axis],
+            windows.operand(0).shape.dimensions[axis],
+        )
+        last = count - 1 + window.padding_low - (window.size - 1) * window.window_dilation
+        begin = max(0, -(-window.padding_low // window.stride))
+        end = min(size, last // window.stride + 1)
+        if window.base_dilation != 1 or (begin, end) == (0, size) or begin >= end:
+            continue
+        yield {**inside, axis: (0, begin)}
+        yield {**inside, axis: (end, size - end)}
+        inside[axis] = begin, end - begin
+    yield inside
 
 
 def _has_short_pieces(concatenate: HloInstruction) -> bool:

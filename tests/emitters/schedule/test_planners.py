@@ -241,3 +241,19 @@ def test_padding_between_elements_is_cut_at_its_edges_and_that_of_few_elements_i
     assert [spread.units_of(part) for part in spread.parts] == [2, 4, 99, 12], "edges, pairs of rows, and the last one"
     (few,) = plans("f32[12,201]", "pad(p0, z), padding=1_1x0_1", "f32[10,200]")
     assert len(few.parts) == 1, "they are not worth more code"
+
+
+@pytest.mark.parametrize(
+    ("operand", "result", "window", "count"),
+    [
+        ("256,300", "256,150", "1x7 stride=1x2 pad=0_0x2_3", 3),  # the inside, and its edges along one dimension
+        ("256,300", "256,300", "3x3 pad=1_1x1_1", 5),
+        ("256,300", "256,298", "1x3", 1),  # nothing is padded
+        ("4,30", "4,15", "1x7 stride=1x2 pad=0_0x2_3", 1),  # too few elements
+        ("256,75", "256,149", "1x3 pad=0_0x2_0 lhs_dilate=1x2", 1),  # spread inputs are tested for anyway
+    ],
+)
+def test_windows_without_padding_are_parts(operand: str, result: str, window: str, count: int) -> None:
+    call = f"reduce-window(p0, z), window={{size={window}}}, to_apply=sum"
+    (schedule,) = plans(f"f32[{result}]", call, f"f32[{operand}]")
+    assert len(schedule.parts) == count
