@@ -1,4 +1,5 @@
 """Time of the indexing analysis: maps of every instruction of a module, both per output leaf, and the slowest ten.
+
 Without a file, the largest module of the corpus next to the repository.
 """
 
@@ -22,7 +23,7 @@ CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "models"
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of CPU time for all outputs of one instruction and for the slowest one, and how many maps came out (and UNKNOWN)."""
+    """Seconds of CPU time for all outputs of one instruction and for the slowest; how many maps came out (and UNKNOWN)."""
 
     seconds: float
     slowest: float
