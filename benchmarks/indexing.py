@@ -23,7 +23,7 @@ CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "models"
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of CPU time for all outputs of one instruction and for the slowest; how many maps came out (and UNKNOWN)."""
+    """Seconds of CPU time for all outputs of one instruction and for the slowest; how many maps came out (UNKNOWN)."""
 
     seconds: float
     slowest: float
