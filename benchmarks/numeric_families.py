@@ -237,6 +237,9 @@ NUMERIC_FAMILIES = (
         ((16,), (128,), (512,)),
     ),
     Family("tiny cholesky", jnp.linalg.cholesky, positive_definite, ((1000, 3), (200, 12), (64, 30))),
+    Family("fft of short rows", jnp.fft.fft, complex_normal, ((1333, 15), (200, 100), (8, 2310))),
+    Family("rfft of odd rows", jnp.fft.rfft, normal, ((1333, 15), (82, 243), (19, 1001))),
+    Family("irfft of even rows", jnp.fft.irfft, complex_normal, ((1000, 7), (300, 31), (20, 501))),
     Family("large qr", jnp.linalg.qr, normal, ((2, 130, 130), (2, 200, 200))),
     Family("large cholesky", jnp.linalg.cholesky, lambda n: positive_definite(1, n), ((128,), (512,))),
 )

@@ -92,6 +92,9 @@ def emit_block(module: Module, name: str, support: GemmSupport, routine: Routine
         pack_panels_function(module, support) if routine.tiles and routine.copies else None,
         _emit_vector_products(module, name, support, routine),
     )
+    if parts.strips is not None:
+        # a strip is a kernel's work for each panel; code that sets up a matrix unit is left to the optimizer
+        parts.strips.is_cold = not (routine.batches or support.types.unit.is_tiles)
     builder = define(module, name, _BLOCK_PARAMS)
     block = _locate(builder, support, routine)
     if routine.tiles and routine.vectors:
@@ -104,7 +107,7 @@ def emit_block(module: Module, name: str, support: GemmSupport, routine: Routine
         _multiply_tiles(builder, support, parts, block)
     else:
         _multiply_vectors(builder, support, parts, block)
-    if routine.copies:
+    if routine.copies and routine.unpacks:
         unpacks = builder.and_(block.record.flag(GEMM.use_scratch), builder.icmp_signed("==", block.closure, zero(PTR)))
         with builder.when(unpacks):
             _unpack(builder, support, block)

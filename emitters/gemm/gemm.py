@@ -30,5 +30,5 @@ def emit_gemm(module: Module, target: Target, types: GemmTypes, routine: Routine
     name = gemm_name(types, routine)
     if name in module.functions:
         return module.functions[name]
-    support = support_for(module, types, transposes=routine.transposes, linked=routine.linked)
+    support = support_for(module, types, transposes=routine.transposes, linked=routine.linked, whole=routine.whole)
     return emit_driver(module, name, support, routine)

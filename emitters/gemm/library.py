@@ -33,7 +33,7 @@ from xjit.emitters.gemm.microkernels.kernels import (
 )
 from xjit.emitters.gemm.microkernels.microkernel import KERNEL_PARAMS
 from xjit.emitters.gemm.plane_range import FIT_PARAMS, emit_planes_fit, greatest_exponents, planes_fit_name
-from xjit.emitters.gemm.routine import ConvolutionRoutine, Routine, convolution_routine_for, routine_for
+from xjit.emitters.gemm.routine import ConvolutionRoutine, Routine, convolution_routine_for, more_able, routine_for
 from xjit.llvm import IRBuilder, Module, Target, Value
 from xjit.llvm.library import Library
 from xjit.llvm.module import Declaration
@@ -61,7 +61,7 @@ def emit_gemm_call(
     def prepared(types: GemmTypes) -> tuple[Declaration, Value]:
         target, may_swap, in_scratch = module.target, closure is None, out is None
         parameters = plan_gemm(shape, types, target, may_swap=may_swap, in_scratch=in_scratch)
-        routine = routine_for(parameters, types, epilogue=closure is not None)
+        routine = routine_for(parameters, types, target, epilogue=closure is not None)
         kernels = gemm_kernels(parameters, register_tile(target, types), types)
         return link_gemm(module, types, routine), add_record(module, types, parameters.to_array(), kernels)
 
@@ -88,7 +88,7 @@ def emit_convolution_call(
 
     def prepared(types: GemmTypes) -> tuple[Declaration, Value]:
         parameters = plan_convolution(shape, types, module.target, in_scratch=out is None)
-        function = link_convolution(module, types, convolution_routine_for(parameters, types))
+        function = link_convolution(module, types, convolution_routine_for(parameters, types, module.target))
         kernels = convolution_kernels(parameters, register_tile(module.target, types), types)
         return function, add_record(module, types, parameters.to_array(), kernels)
 
@@ -125,10 +125,10 @@ def _call_prepared(
 def link_gemm(module: Module, types: GemmTypes, routine: Routine) -> Declaration:
     """Declares a multiplication in `module`, and lists what defines it.
 
-    One that needs no copies, or no batches, is done by one with them if that is there already: less is compiled.
+    One that needs no copies, or no batches, or is whole, is done by one with them if that is there already: less is
+    compiled.
     """
-    for copies, batches in ((True, True), (True, routine.batches), (routine.copies, True)):
-        able = replace(routine, copies=copies, batches=batches)
+    for able in more_able(routine):
         if gemm_name(types, able) in module.libraries:
             routine = able
             break
@@ -139,6 +139,8 @@ def link_gemm(module: Module, types: GemmTypes, routine: Routine) -> Declaration
 
 def link_convolution(module: Module, types: GemmTypes, routine: ConvolutionRoutine) -> Declaration:
     """The same for a convolution."""
+    general = replace(routine, whole=False)
+    routine = general if convolution_name(types, general) in module.libraries else routine
     name = convolution_name(types, routine)
     module.libraries.setdefault(name, Library.of(name, convolution_module, types, routine, module.target))
     return module.declare(name, VOID, [type for type, _ in CONVOLUTION_PARAMS])

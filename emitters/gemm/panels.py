@@ -18,7 +18,7 @@ from xjit.emitters.gemm.packing.conversions import load_as, store_as
 from xjit.emitters.gemm.support import GemmSupport, call_copy
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
-from xjit.llvm.types import I8, I64, PTR, VOID, vector
+from xjit.llvm.types import I1, I8, I64, PTR, VOID, vector
 from xjit.llvm.values import const_int, zero
 
 PACK_STEP = 16  # rows of k that are packed for all panels before going on: reads stay within a few pages
@@ -106,12 +106,11 @@ def _emit_pack_panels(module: Module, name: str, support: GemmSupport) -> Functi
     tile, vector_bytes = support.tile, builder.i64(support.vector_bytes)
     panel_step = support.panel_step(builder, size)
     num_vectors = vectors_for(builder, tile, columns)
-    partial = builder.icmp_signed("!=", builder.mul(num_vectors, builder.i64(tile.width)), columns)
-    with builder.when(builder.and_(partial, builder.icmp_signed("==", first_k, builder.i64(0)))):
-        last = builder.sub(num_vectors, builder.min(num_vectors, builder.i64(tile.vectors)))
-        start = builder.offset(dst, builder.mul(last, panel_step))
-        builder.memset(start, const_int(I8, 0), builder.mul(builder.sub(num_vectors, last), panel_step), 64)
-    by_rows = builder.icmp_signed("==", column_stride, builder.i64(size_of(support.types.rhs)))
+    if not support.whole:
+        _clear_last_panel(builder, support, (dst, panel_step, columns, num_vectors, first_k))
+    by_rows = const_int(I1, 1)
+    if support.transposes:
+        by_rows = builder.icmp_signed("==", column_stride, builder.i64(size_of(support.types.rhs)))
     step = builder.select(by_rows, builder.i64(PACK_STEP), length)
     with (
         builder.loop(builder.i64(0), runs, name="run") as run,
@@ -126,29 +125,51 @@ def _emit_pack_panels(module: Module, name: str, support: GemmSupport) -> Functi
             row_bytes = builder.mul(count, vector_bytes)
             target = builder.offset_2d(dst, first, panel_step, packed_row, row_bytes)
             place = builder.offset(source, builder.mul(column, column_stride))
-            with builder.when(by_rows):
-                _prefetch_rows(builder, support, builder.offset(place, builder.mul(step, k_stride)), k_stride, rows)
-            unit = builder.i64(size_of(support.compute))
-            plane_bytes = builder.mul(support.panel_rows(builder, size), row_bytes)
-            args = target, row_bytes, unit, place, k_stride, column_stride, rows, width
-            if support.group > 1:
-                call_copy(builder, support.pack_rhs, args, plane_bytes)
-            else:
+            ahead = builder.mul(step, k_stride)
+            is_whole = const_int(I1, support.whole)
+            if support.group == 1 and not support.whole:
                 is_whole = builder.and_(by_rows, builder.icmp_signed("==", width, builder.i64(tile.columns)))
+            if support.group == 1:
                 with builder.when(is_whole):
-                    _copy_whole_panel(builder, support, target, place, k_stride, rows)
-                with builder.when(builder.not_(is_whole)):
+                    _copy_whole_panel(builder, support, (target, place), (k_stride, ahead), rows)
+            if support.group > 1 or not support.whole:
+                unit = builder.i64(size_of(support.compute))
+                plane_bytes = builder.mul(support.panel_rows(builder, size), row_bytes)
+                args = target, row_bytes, unit, place, k_stride, column_stride, rows, width
+                with builder.when(const_int(I1, 1) if support.group > 1 else builder.not_(is_whole)):
+                    with builder.when(by_rows):
+                        _prefetch_rows(builder, support, builder.offset(place, ahead), k_stride, rows)
                     call_copy(builder, support.pack_rhs, args, plane_bytes)
     builder.ret_void()
     return builder.function
 
 
-def _copy_whole_panel(
-    builder: StructuredBuilder, support: GemmSupport, target: Value, source: Value, k_stride: Value, rows: Value
+def _clear_last_panel(
+    builder: StructuredBuilder, support: GemmSupport, args: tuple[Value, Value, Value, Value, Value]
 ) -> None:
-    """Copies `rows` of k of a panel without edges: most are, and are too short for the loops of a general copy."""
-    tile, storage = support.tile, support.types.rhs
-    with builder.loop_with(builder.i64(0), rows, (target, source), 1, "row") as (_, (packed, place), following):
+    """Fills it with zeros ahead of the first rows of k, if columns do not fill it."""
+    (dst, panel_step, columns, num_vectors, first_k), tile = args, support.tile
+    partial = builder.icmp_signed("!=", builder.mul(num_vectors, builder.i64(tile.width)), columns)
+    with builder.when(builder.and_(partial, builder.icmp_signed("==", first_k, builder.i64(0)))):
+        last = builder.sub(num_vectors, builder.min(num_vectors, builder.i64(tile.vectors)))
+        start = builder.offset(dst, builder.mul(last, panel_step))
+        builder.memset(start, const_int(I8, 0), builder.mul(builder.sub(num_vectors, last), panel_step), 64)
+
+
+def _copy_whole_panel(
+    builder: StructuredBuilder,
+    support: GemmSupport,
+    places: tuple[Value, Value],
+    steps: tuple[Value, Value],
+    rows: Value,
+) -> None:
+    """Copies `rows` of k of a panel without edges: most are, and are too short for the loops of a general copy.
+
+    `places` are those of the target and the source; `steps` in the source: to the next row, and to what to prefetch.
+    """
+    tile, storage, (k_stride, ahead) = support.tile, support.types.rhs, steps
+    with builder.loop_with(builder.i64(0), rows, places, 1, "row") as (_, (packed, place), following):
+        _prefetch_row(builder, support, builder.offset(place, ahead))
         for v in range(tile.vectors):
             column = builder.offset(place, builder.i64(v * tile.width * size_of(storage)))
             value = load_as(builder, support.compute, storage, column, tile.width)
@@ -198,11 +219,13 @@ def _emit_fill_panels(module: Module, name: str, support: GemmSupport) -> Functi
 
 def _prefetch_rows(builder: StructuredBuilder, support: GemmSupport, start: Value, stride: Value, rows: Value) -> None:
     """Asks for the next rows of a panel: they are too short for the hardware to see them as streams."""
-    row_bytes = support.tile.columns * size_of(support.types.rhs)
     with builder.loop(builder.i64(0), rows, name="ahead") as i:
-        row = builder.offset(start, builder.mul(i, stride))
-        for line in range(0, row_bytes, 64):
-            builder.prefetch(builder.offset(row, builder.i64(line)))
+        _prefetch_row(builder, support, builder.offset(start, builder.mul(i, stride)))
+
+
+def _prefetch_row(builder: StructuredBuilder, support: GemmSupport, row: Value) -> None:
+    for line in range(0, support.tile.columns * size_of(support.types.rhs), 64):
+        builder.prefetch(builder.offset(row, builder.i64(line)))
 
 
 def _emit_multiply_panels(module: Module, name: str, support: GemmSupport) -> Function:

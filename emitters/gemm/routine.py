@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionParameters
 from xjit.emitters.gemm.blocking.method import GemmTypes, Method
+from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.emitters.gemm.blocking.shapes import GemmParameters
 from xjit.emitters.gemm.blocking.storage import size_of
+from xjit.llvm import Target
+from xjit.llvm.types import I32
 
 ROW_GROUPS = (1, 4)
 """Rows that the vector methods compute together, one function for each. Missing rows are computed from zeros, on memory
@@ -18,7 +23,8 @@ that the result must have: it has a multiple of the group of rows.
 @dataclass(frozen=True, slots=True)
 class Routine:
     """What a multiplication has: methods (none: all sums are zero), copies of operands and results (of any strides:
-    `transposes`), a loop over batches, and kernels of its own, unless it is `linked` to them.
+    `transposes`; of results if it `unpacks`), a loop over batches, and kernels of its own, unless it is `linked` to
+    them. Where all copies are of `whole` panels and lanes, there is no code for what is left over.
     """
 
     tiles: bool = True
@@ -26,6 +32,8 @@ class Routine:
     row_groups: tuple[int, ...] = ROW_GROUPS
     transposes: bool = True
     copies: bool = True
+    unpacks: bool = True
+    whole: bool = False
     batches: bool = True
     linked: bool = False
 
@@ -37,6 +45,8 @@ class Routine:
             methods = "_any" if self.tiles else "_zero"
         groups = f"_{self.row_groups[-1]}" if self.row_groups and not self.tiles else ""
         copies = "_copies" if self.copies and not self.vectors else ""
+        if copies:
+            copies += f"{'_whole' if self.whole else ''}{'' if self.unpacks else '_in_place'}"
         batches = "_batches" if self.batches else ""
         return f"{methods}{groups}{copies}{'_transposes' if self.transposes else ''}{batches}"
 
@@ -48,16 +58,32 @@ class ConvolutionRoutine:
     tiles: bool = True
     depthwise: bool = True
     transposes: bool = True
+    whole: bool = False
     linked: bool = False
 
     @property
     def suffix(self) -> str:
         """The end of its name."""
         kind = "_any" if self.tiles and self.depthwise else "_depthwise" if self.depthwise else ""
-        return f"{kind}{'_transposes' if self.transposes else ''}"
+        return f"{kind}{'_transposes' if self.transposes else ''}{'_whole' if self.whole else ''}"
 
 
-def routine_for(plan: GemmParameters, types: GemmTypes, *, epilogue: bool = False) -> Routine:
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    """What is packed of an operand, if it is: k of the left one, columns of the right one; of all, and of a block."""
+
+    k: tuple[int, ...]
+    columns: tuple[int, ...]
+
+    def are_whole(self, types: GemmTypes, target: Target) -> bool:
+        """Whether rows are whole vectors, and panels too: or where lanes hold several elements of k, their columns."""
+        tile, group = register_tile(target, types), types.lanes.group
+        width = tile.width if group == 1 else max(tile.width, target.vector_width(I32))
+        columns = tile.columns if group == 1 else width
+        return not any(size % (group * width) for size in self.k) and not any(n % columns for n in self.columns)
+
+
+def routine_for(plan: GemmParameters, types: GemmTypes, target: Target, *, epilogue: bool = False) -> Routine:
     """The routine for a plan and no more; with an epilogue, which takes the sums from where they are."""
     is_tiles, batches = plan.method == Method.TILES, plan.num_batches > 1
     unpacks = plan.use_scratch and not epilogue
@@ -68,14 +94,32 @@ def routine_for(plan: GemmParameters, types: GemmTypes, *, epilogue: bool = Fals
     )
     if is_tiles:
         copies = bool(plan.pack_lhs or plan.pack_rhs or unpacks)
-        return Routine(True, (), (), any(strided), copies, batches, linked=True)
+        is_shared = types.lhs is types.rhs is types.compute is types.out  # that of operands does it
+        lengths = (plan.k_inner, min(plan.block_k_inner, plan.k_inner)) if plan.pack_lhs else ()
+        pieces = _Copied(lengths, (plan.n, plan.block_n))
+        whole = bool(plan.pack_rhs) and not any(strided) and pieces.are_whole(types, target)
+        return Routine(True, (), (), any(strided), copies, bool(unpacks) or is_shared, whole, batches, linked=True)
     if plan.method == Method.ZERO:
         return Routine(False, (), (), any(strided), batches=batches)
     group = next(rows for rows in ROW_GROUPS if rows >= min(plan.m, ROW_GROUPS[-1]))  # a block has all rows
     return Routine(False, (Method(plan.method),), (group,), any(strided), batches=batches)
 
 
-def convolution_routine_for(plan: ConvolutionParameters, types: GemmTypes) -> ConvolutionRoutine:
+def more_able(routine: Routine) -> Iterator[Routine]:
+    """Yields the routines that can do all of what a routine does, and more, but for fast copies in other directions."""
+    abilities = {  # of one without copies it does not matter which they are
+        "copies": {routine.copies, True},
+        "unpacks": {routine.unpacks, True} if routine.copies else {True, False},
+        "whole": {routine.whole, False} if routine.copies else {True, False},
+        "batches": {routine.batches, True},
+    }
+    for values in itertools.product(*abilities.values()):
+        able = replace(routine, **dict(zip(abilities, values, strict=True)))
+        if able != routine:
+            yield able
+
+
+def convolution_routine_for(plan: ConvolutionParameters, types: GemmTypes, target: Target) -> ConvolutionRoutine:
     """The same for a convolution."""
     strided = (
         plan.channels > 1 and plan.in_channel != size_of(types.lhs),
@@ -83,4 +127,7 @@ def convolution_routine_for(plan: ConvolutionParameters, types: GemmTypes) -> Co
         plan.use_scratch and plan.features > 1 and plan.out_feature != size_of(types.out),
     )
     deep = bool(plan.depthwise)
-    return ConvolutionRoutine(not deep, deep, any(strided), linked=not deep)
+    channels, features = (plan.channels, plan.chunk_channels), (plan.features, plan.block_features)
+    pieces = _Copied((*channels, *features), ()) if deep else _Copied(channels, features)
+    whole = not any(strided) and pieces.are_whole(types, target)
+    return ConvolutionRoutine(not deep, deep, any(strided), whole, linked=not deep)

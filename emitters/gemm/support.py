@@ -28,6 +28,7 @@ class GemmSupport:
     tile: RegisterTile
     transposes: bool  # copies are fast that change the direction
     linked: bool  # to its kernels (`kernels`)
+    whole: bool = False  # panels and lanes that are copied, without anything left over
 
     @property
     def pack_lhs(self) -> Function:
@@ -42,7 +43,7 @@ class GemmSupport:
     @property
     def unpack(self) -> Function:
         """The copy of sums to results."""
-        return copy_function(self.module, self.compute, self.types.out, self.compute, transposes=self.transposes)
+        return self._copy(self.compute, self.types.out)
 
     @property
     def compute(self) -> LLVMType:
@@ -92,14 +93,21 @@ class GemmSupport:
 
     def _packing(self, storage: LLVMType, packed: LLVMType, planes: int, *, is_lhs: bool) -> Function:
         if self.group == 1:
-            return copy_function(self.module, storage, packed, packed, transposes=self.transposes)
-        return emit_lane_copy(self.module, LaneCopy(storage, packed, self.group, is_lhs, self.transposes, planes))
+            return self._copy(storage, packed)
+        copy = LaneCopy(storage, packed, self.group, is_lhs, self.transposes, planes, self.whole)
+        return emit_lane_copy(self.module, copy)
+
+    def _copy(self, source: LLVMType, destination: LLVMType) -> Function:
+        types = source, destination, self.compute
+        return copy_function(self.module, *types, transposes=self.transposes, whole=self.whole)
 
 
-def support_for(module: Module, types: GemmTypes, *, transposes: bool, linked: bool) -> GemmSupport:
+def support_for(
+    module: Module, types: GemmTypes, *, transposes: bool, linked: bool, whole: bool = False
+) -> GemmSupport:
     """The parts for a combination of types."""
-    prefix = f"xjit_tiles_{types.name}{'_transposes' if transposes else ''}"
-    return GemmSupport(module, prefix, types, register_tile(module.target, types), transposes, linked)
+    prefix = f"xjit_tiles_{types.name}{'_transposes' if transposes else ''}{'_whole' if whole else ''}"
+    return GemmSupport(module, prefix, types, register_tile(module.target, types), transposes, linked, whole)
 
 
 def call_copy(builder: StructuredBuilder, copy: Function, args: Sequence[Value], plane_bytes: Value) -> None:
@@ -108,8 +116,16 @@ def call_copy(builder: StructuredBuilder, copy: Function, args: Sequence[Value],
 
 
 def copy_function(
-    module: Module, source: LLVMType, destination: LLVMType, compute: LLVMType, *, transposes: bool
+    module: Module,
+    source: LLVMType,
+    destination: LLVMType,
+    compute: LLVMType,
+    *,
+    transposes: bool,
+    whole: bool = False,
 ) -> Function:
     """The strided copy between two element types, emitted once per module."""
-    name = f"xjit_copy_{source.mangled}_{destination.mangled}_{compute.mangled}{'_transposes' if transposes else ''}"
-    return module.functions.get(name) or emit_copy(module, name, source, destination, compute, transposes=transposes)
+    types = source, destination, compute
+    suffix = f"{'_transposes' if transposes else ''}{'_whole' if whole else ''}"
+    name = f"xjit_copy_{'_'.join(type.mangled for type in types)}{suffix}"
+    return module.functions.get(name) or emit_copy(module, name, types, transposes=transposes, whole=whole)

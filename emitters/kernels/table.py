@@ -1,31 +1,17 @@
-"""From plans to kernels: schedules are walked, and each kind of hand-written kernel has its emitter."""
+"""From plans to kernels: schedules are walked, and each kind of hand-written kernel has its emitter.
+
+Most programs have few of these kinds, if any. The first program with one imports its emitter: these are a tenth of all
+modules.
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable, Mapping
 
-from xjit.emitters.kernels.calls.allocate_buffer import emit_allocate_buffer
-from xjit.emitters.kernels.calls.registered_call import emit_registered_call
-from xjit.emitters.kernels.collectives.collective import emit_collective
-from xjit.emitters.kernels.collectives.device_id import emit_device_id
-from xjit.emitters.kernels.fft.fft import emit_fft
 from xjit.emitters.kernels.kernel import Kernel, KernelContext
-from xjit.emitters.kernels.linalg.cholesky import emit_cholesky
-from xjit.emitters.kernels.linalg.convolution import emit_convolution
-from xjit.emitters.kernels.linalg.dot import emit_dot
-from xjit.emitters.kernels.linalg.joint_scores import emit_joint_scores
-from xjit.emitters.kernels.linalg.lapack import emit_lapack
-from xjit.emitters.kernels.linalg.scores import emit_scores
-from xjit.emitters.kernels.linalg.triangular_solve import emit_triangular_solve
-from xjit.emitters.kernels.linalg.tridiagonal_perturbed import emit_tridiagonal_perturbed
-from xjit.emitters.kernels.loops.scatter import emit_scatter
-from xjit.emitters.kernels.random.rng_bit_generator import emit_rng_bit_generator
-from xjit.emitters.kernels.random.rng_state import emit_rng_get_and_update_state
-from xjit.emitters.kernels.sort.sort import emit_sort
-from xjit.emitters.kernels.sort.topk import emit_topk
 from xjit.emitters.kernels.view import KernelView
-from xjit.emitters.kernels.windows.prefix_scan import emit_prefix_scan
-from xjit.emitters.kernels.windows.select_and_scatter import emit_select_and_scatter
 from xjit.emitters.planners.cpu.convolution import ConvolutionWork
 from xjit.emitters.planners.cpu.dot import GemmWork
 from xjit.emitters.planners.cpu.joint_scores import JointWork
@@ -37,30 +23,37 @@ from xjit.emitters.schedule_emitter import emit_schedule
 
 KernelEmitter = Callable[[KernelContext, KernelView], list[Kernel]]
 
-HAND_WRITTEN_EMITTERS: Mapping[str, KernelEmitter] = {
-    "all-gather": emit_collective,
-    "all-to-all": emit_collective,
-    "cholesky": emit_cholesky,
-    "collective-broadcast": emit_collective,
-    "collective-permute": emit_collective,
-    "custom-call": emit_registered_call,
-    "fft": emit_fft,
-    "fill": emit_allocate_buffer,
-    "lapack": emit_lapack,
-    "partition-id": emit_device_id,
-    "ragged-all-to-all": emit_collective,
-    "replica-id": emit_device_id,
-    "rng-bit-generator": emit_rng_bit_generator,
-    "rng-get-and-update-state": emit_rng_get_and_update_state,
-    "scan": emit_prefix_scan,
-    "scatter": emit_scatter,
-    "select-and-scatter": emit_select_and_scatter,
-    "sort": emit_sort,
-    "topk": emit_topk,
-    "triangular-solve": emit_triangular_solve,
-    "tridiagonal-solve": emit_tridiagonal_perturbed,
+HAND_WRITTEN_EMITTERS: Mapping[str, str] = {
+    "all-gather": "collectives.collective:emit_collective",
+    "all-to-all": "collectives.collective:emit_collective",
+    "cholesky": "linalg.cholesky:emit_cholesky",
+    "collective-broadcast": "collectives.collective:emit_collective",
+    "collective-permute": "collectives.collective:emit_collective",
+    "custom-call": "calls.registered_call:emit_registered_call",
+    "fft": "fft.fft:emit_fft",
+    "fill": "calls.allocate_buffer:emit_allocate_buffer",
+    "lapack": "linalg.lapack:emit_lapack",
+    "partition-id": "collectives.device_id:emit_device_id",
+    "ragged-all-to-all": "collectives.collective:emit_collective",
+    "replica-id": "collectives.device_id:emit_device_id",
+    "rng-bit-generator": "random.rng_bit_generator:emit_rng_bit_generator",
+    "rng-get-and-update-state": "random.rng_state:emit_rng_get_and_update_state",
+    "scan": "windows.prefix_scan:emit_prefix_scan",
+    "scatter": "loops.scatter:emit_scatter",
+    "select-and-scatter": "windows.select_and_scatter:emit_select_and_scatter",
+    "sort": "sort.sort:emit_sort",
+    "topk": "sort.topk:emit_topk",
+    "triangular-solve": "linalg.triangular_solve:emit_triangular_solve",
+    "tridiagonal-solve": "linalg.tridiagonal_perturbed:emit_tridiagonal_perturbed",
 }
-"""By the kind of a plan without work of its own."""
+"""Where the emitter is, by the kind of a plan without work of its own: "module:function", below this folder."""
+
+
+@functools.cache
+def hand_written_emitter(kind: str) -> KernelEmitter:
+    """Returns the emitter of a kind, imported."""
+    module, _, function = HAND_WRITTEN_EMITTERS[kind].partition(":")
+    return getattr(importlib.import_module(f"xjit.emitters.kernels.{module}"), function)
 
 
 def emit_kernels(context: KernelContext, view: KernelView) -> list[Kernel]:
@@ -75,12 +68,20 @@ def emit_plan(context: KernelContext, view: KernelView, plan: KernelPlan) -> lis
         case Schedule():
             return [emit_schedule(context, view, plan)]
         case HandWritten(work=GemmWork() as work):
+            from xjit.emitters.kernels.linalg.dot import emit_dot
+
             return emit_dot(context, view, work)
         case HandWritten(work=ConvolutionWork() as work):
+            from xjit.emitters.kernels.linalg.convolution import emit_convolution
+
             return emit_convolution(context, view, work)
         case HandWritten(work=ScoreWork() as work):
+            from xjit.emitters.kernels.linalg.scores import emit_scores
+
             return emit_scores(context, view, work)
         case HandWritten(work=JointWork() as work):
+            from xjit.emitters.kernels.linalg.joint_scores import emit_joint_scores
+
             return emit_joint_scores(context, view, work)
         case HandWritten(kind=kind):
-            return HAND_WRITTEN_EMITTERS[kind](context, view)
+            return hand_written_emitter(kind)(context, view)

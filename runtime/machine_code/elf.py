@@ -1,58 +1,120 @@
-"""The little of ELF that the loader needs: which symbols an object defines, and which it leaves undefined.
-
-Role: lets the loader refuse an object with a clear error, before the linker prints to stderr. 64-bit ELF only.
-"""
+"""The little of ELF that is needed to load objects: sections, symbols and relocations. 64-bit ELF only."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from xjit.hlo.diagnostics import CompileError
 
-_SHT_SYMTAB = 2
-_SHN_UNDEF = 0
-_STB_LOCAL = 0
+SYMBOL_TABLE: Final = 2
+UNDEFINED: Final = 0
+LOCAL: Final = 0
+_MADE_BY_LINKERS: Final = frozenset({"_GLOBAL_OFFSET_TABLE_"})
+
+
+class Section(NamedTuple):
+    """A row of the table of sections, in ELF's order."""
+
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry_size: int
+
+
+class Symbol(NamedTuple):
+    """A row of the table of symbols; `section` is where it is defined, or a special number."""
+
+    name: str
+    binding: int
+    kind: int
+    section: int
+    value: int
+
+
+class Relocation(NamedTuple):
+    """What is to be written at an offset of a section: a form, for a symbol's number, and what to add."""
+
+    offset: int
+    form: int
+    symbol: int
+    addend: int
+
+
+class ElfObject:
+    """An object's tables. Errors: CompileError for what is not ELF."""
+
+    __slots__ = ("_order", "code", "kind", "machine", "sections", "symbols")
+
+    def __init__(self, code: bytes) -> None:
+        self.code = code
+        try:
+            self._read()
+        except (struct.error, IndexError, ValueError) as error:
+            raise CompileError(f"the object code is not a well-formed ELF object: {error}") from error
+
+    @property
+    def is_little_endian(self) -> bool:
+        """The order of bytes."""
+        return self._order == "<"
+
+    def contents(self, section: Section) -> bytes:
+        """The bytes of a section that has some."""
+        return self.code[section.offset : section.offset + section.size]
+
+    def relocations(self, section: Section) -> list[Relocation]:
+        """The rows of a section of relocations with addends."""
+        rows = struct.iter_unpack(f"{self._order}QIIq", self.contents(section))
+        return [Relocation(offset, form, symbol, addend) for offset, form, symbol, addend in rows]
+
+    def global_names(self) -> tuple[set[str], set[str]]:
+        """The names of its global symbols: those it defines, and those it does not."""
+        found = [symbol for symbol in self.symbols if symbol.binding != LOCAL]
+        defined = {symbol.name for symbol in found if symbol.section != UNDEFINED}
+        return defined, {symbol.name for symbol in found} - defined
+
+    def _read(self) -> None:
+        code = self.code
+        if code[:5] != b"\x7fELF\x02":
+            raise ValueError(f"it starts with {code[:5]!r}")
+        self._order = order = "<" if code[5] == 1 else ">"
+        self.kind, self.machine = struct.unpack_from(f"{order}HH", code, 16)
+        (start,) = struct.unpack_from(f"{order}Q", code, 40)
+        entry_size, count = struct.unpack_from(f"{order}HH", code, 58)
+        header = struct.Struct(f"{order}IIQQQQIIQQ")
+        self.sections = [Section(*header.unpack_from(code, start + i * entry_size)) for i in range(count)]
+        self.symbols: list[Symbol] = []
+        for section in self.sections:
+            if section.kind == SYMBOL_TABLE:
+                strings = self.contents(self.sections[section.link])
+                for name, info, _, place, value, _ in struct.iter_unpack(f"{order}IBBHQQ", self.contents(section)):
+                    text = strings[name : strings.index(b"\0", name)].decode()
+                    self.symbols.append(Symbol(text, info >> 4, info & 15, place, value))
+
+
+def undefined_names(objects: Iterable[ElfObject]) -> set[str]:
+    """The global symbols that objects together use, but do not define."""
+    undefined: set[str] = set()
+    defined: set[str] = set()
+    for item in objects:
+        own, others = item.global_names()
+        defined |= own
+        undefined |= others
+    return undefined - defined - _MADE_BY_LINKERS
 
 
 def undefined_symbols(objects: Iterable[bytes]) -> set[str]:
-    """The global symbols that `objects` together use, but do not define. Raises CompileError for what is not ELF."""
-    undefined: set[str] = set()
-    defined: set[str] = set()
-    for code in objects:
-        for name, is_defined in _global_symbols(code):
-            (defined if is_defined else undefined).add(name)
-    return undefined - defined - {"_GLOBAL_OFFSET_TABLE_"}
+    """As `undefined_names`, of code. Errors: CompileError for what is not ELF."""
+    return undefined_names(ElfObject(code) for code in objects)
 
 
 def defined_symbols(code: bytes) -> set[str]:
-    """The global symbols that an object defines. Raises CompileError for what is not ELF."""
-    return {name for name, is_defined in _global_symbols(code) if is_defined}
-
-
-def _global_symbols(code: bytes) -> list[tuple[str, bool]]:
-    """Names, and whether the object defines them."""
-    try:
-        return list(_read_global_symbols(code))
-    except (struct.error, IndexError, ValueError) as error:
-        raise CompileError(f"the object code is not a well-formed ELF object: {error}") from error
-
-
-def _read_global_symbols(code: bytes) -> Iterator[tuple[str, bool]]:
-    if code[:5] != b"\x7fELF\x02":
-        raise ValueError(f"it starts with {code[:5]!r}")
-    order = "<" if code[5] == 1 else ">"
-    (section_offset,) = struct.unpack_from(order + "Q", code, 40)
-    entry_size, num_sections = struct.unpack_from(order + "HH", code, 58)
-    sections = [
-        struct.unpack_from(order + "IIQQQQIIQQ", code, section_offset + i * entry_size) for i in range(num_sections)
-    ]
-    for _, kind, _, _, offset, size, link, _, _, symbol_size in sections:
-        if kind != _SHT_SYMTAB:
-            continue
-        _, _, _, _, string_offset, string_size, *_ = sections[link]
-        strings = code[string_offset : string_offset + string_size]
-        for position in range(offset + symbol_size, offset + size, symbol_size):
-            name, info, _, section = struct.unpack_from(order + "IBBH", code, position)
-            if info >> 4 != _STB_LOCAL:
-                yield strings[name : strings.index(b"\0", name)].decode(), section != _SHN_UNDEF
+    """The global symbols that an object defines. Errors: CompileError for what is not ELF."""
+    return ElfObject(code).global_names()[0]

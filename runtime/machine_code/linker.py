@@ -1,4 +1,7 @@
-"""Object code linked into the process, by LLVM's JIT linker. It sees no symbols but those that it is given."""
+"""Object code linked into the process. It sees no symbols but those that it is given.
+
+LLVM's JIT linker does what `placed_image` does not.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,18 @@ from collections.abc import Mapping, Sequence
 import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import CompileError
-from xjit.runtime.machine_code.elf import undefined_symbols
+from xjit.runtime.machine_code.elf import ElfObject, undefined_names
 from xjit.runtime.machine_code.jit import CodegenOptions, create_target_machine, initialize_llvm
+from xjit.runtime.machine_code.placed_image import PlacedImage, Unplaceable
 
 
 class LoadedObject:
     """Object code linked into the process. The addresses are valid for as long as this object lives."""
 
-    __slots__ = ("_addresses", "_tracker")
+    __slots__ = ("_addresses", "_code")
 
-    def __init__(self, tracker: llvm.ResourceTracker, addresses: dict[str, int]) -> None:
-        self._tracker = tracker
+    def __init__(self, code: llvm.ResourceTracker | PlacedImage, addresses: Mapping[str, int]) -> None:
+        self._code = code
         self._addresses = addresses
 
     def address(self, symbol: str) -> int:
@@ -37,11 +41,20 @@ def load_object(
     `symbols` maps every external symbol to its address: nothing else of the process is visible to the code. Raises
     CompileError if a symbol is missing.
     """
-    initialize_llvm()
-    objects = (object_code,) if isinstance(object_code, bytes) else tuple(object_code)
-    missing = sorted(undefined_symbols(objects) - symbols.keys())
+    objects = [ElfObject(code) for code in ((object_code,) if isinstance(object_code, bytes) else object_code)]
+    missing = sorted(undefined_names(objects) - symbols.keys())
     if missing:
         raise CompileError(f"the object code needs symbols that the runtime does not offer: {', '.join(missing)}")
+    try:
+        image = PlacedImage.of(objects, exports, symbols)
+    except Unplaceable:
+        return link_object([item.code for item in objects], exports, symbols)
+    return LoadedObject(image, image.addresses)
+
+
+def link_object(objects: Sequence[bytes], exports: Sequence[str], symbols: Mapping[str, int]) -> LoadedObject:
+    """As `load_object`, by LLVM's linker. Errors: CompileError."""
+    initialize_llvm()
     builder = llvm.JITLibraryBuilder()
     for code in objects:
         builder.add_object_img(code)

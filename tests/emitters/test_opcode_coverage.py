@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import xjit
 from tests.support.opcode_servers import ONE_DEVICE, PLANNED, expanded, servers
 from xjit.emitters import fused, unnested
 from xjit.emitters.coverage import LEFT_OVER, UNSUPPORTED
-from xjit.emitters.kernels.table import HAND_WRITTEN_EMITTERS
+from xjit.emitters.kernels.table import HAND_WRITTEN_EMITTERS, hand_written_emitter
 from xjit.emitters.planners.cpu.custom_calls import TARGET_KINDS
 from xjit.emitters.planners.cpu.kernels import HAND_WRITTEN, HERO_PLANNERS
 from xjit.hlo.attributes.opcodes import OPCODES
@@ -34,6 +37,18 @@ def test_every_hand_written_kind_has_an_emitter() -> None:
     kinds = {kind for kind, _ in TARGET_KINDS.values()} | set(HAND_WRITTEN)
     others = {"custom-call", "scan", "scatter", "select-and-scatter"}
     assert kinds | others == set(HAND_WRITTEN_EMITTERS)
+    assert all(callable(hand_written_emitter(kind)) for kind in HAND_WRITTEN_EMITTERS)
+
+
+def test_programs_of_loops_import_no_other_emitters() -> None:
+    script = (
+        "import sys, numpy as np, xjit\n"
+        "exe = xjit.compile('HloModule m\\nENTRY e {\\n  x = f32[8] parameter(0)\\n  ROOT r = f32[8] sine(x)\\n}')\n"
+        "assert exe(np.zeros(8, np.float32)).sum() == 0\n"
+        "print(*(m for m in sys.modules if m.startswith('xjit.emitters.kernels.linalg') or '.microkernels' in m))"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert found.stdout == "\n", found.stderr
 
 
 def test_what_passes_may_leave_is_rewritten_by_a_pass() -> None:

@@ -80,23 +80,75 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "a call that nothing uses": lambda x, y, i: (jax.jit(jnp.sin)(x), x + 1)[1],
     "nothing": lambda x, y, i: (),
     "several results": lambda x, y, i: {"a": x, "b": (i, x.sum())},
+    "a case": lambda x, y, i: lax.cond(i[0] > 0, lambda: x, lambda: x * 2),
+    "branches that take several": lambda x, y, i: lax.cond(
+        i[0] > 0, lambda: (x @ y, i), lambda: (x * 2 + y[:4], i + 1)
+    ),
+    "branches that take what was computed": lambda x, y, i: (
+        lambda z: lax.cond(i[0] > 0, lambda: z * 3, lambda: z + y[:4])
+    )(jnp.sin(x)),
+    "branches that take nothing": lambda x, y, i: lax.switch(
+        i[0], [lambda: x[0], lambda: jnp.zeros(6, np.float32), lambda: jnp.ones(6, np.float32)]
+    ),
+    "nested cases": lambda x, y, i: lax.cond(
+        i[0] > 0, lambda: lax.cond(i[1] > 2, lambda: x, lambda: x * y[:4]), lambda: x + 1
+    ),
+    "a loop in a case in a loop": lambda x, y, i: lax.fori_loop(
+        0, 3, lambda k, a: lax.cond(k > 1, lambda: lax.fori_loop(0, 2, lambda _, b: b * 2, a), lambda: a + x), x
+    ),
+    "a select of known numbers": lambda x, y, i: (
+        jnp.where(x > 0.5, np.float32(1), np.float32(0)),
+        jnp.where(x > 0.5, np.float32(-2.8), np.float32(2.8)) + lax.select(i[0] > 0, x * 0 + 3, x * 0 + 7),
+    ),
+    "a select by a scalar": lambda x, y, i: lax.select(i[0] > 0, x, x * 2),
+    "a slice of one part": lambda x, y, i: (
+        jnp.concatenate([x, x])[:4],
+        jnp.concatenate([x, 2 * x, jnp.ones((3, 6), np.float32)])[5:7, 1:3],
+        jnp.concatenate([x, jnp.ones((3, 6), np.float32)])[4:6] + x[:2],
+    ),
+    "bits of a known key": lambda x, y, i: jax.random.bits(jax.random.key(3), (4,)),
     "a constant array": lambda x, y, i: i + np.array([3, 1, 4, 1, 5, 9], np.int32),
 }
+
+_KERNEL = np.linspace(-1, 1, 12, dtype=np.float32)
+
+PROGRAMS |= {
+    "a convolution": lambda x, y, i: lax.conv(x[None, None], _KERNEL.reshape(2, 1, 2, 3) * y[0, 0], (1, 2), "SAME"),
+    "a dilated convolution of groups": lambda x, y, i: lax.conv_general_dilated(
+        x.reshape(2, 3, 4), y.reshape(3, 2, 6), (2,), [(1, -1)], (2,), (2,), ("NWC", "WIO", "NWC"), 2,
+        precision=(lax.Precision.HIGHEST, lax.Precision.DEFAULT),
+    ),
+    "a convolution of groups of the batch": lambda x, y, i: lax.conv_general_dilated(
+        x.reshape(4, 1, 6), y.reshape(2, 1, 18), (1,), [(9, 9)], batch_group_count=2
+    ),
+    "a convolution without space": lambda x, y, i: lax.conv_general_dilated(x, y, (), "VALID"),
+    "a convolution with known numbers": lambda x, y, i: lax.conv(
+        x[None, None], np.ones((1, 1, 2, 2), np.float32), (1, 1), "VALID"
+    ),
+    "a convolution's gradient": lambda x, y, i: jax.grad(
+        lambda a, b: jnp.tanh(lax.conv(a[None, None], b[None, None], (1, 1), "VALID")).sum(), (0, 1)
+    )(y, x[:2, :3]),
+    "a reversed convolution": lambda x, y, i: jnp.convolve(x[0], y[0, :3]),
+}  # fmt: skip
 
 LEFT: dict[str, Callable[[Any, Any, Any], Any]] = {
     "the larger of two zeros": lambda x, y, i: x + lax.max(np.float32(0), np.float32(-0.0)),
     "the smaller of two zeros": lambda x, y, i: x + lax.min(np.float32(-0.0), np.float32(0)),
     "known numbers": lambda x, y, i: jnp.log(jnp.full((2,), 4.0)),
     "a composite": lambda x, y, i: lax.top_k(x, 2),
-    "shifts of known numbers": lambda x, y, i: jax.random.bits(jax.random.key(3), (4,)),
     "a callback whose result nothing uses": lambda x, y, i: (jax.debug.callback(len, x), x + 1)[1],
     "a callback in a call": lambda x, y, i: (jax.jit(lambda a: jax.debug.callback(len, a))(x), x + 1)[1],
-    "a case": lambda x, y, i: lax.cond(i[0] > 0, lambda: x, lambda: x * 2),
+    "a convolution of known numbers": lambda x, y, i: lax.conv(
+        np.ones((1, 1, 2, 2), np.float32), np.ones((1, 1, 2, 2), np.float32), (1, 1), "VALID"
+    ),
+    "a case that is known": lambda x, y, i: lax.switch(np.int32(1) + np.int32(0) * i[0], [lambda: x, lambda: x * 2]),
     "an empty array": lambda x, y, i: x[:0],
     "complex numbers": lambda x, y, i: jnp.tanh(x + 1j),
     "a custom call": lambda x, y, i: jnp.linalg.eigh(y),
     "float8": lambda x, y, i: x.astype(jnp.float8_e4m3fn),
-    "a slice of parts": lambda x, y, i: jnp.concatenate([x, x])[:4],
+    "a select of known truths": lambda x, y, i: lax.select(x > 0.5, jnp.ones_like(x, bool), jnp.zeros_like(x, bool)),
+    "a select of one number": lambda x, y, i: lax.select(x > 0.5, jnp.full_like(x, 2), jnp.full_like(x, 2)),
+    "a slice of several parts": lambda x, y, i: jnp.concatenate([x, x])[2:6],
 }
 
 
@@ -174,6 +226,54 @@ def test_what_the_converter_changes_or_knows_alone_is_left_to_it(name: str) -> N
     code = artifact(LEFT[name], (X, Y, NUMBERS))
     assert read_artifact(code) is None
     assert converted(code).entry_computation.instructions
+
+
+_CONVERT = """module @m attributes {{mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32}} {{
+  func.func public @main(%arg0: tensor<3x{1}> loc(unknown)) -> tensor<3x{1}> {{
+    %c = stablehlo.constant dense<{0}> : tensor<{2}> loc(unknown)
+    %0 = stablehlo.convert %c : (tensor<{2}>) -> tensor<{1}> loc(unknown)
+    %1 = stablehlo.broadcast_in_dim %0, dims = [] : (tensor<{1}>) -> tensor<3x{1}> loc(unknown)
+    %2 = stablehlo.divide %arg0, %1 : tensor<3x{1}> loc(unknown)
+    return %2 : tensor<3x{1}> loc(unknown)
+  }}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "of"),
+    [
+        ("-3", "f32", "i32"),
+        ("-0.0", "f64", "f32"),
+        ("-300", "ui8", "i32"),
+        ("200", "i8", "ui8"),
+        ("true", "f32", "i1"),
+        ("5", "bf16", "i64"),
+        ("1.0", "i8", "f16"),
+        ("4000000000", "i32", "ui64"),
+    ],
+)
+def test_known_numbers_of_another_type(number: str, kind: str, of: str) -> None:
+    code = serialized(_CONVERT.format(number, kind, of))
+    module = read_artifact(code)
+    assert module is not None
+    assert_as_converted(module, code)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "of"),
+    [
+        ("1.5", "i32", "f32"),
+        ("-0.0", "i32", "f32"),
+        ("300.0", "i8", "f32"),
+        ("16777217", "f32", "i32"),
+        ("0x7FC00000", "f64", "f32"),
+        ("1.0e+39", "f32", "f64"),
+        ("257", "bf16", "i32"),
+        ("-1.0", "ui8", "f32"),
+    ],
+)
+def test_known_numbers_that_another_type_has_not_are_left_to_the_converter(number: str, kind: str, of: str) -> None:
+    assert read_artifact(serialized(_CONVERT.format(number, kind, of))) is None
 
 
 def test_donated_arguments_and_shardings_over_one_device() -> None:

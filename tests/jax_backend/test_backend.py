@@ -257,6 +257,7 @@ for version, words in {4: "No FFI handler registered for nobody on a platform Ho
     nobody = jax.jit(jax.ffi.ffi_call("nobody", jax.ShapeDtypeStruct((), np.float32), custom_call_api_version=version))
     raises(jax.errors.JaxRuntimeError, f"NOT_FOUND: {words}", nobody)
 raises(jax.errors.JaxRuntimeError, "Out of memory allocating 70368744177664 bytes", lambda: jnp.zeros((1 << 46,), np.uint8).block_until_ready())
+raises(jax.errors.JaxRuntimeError, "RESOURCE_EXHAUSTED", lambda: jnp.zeros((1 << 40, 1 << 10)).block_until_ready())
 """)  # fmt: skip
 
 

@@ -182,6 +182,18 @@ def test_cold_functions_are_a_part_of_their_own_if_no_other_calls_them(monkeypat
     assert run([hot, cold], "odd name 4", 5) == run([chain_module(5).to_text()], "odd name 4", 5)
 
 
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_short_cold_functions_count_as_functions(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However short they are, each takes some time to optimize."""
+    monkeypatch.setattr(partition, "COLD_BYTES", 3 * partition.COLD_FUNCTION_BYTES)
+    module = Module("short")
+    for number in range(1 + count):
+        function = module.add_function(f"f{number}", VOID)
+        function.is_cold = number > 0
+        IRBuilder(function.append_block("entry")).ret_void()
+    assert len(parts_of(module)) == (2 if count == 5 else 1)
+
+
 def test_variables_keep_cold_functions_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition, "COLD_BYTES", 1)
     module = chain_module(2)

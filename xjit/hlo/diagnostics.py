@@ -91,6 +91,10 @@ class HloVerifyError(HloError):
     """The module breaks a rule of the IR: shapes, operands, attributes, structure."""
 
 
+class ArrayTooLarge(HloVerifyError):
+    """A shape has more bytes than any memory that is addressed here."""
+
+
 class InvalidArgument(HloError):
     """A call got arguments that do not fit: wrong count, shape, dtype, name."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from xjit.hlo.diagnostics import (
+    ArrayTooLarge,
     CompileError,
     ExecutionError,
     FailedPrecondition,
@@ -165,6 +166,7 @@ _CODES = (  # the first class that fits decides
     (Unsupported, ErrorCode.UNIMPLEMENTED),
     (ResourceExhausted, ErrorCode.RESOURCE_EXHAUSTED),
     (MemoryError, ErrorCode.RESOURCE_EXHAUSTED),
+    (ArrayTooLarge, ErrorCode.RESOURCE_EXHAUSTED),
     (FailedPrecondition, ErrorCode.FAILED_PRECONDITION),
     (ExecutionError, ErrorCode.INTERNAL),
     (CompileError, ErrorCode.INTERNAL),

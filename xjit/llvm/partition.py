@@ -23,6 +23,9 @@ COLD_BYTES = 4_000
 """Cold functions of this size together are worth a part of their own: LLVM takes a third of the time for it, and half a
 millisecond for any module."""
 
+COLD_FUNCTION_BYTES = 800
+"""Text that takes LLVM as long as any function, however short: a third of a millisecond where it optimizes."""
+
 COLD_LIBRARY_BYTES = 6_000
 """The same of libraries, whose parts every program that calls them has to link: a tenth of a millisecond for each."""
 
@@ -81,7 +84,8 @@ class PartWriter:
         """Writes the rest; the module must be complete. If a run of it `is_short`, nothing is worth optimizing."""
         self.advance()
         assert not self._open, f"@{self._open[0].name} is not complete"
-        if sum(len(function.to_text()) for function in self._cold.values()) < self._cold_bytes or self._has_variables():
+        cold_bytes = sum(len(function.to_text()) + COLD_FUNCTION_BYTES for function in self._cold.values())
+        if cold_bytes < self._cold_bytes or self._has_variables():
             self._take(self._cold.values())
             self._cold = {}
         hot, cold = (PartKind.HOT, PartKind.COLD) if self._is_cut else (PartKind.WHOLE, PartKind.WHOLE_COLD)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.function import Block, Function, Param, Phi
 from xjit.llvm.module import Module
-from xjit.llvm.types import I8, I64, PTR, VOID, LLVMType
+from xjit.llvm.types import I1, I8, I64, PTR, VOID, LLVMType
 from xjit.llvm.values import Value, const_int, zero
 
 
@@ -100,7 +100,12 @@ class StructuredBuilder(IRBuilder):
 
     @contextmanager
     def when(self, condition: Value) -> Generator[None]:
-        """Runs the body if `condition` holds."""
+        """Runs the body if `condition` holds; nothing is asked where that is known."""
+        if condition.type is I1 and condition.constant == 1:
+            yield
+            if self.block.is_terminated:
+                self.position_at_end(self.append_block("after"))
+            return
         body, after = self.append_block("then"), self.append_block("after")
         self.cbranch(condition, body, after)
         self.position_at_end(body)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.alias_config import parse_aliases
 from xjit.hlo.annotations.input_output_alias import subshape_at
-from xjit.hlo.diagnostics import HloError, HloVerifyError, Unsupported
+from xjit.hlo.diagnostics import ArrayTooLarge, HloError, HloVerifyError, Unsupported
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
@@ -89,7 +89,8 @@ def _in_context(error: HloError, instruction: HloInstruction, computation: HloCo
     text = repr(instruction)
     text = text if len(text) <= 300 else text[:297] + "..."
     span = error.span or instruction.span
-    return HloVerifyError(error.message, span, *error.notes, text, f"in computation {computation.name}")
+    kind = ArrayTooLarge if isinstance(error, ArrayTooLarge) else HloVerifyError
+    return kind(error.message, span, *error.notes, text, f"in computation {computation.name}")
 
 
 class _ShapeChecker:

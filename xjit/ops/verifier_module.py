@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from xjit.hlo.annotations.input_output_alias import check_aliasing
-from xjit.hlo.diagnostics import HloError, HloVerifyError
+from xjit.hlo.diagnostics import ArrayTooLarge, HloError, HloVerifyError
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.layout import Layout
 from xjit.hlo.types.shape import UNBOUNDED_SIZE, Shape
@@ -38,7 +38,7 @@ def _check_one_shape(shape: Shape) -> None:
     if shape.dynamic_dimensions and len(shape.dynamic_dimensions) != len(dims):
         raise HloVerifyError(f"shape of rank {len(dims)} has {len(shape.dynamic_dimensions)} dynamic dimension marks")
     if shape.num_elements * shape.element_type.byte_width > MAX_ARRAY_BYTES:
-        raise HloVerifyError(
+        raise ArrayTooLarge(
             f"shape {show(shape)} has {_magnitude(shape.num_elements)} elements, "
             "more than this implementation addresses",
             None,

@@ -60,6 +60,7 @@ from xjit.passes.float_types.hlo_element_type_converter import HloElementTypeCon
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.passes.fusion.attention_fusion import AttentionFusion
+from xjit.passes.fusion.attention_residuals import AttentionResiduals
 from xjit.passes.fusion.defuser import Defuser
 from xjit.passes.fusion.despecializer import Despecializer
 from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
@@ -159,6 +160,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ArCrsCombiner,
     AssociativeScanRewriter,
     AttentionFusion,
+    AttentionResiduals,
     BFloat16ConversionFolding,
     BFloat16MixedPrecisionRemoval,
     BFloat16Normalization,

@@ -28,6 +28,7 @@ from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.pipeline import HloPassFix
 from xjit.passes.fusion.attention_fusion import AttentionFusion
+from xjit.passes.fusion.attention_residuals import AttentionResiduals
 from xjit.passes.fusion.defuser import Defuser
 from xjit.passes.fusion.dot_epilogue_fusion import DotEpilogueFusion
 from xjit.passes.fusion.dot_operand_fusion import DotOperandFusion
@@ -73,6 +74,7 @@ MIN_SPLIT_ELEMENTS = 1 << 15
 """Of what is reduced in two steps on CPUs: fewer are reduced before another kernel is compiled."""
 
 NEEDED_FOR: Mapping[str, str] = {
+    "attention-residuals": "gradients of loops over layers with attention, which would keep the scores of all layers",
     "batch-norm-expander": "batch normalization, which has no kernel of its own",
     "collective-expander": "collectives of modules for one device",
     "conditional-to-select": "conditionals inside kernels, where nothing can branch",
@@ -127,7 +129,12 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
             ],
         ),
         *(
-            [*simplification(options), DotStrengthReduction(), ScatterParallelizer(), TopkRewriter(_saves_a_sort)]
+            [
+                *simplification(options, residuals=[AttentionResiduals()]),
+                DotStrengthReduction(),
+                ScatterParallelizer(),
+                TopkRewriter(_saves_a_sort),
+            ]
             if options.optimize
             else []
         ),
@@ -229,8 +236,11 @@ def gpu_expansion(use_cublaslt: bool, sorts_stably: SortPredicate) -> list[HloMo
     ]
 
 
-def simplification(options: PipelineOptions) -> list[HloModulePass]:
-    """Simplifies to a fixed point. Layouts that are replaced anyway must not keep equal values apart."""
+def simplification(options: PipelineOptions, residuals: Sequence[HloModulePass] = ()) -> list[HloModulePass]:
+    """Simplifies to a fixed point. Layouts that are replaced anyway must not keep equal values apart.
+
+    `residuals` decide what loops keep for those of their gradients; the simplifier of loops drops the rest.
+    """
     sensitive = options.keep_intermediate_layouts
     return [
         HloPassFix(
@@ -248,7 +258,8 @@ def simplification(options: PipelineOptions) -> list[HloModulePass]:
                 ),
                 HloConstantFolding(),
                 HloCSE(is_layout_sensitive=sensitive),
-                WhileLoopConstantSinking(sink_only_scalar_constants=True),  # before loops drop the elements it frees
+                # before loops drop the elements that it frees
+                WhileLoopConstantSinking(sink_only_scalar_constants=True, sink_positions=True),
                 HloModuleDCE(),
                 WhileLoopSimplifier(),
                 ConditionalSimplifier(),  # after folding: a predicate may be a constant now
@@ -256,6 +267,7 @@ def simplification(options: PipelineOptions) -> list[HloModulePass]:
                 WhileLoopTransposeSinking(),  # stacked weights: what is left to reshape is simplified with the rest
                 WhileLoopDotHoisting(),  # of slices that lie as they are multiplied: transposes have moved
                 WhileLoopUnroller(),  # when bounds are constants and bodies small; what it leaves is simplified again
+                *residuals,  # of loops that stay
             ]
         ),
         WhileLoopTripCountAnnotator(),  # nothing after this changes how often a loop runs

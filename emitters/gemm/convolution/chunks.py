@@ -68,6 +68,7 @@ def emit_chunk_parts(module: Module, name: str, support: GemmSupport, routine: C
     tiles = deep = None
     if routine.tiles:
         tiles = _TileParts(pack_panels_function(module, support), emit_strips(module, f"{name}_strips", support))
+        tiles.multiply_strips.is_cold = not support.types.unit.is_tiles  # see `emit_block`
     if routine.depthwise and support.group == 1:  # units of several elements of k have none
         deep = emit_depthwise_multiply(module, f"{name}_depthwise", support)
     return ChunkParts(support, fill_slab, tiles, deep)

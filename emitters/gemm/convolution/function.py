@@ -45,7 +45,7 @@ def emit_convolution(
     name = convolution_name(types, routine)
     if name in module.functions:
         return module.functions[name]
-    support = support_for(module, types, transposes=routine.transposes, linked=routine.linked)
+    support = support_for(module, types, transposes=routine.transposes, linked=routine.linked, whole=routine.whole)
     task = _emit_task(module, f"{name}_task", support, routine)
     return emit_parallel_entry(module, name, CONVOLUTION_PARAMS, task, CONV)
 

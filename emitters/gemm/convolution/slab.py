@@ -30,12 +30,6 @@ SLAB_PARAMS = (
 those of the slab's first pixel in the spread-out input.
 """
 
-_ROWS_PARAMS = (
-    (PTR, "target"), (I64, "target_row"), (I64, "target_pixel"), (PTR, "source"), (I64, "source_row"),
-    (I64, "source_pixel"), (I64, "count"), (I64, "channel"), (I64, "lines"), (I64, "columns"), (I64, "plane_bytes"),
-)  # fmt: skip
-"""Bytes between rows, pixels and channels; rows that are copied, and lines and elements of each."""
-
 _ROWS = (CONV.base_1, CONV.step_1, CONV.input_1)
 _COLUMNS = (CONV.base_2, CONV.step_2, CONV.input_2)
 
@@ -51,7 +45,7 @@ class _Overlap:
 
 def emit_fill_slab(module: Module, name: str, support: GemmSupport) -> Function:
     """Defines the copy for one image and chunk."""
-    copy_rows = _emit_copy_rows(module, f"{name}_rows", support)
+    copy = support.pack_lhs
     builder = define(module, name, SLAB_PARAMS)
     builder.function.is_cold = True
     parameters, slab, source, position_1, position_2, pixel_bytes, plane_bytes, channels = builder.function.args
@@ -75,29 +69,15 @@ def emit_fill_slab(module: Module, name: str, support: GemmSupport) -> Function:
     first = builder.add(builder.mul(rows.target, slab_2), pixels.target)
     place = builder.offset_2d(source, rows.source, in_1, pixels.source, record[CONV.in_2])
     target_row = builder.mul(builder.mul(base, slab_2), pixel_bytes)
-    args = (
-        builder.offset(slab, builder.mul(first, pixel_bytes)), target_row, target_pixel,
-        place, builder.mul(record[CONV.step_1], in_1), source_pixel,
-        rows.count, channel, lines, columns, plane_bytes,
-    )  # fmt: skip
-    builder.call(copy_rows, args)
-    builder.ret_void()
-    return builder.function
-
-
-def _emit_copy_rows(module: Module, name: str, support: GemmSupport) -> Function:
-    """Defines the loop over rows of the input."""
-    copy = support.pack_lhs
-    builder = define(module, name, _ROWS_PARAMS)
-    target, target_row, target_pixel, source, source_row, source_pixel, count, *args = builder.function.args
-    channel, lines, columns, plane_bytes = args
+    target, source_row = builder.offset(slab, builder.mul(first, pixel_bytes)), builder.mul(record[CONV.step_1], in_1)
     unit = builder.i64(size_of(support.compute))
-    with builder.loop(builder.i64(0), count, name="row") as row:
-        place = builder.offset(target, builder.mul(row, target_row))
-        origin = builder.offset(source, builder.mul(row, source_row))
-        call_copy(
-            builder, copy, (place, target_pixel, unit, origin, source_pixel, channel, lines, columns), plane_bytes
+    with builder.loop(builder.i64(0), rows.count, name="row") as row:
+        line, origin = (
+            builder.offset(target, builder.mul(row, target_row)),
+            builder.offset(place, builder.mul(row, source_row)),
         )
+        args = line, target_pixel, unit, origin, source_pixel, channel, lines, columns
+        call_copy(builder, copy, args, plane_bytes)
     builder.ret_void()
     return builder.function
 

@@ -28,7 +28,7 @@ _TILE_LANES = 8  # of a transposed tile
 class LaneCopy:
     """What is packed: stored elements, as what, how many per lane; for a left operand lanes lie along a line, for a
     right one lines lie side by side. With `transposes` there are tiles for a source that lies the other way. `planes`:
-    how many there are.
+    how many there are. A `whole` copy is of vectors only, of a source that lies as the lanes do.
     """
 
     storage: LLVMType
@@ -37,13 +37,15 @@ class LaneCopy:
     along_lines: bool
     transposes: bool
     planes: int = 1
+    whole: bool = False
 
     @property
     def name(self) -> str:
         """The name of the function."""
         direction = "along" if self.along_lines else "across"
         types = f"{self.storage.mangled}_{self.packed.mangled}{'_planes' if self.planes > 1 else ''}"
-        return f"xjit_lanes_{direction}_{types}{'_transposes' if self.transposes else ''}"
+        whole = "_whole" if self.whole else ""
+        return f"xjit_lanes_{direction}_{types}{'_transposes' if self.transposes else ''}{whole}"
 
 
 def emit_lane_copy(module: Module, copy: LaneCopy) -> Function:
@@ -87,8 +89,11 @@ class _LaneCopyEmitter:
             is_across = builder.icmp_signed("==", self.src_line if along else self.src_k, unit)
             return builder.if_else(is_across, lambda: self._tiles(contiguous_k=not along), lambda: nothing)
 
-        stride, whole = (self.src_k, self._lines_of_lanes) if along else (self.src_line, self._rows_of_lanes)
-        self._elements(*builder.if_else(builder.icmp_signed("==", stride, unit), whole, with_tiles))
+        stride, vectors = (self.src_k, self._lines_of_lanes) if along else (self.src_line, self._rows_of_lanes)
+        if self.copy.whole:
+            vectors()
+        else:
+            self._elements(*builder.if_else(builder.icmp_signed("==", stride, unit), vectors, with_tiles))
         builder.ret_void()
 
     def _source(self, line: Value, lane: Value) -> Value:
@@ -137,6 +142,8 @@ class _LaneCopyEmitter:
     def _pieces(self, length: Value) -> list[tuple[Value, Value, int]]:
         """Cuts a length into vectors, quarters of vectors and single lanes: (begin, end, lanes at once)."""
         builder = self.builder
+        if self.copy.whole:
+            return [(builder.i64(0), length, self.width)]
         pieces: list[tuple[Value, Value, int]] = []
         begin = builder.i64(0)
         for count in (self.width, self.width // 4, 1):

@@ -44,13 +44,19 @@ class _Strided:
 
 
 def emit_copy(
-    module: Module, name: str, source: LLVMType, destination: LLVMType, compute: LLVMType, *, transposes: bool
+    module: Module,
+    name: str,
+    types: tuple[LLVMType, LLVMType, LLVMType],
+    *,
+    transposes: bool,
+    whole: bool = False,
 ) -> Function:
-    """Defines the copy from `source` to `destination` elements; `compute` is the type on the way (no narrower than
-    `source`). Without `transposes`, columns must be contiguous on both sides, if there is more than one.
+    """Defines the copy. `types` are those of source and destination elements, and that on the way (no narrower than the
+    source's). Without `transposes`, columns must be contiguous on both sides, if there is more than one; where rows are
+    `whole`, they must be whole vectors, too.
     """
     builder = define(module, name, COPY_PARAMS)
-    _CopyEmitter(builder, source, destination, compute, transposes).emit()
+    _CopyEmitter(builder, types, transposes, whole).emit()
     return builder.function
 
 
@@ -58,15 +64,16 @@ class _CopyEmitter:
     def __init__(
         self,
         builder: StructuredBuilder,
-        source: LLVMType,
-        destination: LLVMType,
-        compute: LLVMType,
+        types: tuple[LLVMType, LLVMType, LLVMType],
         transposes: bool,
+        whole: bool,
     ) -> None:
+        source, destination, compute = types
         dst, dst_row, dst_column, src, src_row, src_column, self.rows, self.columns = builder.function.args
         self.builder = builder
         self.compute = compute
         self.transposes = transposes
+        self.whole = whole
         self.dst = _Strided(dst, dst_row, dst_column, destination)
         self.src = _Strided(src, src_row, src_column, source)
         self.width = builder.target.vector_width(compute)
@@ -123,13 +130,15 @@ class _CopyEmitter:
     def _copy_rows(self) -> None:
         builder, width = self.builder, self.width
         sides = self.dst.contiguous(builder), self.src.contiguous(builder)
-        full = builder.and_(self.columns, builder.i64(-width))
+        full = self.columns if self.whole else builder.and_(self.columns, builder.i64(-width))
         left = builder.sub(self.columns, full)
-        mask = lane_mask(builder, left, width) if self.masked else None
+        mask = lane_mask(builder, left, width) if self.masked and not self.whole else None
         with builder.loop(builder.i64(0), self.rows, name="row") as i:
             with builder.loop(builder.i64(0), full, width, name="column") as j:
                 self._move(sides, i, j, width)
-            if mask is not None:
+            if self.whole:
+                pass  # nothing is left
+            elif mask is not None:
                 with builder.when(builder.icmp_signed(">", left, builder.i64(0))):
                     self._move(sides, i, full, width, mask)
             else:

@@ -47,7 +47,7 @@ class Bluestein(TransformMaker):
         """The chirp, and the transform of its conjugate, periodic and scaled for the inverse transform."""
         n, m = self.length, self.padded
         (chirp, response, _), inner = self._arrays(nest, nest.function.args[0])
-        nest.builder.call(self.inner.prepare, [inner])
+        self.inner.emit_prepare(nest.builder, inner)
         memory = MemoryAccess(nest)
         builder = StructuredBuilder(nest.builder.block)
 

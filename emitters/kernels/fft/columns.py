@@ -177,7 +177,7 @@ class ColumnKernel:
     def emit(self) -> Kernel:
         """Emits the kernel."""
         nest, work, outer_sizes = self.nest, self.scratch.pieces[2], self.places.outer
-        nest.builder.call(self.transform.prepare, [work])
+        self.transform.emit_prepare(nest.builder, work)
         units = math.prod(outer_sizes) * self.strips.count
         unit = nest.new_variable(units)
         *outer, number = unit_index(nest.table, unit, (*outer_sizes, self.strips.count))

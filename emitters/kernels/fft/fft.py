@@ -24,6 +24,7 @@ from xjit.emitters.kernels.fft.half_spectra import emit_half_columns, load_half_
 from xjit.emitters.kernels.fft.lengths import transform_of
 from xjit.emitters.kernels.fft.parts import MIN_ROW, emit_join, emit_split
 from xjit.emitters.kernels.fft.real_halves import RealHalves, pairs_of
+from xjit.emitters.kernels.fft.row_groups import RowGroups, takes_groups
 from xjit.emitters.kernels.fft.transform import load_pair, spread, store_pair
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import Scratch, here
@@ -48,6 +49,8 @@ def emit_fft(context: KernelContext, view: KernelView) -> list[Kernel]:
     first, last = len(shape.dimensions) - len(lengths), len(shape.dimensions) - 1
     is_real_inverse = attributes.fft_type == "IRFFT"
     in_order = all(map(is_row_major, (shape, view.hero.operand(0).shape)))
+    if len(lengths) == 1 and math.prod(shape.dimensions) and takes_groups(context, view):
+        return [RowGroups(context, view, scale).emit()]
     if len(lengths) == 1 or not math.prod(shape.dimensions) or not in_order:
         return [_Fft(context, view, lengths, scale).emit()]
     if is_real_inverse:
@@ -126,7 +129,7 @@ class _Fft:
         if self.halves is not None:
             self.halves.prepare(pointers[4:6])
         for n, transform in self.transforms.items():
-            self.nest.builder.call(transform.prepare, [self.work[n]])
+            transform.emit_prepare(self.nest.builder, self.work[n])
         self.joined = self.line if self.halves is not None and self.inverse else self.box
         self.transformed = self._result() if len(self.lengths) == 1 else self.box
 
@@ -241,7 +244,7 @@ class _Fft:
             self._store_called()
             return
         if self.halves is not None and not self.inverse:
-            self.halves.spectrum(self.transformed, lambda k, value: self._store_pair(self.result, (k,), value))
+            self.halves.spectrum(self.transformed, lambda k, value: self._store_pair(self.result, k, value))
             return
         result = self.result if self.pairs is None else self.pairs
 

@@ -53,7 +53,7 @@ class EdgePlanes:
         """Emits the kernel."""
         nest, pieces = self.nest, self.scratch.pieces
         for transform, work in zip(self.transforms, pieces[4:], strict=True):
-            nest.builder.call(transform.prepare, [work])
+            transform.emit_prepare(nest.builder, work)
         turned, plane = (
             [Buffer(Shape.array(self.kind, sizes), p) for p in parts]
             for sizes, parts in (((self.b, self.a), pieces[:2]), ((self.a, self.b), pieces[2:4]))

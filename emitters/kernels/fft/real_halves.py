@@ -3,7 +3,8 @@
 With z[j] = x[2j] + i x[2j + 1], Z its transform of length m = n / 2 and w = exp(-2 pi i / n), the spectrum of x is
 X[k] = E[k] + w^k O[k], where E[k] = (Z[k] + conj Z[m - k]) / 2 and O[k] = (Z[k] - conj Z[m - k]) / 2i are those of its
 even and its odd numbers; inverse transforms take that back. X[0] and X[m] are real. Source: Press et al., "Numerical
-Recipes" (1992), section 12.3. Here are the loops of short rows; those of long ones are libraries (`half_joins`).
+Recipes" (1992), section 12.3. Here are the loops of short rows, and those of rows side by side (`row_groups`); those of
+long ones are libraries (`half_joins`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from xjit.emitters.access.memory import Buffer, MemoryAccess
 from xjit.emitters.elemental import register_type
 from xjit.emitters.kernels.fft.butterflies import Pair, join_halves, split_halves
 from xjit.emitters.kernels.fft.tables import emit_roots_in_order, roots_of_unity
-from xjit.emitters.kernels.fft.transform import load_pair, store_pair
+from xjit.emitters.kernels.fft.transform import load_pair, spread, store_pair
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
@@ -24,8 +25,9 @@ from xjit.llvm.values import Value, const_float
 MAX_CONSTANT_TABLE = 2048
 COMPLEX = {kind.component: kind for kind in (PrimitiveType.C64, PrimitiveType.C128)}
 
-Store = Callable[[AffineExpr, Pair], None]
-"""Emits the store of element number `index` of a spectrum."""
+Index = tuple[AffineExpr, ...]
+Store = Callable[[Index, Pair], None]
+"""Emits the store of an element of a spectrum: (k,), or (k, column)."""
 
 
 def pairs_of(real: Buffer) -> Buffer | None:
@@ -40,11 +42,14 @@ def pairs_of(real: Buffer) -> Buffer | None:
 
 
 class RealHalves:
-    """Emits what lies between the spectrum of n real numbers and that of n / 2 complex ones, in scratch memory."""
+    """Emits what lies between the spectrum of n real numbers and that of n / 2 complex ones, in scratch memory.
 
-    def __init__(self, nest: LoopNest, memory: MemoryAccess, n: int, kind: PrimitiveType) -> None:
+    With `columns` arrays are [k, columns], and vectors lie along these.
+    """
+
+    def __init__(self, nest: LoopNest, memory: MemoryAccess, n: int, kind: PrimitiveType, columns: int = 0) -> None:
         self.nest, self.memory = nest, memory
-        self.n, self.m, self.kind = n, n // 2, kind
+        self.n, self.m, self.kind, self.columns = n, n // 2, kind, columns
         self.width = nest.target.vector_width(register_type(kind))
         self._roots: Sequence[Buffer] = ()
 
@@ -73,44 +78,61 @@ class RealHalves:
 
     def spectrum(self, halves: Sequence[Buffer], store: Store) -> None:
         """Stores X[k] for k <= m, of the transform Z of the pairs."""
-        builder = self.nest.builder
-        re, im = load_pair(self.nest, self.memory, halves, (constant(0),))
-        zero = const_float(register_type(self.kind), 0.0)
-        store(constant(0), (builder.fadd(re, im), zero))
-        store(constant(self.m), (builder.fsub(re, im), zero))
 
-        def element(k: AffineExpr) -> None:
-            store(k, join_halves(self.nest.builder, *self._operands(halves, k)))
+        def edges(columns: Index) -> None:
+            re, im = load_pair(self.nest, self.memory, halves, (constant(0), *columns))
+            zero = spread(self.nest, const_float(register_type(self.kind), 0.0))
+            store((constant(0), *columns), (self.nest.builder.fadd(re, im), zero))
+            store((constant(self.m), *columns), (self.nest.builder.fsub(re, im), zero))
 
+        def element(k: AffineExpr, columns: Index) -> None:
+            store((k, *columns), join_halves(self.nest.builder, *self._operands(halves, k, columns)))
+
+        self._edges(edges)
         self._inside(element)
 
     def join(self, spectrum: Sequence[Buffer], halves: Sequence[Buffer]) -> None:
         """Stores 2 Z[k] for k < m, of the spectrum X[k] for k <= m; the imaginary parts of its edges are not read."""
-        builder = self.nest.builder
-        first, last = (load_pair(self.nest, self.memory, spectrum, (constant(k),))[0] for k in (0, self.m))
-        ends = builder.fadd(first, last), builder.fsub(first, last)
-        for buffer, part in zip(halves, ends, strict=True):
-            self.memory.store(buffer, (constant(0),), part)
 
-        def element(k: AffineExpr) -> None:
-            store_pair(self.memory, halves, (k,), split_halves(self.nest.builder, *self._operands(spectrum, k)))
+        def edges(columns: Index) -> None:
+            first, last = (load_pair(self.nest, self.memory, spectrum, (constant(k), *columns))[0] for k in (0, self.m))
+            ends = self.nest.builder.fadd(first, last), self.nest.builder.fsub(first, last)
+            for buffer, part in zip(halves, ends, strict=True):
+                self.memory.store(buffer, (constant(0), *columns), part)
 
+        def element(k: AffineExpr, columns: Index) -> None:
+            pair = split_halves(self.nest.builder, *self._operands(spectrum, k, columns))
+            store_pair(self.memory, halves, (k, *columns), pair)
+
+        self._edges(edges)
         self._inside(element)
 
-    def _operands(self, values: Sequence[Buffer], k: AffineExpr) -> tuple[Pair, Pair, Pair]:
+    def _operands(self, values: Sequence[Buffer], k: AffineExpr, columns: Index) -> tuple[Pair, Pair, Pair]:
         """v[k], v[m - k], w^k."""
-        here, there, root = (
-            load_pair(self.nest, self.memory, buffers, (place,))
-            for buffers, place in ((values, k), (values, constant(self.m) - k), (self._roots, k))
-        )
+        places = (values, (k, *columns)), (values, (constant(self.m) - k, *columns)), (self._roots, (k,))
+        here, there, root = (load_pair(self.nest, self.memory, buffers, place) for buffers, place in places)
         return here, there, root
 
-    def _inside(self, element: Callable[[AffineExpr], None]) -> None:
-        """Calls `element(k)` for 0 < k < m, in vectors."""
-        position = self.nest.new_variable(self.m - 1, 1)
+    def _edges(self, edges: Callable[[Index], None]) -> None:
+        """Calls `edges(columns)`: once, or in vectors."""
+        if not self.columns:
+            edges(())
+            return
+        column = self.nest.new_variable(self.columns)
 
         def body(_: Sequence[Value]) -> Sequence[Value]:
-            element(dim(position))
+            edges((dim(column),))
             return ()
 
-        self.nest.vector_loop(position, self.width, body)
+        self.nest.vector_loop(column, self.width, body)
+
+    def _inside(self, element: Callable[[AffineExpr, Index], None]) -> None:
+        """Calls `element(k, columns)` for 0 < k < m, in vectors."""
+        position = self.nest.new_variable(self.m - 1, 1)
+        columns = [self.nest.new_variable(self.columns)] if self.columns else []
+
+        def body(_: Sequence[Value]) -> Sequence[Value]:
+            element(dim(position), tuple(map(dim, columns)))
+            return ()
+
+        self.nest.loops([position, *columns], body, vector_width=self.width)

@@ -49,6 +49,17 @@ def radices_of(n: int, eights_from: int | None = None) -> list[int] | None:
     return [*found, *(prime for prime, count in counts.items() for _ in range(count))]
 
 
+def weaves_all(n: int, width: int) -> bool:
+    """Whether every stage of a row's transform takes whole vectors, and none fills vectors by gathers and scatters."""
+    stride, radices = 1, radices_of(n, width) or []
+    for radix in radices:
+        m = n // (stride * radix)
+        if stride % width and not (n <= MAX_CONSTANT_TABLE and weaves(radix, m, stride, width)):
+            return False
+        stride *= radix
+    return True
+
+
 class Stockham(TransformMaker):
     """Mixed-radix stages between the array and a second one; work holds that and the twiddle factors.
 
@@ -66,7 +77,7 @@ class Stockham(TransformMaker):
         self.name = ".".join((*names, "moves") if self.ends_in_work else names)
 
     def work_bytes(self) -> int:
-        table = 0 if self.length <= MAX_CONSTANT_TABLE else self.length
+        table = self.length if self.fills_tables() else 0
         return 2 * (self.array_bytes(self.length * self.columns) + self.array_bytes(table))
 
     def part_bytes(self) -> int:
@@ -77,10 +88,11 @@ class Stockham(TransformMaker):
             return False
         return role == "prepare" or self.ends_in_work or len(self.radices) % 2 == 0
 
+    def fills_tables(self) -> bool:
+        return self.length > MAX_CONSTANT_TABLE
+
     def emit_prepare(self, nest: LoopNest) -> None:
         n, size = self.length, self.length * self.columns
-        if n <= MAX_CONSTANT_TABLE:
-            return
         pieces = self.pieces(nest.builder, nest.function.args[0], [size, size, n, n])
         emit_roots_in_order(nest.builder, n, n, self.kind, pieces[2:])
 
@@ -100,7 +112,7 @@ class Stockham(TransformMaker):
                 memory, arrays[0], (i,), load_pair(nest, memory, arrays[1], (i,))))  # fmt: skip
 
     def _table(self, pieces: Sequence[Value]) -> Sequence[Value]:
-        return pieces if self.length > MAX_CONSTANT_TABLE else self._constants(self._roots)
+        return pieces if self.fills_tables() else self._constants(self._roots)
 
     def _stage_table(self, sizes: tuple[int, int, int]) -> Sequence[Value]:
         """The factors of a woven stage, in the order in which it needs them."""
@@ -130,7 +142,7 @@ class Stockham(TransformMaker):
         numbers = [const_int(I64, n) for n in (m, stride, step)]
         if stride % self.width == 0:
             builder.call(wide_stage(module, radix, self.kind), [*arrays, *roots, *numbers])
-        elif weaves(*sizes, self.width) and self.length <= MAX_CONSTANT_TABLE:
+        elif weaves(*sizes, self.width) and not self.fills_tables():
             stage = woven_stage(module, radix, stride, self.kind)
             builder.call(stage, [*arrays, *self._stage_table(sizes), *numbers])
         else:

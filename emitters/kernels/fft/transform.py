@@ -60,7 +60,8 @@ def store_pair(memory: MemoryAccess, buffers: Sequence[Buffer], index: Sequence[
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A forward transform of one length. `prepare(work)` fills the tables, `apply(re, im, work)` transforms.
+    """A forward transform of one length. `prepare(work)` fills the tables, if there are any; `apply(re, im, work)`
+    transforms.
 
     `apply` transforms the columns of arrays [length, columns], in place or to the start of `work` (`result`).
     `work_bytes` of memory belong to one user at a time.
@@ -69,10 +70,15 @@ class Transform:
     length: int
     kind: PrimitiveType
     work_bytes: int
-    prepare: Function
+    prepare: Function | None
     apply: Function
     part_bytes: int = 0
     """Of a part of the result in `work`; 0 if it is in place."""
+
+    def emit_prepare(self, builder: IRBuilder, work: Value) -> None:
+        """Emits what must be done once before `apply`."""
+        if self.prepare is not None:
+            builder.call(self.prepare, [work])
 
     def result(self, builder: IRBuilder, parts: Sequence[Value], work: Value) -> Sequence[Value]:
         """Where `apply` leaves the real and the imaginary parts."""
@@ -93,20 +99,25 @@ class TransformMaker(abc.ABC):
         self.name = f"fft.{length}.{kind.text}"
 
     def build(self) -> Transform:
-        module = self.context.module
-        functions: list[Function] = []
-        pointers = {"prepare": ["work"], "apply": ["re", "im", "work"]}
-        for role, emit in (("prepare", self.emit_prepare), ("apply", self.emit_apply)):
-            name = f"{self.name}.{role}"
-            function = module.functions.get(name)
-            if function is None:
-                function = module.add_function(name, VOID, [(PTR, p) for p in pointers[role]], linkage="internal")
-                function.is_cold = self.only_calls(role)
-                nest = LoopNest(module, function, self.context.target)
-                emit(nest)
-                nest.builder.ret_void()
-            functions.append(function)
-        return Transform(self.length, self.kind, self.work_bytes(), functions[0], functions[1], self.part_bytes())
+        prepare = self._function("prepare", ["work"], self.emit_prepare) if self.fills_tables() else None
+        apply = self._function("apply", ["re", "im", "work"], self.emit_apply)
+        return Transform(self.length, self.kind, self.work_bytes(), prepare, apply, self.part_bytes())
+
+    def _function(self, role: str, pointers: Sequence[str], emit: Callable[[LoopNest], None]) -> Function:
+        """One of the functions, emitted once."""
+        module, name = self.context.module, f"{self.name}.{role}"
+        function = module.functions.get(name)
+        if function is None:
+            function = module.add_function(name, VOID, [(PTR, p) for p in pointers], linkage="internal")
+            function.is_cold = self.only_calls(role)
+            nest = LoopNest(module, function, self.context.target)
+            emit(nest)
+            nest.builder.ret_void()
+        return function
+
+    def fills_tables(self) -> bool:
+        """Whether there are tables in memory for one user, which "prepare" fills."""
+        return True
 
     def only_calls(self, role: str) -> bool:
         """Whether "prepare", or "apply", does nothing but long calls."""

@@ -6,15 +6,16 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tests.emitters.gemm.harness import DTYPES, Compiled, GuardedBuffer, compile_module, strided
+from tests.emitters.gemm.harness import DTYPES, Compiled, GuardedBuffer, compile_module, strided, target_of
 from xjit.emitters.gemm.blocking.convolution_plan import plan_convolution
 from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionShape, SpatialDimension
 from xjit.emitters.gemm.blocking.method import GemmTypes
-from xjit.emitters.gemm.convolution.function import emit_convolution
+from xjit.emitters.gemm.convolution.function import ANY_CONVOLUTION, emit_convolution
+from xjit.emitters.gemm.routine import ConvolutionRoutine, convolution_routine_for
 from xjit.llvm import Module, Target
 
 
@@ -150,21 +151,28 @@ def convolution_shape(case: Case) -> ConvolutionShape:
 
 
 @functools.cache
-def compiled_convolution(level: str, types: GemmTypes) -> tuple[Target, Compiled]:
+def compiled_convolution(
+    level: str, types: GemmTypes, routine: ConvolutionRoutine = ANY_CONVOLUTION
+) -> tuple[Target, Compiled]:
     """The convolution for a level and types."""
-    target = Target.host() if level == "host" else Target.for_features(level)
+    target = target_of(level)
     module = Module("convolution", target)
-    function = emit_convolution(module, target, types)
+    function = emit_convolution(module, target, types, routine)
     return target, compile_module(module, [function.name], 5)[function.name]
 
 
-def run_convolution(case: Case, level: str = "host", seed: int = 0, tolerance: float = 0) -> np.ndarray:
+def run_convolution(
+    case: Case, level: str = "host", seed: int = 0, tolerance: float = 0, fits: bool = False
+) -> np.ndarray:
     """Runs a convolution of small integers, compares exactly, checks guards; returns the result.
 
-    With a tolerance numbers have all bits: it bounds each error beside the sum of absolute products.
+    With a tolerance numbers have all bits: it bounds each error beside the sum of absolute products. What runs can do
+    any convolution, or if it `fits` no more than this one needs.
     """
-    target, compiled = compiled_convolution(level, case.types)
-    shape = convolution_shape(case)
+    shape, target = convolution_shape(case), target_of(level)
+    plan = plan_convolution(shape, case.types, target)
+    routine = replace(convolution_routine_for(plan, case.types, target), linked=False) if fits else ANY_CONVOLUTION
+    _, compiled = compiled_convolution(level, case.types, routine)
     sizes = {
         "lhs": (case.batch, case.channels, *case.input),
         "rhs": (case.features, case.channels // case.feature_groups, *case.kernel),
@@ -181,7 +189,7 @@ def run_convolution(case: Case, level: str = "host", seed: int = 0, tolerance: f
         numbers = rng.standard_normal(size) if tolerance else rng.integers(-4, 5, size)
         buffer.array[:] = (numbers if name != "out" else np.full(size, 77)).astype(buffer.dtype)
     views = {name: strided(buffers[name].array, sizes[name], strides[name]) for name in sizes}
-    record = plan_convolution(shape, case.types, target).to_array()
+    record = plan.to_array()
     compiled.call(buffers["out"].address, buffers["lhs"].address, buffers["rhs"].address, 0, record.ctypes.data)
     lhs, rhs = (views[name].astype(np.float64) for name in ("lhs", "rhs"))
     expected, result = reference(case, lhs, rhs).astype(DTYPES[case.types.out]), views["out"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ml_dtypes
 import numpy as np
@@ -14,7 +14,8 @@ from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.gemm.blocking.plan import plan_gemm
 from xjit.emitters.gemm.blocking.shapes import GemmShape
 from xjit.emitters.gemm.blocking.storage import FLOAT8_KINDS, UNSIGNED
-from xjit.emitters.gemm.gemm import emit_gemm
+from xjit.emitters.gemm.gemm import ANY_METHOD, emit_gemm
+from xjit.emitters.gemm.routine import Routine, routine_for
 from xjit.llvm import LLVMType, Module, Target
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF, I8, I16, I32, I64
 from xjit.runtime.machine_code.elf import undefined_symbols
@@ -63,11 +64,11 @@ def target_of(level: str) -> Target:
 
 
 @functools.cache
-def compiled_gemm(level: str, types: GemmTypes) -> tuple[Target, Compiled]:
+def compiled_gemm(level: str, types: GemmTypes, routine: Routine = ANY_METHOD) -> tuple[Target, Compiled]:
     """The multiplication for a level ("host" or of `Target.for_features`) and types."""
     target = target_of(level)
     module = Module("gemm", target)
-    function = emit_gemm(module, target, types)
+    function = emit_gemm(module, target, types, routine)
     return target, compile_module(module, [function.name], 5)[function.name]
 
 
@@ -132,24 +133,30 @@ def run_gemm(
     seed: int = 0,
     misalign: int = 1,
     tolerance: float = 0,
+    fits: bool = False,
 ) -> np.ndarray:
     """Runs one multiplication of random numbers, checks it against NumPy and its guards; returns the result.
 
-    Numbers are small multiples of 1/8, the result is exact. With a tolerance they have all bits: it bounds each error
-    beside the sum of absolute products.
+    Numbers are small multiples of 1/8 (1 for integers), the result is exact. With a tolerance they have all bits: it
+    bounds each error beside the sum of absolute products. What runs can do any multiplication, or if it `fits` no more
+    than this one needs.
     """
-    target, compiled = compiled_gemm(level, types)
+    target = target_of(level)
+    plan = plan_gemm(shape, types, target)
+    routine = replace(routine_for(plan, types, target), linked=False) if fits else ANY_METHOD
+    _, compiled = compiled_gemm(level, types, routine)
     layouts = operand_layouts(shape)
     rng = np.random.default_rng(seed)
     buffers: dict[str, GuardedBuffer] = {}
     for name, elem in (("lhs", types.lhs), ("rhs", types.rhs), ("out", types.out)):
         buffers[name] = GuardedBuffer(elem, span(*layouts[name]), misalign)
         size = buffers[name].array.size
-        numbers = rng.standard_normal(size) if tolerance else rng.integers(-8, 9, size) / 8
+        unit = 8 if elem.is_float else 1
+        numbers = rng.standard_normal(size) if tolerance else rng.integers(-8, 9, size) / unit
         buffers[name].array[:] = (numbers if name != "out" else np.full(size, 77)).astype(buffers[name].dtype)
     views = {name: strided(buffers[name].array, *layouts[name]) for name in layouts}
     before = buffers["out"].array.copy()
-    record = plan_gemm(shape, types, target).to_array()
+    record = plan.to_array()
     compiled.call(buffers["out"].address, buffers["lhs"].address, buffers["rhs"].address, 0, record.ctypes.data)
     lhs, rhs = (views[name].astype(np.float64) for name in ("lhs", "rhs"))
     lhs = lhs.reshape(*lhs.shape[:-2], shape.k)

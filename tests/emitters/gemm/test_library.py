@@ -34,7 +34,7 @@ ENTRY main {{
 """Its terms are too many for one chunk: small products need no library (`direct_plan`)."""
 
 HAS_AVX512 = not missing_features("+avx512f")
-TILES = routine_for(plan_gemm(row_major(64, 64, 64), GemmTypes(), Target.host()), GemmTypes())
+TILES = routine_for(plan_gemm(row_major(64, 64, 64), GemmTypes(), Target.host()), GemmTypes(), Target.host())
 
 
 def test_one_function_is_visible() -> None:
@@ -77,8 +77,8 @@ def test_whole_vectors_are_stored_without_masks() -> None:
 
 def test_a_program_has_the_methods_that_it_needs() -> None:
     """A product of matrices has no code for vectors, and the other way round."""
-    vector = routine_for(plan_gemm(row_major(1, 700, 700), GemmTypes(), Target.host()), GemmTypes())
-    rows = routine_for(plan_gemm(row_major(4, 900, 900), GemmTypes(), Target.host()), GemmTypes())
+    vector = routine_for(plan_gemm(row_major(1, 700, 700), GemmTypes(), Target.host()), GemmTypes(), Target.host())
+    rows = routine_for(plan_gemm(row_major(4, 900, 900), GemmTypes(), Target.host()), GemmTypes(), Target.host())
     texts = [gemm_module(GemmTypes(), routine, Target.host()).to_text() for routine in (TILES, vector, rows)]
     assert ["_strip(" in text for text in texts] == [True, False, False]
     assert ["block_vector_along_n_1(" in text for text in texts] == [False, True, False]
@@ -86,7 +86,7 @@ def test_a_program_has_the_methods_that_it_needs() -> None:
 
 
 def test_a_product_that_copies_nothing_has_no_code_for_it() -> None:
-    packed = routine_for(plan_gemm(row_major(300, 300, 300), GemmTypes(), Target.host()), GemmTypes())
+    packed = routine_for(plan_gemm(row_major(300, 300, 300), GemmTypes(), Target.host()), GemmTypes(), Target.host())
     texts = [gemm_module(GemmTypes(), routine, Target.host()).to_text() for routine in (TILES, packed)]
     assert ["xjit_copy" in text for text in texts] == [False, True]
     assert [routine.suffix for routine in (TILES, packed)] == ["", "_copies"]

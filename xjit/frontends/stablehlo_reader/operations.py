@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from xjit.frontends.stablehlo_reader.convolutions import CONVOLUTION_ATTRIBUTES, read_convolution
 from xjit.frontends.stablehlo_reader.declined import Declined
 from xjit.frontends.stablehlo_reader.scope import Scope, Value
-from xjit.frontends.stablehlo_reader.values import Constant, constant_of, is_set
+from xjit.frontends.stablehlo_reader.values import Constant, constant_of, is_set, precisions_of
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.values import PaddingDimension, SliceDimension
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
@@ -123,20 +125,37 @@ def _select(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> Value
     which, *values = operands
     if isinstance(which, Constant) and which.is_splat:
         return values[0] if which.literal.item() else values[1]
-    if isinstance(which, Constant) or all(isinstance(value, Constant) for value in values) or values[0] is values[1]:
-        raise Declined("select that is known")
+    are_known = all(isinstance(value, Constant) for value in values)
+    if isinstance(which, Constant) or values[0] == values[1] or (are_known and not shape.element_type.is_float):
+        raise Declined("select that may be known")
     if which.shape.dimensions != shape.dimensions:
-        raise Declined("select by a scalar")
-    return scope.make("select", shape, operands)
+        which = scope.make(
+            "broadcast", shape.with_element_type(PrimitiveType.PRED), [which], at.DimensionsAttributes(())
+        )
+    return scope.make("select", shape, [which, *values])
 
 
 def _convert(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> Value:
     (operand,) = operands
     if isinstance(operand, Constant):
-        raise Declined("convert of a constant")
+        return _converted(operand, shape)
     if operand.shape.element_type in _COMPLEX and shape.element_type not in _COMPLEX:
         raise Declined("convert that takes the real part")
     return operand if operand.shape == shape else scope.make("convert", shape, operands)
+
+
+def _converted(constant: Constant, shape: Shape) -> Constant:
+    """A number that is repeated, of another type: integers wrap around, others are what they were, or declined."""
+    kinds = constant.shape.element_type, shape.element_type
+    if not constant.is_splat or any(kind in _COMPLEX for kind in kinds):
+        raise Declined("convert of a constant array")
+    given = constant.literal.array
+    with np.errstate(all="ignore"):
+        found = given.astype(shape.dtype)
+        is_exact = np.isfinite(given) and found.astype(given.dtype).tobytes() == given.tobytes()
+    if any(kind.is_float for kind in kinds) and not is_exact:
+        raise Declined("convert of a constant that rounds")
+    return Constant(Literal(Shape.array(shape.element_type), found), shape)
 
 
 def _bitcast_convert(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> Value:
@@ -218,14 +237,31 @@ def _iota(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> Value:
 
 
 def _slice(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> Value:
+    names = "start_indices", "limit_indices", "strides"
+    rows = [SliceDimension(*row) for row in zip(*(op.attributes[name] for name in names), strict=True)]
     (operand,) = operands
-    if isinstance(operand, Constant) or operand.opcode == "concatenate":
-        raise Declined("slice of what may be known")
+    if not isinstance(operand, Constant) and operand.opcode == "concatenate":
+        operand = _sliced_part(scope, operand, rows)
+    if isinstance(operand, Constant):
+        if operand.is_splat:
+            return Constant(operand.literal, shape)
+        raise Declined("slice of a constant array")
     if operand.shape == shape:
         return operand
-    names = "start_indices", "limit_indices", "strides"
-    rows = zip(*(op.attributes[name] for name in names), strict=True)
-    return scope.make("slice", shape, operands, at.SliceAttributes(tuple(SliceDimension(*row) for row in rows)))
+    return scope.make("slice", shape, [operand], at.SliceAttributes(tuple(rows)))
+
+
+def _sliced_part(scope: Scope, whole: HloInstruction, rows: list[SliceDimension]) -> Value:
+    """The operand of a concatenate that a slice takes all its elements from; the slice becomes one of that."""
+    dimension = whole.attributes_as(at.ConcatenateAttributes).dimension
+    row, start = rows[dimension], 0
+    for part in whole.operands:
+        end = start + part.shape.dimensions[dimension]
+        if start <= row.start and row.limit <= end:
+            rows[dimension] = SliceDimension(row.start - start, row.limit - start, row.stride)
+            return scope.value_of(part)
+        start = end
+    raise Declined("slice of several parts")
 
 
 def _concatenate(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> Value:
@@ -271,7 +307,6 @@ def _dot_general(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> 
 
     given = op.attributes
     numbers = stablehlo.DotDimensionNumbers(given["dot_dimension_numbers"])
-    precisions = [stablehlo.PrecisionAttr(p).value.lower() for p in given.get("precision_config", ())]
     if all(isinstance(operand, Constant) for operand in operands):
         raise Declined("dot_general of constants")
     attributes = at.DotAttributes(
@@ -279,7 +314,7 @@ def _dot_general(scope: Scope, op: Any, operands: list[Value], shape: Shape) -> 
         lhs_contracting_dims=tuple(numbers.lhs_contracting_dimensions),
         rhs_batch_dims=tuple(numbers.rhs_batching_dimensions),
         rhs_contracting_dims=tuple(numbers.rhs_contracting_dimensions),
-        operand_precision=tuple(precisions) if set(precisions) - {"default"} else (),
+        operand_precision=precisions_of(given),
     )
     return scope.make("dot", shape, operands, attributes)
 
@@ -398,6 +433,7 @@ READERS: Final[dict[str, Reader]] = {
         "concatenate": Reader(_concatenate, frozenset({"dimension"})),
         "constant": Reader(_constant, frozenset({"value"})),
         "convert": Reader(_convert),
+        "convolution": Reader(read_convolution, CONVOLUTION_ATTRIBUTES),
         "dot_general": Reader(_dot_general, frozenset({"dot_dimension_numbers", "precision_config"})),
         "dynamic_slice": Reader(_dynamic_slice, frozenset({"slice_sizes"})),
         "dynamic_update_slice": Reader(_dynamic_update_slice),

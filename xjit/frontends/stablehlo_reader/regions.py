@@ -30,6 +30,8 @@ _PURE: Final = (READERS.keys() - {"stablehlo.constant"}) | {
 }
 """What may be left out if nothing uses it; constants may be used in regions."""
 
+_CASE: Final = "stablehlo.case"
+
 _WINDOW: Final = frozenset(("window_dimensions", "window_strides", "base_dilations", "window_dilations", "padding"))
 
 
@@ -41,6 +43,8 @@ def read_block(scope: Scope, block: Any) -> list[Value]:
     for op in reversed(ops[:-1]):
         if op.operation.name not in _PURE or any(result in live for result in op.results):
             live.update(op.operands)
+            if op.operation.name == _CASE:
+                live.update(value for region in op.regions for value in _values_of_others(region.blocks[0]))
             wanted.append(op)
     types = scope.reading.types
     for op in reversed(wanted):
@@ -160,6 +164,40 @@ def _in_order_of_use(numbers: set[int], *blocks: Any) -> list[int]:
     return list(found)
 
 
+def _case(scope: Scope, op: Any, operands: list[Value], shapes: list[Shape]) -> Sequence[Value]:
+    """What branches take from around them is their parameter; they make constants for themselves."""
+    if len(op.attributes) or isinstance(operands[0], Constant) or len(op.regions) < 2:
+        raise Declined("a case with attributes, or whose branch is known")
+    called, given = list[HloComputation](), list[Value]()
+    for region in op.regions:
+        block = region.blocks[0]
+        taken = {value: scope.get(value) for value in _values_of_others(block)}
+        places = {v: value for value, v in reversed(taken.items()) if isinstance(v, HloInstruction)}
+        variables = list(reversed(places))
+        op_name = scope.reading.places.metadata(places[variables[0]].location).op_name if len(variables) == 1 else ""
+        inner = Scope(scope.reading, scope)
+        elements = _elements_of_parameter(inner, [variable.shape for variable in variables], op_name)
+        element_of = dict(zip(variables, elements, strict=True))
+        for value, variable in taken.items():
+            if isinstance(variable, HloInstruction):
+                inner.set(value, element_of[variable])
+        called.append(_finished(inner, block, scope.reading.region_name()))
+        given.append(variables[0] if len(variables) == 1 else scope.make("tuple", _tuple_of(variables), variables))
+    return _joined(scope, "conditional", [operands[0], *given], shapes, None, called)
+
+
+def _values_of_others(block: Any) -> list[Any]:
+    """The values that a block and those inside take from around it, the first used first."""
+    found, own = dict[Any, None](), set[Any](block.arguments)
+    for op in block.operations:
+        for region in op.regions:
+            for inner in region.blocks:
+                found.update(dict.fromkeys(value for value in _values_of_others(inner) if value not in own))
+        found.update(dict.fromkeys(value for value in op.operands if value not in own))
+        own.update(op.results)
+    return list(found)
+
+
 def _find_uses(operations: Sequence[Any], arguments: dict[Any, int], found: dict[int, None]) -> None:
     for op in operations:
         for region in op.regions:
@@ -175,22 +213,26 @@ def _loop_region(
 ) -> HloComputation:  # fmt: skip
     """The computation of a region of a loop: its parameter holds the arguments of `order`; others are `constants`."""
     inner = Scope(scope.reading, scope)
-    given = [shapes[i] for i in order]
-    if len(order) == 1:
-        elements = [inner.parameter(0, given[0], "", "Arg_")]
-    else:
-        whole = inner.parameter(0, Shape.tuple_of(given), "", "arg_tuple")
-        elements = [
-            inner.make("get-tuple-element", shape, [whole], at.GetTupleElementAttributes(i))
-            for i, shape in enumerate(given)
-        ]
-        inner.loose += elements
+    elements = _elements_of_parameter(inner, [shapes[i] for i in order])
     arguments = list(block.arguments)
     for i, constant in constants.items():
         inner.set(arguments[i], constant)
     for i, element in zip(order, elements, strict=True):
         inner.set(arguments[i], element)
     return _finished(inner, block, scope.reading.region_name(), returned)
+
+
+def _elements_of_parameter(inner: Scope, shapes: Sequence[Shape], op_name: str = "") -> list[HloInstruction]:
+    """The values of a region that is given some: its parameter, or the elements of that."""
+    if len(shapes) == 1:
+        return [inner.parameter(0, shapes[0], op_name, "" if op_name else "Arg_")]
+    whole = inner.parameter(0, Shape.tuple_of(shapes), "", "arg_tuple" if shapes else "arg_empty_tuple")
+    elements = [
+        inner.make("get-tuple-element", shape, [whole], at.GetTupleElementAttributes(i))
+        for i, shape in enumerate(shapes)
+    ]
+    inner.loose += elements
+    return elements
 
 
 def _reduce(scope: Scope, op: Any, operands: list[Value], shapes: list[Shape]) -> Sequence[Value]:
@@ -252,6 +294,7 @@ def _scatter(scope: Scope, op: Any, operands: list[Value], shapes: list[Shape]) 
 
 _RULES: Final[dict[str, Rule]] = {
     "func.call": _call,
+    _CASE: _case,
     "stablehlo.while": _while,
     "stablehlo.reduce": _reduce,
     "stablehlo.reduce_window": _reduce_window,

@@ -96,6 +96,10 @@ class Scope:
             found = self._constants[value] = self._make_constant(value)
         return found
 
+    def value_of(self, made: HloInstruction) -> Value:
+        """Returns what an instruction was `made` of: a constant, or itself."""
+        return next((constant for constant, instruction in self._constants.items() if instruction is made), made)
+
     def make(
         self,
         opcode: str,

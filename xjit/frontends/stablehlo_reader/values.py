@@ -86,3 +86,11 @@ def constant_of(value: Any, shape: Shape) -> Constant:
 def is_set(attributes: Any, name: str) -> bool:
     """Whether an operation has a flag, and it is true."""
     return name in attributes and attributes[name].value
+
+
+def precisions_of(attributes: Any) -> tuple[str, ...]:
+    """The precisions of an operation's operands; none if all are the default."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    precisions = tuple(stablehlo.PrecisionAttr(p).value.lower() for p in attributes.get("precision_config", ()))
+    return precisions if set(precisions) - {"default"} else ()

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.hlo import attributes as at
 from xjit.ops.shape_inference.dot import free_dimensions
-from xjit.passes.analysis.attention.gradient import Gradient, find_gradient, results_of
+from xjit.passes.analysis.attention.gradient import results_of
 from xjit.passes.analysis.attention.places import MOVES
-from xjit.passes.analysis.attention.products import ScoreProduct, find_products
+from xjit.passes.analysis.attention.products import find_products
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import NO_THREADS, HloModulePass
 from xjit.passes.fusion.attention_gradient import fuse_gradient
+from xjit.passes.fusion.attention_limits import AttentionLimits
 from xjit.passes.fusion.attention_units import fused_instructions, scores_are_needed
 from xjit.passes.fusion.constant_masks import replace_constant_masks
 from xjit.passes.fusion.shared_keys import split_sums
@@ -31,23 +32,16 @@ _WEIGHTS = _FOLLOWING | {"multiply"}
 
 
 @dataclass
-class AttentionFusion(HloModulePass):
+class AttentionFusion(AttentionLimits, HloModulePass):
     """Fuses attention where scores are many beside the rows of queries, keys and values that they are computed from.
 
-    Each product of the batch must have `min_rows` queries, and `scores_per_element` scores for each element of such a
-    row: fewer stay in the cache as they are. Gradients, which make the scores again, must have scores of
-    `gradient_bytes` in all. A batch of at least `joint_batches` has one kernel for all products of its gradient, shared
-    out by what is in the batch; a smaller one has a kernel for queries and one for keys and values, each shared out by
-    its rows, too; with 0, each product has a kernel. Rows of queries, keys and values have `max_depth` elements at
-    most: what blocks hold.
+    For the limits see `AttentionLimits`. A batch of at least `joint_batches` has one kernel for all products of its
+    gradient, shared out by what is in the batch; a smaller one has a kernel for queries and one for keys and values,
+    each shared out by its rows, too; with 0, each product has a kernel.
     """
 
     name = "attention-fusion"
     opcodes = frozenset({"exponential"})
-    min_rows: int = 16
-    scores_per_element: int = 512
-    gradient_bytes: int = 1 << 20
-    max_depth: int = 512
     joint_batches: int = 8
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
@@ -78,7 +72,7 @@ class AttentionFusion(HloModulePass):
             return False
         for root in reversed(results_of(dot, _FOLLOWING)):
             for product in find_products(root, lambda _: True):
-                if product.softmax is None or not self._pays(product):
+                if product.softmax is None or not self.pays(product):
                     continue
                 if scores_are_needed(product, fused_instructions(product)):
                     continue
@@ -93,12 +87,12 @@ class AttentionFusion(HloModulePass):
         self, computation: HloComputation, weights: HloInstruction, no_masks: set[HloInstruction]
     ) -> bool:
         """Fuses all products that read what is computed from the exponentials of a softmax, if that is a gradient."""
-        if weights.shape.rank < 2 or not weights.shape.is_static_array or weights.shape.byte_size < self.gradient_bytes:
+        if not self.may_have_gradient(weights):
             return False
-        gradient = self._gradient(weights)
+        gradient = self.gradient_of(weights)
         splits = [] if gradient is not None else split_sums(computation, weights)
         if splits:
-            gradient = self._gradient(weights)
+            gradient = self.gradient_of(weights)
             for split in splits:
                 split.undo() if gradient is None else split.keep()
         if gradient is None:
@@ -108,20 +102,6 @@ class AttentionFusion(HloModulePass):
             self._fuse_gradient(computation, weights, no_masks)
             return True
         return fuse_gradient(computation, gradient, self.joint_batches) or bool(splits)
-
-    def _gradient(self, weights: HloInstruction) -> Gradient | None:
-        """Returns the gradient whose products read the scores, if it pays to fuse it."""
-        gradient = find_gradient(weights)
-        if gradient is None or (gradient.forward is None and not gradient.sums):
-            return None
-        return gradient if all(map(self._pays, gradient.all_products())) else None
-
-    def _pays(self, product: ScoreProduct) -> bool:
-        sizes = product.root.shape.dimensions
-        rows, width = sizes[product.rows], sizes[product.width]
-        depths = [width, *(tile.depth for tile in product.tiles)]
-        enough = rows * product.num_columns >= self.scores_per_element * max(depths)
-        return rows >= self.min_rows and enough and max(depths) <= self.max_depth
 
     def _may_pay(self, dot: HloInstruction) -> bool:
         """Whether a product of this dot could pay by its sizes: indexing maps of one that cannot are not computed."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo.types.shape import ShapeIndex
 from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 from xjit.passes.loops.loop_state import loops_to_change
+
+MAX_STEPS = 32
+"""Instructions that compute an array that is copied."""
+_OF_POSITIONS = frozenset((
+    "add", "and", "bitcast", "broadcast", "compare", "convert", "copy", "iota", "maximum", "minimum", "multiply",
+    "negate", "not", "or", "reshape", "select", "subtract", "transpose", "xor",
+))  # fmt: skip
+"""What computes one; it costs less than to read it from memory."""
 
 
 @dataclass
@@ -19,30 +27,62 @@ class WhileLoopConstantSinking(HloModulePass):
 
     Elements of tuples in the state are elements, too. They stay in the state, for the simplifier of loops to remove.
     With `sink_broadcast_of_constants` also broadcasts of constants are copied, with `sink_only_scalar_constants`
-    nothing else but scalars. It undoes hoisting of constants: don't combine it with that.
+    nothing else but scalars. With `sink_positions` arrays are copied, too, that a few comparisons, sums and the like
+    compute from positions and scalar constants, as masks are, where they are read element by element: they take no
+    memory then, and what they are read in knows them. It undoes hoisting of constants: don't combine it with that.
     """
 
     name = "while-loop-constant-sinking"
     opcodes = frozenset({"while"})
     sink_broadcast_of_constants: bool = False
     sink_only_scalar_constants: bool = False
+    sink_positions: bool = False
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Sinks into inner loops first; True if a constant was copied."""
         changed = False
         for loop in loops_to_change(module, execution_threads):
-            constants = {place: value for place, value in _invariant_values(loop) if self._may_sink(value)}
-            if any(_uses(callee).keys() & constants.keys() for callee in loop.called_computations):
+            uses = [_uses(callee) for callee in loop.called_computations]
+            constants = {
+                place: value
+                for place, value in _invariant_values(loop)
+                if self._may_sink(value, [user for found in uses for user, _ in found.get(place, ())])
+            }
+            if any(found.keys() & constants.keys() for found in uses):
                 own_computations(loop)
                 _sink(loop.while_condition, constants)
                 _sink(loop.while_body, constants)
                 changed = True
         return changed
 
-    def _may_sink(self, value: HloInstruction) -> bool:
+    def _may_sink(self, value: HloInstruction, users: Sequence[HloInstruction]) -> bool:
+        if self.sink_positions and value.shape.is_array and not value.shape.is_scalar:
+            return all(map(_reads_elements, users)) and _is_of_positions(value)
         if value.opcode == "broadcast" and self.sink_broadcast_of_constants and not self.sink_only_scalar_constants:
             return value.operand(0).opcode == "constant"
         return value.opcode == "constant" and (value.shape.is_scalar or not self.sink_only_scalar_constants)
+
+
+def _reads_elements(user: HloInstruction) -> bool:
+    """Whether an instruction reads arrays element by element, or is what another loop starts with."""
+    if user.opcode == "tuple":
+        return bool(user.users) and all(u.opcode == "while" for u in user.users)
+    return user.op.has(Trait.ELEMENTWISE)
+
+
+def _is_of_positions(value: HloInstruction) -> bool:
+    """Whether an array is computed from positions and scalar constants alone, in a few cheap steps."""
+    stack, seen = [value], {value}
+    while stack:
+        instruction = stack.pop()
+        is_number = instruction.opcode == "constant" and instruction.shape.is_scalar
+        if not (is_number or instruction.opcode in _OF_POSITIONS) or has_control_dependencies(instruction):
+            return False
+        stack += [o for o in dict.fromkeys(instruction.operands) if o not in seen]
+        seen.update(instruction.operands)
+        if len(seen) > MAX_STEPS:
+            return False
+    return True
 
 
 def _invariant_values(loop: HloInstruction) -> Iterator[tuple[ShapeIndex, HloInstruction]]:
@@ -102,7 +142,7 @@ def _sink(computation: HloComputation, constants: Mapping[ShapeIndex, HloInstruc
     """Makes all uses of elements read copies of their values."""
     uses = _uses(computation)
     for place in [place for place in constants if place in uses]:
-        copy = _copy_into(computation, constants[place])
+        copy = _copy_into(computation, constants[place], {})
         for user, position in uses[place]:
             user.replace_operand_with(position, copy)
     for place, read in list(_reads(computation)):
@@ -111,6 +151,10 @@ def _sink(computation: HloComputation, constants: Mapping[ShapeIndex, HloInstruc
             computation.remove_instruction_and_unused_operands(read)
 
 
-def _copy_into(computation: HloComputation, value: HloInstruction) -> HloInstruction:
-    operands = [_copy_into(computation, operand) for operand in value.operands]
-    return computation.add_instruction(value.clone_with_new_operands(value.shape, operands))
+def _copy_into(
+    computation: HloComputation, value: HloInstruction, copies: dict[HloInstruction, HloInstruction]
+) -> HloInstruction:
+    if value not in copies:
+        operands = [_copy_into(computation, operand, copies) for operand in value.operands]
+        copies[value] = computation.add_instruction(value.clone_with_new_operands(value.shape, operands))
+    return copies[value]

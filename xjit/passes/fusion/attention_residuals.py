@@ -1,0 +1,319 @@
+"""The gradient of attention in loops over layers: scores are made again, instead of being kept for each trip.
+
+A loop that is differentiated (jax.lax.scan) keeps the weights of each layer's attention for the loop of its gradient:
+memory for all scores of all layers. The products that scores are made from keep their operands anyway, which are short.
+So the second loop makes the scores from those, and `attention-fusion` finds there what it finds in a program without
+loops: a gradient whose scores are never in memory. Only where it does is anything changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from xjit.hlo import HloInstruction, HloModule
+from xjit.hlo import attributes as at
+from xjit.ops import build
+from xjit.passes.analysis.attention.products import is_elementwise
+from xjit.passes.analysis.tuple_elements import element_index
+from xjit.passes.analysis.while_loop_analysis import counted_loop, initial_value, state_element
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies
+from xjit.passes.fusion.attention_limits import AttentionLimits
+from xjit.passes.fusion.shared_keys import split_sums
+from xjit.passes.loops.loop_state import loops_to_change, passes_through, resize
+from xjit.passes.loops.stacked_values import Stack, StackReads, stack_reads, stacks_of
+
+MAX_STEPS = 400
+"""Instructions that are looked at for one attention."""
+_RESHAPES = ("bitcast", "reshape")
+
+
+@dataclass
+class AttentionResiduals(AttentionLimits, HloModulePass):
+    """Makes the scores of attention again in the loop of its gradient, where a loop before kept them for each trip.
+
+    For the limits see `AttentionLimits`: they are those of `attention-fusion`, which is to fuse what this leaves.
+    """
+
+    name = "attention-residuals"
+    opcodes = frozenset({"while"})
+
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+        """Changes loops that read what others before them keep; True if one was changed."""
+        loops = loops_to_change(module, execution_threads)
+        changed = False
+        for producer in loops:
+            if producer.parent is None or not self._weights(producer):
+                continue  # it was changed itself: the loop in its place is for the next run
+            inits = {init for read in producer.users for init in read.users if init.opcode == "tuple"}
+            for loop in [i for i in loops if i.parent is not None and i.while_init in inits]:
+                is_shared = loop.while_body.caller_count > 1 or producer.while_body is loop.while_body
+                changed |= not is_shared and self._run_on(producer, loop)
+        return changed
+
+    def _weights(self, producer: HloInstruction) -> list[HloInstruction]:
+        exponentials = [i for i in producer.while_body.instructions if i.opcode == "exponential"]
+        return [i for i in exponentials if self.may_have_gradient(i)]
+
+    def _run_on(self, producer: HloInstruction, loop: HloInstruction) -> bool:
+        """Changes a loop that reads what `producer` keeps of scores; False, and nothing is changed, if it does not."""
+        stacks = stacks_of(producer)
+        reads = stack_reads(loop, producer, stacks)
+        added: list[HloInstruction] = []
+        changed = False
+        for weights in self._weights(producer):
+            region = _Region.of(weights)
+            wanted = [] if region is None else [r for r in reads if r.slices and r.stack.value in region.values]
+            if region is None or all(r.stack.value.shape.num_elements < weights.shape.num_elements for r in wanted):
+                continue
+            start = _start_of(wanted)
+            if start is None:
+                continue
+            kept = [stack for stack in stacks.values() if stack.value not in region.values]
+            remaking = _Remaking(producer, loop, region, kept, start, list(added))
+            if self._make_again(remaking, weights, wanted):
+                changed, added = True, remaking.added
+        if added:
+            resize(loop, range(len(loop.shape.tuple_shapes)), added)
+        return changed
+
+    def _make_again(self, remaking: _Remaking, weights: HloInstruction, wanted: Sequence[StackReads]) -> bool:
+        """Makes what slices read, if attention fuses that then."""
+        made = [remaking.value(read.stack.value) for read in wanted]
+        values = [value for value in made if value is not None]
+        again = remaking.value(weights)
+        if again is None or len(values) < len(made):
+            remaking.remove()
+            return False
+        uses = [
+            (user, number, part, value)
+            for read, value in zip(wanted, values, strict=True)
+            for part in read.slices
+            for user in part.users
+            for number, operand in enumerate(user.operands)
+            if operand is part
+        ]
+        for user, number, _, value in uses:
+            user.replace_operand_with(number, value)
+        if not self._becomes_gradient(again):
+            for user, number, part, _ in uses:
+                user.replace_operand_with(number, part)
+            remaking.remove()
+            return False
+        for part in [part for read in wanted for part in read.slices]:
+            remaking.body.remove_instruction_and_unused_operands(part)
+        return True
+
+    def _becomes_gradient(self, weights: HloInstruction) -> bool:
+        """Whether attention fuses the gradient that reads these exponentials, now or with sums over heads apart."""
+        if self.gradient_of(weights) is not None:
+            return True
+        assert weights.parent is not None
+        splits = split_sums(weights.parent, weights)
+        found = bool(splits) and self.gradient_of(weights) is not None
+        for split in splits:
+            split.undo()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """The products that the scores of an attention are made from, and what of a body is computed from these alone,
+    element by element or by sums and maxima of rows.
+    """
+
+    dots: frozenset[HloInstruction]
+    values: frozenset[HloInstruction]
+
+    @staticmethod
+    def of(weights: HloInstruction) -> _Region | None:
+        """Returns the region of some exponentials; None if it is too large, or nothing multiplies there."""
+        behind = _reached([weights], lambda i: i.operands if i.opcode != "dot" else ())
+        dots = frozenset(i for i in behind or () if i.opcode == "dot")
+        values = _reached(dots, lambda i: [u for u in i.users if _is_of_scores(u)])
+        return None if values is None or not dots or weights not in values else _Region(dots, frozenset(values))
+
+
+def _is_of_scores(instruction: HloInstruction) -> bool:
+    if instruction.opcode == "reduce":
+        return instruction.operand_count == 2 and not has_control_dependencies(instruction)
+    return is_elementwise(instruction)
+
+
+def _reached(
+    start: Iterable[HloInstruction], following: Callable[[HloInstruction], Iterable[HloInstruction]]
+) -> set[HloInstruction] | None:
+    """Returns what is reached from some instructions, through those that may be of scores; None if that is too much."""
+    stack = list(start)
+    found = set(stack)
+    while stack:
+        instruction = stack.pop()
+        if instruction.opcode != "dot" and not _is_of_scores(instruction):
+            continue
+        new = [i for i in following(instruction) if i not in found]
+        found.update(new)
+        stack += dict.fromkeys(new)
+        if len(found) > MAX_STEPS:
+            return None
+    return found
+
+
+def _start_of(reads: Sequence[StackReads]) -> HloInstruction | None:
+    """Returns where all slices that are read start; None if that is not one number that is computed from numbers."""
+    starts = {part.operand(1 + read.stack.dimension) for read in reads for part in read.slices}
+    if len(starts) != 1:
+        return None
+    (start,) = starts
+    stack, seen = [start], {start}
+    while stack:
+        instruction = stack.pop()
+        if not instruction.shape.is_scalar:
+            return None
+        operands = () if instruction.opcode == "get-tuple-element" else instruction.operands
+        stack += [o for o in operands if o not in seen]
+        seen.update(operands)
+    return start
+
+
+def _same_numbers(stack: Stack) -> Iterator[HloInstruction]:
+    """Yields what a stack keeps, and what has the same elements in the same order in an array of another rank."""
+    value = stack.value
+    yield value
+    while value.opcode in _RESHAPES:
+        value = value.operand(0)
+        yield value
+    if value.opcode == "broadcast":
+        kept = _wide_dimensions(value)
+        for other in value.operand(0).users:
+            if other.opcode == "broadcast" and _wide_dimensions(other) == kept:
+                yield other
+
+
+def _wide_dimensions(broadcast: HloInstruction) -> list[tuple[int, int | None]]:
+    """Returns the size of each dimension that has more than one element, and which one of the operand it is."""
+    dimensions = broadcast.attributes_as(at.DimensionsAttributes).dimensions
+    sizes = enumerate(broadcast.shape.dimensions)
+    return [(size, dimensions.index(d) if d in dimensions else None) for d, size in sizes if size > 1]
+
+
+class _Remaking:
+    """Values of a loop's body, made again in the body of another loop, of the trip that some slices there are of."""
+
+    def __init__(
+        self,
+        producer: HloInstruction,
+        loop: HloInstruction,
+        region: _Region,
+        kept: Iterable[Stack],
+        start: HloInstruction,
+        added: list[HloInstruction],
+    ) -> None:
+        self.producer = producer
+        self.loop = loop
+        self.body = loop.while_body
+        self.region = region
+        self.start = start
+        self.added = added
+        """What the loop's state has to have besides."""
+        self.made: dict[HloInstruction, HloInstruction | None] = {}
+        self._new: list[HloInstruction] = []
+        self._kept: dict[HloInstruction, Stack] = {}
+        for stack in kept:
+            for value in _same_numbers(stack):
+                self._kept.setdefault(value, stack)
+
+    def value(self, instruction: HloInstruction) -> HloInstruction | None:
+        """Returns what an instruction is in the loop at hand; None if it cannot be made there."""
+        if instruction not in self.made:
+            self.made[instruction] = None if len(self.made) > MAX_STEPS else self._make(instruction)
+        return self.made[instruction]
+
+    def remove(self) -> None:
+        """Removes all that was made."""
+        for instruction in reversed(self._new):
+            self.body.remove_instruction(instruction)
+
+    def _add(self, instruction: HloInstruction) -> HloInstruction:
+        self._new.append(instruction)
+        return self.body.add_instruction(instruction)
+
+    def _make(self, instruction: HloInstruction) -> HloInstruction | None:
+        if instruction.opcode == "constant":
+            return self._add(instruction.clone_with_new_operands(instruction.shape, []))
+        if instruction in self._kept:
+            return self._slice(self._kept[instruction], instruction)
+        element = state_element(instruction)
+        if element is not None:
+            return self._invariant(element)
+        if instruction.opcode == "dynamic-slice":
+            return self._slice_of_invariant(instruction)
+        is_made = _is_of_scores(instruction) if instruction.opcode != "reduce" else instruction in self.region.values
+        if not is_made and instruction not in self.region.dots:
+            return None
+        operands = [self.value(operand) for operand in instruction.operands]
+        found = [operand for operand in operands if operand is not None]
+        if len(found) < len(operands):
+            return None
+        return self._add(instruction.clone_with_new_operands(instruction.shape, found))
+
+    def _slice(self, stack: Stack, instruction: HloInstruction) -> HloInstruction:
+        """What was kept of the trip."""
+        assert self.producer.parent is not None
+        shape = self.producer.shape.tuple_shapes[stack.element]
+        read = next(
+            (u for u in self.producer.users if u.opcode == "get-tuple-element" and element_index(u) == stack.element),
+            None,
+        )
+        if read is None:
+            read = HloInstruction.create_get_tuple_element(self.producer, stack.element)
+            self.producer.parent.add_instruction(read)
+        whole = self._element(read)
+        zero = self._add(build.make_constant(0, self.start.shape.element_type))
+        starts = [self.start if d == stack.dimension else zero for d in range(shape.rank)]
+        sizes = at.DynamicSliceAttributes(stack.value.shape.dimensions)
+        part = self._add(build.make("dynamic-slice", whole, *starts, attributes=sizes))
+        if part.shape.dimensions == instruction.shape.dimensions:
+            return part
+        return self._add(build.reshape(part, instruction.shape.dimensions))
+
+    def _invariant(self, element: int) -> HloInstruction | None:
+        """An element of the other loop's state, if that never changes."""
+        if not passes_through(self.producer, element):
+            return None
+        start = initial_value(self.producer, element)
+        return None if start is None else self._element(start)
+
+    def _slice_of_invariant(self, instruction: HloInstruction) -> HloInstruction | None:
+        """What another trip takes of an array that has a slice for each."""
+        counted = counted_loop(self.producer)
+        whole = self.value(instruction.operand(0))
+        starts = instruction.operands[1:]
+        if counted is None or whole is None or len(starts) != whole.shape.rank:
+            return None
+        made: list[HloInstruction] = []
+        for d, start in enumerate(starts):
+            counts = state_element(start) == counted.index and whole.shape.dimensions[d] == counted.trip_count
+            if not (counts and instruction.shape.dimensions[d] == 1) and start.opcode != "constant":
+                return None
+            value = self.start if counts else self.value(start)
+            assert value is not None
+            made.append(value)
+        return self._add(instruction.clone_with_new_operands(instruction.shape, [whole, *made]))
+
+    def _element(self, value: HloInstruction) -> HloInstruction:
+        """Reads a value from outside of the loop in its body; if the state has it not, it is added."""
+        state, init, count = (
+            self.body.parameter_instructions[0],
+            self.loop.while_init,
+            len(self.loop.shape.tuple_shapes),
+        )
+        elements = init.operands if init.opcode == "tuple" else ()
+        for number, start in enumerate(elements):
+            if start is value and passes_through(self.loop, number):
+                break
+        else:
+            if value not in self.added:
+                self.added.append(value)
+            number = count + self.added.index(value)
+        index = at.GetTupleElementAttributes(number)
+        return self._add(HloInstruction.create("get-tuple-element", value.shape, [state], index, name=value.name))
