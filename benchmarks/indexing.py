@@ -1,12 +1,11 @@
 """Time of the indexing analysis: maps of every instruction of a module, both per output leaf, and the slowest ten.
 
-    python benchmarks/indexing.py [FILE]
-
 Without a file, the largest module of the corpus next to the repository.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "models"
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds for all outputs of one instruction and for the slowest one, and how many maps came out (and UNKNOWN)."""
+    """Seconds of CPU time for all outputs of one instruction and for the slowest; how many maps came out (UNKNOWN)."""
 
     seconds: float
     slowest: float
@@ -44,9 +43,9 @@ def measure(path: Path) -> list[Timing]:
             seconds: list[float] = []
             maps: list[IndexingMap] = []
             for output in range(leaf_count(instruction.shape)):
-                begin = time.perf_counter()
+                begin = time.thread_time()
                 found = compute_output_to_input_indexing(instruction, output, composer)
-                seconds.append(time.perf_counter() - begin)
+                seconds.append(time.thread_time() - begin)
                 maps += [m for operand in found for m in operand]
             unknown = sum(m.is_unknown for m in maps)
             timings.append(Timing(sum(seconds), max(seconds, default=0.0), instruction, len(maps), unknown))
@@ -75,7 +74,9 @@ def largest() -> Path | None:
 
 
 if __name__ == "__main__":
-    chosen = Path(sys.argv[1]) if len(sys.argv) > 1 else largest()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", nargs="?", type=Path, help="HLO in any format that xjit reads")
+    chosen = parser.parse_args().file or largest()
     if chosen is None:
         sys.exit("no corpus: name a file")
     print(chosen.name)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARK = Path(__file__).resolve().parents[3] / "benchmarks" / "indexing.py"
+BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "indexing.py"
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "siblings of any shape": (_MOF, "_have_one_loop", _yes, "gpu/gpu_multi_output_fusion"),
     "siblings that read different parts": (_MOF, "_read_different_parts", _no, "gpu/gpu_multi_output_fusion"),
-    "producers that are read again": (_MOF, "_reads_once", _yes, "gpu/gpu_multi_output_fusion"),
+    "producers that are read again": (_MOF, "reads_once", _yes, "gpu/gpu_multi_output_fusion"),
     "kernels of any size": (_MOF, "_fit_together", _yes, "gpu/gpu_multi_output_fusion"),
     "siblings that need each other": (
         _MOF, "HloReachabilityMap.is_connected", _no, "gpu/gpu_multi_output_fusion",
@@ -128,6 +128,11 @@ def _replace(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
         owner = getattr(owner, part)
     assert hasattr(owner, name), f"{module} has no {attribute}"
     monkeypatch.setattr(owner, name, fault[2])
+
+
+def test_faults_name_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for fault in FAULTS.values():
+        _replace(monkeypatch, fault)
 
 
 @pytest.mark.slow

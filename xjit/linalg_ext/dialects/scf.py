@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xjit.hlo.diagnostics import Span
@@ -9,7 +10,7 @@ from xjit.linalg_ext.dialects.assembly import op
 from xjit.linalg_ext.dialects.definition import CustomAssembly, make_rows
 from xjit.linalg_ext.ir.attributes import DenseArrayAttr
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
-from xjit.linalg_ext.ir.operation import Block, Operation, Region
+from xjit.linalg_ext.ir.operation import Block, Operation, Region, Value
 from xjit.linalg_ext.ir.types import IndexType, IntegerType, Type
 
 if TYPE_CHECKING:
@@ -99,6 +100,38 @@ def check_for(op: Operation) -> None:
         raise LinalgVerifyError(f"'scf.for' op carries different types: {'; '.join(groups)}", op.location)
 
 
+def check_branches(op: Operation) -> None:
+    """Each region of an `scf.if`, `scf.index_switch` or `scf.execute_region` yields what the operation returns."""
+    if op.name == "scf.if" and op.results and not (len(op.regions) == 2 and op.regions[1].blocks):
+        raise LinalgVerifyError("'scf.if' op has results, so it needs an else region", op.location)
+    for region in op.regions:
+        for block in region.blocks:
+            if block.last is not None and block.last.name == "scf.yield":
+                _check_passed_on(op, block.last, "yielded", block.last.operands, "results", op.results)
+
+
+def check_while(op: Operation) -> None:
+    """What goes round an `scf.while`: inits and the second region's values into the first, its values out of it."""
+    before, after = (region.blocks[0] for region in op.regions[:2])
+    condition, again = before.last, after.last
+    if condition is None or condition.name != "scf.condition" or again is None or again.name != "scf.yield":
+        raise LinalgVerifyError("'scf.while' op expects regions that end in scf.condition and scf.yield", op.location)
+    _check_passed_on(op, op, "inits", op.operands, "arguments", before.arguments)
+    _check_passed_on(op, again, "yielded", again.operands, "inits", op.operands)
+    _check_passed_on(op, condition, "args", condition.operands[1:], "results", op.results)
+    _check_passed_on(op, condition, "args", condition.operands[1:], "arguments", after.arguments)
+
+
+def _check_passed_on(
+    op: Operation, giver: Operation, what: str, given: Sequence[Value], whom: str, taken: Sequence[Value]
+) -> None:
+    types, expected = [v.type for v in given], [v.type for v in taken]
+    if types != expected:
+        lists = (f"{name} ({', '.join(map(str, found))})" for name, found in ((what, types), (whom, expected)))
+        place = giver.location or op.location
+        raise LinalgVerifyError(f"'{op.name}' op has different types: {'; '.join(lists)}", place)
+
+
 def parse_if(p: Parser, state: ParseState) -> None:
     state.operands = [p.resolve(p.operand(), IntegerType(1))]
     state.result_types = p.arrow_types()
@@ -185,6 +218,7 @@ def check_index_switch(op: Operation) -> None:
     cases = op.attributes.get("cases")
     if not isinstance(cases, DenseArrayAttr) or len(cases.ints) != len(op.regions) - 1:
         raise LinalgVerifyError(f"'{op.name}' op has {len(op.regions)} regions, but cases {cases}", op.location)
+    check_branches(op)
 
 
 def print_index_switch(p: Printer, op: Operation) -> None:
@@ -210,7 +244,13 @@ SCF_ROWS = make_rows(
         check=check_for,
     ),
     op(
-        "scf.if", "condition i1", "results*", assembly=CustomAssembly(parse_if, print_if), traits="recursive", regions=1
+        "scf.if",
+        "condition i1",
+        "results*",
+        assembly=CustomAssembly(parse_if, print_if),
+        traits="recursive",
+        regions=1,
+        check=check_branches,
     ),
     op(
         "scf.while",
@@ -219,6 +259,7 @@ SCF_ROWS = make_rows(
         assembly=CustomAssembly(parse_while, print_while),
         traits="recursive",
         regions=2,
+        check=check_while,
     ),
     op("scf.yield", "results*", "", "attrs { %results : type(results) }?results", traits="pure terminator"),
     op(
@@ -235,6 +276,7 @@ SCF_ROWS = make_rows(
         assembly=CustomAssembly(parse_execute_region, print_execute_region),
         traits="recursive",
         regions=1,
+        check=check_branches,
     ),
     op(
         "scf.index_switch",

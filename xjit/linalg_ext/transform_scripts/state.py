@@ -45,8 +45,12 @@ class Script:
     def lookup(self, op: Operation, index: int = 0) -> list[Payload]:
         """Returns what operand `index` of a script's operation stands for, of the program that there is now.
 
-        LinalgError if an operation before has consumed the handle.
+        LinalgError if there is no such operand, or an operation before has consumed the handle.
         """
+        if index >= len(op.operands):
+            raise LinalgError(
+                f"'{op.name}' op has {len(op.operands)} operands, expected more than {index}", op.location
+            )
         handle = op.operands[index]
         consumer = self.consumed.get(handle)
         if consumer is not None:

@@ -1,0 +1,70 @@
+"""Branches and loops that pass on other values than they return are refused, at their place."""
+
+from __future__ import annotations
+
+import pytest
+
+from xjit.linalg_ext import parse
+from xjit.linalg_ext.ir.errors import LinalgError, LinalgVerifyError
+from xjit.linalg_ext.passes import run_passes
+from xjit.linalg_ext.verify import verify
+
+REFUSED = {
+    "a branch without its other side": (
+        "%0 = scf.if %c -> (f32) { scf.yield %x : f32 }",
+        r"'scf.if' op has results, so it needs an else region",
+    ),
+    "a side that gives nothing": (
+        "%0 = scf.if %c -> (f32) { scf.yield %x : f32 } else { scf.yield }",
+        r"'scf.if' op has different types: yielded \(\); results \(f32\)",
+    ),
+    "a side that gives another type": (
+        "%0 = scf.if %c -> (f32) { scf.yield %x : f32 } else { scf.yield %i : index }",
+        r"yielded \(index\); results \(f32\)",
+    ),
+    "a case that gives another type": (
+        "%0 = scf.index_switch %i -> f32 case 2 { scf.yield %i : index } default { scf.yield %x : f32 }",
+        r"'scf.index_switch' op has different types: yielded \(index\); results \(f32\)",
+    ),
+    "a region that gives another type": (
+        "%0 = scf.execute_region -> f32 { scf.yield %i : index }",
+        r"'scf.execute_region' op has different types",
+    ),
+    "a condition that passes another type": (
+        "%0 = scf.while (%a = %i) : (index) -> f32 { scf.condition(%c) %a : index } do {\n^bb0(%b: f32):\n"
+        "scf.yield %i : index }",
+        r"'scf.while' op has different types: args \(index\); results \(f32\)",
+    ),
+    "a loop that goes on with another type": (
+        "%0 = scf.while (%a = %i) : (index) -> index { scf.condition(%c) %a : index } do {\n^bb0(%b: index):\n"
+        "scf.yield %x : f32 }",
+        r"'scf.while' op has different types: yielded \(f32\); inits \(index\)",
+    ),
+    "a loop without its condition": (
+        "%0 = scf.while (%a = %i) : (index) -> index { scf.yield %a : index } do {\n^bb0(%b: index):\n"
+        "scf.yield %b : index }",
+        r"'scf.while' op expects regions that end in scf.condition and scf.yield",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_values_that_do_not_fit(name: str) -> None:
+    line, message = REFUSED[name]
+    with pytest.raises(LinalgVerifyError, match=message) as error:
+        verify(parse(f"func.func @f(%c: i1, %x: f32, %i: index) {{\n{line}\nreturn\n}}"))
+    assert error.value.span is not None and error.value.span.line > 1
+
+
+def test_a_script_operation_without_its_handle() -> None:
+    script = """
+      "transform.sequence"() ({
+      ^bb0(%root: !transform.any_op):
+        "transform.apply_patterns"() ({
+        ^bb0:
+        }) : () -> ()
+        "transform.yield"() : () -> ()
+      }) {failure_propagation_mode = #transform.failures<propagate>} : () -> ()
+    """
+    with pytest.raises(LinalgError, match=r"'transform.apply_patterns' op has 0 operands, expected more than 0"):
+        run_passes(parse(script), ["transform-dialect-interpreter"])
