@@ -90,6 +90,9 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "branches that take nothing": lambda x, y, i: lax.switch(
         i[0], [lambda: x[0], lambda: jnp.zeros(6, np.float32), lambda: jnp.ones(6, np.float32)]
     ),
+    "branches that take a value twice": lambda x, y, i: (
+        lambda z: lax.cond(i[0] > 0, lambda: (x + y[:4]) * z, lambda: z - x[0] * y[0])
+    )(x * 1),
     "nested cases": lambda x, y, i: lax.cond(
         i[0] > 0, lambda: lax.cond(i[1] > 2, lambda: x, lambda: x * y[:4]), lambda: x + 1
     ),
@@ -237,6 +240,33 @@ _CONVERT = """module @m attributes {{mhlo.num_partitions = 1 : i32, mhlo.num_rep
     return %2 : tensor<3x{1}> loc(unknown)
   }}
 }}"""
+
+
+_UNUSED = """module @m attributes {{mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32}} {{
+  func.func public @main(%x: tensor<3xf32> loc(unknown), %y: tensor<3xf32> loc(unknown), %i: tensor<i32> loc(unknown))
+      -> tensor<3xf32> {{
+    %0 = "stablehlo.case"(%i) ({{
+      %1 = stablehlo.sine %y : tensor<3xf32> loc(unknown)
+      stablehlo.return %x : tensor<3xf32> loc(unknown)
+    }}, {{
+      stablehlo.return %y : tensor<3xf32> loc(unknown)
+    }}) : (tensor<i32>) -> tensor<3xf32> loc(unknown)
+    return {0} : tensor<3xf32> loc(unknown)
+  }}
+}}"""
+
+
+def test_what_nothing_uses_is_not_passed_to_branches() -> None:
+    code = serialized(_UNUSED.format("%0"))
+    module = read_artifact(code)
+    assert module is not None
+    assert_as_converted(module, code)
+
+
+def test_a_case_that_nothing_uses_is_left_to_the_converter() -> None:
+    code = serialized(_UNUSED.format("%x"))
+    assert read_artifact(code) is None
+    assert [i.opcode for i in converted(code).entry_computation.instructions] == ["parameter"] * 3
 
 
 @pytest.mark.parametrize(

@@ -37,17 +37,9 @@ _WINDOW: Final = frozenset(("window_dimensions", "window_strides", "base_dilatio
 
 def read_block(scope: Scope, block: Any) -> list[Value]:
     """Reads the operations of a block whose arguments are set; returns what it returns. Errors: Declined."""
-    ops = list(block.operations)
-    live = set(ops[-1].operands)
-    wanted: list[Any] = []
-    for op in reversed(ops[:-1]):
-        if op.operation.name not in _PURE or any(result in live for result in op.results):
-            live.update(op.operands)
-            if op.operation.name == _CASE:
-                live.update(value for region in op.regions for value in _values_of_others(region.blocks[0]))
-            wanted.append(op)
+    (*ops, last), _ = _live_operations(block)
     types = scope.reading.types
-    for op in reversed(wanted):
+    for op in ops:
         scope.at(op.location)
         name = op.operation.name
         results = list(op.results)
@@ -62,9 +54,33 @@ def read_block(scope: Scope, block: Any) -> list[Value]:
             scope.set(result, value)
         if name not in _PURE:
             scope.loose += [value for value in values if isinstance(value, HloInstruction)]
-    if ops[-1].operation.name not in _TERMINATORS:
-        raise Declined(ops[-1].operation.name)
-    return scope.operands(ops[-1])
+    if last.operation.name not in _TERMINATORS:
+        raise Declined(last.operation.name)
+    return scope.operands(last)
+
+
+def _live_operations(block: Any) -> tuple[list[Any], list[Any]]:
+    """The operations of a block but those that nothing uses, and what they, and those inside them, take from around
+    the block, the first used first. Errors: Declined for a case that nothing uses.
+    """
+    *ops, last = block.operations
+    live, rows = set(last.operands), [(last, list(last.operands))]
+    for op in reversed(ops):
+        name = op.operation.name
+        if not any(result in live for result in op.results):
+            if name == _CASE:
+                raise Declined("a case that nothing uses")
+            if name in _PURE:
+                continue
+        taken = [value for region in op.regions for inner in region.blocks for value in _live_operations(inner)[1]]
+        taken += op.operands
+        live.update(taken)
+        rows.append((op, taken))
+    found, own = dict[Any, None](), set[Any](block.arguments)
+    for op, taken in reversed(rows):
+        found.update(dict.fromkeys(value for value in taken if value not in own))
+        own.update(op.results)
+    return [op for op, _ in reversed(rows)], list(found)
 
 
 def read_function(reading: Reading, name: str) -> HloComputation:
@@ -171,9 +187,12 @@ def _case(scope: Scope, op: Any, operands: list[Value], shapes: list[Shape]) -> 
     called, given = list[HloComputation](), list[Value]()
     for region in op.regions:
         block = region.blocks[0]
-        taken = {value: scope.get(value) for value in _values_of_others(block)}
-        places = {v: value for value, v in reversed(taken.items()) if isinstance(v, HloInstruction)}
-        variables = list(reversed(places))
+        taken = {value: scope.get(value) for value in _live_operations(block)[1]}
+        places: dict[HloInstruction, Any] = {}
+        for value, variable in taken.items():
+            if isinstance(variable, HloInstruction):
+                places.setdefault(variable, value)
+        variables = list(places)
         op_name = scope.reading.places.metadata(places[variables[0]].location).op_name if len(variables) == 1 else ""
         inner = Scope(scope.reading, scope)
         elements = _elements_of_parameter(inner, [variable.shape for variable in variables], op_name)
@@ -184,18 +203,6 @@ def _case(scope: Scope, op: Any, operands: list[Value], shapes: list[Shape]) -> 
         called.append(_finished(inner, block, scope.reading.region_name()))
         given.append(variables[0] if len(variables) == 1 else scope.make("tuple", _tuple_of(variables), variables))
     return _joined(scope, "conditional", [operands[0], *given], shapes, None, called)
-
-
-def _values_of_others(block: Any) -> list[Any]:
-    """The values that a block and those inside take from around it, the first used first."""
-    found, own = dict[Any, None](), set[Any](block.arguments)
-    for op in block.operations:
-        for region in op.regions:
-            for inner in region.blocks:
-                found.update(dict.fromkeys(value for value in _values_of_others(inner) if value not in own))
-        found.update(dict.fromkeys(value for value in op.operands if value not in own))
-        own.update(op.results)
-    return list(found)
 
 
 def _find_uses(operations: Sequence[Any], arguments: dict[Any, int], found: dict[int, None]) -> None:
