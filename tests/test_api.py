@@ -280,3 +280,7 @@ def test_large_modules_spare_the_collections_at_exit(monkeypatch: pytest.MonkeyP
         assert registered == [gc.freeze]
         collector_pause._freeze_at_exit.cache_clear()
         registered.clear()
+
+
+def test_the_catalogue_of_passes_shows_its_names() -> None:
+    assert "algebraic-simplifier" in repr(xjit.passes.PASSES) and "dot-decomposer" in repr(xjit.passes.PASSES)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from xjit.hlo.diagnostics import CompileError
 
 SYMBOL_TABLE: Final = 2
+NULL, NO_BITS = 0, 8
 UNDEFINED: Final = 0
 LOCAL: Final = 0
 _MADE_BY_LINKERS: Final = frozenset({"_GLOBAL_OFFSET_TABLE_"})
@@ -57,7 +58,7 @@ class ElfObject:
         self.code = code
         try:
             self._read()
-        except (struct.error, IndexError, ValueError) as error:
+        except (struct.error, IndexError, ValueError, OverflowError) as error:
             raise CompileError(f"the object code is not a well-formed ELF object: {error}") from error
 
     @property
@@ -70,9 +71,14 @@ class ElfObject:
         return self.code[section.offset : section.offset + section.size]
 
     def relocations(self, section: Section) -> list[Relocation]:
-        """The rows of a section of relocations with addends."""
-        rows = struct.iter_unpack(f"{self._order}QIIq", self.contents(section))
-        return [Relocation(offset, form, symbol, addend) for offset, form, symbol, addend in rows]
+        """The rows of a section of relocations with addends. Errors: CompileError for what is not well-formed."""
+        try:
+            rows = [Relocation(*row) for row in struct.iter_unpack(f"{self._order}QIIq", self.contents(section))]
+        except struct.error as error:
+            raise CompileError(f"the object code is not a well-formed ELF object: {error}") from error
+        if any(row.symbol >= len(self.symbols) for row in rows):
+            raise CompileError("the object code is not a well-formed ELF object: a relocation has no symbol")
+        return rows
 
     def global_names(self) -> tuple[set[str], set[str]]:
         """The names of its global symbols: those it defines, and those it does not."""
@@ -90,6 +96,8 @@ class ElfObject:
         entry_size, count = struct.unpack_from(f"{order}HH", code, 58)
         header = struct.Struct(f"{order}IIQQQQIIQQ")
         self.sections = [Section(*header.unpack_from(code, start + i * entry_size)) for i in range(count)]
+        if any(s.kind not in (NULL, NO_BITS) and s.offset + s.size > len(code) for s in self.sections):
+            raise ValueError("a section ends after the file")
         self.symbols: list[Symbol] = []
         for section in self.sections:
             if section.kind == SYMBOL_TABLE:

@@ -19,12 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from xjit.runtime.machine_code.elf import LOCAL, SYMBOL_TABLE, UNDEFINED, ElfObject, Section, Symbol
+from xjit.hlo.diagnostics import CompileError
+from xjit.runtime.machine_code.elf import LOCAL, NO_BITS, NULL, SYMBOL_TABLE, UNDEFINED, ElfObject, Section, Symbol
 
 _RELOCATABLE: Final = 1  # kinds of files
 _X86_64: Final = 62
-_PROGBITS, _STRINGS, _RELOCATIONS, _NOBITS = 1, 3, 4, 8  # kinds of sections
-_NULL: Final = 0
+_PROGBITS, _STRINGS, _RELOCATIONS = 1, 3, 4  # kinds of sections
 _WRITE, _ALLOCATED, _EXECUTABLE = 1, 2, 4  # flags of sections
 _KNOWN_FLAGS: Final = _WRITE | _ALLOCATED | _EXECUTABLE | 0x10 | 0x20  # constants that a linker may merge
 _GLOBAL: Final = 1
@@ -53,7 +53,10 @@ class _Memory:
     __slots__ = ("address", "bytes")
 
     def __init__(self, size: int) -> None:
-        self.bytes = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            self.bytes = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, OverflowError) as error:
+            raise CompileError(f"no memory for {size} bytes of object code: {error}") from error
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.bytes))
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.bytes))
 
@@ -61,7 +64,7 @@ class _Memory:
         self, is_finalizing: Callable[[], bool] = sys.is_finalizing,
         release: Any = ctypes.pythonapi.Py_DecRef, as_object: Any = ctypes.py_object,
     ) -> None:  # fmt: skip
-        if not is_finalizing():
+        if hasattr(self, "address") and not is_finalizing():
             release(as_object(self.bytes))
 
 
@@ -113,8 +116,9 @@ class _Placement:
         for symbol in item.symbols:
             if symbol.kind == _FILE or symbol.section == UNDEFINED:
                 continue
-            if symbol.kind not in _KNOWN_SYMBOLS or (i, symbol.section) not in self._offsets:
-                if symbol.binding == LOCAL and symbol.section < _SPECIAL_SECTIONS:
+            is_known = symbol.kind in _KNOWN_SYMBOLS
+            if not is_known or (i, symbol.section) not in self._offsets:
+                if is_known and symbol.binding == LOCAL and symbol.section < _SPECIAL_SECTIONS:
                     continue  # of a section that is not loaded: nothing that is may use it
                 raise Unplaceable(f"symbol {symbol}")
             if symbol.binding != LOCAL:
@@ -146,30 +150,39 @@ class _Placement:
 
     def _relocate(self, i: int, item: ElfObject, section: Section) -> None:
         start, memory = self._offsets[i, section.info], self._memory.bytes
+        size = item.sections[section.info].size
         for offset, form, number, addend in item.relocations(section):
             symbol = item.symbols[number]
             place = start + offset
-            if form in _SLOT32 and symbol.binding != LOCAL:
-                target = self._base + self._slots[symbol.name]
-            elif symbol.binding != LOCAL:
-                target = self._addresses.get(symbol.name)
-            elif (i, symbol.section) in self._offsets and form not in _SLOT32:
-                target = self._address(i, symbol)
-            else:
-                target = None
+            target = self._target(i, symbol, form)
             if target is None:
                 raise Unplaceable(f"a relocation of form {form} for {symbol}")
+            if offset + (8 if form == _ABSOLUTE64 else 4) > size:
+                raise CompileError(f"the object code is not a well-formed ELF object: {symbol.name} is used outside")
             if form == _ABSOLUTE64:
                 _U64.pack_into(memory, place, (target + addend) % (1 << 64))
                 continue
-            if form not in (_RELATIVE32, _CALL32) and form not in _SLOT32:
-                raise Unplaceable(f"a relocation of form {form}")
             distance = target + addend - self._base - place
-            if not -(1 << 31) <= distance < 1 << 31:
-                if form != _CALL32:
-                    raise Unplaceable(f"{symbol.name} is too far away")
+            if not _is_near(distance) and form == _CALL32 and symbol.binding != LOCAL:
                 distance = self._slots[symbol.name] + _JUMP_OFFSET + addend - place
+            if not _is_near(distance):
+                raise Unplaceable(f"{symbol.name} is too far away")
             _I32.pack_into(memory, place, distance)
+
+    def _target(self, i: int, symbol: Symbol, form: int) -> int | None:
+        """The address that a relocation is for; None of what is not known here."""
+        if form in _SLOT32:
+            is_global = symbol.binding != LOCAL and symbol.name in self._addresses
+            return self._base + self._slots[symbol.name] if is_global else None
+        if form not in (_ABSOLUTE64, _RELATIVE32, _CALL32):
+            return None
+        if symbol.binding != LOCAL:
+            return self._addresses.get(symbol.name)
+        return self._address(i, symbol) if (i, symbol.section) in self._offsets else None
+
+
+def _is_near(distance: int) -> bool:
+    return -(1 << 31) <= distance < 1 << 31
 
 
 def _allocated(item: ElfObject) -> list[tuple[int, Section]]:
@@ -179,12 +192,12 @@ def _allocated(item: ElfObject) -> list[tuple[int, Section]]:
     found: list[tuple[int, Section]] = []
     for i, section in enumerate(item.sections):
         if section.flags & _ALLOCATED:
-            if section.kind not in (_PROGBITS, _NOBITS) or section.flags & ~_KNOWN_FLAGS or section.alignment > _PAGE:
+            if section.kind not in (_PROGBITS, NO_BITS) or section.flags & ~_KNOWN_FLAGS or section.alignment > _PAGE:
                 raise Unplaceable(f"section {section}")
             if section.flags & _WRITE and section.flags & _EXECUTABLE:
                 raise Unplaceable(f"section {section}")
             found.append((i, section))
-        elif section.kind not in (_NULL, _PROGBITS, _STRINGS, _RELOCATIONS, SYMBOL_TABLE):
+        elif section.kind not in (NULL, _PROGBITS, _STRINGS, _RELOCATIONS, SYMBOL_TABLE):
             raise Unplaceable(f"section {section}")
     return found
 

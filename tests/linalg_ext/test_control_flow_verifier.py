@@ -26,6 +26,10 @@ REFUSED = {
         "%0 = scf.index_switch %i -> f32 case 2 { scf.yield %i : index } default { scf.yield %x : f32 }",
         r"'scf.index_switch' op has different types: yielded \(index\); results \(f32\)",
     ),
+    "a side without a yield": (
+        '%0 = "scf.if"(%c) ({\n^bb0:\n}, {\n^bb0:\n"scf.yield"(%x) : (f32) -> ()\n}) : (i1) -> f32',
+        r"'scf.if' op has results, so its regions must end in scf.yield",
+    ),
     "a region that gives another type": (
         "%0 = scf.execute_region -> f32 { scf.yield %i : index }",
         r"'scf.execute_region' op has different types",
@@ -46,6 +50,28 @@ REFUSED = {
         r"'scf.while' op expects regions that end in scf.condition and scf.yield",
     ),
 }
+
+
+ACCEPTED = {
+    "a generic branch with an empty else": '"scf.if"(%c) ({\n"scf.yield"() : () -> ()\n}, {\n}) : (i1) -> ()',
+    "a loop that gives another type than it carries": (
+        "%0 = scf.while (%a = %i) : (index) -> f32 { scf.condition(%c) %x : f32 } do {\n^bb0(%b: f32):\n"
+        "scf.yield %i : index }"
+    ),
+    "a region of blocks": (
+        "%0 = scf.execute_region -> f32 {\ncf.cond_br %c, ^a, ^b\n^a:\nscf.yield %x : f32\n^b:\n"
+        "cf.br ^d(%x : f32)\n^d(%q: f32):\nscf.yield %q : f32\n}"
+    ),
+    "buffers whose layout or space is the default": (
+        "%m = memref.alloc() : memref<4xf32>\n%0 = scf.if %c -> (memref<4xf32, affine_map<(d0) -> (d0)>>) "
+        "{ scf.yield %m : memref<4xf32> } else { scf.yield %m : memref<4xf32, 0> }"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_values_that_fit(name: str) -> None:
+    verify(parse(f"func.func @f(%c: i1, %x: f32, %i: index) {{\n{ACCEPTED[name]}\nreturn\n}}"))
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -22,6 +22,13 @@ from xjit.linalg_ext.transforms.single_ops.generalize import generalize_all
 
 F32 = FloatType("f32")
 SAMPLE = ("matmul", "vecmat", "dot", "batch_reduce_matmul", "conv_2d_nchw_fchw", "depthwise_conv_1d_nwc_wcm")
+CONTRACT_MAPS = """
+func.func @f(%a: f32) {
+  "test.maps"() {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>,
+                                  affine_map<(i, j, k) -> (i, j)>]} : () -> ()
+  return
+}
+"""
 POOLS = ("pooling_ncw_min", "pooling_nhwc_sum")
 
 
@@ -39,8 +46,15 @@ def function_with(name: str, shapes: list, kind: type, attributes: dict | None =
     return Operation("builtin.module", regions=[Region([outer])])
 
 
+def attributes_of(name: str) -> dict | None:
+    """Returns the maps of the one contraction that has none of its own."""
+    if name != "contract":
+        return None
+    return dict(parse_module(CONTRACT_MAPS).body.operations[0].body.operations[0].attributes)
+
+
 def shapes_for(name: str) -> list:
-    scalars = function_with(f"linalg.{name}", [(), (), ()], TensorType)
+    scalars = function_with(f"linalg.{name}", [(), (), ()], TensorType, attributes_of(name))
     op = structured(scalars.body.operations[0].body.operations[0])
     sizes = [2 + loop % 3 for loop in range(op.num_loops)]
     return [[bounds_of(e, sizes).upper + 1 for e in access] for access in op.accesses]
@@ -49,7 +63,7 @@ def shapes_for(name: str) -> list:
 @pytest.mark.parametrize("name", [*SAMPLE, *POOLS])
 @pytest.mark.parametrize("kind", [TensorType, MemRefType])
 def test_contractions(name: str, kind: type) -> None:
-    before, after = (function_with(f"linalg.{name}", shapes_for(name), kind) for _ in range(2))
+    before, after = (function_with(f"linalg.{name}", shapes_for(name), kind, attributes_of(name)) for _ in range(2))
     generalize_all(after) if kind is TensorType else convert_linalg_to_loops(after)
     assert count(after, f"linalg.{name}") == 0
     check_equivalent(before, after)

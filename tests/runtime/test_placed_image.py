@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import struct
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import xjit
+from xjit.hlo.diagnostics import CompileError
 from xjit.runtime.machine_code import jit, linker
 from xjit.runtime.machine_code.elf import ElfObject
 from xjit.runtime.machine_code.placed_image import PlacedImage, Unplaceable
@@ -162,6 +164,60 @@ def test_other_files_relocations_and_names_are_unplaceable() -> None:
         _place([ElfObject(code), ElfObject(code)])
     with pytest.raises(Unplaceable, match="export"):
         PlacedImage.of([ElfObject(code)], ["g2"], {})
+
+
+_DAMAGED_ROWS = {
+    "an offset outside": ((1 << 40, 2, 1, 0), CompileError, "outside"),
+    "an offset at the last byte": ((-1, 2, 1, 0), CompileError, "outside"),
+    "a symbol that is not there": ((0, 2, 1 << 20, 0), CompileError, "no symbol"),
+    "a distance of more than 32 bits": ((0, 2, 1, 1 << 40), Unplaceable, "far"),
+    "a call of more than 32 bits": ((0, 4, 1, 1 << 40), Unplaceable, "far"),
+}  # fmt: skip
+
+
+@x86_64
+@pytest.mark.parametrize("name", _DAMAGED_ROWS)
+def test_damaged_relocations(name: str) -> None:
+    row, kind, message = _DAMAGED_ROWS[name]
+    code = bytearray(jit.compile_ir_to_object(_TEXTS["a table of numbers"][0]))
+    item = ElfObject(bytes(code))
+    section = next(s for s in item.sections if s.kind == 4)
+    (first, *_) = item.relocations(section)
+    offset, form, symbol, addend = row
+    offset = item.sections[section.info].size - 1 if offset < 0 else offset
+    symbol = symbol if symbol > 1 else first.symbol
+    code[section.offset : section.offset + 24] = struct.pack("<QIIq", offset, form, symbol, addend)
+    with pytest.raises(kind, match=message):
+        _place([ElfObject(bytes(code))])
+
+
+@x86_64
+@pytest.mark.parametrize("name", _TEXTS)
+def test_damaged_objects_end_in_errors(name: str) -> None:
+    source = random.Random(5)
+    (*others, whole) = (jit.compile_ir_to_object(text, trusted=True) for text in _TEXTS[name])
+    refused = 0
+    for _ in range(200):
+        code = bytearray(whole)
+        for _ in range(2):
+            code[source.randrange(len(code))] = source.randrange(256)
+        cut = source.choice([len(code), source.randrange(len(code))])
+        try:
+            _place([ElfObject(code) for code in (*others, bytes(code[:cut]))])
+        except (CompileError, Unplaceable):
+            refused += 1
+    assert 90 < refused < 200  # what only changes an instruction or a number is placed
+
+
+@x86_64
+def test_a_local_function_that_chooses_another_is_left_to_llvm() -> None:
+    code = bytearray(jit.compile_ir_to_object(_TEXTS["a variable that counts"][0]))
+    item = ElfObject(bytes(code))
+    table = next(s for s in item.sections if s.kind == 2)
+    number = next(i for i, symbol in enumerate(item.symbols) if symbol.binding == 0 and symbol.kind == 1)
+    code[table.offset + 24 * number + 4] = 10  # STT_GNU_IFUNC
+    with pytest.raises(Unplaceable, match="symbol"):
+        _place([ElfObject(bytes(code))])
 
 
 @x86_64

@@ -27,6 +27,9 @@ class _Passes(Mapping[str, type[HloModulePass]]):
     def __len__(self) -> int:
         return len(self._by_name)
 
+    def __repr__(self) -> str:
+        return f"PASSES({', '.join(self)})"
+
     @property
     def _by_name(self) -> Mapping[str, type[HloModulePass]]:
         from xjit.passes.catalogue import BY_NAME

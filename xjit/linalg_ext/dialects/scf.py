@@ -106,8 +106,13 @@ def check_branches(op: Operation) -> None:
         raise LinalgVerifyError("'scf.if' op has results, so it needs an else region", op.location)
     for region in op.regions:
         for block in region.blocks:
-            if block.last is not None and block.last.name == "scf.yield":
-                _check_passed_on(op, block.last, "yielded", block.last.operands, "results", op.results)
+            last = block.last
+            if last is not None and last.name == "scf.yield":
+                _check_passed_on(op, last, "yielded", last.operands, "results", op.results)
+            elif op.results and op.name != "scf.execute_region":
+                raise LinalgVerifyError(
+                    f"'{op.name}' op has results, so its regions must end in scf.yield", op.location
+                )
 
 
 def check_while(op: Operation) -> None:

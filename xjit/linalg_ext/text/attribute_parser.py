@@ -161,7 +161,7 @@ class AttributeParser(Lexer):
         self.expect("<")
         if self.match_raw(_UNRANKED):
             element = self.type()
-            result: Type = UnrankedMemRefType(element, self.attribute() if self.accept(",") else None)
+            result: Type = UnrankedMemRefType(element, _space_of(self.attribute()) if self.accept(",") else None)
             self.expect(">")
             return result
         shape, element = self.shape(), self.type()
@@ -172,7 +172,7 @@ class AttributeParser(Lexer):
             if isinstance(attribute, StridedLayoutAttr | AffineMapAttr):
                 layout = attribute
             else:
-                space = attribute
+                space = _space_of(attribute)
         self.expect(">")
         if isinstance(layout, AffineMapAttr) and layout.map.is_identity:
             layout = None
@@ -434,6 +434,11 @@ class AttributeParser(Lexer):
 
     def location(self, type: Type | None) -> Attribute:
         return OpaqueAttr("loc" + self.balanced())
+
+
+def _space_of(attribute: Attribute) -> Attribute | None:
+    """The memory space of that attribute: the default one is the number 0, and is none."""
+    return None if isinstance(attribute, IntegerAttr) and attribute.value == 0 else attribute
 
 
 def _reason(error: Exception) -> str:
