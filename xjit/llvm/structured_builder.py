@@ -100,7 +100,7 @@ class StructuredBuilder(IRBuilder):
 
     @contextmanager
     def when(self, condition: Value) -> Generator[None]:
-        """Runs the body if `condition` holds; nothing is asked where that is known."""
+        """Runs the body if `condition` holds; there is no branch where it is known to."""
         if condition.type is I1 and condition.constant == 1:
             yield
             if self.block.is_terminated:

@@ -224,8 +224,16 @@ class _Remaking:
 
     def value(self, instruction: HloInstruction) -> HloInstruction | None:
         """Returns what an instruction is in the loop at hand; None if it cannot be made there."""
-        if instruction not in self.made:
-            self.made[instruction] = None if len(self.made) > MAX_STEPS else self._make(instruction)
+        stack = [] if instruction in self.made else [instruction]
+        while stack:  # chains may be longer than Python's stack is deep
+            needed = next((o for o in self._made_before(stack[-1]) if o not in self.made), None)
+            if needed is None:
+                made = stack.pop()
+                self.made[made] = self._make(made)
+            elif len(self.made) + len(stack) < MAX_STEPS:
+                stack.append(needed)
+            else:
+                return None
         return self.made[instruction]
 
     def remove(self) -> None:
@@ -247,14 +255,26 @@ class _Remaking:
             return self._invariant(element)
         if instruction.opcode == "dynamic-slice":
             return self._slice_of_invariant(instruction)
-        is_made = _is_of_scores(instruction) if instruction.opcode != "reduce" else instruction in self.region.values
-        if not is_made and instruction not in self.region.dots:
+        if not self._is_made_of_operands(instruction):
             return None
-        operands = [self.value(operand) for operand in instruction.operands]
+        operands = [self.made[operand] for operand in instruction.operands]
         found = [operand for operand in operands if operand is not None]
         if len(found) < len(operands):
             return None
         return self._add(instruction.clone_with_new_operands(instruction.shape, found))
+
+    def _made_before(self, instruction: HloInstruction) -> Sequence[HloInstruction]:
+        """What has to be made before an instruction."""
+        if instruction.opcode == "constant" or instruction in self._kept or state_element(instruction) is not None:
+            return ()
+        if instruction.opcode == "dynamic-slice":
+            return [instruction.operand(0), *(o for o in instruction.operands[1:] if o.opcode == "constant")]
+        return instruction.operands if self._is_made_of_operands(instruction) else ()
+
+    def _is_made_of_operands(self, instruction: HloInstruction) -> bool:
+        if instruction.opcode == "reduce":
+            return instruction in self.region.values
+        return instruction in self.region.dots or _is_of_scores(instruction)
 
     def _slice(self, stack: Stack, instruction: HloInstruction) -> HloInstruction:
         """What was kept of the trip."""
@@ -286,16 +306,18 @@ class _Remaking:
     def _slice_of_invariant(self, instruction: HloInstruction) -> HloInstruction | None:
         """What another trip takes of an array that has a slice for each."""
         counted = counted_loop(self.producer)
-        whole = self.value(instruction.operand(0))
+        whole = self.made[instruction.operand(0)]
         starts = instruction.operands[1:]
         if counted is None or whole is None or len(starts) != whole.shape.rank:
+            return None
+        if any(start.shape.element_type is not self.start.shape.element_type for start in starts):
             return None
         made: list[HloInstruction] = []
         for d, start in enumerate(starts):
             counts = state_element(start) == counted.index and whole.shape.dimensions[d] == counted.trip_count
             if not (counts and instruction.shape.dimensions[d] == 1) and start.opcode != "constant":
                 return None
-            value = self.start if counts else self.value(start)
+            value = self.start if counts else self.made[start]
             assert value is not None
             made.append(value)
         return self._add(instruction.clone_with_new_operands(instruction.shape, [whole, *made]))

@@ -56,8 +56,9 @@ class WhileLoopConstantSinking(HloModulePass):
         return changed
 
     def _may_sink(self, value: HloInstruction, users: Sequence[HloInstruction]) -> bool:
-        if self.sink_positions and value.shape.is_array and not value.shape.is_scalar:
-            return all(map(_reads_elements, users)) and _is_of_positions(value)
+        is_array = value.shape.is_array and not value.shape.is_scalar
+        if self.sink_positions and is_array and all(map(_reads_elements, users)) and _is_of_positions(value):
+            return True
         if value.opcode == "broadcast" and self.sink_broadcast_of_constants and not self.sink_only_scalar_constants:
             return value.operand(0).opcode == "constant"
         return value.opcode == "constant" and (value.shape.is_scalar or not self.sink_only_scalar_constants)
