@@ -9,6 +9,7 @@ import numpy as np
 
 from xjit.hlo import HloComputation, HloModule, Shape
 from xjit.hlo.compare.fingerprint import module_fingerprint
+from xjit.layout import tile_array, untile_array
 from xjit.ops.evaluation import evaluate
 from xjit.ops.evaluation.interpreter import Interpreter
 from xjit.ops.evaluation.table import EVALUATORS
@@ -115,6 +116,16 @@ def count(module: HloModule, opcode: str, fused: bool = True) -> int:
     return sum(1 for c in computations for i in c.instructions if i.opcode == opcode)
 
 
+def in_memory(array: Any, shape: Shape) -> np.ndarray:
+    """Returns the bytes of an array in the order of the shape's layout."""
+    return np.ascontiguousarray(tile_array(np.asarray(array), shape.layout)).reshape(-1).view(np.uint8)
+
+
+def from_memory(data: np.ndarray, shape: Shape) -> np.ndarray:
+    """Returns a copy of the array whose bytes lie in the order of the shape's layout."""
+    return np.array(untile_array(data.view(shape.dtype), shape))
+
+
 class BufferMachine:
     """Executes a buffer assignment on real memory, instruction by instruction: wrong sharing gives wrong numbers."""
 
@@ -122,7 +133,10 @@ class BufferMachine:
         self.assignment = assignment
         self.interpreter = Interpreter()
         self.arena = np.full(assignment.arena_size, 0xA5, np.uint8)
-        self.parameters = [np.array(a) for a in leaves(tuple(arguments))]
+        shapes = [
+            shape for p in assignment.module.entry_computation.parameter_instructions for _, shape in p.shape.leaves()
+        ]
+        self.parameters = [in_memory(a, s) for a, s in zip(leaves(tuple(arguments)), shapes, strict=True)]
         self.results: dict[int, np.ndarray] = {}
 
     def run(self) -> list[np.ndarray]:
@@ -144,10 +158,10 @@ class BufferMachine:
         if where.kind == "none":
             return None
         if where.kind == "parameter":
-            return self.parameters[where.index].reshape(shape.dimensions)
+            return from_memory(self.parameters[where.index], shape)
         if where.kind == "constant":
-            return self.assignment.constants[where.index].array.reshape(shape.dimensions)
-        return self._bytes(where).view(shape.dtype).reshape(shape.dimensions).copy()
+            return from_memory(in_memory(self.assignment.constants[where.index].array, shape), shape)
+        return from_memory(self._bytes(where), shape)
 
     def _value(self, instruction: Any) -> Any:
         slices = iter(self.assignment.leaf_slices(instruction))
@@ -176,11 +190,11 @@ class BufferMachine:
             value = EVALUATORS[instruction.opcode](
                 self.interpreter, instruction, [self._value(o) for o in instruction.operands]
             )
-            slices = [s for s in self.assignment.leaf_slices(instruction) if s.kind != "none"]
-            stores = zip(slices, leaves(value), strict=True)
-            for where, array in stores:
+            places = zip(self.assignment.leaf_slices(instruction), instruction.shape.leaves(), strict=True)
+            kept = [(where, shape) for where, (_, shape) in places if where.kind != "none"]
+            for (where, shape), array in zip(kept, leaves(value), strict=True):
                 if where.size:
-                    self._bytes(where)[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+                    self._bytes(where)[:] = in_memory(array, shape)
 
     def _branch(self, instruction: Any) -> int:
         if instruction.opcode != "conditional":

@@ -33,3 +33,13 @@ ENTRY e {{ x = s32[9,12] parameter(0)  i = s32[] constant({init})  y = s32[9,12]
     x = np.random.default_rng(0).integers(-4, 5, (9, 12)).astype(np.int32)
     monkeypatch.setattr(regions, "MIN_PADDED_ELEMENTS", 1)
     np.testing.assert_array_equal(xjit.compile(text)(x), xjit.evaluate(text, x))
+
+
+def test_padding_that_takes_more_away_than_there_is() -> None:
+    text = """HloModule m
+f { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+ENTRY e { x = f32[4,3] parameter(0)  z = f32[] constant(0)
+  ROOT w = f32[0,3] reduce-window(x, z), window={size=2x1 pad=-3_-3x0_0}, to_apply=f }
+"""
+    x = np.ones((4, 3), np.float32)
+    assert xjit.evaluate(text, x).shape == xjit.compile(text)(x).shape == (0, 3)

@@ -48,7 +48,7 @@ def pad_array(
     if not any(gaps) and not any(low) and not any(high):
         return x
     spread = [n + max(n - 1, 0) * g for n, g in zip(x.shape, gaps)]
-    result = np.full([lo + n + hi for lo, n, hi in zip(low, spread, high)], value, x.dtype)
+    result = np.full([max(lo + n + hi, 0) for lo, n, hi in zip(low, spread, high)], value, x.dtype)
     source: list[slice] = []
     target: list[slice] = []
     for n, g, lo, size in zip(x.shape, gaps, low, result.shape):
