@@ -194,9 +194,9 @@ def _is_wanted(plan: FusionPlan, nest: LoopNest, result: OpResult, keep: Keep) -
     planned = plan.planned[result.owner]
     if keep is Keep.NONE or (planned.tilable.init_of(result) is None and not _is_used(plan, nest, result)):
         return False
-    if keep is not Keep.ALL and not _is_used(plan, nest, result):
-        if keep is Keep.USED or not _is_unaligned(nest, planned, result):
-            return False
+    kept = keep is Keep.ALL or (keep is Keep.UNALIGNED and _is_unaligned(nest, planned, result))
+    if not kept and not _is_used(plan, nest, result):
+        return False
     return all(planned.tilable.result_tile(plan.index, result.index, planned.domain).covers)
 
 
