@@ -24,7 +24,9 @@ def same(found: np.ndarray, wanted: np.ndarray) -> None:
 def test_all_pairs(opcode: str) -> None:
     x, y = np.repeat(CODES, 256), np.tile(CODES, 256)
     shape = "f8e5m2[65536]"
-    program = xjit.compile(f"ENTRY e {{ x = {shape} parameter(0) y = {shape} parameter(1) ROOT r = {shape} {opcode}(x, y) }}")
+    program = xjit.compile(
+        f"ENTRY e {{ x = {shape} parameter(0) y = {shape} parameter(1) ROOT r = {shape} {opcode}(x, y) }}"
+    )
     with np.errstate(all="ignore"):
         exact = getattr(np, opcode)(x.astype(np.float64), y.astype(np.float64))
         wanted = exact.astype(E5M2)
