@@ -7,11 +7,11 @@ of positions takes no memory, and kernels know without looking where it leaves n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace
