@@ -216,6 +216,8 @@ class OpDefinition:
         total = len(op.operands)
         if self.has_segments:
             segments = op.attributes.get(SEGMENTS)
+            if segments is None and total == 0:
+                return [0] * len(self.operands)
             sizes = list(segments.ints) if isinstance(segments, DenseArrayAttr) else []
             if len(sizes) != len(self.operands) or sum(sizes) != total or min(sizes) < 0:
                 raise LinalgVerifyError(f"'{op.name}' op has {total} operands, but {SEGMENTS} {segments}", op.location)
