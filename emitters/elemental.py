@@ -10,9 +10,9 @@ vector width; nothing calls a library function.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
-from xjit.dataclass import dataclass
 from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.types.primitive_type import PrimitiveType

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionParameters
 from xjit.emitters.gemm.blocking.method import GemmTypes, Method
 from xjit.emitters.gemm.blocking.register_tile import register_tile

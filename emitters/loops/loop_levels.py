@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from xjit.dataclass import dataclass
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.values import Value
 

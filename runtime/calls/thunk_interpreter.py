@@ -9,10 +9,10 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from xjit.dataclass import dataclass
 from xjit.llvm.execution_context import EXECUTION_CONTEXT, initial_context
 from xjit.runtime.arrays.arguments import conforming
 from xjit.runtime.arrays.physical_layout import Array, array_signature, from_physical

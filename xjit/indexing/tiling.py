@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from xjit.affine import IndexingMap, Interval
-from xjit.dataclass import dataclass
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.indexing import SymbolicTile, Tile, propagate_tile
 from xjit.indexing.composition import Composer

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+from dataclasses import dataclass
 from typing import Any, Final
 
-from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.jax_backend.platforms import CPU, Platform
 from xjit.jax_backend.records import CLIENT, DEVICE, MEMORY, PTHREAD_SIZE, QUEUE

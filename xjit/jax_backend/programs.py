@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 import xjit.compiler
 from xjit.collector_pause import collector_pause
-from xjit.dataclass import dataclass
 from xjit.frontends import shardy_factors
 from xjit.frontends.shardy import import_shardy, on_whole_axes
 from xjit.frontends.stablehlo_reader.reader import read_artifact

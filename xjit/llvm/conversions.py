@@ -8,9 +8,9 @@ pair of floats. In memory: pred, sub-byte integers, f8 and f4 are i8 (one per by
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
-from xjit.dataclass import dataclass
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import small_floats
 from xjit.llvm.builder import IRBuilder

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from xjit.dataclass import dataclass
 from xjit.llvm.types import I1, LLVMType
 from xjit.llvm.values import Value, const_int, wrap_signed
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xjit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xjit.llvm.function import global_name
 from xjit.llvm.types import LLVMType, pointer
 from xjit.llvm.values import Value

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ParamSpec
-
-from xjit.dataclass import dataclass
 
 if TYPE_CHECKING:
     from xjit.llvm.module import Module

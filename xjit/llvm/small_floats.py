@@ -8,9 +8,9 @@ the narrow type are normal f32 numbers: MXCSR's flush modes do not touch them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
-from xjit.dataclass import dataclass
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.math.vec import Vec
 from xjit.llvm.target import Target

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from xjit.dataclass import dataclass
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import OPCODES, Trait
 from xjit.hlo.ir.computation import HloComputation

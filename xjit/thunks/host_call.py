@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xjit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xjit.thunks.collective_spec import CollectiveSpec
 
 

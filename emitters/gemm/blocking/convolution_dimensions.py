@@ -6,9 +6,8 @@ Pure arithmetic on sizes and strides.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.convolution_shapes import MAX_SPATIAL_DIMENSIONS, ConvolutionShape, SpatialDimension
 from xjit.emitters.gemm.blocking.shapes import BatchDimension, GemmShape
 

@@ -8,14 +8,12 @@ serves all.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
-
-from xjit.dataclass import dataclass
 
 MAX_BATCH_DIMENSIONS = 3
 

@@ -7,7 +7,8 @@ first of equals), its row changes places, the column below is divided by it, and
 
 from __future__ import annotations
 
-from xjit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xjit.emitters.kernels.linalg.small_matrix import SmallMatrix
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I32, LLVMType

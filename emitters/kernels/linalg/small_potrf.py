@@ -3,7 +3,8 @@ its arguments."""
 
 from __future__ import annotations
 
-from xjit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xjit.emitters.kernels.linalg.small_matrix import SmallMatrix
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I32, LLVMType

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xjit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xjit.hlo.attributes.declaration import Attributes, attr
 from xjit.hlo.attributes.values import PaddingDimension, SliceDimension
 from xjit.hlo.types.literal import Literal

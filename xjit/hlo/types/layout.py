@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xjit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xjit.hlo.diagnostics import InvalidArgument
 
 COMBINE = -1  # a tile dimension written `*`: merged into the next more minor one

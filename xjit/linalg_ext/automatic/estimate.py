@@ -6,11 +6,10 @@ Tiles are followed from the root to the producers by their accesses, as a fusion
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import prod
 
-from xjit.dataclass import dataclass
 from xjit.linalg_ext.automatic.nodes import Node, OperandFacts, Tile, node_of
 from xjit.linalg_ext.ir import Operation
 from xjit.linalg_ext.structured import StructuredOp

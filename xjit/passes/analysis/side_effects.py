@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xjit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xjit.hlo import OPCODES, HloComputation, HloInstruction, HloModule
 from xjit.passes.framework.base import has_opcodes
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import CollectiveAttributes
 from xjit.ops import build

@@ -6,7 +6,8 @@ left: the emitters refuse it.
 
 from __future__ import annotations
 
-from xjit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xjit.hlo import HloInstruction, Literal, Shape
 from xjit.hlo import attributes as at
 from xjit.ops import build

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import BatchNormAttributes, DimensionAttributes
 from xjit.ops import build

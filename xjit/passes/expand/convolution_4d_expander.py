@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import ConvolutionAttributes, ConvolutionDimensionNumbers, Window
 from xjit.ops import build

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import ConvolutionAttributes, ConvolutionDimensionNumbers, Window, WindowDimension
 from xjit.passes.expand.op_expander import OpExpander

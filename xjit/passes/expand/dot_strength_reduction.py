@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo.attributes import DotAttributes
 from xjit.ops import build

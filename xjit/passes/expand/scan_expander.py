@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xjit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import CompareAttributes, DynamicSliceAttributes, ScanAttributes
 from xjit.ops import build

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, Literal, PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import inherit_annotations

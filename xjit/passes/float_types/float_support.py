@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xjit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.ops.evaluation.reduction import simple_opcode
 

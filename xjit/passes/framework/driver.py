@@ -6,9 +6,8 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloError, HloInstruction, HloModule
 from xjit.hlo.compare.fingerprint import module_fingerprint
 from xjit.hlo.diagnostics import InvalidArgument, PassError

@@ -11,9 +11,8 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Trait
 from xjit.hlo import attributes as at
 

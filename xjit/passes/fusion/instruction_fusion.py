@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.attributes import FusionAttributes
 from xjit.hlo.edit.fusion_body import FusionBody

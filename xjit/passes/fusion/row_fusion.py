@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout
 from xjit.hlo.attributes import FusionAttributes, ParameterAttributes
 from xjit.hlo.ir.classification import is_view

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.diagnostics import InvalidArgument

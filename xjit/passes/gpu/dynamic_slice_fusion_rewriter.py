@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.attributes import GetTupleElementAttributes
 from xjit.passes.analysis.reachability import HloReachabilityMap

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xjit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xjit.hlo import HloComputation, HloInstruction
 from xjit.hlo.attributes import CallAttributes
 from xjit.hlo.diagnostics import Unsupported

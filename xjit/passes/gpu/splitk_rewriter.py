@@ -7,9 +7,8 @@ result is the same every time.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import DotAttributes
 from xjit.ops import build

@@ -7,9 +7,8 @@ reshapes be free and keeps index maps small.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import inherit_annotations

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.types.layout import Layout

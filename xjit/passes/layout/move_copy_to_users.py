@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Shape, Trait
 from xjit.hlo.attributes.opcodes import OPCODES
 from xjit.passes.expand.op_expander import OpExpander

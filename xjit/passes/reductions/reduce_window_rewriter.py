@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xjit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xjit.hlo import HloComputation, HloInstruction, Shape
 from xjit.hlo.attributes import Window, WindowAttributes, WindowDimension
 from xjit.hlo.diagnostics import InvalidArgument

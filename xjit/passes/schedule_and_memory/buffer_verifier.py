@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, insort
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo.diagnostics import HloVerifyError
 from xjit.passes.analysis.forwarding import forwards

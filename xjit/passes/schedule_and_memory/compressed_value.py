@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Shape
 from xjit.passes.schedule_and_memory.clone_reading import CloneReading, Insertions, replace_later_reads
 from xjit.passes.schedule_and_memory.memory_profile import MemoryProfile, ShapeSize

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from xjit.dataclass import dataclass
+from dataclasses import dataclass
 
 Dims = tuple[int, ...]
 

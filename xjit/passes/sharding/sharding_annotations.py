@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.device_sharding import read_sharding

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType
 
 MAX_SCORE = 1e30

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.device_sharding import DeviceSharding

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import WindowDimension
 from xjit.passes.sharding.spmd.builder import INDEX, SpmdBuilder

@@ -6,11 +6,10 @@ The elements that a slice or a pad takes are those of windows of one element.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding
