@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.dialects.attribute_kinds import ATTRIBUTE_KINDS, AttributeKind, needs_of
 from xjit.linalg_ext.dialects.definition import (
     HANDLE,

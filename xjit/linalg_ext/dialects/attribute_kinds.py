@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import UnionType
 from typing import TYPE_CHECKING
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.dialects.definition import DYNAMIC, Need
 from xjit.linalg_ext.ir.attributes import (
     AffineMapAttr,

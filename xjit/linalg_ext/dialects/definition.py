@@ -8,10 +8,10 @@ the shape of the other), `handle`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir.attributes import Attribute, DenseArrayAttr
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation, Value

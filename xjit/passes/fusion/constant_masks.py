@@ -8,11 +8,11 @@ may be an array, too: 0, 1, 2, ... for the rows, and the same a window further f
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace

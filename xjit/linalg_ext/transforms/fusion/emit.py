@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir import BlockArgument, Operation, OpOperand, OpResult, TensorType, Value
 from xjit.linalg_ext.structured import PARALLEL
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir import LinalgError, Operation, OpResult, Value
 from xjit.linalg_ext.structured import REDUCTION
 from xjit.linalg_ext.transforms.building_blocks.index_values import IndexBuilder
