@@ -7,9 +7,10 @@ FFTs), whose text is the same in every program, so that the runtime compiles it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+from xjit.dataclass import dataclass
 from xjit.emitters.entry.native_entry import NativeEntryEmitter
 from xjit.emitters.entry.time_estimate import estimate_ns
 from xjit.emitters.kernels.kernel import KernelContext

@@ -10,15 +10,16 @@ vector width; nothing calls a library function.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from xjit.dataclass import dataclass
 from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import complex_ops, integer_ops
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.conversions import (
+    BASIC_OPCODES,
     ComplexValue,
     RegisterValue,
     bitcast_part,
@@ -110,7 +111,9 @@ def emit_elementwise(
     result = function(*[Vec(builder, _real(value)) for value in operands])
     if opcode in _NEVER_ROUNDED and result_type in (P.BF16, P.F16):
         return result.v
-    return round_part(result_type, result, operands_fit=all(t is result_type for t in operand_types)).v
+    operands_fit = all(t is result_type for t in operand_types)
+    is_basic = opcode in BASIC_OPCODES or opcode in _NEVER_ROUNDED
+    return round_part(result_type, result, operands_fit=operands_fit, is_basic=is_basic).v
 
 
 def supports_elementwise(opcode: str, operand_type: PrimitiveType) -> bool:

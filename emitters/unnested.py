@@ -8,9 +8,10 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.emitters.entry.kernel_calls import is_kernel, kernel_call, unnested_computations
 from xjit.emitters.entry.thunk_classes import kernel_thunk, runtime_call_thunk
 from xjit.emitters.kernels.kernel import Kernel

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from dataclasses import dataclass
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.runtime.native.buffer_records import STATISTICS
 from xjit.runtime.native.loader import NativeLibrary, library

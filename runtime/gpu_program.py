@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.runtime.program import ArraySignature, KernelInfo, LeafTree
 from xjit.thunks.gpu_kernel import GpuProgram
 from xjit.thunks.result_alias import ResultAlias

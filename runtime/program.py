@@ -22,11 +22,11 @@ The native contract of the object code:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.thunks.result_alias import ResultAlias
 
 PARAMETER_ALIGNMENT = 16

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.flags import check_pattern
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.target import Target

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from xjit.compile_options import CompileOptions
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.cpu_module import EmittedModule, loop_target
 from xjit.emitters.entry.thunk_steps import emit_thunk_steps

@@ -15,9 +15,9 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument
 
 VARIABLE = "XJIT_FLAGS"

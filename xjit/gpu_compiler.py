@@ -96,6 +96,11 @@ class CompiledGpuModule:
         )
 
     @property
+    def optimized_module(self) -> HloModule:
+        """The module that the kernels are of; not to be changed."""
+        return self._optimized.module
+
+    @property
     def required_donations(self) -> tuple[int, ...]:
         """The parameters that every call must donate, by number."""
         return required_donations(self.program)
@@ -173,6 +178,12 @@ class SimulatedExecutable(CompiledGpuModule):
         call = SimulatedCall(self.program, run_lapack, sanitize=sanitize, reverse=reverse, cache_dir=self._cache_dir)
         return (self._refused or ConvertingCall(self.program, call))(*arguments)
 
+    def run_at(self, parameters: Sequence[int], results: Sequence[int], stream: int = 0) -> None:
+        """Runs on memory at addresses, in the layouts of the program; there are no streams here."""
+        SimulatedCall(self.program, run_lapack, sanitize=self._sanitize, cache_dir=self._cache_dir).run_at(
+            parameters, results
+        )
+
     def execute_sharded(self, inputs_per_device: Sequence[Sequence[Any]]) -> list[Any]:
         """Runs a program of several devices: a list of arguments per device in, a list of results out."""
 
@@ -224,6 +235,10 @@ class DeviceExecutable(CompiledGpuModule):
 
         call = ShardedGpuCall(self.program, lambda d, inputs: self._executables[d.number](*inputs, device=d))
         return call(inputs_per_device)
+
+    def run_at(self, parameters: Sequence[int], results: Sequence[int], stream: int) -> None:
+        """Runs on memory of the device at addresses, and waits for the end. See `CudaExecutable.run_at`."""
+        self._executable.run_at(parameters, results, stream)
 
     def to_device(self, *arguments: Any) -> tuple[DeviceArray, ...]:
         """Returns the arguments of a call as arrays on the device, one per leaf."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.gpu.gpu_module import EmittedGpuModule
 from xjit.emitters.gpu.traffic import KernelTraffic, kernel_traffic

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xjit.affine import tile_array
 from xjit.compile_options import CompileOptions, Progress
+from xjit.dataclass import dataclass
 from xjit.dump import CompilationDump
 from xjit.flags import flags_from_environment
 from xjit.hlo.ir.module import HloModule

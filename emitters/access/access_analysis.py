@@ -10,9 +10,10 @@ import bisect
 import functools
 import itertools
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xjit.affine import AffineExpr, IndexingMap, Interval, constant, dim, ranges_from_zero, substitute, substitute_all
+from xjit.dataclass import dataclass
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.loops.variables import VariableTable
 from xjit.hlo import attributes as at

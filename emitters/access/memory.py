@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, Interval, linear_combination
+from xjit.dataclass import dataclass
 from xjit.emitters.access.complex_pairs import load_pairs, store_pairs
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.access.transpose_tile import load_from_tile

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.attention.pieces import BlockPieces, Extent
 from xjit.emitters.attention.shapes import (
     COMPUTE,

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.attention.joint_shapes import (
     PLANE_BYTES,
     JointTypes,

@@ -6,10 +6,9 @@ in the cache; sums over columns are those of all rows, to which each block of co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.emitters.attention.shapes import (
     COMPUTE_BYTES,
     ENOUGH_UNITS,

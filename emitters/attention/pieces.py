@@ -7,10 +7,10 @@ lie in rows like those of left operands. All strides are in bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.emitters.attention.score_bound import score_bound_function
 from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES, PRODUCTS
 from xjit.emitters.gemm.blocking.method import GemmTypes

@@ -6,10 +6,10 @@ The emitted function is one for all sizes: it reads the record of 64-bit integer
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.gemm.blocking.register_tile import register_tile
 from xjit.llvm.target import Target

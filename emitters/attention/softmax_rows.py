@@ -6,8 +6,7 @@ block of them changes nothing. NaN and +inf make the row NaN, as in a softmax of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.emitters.attention.shapes import COMPUTE, COMPUTE_BYTES
 from xjit.llvm import Function, Module, Value
 from xjit.llvm.math.exponential import exp

@@ -6,8 +6,8 @@ Where a value lies is decided by buffer assignment. Planning and emission of a m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.inline import is_scalar_code
 from xjit.hlo.attributes.opcodes import Trait

@@ -7,9 +7,9 @@ through memory is decided by the slices that the loop's thunks read and write; m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from xjit.dataclass import dataclass
 from xjit.emitters.entry.slice_pointers import SlicePointers
 from xjit.emitters.planners.inline import is_number
 from xjit.hlo.types.primitive_type import PrimitiveType

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.emitters.entry.cancel_checks import check_interval, return_on_cancel_if
 from xjit.emitters.entry.context_calls import emit_return_on_cancel, emit_return_on_failure, status_result
 from xjit.emitters.entry.loop_registers import LoopRegisters, loop_numbers

@@ -7,8 +7,8 @@ the stack of the thread that runs a task, of a fixed size (see the limits in `pl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.method import Method
 from xjit.emitters.gemm.blocking.plan import CHUNK_BYTES, LHS_GROUP_ROWS, PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
 from xjit.emitters.gemm.blocking.storage import size_of

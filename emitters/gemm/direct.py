@@ -7,8 +7,8 @@ the arrays is touched.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.direct_plan import DirectProduct, Lanes
 from xjit.emitters.gemm.blocking.storage import size_of
 from xjit.emitters.gemm.control_flow import batch_indices, moved_to

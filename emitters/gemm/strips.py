@@ -5,8 +5,8 @@ strips that are finished.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.plan import LHS_GROUP_ROWS
 from xjit.emitters.gemm.blocking.storage import size_of
 from xjit.emitters.gemm.epilogue import call_epilogue

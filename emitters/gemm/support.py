@@ -5,8 +5,8 @@ of types.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.gemm.blocking.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.blocking.storage import size_of

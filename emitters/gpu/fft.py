@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, delinearize
+from xjit.dataclass import dataclass
 from xjit.emitters.elemental import ComplexValue
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.gpu.block_lanes import emit_barrier

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gpu import rng_state
 from xjit.emitters.gpu.arena_tail import behind, end_of, with_scratch
 from xjit.emitters.gpu.fft import emit_gpu_fft

@@ -6,8 +6,9 @@ Each has a module of its own, so that it can be compiled, cached and simulated a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from xjit.dataclass import dataclass
 from xjit.emitters.access.memory import BUFFER_ALIGNMENT, Buffer
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.gpu.block_lanes import BlockLanes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import Unsupported
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.function import Function

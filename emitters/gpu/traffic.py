@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from xjit.affine import AffineExprKind, nodes_of
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.gpu.warp_requests import (
     Array,

@@ -7,8 +7,9 @@ thread in order, so the results are those of the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from xjit.dataclass import dataclass
 from xjit.emitters.access.memory import Buffer
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, launch_dimensions
 from xjit.emitters.gpu.threads import special_register

@@ -6,12 +6,12 @@ Loops that would take too many places are followed for their first steps only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xjit.affine import evaluate
+from xjit.dataclass import dataclass
 from xjit.emitters.schedule.accesses import Access, ScheduleAccesses, Steps, variables_of
 from xjit.emitters.schedule.statements import Role
 from xjit.llvm.gpu_models import SECTOR_BYTES, WARP_SIZE

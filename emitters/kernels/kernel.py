@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.access.memory import BUFFER_ALIGNMENT, Buffer
 from xjit.emitters.kernels.view import KernelView

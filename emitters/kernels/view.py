@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.kernels.hero import find_hero, prologue_of
 from xjit.hlo import attributes as at
 from xjit.hlo.compare.structural_key import content_key, graph_key

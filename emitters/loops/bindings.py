@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xjit.affine import AffineExpr
+from xjit.dataclass import dataclass
 from xjit.llvm.values import Value
 
 UNBOUND = -1

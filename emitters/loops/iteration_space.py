@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, AffineExprKind, dim, nodes_of, substitute
 from xjit.affine.reshape import delinearize
+from xjit.dataclass import dataclass
 from xjit.emitters.loops.variables import VariableTable
 
 Index = tuple[AffineExpr, ...]

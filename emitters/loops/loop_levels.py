@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.values import Value
 

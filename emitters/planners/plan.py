@@ -7,9 +7,9 @@ it: whether a multiplication is a call of the GEMM or loops, say, is decided her
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import Part

@@ -10,9 +10,9 @@ import itertools
 import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim, evaluate
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.elemental import RegisterValue, constant_register
 from xjit.emitters.fused import FusedIrEmitter

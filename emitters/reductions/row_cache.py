@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xjit.affine import AffineExpr, dim, substitute
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.loops.loop_nest import LoopNest

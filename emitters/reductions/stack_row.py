@@ -6,8 +6,8 @@ A row is padded to whole vectors: a vector in which only some lanes exist is sto
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.elemental import ComplexValue, RegisterValue
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.types import I1, I8, LLVMType, vector

@@ -6,9 +6,9 @@ It walks the statements as the emitter does, but only follows indexing maps. Rep
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, Interval, dim, substitute
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import AccessAnalysis, MapCache, RuntimeValue, apply_map, map_conditions
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.kernels.view import KernelView

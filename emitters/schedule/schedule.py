@@ -6,9 +6,8 @@ It holds no instruction, no buffer and no code, only names. Planners (xjit.emitt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xjit.affine import Interval
+from xjit.dataclass import dataclass
 from xjit.emitters.schedule.printer import Printer
 from xjit.emitters.schedule.statements import Let, Part
 

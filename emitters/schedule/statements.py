@@ -7,10 +7,10 @@ statement stands in the loops that bind the variables it needs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 
 from xjit.affine import AffineExpr
+from xjit.dataclass import dataclass
 
 Index = tuple[AffineExpr, ...]
 Symbols = tuple[AffineExpr, ...]

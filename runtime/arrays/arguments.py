@@ -9,11 +9,11 @@ Python numbers are accepted for scalars: floats are rounded to the type, everyth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.python_numbers import PYTHON_NUMBERS, python_number_as_array
 from xjit.runtime.arrays.host_arrays import read_array

@@ -6,12 +6,12 @@ Source: dlpack.h of github.com/dmlc/dlpack.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument
 
 CPU, CUDA = 1, 2

@@ -8,11 +8,11 @@ that, X
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.runtime.arrays.physical_layout import Array
 from xjit.runtime.program import PARAMETER_ALIGNMENT, ProgramInterface, flatten_tree

@@ -7,11 +7,11 @@ itself; any other gets a copy of the result. An array that fits nothing is an er
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.runtime.arrays.physical_layout import Array, from_physical, to_physical
 from xjit.runtime.program import PARAMETER_ALIGNMENT, ArraySignature, LeafTree, ProgramInterface

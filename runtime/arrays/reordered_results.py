@@ -6,12 +6,12 @@ A transposed array is a view, so no byte moves. Role: keeps programs whose resul
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xjit.affine.layout_maps import minor_to_major_inverse
+from xjit.dataclass import dataclass
 from xjit.runtime.arrays.physical_layout import Array
 from xjit.runtime.program import ArraySignature, CpuProgram
 

@@ -10,11 +10,11 @@ import ctypes
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.runtime.buffer_pool import numpy_handler, pooled_library
 from xjit.runtime.native.fast_call_functions import MEM_HANDLER
 from xjit.runtime.native.records import ALIGNED, C_CONTIGUOUS, CALL, F_CONTIGUOUS, PARAMETER, RESULT

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo.call_registered import call_registered
 from xjit.hlo.diagnostics import ExecutionError
 from xjit.runtime.collectives.communicator import Communicator

@@ -53,8 +53,12 @@ class SimulatedCall:
 
     def run(self, buffers: Sequence[Array], results: Sequence[Array]) -> None:
         """Runs with given result buffers."""
+        self.run_at([array.ctypes.data for array in buffers], [array.ctypes.data for array in results])
+
+    def run_at(self, parameters: Sequence[int], results: Sequence[int]) -> None:
+        """Runs on memory at addresses, in the layouts of the program; a result may be where a donated parameter is."""
         constants = [array.ctypes.data for array in self._constants]
-        memory = ThunkMemory(buffers, results, constants, self._module.arena_size)
+        memory = ThunkMemory(parameters, results, constants, self._module.arena_size)
         for thunk in executed_thunks(self._module.program.thunks, memory.number):
             if isinstance(thunk, CopyThunk):
                 ctypes.memmove(memory.address(thunk.destination), memory.address(thunk.source), thunk.destination.size)

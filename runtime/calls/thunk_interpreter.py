@@ -9,10 +9,10 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.llvm.execution_context import EXECUTION_CONTEXT, initial_context
 from xjit.runtime.arrays.arguments import conforming
 from xjit.runtime.arrays.physical_layout import Array, array_signature, from_physical
@@ -85,7 +85,8 @@ class ThunkInterpreter:
         given = [conforming(b, s.dtype) for b, s in zip(buffers, self._program.parameters, strict=True)]
         results = [np.zeros(s.byte_size // s.dtype.itemsize, s.dtype) for s in self._program.results]
         constants = [address or 0 for address in self._constants]
-        memory = ThunkMemory(given, results, constants, self._program.arena_size)
+        read, written = ([array.ctypes.data for array in arrays] for arrays in (given, results))
+        memory = ThunkMemory(read, written, constants, self._program.arena_size)
         context = ctypes.create_string_buffer(initial_context())
         for thunk in executed_thunks(self._thunks, memory.number):
             if isinstance(thunk, CopyThunk):
@@ -155,16 +156,16 @@ def _branch(thunk: ConditionalThunk, selector: int) -> int:
 
 
 class ThunkMemory:
-    """The memory of one execution: where slices are."""
+    """The memory of one execution: where slices are, by the addresses of all arrays."""
 
     def __init__(
-        self, parameters: Sequence[Array], results: Sequence[Array], constants: Sequence[int], arena_size: int
+        self, parameters: Sequence[int], results: Sequence[int], constants: Sequence[int], arena_size: int
     ) -> None:
         self._arena = np.zeros(arena_size + ARENA_ALIGNMENT, np.uint8)
         start = self._arena.ctypes.data
         self._bases = {
-            "parameter": [array.ctypes.data for array in parameters],
-            "result": [array.ctypes.data for array in results],
+            "parameter": parameters,
+            "result": results,
             "constant": constants,
             "arena": [start + -start % ARENA_ALIGNMENT],
         }

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import ExecutionError
 from xjit.runtime.collectives.movement import Places, clear_results, move
 from xjit.thunks.collective_spec import CollectiveSpec

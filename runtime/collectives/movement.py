@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import ExecutionError
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.thunks.collective_spec import CollectiveSpec, MovedArray

@@ -7,9 +7,9 @@ import importlib
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import CompileError, FailedPrecondition
 from xjit.runtime.machine_code.object_cache import cached_code
 from xjit.version import __version__

@@ -10,8 +10,7 @@ Shared memory is a block's own: what earlier blocks left there counts as not wri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.llvm import Module
 from xjit.llvm.structured_builder import define
 from xjit.llvm.types import I1, I32, I64, PTR

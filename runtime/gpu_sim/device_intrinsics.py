@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.llvm.matrix_units import MATRIX_UNITS
 from xjit.runtime.gpu_sim.records import ThreadState, WarpOp
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import ExecutionError
 from xjit.thunks.gpu_kernel import Extent, GpuKernel
 

@@ -8,8 +8,8 @@ one after the other.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import CompileError
 from xjit.runtime.gpu_sim.block_rewriter import BlockRewriter, host_line, host_type
 from xjit.runtime.gpu_sim.device_intrinsics import WAITS

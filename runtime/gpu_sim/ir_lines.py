@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import CompileError
 from xjit.runtime.gpu_sim.findings import Access
 from xjit.runtime.gpu_sim.kernel_text import split_top_level

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import CompileError
 from xjit.llvm.function import global_name
 from xjit.runtime.machine_code.jit import parse_and_verify, target_machine

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.runtime.gpu_sim.findings import SimulationError
 from xjit.runtime.gpu_sim.host_kernel import FRAME_ALIGNMENT

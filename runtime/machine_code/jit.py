@@ -20,10 +20,10 @@ import platform
 import threading
 from collections.abc import Callable, Collection, Generator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import CompileError
 from xjit.llvm.host_cpu import enabled_features, host_features
 from xjit.llvm.library import Library

@@ -23,10 +23,10 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.runtime.sealed_bytes import seal, unseal
 

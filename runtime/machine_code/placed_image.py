@@ -16,9 +16,9 @@ import platform
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import CompileError
 from xjit.runtime.machine_code.elf import LOCAL, NO_BITS, NULL, SYMBOL_TABLE, UNDEFINED, ElfObject, Section, Symbol
 

@@ -6,8 +6,7 @@ trusts no size given by others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.llvm import Module, Value
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.types import I8, I32, I64, PTR, array

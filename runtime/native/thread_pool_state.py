@@ -5,8 +5,7 @@ A variable that threads write often has a cache line of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.llvm import Module, Value
 from xjit.llvm.struct_layout import StructLayout
 from xjit.llvm.types import I8, I32, I64, PTR, LLVMType, array

@@ -1,6 +1,6 @@
-"""Runs programs on xjit's backend and on XLA:CPU, in a process of its own; prints a JSON object of what went wrong.
+"""Runs programs on one of xjit's backends and on XLA:CPU, in a process of its own; prints as JSON what went wrong.
 
-Usage: python run_programs.py MODULUS REMAINDER: the programs whose number has that remainder.
+Usage: python run_programs.py MODULUS REMAINDER [BACKEND]: the programs whose number has that remainder.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import traceback
 from typing import Any
 
-os.environ["JAX_PLATFORMS"] = "cpu,xjit"
+os.environ["JAX_PLATFORMS"] = ",".join(("cpu", *(sys.argv[3:] or ["xjit"])))
 
 import jax
 import numpy as np
@@ -53,8 +53,8 @@ def difference(found: Any, expected: Any) -> str:
 
 
 def main() -> None:
-    modulus, remainder = (int(text) for text in sys.argv[1:])
-    xjit, cpu = jax.devices("xjit")[0], jax.devices("cpu")[0]
+    modulus, remainder = (int(text) for text in sys.argv[1:3])
+    (cpu,), (xjit,) = (jax.devices(name)[:1] for name in os.environ["JAX_PLATFORMS"].split(","))
     wrong: dict[str, str] = {}
     programs = all_programs()
     names = [name for i, name in enumerate(programs) if i % modulus == remainder]

@@ -94,7 +94,7 @@ after = [y, increment(y), step(increment(y)), jax.device_put(y, two), increment(
 opens()
 for array in after:
     for use in (jax.block_until_ready, np.asarray, lambda a: increment(a).block_until_ready()):
-        raises(jax.errors.JaxRuntimeError, "INTERNAL: program", lambda: use(array))
+        raises(jax.errors.JaxRuntimeError, "INTERNAL: CpuCallback error", lambda: use(array))
         raises(jax.errors.JaxRuntimeError, "boom", lambda: use(array))
 huge = jax.jit(lambda a: jnp.broadcast_to(a, (1 << 46,)))
 sorting = jax.jit(lambda a: jnp.sort(a + jnp.arange(1 << 46, dtype=jnp.float32))[5])

@@ -39,6 +39,14 @@ REFUSED = {
         "scf.yield %i : index }",
         r"'scf.while' op has different types: args \(index\); results \(f32\)",
     ),
+    "a condition in a branch": (
+        '"scf.if"(%c) ({\n"scf.condition"(%c) : (i1) -> ()\n}, {\n}) : (i1) -> ()',
+        r"'scf.condition' op expects parent op 'scf.while'",
+    ),
+    "a condition in a region": (
+        '"scf.execute_region"() ({\n"scf.condition"(%c) : (i1) -> ()\n}) : () -> ()',
+        r"'scf.condition' op expects parent op 'scf.while'",
+    ),
     "a loop that goes on with another type": (
         "%0 = scf.while (%a = %i) : (index) -> index { scf.condition(%c) %a : index } do {\n^bb0(%b: index):\n"
         "scf.yield %x : f32 }",
@@ -90,7 +98,7 @@ def test_a_script_operation_without_its_handle() -> None:
         ^bb0:
         }) : () -> ()
         "transform.yield"() : () -> ()
-      }) {failure_propagation_mode = #transform.failures<propagate>} : () -> ()
+      }) {failure_propagation_mode = 1 : i32} : () -> ()
     """
     with pytest.raises(LinalgError, match=r"'transform.apply_patterns' op has 0 operands, expected more than 0"):
         run_passes(parse(script), ["transform-dialect-interpreter"])

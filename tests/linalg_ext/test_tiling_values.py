@@ -14,6 +14,7 @@ from tests.linalg_ext.tiling_support import ATTENTION, MATMUL, named, residual_b
 from xjit import linalg_ext
 from xjit.linalg_ext.ir import LinalgError, Operation
 from xjit.linalg_ext.transforms import (
+    Keep,
     fuse_ext,
     fuse_into_containing_op,
     fuse_operands,
@@ -125,8 +126,8 @@ func.func @main(%a: tensor<{source}xf32>) -> tensor<{result}xf32> {{
 
 
 @pytest.mark.parametrize(("index", "size"), [("d1 * 2", 8), ("d1 * 2", 7), ("0", 5), ("d1 + 2", 9), ("d1 + 2", 6)])
-@pytest.mark.parametrize("keep", [False, True])
-def test_an_intermediate_is_a_result_of_the_loops_only_as_a_whole(index: str, size: int, keep: bool) -> None:
+@pytest.mark.parametrize("keep", [Keep.USED, Keep.UNALIGNED, Keep.ALL])
+def test_an_intermediate_is_a_result_of_the_loops_only_as_a_whole(index: str, size: int, keep: Keep) -> None:
     """Of what `elemwise_unary` gives, the root reads a part, in every iteration the same columns; what follows reads all of it."""
     wide = f"tensor<4x{size}xf32>"
     text = f"""
@@ -143,7 +144,7 @@ func.func @main(%a: {wide}) -> (tensor<4x4xf32>, {wide}) {{
   }} -> tensor<4x4xf32>
   return %3, %1 : tensor<4x4xf32>, {wide}
 }}"""
-    _checked(text, lambda module: fuse_ext(root_of(module), [3, 0], keep_intermediates=keep))
+    _checked(text, lambda module: fuse_ext(root_of(module), [3, 0], keep=keep))
 
 
 def test_a_tile_in_the_padding_has_no_window() -> None:

@@ -8,6 +8,7 @@ from random import Random
 
 from xjit.linalg_ext.ir import LinalgError, Operation, TensorType
 from xjit.linalg_ext.transforms import (
+    Keep,
     fuse,
     fuse_ext,
     fuse_into_containing_op,
@@ -41,7 +42,7 @@ def _tile(c: _Choice) -> None:
 
 def _fuse_ext(c: _Choice) -> None:
     stop = [op for op in c.others if c.random.random() < 0.1]
-    fuse_ext(c.op, c.sizes, c.order, stop, keep_intermediates=c.random.random() < 0.2)
+    fuse_ext(c.op, c.sizes, c.order, stop, c.random.choice([Keep.USED, Keep.USED, Keep.UNALIGNED, Keep.ALL]))
 
 
 def _fuse(c: _Choice) -> None:

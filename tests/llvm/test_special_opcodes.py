@@ -118,6 +118,26 @@ def test_division_by_constants(kind, divisor):
     np.testing.assert_array_equal(rest, reference.apply(INTERPRETER, "remainder", kind.dtype, x, y))
 
 
+@pytest.mark.parametrize("kind", [P.S64, P.U64], ids=lambda t: t.text)
+@pytest.mark.parametrize("divisor", [6, 7, 10, 641, (1 << 32) - 1, (1 << 32) + 1, 10**18, (1 << 62) + 1, (1 << 63) - 1])
+def test_division_of_long_integers_near_multiples(kind, divisor):
+    bits = np.random.default_rng(divisor % 97).integers(0, 1 << 64, 512, np.uint64, endpoint=False)
+    multiples = bits // np.uint64(divisor) * np.uint64(divisor)
+    x = np.concatenate([bits, multiples, multiples - np.uint64(1), multiples + np.uint64(1), -multiples]).view(
+        kind.dtype
+    )
+
+    def emit(b, value):
+        constant = va.const_int(value.type, divisor)
+        return [el.emit_elementwise(b, op, kind, [kind, kind], [value, constant]) for op in ("divide", "remainder")]
+
+    storage = el.storage_type(kind)
+    quotient, rest = jit.Kernel(emit, [storage], [storage] * 2, 8)([x], [kind.dtype] * 2)
+    truth = [abs(int(v)) // divisor * (1 if v >= 0 else -1) for v in x]
+    assert quotient.tolist() == truth
+    assert rest.tolist() == [int(v) - q * divisor for v, q in zip(x, truth, strict=True)]
+
+
 @pytest.mark.parametrize("kind", [P.F32, P.S32, P.S64, P.C64, P.BF16], ids=lambda t: t.text)
 def test_scalars(kind):
     """Width 1 gives the same answers."""

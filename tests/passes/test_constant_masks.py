@@ -1,4 +1,4 @@
-"""Constants that are one value on half-planes become comparisons of positions: the same bits, and no array."""
+"""Constants that are one value on half-planes become comparisons of positions, positions iotas: same bits, no array."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ from xjit.passes.fusion.constant_masks import replace_constant_masks
 ROWS, COLUMNS = np.arange(7)[:, None], np.arange(9)[None]
 TRIL = ROWS >= COLUMNS
 WINDOW = TRIL & (ROWS - COLUMNS < 4)
+POSITIONS = [
+    np.arange(40, dtype=np.int32),
+    np.arange(7, 47, dtype=np.int64)[None],
+    np.arange(300, 100, -1, dtype=np.int16)[:, None],
+    (ROWS - COLUMNS + 3).astype(np.int32),
+    (ROWS + COLUMNS).astype(np.int64),
+    np.arange(-128, 128).astype(np.int8),  # the last step of its iota wraps around
+    np.iinfo(np.int64).max - np.arange(5),
+]
 
 
 def replaced(array: np.ndarray[Any, Any]) -> tuple[bool, HloModule]:
@@ -48,6 +57,7 @@ def replaced(array: np.ndarray[Any, Any]) -> tuple[bool, HloModule]:
         np.where(TRIL, np.float32(1), np.float32(np.nan)),
         np.where(TRIL, np.float32(0), np.float32(-0.0)),
         np.where(ROWS - COLUMNS >= 0, 1, np.where(ROWS - COLUMNS >= -2, 2, 3)).astype(np.int32),
+        *POSITIONS,
     ],
 )
 def test_masks(array: np.ndarray[Any, Any]) -> None:
@@ -70,6 +80,11 @@ def test_masks(array: np.ndarray[Any, Any]) -> None:
         np.stack([TRIL, ~TRIL]),  # three dimensions
         np.where(TRIL, 1j, 0),
         np.float32(3),
+        np.arange(9).astype(np.uint32),  # no position, which may be negative: its differences wrap around
+        np.arange(9).astype(np.float32),
+        2 * np.arange(9),
+        np.append(np.arange(99), 0),
+        (ROWS + COLUMNS) ^ (ROWS * COLUMNS == 48),  # but for the last one
         np.zeros((0, 9), np.float32),
         np.where((ROWS >= COLUMNS) & (COLUMNS >= 2) & (COLUMNS < 7), 1.0, 0.0),  # more edges than two
     ],
@@ -96,3 +111,10 @@ def test_constants_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_many_values_are_seen_at_a_glance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constant_masks, "_regions", lambda _: pytest.fail("a mask has few values"))
     assert not replaced(np.arange(90 * 100, dtype=np.float32).reshape(90, 100))[0]
+
+
+def test_positions_are_what_masks_are_found_from() -> None:
+    """Nothing but iotas, and numbers for all of them: whose differences `Positions` knows."""
+    for array in POSITIONS:
+        opcodes = {i.opcode for i in replaced(array)[1].entry_computation.instructions}
+        assert opcodes <= {"iota", "negate", "add", "broadcast", "constant", "copy"}

@@ -14,7 +14,6 @@ import pytest
 
 import xjit
 from tests.support import corpus
-from xjit import optimized_module
 from xjit.compile_options import CompileOptions
 from xjit.emitters.access.access_analysis import MapCache
 from xjit.emitters.gpu.traffic import GOOD_SHARE, kernel_traffic
@@ -34,9 +33,8 @@ MIN_SHARE_OF_CPU = 0.95
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_traffic_has_reasons(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traffic_has_reasons(name: str) -> None:
     """No kernel moves much more than it must without a reason in the report; nothing here takes the memory it plans."""
-    monkeypatch.setattr(optimized_module, "MAX_PROGRAM_BYTES", 1 << 50)
     models, maps = corpus.module("run_models"), MapCache()
     files = [path for path in sorted((corpus.ROOT / "models").rglob("*.txt")) if name in str(path)]
     assert files

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xjit.affine.errors import IndexingError
@@ -12,6 +11,7 @@ from xjit.affine.expr_text import AffineParser, variable_scope
 from xjit.affine.pool import constant, dim, symbol
 from xjit.affine.printer import expr_to_string
 from xjit.affine.walks import Substitution, evaluate, substitute_all
+from xjit.dataclass import dataclass
 
 __all__ = ["AffineMap"]
 

@@ -9,7 +9,7 @@ Invariants: immutable; constraints in canonical order, one interval per expressi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from xjit.affine.interval import Interval
 from xjit.affine.map_variables import Constraint, DimVar, RangeVar, RTVar
 from xjit.affine.pool import dim, symbol
 from xjit.affine.walks import evaluate
+from xjit.dataclass import dataclass
 
 __all__ = ["UNKNOWN", "Constraint", "DimVar", "IndexingMap", "RTVar", "RangeVar"]
 

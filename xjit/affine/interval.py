@@ -6,9 +6,10 @@ gives an empty interval. Results are sound: they contain every value that the op
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import index
 from typing import Final
+
+from xjit.dataclass import dataclass
 
 __all__ = ["EMPTY_INTERVAL", "INT64_MAX", "INT64_MIN", "UNBOUNDED", "Interval", "saturate"]
 

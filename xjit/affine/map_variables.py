@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from xjit.affine.affine_map import AffineMap
 from xjit.affine.expr import AffineExpr
 from xjit.affine.interval import Interval
+from xjit.dataclass import dataclass
 
 __all__ = ["Constraint", "DimVar", "RTVar", "RangeVar"]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo.types.primitive_type import BY_DTYPE
 from xjit.tools.leaf_comparison import compare_leaf
 

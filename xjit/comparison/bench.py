@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from xjit.comparison.ceilings import Ceilings, measure_ceilings
 from xjit.comparison.comparison import machine_name, work_of
 from xjit.comparison.runners import Runner, make_runner
 from xjit.comparison.timing import Times, alternate
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import HloError
 from xjit.hlo.ir.module import HloModule
 from xjit.tools.inputs import make_inputs

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from xjit.comparison.bench import Bench, BenchRow, Side
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument
 
 

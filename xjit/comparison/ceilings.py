@@ -7,12 +7,12 @@ with a change of sign, a large array summed up, a multiplication of large matric
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from xjit.comparison.runners import make_runner
 from xjit.comparison.timing import alternate
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import HloError
 from xjit.text.parser import parse_hlo
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from xjit.comparison.agreement import OutputAgreement, agreement
 from xjit.comparison.ceilings import Ceilings, measure_ceilings
 from xjit.comparison.runners import MAKERS, KernelTime, Runner, make_runner
 from xjit.comparison.timing import Times, alternate
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import FailedPrecondition, HloError, InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.passes.analysis.cost_analysis import HloCostAnalysis

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 
 from xjit.comparison.ceilings import Ceilings
 from xjit.comparison.units import duration, quantity
+from xjit.dataclass import dataclass
 
 COLOURS = ("#2563eb", "#d97706", "#059669", "#9333ea", "#dc2626")
 WIDTH, BAR, LEFT, RIGHT = 760, 30, 110, 90

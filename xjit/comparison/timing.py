@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from xjit.dataclass import dataclass
 
 MIN_BLOCK_SECONDS = 2e-3  # calls that take less are timed several at once
 MIN_ROUNDS, MAX_ROUNDS = 3, 200

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gpu.device_function import C_TYPES, emit_device_function
 from xjit.frontends.loading import ModuleLike, load_module
 from xjit.hlo.diagnostics import FailedPrecondition

@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from xjit.dataclass import dataclass
 from xjit.frontends.optional import import_optional
 from xjit.frontends.stablehlo import from_stablehlo
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported

@@ -13,13 +13,13 @@ import functools
 import threading
 import types
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from xjit.compile_options import CompileOptions
 from xjit.compiler import Executable, compile_module
+from xjit.dataclass import dataclass
 from xjit.frontends.jax_functions import JaxModule, module_name, trace_function
 from xjit.frontends.jit_arguments import StaticArguments, explain_leaf, for_program, leaf_type, result_leaf
 from xjit.frontends.optional import import_optional

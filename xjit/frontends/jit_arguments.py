@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.frontends.optional import import_optional
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.python_numbers import PYTHON_NUMBERS

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from xjit.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ Called computations are summarised once per result leaf, callees before callers,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
 from xjit.affine import UNKNOWN, AffineExprKind, IndexingBudgetError, IndexingMap, compose_indexing_maps
+from xjit.dataclass import dataclass
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction

@@ -7,7 +7,6 @@ is counted in closed form when its results are lone variables or mixed-radix or 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from xjit.affine.errors import IndexingBudgetError, IndexingError
 from xjit.affine.expr import AffineExpr
 from xjit.affine.indexing_map import Constraint, IndexingMap
 from xjit.affine.walks import evaluate
+from xjit.dataclass import dataclass
 
 __all__ = ["Utilization", "image_size", "operand_utilization"]
 

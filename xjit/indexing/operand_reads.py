@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from xjit.affine import (
@@ -24,6 +24,7 @@ from xjit.affine import (
     substitute_all,
     symbol,
 )
+from xjit.dataclass import dataclass
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.cached_property import cached_property
 from xjit.hlo.ir.instruction import HloInstruction

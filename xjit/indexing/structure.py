@@ -6,10 +6,10 @@ A *leaf* is an array of a shape, numbered left to right through nested tuples.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import Final
 
 from xjit.affine import UNKNOWN
+from xjit.dataclass import dataclass
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait, opcodes_with
 from xjit.hlo.ir.instruction import HloInstruction

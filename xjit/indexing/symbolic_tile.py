@@ -7,7 +7,6 @@ of the output tile and s<i> for its size i; strides are numbers. Run-time variab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd
 from typing import TypeAlias
 
@@ -20,6 +19,7 @@ from xjit.affine.pool import constant, symbol
 from xjit.affine.rules import linear_combination
 from xjit.affine.simplify import range_context
 from xjit.affine.walks import evaluate
+from xjit.dataclass import dataclass
 
 __all__ = ["Alternatives", "SymbolicTile", "Tile", "propagate_tile"]
 

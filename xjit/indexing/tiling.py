@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xjit.affine import IndexingMap, Interval
+from xjit.dataclass import dataclass
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.indexing import SymbolicTile, Tile, propagate_tile
 from xjit.indexing.composition import Composer

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xjit.affine import IndexingMap
+from xjit.dataclass import dataclass
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.indexing import Utilization, operand_utilization
 from xjit.indexing.composition import Composer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from math import prod
 from typing import Any, Final
@@ -15,6 +14,7 @@ from xjit.affine.interval import Interval
 from xjit.affine.pool import dim
 from xjit.affine.simplify import RangeContext
 from xjit.affine.walks import substitute
+from xjit.dataclass import dataclass
 
 __all__ = ["AccessKind", "WarpAccess", "classify_warp_access"]
 

@@ -6,9 +6,9 @@ They are attributes of the arguments and results of `main`, which a conversion t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo.attributes.codecs.shapes import parse_layout
 from xjit.hlo.attributes.elements import DimensionsAttributes, ParameterAttributes

@@ -12,11 +12,11 @@ import re
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.custom_call_registry import (
     STATUS_RETURNING_UNIFIED,

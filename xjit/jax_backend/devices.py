@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-from dataclasses import dataclass
 from typing import Any, Final
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument
+from xjit.jax_backend.platforms import CPU, Platform
 from xjit.jax_backend.records import CLIENT, DEVICE, MEMORY, PTHREAD_SIZE, QUEUE
 from xjit.jax_backend.requests import Memory, Request
 from xjit.llvm.host_cpu import host_features
@@ -15,12 +16,12 @@ from xjit.llvm.struct_layout import StructLayout
 from xjit.version import __version__
 
 NUM_DEVICES_VARIABLE: Final = "XJIT_NUM_DEVICES"
-"""Environment variable: how many devices the backend shows, all of them this machine's CPU."""
+"""Environment variable: how many devices the backend shows, all of them this machine's CPU, or simulated GPUs."""
 
 MAX_DEVICES: Final = 1024
 
 PLATFORM_NAME: Final = "cpu"
-"""What JAX lowers for: its rules for CPUs, whose custom calls xjit has. The backend's own name is `xjit`."""
+"""What JAX lowers for, for GPUs too: its rules for CPUs, whose custom calls xjit has. Its own name is a platform's."""
 
 MEMORY_KINDS: Final = ("device", "pinned_host", "unpinned_host")
 """As of JAX's own CPU devices; the first is the default. All of them are the same memory."""
@@ -42,6 +43,7 @@ class Client:
     """
 
     address: int
+    platform: Platform
     topology: Memory
     devices: tuple[int, ...]
     queues: tuple[int, ...]
@@ -63,12 +65,14 @@ def default_device(client: int) -> int:
     return Request(CLIENT, client).numbers("devices", "num_devices")[0]
 
 
-def num_devices() -> int:
+def num_devices(platform: Platform = CPU) -> int:
     """The number that the environment asks for, else JAX's `jax_num_cpu_devices`, else that of XLA's flag
-    `--xla_force_host_platform_device_count`, else 1. Errors: InvalidArgument."""
+    `--xla_force_host_platform_device_count`, else 1; of real GPUs 1. Errors: InvalidArgument."""
     import jax
     from jaxlib import xla_client
 
+    if platform.has_own_memory:
+        return 1
     settings: Any = jax.config
     if (count := settings.jax_num_cpu_devices) < 0:
         flags = xla_client.CompileOptions().executable_build_options.debug_options
@@ -89,9 +93,10 @@ def is_asynchronous() -> bool:
 
 
 class ClientBuilder:
-    """Makes the structs of a client with a number of devices."""
+    """Makes the structs of a client of a platform with a number of devices."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, platform: Platform, count: int) -> None:
+        self._platform = platform
         self._kept: list[Memory] = []
         self._queues: list[int] = []
         self._count = count
@@ -115,8 +120,9 @@ class ClientBuilder:
             **self._text("platform_name", PLATFORM_NAME),
             **self._text("platform_version", version),
         )
-        topology = Memory(f"{version}, {len(devices)} devices: {host_features()}")
-        return Client(address, topology, tuple(devices), tuple(self._queues), tuple(self._kept))
+        target = f"{self._platform.target}, " if self._platform.is_gpu else ""
+        topology = Memory(f"{version}, {target}{len(devices)} devices: {host_features()}")
+        return Client(address, self._platform, topology, tuple(devices), tuple(self._queues), tuple(self._kept))
 
     def _memory(self, device: int, kind: int, devices: int) -> int:
         name = MEMORY_KINDS[kind]
@@ -144,9 +150,10 @@ class ClientBuilder:
             default_memory=memories[0],
             own_address=address,
             queue=self._queue(),
-            **self._text("kind", "cpu"),
-            **self._text("debug_string", f"cpu:{number}"),
-            **self._text("to_string", f"CpuDevice(id={number})"),
+            is_host=not self._platform.has_own_memory,
+            **self._text("kind", self._platform.device_kind),
+            **self._text("debug_string", f"{self._platform.device_kind}:{number}"),
+            **self._text("to_string", f"{self._platform.device_class}(id={number})"),
         )
 
     def _queue(self) -> int:

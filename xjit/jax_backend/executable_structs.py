@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from xjit.emitters.kernels.calls.registered_call import KIND as CUSTOM_CALL
@@ -35,8 +36,10 @@ from xjit.jax_backend.records import (
     RETURNED_NONE,
 )
 from xjit.jax_backend.requests import Memory
+from xjit.llvm.execution_context import initial_context
 from xjit.runtime.collectives.sharded_call import device_context
 from xjit.runtime.executable import CpuExecutable
+from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.program import ArraySignature, CpuProgram
 from xjit.text.proto import serialized_sharding
 
@@ -45,6 +48,34 @@ _REPLICATED: Final = HloSharding(str(REPLICATED))
 LONG_US: Final = 100.0
 """Microseconds of estimated work above which a call goes to a queue: to wake another thread, and to be woken by it,
 costs about 20."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What calls run: native code at `entry`, or (0) what Python runs. `size` is the code's, in bytes."""
+
+    dispatch: int
+    calls_functions: bool
+    size: int
+    entry: int = 0
+    constants: int = 0
+    arena_size: int = 0
+    context: bytes = field(default_factory=initial_context)
+
+
+def native_code(executable: CpuExecutable, num_devices: int) -> Code:
+    """The code of a program for CPUs that runs on a number of devices."""
+    program, entry = executable.program, executable.entry
+    objects = program.object_code
+    return Code(
+        dispatch=_dispatch(program, num_devices),
+        calls_functions=any(kernel.kind == CUSTOM_CALL for kernel in program.kernels),
+        size=len(objects) if isinstance(objects, bytes) else sum(map(len, objects)),
+        entry=entry.address,
+        constants=entry.constants_address,
+        arena_size=entry.arena_size,
+        context=entry.initial_context,
+    )
 
 
 def _dispatch(program: CpuProgram, num_devices: int) -> int:
@@ -71,10 +102,17 @@ class ExecutableStructs:
     """Makes the structs of an executable: `address` is that of all its devices, `parts` one per device, if several."""
 
     def __init__(
-        self, client: Client, executable: CpuExecutable, number: int, placement: Placement, boundary: Boundary
+        self,
+        client: Client,
+        program: CpuProgram | GpuModule,
+        code: Code,
+        number: int,
+        placement: Placement,
+        boundary: Boundary,
     ) -> None:
         self._client = client
-        self._executable = executable
+        self._program = program
+        self._code = code
         self._number = number
         self._placement = placement
         self._boundary = boundary
@@ -84,21 +122,19 @@ class ExecutableStructs:
 
     def build(self, module: HloModule, code: bytes, *, returns_errors: bool) -> None:
         """Makes them. `code` is the program as it came, `module` that of one device."""
-        program = self._executable.program
-        entry, placement = self._executable.entry, self._placement
-        objects = program.object_code
+        run, placement = self._code, self._placement
         devices = [self._client.devices[number] for number in placement.devices]
         common = {
-            "dispatch": _dispatch(program, len(devices)),
-            "calls_functions": any(kernel.kind == CUSTOM_CALL for kernel in program.kernels),
+            "dispatch": run.dispatch,
+            "calls_functions": run.calls_functions,
             "num_replicas": placement.num_replicas,
             "num_partitions": placement.num_partitions,
-            "entry": entry.address,
-            "constants": entry.constants_address,
-            "arena_size": entry.arena_size,
-            "code_size": len(objects) if isinstance(objects, bytes) else sum(map(len, objects)),
+            "entry": run.entry,
+            "constants": run.constants,
+            "arena_size": run.arena_size,
+            "code_size": run.size,
             "number": self._number,
-            **self._text("name", program.name),
+            **self._text("name", self._program.name),
             **self._text("fingerprint", hashlib.sha256(code).hexdigest()),
             **self._signature_fields(module),
             **self._sharding_fields(module),
@@ -117,7 +153,7 @@ class ExecutableStructs:
     def _on_devices(self, common: dict[str, int], devices: Sequence[int], first: int, returned: int) -> dict[str, int]:
         """The fields of the program on some devices, of which it gives the first this number."""
         replica, partition = divmod(first, self._placement.num_partitions)
-        context = device_context(self._executable.entry.initial_context, replica, partition, 0)
+        context = device_context(self._code.context, replica, partition, 0)
         return common | {
             "devices": self._numbers(devices),
             "num_devices": len(devices),
@@ -126,7 +162,7 @@ class ExecutableStructs:
         }
 
     def _signature_fields(self, module: HloModule) -> dict[str, int]:
-        entry, program = module.entry_computation, self._executable.program
+        entry, program = module.entry_computation, self._program
         root = entry.root_instruction.shape
         shapes = [parameter.shape for parameter in entry.parameter_instructions]
         parameters = _Leaves(shapes, program.parameters)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from xjit.compile_options import CompileOptions
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.jax_backend.compiler_options import compile_options_of
 

@@ -14,21 +14,25 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from xjit.hlo.custom_call_registry import register_custom_call_target
-from xjit.hlo.diagnostics import InvalidArgument, Unsupported
+from xjit.hlo.diagnostics import InvalidArgument, ResourceExhausted, Unsupported
 from xjit.jax_backend.analyses import memory_size
 from xjit.jax_backend.c_api import FUNCTIONS, NAMED_VALUE, PROGRAM, VERSION, ErrorCode, NamedValueType
 from xjit.jax_backend.callbacks import TARGET, call_python, failure_of_function
+from xjit.jax_backend.device_memory import DeviceMemories, GpuMemory
 from xjit.jax_backend.devices import Client, ClientBuilder, device_of_memory, is_asynchronous, num_devices
+from xjit.jax_backend.gpu_programs import GpuProgram
 from xjit.jax_backend.native.api import REFUSAL_ERROR, NativeApi
-from xjit.jax_backend.native.buffers import DELETED_ERROR, READY_EVENT
-from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR
+from xjit.jax_backend.native.buffers import DELETED_ERROR, NOT_ON_HOST_ERROR, READY_EVENT
+from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, RUN_PROGRAM, STATUS_ERROR
+from xjit.jax_backend.native.device_data import ALLOCATE_DATA, COPY_DATA, NO_DATA
 from xjit.jax_backend.native.donation import ARGUMENT_DELETED, DONATED_THEN_READ, DONATED_TWICE, READ_THEN_DONATED
 from xjit.jax_backend.native.events import EXHAUSTED_ERROR, EXHAUSTED_EVENT
 from xjit.jax_backend.native.execute import COUNT_ERROR
 from xjit.jax_backend.native.groups import OPEN_GROUP
 from xjit.jax_backend.native.questions import CALL_PYTHON, CALL_TARGET, UNANSWERED_ERROR
+from xjit.jax_backend.platforms import CPU, PLATFORMS, Platform
 from xjit.jax_backend.programs import LoadedProgram, load_program, read_program
-from xjit.jax_backend.records import EXECUTABLE
+from xjit.jax_backend.records import CALL, EXECUTABLE
 from xjit.jax_backend.requests import (
     Memory,
     Request,
@@ -40,9 +44,10 @@ from xjit.jax_backend.requests import (
     static_ready_event,
 )
 from xjit.jax_backend.sharded_execution import ShardedExecution
-from xjit.jax_backend.transfers import Copying, Transfers
+from xjit.jax_backend.transfers import NO_VIEWS, Copying, Transfers
 from xjit.jax_backend.workers import Workers
 from xjit.llvm.struct_layout import StructLayout
+from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.thread_pool import running_pool
 
 _DELETED: Final = "Buffer has been deleted or donated."
@@ -55,6 +60,7 @@ _STATIC_ERRORS: Final = {
     EXHAUSTED_ERROR: (ErrorCode.RESOURCE_EXHAUSTED, "Out of memory, or of threads"),
     UNANSWERED_ERROR: (ErrorCode.INTERNAL, "Python did not answer: it has no stack left, or is shutting down"),
     REFUSAL_ERROR: (ErrorCode.UNIMPLEMENTED, "xjit's backend does not have this function of PJRT"),
+    NOT_ON_HOST_ERROR: (ErrorCode.UNIMPLEMENTED, NO_VIEWS),
 }
 
 _CUT_SHORT: Final = "an answer of Python's was interrupted, and is not begun again"
@@ -73,7 +79,11 @@ _ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _STATUS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _OPEN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_COPY = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_void_p)
 
+
+PLATFORM_OPTION: Final = "platform"
+"""The option of a client that has the name of one of `PLATFORMS`."""
 
 Answer = Callable[[Request], int | None]
 """Does a request; returns the address of an error, if there is one, or raises."""
@@ -107,7 +117,8 @@ class Plugin:
                 self._api.set_variable(EXHAUSTED_EVENT, self._keep(static_ready_event(address)).address)
         self._cut_short, kept = static_error(ErrorCode.INTERNAL, _CUT_SHORT)
         self._kept.append(kept)
-        self._transfers = Transfers(self._api, self._ready.address)
+        self._memories = DeviceMemories()
+        self._transfers = Transfers(self._api, self._ready.address, self._memories)
         self._sharded_execution = ShardedExecution(self._api.address(CALL_RUN))
         self._set_answers(answers)
         self._api.set_variable(CALL_PYTHON, ctypes.cast(call_python, ctypes.c_void_p).value or 0)
@@ -152,6 +163,9 @@ class Plugin:
             STATUS_ERROR: _STATUS(self._answering(self._error_of_status)),
             OPEN_GROUP: _OPEN(self._open_group),
             RUN_MEMBER: _RUN(self._answering(self._run_member)),
+            RUN_PROGRAM: _ANSWER(self._answering(self._run_program)),
+            ALLOCATE_DATA: _OPEN(self._allocate),
+            COPY_DATA: _COPY(self._answering(self._memories.copy)),
         }.items():
             self._kept.append(function)
             self._api.set_variable(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
@@ -202,15 +216,29 @@ class Plugin:
 
         JAX asks again when its backends were cleared. Arrays of before live on with theirs.
         """
+        platform = PLATFORMS[_text_options(request).get(PLATFORM_OPTION, CPU.name)]
         with self._lock:
-            count = num_devices()
-            client = next((client for client in self._clients.values() if len(client.devices) == count), None)
+            count = num_devices(platform)
+            there = (c for c in self._clients.values() if (c.platform, len(c.devices)) == (platform, count))
+            client = next(there, None)
             if client is None:
-                client = ClientBuilder(count).build()
+                client = self._new_client(platform, count)
                 self._clients[client.address] = client
             queues = [queue for client in self._clients.values() for queue in client.queues]
             self._workers.serve(queues, is_asynchronous=is_asynchronous())
         request["client"] = client.address
+
+    def _new_client(self, platform: Platform, count: int) -> Client:
+        """Errors: FailedPrecondition if there is no GPU for it."""
+        if not platform.has_own_memory:
+            return ClientBuilder(platform, count).build()
+        from xjit.runtime.cuda import cuda_driver  # for GPUs alone
+
+        driver = cuda_driver()
+        client = ClientBuilder(platform, count).build()
+        for device in client.devices:
+            self._memories.add(device, GpuMemory(driver, functools.partial(self._api.data_freed, device)))
+        return client
 
     def _topology(self, request: Request) -> None:
         request["topology"] = request["client"]
@@ -238,6 +266,15 @@ class Plugin:
         ctypes.memmove(request["default_assignment"], ids.address, 4 * count)
 
     # Buffers
+
+    def _allocate(self, device: int, num_bytes: int, answer: int) -> None:
+        def allocate() -> int:
+            try:
+                return self._memories.allocate(device, num_bytes)
+            except ResourceExhausted:
+                return NO_DATA
+
+        give_answer(answer, allocate, int)
 
     def _uninitialized(self, request: Request) -> None:
         request["buffer"] = self._transfers.uninitialized(request)
@@ -289,11 +326,27 @@ class Plugin:
     def _run_member(self, call: int, error: int | None) -> int:
         return self._sharded_execution.run_member(call, error or 0)
 
+    def _run_program(self, call: int) -> None:
+        """Runs a program of a GPU on the data of a call's arguments and results."""
+        fields = Request(CALL, call)
+        code = self._program(fields["executable"]).executable
+        assert isinstance(code, GpuProgram)
+        parameters, results = (
+            list((ctypes.c_int64 * len(leaves)).from_address(fields[name]))
+            for name, leaves in (("inputs", code.program.parameters), ("outputs", code.program.results))
+        )
+        try:
+            code.run(parameters, results, self._memories.of_gpu(fields["device"]))
+        except BaseException as error:
+            raise failure_of_function(error) from error
+
     def _error_of_status(self, executable: int, status: int, instruction: int, detail: int) -> int:
         if status in _ARGUMENT_ERRORS:
             return new_error(ErrorCode.INVALID_ARGUMENT, _ARGUMENT_ERRORS[status].format(instruction, detail))
         try:
-            self._program(executable).executable.raise_status(status, instruction, detail)
+            code = self._program(executable).executable
+            assert isinstance(code, CpuExecutable)
+            code.raise_status(status, instruction, detail)
         except BaseException as error:
             return error_of(self._sharded_execution.failure(status, failure_of_function(error)))
         return 0
@@ -366,6 +419,16 @@ class Plugin:
     def _keep(self, memory: Memory) -> Memory:
         self._kept.append(memory)
         return memory
+
+
+def _text_options(request: Request) -> dict[str, str]:
+    """The options that a client is created with, those that are texts."""
+    found: dict[str, str] = {}
+    for number in range(request["num_options"]):
+        option = Request(NAMED_VALUE, request["create_options"] + number * NAMED_VALUE.size)
+        if option["type"] == NamedValueType.STRING:
+            found[option.bytes("name", "name_size").decode()] = option.bytes("value", "value_size").decode()
+    return found
 
 
 def _answer_request(answer: Answer, layout: StructLayout, request: int) -> int | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
 import xjit.compiler
 from xjit.collector_pause import collector_pause
+from xjit.dataclass import dataclass
 from xjit.frontends import shardy_factors
 from xjit.frontends.shardy import import_shardy, on_whole_axes
 from xjit.frontends.stablehlo_reader.reader import read_artifact
@@ -24,9 +25,11 @@ from xjit.jax_backend.boundary import AUTO, Boundary, boundary_of, free_layout, 
 from xjit.jax_backend.c_api import NAMED_VALUE, ErrorCode, NamedValueType
 from xjit.jax_backend.callbacks import Callbacks, bind_callbacks
 from xjit.jax_backend.devices import Client
-from xjit.jax_backend.executable_structs import ExecutableStructs
+from xjit.jax_backend.executable_structs import ExecutableStructs, native_code
+from xjit.jax_backend.gpu_programs import GpuProgram
 from xjit.jax_backend.module_with_config import hlo_module_with_config
 from xjit.jax_backend.placement import Placement, placement_of
+from xjit.jax_backend.platforms import CPU, Platform
 from xjit.jax_backend.requests import CodedError, Memory
 from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
@@ -43,7 +46,7 @@ _NUM_PARTS: Final = 4  # of a serialized program
 class LoadedProgram:
     """A program, ready to run, and its structs. `code` is what was compiled, `module` that of one of its devices."""
 
-    executable: CpuExecutable
+    executable: CpuExecutable | GpuProgram
     module: HloModule
     code: bytes
     structs: ExecutableStructs
@@ -57,11 +60,11 @@ class LoadedProgram:
         return Memory(self.placement.assignment)
 
     @cached_property
-    def analyzed(self) -> xjit.compiler.Executable:
+    def analyzed(self) -> xjit.compiler.Executable | GpuProgram:
         """The executable with its module; one that was read back is compiled for it."""
-        if isinstance(self.executable, xjit.compiler.Executable):
+        if isinstance(self.executable, xjit.compiler.Executable | GpuProgram):
             return self.executable
-        return _compile(self.module, self.placement)
+        return _compile(self.module, self.placement, CPU)
 
     @cached_property
     def optimized_program(self) -> bytes:
@@ -72,7 +75,9 @@ class LoadedProgram:
     @property
     def _is_compiled_here(self) -> bool:
         executable = self.executable
-        return isinstance(executable, xjit.compiler.Executable) and not executable.is_from_cache
+        if isinstance(executable, xjit.compiler.Executable):
+            return not executable.is_from_cache
+        return isinstance(executable, GpuProgram)
 
     @cached_property
     def shown_program(self) -> bytes:
@@ -102,6 +107,8 @@ class LoadedProgram:
         """All that `read_program` needs. Errors: Unsupported for a program that calls Python back."""
         if self.callbacks.numbers:
             raise Unsupported("a program with callbacks cannot be serialized")
+        if isinstance(self.executable, GpuProgram):
+            raise Unsupported("a program of a GPU cannot be serialized")
         program = program_to_bytes(self.executable.program)
         parts = (program, self.code, bytes(self.options), to_proto(self.module))
         return Memory(b"".join(_LENGTH.pack(len(part)) + part for part in parts))
@@ -189,10 +196,11 @@ def load_program(client: Client, number: int, code: bytes, options: bytes) -> Lo
         callbacks = bind_callbacks(module)
     with TraceAnnotation("xjit::compile", module=module.name):
         try:
-            executable = _compile(module, placement)
+            executable = _compile(module, placement, client.platform)
         except UnknownTarget as error:
             raise _not_found(error) from error
-    structs = ExecutableStructs(client, executable, number, placement, boundary)
+    run = executable.code if isinstance(executable, GpuProgram) else native_code(executable, len(placement.devices))
+    structs = ExecutableStructs(client, executable.program, run, number, placement, boundary)
     structs.build(module, code, returns_errors=bool(callbacks.numbers))
     return LoadedProgram(executable, module, code, structs, Memory(options), placement, callbacks)
 
@@ -214,9 +222,12 @@ def read_program(client: Client, number: int, data: bytes, options: bytes) -> Lo
     program, code, own_options, proto = _cut(data)
     options = options or own_options
     placement, boundary = placement_of(options, len(client.devices)), boundary_of(code)
+    if client.platform.is_gpu:
+        raise Unsupported("a serialized program for a GPU")
     executable = CpuExecutable(program_from_bytes(program))
     module = create_from_proto(proto)
-    structs = ExecutableStructs(client, executable, number, placement, boundary)
+    run = native_code(executable, len(placement.devices))
+    structs = ExecutableStructs(client, executable.program, run, number, placement, boundary)
     structs.build(module, code, returns_errors=False)
     return LoadedProgram(executable, module, code, structs, Memory(options), placement, Callbacks(()))
 
@@ -236,10 +247,11 @@ def _cut(data: bytes) -> list[bytes]:
     return parts
 
 
-def _compile(module: HloModule, placement: Placement) -> xjit.compiler.Executable:
-    executable = xjit.compiler.compile_module(module, "cpu", placement.compile_options, True)
-    assert isinstance(executable, xjit.compiler.Executable)
-    return executable
+def _compile(module: HloModule, placement: Placement, platform: Platform) -> xjit.compiler.Executable | GpuProgram:
+    if platform.is_gpu and len(placement.devices) > 1:
+        raise Unsupported(f"a program on several devices of {platform.name}")
+    executable = xjit.compiler.compile_module(module, platform.target, placement.compile_options, True)
+    return executable if isinstance(executable, xjit.compiler.Executable) else GpuProgram(executable)
 
 
 def _named_float(name: Memory, value: float) -> bytes:

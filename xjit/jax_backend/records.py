@@ -65,9 +65,14 @@ DEVICE: Final = StructLayout(
         ("default_memory", PTR),
         ("own_address", PTR),  # a device is its own description
         ("queue", PTR),  # a QUEUE
+        ("is_host", I32),  # whether its memory is this machine's
+        ("freed", PTR),  # else: memory that nobody needs any more, a FREED each, the latest first
     ),
 )
 """A device and its description."""
+
+FREED: Final = StructLayout("Freed", (("next", PTR), ("data", PTR)))
+"""Memory of a device that Python gives back, when it is asked for some, or at the end of a call."""
 
 QUEUE: Final = StructLayout(
     "Queue",
@@ -170,9 +175,10 @@ BUFFER: Final = StructLayout(
         ("memory", PTR),
         ("ready", PTR),  # an EVENT
         ("host_event", PTR),  # an EVENT that is set when the data is not needed: it belongs to the caller; or null
+        ("is_on_host", I32),  # as its device is
     ),
 )
-"""An array. Its data is a block of the warm pool, unless there is a `host_event`."""
+"""An array. Its data is a block of the warm pool, or its device's, unless there is a `host_event`."""
 
 HOLD: Final = 1
 QUEUED: Final = 1 << 32
@@ -196,7 +202,7 @@ EXECUTABLE: Final = StructLayout(
         ("num_results", I64),
         ("parameters", PTR),  # an ARRAY each
         ("results", PTR),  # an ARRAY each
-        ("entry", PTR),
+        ("entry", PTR),  # null for what Python runs
         ("constants", PTR),
         ("arena_size", I64),
         ("initial_context", PTR),

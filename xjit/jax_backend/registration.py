@@ -7,26 +7,24 @@ import functools
 from collections.abc import Iterable
 from typing import Any, Final
 
-NAME: Final = "xjit"
-"""The backend's name, as in `JAX_PLATFORMS=xjit`."""
+from xjit.jax_backend.platforms import CPU, PLATFORMS
+from xjit.jax_backend.plugin import PLATFORM_OPTION
 
 _CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
 
 
-def create_client(ffi_targets: Iterable[tuple[Any, ...]] = (), ffi_types: Iterable[tuple[Any, ...]] = ()) -> Any:
-    """The client that JAX asked for: the native part of the backend is compiled with the first.
+def create_client(
+    name: str = CPU.name, ffi_targets: Iterable[tuple[Any, ...]] = (), ffi_types: Iterable[tuple[Any, ...]] = ()
+) -> Any:
+    """The client of one of `PLATFORMS` that JAX asked for: the native part of the backend is compiled with the first.
 
     `ffi_targets` (name, function, API version, traits) and `ffi_types` (name, type) waited for a CPU client before.
     """
     import jax
     from jax._src import xla_bridge
-    from jaxlib import xla_client
 
     from xjit.jax_backend import custom_partitioners
 
-    if not xla_client.pjrt_plugin_loaded(NAME):
-        xla_client.load_pjrt_plugin_with_c_api(NAME, _capsule())
-        xla_client.initialize_pjrt_plugin(NAME)
     _hand_over_callbacks()
     _copy_foreign_arrays()
     _take_ffi_targets()
@@ -34,12 +32,21 @@ def create_client(ffi_targets: Iterable[tuple[Any, ...]] = (), ffi_types: Iterab
     _analyze_lowered()
     _show_programs()
     custom_partitioners.register()
-    client = xla_client.make_c_api_client(NAME, {}, None)
+    client = _new_client(name)
     settings: Any = jax.config
     platforms = (settings.jax_platforms or "cpu").split(",")
     if "cpu" not in platforms:  # JAX looks for a CPU by this name: for arguments of callbacks, to begin with
-        xla_bridge._backends.setdefault("cpu", client)
+        xla_bridge._backends.setdefault("cpu", _new_client(CPU.name) if PLATFORMS[name].is_gpu else client)
     return client
+
+
+def _new_client(name: str) -> Any:
+    from jaxlib import xla_client
+
+    if not xla_client.pjrt_plugin_loaded(name):
+        xla_client.load_pjrt_plugin_with_c_api(name, _capsule())
+        xla_client.initialize_pjrt_plugin(name)
+    return xla_client.make_c_api_client(name, {PLATFORM_OPTION: name}, None)
 
 
 @functools.cache

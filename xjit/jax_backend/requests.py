@@ -128,9 +128,9 @@ def new_event(error: int = 0, *, is_ready: bool = True, references: int = 1) -> 
     return address
 
 
-def free_event(event: int) -> None:
-    """Frees an event that nobody has seen."""
-    _system_free(event)
+def free_struct(address: int) -> None:
+    """Frees a struct that native code allocated, or that of an event which nobody has seen."""
+    _system_free(address)
 
 
 def new_ending(function: int, subject: int, argument: int) -> int:
@@ -139,7 +139,7 @@ def new_ending(function: int, subject: int, argument: int) -> int:
     try:
         node = _malloc(CALLBACK.size)
     except MemoryError:
-        free_event(event)
+        free_struct(event)
         raise
     packed = CALLBACK.pack(function=function, subject=subject, argument=argument)
     ctypes.memmove(node, packed, CALLBACK.size)

@@ -6,8 +6,8 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import ResourceExhausted
 from xjit.jax_backend.programs import LoadedProgram
 from xjit.jax_backend.records import CALL

@@ -10,22 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from xjit.hlo.diagnostics import InvalidArgument, ResourceExhausted, Unsupported
+from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.jax_backend.c_api import BUFFER_TYPES, MEMORY_LAYOUT, STRIDED_LAYOUT, HostBufferSemantics
+from xjit.jax_backend.device_memory import DeviceMemories
 from xjit.jax_backend.devices import default_device, default_memory, device_of_memory
 from xjit.jax_backend.element_types import byte_width
 from xjit.jax_backend.native.api import NativeApi
 from xjit.jax_backend.native.transfers import ALIASING_ALIGNMENT
 from xjit.jax_backend.records import ARRAY, BUFFER, EVENT, HOLD
-from xjit.jax_backend.requests import Memory, Request, failure_of, free_event, new_ending, new_event
+from xjit.jax_backend.requests import Memory, Request, failure_of, free_struct, new_ending, new_event
 from xjit.runtime.program import PARAMETER_ALIGNMENT
-from xjit.runtime.thread_pool import running_pool
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 _WITHOUT_VIEWS = ("f4e2m1fn",)
 """Types whose memory XLA's CPU client takes from nobody else: packed floats."""
+
+NO_VIEWS = "views of a GPU's memory: convert the array with numpy.asarray"
+"""Why arrays of a device that has memory of its own are not shared by DLPack."""
 
 _DELETE_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -38,10 +41,11 @@ class Copying(threading.local):
 
 
 class Transfers:
-    """Makes and reads buffers."""
+    """Makes and reads buffers in the memory of devices."""
 
-    def __init__(self, api: NativeApi, ready_event: int) -> None:
+    def __init__(self, api: NativeApi, ready_event: int, memories: DeviceMemories) -> None:
         self._api = api
+        self._memories = memories
         self._ready_event = ready_event
         self.copying = Copying()
 
@@ -54,7 +58,8 @@ class Transfers:
         device, memory = self._place(request)
         source = request["data"]
         in_place = (
-            request["host_buffer_semantics"] == HostBufferSemantics.IMMUTABLE_ZERO_COPY
+            self._memories.of_gpu(device) is None
+            and request["host_buffer_semantics"] == HostBufferSemantics.IMMUTABLE_ZERO_COPY
             and source % ALIASING_ALIGNMENT == 0
             and _is_dense(shape, strides, _strides(shape, order, width))
         )
@@ -63,8 +68,10 @@ class Transfers:
             request["buffer"] = self.new_buffer(kind, shape, source, device, memory, done, order=order)
             request["done_with_host_buffer"] = done
             return
-        data = _allocate(_num_bytes(shape, width))
-        view(data, shape, _strides(shape, order, width), width)[...] = view(source, shape, strides, width)
+        num_bytes = _num_bytes(shape, width)
+        data = self._memories.allocate(device, num_bytes)
+        with self._memories.writing(device, data, num_bytes) as place:
+            view(place, shape, _strides(shape, order, width), width)[...] = view(source, shape, strides, width)
         request["buffer"] = self.new_buffer(kind, shape, data, device, memory, order=order)
         request["done_with_host_buffer"] = self._ready_event
 
@@ -77,6 +84,8 @@ class Transfers:
         order = _order(request["layout"], len(shape))
         device, memory = self._place(request)
         data, callback = request["device_buffer_ptr"], request["on_delete_callback"]
+        if self._memories.of_gpu(device) is not None:
+            raise Unsupported(NO_VIEWS)
         if BUFFER_TYPES[kind] in _WITHOUT_VIEWS:
             if self.copying.is_asked:
                 raise InvalidArgument(f"Unsupported DLPack tensor dtype: {BUFFER_TYPES[kind]}")
@@ -86,7 +95,7 @@ class Transfers:
             raise InvalidArgument(f"memory at {data:#x} is not aligned to {PARAMETER_ALIGNMENT} bytes")
         if not is_aligned or self.copying.is_asked:
             num_bytes = _num_bytes(shape, byte_width(kind))
-            own = _allocate(num_bytes)
+            own = self._memories.allocate(device, num_bytes)
             ctypes.memmove(own, data, num_bytes)
             if callback:
                 _DELETE_CALLBACK(callback)(data, request["on_delete_callback_arg"])
@@ -115,7 +124,8 @@ class Transfers:
         target = _host_strides(request["host_layout"], shape, width) if request["host_layout"] else row_major
         if request["dst_size"] < buffer["num_bytes"]:
             raise InvalidArgument(f"{request['dst_size']} bytes for an array of {buffer['num_bytes']}")
-        view(request["dst"], shape, target, width)[...] = view(buffer["data"], shape, strides, width)
+        with self._memories.reading(buffer["device"], buffer["data"], buffer["num_bytes"]) as place:
+            view(request["dst"], shape, target, width)[...] = view(place, shape, strides, width)
 
     def raw_to_host(self, request: Request) -> None:
         """`Buffer_CopyRawToHost`: a range of bytes."""
@@ -123,7 +133,8 @@ class Transfers:
             offset, size = request["offset"], request["transfer_size"]
             if not 0 <= offset <= offset + size <= buffer["num_bytes"]:
                 raise InvalidArgument(f"bytes {offset} to {offset + size} of an array of {buffer['num_bytes']}")
-            ctypes.memmove(request["dst"], buffer["data"] + offset, size)
+            with self._memories.reading(buffer["device"], buffer["data"] + offset, size) as place:
+                ctypes.memmove(request["dst"], place, size)
         request["event"] = self._ready_event
 
     @contextmanager
@@ -147,11 +158,11 @@ class Transfers:
         if buffer["is_deleted"]:
             raise InvalidArgument("the array has been deleted or donated")
         shape, order = buffer.numbers("dimensions", "rank"), buffer.numbers("minor_to_major", "rank")
-        data = _allocate(buffer["num_bytes"])
+        data = self._memories.allocate(device, buffer["num_bytes"])
         try:
             event = new_event(is_ready=False, references=2)
         except MemoryError:
-            running_pool().free(data)
+            self._memories.free(device, data)
             raise
         made = self.new_buffer(buffer["type"], shape, data, device, memory, ready=event, order=order)
         self._api.start_copy(source, made, event)
@@ -161,9 +172,9 @@ class Transfers:
         """A buffer of the shape in a request whose contents are undefined, or an error."""
         kind, shape = request["shape_element_type"], request.numbers("shape_dims", "shape_num_dims")
         order = _order(request["shape_layout"], len(shape))
-        data = _allocate(_num_bytes(shape, byte_width(kind)))
         memory = request["memory"]
         device = device_of_memory(memory) if memory else request["device"]
+        data = self._memories.allocate(device, _num_bytes(shape, byte_width(kind)))
         return self.new_buffer(kind, shape, data, device, memory, ready=error_event, order=order)
 
     def new_buffer(
@@ -192,9 +203,9 @@ class Transfers:
             return made
         for own in (host_event, ready):
             if own:
-                free_event(own)
+                free_struct(own)
         if not host_event:
-            running_pool().free(data)
+            self._memories.free(device, data)
         raise MemoryError("Out of memory allocating the struct of a buffer")
 
     def _place(self, request: Request) -> tuple[int, int]:
@@ -245,13 +256,6 @@ def _num_bytes(shape: Sequence[int], width: int) -> int:
     for extent in shape:
         size *= extent
     return size
-
-
-def _allocate(num_bytes: int) -> int:
-    data = running_pool().alloc(max(num_bytes, 1))
-    if not data:
-        raise ResourceExhausted(f"Out of memory allocating {num_bytes} bytes")
-    return data
 
 
 def _read_layout(address: int) -> Request:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument, did_you_mean
 from xjit.linalg_ext.ir.attributes import StringAttr, SymbolRefAttr
 from xjit.linalg_ext.ir.operation import Operation

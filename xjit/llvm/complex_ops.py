@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from xjit.dataclass import dataclass
 from xjit.llvm.inline_control_flow import if_then
 from xjit.llvm.math import exponential as ex
 from xjit.llvm.math import logarithm as lo

@@ -8,9 +8,9 @@ pair of floats. In memory: pred, sub-byte integers, f8 and f4 are i8 (one per by
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm import small_floats
 from xjit.llvm.builder import IRBuilder
@@ -20,6 +20,10 @@ from xjit.llvm.types import DOUBLE, I1, I8, I32
 from xjit.llvm.values import Value, const_float, const_int
 
 P = PrimitiveType
+
+
+BASIC_OPCODES = frozenset({"add", "divide", "multiply", "sqrt", "subtract"})
+"""What IEEE 754 rounds once: from numbers of p bits, rounding to 2p + 2 bits and then to p changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +105,16 @@ def _normalized(x: Vec, kind: PrimitiveType) -> Vec:
     return (x << spare).sar(spare) if kind.is_signed else x & ((1 << kind.bit_width) - 1)
 
 
-def round_part(kind: PrimitiveType, x: Vec, *, operands_fit: bool = False) -> Vec:
+def round_part(kind: PrimitiveType, x: Vec, *, operands_fit: bool = False, is_basic: bool = False) -> Vec:
     """The result of arithmetic in the register type, rounded (narrow floats) or wrapped (sub-byte integers) to
-    `kind`. `operands_fit`: it was computed from numbers of `kind` alone.
+    `kind`. `operands_fit`: it was computed from numbers of `kind` alone. `is_basic`: by one of `BASIC_OPCODES`.
     """
     if kind is P.BF16 and operands_fit and x.b.target.keeps_nan_payloads:
         return small_floats.round_arithmetic_to_bf16(x)
     if kind is P.BF16:
         return small_floats.round_to_bf16(x)
+    if operands_fit and is_basic and small_floats.rounds_through_f16(kind, x.b.target):
+        return _decoded(kind, small_floats.encode_through_f16(kind, x))
     if is_narrow_float(kind):
         return _decoded(kind, small_floats.encode(kind, x))
     if kind.is_integer and kind.bit_width < 8:
@@ -144,6 +150,8 @@ def _to_float(x: Vec, source: PrimitiveType, target: PrimitiveType) -> Vec:
             x = x.to_double() if elem is DOUBLE else x.to_float()
         if small_floats.has_all_of(target, source):
             return x
+        if source is P.BF16 and small_floats.rounds_through_f16(target, b.target):
+            return _decoded(target, small_floats.encode_through_f16(target, x))
         code = _stored_bits(x, source) if small_floats.is_shortened(target, source) else None
         return round_part(target, x) if code is None else _decoded(target, small_floats.shorten(target, source, code))
     if x.type.elem.bits < 32:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from xjit.dataclass import dataclass
 from xjit.llvm.types import I1, LLVMType
 from xjit.llvm.values import Value, const_int, wrap_signed
 

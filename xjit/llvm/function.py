@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from xjit.dataclass import dataclass
 from xjit.llvm.types import PTR, LLVMType
 from xjit.llvm.values import Value
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.llvm.function import global_name
 from xjit.llvm.types import LLVMType, pointer
 from xjit.llvm.values import Value

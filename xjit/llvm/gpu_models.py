@@ -7,8 +7,9 @@ lowest one that has the architecture: any newer driver reads it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from xjit.dataclass import dataclass
 
 WARP_SIZE = 32
 SECTOR_BYTES = 32  # what a memory transaction moves at least

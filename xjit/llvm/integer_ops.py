@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xjit.llvm import constant_division
 from xjit.llvm.inline_control_flow import do_while
 from xjit.llvm.math.vec import Vec
 from xjit.llvm.types import DOUBLE, FLOAT, I32, I64, int_type
@@ -58,6 +59,10 @@ def _quotient(a: Vec, b: Vec, signed: bool) -> tuple[Vec, Vec, Vec]:
     """(b == 0, a / b where b is not 0, a divisor that is safe)."""
     is_zero = b.eq(0)
     constant = b.v.constant
+    is_long = a.type.is_vector and a.type.elem.bits == 64
+    if constant is not None and is_long and constant_division.divides(int(constant)):
+        divide_by = constant_division.signed_quotient if signed else constant_division.unsigned_quotient
+        return is_zero, divide_by(a, int(constant), _multiply_high_unsigned_64), b
     if constant is not None and constant > 0:  # LLVM multiplies by the inverse of constants
         return is_zero, _plain_quotient(a, b, signed), b
     if a.type.is_vector and a.type.elem.bits <= 32:
@@ -142,20 +147,18 @@ def multiply_high(a: Vec, b: Vec, bits: int, signed: bool) -> Vec:
     if a.type.elem.bits < 64:
         x, y = (v.sext(wide) if signed else v.zext(wide) for v in (a, b))
         return ((x * y) >> bits).trunc(a.type.elem)
-    return _multiply_high_64(a, b, signed)
+    high = _multiply_high_unsigned_64(a, b)
+    return high - (b & a.sar(63)) - (a & b.sar(63)) if signed else high
 
 
-def _multiply_high_64(a: Vec, b: Vec, signed: bool) -> Vec:
+def _multiply_high_unsigned_64(a: Vec, b: Vec) -> Vec:
     """From four 32-bit products: 128-bit multiplication of vectors would be a library call on some targets."""
     mask = 0xFFFFFFFF
     a_low, a_high, b_low, b_high = a & mask, a >> 32, b & mask, b >> 32
     low = a_low * b_low
     middle = a_high * b_low + (low >> 32)
     other = a_low * b_high + (middle & mask)
-    high = a_high * b_high + (middle >> 32) + (other >> 32)
-    if not signed:
-        return high
-    return high - (b & a.sar(63)) - (a & b.sar(63))
+    return a_high * b_high + (middle >> 32) + (other >> 32)
 
 
 def power(a: Vec, exponent: Vec, signed: bool) -> Vec:

@@ -8,10 +8,10 @@ registers. PTX's tables of fragments all follow one rule (the chapter on warp-le
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from xjit.affine import AffineExpr, dim
+from xjit.dataclass import dataclass
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.gpu_models import GpuModel
 

@@ -7,10 +7,10 @@ whose names `unique_name` makes are never taken for functions of the C library, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.llvm.function import Function, Param, global_name
 from xjit.llvm.global_variable import GlobalVariable
 from xjit.llvm.library import Library

@@ -8,11 +8,12 @@ the narrow type are normal f32 numbers: MXCSR's flush modes do not touch them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from xjit.dataclass import dataclass
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.llvm.math.vec import Vec
+from xjit.llvm.target import Target
 from xjit.llvm.types import FLOAT, HALF, I8, I16, I32
 
 P = PrimitiveType
@@ -116,6 +117,19 @@ def shorten(kind: PrimitiveType, source: PrimitiveType, code: Vec) -> Vec:
     quiet = short | (form.nan & ~form.infinity)
     is_nan = (code & ((1 << FORMATS[source].sign_shift) - 1)) > (FORMATS[source].infinity or 0)
     return quiet.where(is_nan, rounded).trunc(I8)
+
+
+def rounds_through_f16(kind: PrimitiveType, target: Target) -> bool:
+    """Whether `encode_through_f16` rounds sums, differences, products, quotients and square roots of numbers of `kind`,
+    and numbers of bf16, as `encode` does: it is f16 with at most 5 bits of the 11, so a result halfway between two
+    numbers of `kind` has those of f16 around it, and what f16 rounds to a subnormal is far from halfway.
+    """
+    return target.has_f16c and is_shortened(kind, P.F16)
+
+
+def encode_through_f16(kind: PrimitiveType, x: Vec) -> Vec:
+    """An f32 rounded to f16 by the CPU, and then to `kind`, in lanes of half the size."""
+    return shorten(kind, P.F16, encode(P.F16, x))
 
 
 def round_to_bf16(x: Vec) -> Vec:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
+from xjit.dataclass import dataclass
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.types import I8, I64, LLVMType
 from xjit.llvm.values import Value, const_int

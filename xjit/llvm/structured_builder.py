@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.function import Block, Function, Param, Phi
 from xjit.llvm.module import Module

@@ -6,10 +6,11 @@ A `Target` is plain data. Its data layout is the one of LLVM's target machine.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import llvmlite.binding as llvm
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.gpu_models import GPU_MODELS, GpuModel
 from xjit.llvm.host_cpu import enabled_features, host_features

@@ -7,7 +7,9 @@ a vector of one element is its element type, so scalar code is vector code of wi
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from xjit.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

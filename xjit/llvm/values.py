@@ -10,11 +10,12 @@ import functools
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import ml_dtypes
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, HALF, I1, LLVMType
 
 

@@ -5,8 +5,7 @@ A comparator `f(a) < f(b)` (or `>`) of one operand's values orders by the key f(
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.ir.computation import HloComputation

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import OPCODES, Trait
 from xjit.hlo.ir.computation import HloComputation

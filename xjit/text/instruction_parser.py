@@ -6,9 +6,10 @@ Values are cached by their text (attributes are immutable), so a repeated attrib
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.metadata import OpMetadata
 from xjit.hlo.attributes.codecs.annotations import (

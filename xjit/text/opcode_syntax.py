@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
+from xjit.dataclass import dataclass
 from xjit.hlo.attributes import Attributes, CompareAttributes
 from xjit.hlo.attributes.codecs import AttributeField, attribute_fields
 from xjit.hlo.attributes.opcodes import OPCODES, Opcode

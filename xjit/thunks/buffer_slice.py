@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal as OneOf
 
+from xjit.dataclass import dataclass
 from xjit.hlo.types.shape import Shape
 
 SliceKind = OneOf["parameter", "result", "arena", "constant", "none"]

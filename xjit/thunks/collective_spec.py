@@ -6,7 +6,9 @@ Generated code hands it over as text; groups are lists of devices, so nothing is
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+
+from xjit.dataclass import dataclass
 
 Groups = tuple[tuple[int, ...], ...]
 

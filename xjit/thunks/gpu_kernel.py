@@ -11,9 +11,9 @@ parameters are one `ptr addrspace(1)` for each operand, then for each result, th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
+from xjit.dataclass import dataclass
 from xjit.thunks.thunk import ThunkProgram
 
 Extent = tuple[int, int, int]

@@ -7,9 +7,9 @@ transposed result is the transposed right operand times the transposed left one,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal as OneOf
 
+from xjit.dataclass import dataclass
 from xjit.hlo.types.primitive_type import PrimitiveType
 
 Role = OneOf["a", "b", "c", "bias", "a_scale", "b_scale", "d_scale", "d", "aux", "amax", "workspace"]

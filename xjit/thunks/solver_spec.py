@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 
+from xjit.dataclass import dataclass
 from xjit.hlo.types.primitive_type import PrimitiveType
 
 _ALL, _REAL, _COMPLEX = "sdcz", "sd", "cz"

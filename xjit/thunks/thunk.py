@@ -8,8 +8,8 @@ that thunks run are named, too, and kept in one table: a program can be nested a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo.attributes import ConvolutionAttributes, DotAttributes, FftAttributes, SortAttributes
 from xjit.thunks.buffer_slice import BufferSlice, ShapedSlice
 from xjit.thunks.collective_spec import CollectiveSpec

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xjit.api import evaluate, load_module
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import HloError
 from xjit.hlo.ir.module import HloModule
 from xjit.ops.verifier import verify_module

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo.types.primitive_type import BY_DTYPE
 
 TOLERANCES = {16: 3e-2, 32: 1e-4, 64: 1e-9}

@@ -6,10 +6,10 @@ Any order of dimensions and any layout is a matter of strides. The emitted code 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.shapes import numbers_of, span
 from xjit.hlo.attributes import WindowDimension
 

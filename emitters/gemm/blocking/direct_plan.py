@@ -8,8 +8,7 @@ order, so both have the same bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.method import GemmTypes, Method
 from xjit.emitters.gemm.blocking.plan import SMALL_RHS_BYTES, rhs_stays_in_cache
 from xjit.emitters.gemm.blocking.register_tile import register_tile

@@ -8,8 +8,8 @@ any memory order. What does not collapse becomes a loop around the multiplicatio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.shapes import MAX_BATCH_DIMENSIONS, BatchDimension, GemmShape
 
 LONG = 16

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.shapes import BatchDimension, GemmShape
 from xjit.emitters.gemm.blocking.storage import size_of
 from xjit.emitters.gemm.blocking.units import (

@@ -7,10 +7,10 @@ place of an element is an affine expression of the three.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr
 from xjit.affine.reshape import delinearize
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.convolution_dimensions import as_gemm, is_depthwise, spatial_dimensions
 from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionShape
 from xjit.emitters.gemm.blocking.shapes import GemmShape

@@ -8,12 +8,14 @@ serves all.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
+
+from xjit.dataclass import dataclass
 
 MAX_BATCH_DIMENSIONS = 3
 

@@ -9,9 +9,9 @@ multiply floats with more bits than bf16 as sums of bf16 planes (`plane_products
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.storage import BIASED, FLOAT8_KINDS, NUM_PLANES, ROUNDED, UNSIGNED
 from xjit.llvm.target import Target
 from xjit.llvm.types import BFLOAT, FLOAT, I8, I16, I32, LLVMType

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.storage import size_of
 from xjit.emitters.gemm.convolution.depthwise import emit_depthwise_multiply
 from xjit.emitters.gemm.convolution.slab import emit_fill_slab

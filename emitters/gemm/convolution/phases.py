@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionShape, SpatialDimension
 from xjit.passes.analysis.convolution_phases import phased_dimensions
 

@@ -6,8 +6,7 @@ zeros where the window is over padding or between elements of a dilated input.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.storage import size_of
 from xjit.emitters.gemm.record import CONV, Record
 from xjit.emitters.gemm.support import GemmSupport, call_copy

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.convolution_plan import CHUNK_K_BYTES, MAX_TILE_PIXELS, SLAB_BYTES
 from xjit.emitters.gemm.blocking.plan import PACKED_RHS_BYTES, RESULT_SCRATCH_BYTES
 from xjit.emitters.gemm.blocking.storage import size_of

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.method import MAX_ROWS, Method
 from xjit.emitters.gemm.blocking.storage import has_native_masks, size_of
 from xjit.emitters.gemm.microkernels.microkernel import multiply_add

@@ -9,8 +9,8 @@ right one. Invariant: exactly the given elements are read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.storage import memory_type, size_of
 from xjit.emitters.gemm.packing.conversions import packed_bits, plane_bits
 from xjit.emitters.gemm.packing.strided_copies import COPY_PARAMS

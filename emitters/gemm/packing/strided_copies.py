@@ -7,8 +7,9 @@ different dimensions, else element by element. Invariant: exactly `rows x column
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.storage import has_native_masks, memory_type, size_of
 from xjit.emitters.gemm.packing.conversions import lane_mask, load_as, store_as, widen
 from xjit.llvm import Function, LLVMType, Module, Value

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, delinearize
+from xjit.dataclass import dataclass
 from xjit.emitters.elemental import ComplexValue, RegisterValue, emit_elementwise, round_to_type
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.gpu.kernel_context import GpuKernelContext, launch_dimensions

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr
+from xjit.dataclass import dataclass
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import select_register
 from xjit.emitters.gpu.kernel_context import GpuKernelContext

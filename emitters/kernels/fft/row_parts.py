@@ -7,8 +7,8 @@ A complex number is two real ones: of the rows of a transposed block, those for 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.elemental import register_type
 from xjit.emitters.kernels.fft.parts import emit_vectors
 from xjit.hlo.types.primitive_type import PrimitiveType

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, dim
 from xjit.affine.reshape import delinearize
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.access.memory import Buffer
 from xjit.emitters.access.physical_offsets import physical_offset

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, dim, substitute
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.access.memory import Buffer
 from xjit.emitters.attention.joint_block import CONDITION_PARAMS

@@ -3,8 +3,7 @@ its arguments."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.emitters.kernels.linalg.small_matrix import SmallMatrix
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I32, LLVMType

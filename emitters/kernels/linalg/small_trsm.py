@@ -8,8 +8,8 @@ BLAS's own threads, which wait for each other in loops, would also stand in the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.microkernels.microkernel import multiply_add
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64, LLVMType, vector

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
+from xjit.dataclass import dataclass
 from xjit.emitters.access.memory import Buffer
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import storage_type

@@ -7,8 +7,8 @@ some lane beats the worst of them, which gets rare quickly. Lines that are long 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.elemental import load_convert, storage_type
 from xjit.emitters.kernels.loops.lines import Line, contiguous
 from xjit.emitters.kernels.sort.merge_sort import shift_while, store_record

@@ -7,8 +7,8 @@ line, and at its end, all pairs (key, position) are sorted, and k are kept: of a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.kernels.loops.lines import Line
 from xjit.emitters.kernels.sort.best_list import VECTOR_LANES, any_better, load_key
 from xjit.emitters.kernels.sort.merge_sort import store_record

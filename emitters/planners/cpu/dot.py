@@ -8,9 +8,9 @@ stride in every array, read off the layouts' maps; `blocking.dot_plan` makes one
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from xjit.affine import dim, physical_map
+from xjit.dataclass import dataclass
 from xjit.emitters.gemm.blocking.direct_plan import DirectProduct, plan_direct
 from xjit.emitters.gemm.blocking.dot_plan import DotDimension, DotPlan, plan_dot
 from xjit.emitters.gemm.blocking.facts import direct_facts, gemm_facts

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from xjit.affine import dim
+from xjit.dataclass import dataclass
 from xjit.emitters.attention.joint_shapes import (
     JointBlocking,
     JointShape,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from xjit.affine import AffineExprKind, dim
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.loops.iteration_space import IterationSpace
 from xjit.emitters.planners.cpu.planning import LoopPlanning

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from xjit.affine import AffineExpr
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import AccessAnalysis, Accesses, Index, RuntimeValue
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.kernels.view import KernelView, lanes_for

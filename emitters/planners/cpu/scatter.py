@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.planners.cpu.updates import plan_base_copies, plan_fill
 from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, dim
+from xjit.dataclass import dataclass
 from xjit.emitters.attention.shapes import (
     PRODUCTS,
     Blocking,

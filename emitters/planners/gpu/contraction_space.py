@@ -8,9 +8,9 @@ convolution of any kind is such a product, too: its rows are windows.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, delinearize, dim, substitute
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import Accesses, Index, apply_map
 from xjit.emitters.loops.iteration_space import IterationSpace
 from xjit.emitters.loops.variables import factor_of

@@ -5,9 +5,8 @@ They go along what is contiguous in memory, in vectors where it has such, each t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xjit.affine import AffineExpr, dim
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.gpu.contraction_space import VECTOR_BYTES, contiguous_lanes, operand_accesses

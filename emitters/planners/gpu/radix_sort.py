@@ -8,8 +8,8 @@ manycore GPUs" (2009).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.emitters.planners.gpu.sort_network import SortNetwork, register_parts
 from xjit.emitters.planners.plan import PlanContext
 from xjit.hlo import attributes as at

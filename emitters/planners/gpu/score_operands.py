@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xjit.affine import AffineExpr, constant, dim, substitute
+from xjit.dataclass import dataclass
 from xjit.emitters.access.access_analysis import Index, apply_map
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.gpu.contraction_space import VECTOR_BYTES

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim, substitute
+from xjit.dataclass import dataclass
 from xjit.emitters.planners.gpu.tilings import ENOUGH_BLOCKS
 from xjit.llvm.gpu_models import WARP_SIZE
 from xjit.llvm.matrix_units import MatrixUnit

@@ -9,9 +9,9 @@ Batcher, "Sorting networks and their applications" (1968).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, delinearize
+from xjit.dataclass import dataclass
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape

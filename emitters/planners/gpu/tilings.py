@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.llvm.gpu_models import WARP_SIZE
 
 ENOUGH_BLOCKS = 128

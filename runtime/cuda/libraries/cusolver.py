@@ -8,11 +8,11 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.runtime.cuda.driver import CudaDriver
 from xjit.runtime.cuda.libraries.cublaslt import STATUSES as CUBLAS_STATUSES
 from xjit.runtime.cuda.libraries.library import I32, PTR, BoundLibrary, LibraryName, shared_library

@@ -7,9 +7,9 @@ import ctypes.util
 import functools
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition
 
 PTR, I32, I64, U64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64

@@ -13,7 +13,7 @@ from tests.support.attention_text import MASKS, AttentionText, fused, gradient_t
 from tests.support.gpu_planning import gpu_kernels, ptx_of, schedule_lines
 from tests.support.gpu_simulation import check_simulated
 from xjit.compile_options import CompileOptions
-from xjit.emitters.planners.gpu import scores
+from xjit.emitters.planners.gpu import score_operands
 from xjit.emitters.planners.gpu.score_tilings import THREAD_TILINGS, UNIT_TILINGS, ScoreTiling
 from xjit.emitters.schedule.parser import parse_schedule
 from xjit.emitters.schedule.verify import ScheduleError, verify_schedule
@@ -91,7 +91,7 @@ def test_many_gradients(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("tiling", [*UNIT_TILINGS, *THREAD_TILINGS], ids=str)
 def test_tilings(tiling: ScoreTiling, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores, "choose_score_tiling", lambda *_: tiling)
+    monkeypatch.setattr(score_operands, "choose_score_tiling", lambda *_: tiling)
     kind = "f32" if tiling.across else "f16"
     check_case(AttentionText(heads=1, queries=70, keys=75, depth=20, width=36, kind=kind, mask="causal_inf"))
 

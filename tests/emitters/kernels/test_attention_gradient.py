@@ -273,7 +273,7 @@ def of_constants(q: Any, k: Any, v: Any) -> Any:
         (added, 1),
         pytest.param(of_constants, 1, marks=pytest.mark.slow),
         (as_flax, 2),
-        pytest.param(windowed, 2, marks=pytest.mark.slow),
+        (windowed, 2),
         (with_bias, 1),
     ],
     ids=["added", "constant", "flax", "window", "bias"],

@@ -181,3 +181,26 @@ module attributes {transform.with_named_sequence} {
     transform.include @again failures(propagate) (%arg0) : (!transform.any_op) -> ()
   }
 }
+
+// -----
+
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  // expected-error @below {{'transform.structured.match' op has attribute 'interface' = 7 : i32}}
+  %0 = "transform.structured.match"(%arg0) {interface = 7 : i32} : (!transform.any_op) -> !transform.any_op
+}
+
+// -----
+
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  // expected-error @below {{expected 'LinalgOp' or 'TilingInterface' or 'LoopLikeInterface', found 'Foo'}}
+  %0 = transform.structured.match interface{Foo} in %arg0 : (!transform.any_op) -> !transform.any_op
+}
+
+// -----
+
+// expected-error @below {{expected 'propagate' or 'suppress', found 'ignore'}}
+transform.sequence failures(ignore) {
+^bb0(%arg0: !transform.any_op):
+}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.frontends.stablehlo_reader.convolutions import CONVOLUTION_ATTRIBUTES, read_convolution
 from xjit.frontends.stablehlo_reader.declined import Declined
 from xjit.frontends.stablehlo_reader.scope import Scope, Value

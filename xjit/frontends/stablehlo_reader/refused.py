@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import linecache
-from dataclasses import dataclass
 from typing import Any, Final
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import Span, Unsupported
 
 _SIX_BITS: Final = "f6E"

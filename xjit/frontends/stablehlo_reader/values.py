@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.frontends.stablehlo_reader.declined import Declined
 from xjit.hlo.types.literal import Literal
 from xjit.hlo.types.primitive_type import BY_TEXT, PrimitiveType

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xjit.dataclass import dataclass
 from xjit.hlo.annotations.mesh import OpSharding, join_numbers
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.attributes.codecs.shardings import format_sharding_metadata, parse_array_sharding

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xjit.dataclass import dataclass
 from xjit.hlo.annotations.input_output_alias import subshape_at
 from xjit.hlo.diagnostics import HloVerifyError, InvalidArgument
 from xjit.hlo.types.primitive_type import PrimitiveType

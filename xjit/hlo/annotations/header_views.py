@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xjit.dataclass import dataclass
 from xjit.hlo.annotations.alias_config import BufferDonor, parse_buffer_donors
 from xjit.hlo.annotations.input_output_alias import subshape_at
 from xjit.hlo.annotations.metadata import HloSharding

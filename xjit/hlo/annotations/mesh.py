@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xjit.dataclass import dataclass
 from xjit.hlo.annotations.metadata import OpMetadata
 
 Groups = tuple[tuple[int, ...], ...]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo.annotations.device_sharding import DeviceSharding, Grid, tiled
 
 NO_FACTOR = -1

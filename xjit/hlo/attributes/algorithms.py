@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.hlo.attributes.declaration import Attributes, attr
 from xjit.hlo.attributes.values import ConvolutionDimensionNumbers, Window
 

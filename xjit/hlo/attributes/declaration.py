@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any
+
+from xjit.dataclass import dataclass
 
 
 def attr(codec: str, default: Any = dataclasses.MISSING, key: str | None = None, always: bool = False) -> Any:

@@ -7,10 +7,11 @@ it. What an opcode *means* - shape rule, indexing maps, evaluation - is its row 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
+from xjit.dataclass import dataclass
 from xjit.hlo import attributes as at
 
 

@@ -7,9 +7,10 @@ root reaches is paired by its order among the instructions without users.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any
 
+from xjit.dataclass import dataclass
 from xjit.hlo.compare.structural_key import content_key
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ The layout of the text is XLA's: one instruction per line, attributes in the ord
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from xjit.dataclass import dataclass
 from xjit.hlo.annotations.alias_config import format_entries
 from xjit.hlo.annotations.metadata import NO_METADATA, StackFrameIndex
 from xjit.hlo.attributes import Attributes, ConstantAttributes, ParameterAttributes

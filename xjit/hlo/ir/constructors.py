@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xjit.hlo import attributes as at
@@ -106,7 +107,7 @@ class InstructionConstructors:
             raise InvalidArgument(f"unknown opcode '{opcode}'{did_you_mean(opcode, OPCODES)}")
         if op.called:
             raise InvalidArgument(f"{opcode} calls computations: use {constructor_name(op)}")
-        if any(p.default is p.empty for p in inspect.signature(op.attributes).parameters.values()):
+        if any(p.default is p.empty for p in _attribute_parameters(op).values()):
             raise InvalidArgument(f"{opcode} has attributes: use {constructor_name(op)}")
         _check_count(op, len(operands))
         return cls.create(opcode, shape, operands)
@@ -119,7 +120,7 @@ def constructor_name(op: Opcode) -> str:
 
 def signature_of(op: Opcode) -> inspect.Signature:
     """Returns the parameters of an opcode's constructor: shape, operands, computations, attributes (see the module)."""
-    attributes = dict(inspect.signature(op.attributes).parameters)
+    attributes = _attribute_parameters(op)
     single, sequence = "HloInstruction", "Sequence[HloInstruction]"
     annotations = {name: single if _one_by_one(op) else sequence for name in _operand_names(op)}
     annotations.update(dict(zip(_computation_names(op), _computation_annotations(op))))
@@ -133,6 +134,20 @@ def signature_of(op: Opcode) -> inspect.Signature:
         else:
             parameters.append(inspect.Parameter(name, positional, annotation=annotations[name]))
     return inspect.Signature(parameters, return_annotation="HloInstruction")
+
+
+def _attribute_parameters(op: Opcode) -> dict[str, inspect.Parameter]:
+    """The parameters of the class of an opcode's attributes."""
+    attributes: Any = op.attributes
+    return {
+        f.name: inspect.Parameter(
+            f.name,
+            inspect.Parameter.KEYWORD_ONLY if f.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=inspect.Parameter.empty if f.default is MISSING else f.default,
+            annotation=f.type,
+        )
+        for f in fields(attributes)
+    }
 
 
 def _one_by_one(op: Opcode) -> bool:

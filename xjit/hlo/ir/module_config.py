@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.hlo.annotations.alias_config import Alias, BufferDonor
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.shape import Shape

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import InvalidArgument
 
 COMBINE = -1  # a tile dimension written `*`: merged into the next more minor one

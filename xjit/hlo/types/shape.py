@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import accumulate
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo.cached_property import cached_property
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.layout import Layout

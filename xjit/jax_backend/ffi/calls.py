@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from xjit.dataclass import dataclass
 from xjit.hlo.custom_call_registry import register_custom_call_target
 from xjit.hlo.types.shape import Shape
 from xjit.jax_backend.ffi.api import API, HANDLER, take_error, wait_for

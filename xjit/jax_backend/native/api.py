@@ -21,9 +21,10 @@ from xjit.jax_backend.c_api import (
     SHARDINGS_EXTENSION,
     SHARDINGS_EXTENSION_TYPE,
 )
-from xjit.jax_backend.native.buffers import DELETED_ERROR, READY_EVENT, define_buffers
-from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, STATUS_ERROR, define_calls
+from xjit.jax_backend.native.buffers import DELETED_ERROR, NOT_ON_HOST_ERROR, READY_EVENT, define_buffers
+from xjit.jax_backend.native.calls import CALL_RUN, RUN_MEMBER, RUN_PROGRAM, STATUS_ERROR, define_calls
 from xjit.jax_backend.native.copies import COPY_START, define_copies
+from xjit.jax_backend.native.device_data import ALLOCATE_DATA, COPY_DATA, DATA_FREED, define_device_data
 from xjit.jax_backend.native.donation import define_donation
 from xjit.jax_backend.native.events import EXHAUSTED_ERROR, EXHAUSTED_EVENT, define_errors, define_events
 from xjit.jax_backend.native.execute import COUNT_ERROR, IS_ASYNCHRONOUS, define_execute, define_execute_on_one
@@ -60,14 +61,14 @@ REFUSAL_ERROR: Final = "xjit_refusal_error"
 VARIABLES: Final = (
     READY_EVENT, DELETED_ERROR, COUNT_ERROR, STATUS_ERROR, UNANSWERED_ERROR, REFUSAL_ERROR, START_WORKER, RUN_APART,
     NESTED_KEY, IS_ASYNCHRONOUS, EXHAUSTED_ERROR, EXHAUSTED_EVENT, RUN_MEMBER, OPEN_GROUP,
-    CALL_PYTHON,
+    CALL_PYTHON, RUN_PROGRAM, ALLOCATE_DATA, COPY_DATA, NOT_ON_HOST_ERROR,
 )  # fmt: skip
 """Variables of the module that Python sets."""
 
 _FUNCTIONS_FOR_PYTHON: Final = (
     CALL_TARGET,
     "xjit_buffer_new", "xjit_buffer_hold", "xjit_buffer_unhold", "xjit_event_wait", COPY_START,
-    "xjit_queue_work", "xjit_queue_wait", "xjit_job_run", CALL_RUN,
+    "xjit_queue_work", "xjit_queue_wait", "xjit_job_run", CALL_RUN, DATA_FREED,
 )  # fmt: skip
 
 _REFUSE: Final = "xjit_refuse"
@@ -94,6 +95,7 @@ class NativeApi:
         self.hold = ctypes.CFUNCTYPE(ctypes.c_bool, pointer, ctypes.c_int64)(self.address("xjit_buffer_hold"))
         self.unhold = ctypes.CFUNCTYPE(None, pointer, ctypes.c_int64)(self.address("xjit_buffer_unhold"))
         self.wait = ctypes.CFUNCTYPE(None, pointer)(self.address("xjit_event_wait"))
+        self.data_freed = ctypes.CFUNCTYPE(pointer, pointer)(self.address(DATA_FREED))
         self.start_copy = ctypes.CFUNCTYPE(None, *[pointer] * 3)(self.address(COPY_START))
 
     def address(self, name: str) -> int:
@@ -143,6 +145,7 @@ def build_module(python_functions: tuple[str, ...]) -> Module:
     define_questions(module)
     define_errors(module)
     define_events(module)
+    define_device_data(module)
     define_buffers(module)
     define_calls(module)
     define_donation(module)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from xjit.jax_backend.c_api import FUNCTIONS
 from xjit.jax_backend.native.events import count
-from xjit.jax_backend.records import ARRAY, BUFFER, HOLD, QUEUED
+from xjit.jax_backend.records import ARRAY, BUFFER, DEVICE, HOLD, QUEUED
 from xjit.llvm import Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I1, I8, I32, I64, PTR, VOID
@@ -26,8 +26,8 @@ READY_EVENT = "xjit_ready_event"
 
 
 def define_buffers(module: Module) -> None:
-    """Defines them. The module must have errors and events."""
-    for name in (READY_EVENT, DELETED_ERROR):
+    """Defines them. The module must have errors, events and the memory of devices."""
+    for name in (READY_EVENT, DELETED_ERROR, NOT_ON_HOST_ERROR):
         module.add_global(name, PTR, zero(PTR), align=8, linkage="")
     _define_release(module)
     _define_drop_data(module)
@@ -59,7 +59,8 @@ def _define_drop_data(module: Module) -> None:
     with builder.when(builder.icmp_signed("==", before, hold)):
         event = BUFFER.load(builder, buffer, "host_event")
         with builder.when(builder.is_null(event)):
-            builder.call(module.declare("xjit_scratch_free", VOID, [PTR]), [BUFFER.load(builder, buffer, "data")])
+            place = [BUFFER.load(builder, buffer, field) for field in ("device", "data")]
+            builder.call(module.functions["xjit_data_free"], place)
             builder.ret_void()
         builder.call(module.functions["xjit_event_set"], [event])
         builder.call(module.functions["xjit_event_release"], [event])
@@ -155,6 +156,7 @@ def _define_new(module: Module) -> None:
         "references": one, "holds": one, "data": data, "num_bytes": ARRAY.load(builder, array, "num_bytes"),
         "type": builder.trunc(ARRAY.load(builder, array, "type"), I32), "rank": rank, "dimensions": dimensions,
         "minor_to_major": order, "device": device, "memory": memory, "ready": ready, "host_event": host_event,
+        "is_on_host": DEVICE.load(builder, device, "is_host"),
     }  # fmt: skip
     for field, value in values.items():
         BUFFER.store(builder, made, field, value)
@@ -186,6 +188,9 @@ def _define_entries(module: Module) -> None:
     builder.ret(zero(PTR))
 
     builder, _, buffer = _entry(module, "Buffer_IncreaseExternalReferenceCount")
+    is_on_host = BUFFER.load(builder, buffer, "is_on_host")
+    with builder.when(builder.icmp_signed("==", is_on_host, const_int(I32, 0))):
+        builder.ret(builder.load(PTR, Value(PTR, f"@{NOT_ON_HOST_ERROR}"), align=8))
     held = builder.call(functions["xjit_buffer_hold"], [buffer, builder.i64(HOLD)], name="held")
     with builder.when(builder.not_(held)):
         builder.ret(builder.load(PTR, Value(PTR, f"@{DELETED_ERROR}"), align=8))
@@ -200,6 +205,9 @@ def _define_entries(module: Module) -> None:
 
 DELETED_ERROR = "xjit_deleted_error"
 """The variable that holds the address of the error for buffers that were deleted or donated."""
+
+NOT_ON_HOST_ERROR = "xjit_not_on_host_error"
+"""The variable that holds the address of the error for views of memory that is a device's."""
 
 
 def _delete(builder: StructuredBuilder, buffer: Value) -> None:

@@ -33,13 +33,16 @@ as that does. If there is an error (of an argument) it does not, and ends the gr
 passed on.
 """
 
+RUN_PROGRAM: Final = "xjit_run_program"
+"""The variable of `void (*)(call, answer)`: Python runs a program that has no entry of native code."""
+
 _PER_PARAMETER: Final = ("arguments", "donated", "inputs")
 _PER_RESULT: Final = ("data", "outputs", "results")
 
 
 def define_calls(module: Module) -> None:
     """Defines them. The module must have buffers."""
-    for name in (STATUS_ERROR, RUN_MEMBER):
+    for name in (STATUS_ERROR, RUN_MEMBER, RUN_PROGRAM):
         module.add_global(name, PTR, zero(PTR), align=8, linkage="")
     _define_size(module)
     _define_init(module)
@@ -60,12 +63,6 @@ def out_of_memory(builder: StructuredBuilder, executable: Value, num_bytes: Valu
     """Emits the error of a call that got no memory of a size."""
     status = builder.i64(RuntimeStatus.RESOURCE_EXHAUSTED)
     return status_error(builder, executable, status, builder.i64(-1), num_bytes)
-
-
-def allocate(builder: StructuredBuilder, num_bytes: Value) -> Value:
-    """Emits a request for memory, of a byte at least; null if there is none."""
-    wanted = builder.intrinsic("smax", I64, [num_bytes, builder.i64(1)])
-    return builder.call(builder.module.declare("xjit_scratch_alloc", PTR, [I64]), [wanted], name="data")
 
 
 def buffer_of(builder: StructuredBuilder, call: Value, field: str, i: Value) -> Value:
@@ -118,8 +115,12 @@ def _define_run(module: Module) -> None:
     (call,) = builder.function.args
     context = builder.alloca(I8, EXECUTION_CONTEXT.size, align=16, name="context")
     executable = CALL.load(builder, call, "executable")
+    entry, constants = (EXECUTABLE.load(builder, executable, field) for field in ("entry", "constants"))
+    with builder.when(builder.is_null(entry)):
+        builder.ret(ask_for_error(builder, RUN_PROGRAM, [call]))
     arena_size = EXECUTABLE.load(builder, executable, "arena_size")
-    arena = allocate(builder, arena_size)
+    wanted = builder.intrinsic("smax", I64, [arena_size, builder.i64(1)])
+    arena = builder.call(module.declare("xjit_scratch_alloc", PTR, [I64]), [wanted], name="arena")
     with builder.when(builder.is_null(arena)):
         builder.ret(out_of_memory(builder, executable, arena_size))
     initial = EXECUTABLE.load(builder, executable, "initial_context")
@@ -128,7 +129,6 @@ def _define_run(module: Module) -> None:
     with builder.when(builder.icmp_signed("!=", group, builder.i64(0))):
         for field in ("communicator", "run_id"):
             EXECUTION_CONTEXT.store(builder, context, field, group)
-    entry, constants = (EXECUTABLE.load(builder, executable, field) for field in ("entry", "constants"))
     inputs, outputs = (CALL.load(builder, call, field) for field in ("inputs", "outputs"))
     call_entry = module.declare("xjit_call_entry", I32, [PTR] * 6 + [I64])
     pointers = [entry, context, inputs, outputs, arena, constants]

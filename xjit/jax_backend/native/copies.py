@@ -34,8 +34,10 @@ def _define_work(module: Module) -> None:
     error = new_error_reference(builder, before)
     EVENT.store(builder, event, "error", error)
     with builder.when(builder.is_null(error)):
-        data, num_bytes = COPY.load(builder, job, "data"), BUFFER.load(builder, source, "num_bytes")
-        builder.memcpy(BUFFER.load(builder, target, "data"), data, num_bytes)
+        devices = [BUFFER.load(builder, buffer, "device") for buffer in (source, target)]
+        places = [COPY.load(builder, job, "data"), BUFFER.load(builder, target, "data")]
+        given = [devices[0], places[0], devices[1], places[1], BUFFER.load(builder, source, "num_bytes")]
+        EVENT.store(builder, event, "error", builder.call(functions["xjit_data_copy"], given, name="error"))
     builder.call(functions["xjit_buffer_unhold"], [source, COPY.load(builder, job, "hold")])
     builder.call(functions["xjit_buffer_unhold"], [target, builder.i64(HOLD)])
     builder.call(functions["xjit_event_set"], [event])

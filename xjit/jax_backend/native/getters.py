@@ -106,6 +106,7 @@ _ROWS: Final = (
     ("Buffer_UnsafePointer", "buffer", BUFFER, "buffer_pointer=data"),
     ("Buffer_OpaqueDeviceMemoryDataPointer", "buffer", BUFFER, "device_memory_ptr=data"),
     ("Buffer_IsDeleted", "buffer", BUFFER, "is_deleted"),
+    ("Buffer_IsOnCpu", "buffer", BUFFER, "is_on_cpu=is_on_host"),
     (
         "Buffer_GetMemoryLayout",
         "buffer",
@@ -127,7 +128,6 @@ _ROWS: Final = (
 )
 
 _CONSTANTS: Final[dict[str, dict[str, int | str]]] = {
-    "Buffer_IsOnCpu": {"is_on_cpu": 1},
     "Buffer_DynamicDimensionIndices": {"dynamic_dim_indices": 0, "num_dynamic_dims": 0},
     "Buffer_GetMemoryLayout": {"tile_dims": 0, "tile_dim_sizes": 0, "num_tiles": 0, "layout_type": 0},
     "DeviceDescription_Attributes": {"attributes": 0, "num_attributes": 0},

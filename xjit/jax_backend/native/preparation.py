@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from xjit.jax_backend.native.buffers import READY_EVENT
-from xjit.jax_backend.native.calls import allocate, buffer_of, out_of_memory, status_error
+from xjit.jax_backend.native.calls import buffer_of, out_of_memory, status_error
 from xjit.jax_backend.native.donation import ARGUMENT_DELETED, CLAIMED
 from xjit.jax_backend.native.events import EXHAUSTED_ERROR
 from xjit.jax_backend.records import ARRAY, BUFFER, CALL, DEVICE, DONATED_WITHOUT_RESULT, EXECUTABLE, HOLD
@@ -41,7 +41,7 @@ def _define_abandon(module: Module) -> None:
                 BUFFER.store(builder, buffer_of(builder, call, "arguments", source), "data", taken)
                 builder.store(zero(PTR), place, align=8)
         data = builder.load(PTR, place, align=8)
-        builder.call(module.declare("xjit_scratch_free", VOID, [PTR]), [data])
+        builder.call(functions["xjit_data_free"], [CALL.load(builder, call, "device"), data])
     num_parameters = EXECUTABLE.load(builder, executable, "num_parameters")
     builder.call(functions["xjit_call_release_arguments"], [call, num_parameters])
     event = CALL.load(builder, call, "event")
@@ -142,7 +142,8 @@ class _Prepare:
             with builder.when(builder.icmp_signed(">=", source, builder.i64(0))):
                 builder.store(builder.load(PTR, self._field("donated", source), align=8), place, align=8)
             with builder.when(builder.is_null(builder.load(PTR, place, align=8))):
-                builder.store(allocate(builder, ARRAY.load(builder, array, "num_bytes")), place, align=8)
+                wanted = [CALL.load(builder, self._call, "device"), ARRAY.load(builder, array, "num_bytes")]
+                builder.store(builder.call(self._functions["xjit_data_new"], wanted, name="data"), place, align=8)
         with builder.loop(builder.i64(0), self._num_results) as i:
             array = ARRAY.element(builder, arrays, i)
             data = builder.load(PTR, self._field("data", i), align=8)

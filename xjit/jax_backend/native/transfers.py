@@ -10,6 +10,7 @@ import numpy as np
 from xjit.jax_backend.c_api import BUFFER_TYPES, FUNCTIONS, HostBufferSemantics
 from xjit.jax_backend.element_types import BYTE_WIDTHS
 from xjit.jax_backend.native.buffers import READY_EVENT
+from xjit.jax_backend.native.device_data import is_host
 from xjit.jax_backend.records import ARRAY, EVENT, MEMORY
 from xjit.llvm import Module, Value
 from xjit.llvm.function import Function
@@ -75,6 +76,7 @@ class _FromHost:
         memory = self._asked("memory")
         simple = builder.and_(builder.is_null(self._asked("device_layout")), builder.not_(builder.is_null(memory)))
         self._ask_unless(builder.and_(known, simple))
+        self._ask_unless(is_host(builder, self._device(memory)))
         width = builder.load(I64, builder.gep(I64, self._widths, kind), align=8)
         self._ask_unless(builder.icmp_signed("!=", width, builder.i64(0)))
         rank, sizes = self._asked("num_dims"), self._asked("dims")
@@ -127,8 +129,7 @@ class _FromHost:
     ) -> None:
         """`unless`: what frees what, where there is no memory for the buffer's struct."""
         builder = self.builder
-        device = builder.load(PTR, MEMORY.load(builder, memory, "devices"), align=8, name="device")
-        made = [array, data, device, memory, ready, host_event]
+        made = [array, data, self._device(memory), memory, ready, host_event]
         buffer = builder.call(self._functions["xjit_buffer_new"], made, name="buffer")
         with builder.when(builder.is_null(buffer)):
             free, allocated = unless
@@ -137,6 +138,9 @@ class _FromHost:
         self._layout.store(builder, self._request, "buffer", buffer)
         self._layout.store(builder, self._request, "done_with_host_buffer", done)
         builder.ret(zero(PTR))
+
+    def _device(self, memory: Value) -> Value:
+        return self.builder.load(PTR, MEMORY.load(self.builder, memory, "devices"), align=8, name="device")
 
     def _asked(self, field: str) -> Value:
         return self._layout.load(self.builder, self._request, field)

@@ -6,10 +6,11 @@ Tiles are followed from the root to the producers by their accesses, as a fusion
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from math import prod
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.automatic.nodes import Node, OperandFacts, Tile, node_of
 from xjit.linalg_ext.ir import Operation
 from xjit.linalg_ext.structured import StructuredOp

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
 from xjit.affine.expr import AffineExpr, AffineExprKind
 from xjit.affine.interval import Interval
 from xjit.affine.walks import interval_of
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir import Block, FloatType, IntegerType, LinalgError, Operation, OpResult, Value, element_type
 from xjit.linalg_ext.structured import STRUCTURED_ROWS, Access, StructuredOp, as_structured, shape_of
 from xjit.linalg_ext.transforms.single_ops.reshapes import groups_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.automatic.estimate import Estimate, FusionEstimator
 from xjit.linalg_ext.ir import Operation
 

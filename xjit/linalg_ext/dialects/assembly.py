@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.dialects.attribute_kinds import ATTRIBUTE_KINDS, AttributeKind, needs_of
 from xjit.linalg_ext.dialects.definition import (
     HANDLE,
@@ -96,6 +96,9 @@ _CALL = re.compile(r"([a-z_]\w*)\(([\w, ]*)\)\Z")
 _TOKENS = re.compile(r"[a-z_]\w*\([\w, ]+\)|\}\?\w+|%\w+|\w+:|[\w.]+|->|\S")
 
 
+_CLOSED = (Literal(")", attached=True), Literal("]", attached=True))
+
+
 def _elements(tokens: list[str]) -> tuple[Element, ...]:
     """Compiles tokens up to the end or a closing `}?x`, which is left."""
     found: list[Element] = []
@@ -116,7 +119,8 @@ def _elements(tokens: list[str]) -> tuple[Element, ...]:
         elif token.endswith(":") and len(token) > 1:
             found += [Literal(token[:-1]), Literal(":", attached=True)]
         else:
-            found.append(Special(token) if token in _SPECIAL else Literal(token, token in _ATTACHED))
+            attached = token in _ATTACHED and not (token in _OPENING and found and found[-1] in _CLOSED)
+            found.append(Special(token) if token in _SPECIAL else Literal(token, attached))
     return tuple(found)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import TYPE_CHECKING
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.dialects.definition import DYNAMIC, Need
 from xjit.linalg_ext.ir.attributes import (
     AffineMapAttr,
@@ -31,7 +31,17 @@ if TYPE_CHECKING:
     from xjit.linalg_ext.text.parser import Parser, ParseState
     from xjit.linalg_ext.text.printer import Printer
 
-__all__ = ["ATTRIBUTE_KINDS", "DYNAMIC", "AttributeKind", "integer_array", "needs_of"]
+__all__ = [
+    "ATTRIBUTE_KINDS",
+    "DYNAMIC",
+    "FAILURE_MODES",
+    "MATCH_INTERFACES",
+    "PARAMETER_COMPARISONS",
+    "AttributeKind",
+    "integer_array",
+    "needs_of",
+    "word_of",
+]
 
 I64 = IntegerType(64)
 
@@ -91,7 +101,7 @@ def _simple(
     parse: Callable[[Parser], Attribute],
     text: Callable[[Attribute], str],
     accepts: Callable[[Attribute], bool],
-    begins: str = "",
+    *begins: str,
 ) -> AttributeKind:
     """A kind that is one attribute."""
 
@@ -102,7 +112,7 @@ def _simple(
         value = op.attributes.get(names[0])
         return "" if value is None else text(value)
 
-    return AttributeKind(into, show, accepts, (lambda p: p.at(begins)) if begins else lambda p: True)
+    return AttributeKind(into, show, accepts, (lambda p: p.at(*begins)) if begins else lambda p: True)
 
 
 def _printed(kind: type[Attribute]) -> AttributeKind:
@@ -232,17 +242,39 @@ def _unit_kind(word: str) -> AttributeKind:
     return _simple(parse, lambda value: word, _is(UnitAttr), word)
 
 
-def _word_kind(dialect: str, words: tuple[str, ...]) -> AttributeKind:
-    """One of some words, as an enumeration."""
+def word_of(attribute: Attribute | None, words: Mapping[str, int]) -> str:
+    """Returns which of some words an attribute is, by its number or as an enumeration; "" if it is none of them."""
+    if isinstance(attribute, EnumAttr) and attribute.value in words:
+        return attribute.value
+    if isinstance(attribute, IntegerAttr):
+        return next((word for word, number in words.items() if number == attribute.value), "")
+    return ""
 
-    def parse(p: Parser, state: ParseState, names: tuple[str, ...]) -> None:
-        state.attributes[names[0]] = EnumAttr(dialect, p.keyword(" or ".join(words)))
 
-    def text(p: Printer, op: Operation, names: tuple[str, ...]) -> str:
-        value = op.attributes.get(names[0])
-        return value.value if isinstance(value, EnumAttr) else ""
+def _word_kind(words: Mapping[str, int]) -> AttributeKind:
+    """One of some words, whose number is stored as an i32, as MLIR does."""
 
-    return AttributeKind(parse, text, lambda a: isinstance(a, EnumAttr) and a.value in words, lambda p: p.at(*words))
+    def parse(p: Parser) -> Attribute:
+        if not p.at(*words):
+            p.fail(f"expected {' or '.join(map(repr, words))}, found {p.describe()}")
+        return IntegerAttr(words[p.next().text], IntegerType(32))
+
+    return _simple(parse, lambda a: word_of(a, words), lambda a: word_of(a, words) != "", *words)
+
+
+def _index_predicate_kind() -> AttributeKind:
+    """The predicate of `index.cmp`: `#index<cmp_predicate slt>`."""
+
+    def parse(p: Parser) -> Attribute:
+        word = p.keyword("a predicate")
+        if word not in CMPI:
+            p.fail(f"unknown predicate '{word}', expected one of {', '.join(CMPI)}")
+        return EnumAttr("index", f"cmp_predicate {word}")
+
+    def text(value: Attribute) -> str:
+        return value.value.removeprefix("cmp_predicate ") if isinstance(value, EnumAttr) else ""
+
+    return _simple(parse, text, lambda value: text(value) in CMPI)
 
 
 def _parse_positions(p: Parser, state: ParseState, names: tuple[str, ...]) -> None:
@@ -269,7 +301,10 @@ def _positions_text(p: Printer, op: Operation, names: tuple[str, ...]) -> str:
     return f"except({listed})" if names[1] in op.attributes else listed
 
 
-ROUNDING_MODES = ("to_nearest_even", "downward", "upward", "toward_zero", "to_nearest_away")
+ROUNDING_MODES = {"to_nearest_even": 0, "downward": 1, "upward": 2, "toward_zero": 3, "to_nearest_away": 4}
+FAILURE_MODES = {"propagate": 1, "suppress": 2}
+MATCH_INTERFACES = {"LinalgOp": 0, "TilingInterface": 1, "LoopLikeInterface": 2}
+PARAMETER_COMPARISONS = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
 CMPF = (
     "false",
     "oeq",
@@ -319,8 +354,9 @@ ATTRIBUTE_KINDS: dict[str, AttributeKind] = {
     "restrict": _unit_kind("restrict"),
     "writable": _unit_kind("writable"),
     "positions": AttributeKind(_parse_positions, _positions_text, _is(DenseArrayAttr)),
-    "comparison": _word_kind("transform.match_cmpi", ("eq", "ne", "le", "lt", "ge", "gt")),
-    "index_predicate": _word_kind("index.cmp_predicate", CMPI),
-    "failures": _word_kind("transform.failures", ("propagate", "suppress")),
-    "rounding": _word_kind("arith.roundingmode", ROUNDING_MODES),
+    "comparison": _word_kind(PARAMETER_COMPARISONS),
+    "index_predicate": _index_predicate_kind(),
+    "failures": _word_kind(FAILURE_MODES),
+    "interface": _word_kind(MATCH_INTERFACES),
+    "rounding": _word_kind(ROUNDING_MODES),
 }

@@ -8,10 +8,10 @@ the shape of the other), `handle`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir.attributes import Attribute, DenseArrayAttr
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation, Value
@@ -216,6 +216,8 @@ class OpDefinition:
         total = len(op.operands)
         if self.has_segments:
             segments = op.attributes.get(SEGMENTS)
+            if segments is None and total == 0:
+                return [0] * len(self.operands)
             sizes = list(segments.ints) if isinstance(segments, DenseArrayAttr) else []
             if len(sizes) != len(self.operands) or sum(sizes) != total or min(sizes) < 0:
                 raise LinalgVerifyError(f"'{op.name}' op has {total} operands, but {SEGMENTS} {segments}", op.location)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xjit.linalg_ext.dialects.assembly import op
-from xjit.linalg_ext.dialects.attribute_kinds import CMPI
 from xjit.linalg_ext.dialects.definition import CustomAssembly, OpDefinition, make_rows, words
-from xjit.linalg_ext.ir.attributes import EnumAttr, IntegerAttr
+from xjit.linalg_ext.ir.attributes import IntegerAttr
 from xjit.linalg_ext.ir.operation import Operation
-from xjit.linalg_ext.ir.types import IndexType, IntegerType
+from xjit.linalg_ext.ir.types import IndexType
 
 if TYPE_CHECKING:
     from xjit.linalg_ext.text.parser import Parser, ParseState
@@ -48,24 +47,6 @@ def print_constant(p: Printer, op: Operation) -> None:
     p.write(f" {value.value if isinstance(value, IntegerAttr) else value}")
 
 
-def parse_comparison(p: Parser, state: ParseState) -> None:
-    """Parses `slt(%a, %b)`."""
-    predicate = p.keyword("a predicate")
-    if predicate not in CMPI:
-        p.fail(f"unknown predicate '{predicate}', expected one of {', '.join(CMPI)}", state.span)
-    state.attributes["predicate"] = EnumAttr("index.cmp_predicate", predicate)
-    state.operands = p.resolve_all(p.operand_list(), [IndexType()] * 2)
-    state.attributes.update(p.optional_dictionary())
-    state.result_types = [IntegerType(1)]
-
-
-def print_comparison(p: Printer, op: Operation) -> None:
-    predicate = op.attributes["predicate"]
-    shown = predicate.value if isinstance(predicate, EnumAttr) else str(predicate)
-    p.write(f" {shown}({', '.join(map(p.value, op.operands))})")
-    p.optional_dictionary(op, frozenset({"predicate"}))
-
-
 INDEX_ROWS = make_rows(
     *(_binary(name) for name in INDEX_BINARY),
     op(
@@ -80,9 +61,8 @@ INDEX_ROWS = make_rows(
         "index.cmp",
         "lhs index;rhs index",
         "result i1",
-        assembly=CustomAssembly(parse_comparison, print_comparison),
+        "index_predicate(predicate) ( %lhs , %rhs ) attrs",
         traits="pure",
-        needs="index_predicate(predicate)",
     ),
     *(
         op(f"index.{name}", "input", "output", "%input attrs : type(input) to type(output)", traits="pure")

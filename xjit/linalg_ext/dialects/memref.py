@@ -165,7 +165,7 @@ MEMREF_ROWS = make_rows(
         "memref.view",
         "source;byte_shift index;sizes* index",
         "result",
-        "%source [ %byte_shift ] [ %sizes ] attrs : type(source) to type(result)",
+        "%source [ %byte_shift ] ~ [ %sizes ] attrs : type(source) to type(result)",
         traits="pure",
         result_names=("view",),
     ),

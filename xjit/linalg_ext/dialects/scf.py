@@ -109,6 +109,8 @@ def check_branches(op: Operation) -> None:
             last = block.last
             if last is not None and last.name == "scf.yield":
                 _check_passed_on(op, last, "yielded", last.operands, "results", op.results)
+            elif last is not None and last.name == "scf.condition":
+                raise LinalgVerifyError("'scf.condition' op expects parent op 'scf.while'", last.location)
             elif op.results and op.name != "scf.execute_region":
                 raise LinalgVerifyError(
                     f"'{op.name}' op has results, so its regions must end in scf.yield", op.location

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xjit.linalg_ext.dialects.assembly import op
-from xjit.linalg_ext.dialects.definition import CustomAssembly, make_rows
+from xjit.linalg_ext.dialects.attribute_kinds import ATTRIBUTE_KINDS, FAILURE_MODES, MATCH_INTERFACES, word_of
+from xjit.linalg_ext.dialects.definition import SEGMENTS, CustomAssembly, make_rows
 from xjit.linalg_ext.dialects.func import check_function, parse_function, print_function
 from xjit.linalg_ext.dialects.handle_syntax import handle_types, handles_row
 from xjit.linalg_ext.dialects.scf import ensure_terminator
 from xjit.linalg_ext.dialects.transform_control import CONTROL_SCRIPT_ROWS
 from xjit.linalg_ext.dialects.transform_structured import STRUCTURED_SCRIPT_ROWS
-from xjit.linalg_ext.ir.attributes import DictAttr, EnumAttr
+from xjit.linalg_ext.ir.attributes import DenseArrayAttr, DictAttr
+from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import FunctionType
 
@@ -23,18 +25,20 @@ __all__ = ["TRANSFORM_ROWS"]
 
 
 def parse_sequence(p: Parser, state: ParseState) -> None:
+    """Parses `%root, %more : types -> types failures(propagate) {region}`."""
     if p.token.kind == "value":
         names = [p.operand()]
+        while p.accept(","):
+            names.append(p.operand())
         p.expect(":")
-        state.operands = p.resolve_all(names, [p.type()])
+        state.operands = p.resolve_all(names, p.type_list())
+    count = len(state.operands)
+    state.attributes[SEGMENTS] = DenseArrayAttr.i32([min(count, 1), max(count - 1, 0)])
     state.result_types = p.arrow_types()
     p.expect("failures")
     p.expect("(")
-    mode = p.keyword("'propagate' or 'suppress'")
-    if mode not in ("propagate", "suppress"):
-        p.fail(f"expected 'propagate' or 'suppress', found '{mode}'", state.span)
+    ATTRIBUTE_KINDS["failures"].parse(p, state, ("failure_propagation_mode",))
     p.expect(")")
-    state.attributes["failure_propagation_mode"] = EnumAttr("transform.failures", mode)
     if p.accept("attributes"):
         state.attributes.update(p.attribute_dictionary())
     state.regions = [p.region()]
@@ -43,12 +47,11 @@ def parse_sequence(p: Parser, state: ParseState) -> None:
 
 def print_sequence(p: Printer, op: Operation) -> None:
     if op.operands:
-        p.write(f" {p.value(op.operands[0])} : {p.type(op.operands[0].type)}")
+        p.write(f" {', '.join(map(p.value, op.operands))} : {', '.join(p.type(v.type) for v in op.operands)}")
     if op.results:
         p.write(f" -> {', '.join(p.type(t) for t in op.result_types)}")
-    mode = op.attributes.get("failure_propagation_mode")
-    p.write(f"  failures({mode.value if isinstance(mode, EnumAttr) else 'propagate'})")
-    text = p.dictionary(op, frozenset({"failure_propagation_mode"}))
+    p.write(f"  failures({word_of(op.attributes['failure_propagation_mode'], FAILURE_MODES)})")
+    text = p.dictionary(op, frozenset({"failure_propagation_mode", SEGMENTS}))
     p.write(f" attributes {text} " if text else " ")
     p.region(op.regions[0], terminator=bool(op.results))
 
@@ -68,7 +71,7 @@ def parse_match(p: Parser, state: ParseState) -> None:
             p.expect("}")
         elif word == "interface":
             p.expect("{")
-            state.attributes["interface"] = EnumAttr("transform.match_interface", p.keyword("an interface"))
+            ATTRIBUTE_KINDS["interface"].parse(p, state, ("interface",))
             p.expect("}")
         elif word == "attributes":
             state.attributes["op_attrs"] = DictAttr(tuple(sorted(p.attribute_dictionary().items())))
@@ -89,11 +92,11 @@ _MATCH_ATTRIBUTES = frozenset({"ops", "interface", "op_attrs", *_FILTERS})
 
 
 def print_match(p: Printer, op: Operation) -> None:
-    ops, interface = op.attributes.get("ops"), op.attributes.get("interface")
+    ops = op.attributes.get("ops")
     if ops is not None:
         p.write(f" ops{{{p.attribute(ops)}}}")
-    if isinstance(interface, EnumAttr):
-        p.write(f" interface{{{interface.value}}}")
+    if "interface" in op.attributes:
+        p.write(f" interface{{{word_of(op.attributes['interface'], MATCH_INTERFACES)}}}")
     if "op_attrs" in op.attributes:
         p.write(f" attributes {p.attribute(op.attributes['op_attrs'])}")
     for name in _FILTERS:
@@ -102,6 +105,13 @@ def print_match(p: Printer, op: Operation) -> None:
     p.write(f" in {p.value(op.operands[0])}")
     p.optional_dictionary(op, _MATCH_ATTRIBUTES)
     p.write(f" : {p.type(FunctionType((op.operands[0].type,), op.result_types))}")
+
+
+def check_match(op: Operation) -> None:
+    """The interface is one that operations can be asked for."""
+    interface = op.attributes.get("interface")
+    if interface is not None and not word_of(interface, MATCH_INTERFACES):
+        raise LinalgVerifyError(f"'{op.name}' op has attribute 'interface' = {interface}", op.location)
 
 
 _POSITIONS = "positions(raw_position_list, is_inverted, is_all)"
@@ -161,7 +171,7 @@ PATTERN_SETS = tuple(
 TRANSFORM_ROWS = make_rows(
     op(
         "transform.sequence",
-        "root?",
+        "root?;extra_bindings*",
         "results*",
         assembly=CustomAssembly(parse_sequence, print_sequence),
         needs="failures(failure_propagation_mode)",
@@ -178,7 +188,13 @@ TRANSFORM_ROWS = make_rows(
     ),
     op("transform.yield", "operands*", "", "attrs { %operands : type(operands) }?operands", traits="terminator"),
     op("transform.cleanup", format="attrs"),
-    op("transform.structured.match", "target", "results", assembly=CustomAssembly(parse_match, print_match)),
+    op(
+        "transform.structured.match",
+        "target",
+        "results",
+        assembly=CustomAssembly(parse_match, print_match),
+        check=check_match,
+    ),
     *STRUCTURED_SCRIPT_ROWS,
     *CONTROL_SCRIPT_ROWS,
     *_HANDLE_ROWS,

@@ -99,7 +99,7 @@ def predicate_of(op: Operation) -> str:
     if isinstance(predicate, IntegerAttr):
         return (_FLOAT_PREDICATES if op.name == "arith.cmpf" else tuple(_COMPARE_INTEGERS))[predicate.value]
     assert isinstance(predicate, EnumAttr | StringAttr), f"{op.name} without a predicate"
-    return predicate.value
+    return predicate.value.removeprefix("cmp_predicate ")
 
 
 def _compare_integers(op: Operation, a: Elements, b: Elements) -> Elements:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from xjit.affine.expr import AffineExpr, AffineExprKind
 from xjit.affine.walks import evaluate
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.evaluation.values import Array, Runtime, Shape, plain
 from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.ir.types import MemRefType

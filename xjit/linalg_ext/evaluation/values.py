@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.float_text import FLOAT_DTYPES
 from xjit.linalg_ext.ir.types import FloatType, IndexType, IntegerType, Type

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xjit.affine.expr import AffineExpr
 from xjit.affine.pool import dim
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.linalg_ext.from_hlo.reshaping import reshaped

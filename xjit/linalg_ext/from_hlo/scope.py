@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from xjit.affine import AffineMap, constant, substitute_all
 from xjit.affine.expr import AffineExpr
 from xjit.affine.pool import dim
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction
 from xjit.hlo import attributes as at
 from xjit.linalg_ext.from_hlo.reshaping import reshaped

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import copysign
 from typing import Any, TypeAlias
 
 from xjit.affine import AffineMap
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir.float_text import float_text
 from xjit.linalg_ext.ir.types import (
     Alias,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
+
+from xjit.dataclass import dataclass
 
 if TYPE_CHECKING:
     from xjit.linalg_ext.ir.attributes import Attribute

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir.attributes import Attribute, DenseAttr, FloatAttr, IntegerAttr
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.operation import Operation, Value

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from xjit.affine.expr import AffineExpr
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.operation import Value
 

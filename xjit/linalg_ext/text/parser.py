@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from xjit.affine import IndexingBudgetError
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import Span, did_you_mean
 from xjit.linalg_ext.dialects.registry import definition_of, known_names
 from xjit.linalg_ext.ir.attributes import Attribute

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xjit.affine.expr import AffineExpr, AffineExprKind
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import ConvolutionAttributes, ConvolutionDimensionNumbers, Window, WindowDimension
 from xjit.linalg_ext.structured import Access

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from xjit.affine.interval import UNBOUNDED, Interval
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC
 from xjit.linalg_ext.ir.attributes import DenseArrayAttr

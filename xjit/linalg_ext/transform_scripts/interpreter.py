@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from xjit.affine import IndexingBudgetError
 from xjit.hlo.diagnostics import did_you_mean
-from xjit.linalg_ext.ir.attributes import EnumAttr, StringAttr
+from xjit.linalg_ext.dialects.attribute_kinds import FAILURE_MODES, word_of
+from xjit.linalg_ext.ir.attributes import StringAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.transform_scripts.control_rows import CONTROL_ROWS
@@ -55,7 +56,7 @@ def _run_sequence(script: Script, op: Operation, arguments: Handles) -> Handles:
     try:
         return _run_region(script, op, arguments)
     except LinalgError:
-        if isinstance(mode, EnumAttr) and mode.value == "suppress":
+        if word_of(mode, FAILURE_MODES) == "suppress":
             return [[] for _ in op.results]
         raise
 
@@ -70,7 +71,7 @@ def _run_region(script: Script, op: Operation, arguments: Handles, number: int =
         if each.name == "transform.yield":
             return [script.lookup(each, i) for i in range(len(each.operands))]
         if each.name in _SEQUENCES:
-            inner = [script.payload(each)] if each.operands else list(arguments)
+            inner = [script.lookup(each, i) for i in range(len(each.operands))] or list(arguments)
             script.bind(each.results, _run_sequence(script, each, inner))
             continue
         _execute(script, each)

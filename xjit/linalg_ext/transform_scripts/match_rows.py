@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from xjit.linalg_ext.dialects.attribute_kinds import MATCH_INTERFACES, PARAMETER_COMPARISONS, word_of
 from xjit.linalg_ext.dialects.registry import has_trait
-from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DictAttr, EnumAttr, IntegerAttr, StringAttr, TypeAttr
+from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DictAttr, IntegerAttr, StringAttr, TypeAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.structured import as_structured
@@ -57,7 +58,7 @@ def match(script: Script, op: Operation) -> Handles:
                 continue
             if any(each.attributes.get(name) != value for name, value in entries):
                 continue
-            if isinstance(interface, EnumAttr) and not has_interface(each, interface.value):
+            if interface is not None and not has_interface(each, word_of(interface, MATCH_INTERFACES)):
                 continue
             if isinstance(result_type, TypeAttr) and each.result_types != (result_type.type,):
                 continue
@@ -89,18 +90,16 @@ _COMPARISONS = {
 
 def compare_parameters(script: Script, op: Operation) -> Handles:
     """Fails unless the comparison holds for each pair of integers of two parameters."""
-    predicate = op.attributes.get("predicate")
+    predicate = word_of(op.attributes.get("predicate"), PARAMETER_COMPARISONS)
     pairs = [script.lookup(op, 0), script.lookup(op, 1)]
     if len(pairs[0]) != len(pairs[1]):
         raise LinalgError(f"'{op.name}' op compares {len(pairs[0])} with {len(pairs[1])} parameters", op.location)
-    compare = _COMPARISONS.get(predicate.value) if isinstance(predicate, EnumAttr) else None
-    if not isinstance(predicate, EnumAttr) or compare is None:
-        raise LinalgError(f"'{op.name}' op has no predicate {predicate}", op.location)
+    compare = _COMPARISONS[predicate]
     for left, right in zip(*pairs):
         if not isinstance(left, IntegerAttr) or not isinstance(right, IntegerAttr):
             raise LinalgError(f"'{op.name}' op expects parameters that are integers", op.location)
         if not compare(left.value, right.value):
-            raise LinalgError(f"expected parameter {left.value} {predicate.value} {right.value}", op.location)
+            raise LinalgError(f"expected parameter {left.value} {predicate} {right.value}", op.location)
     return []
 
 

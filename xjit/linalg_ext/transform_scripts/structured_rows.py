@@ -13,6 +13,7 @@ from xjit.linalg_ext.ir.types import IndexType
 from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead
 from xjit.linalg_ext.rewrite.rules import CANONICALIZE
 from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRow, payload_of
+from xjit.linalg_ext.transforms.fusion.emit import Keep
 from xjit.linalg_ext.transforms.fusion.fuse import fuse, fuse_ext
 from xjit.linalg_ext.transforms.fusion.fuse_into_containing_op import fuse_into_containing_op
 from xjit.linalg_ext.transforms.fusion.fuse_operands import fuse_operands
@@ -134,7 +135,8 @@ def fuse_ext_op(script: Script, op: Operation) -> Handles:
 
     def one(target: Operation, number: int) -> Sequence[Operation]:
         sizes, interchange = integers(op, "tile_sizes"), integers(op, "tile_interchange")
-        result = fuse_ext(target, sizes, interchange, stop, flag(op, "keep_intermediates"))
+        keep = Keep.ALL if flag(op, "keep_intermediates") else Keep.UNALIGNED
+        result = fuse_ext(target, sizes, interchange, stop, keep)
         return (result.tiled_ops[0], *result.loops)
 
     return each_target(script, op, one)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from xjit.linalg_ext.transforms.fusion.emit import FusionResult
+from xjit.linalg_ext.transforms.fusion.emit import FusionResult, Keep
 from xjit.linalg_ext.transforms.fusion.fuse import fuse, fuse_ext
 from xjit.linalg_ext.transforms.fusion.fuse_into_containing_op import fuse_into_containing_op
 from xjit.linalg_ext.transforms.fusion.fuse_operands import fuse_operands
@@ -25,6 +25,7 @@ from xjit.linalg_ext.transforms.tiling.tile import TilingResult, tile
 __all__ = [
     "PARALLEL_LOOP",
     "FusionResult",
+    "Keep",
     "ReductionTiling",
     "SoftmaxSplit",
     "TilingResult",

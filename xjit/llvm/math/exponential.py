@@ -49,16 +49,14 @@ def exp(x: Vec) -> Vec:
     return scale_by_power_of_two(expm1_reduced(r) + 1.0, n, n_int)
 
 
-def expm1_quarter(x: Vec, *, is_moderate: bool = False) -> Vec:
-    """(e^x - 1) / 4, which overflows later than sinh and cosh do. Where it `is_moderate`, -30 < x < 50 or NaN, there is
-    nothing to clamp, and the sum of the last step but one takes no correction.
+def expm1_quarter(x: Vec) -> Vec:
+    """(e^x - 1) / 4, which overflows later than sinh and cosh do.
 
     With r = head + tail and s = 2^n / 4 it is s head + (s - 1/4) + s (tail + r^2 P(r)). Near 0 the first two terms
     cancel, so their sum is kept with its rounding error: only the last addition rounds by more than a little.
     """
     high, low = _ln2_parts(x)
-    if not is_moderate:
-        x = clamp(x, -38.0, 710.6) if x.is_double else clamp(x, -17.5, 89.6)
+    x = clamp(x, -38.0, 710.6) if x.is_double else clamp(x, -17.5, 89.6)
     n, n_int = round_to_int(x * LOG2_E)
     head, tail = n.fma(-high, x), n * -low  # the head is exact
     r = head + tail
@@ -67,8 +65,7 @@ def expm1_quarter(x: Vec, *, is_moderate: bool = False) -> Vec:
     offset = scale - 0.25
     rough = scale.fma(head, offset)
     rest = scale.fma(head, offset - rough)
-    if not is_moderate:
-        rest = rest + ((scale - offset) - 0.25)  # where s is so large that s - 1/4 is rounded
+    rest = rest + ((scale - offset) - 0.25)  # where s is so large that s - 1/4 is rounded
     return rough + scale.fma(tail, rest)
 
 
@@ -89,14 +86,9 @@ def logistic(x: Vec) -> Vec:
 
 
 def tanh(x: Vec) -> Vec:
-    """Hyperbolic tangent: 1 - 2 / (e^2|x| + 1), and x + x^3 P(x^2) below 0.9.
-
-    For doubles e / (e + 2) with e = expm1(2|x|).
-    """
+    """Hyperbolic tangent: 1 - 2 / (e^2|x| + 1), and x + x^3 P(x^2) below 0.9. Doubles take one formula for all."""
     if x.is_double:
-        magnitude = x.const(22.0).minimum(x.abs())
-        quarter = expm1_quarter(magnitude + magnitude, is_moderate=True)
-        return _unless_tiny(x, quarter / (quarter + 0.5), 28)
+        return _tanh_f64(x)
     magnitude = x.const(10.0).minimum(x.abs())
     n, scale = round_to_power_of_two(magnitude, 2.0 * LOG2_E)
     r = n.fma(-0.5 * LN2, magnitude)  # one product with ln2: from 0.9 on the result hardly depends on it
@@ -106,6 +98,22 @@ def tanh(x: Vec) -> Vec:
     square = magnitude * magnitude
     small = (square * magnitude).fma(polynomial(square, co.TANH_F32), magnitude)
     return small.where(magnitude < 0.9, large).copysign(x)
+
+
+def _tanh_f64(x: Vec) -> Vec:
+    """e / (e + 2) with e = expm1(2|x|) = s p + (s - 1), where 2|x| = n ln2 + r, s = 2^n and p = expm1(r): s - 1 is
+    exact, and where n = 0, tiny arguments among them, e is p.
+    """
+    magnitude = x.const(22.0).minimum(x.abs())
+    doubled = magnitude + magnitude
+    n, n_int = round_to_int(doubled * LOG2_E)
+    head = n.fma(-LN2_HIGH_F64, doubled)  # exact
+    tail = n * -LN2_LOW_F64
+    r = head + tail
+    p = head + (r * r).fma(polynomial(r, co.EXP_F64), tail)
+    scale = power_of_two(n_int, x.type.elem)
+    e = scale.fma(p, scale - 1.0)
+    return (e / (e + 2.0)).copysign(x)
 
 
 def sinh(x: Vec) -> Vec:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.hlo.diagnostics import ExecutionError
 from xjit.hlo.ir.instruction import HloInstruction
 

@@ -8,12 +8,12 @@ broadcast operands. Functions marked `precise` compute f32 in f64, so that they 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import BY_DTYPE, PrimitiveType

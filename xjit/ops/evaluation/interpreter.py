@@ -8,11 +8,12 @@ actual size.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.cached_property import cached_property
 from xjit.hlo.diagnostics import HloError, InvalidArgument, Unsupported

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xjit.affine import (
     UNKNOWN,
@@ -21,6 +20,7 @@ from xjit.affine import (
     substitute,
     symbol,
 )
+from xjit.dataclass import dataclass
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
 

@@ -8,9 +8,9 @@ can update in place. Whether live ranges allow it is for the buffer classes to s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo.types.shape import ShapeIndex
 from xjit.passes.analysis.dataflow import HloDataflowAnalysis

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Hashable, Iterable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from functools import reduce as fold
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.indexing.composition import Composer

@@ -7,9 +7,9 @@ slices of operand and result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, Shape, Trait
 from xjit.hlo import attributes as at
 from xjit.hlo.custom_call_registry import registered_targets

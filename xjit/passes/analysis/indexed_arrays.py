@@ -7,12 +7,12 @@ are gathers of indices; what is computed element by element from a gather of a c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Literal, Shape, Trait, Unsupported
 from xjit.hlo import attributes as at
 from xjit.ops.evaluation.interpreter import Interpreter

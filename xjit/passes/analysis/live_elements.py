@@ -7,8 +7,9 @@ body only to compute itself: it is dead then. Found as the least fixed point, fr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo import attributes as at
 from xjit.hlo.types.shape_index import ShapeIndex

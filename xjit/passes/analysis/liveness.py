@@ -9,8 +9,8 @@ value from outside that a loop reads lives until the loop ends: the next iterati
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule
 from xjit.passes.analysis.dataflow import HloDataflowAnalysis
 from xjit.passes.analysis.forwarded_layouts import check_forwarded_layouts

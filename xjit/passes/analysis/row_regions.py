@@ -14,8 +14,8 @@ A row is what lies along the last dimension of a row-major array.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo.attributes import DimensionsAttributes
 from xjit.hlo.edit.cloning import HloCloneContext

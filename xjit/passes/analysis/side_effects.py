@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.hlo import OPCODES, HloComputation, HloInstruction, HloModule
 from xjit.passes.framework.base import has_opcodes
 

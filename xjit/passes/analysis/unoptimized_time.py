@@ -7,8 +7,8 @@ estimated from above: operands count as a whole, whatever is read of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.passes.analysis.flop_counts import applications, elements_of, own_operations
 from xjit.passes.loops.while_loop_trip_count_annotator import known_trip_count

@@ -8,9 +8,9 @@ starts as one and that the body passes on. Nothing here changes a module.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import CompareAttributes, ConstantAttributes, GetTupleElementAttributes
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, Shape
 from xjit.hlo.annotations.sharding import sharding_of_leaves
 from xjit.hlo.edit.replacing import replace

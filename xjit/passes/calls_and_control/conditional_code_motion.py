@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, Trait
 from xjit.hlo.edit.replacing import inherit_annotations, replace
 from xjit.passes.analysis.side_effects import SideEffects

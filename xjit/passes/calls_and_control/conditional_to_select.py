@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType
 from xjit.ops import build
 from xjit.passes.analysis.call_graph import CallContext, CallGraph

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait, Unsupported
 from xjit.passes.analysis.call_graph import CallContext, CallGraph
 from xjit.passes.framework import analyses

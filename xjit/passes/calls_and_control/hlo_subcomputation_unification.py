@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloModule
 from xjit.hlo.compare.structural_key import StructuralKeys
 from xjit.passes.framework.base import HloModulePass

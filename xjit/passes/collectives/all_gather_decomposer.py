@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Literal, PrimitiveType, Shape
 from xjit.hlo import attributes as at
 from xjit.ops import build

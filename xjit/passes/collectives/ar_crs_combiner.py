@@ -8,8 +8,8 @@ partitions, and the second gets the channel, so that it joins all partitions of 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.ops import build

@@ -6,8 +6,7 @@ left: the emitters refuse it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Literal, Shape
 from xjit.hlo import attributes as at
 from xjit.ops import build

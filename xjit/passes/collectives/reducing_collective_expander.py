@@ -7,10 +7,10 @@ the group, so results are the same bits from run to run and on all devices.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Literal, PrimitiveType, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.values import ReplicaGroups

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, Literal
 from xjit.hlo import attributes as at
 from xjit.ops.custom_call_targets import IDENTITY_TARGETS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo.edit.outlining import outline_expression_from_computation
 from xjit.hlo.types.physical import physical_byte_size

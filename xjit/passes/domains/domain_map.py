@@ -6,8 +6,9 @@ domains that it reads, and the operand's side of those that read it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction
 from xjit.passes.domains.domain_metadata import domain_of
 

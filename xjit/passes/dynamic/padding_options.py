@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import FailedPrecondition

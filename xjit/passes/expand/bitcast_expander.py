@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout, PrimitiveType, Shape, Unsupported
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.passes.analysis.physical_form import from_physical, to_physical

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import ConvolutionAttributes, ConvolutionDimensionNumbers, DimensionsAttributes
 from xjit.passes.expand.op_expander import OpExpander

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo.attributes import DotAttributes
 from xjit.ops import build

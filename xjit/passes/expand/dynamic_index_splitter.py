@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.ops import build
 from xjit.passes.expand.op_expander import OpExpander

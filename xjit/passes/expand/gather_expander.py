@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Shape
 from xjit.hlo.attributes import GatherAttributes
 from xjit.hlo.diagnostics import InvalidArgument

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo.attributes import GatherAttributes, PadAttributes, PaddingDimension, ScatterAttributes
 from xjit.passes.expand.writing import Writer

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import RngBitGeneratorAttributes
 from xjit.hlo.diagnostics import InvalidArgument

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import RngAttributes, RngBitGeneratorAttributes, RngStateAttributes
 from xjit.passes.expand.call_expander import CallExpander

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import CompareAttributes, IotaAttributes, ParameterAttributes, SortAttributes
 from xjit.ops import build

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, Shape, Trait
 from xjit.ops.evaluation.reduction import simple_opcode
 from xjit.passes.analysis.tuple_elements import element_index

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, Literal, PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import inherit_annotations

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, PrimitiveType, Shape, Trait
 from xjit.hlo.diagnostics import FailedPrecondition, InvalidArgument
 from xjit.hlo.types.primitive_type import BY_TEXT

@@ -6,8 +6,9 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloError, HloInstruction, HloModule
 from xjit.hlo.compare.fingerprint import module_fingerprint
 from xjit.hlo.diagnostics import InvalidArgument, PassError

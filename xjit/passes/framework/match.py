@@ -11,8 +11,9 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Trait
 from xjit.hlo import attributes as at
 

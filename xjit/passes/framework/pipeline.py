@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloModule
 from xjit.hlo.compare.hashing import module_hash
 from xjit.passes.framework.base import HloModulePass, PassWarning

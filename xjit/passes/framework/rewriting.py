@@ -10,8 +10,8 @@ from __future__ import annotations
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction
 from xjit.passes.framework.base import PassWarning, has_opcodes
 from xjit.passes.framework.expansion import Expansion

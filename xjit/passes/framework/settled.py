@@ -7,8 +7,9 @@ calls, alone. Between two runs a fixed point keeps which computations they left,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloModule
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.passes.analysis.attention.gradient import Gradient, find_gradient
 from xjit.passes.analysis.attention.products import ScoreProduct

@@ -1,17 +1,18 @@
-"""Masks that are constants become comparisons of positions, where they are one value on half-planes.
+"""Masks that are constants become comparisons of positions, where they are one value on half-planes; positions, iotas.
 
 A program may hold its mask as an array: lower triangular ones, 0 and -1e9, a window, columns of padding. A comparison
-of positions takes no memory, and kernels know without looking where it leaves nothing of the scores.
+of positions takes no memory, and kernels know without looking where it leaves nothing of the scores. What is compared
+may be an array, too: 0, 1, 2, ... for the rows, and the same a window further for the columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace
@@ -22,6 +23,8 @@ MAX_ELEMENTS = 1 << 26
 """Of a constant that is looked through."""
 SAMPLES = 1 << 12
 """Elements that are looked at first: a mask has few values."""
+_GLANCE = 64
+"""Rows and columns that are looked at first: what counts positions does so from the start."""
 _DIRECTIONS = ((0, 1), (0, -1), (-1, 1), (1, -1))
 """Of half-planes: columns behind and before others, what is above and below diagonals."""
 
@@ -52,7 +55,7 @@ def replace_constant_masks(
 
 
 def _replace_constant(computation: HloComputation, constant: HloInstruction) -> bool:
-    """Replaces a constant that is one value wherever its half-planes are not."""
+    """Replaces a constant of positions, or one that is one value wherever its half-planes are not."""
     literal = constant.attributes_as(at.ConstantAttributes).literal
     sizes = literal.shape.dimensions
     wide = [d for d, size in enumerate(sizes) if size > 1]
@@ -61,6 +64,11 @@ def _replace_constant(computation: HloComputation, constant: HloInstruction) -> 
     if not 0 < literal.shape.num_elements <= MAX_ELEMENTS or literal.splat_value() is not None:
         return False
     matrix = literal.array.reshape([sizes[d] for d in wide] if len(wide) == 2 else (1, -1))
+    builder = _Builder(computation, constant.shape, wide)
+    steps = _steps(matrix) if literal.shape.element_type.is_signed else None
+    if steps is not None:
+        replace(constant, builder.positions(int(matrix[0, 0]), *steps))
+        return True
     bits = np.ascontiguousarray(matrix).view(f"u{matrix.dtype.itemsize}")
     some = bits.ravel()[:: -(-bits.size // SAMPLES)]
     if np.unique(some).size > MAX_PLANES + 1:
@@ -70,12 +78,24 @@ def _replace_constant(computation: HloComputation, constant: HloInstruction) -> 
     rest = int(np.argmax(others))
     if not regions or (bits[others] != bits.flat[rest]).any():
         return False
-    builder = _Builder(computation, constant.shape, wide)
     value = builder.splat(matrix.flat[rest])
     for region in regions:
         value = builder.add(build.select(builder.inside(region.plane), builder.splat(matrix[region.corner]), value))
     replace(constant, value)
     return True
+
+
+def _steps(matrix: Array) -> tuple[int, int] | None:
+    """Returns -1, 0 or 1 each: by how much integers grow from row to row and from column to column; None for others."""
+    start, *after = (int(matrix[i % matrix.shape[0], j % matrix.shape[1]]) for i, j in ((0, 0), (1, 0), (0, 1)))
+    row, column = (n - start for n in after)
+    if abs(row) > 1 or abs(column) > 1:
+        return None
+    for numbers in (matrix[:_GLANCE, :_GLANCE], matrix):
+        down, across = (np.arange(size) for size in numbers.shape)
+        if not np.array_equal(numbers.astype(np.int64), row * down[:, None] + (column * across + start)):
+            return None
+    return row, column
 
 
 def _regions(bits: Array) -> list[_Region]:
@@ -124,8 +144,16 @@ class _Builder:
         row = self._numbers(self.wide[0], -plane.row) if plane.row else self.splat(0, PrimitiveType.S32)
         return self.add(build.compare("GE", moved, row))
 
-    def _numbers(self, dimension: int, factor: int) -> HloInstruction:
+    def positions(self, start: int, row: int, column: int) -> HloInstruction:
+        """A number that is `start` at first, and grows by so much from row to row and from column to column."""
+        kind, value = self.shape.element_type, self.splat(start)
+        for dimension, step in ((self.wide[0], row), (self.wide[-1], column)):
+            if step:
+                value = self.add(build.binary("add", self._numbers(dimension, step, kind), value))
+        return value
+
+    def _numbers(self, dimension: int, factor: int, kind: PrimitiveType = PrimitiveType.S32) -> HloInstruction:
         """Those of elements along a dimension, times 1 or -1."""
-        shape = self.shape.with_element_type(PrimitiveType.S32)
+        shape = self.shape.with_element_type(kind)
         iota = self.add(build.make("iota", attributes=at.IotaAttributes(dimension), shape=shape))
         return iota if factor > 0 else self.add(build.unary("negate", iota))

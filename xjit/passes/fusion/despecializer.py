@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloModule
 from xjit.passes.calls_and_control.control_dep_remover import ControlDepRemover
 from xjit.passes.float_types.float_normalization import BFloat16MixedPrecisionRemoval

@@ -9,8 +9,8 @@ lies at the same place in memory, and everything else be read along memory with 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo import attributes as at
 from xjit.indexing.element_reads import ElementReads, is_tiled

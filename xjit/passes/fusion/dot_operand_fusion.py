@@ -7,8 +7,8 @@ so that the converted array is never in memory.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, PrimitiveType
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses

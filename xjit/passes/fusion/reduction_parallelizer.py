@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, PrimitiveType
 from xjit.hlo.attributes import DimensionsAttributes
 from xjit.ops.build import convert, make_binary_computation, make_constant, make_reduce, reshape

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout
 from xjit.hlo.attributes import FusionAttributes, ParameterAttributes
 from xjit.hlo.ir.classification import is_view

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, Shape
 from xjit.hlo.compare.structural_key import StructuralKeys
 from xjit.hlo.edit.cloning import HloCloneContext

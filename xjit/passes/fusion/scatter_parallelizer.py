@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo.attributes import ScatterAttributes
 from xjit.ops.build import broadcast_scalar, concatenate, make, make_constant, make_reduce, pad, reshape

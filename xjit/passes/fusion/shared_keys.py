@@ -8,8 +8,8 @@ scores. Taken apart, what heads have apiece is as large as keys and values that 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo.attributes import CustomCallAttributes
 from xjit.ops.library_calls.targets import MATMUL_TARGETS, call_target, library_config, with_changes

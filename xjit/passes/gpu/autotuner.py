@@ -6,11 +6,12 @@ import warnings
 import zlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo.diagnostics import HloError
 from xjit.ops.library_calls.targets import CONV_FUSED, call_target, library_config

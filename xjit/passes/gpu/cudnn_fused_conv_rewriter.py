@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, PrimitiveType
 from xjit.hlo.attributes import ConstantAttributes, DimensionsAttributes
 from xjit.ops import build

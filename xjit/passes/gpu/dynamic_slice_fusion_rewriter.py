@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.attributes import GetTupleElementAttributes
 from xjit.passes.analysis.reachability import HloReachabilityMap

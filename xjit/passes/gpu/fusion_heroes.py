@@ -5,10 +5,10 @@ it reads its operands.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Shape
 from xjit.hlo.attributes import DimensionsAttributes
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo.attributes import CustomCallAttributes, DimensionsAttributes
 from xjit.ops.library_calls.gemm import GELU_CUBE, GELU_SCALE, dot_attributes

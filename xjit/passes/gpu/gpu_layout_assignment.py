@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Layout, Shape
 from xjit.hlo import attributes as at
 from xjit.passes.gpu.conv_calls import is_conv_call, result_shape

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.hlo.attributes import FusionAttributes
 from xjit.hlo.edit.replacing import inherit_annotations

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction
 from xjit.hlo.attributes import CallAttributes
 from xjit.hlo.diagnostics import Unsupported

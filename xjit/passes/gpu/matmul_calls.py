@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import NoReturn, cast
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.diagnostics import Unsupported
 from xjit.ops.library_calls.gemm import F8_TYPES, dot_attributes, operand_roles, product_shape, result_roles

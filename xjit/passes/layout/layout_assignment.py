@@ -7,8 +7,9 @@ reshapes be free and keeps index maps small.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Layout, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import inherit_annotations

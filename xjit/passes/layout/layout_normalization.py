@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Literal, Shape
 from xjit.hlo.attributes import ConstantAttributes
 from xjit.hlo.types.layout import Layout

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Shape, Trait
 from xjit.hlo.attributes.opcodes import OPCODES
 from xjit.passes.expand.op_expander import OpExpander

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Shape, Trait
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import OPCODES

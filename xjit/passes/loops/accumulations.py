@@ -8,8 +8,9 @@ operations lie between, the sum over devices of the sum over steps is the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Shape
 from xjit.hlo import attributes as at
 from xjit.ops import build

@@ -6,8 +6,7 @@ trip, with a dynamic-update-slice into an element of the state; the second one r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.analysis.while_loop_analysis import counted_loop, initial_value, state_element

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, takewhile
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, Shape
 from xjit.hlo import attributes as at
 from xjit.ops import build

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, Trait
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.analysis.tuple_elements import element_index

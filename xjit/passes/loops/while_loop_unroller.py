@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo.edit.replacing import replace
 from xjit.passes.analysis.call_graph import CallGraph

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Literal
 from xjit.hlo.attributes import DotAttributes, Window, WindowAttributes, WindowDimension
 from xjit.hlo.diagnostics import InvalidArgument

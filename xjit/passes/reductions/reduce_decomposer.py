@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule, Shape
 from xjit.hlo.types.layout import Layout
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations

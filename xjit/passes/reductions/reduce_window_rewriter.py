@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, Shape
 from xjit.hlo.attributes import Window, WindowAttributes, WindowDimension
 from xjit.hlo.diagnostics import InvalidArgument

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import PadAttributes, ParameterAttributes, SliceAttributes
 from xjit.passes.reductions.reduce_parts import value_everywhere

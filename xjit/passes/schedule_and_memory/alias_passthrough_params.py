@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloModule
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.alias_config import Alias

@@ -9,8 +9,9 @@ buffers of their own. The module must be scheduled and have been through copy in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Literal
 from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import FailedPrecondition

@@ -7,8 +7,9 @@ insertion resolves with a copy.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.passes.analysis.alias_analysis import HloAliasAnalysis, Tie
 from xjit.passes.analysis.hlo_value import HloValue

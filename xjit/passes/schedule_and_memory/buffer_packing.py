@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
+
+from xjit.dataclass import dataclass
 
 ALIGNMENT = 64
 """Bytes. Every offset in the arena is a multiple."""

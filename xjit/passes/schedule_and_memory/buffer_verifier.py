@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, insort
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo.diagnostics import HloVerifyError
 from xjit.passes.analysis.forwarding import forwards

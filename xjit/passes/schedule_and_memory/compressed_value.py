@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Shape
 from xjit.passes.schedule_and_memory.clone_reading import CloneReading, Insertions, replace_later_reads
 from xjit.passes.schedule_and_memory.memory_profile import MemoryProfile, ShapeSize

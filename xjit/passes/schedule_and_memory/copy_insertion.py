@@ -9,8 +9,8 @@ an element that the body passes through, or only updates in place, is never copi
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo.diagnostics import PassError
 from xjit.hlo.edit.replacing import inherit_annotations

@@ -7,8 +7,8 @@ overwrite it in place: otherwise that would cost a copy of the whole value.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule
 from xjit.hlo import attributes as at
 from xjit.hlo.diagnostics import InvalidArgument

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Shape, Trait
 from xjit.passes.analysis.cost_analysis import HloCostAnalysis
 from xjit.passes.analysis.side_effects import SideEffects

@@ -7,11 +7,12 @@ their leaves are buffers of others. A loop's result stands in the buffers of its
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, Shape, Trait
 from xjit.hlo import attributes as at
 from xjit.hlo.types.physical import physical_byte_size

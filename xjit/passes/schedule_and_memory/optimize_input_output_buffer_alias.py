@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloModule, Shape
 from xjit.hlo.annotations.alias_config import Alias
 from xjit.hlo.types.physical import physical_byte_size

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.passes.schedule_and_memory.clone_reading import CloneReading, Insertions, clone_reading, replace_later_reads
 from xjit.passes.schedule_and_memory.memory_profile import Buffer, MemoryProfile, Profile

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo.annotations.device_sharding import MANUAL, REPLICATED, DeviceSharding
 from xjit.hlo.annotations.sharding_algebra import is_more_specific, merge, move, refines, reshape

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.device_sharding import read_sharding

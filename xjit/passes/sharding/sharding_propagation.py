@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule
 from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.sharding.factor_rows import Factors

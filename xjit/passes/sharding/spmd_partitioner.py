@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding, read_sharding
 from xjit.hlo.annotations.metadata import HloSharding

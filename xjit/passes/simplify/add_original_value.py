@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo.annotations.original_value import origin_of, origin_of_element, origin_of_tuple
 from xjit.hlo.attributes import GetTupleElementAttributes

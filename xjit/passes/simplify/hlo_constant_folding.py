@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloError, HloInstruction, HloModule, Literal, Trait
 from xjit.hlo import attributes as at
 from xjit.ops.evaluation.interpreter import Interpreter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloModule
 from xjit.passes.analysis.indexed_arrays import IndexedArrays, Reshaped, ScalarIndexed
 from xjit.passes.framework import analyses

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Literal
 from xjit.hlo.attributes import ConstantAttributes, DimensionsAttributes
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations

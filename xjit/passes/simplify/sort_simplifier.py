@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations

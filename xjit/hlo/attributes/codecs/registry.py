@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from xjit.dataclass import dataclass
 from xjit.hlo.attributes import Attributes
 from xjit.hlo.attributes.codecs.literals import LITERAL_CODECS
 from xjit.hlo.attributes.codecs.scalars import SCALAR_CODECS

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from xjit.dataclass import dataclass
 
 STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 ANY_STRING = rf"(?:{STRING}|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+')"  # XLA reads either quote, and writes the double one

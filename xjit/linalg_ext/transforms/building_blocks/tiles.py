@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir import Value
 from xjit.linalg_ext.structured import shape_of
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder, same_index

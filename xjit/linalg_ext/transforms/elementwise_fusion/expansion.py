@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, AffineMap, constant, dim
 from xjit.affine.expr import AffineExprKind
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir.attributes import IntegerAttr
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.operation import Operation, OpResult, Value

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir import BlockArgument, Operation, OpOperand, OpResult, TensorType, Value
-from xjit.linalg_ext.transforms.building_blocks.index_values import IndexBuilder
+from xjit.linalg_ext.structured import PARALLEL
+from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
 from xjit.linalg_ext.transforms.building_blocks.slices import create_empty, extract_tile, insert_tile
 from xjit.linalg_ext.transforms.building_blocks.tiles import Tile, is_whole, same_tile, tile_within
 from xjit.linalg_ext.transforms.fusion.online_softmax import rescaled
@@ -27,19 +29,28 @@ class FusionResult:
 
 
 class Keep(Enum):
-    """Which intermediates of a fusion become results of its loops: none, those with users behind them, or all."""
+    """Which intermediates of a fusion become results of its loops.
+
+    `NONE`; `USED`: those with users behind the loops; `UNALIGNED`: these, and those whose tiles do not start where the
+    loops stand, so that iterations share what they compute, as in ByteIR's text; `ALL`.
+    """
 
     NONE = "none"
     USED = "used"
+    UNALIGNED = "unaligned"
     ALL = "all"
 
 
 @dataclass(eq=False)
 class _Carried:
-    """A result that goes through the loops: written tile by tile into `init`."""
+    """A result that goes through the loops: written tile by tile into `init`.
+
+    `in_place`: what is empty in the program is a slice of the carried tensor, no tensor of the tile's size.
+    """
 
     result: OpResult
     init: Value
+    in_place: bool
     argument: BlockArgument | None = None
 
 
@@ -61,9 +72,9 @@ class _Emitter:
     def __post_init__(self) -> None:
         for result, each in self.carried.items():
             for init in self.plan.inits_in_nest(self.plan.planned[result.owner], result):
-                if init in self.carried:
+                if init in self.carried and not each.in_place:
                     break
-                self.written_by[init] = each
+                self.written_by.setdefault(init, each)
 
     def emit(self, root: Planned) -> None:
         """Emits an operation on its tiles, and producers that are not there yet where their slices would stand."""
@@ -76,10 +87,24 @@ class _Emitter:
                 stack.pop()
                 continue
             value = planned.op.operands[number]
-            if number in planned.fused and value not in self.values:
+            if self._is_made_inside(planned, number) and value not in self.values:
                 stack.append((self.plan.producer_of(value), []))
             else:
                 operands.append(self._operand(planned, number))
+
+    def _is_made_inside(self, planned: Planned, number: int) -> bool:
+        """Whether an operand is a tile that an operation of the nest makes."""
+        if number not in planned.fused:
+            return False
+        source = planned.op.operands[number].defining_op
+        if source is None or source.name != "tensor.empty":
+            return True
+        written = [self._written(r) for r in planned.op.results if planned.tilable.init_of(r) == number]
+        return not any(each is not None and each.in_place for each in written)
+
+    def _written(self, result: OpResult) -> _Carried | None:
+        """What a result is written into, of what goes through the loops."""
+        return self.written_by.get(result) or self.carried.get(result)
 
     def _finish(self, planned: Planned, operands: Sequence[Value]) -> None:
         index, tilable = self.nest.index, planned.tilable
@@ -92,7 +117,7 @@ class _Emitter:
         value, tile = planned.op.operands[number], planned.operand_tiles[number]
         if tile is None:
             return value
-        if number not in planned.fused:
+        if not self._is_made_inside(planned, number):
             found = extract_tile(self.nest.builder, self._source(planned, number), tile)
             return self._rescaled(planned, number, found)
         found, of = self.values[value]
@@ -111,7 +136,7 @@ class _Emitter:
     def _source(self, planned: Planned, number: int) -> Value:
         """An operand that no operation of the nest makes; what is written into is the carried tensor."""
         for result in planned.op.results:
-            carried = self.carried.get(result) or self.written_by.get(result)
+            carried = self._written(result)
             if carried is None or planned.tilable.init_of(result) != number:
                 continue
             if planned.is_root or planned.accumulates or not planned.tilable.reads_init(result.index):
@@ -126,12 +151,15 @@ def emit_fusion(plan: FusionPlan, nest: LoopNest, roots: Sequence[Planned], keep
     `keep` tells which intermediates become results of the loops. Untiled operations stay where they are.
     """
     order = sorted(plan.planned.values(), key=lambda p: p.op.block.position(p.op) if p.op.block else 0)
-    wanted = [result for root in roots for result in root.op.results]
     others = [p for p in reversed(order) if p not in roots]
     for planned in others:
         _redirect_sizes(plan, planned)
-    wanted += [r for p in others for r in p.op.results if p.accumulates_in(r) or _is_wanted(plan, nest, r, keep)]
-    carried = {r: _Carried(r, _destination(plan, nest, r)) for r in wanted}
+    carried: dict[OpResult, _Carried] = {}
+    for planned in plan.in_order_of_use(roots):
+        for r in planned.op.results:
+            if planned in roots or planned.accumulates_in(r) or _is_wanted(plan, nest, r, keep):
+                in_place = keep is Keep.UNALIGNED and _is_unaligned(nest, planned, r)
+                carried[r] = _Carried(r, _destination(plan, nest, r), in_place and planned not in roots)
     arguments = nest.add_iter_args([c.init for c in carried.values()])
     for each, argument in zip(carried.values(), arguments):
         each.argument = argument
@@ -167,9 +195,28 @@ def _is_wanted(plan: FusionPlan, nest: LoopNest, result: OpResult, keep: Keep) -
     planned = plan.planned[result.owner]
     if keep is Keep.NONE or (planned.tilable.init_of(result) is None and not _is_used(plan, nest, result)):
         return False
-    if keep is Keep.USED and not _is_used(plan, nest, result):
+    kept = keep is Keep.ALL or (keep is Keep.UNALIGNED and _is_unaligned(nest, planned, result))
+    if not kept and not _is_used(plan, nest, result):
         return False
     return all(planned.tilable.result_tile(plan.index, result.index, planned.domain).covers)
+
+
+def _is_unaligned(nest: LoopNest, planned: Planned, result: OpResult) -> bool:
+    """Whether the loops of some variable do not start where the variable stands, or at a function of it alone.
+
+    What extension ops give without reading an init, like the scale of a softmax, is never shared between iterations.
+    """
+    if planned.op.dialect == "linalg_ext" and not planned.tilable.reads_init(result.index):
+        return False
+    types = planned.tilable.iterator_types
+    starts = [start for start, kind in zip(planned.domain.offsets, types) if kind == PARALLEL]
+    return not all(nest.runs_once(iv) or any(_depends_only_on(start, iv) for start in starts) for iv in nest.ivs)
+
+
+def _depends_only_on(index: Index, variable: Value) -> bool:
+    """Whether an index is a variable, or `affine.apply` of it alone."""
+    op = index.defining_op if isinstance(index, Value) else None
+    return index is variable or (op is not None and op.name == "affine.apply" and op.operands == (variable,))
 
 
 def _is_used(plan: FusionPlan, nest: LoopNest, result: OpResult) -> bool:

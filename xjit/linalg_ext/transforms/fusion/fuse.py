@@ -20,16 +20,16 @@ def fuse_ext(
     tile_sizes: Sequence[Index],
     tile_interchange: Sequence[int] = (),
     stop: Collection[Operation] = (),
-    keep_intermediates: bool = False,
+    keep: Keep = Keep.USED,
 ) -> FusionResult:
     """Tiles `root`, an op of tensors, and fuses its producers, and theirs, but those in `stop`.
 
     What a reduction accumulates starts once, outside the loops. An intermediate with users behind `root` becomes a
-    result of the loops; with `keep_intermediates` all do. An op that several others in the loops need is computed once
+    result of the loops; `keep` may name more. An op that several others in the loops need is computed once
     per iteration, with the least tile that serves them all. LinalgError, with its place, if `root` cannot be
     tiled; a producer that cannot be fused stays outside.
     """
-    return _fuse(root, tile_sizes, tile_interchange, stop, Keep.ALL if keep_intermediates else Keep.USED)
+    return _fuse(root, tile_sizes, tile_interchange, stop, keep)
 
 
 def fuse(root: Operation, tile_sizes: Sequence[Index], tile_interchange: Sequence[int] = ()) -> FusionResult:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir import LinalgError, Operation, OpResult, Value
 from xjit.linalg_ext.structured import REDUCTION
 from xjit.linalg_ext.transforms.building_blocks.index_values import IndexBuilder
@@ -145,6 +147,24 @@ class FusionPlan:
         """Whether the domain has only a part of a loop that must be whole."""
         whole, kinds = tilable.whole_loops(self.index, domain), tilable.iterator_types
         return any(not w and (kinds[i] == REDUCTION or i in tilable.fixed_loops) for i, w in enumerate(whole))
+
+    def in_order_of_use(self, roots: Sequence[Planned]) -> Iterator[Planned]:
+        """Yields the roots, and producers when all their consumers have been there, by their operands."""
+        uses: Counter[Operation] = Counter()
+        for planned in self.planned.values():
+            uses.update(self._producers(planned))
+        queue = deque(planned for planned in roots if not uses[planned.op])
+        while queue:
+            planned = queue.popleft()
+            yield planned
+            for producer in self._producers(planned):
+                uses[producer] -= 1
+                if not uses[producer]:
+                    queue.append(self.planned[producer])
+
+    def _producers(self, planned: Planned) -> list[Operation]:
+        sources = [planned.op.operands[number].defining_op for number in sorted(planned.fused)]
+        return [op for op in sources if op is not None]
 
     def producer_of(self, value: Value) -> Planned:
         """Returns the planned operation that defines a fused operand."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xjit.affine import AffineExpr, AffineExprKind, AffineMap, dim
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir import Builder, DenseArrayAttr, Operation, TensorType, Value
 from xjit.linalg_ext.structured import PARALLEL, REDUCTION, StructuredOp, as_structured, shape_of
 from xjit.linalg_ext.structured.creation import create_generic

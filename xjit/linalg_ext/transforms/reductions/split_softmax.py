@@ -17,8 +17,8 @@ an infinity is subtracted from itself, and nothing of parts that are all -inf.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir import Builder, FloatType, LinalgError, Operation, Value
 from xjit.linalg_ext.structured import StructuredOp, shape_of, structured
 from xjit.linalg_ext.structured.creation import is_filled_with

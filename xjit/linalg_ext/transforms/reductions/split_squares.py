@@ -10,8 +10,8 @@ over the part: both sums of a part are known while it is in the cache, and c, th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir import Builder, FloatType, LinalgError, Operation, Value
 from xjit.linalg_ext.structured import Access, StructuredOp, as_structured, shape_of
 from xjit.linalg_ext.structured.creation import is_filled_with

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xjit.affine import constant, dim
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir import DenseArrayAttr, Operation, OpResult, TensorType, Value
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder, same_index
 from xjit.linalg_ext.transforms.building_blocks.slices import insert_tile, mixed, slice_lists, static_list

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExprKind, dim
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir import (
     AffineMapAttr,
     Attribute,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.linalg_ext.ir import Operation, OpResult, TensorType, Value
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
 from xjit.linalg_ext.transforms.building_blocks.slices import create_empty, extract_tile, insert_tile

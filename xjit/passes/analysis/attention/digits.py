@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim, evaluate
+from xjit.dataclass import dataclass
 from xjit.passes.analysis.attention.places import Place
 
 

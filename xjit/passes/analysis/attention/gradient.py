@@ -8,9 +8,9 @@ product, which is short.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim, substitute, substitute_all
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.passes.analysis.attention.digits import digits_of, in_terms_of, is_plain

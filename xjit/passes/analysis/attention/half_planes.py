@@ -7,12 +7,12 @@ or not, where row * r + column * c + offset >= 0, for some integers.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
 from xjit.affine import AffineExpr
 from xjit.affine import constant as affine_constant
+from xjit.dataclass import dataclass
 from xjit.hlo import attributes as at
 from xjit.passes.analysis.attention.places import MOVES, Place, Space
 from xjit.passes.analysis.attention.ranges import holds

@@ -7,9 +7,9 @@ columns of one product are the rows of another. Here rows and columns are those 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, dim, substitute, substitute_all
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.passes.analysis.attention.digits import in_terms_of
 from xjit.passes.analysis.attention.places import Matrix, Place, Space

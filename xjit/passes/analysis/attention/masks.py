@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr
+from xjit.dataclass import dataclass
 from xjit.hlo import PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.passes.analysis.attention.half_planes import MAX_DEPTH, MAX_STEPS, HalfPlane, Positions, largest, splat_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, Interval, RangeContext, dim, physical_map, substitute, substitute_all
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo.ir.classification import changes_element_type
 from xjit.indexing.element_reads import is_tiled

@@ -8,9 +8,9 @@ All dimensions are found by the indexing maps, whatever their order, and whateve
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, constant, dim
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType, Trait
 from xjit.passes.analysis.attention.places import MATRIX_TYPES, MOVES, Matrix, Place, Space
 from xjit.passes.analysis.attention.softmax import Softmax, find_softmax

@@ -7,11 +7,10 @@ logarithm, exp(x - max(x) - log(sum(exp(x - max(x))))).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from xjit.affine import AffineExpr
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.ops.reducers import reduction_identity

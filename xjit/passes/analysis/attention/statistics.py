@@ -6,9 +6,9 @@ Each is at a level: those of level 0 are of what is computed from the tiles alon
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from xjit.affine import dim
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.ops.reducers import reduction_identity
 from xjit.passes.analysis.attention.joint import JointProducts

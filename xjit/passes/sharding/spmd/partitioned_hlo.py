@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Shape
 from xjit.hlo.annotations.device_sharding import DeviceSharding
 from xjit.hlo.diagnostics import HloVerifyError

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xjit.dataclass import dataclass
 from xjit.hlo import Shape
 from xjit.hlo.annotations.device_sharding import DeviceSharding
 from xjit.hlo.annotations.sharding_algebra import NO_FACTOR, move

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xjit.dataclass import dataclass
 from xjit.hlo import HloInstruction, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding
