@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -178,27 +179,27 @@ class SimulatedExecutable(CompiledGpuModule):
         call = SimulatedCall(self.program, run_lapack, sanitize=sanitize, reverse=reverse, cache_dir=self._cache_dir)
         return (self._refused or ConvertingCall(self.program, call))(*arguments)
 
-    def run_at(self, parameters: Sequence[int], results: Sequence[int], stream: int = 0) -> None:
-        """Runs on memory at addresses, in the layouts of the program; there are no streams here."""
-        SimulatedCall(self.program, run_lapack, sanitize=self._sanitize, cache_dir=self._cache_dir).run_at(
-            parameters, results
-        )
+    def run_at(self, parameters: Sequence[int], results: Sequence[int], device: Device | None = None) -> None:
+        """Runs on memory at addresses, in the layouts of the program. `device`: this one, of several."""
+        self._call_of(device).run_at(parameters, results)
 
     def execute_sharded(self, inputs_per_device: Sequence[Sequence[Any]]) -> list[Any]:
         """Runs a program of several devices: a list of arguments per device in, a list of results out."""
 
         def run_device(device: Device, inputs: Sequence[Any]) -> Any:
-            call = SimulatedCall(
-                self.program, run_lapack, sanitize=self._sanitize, cache_dir=self._cache_dir, device=device
-            )
-            return (refused_call(self.program) or ConvertingCall(self.program, call))(*inputs)
+            return (refused_call(self.program) or ConvertingCall(self.program, self._call_of(device)))(*inputs)
 
         return ShardedGpuCall(self.program, run_device)(inputs_per_device)
 
     @cached_property
     def _call(self) -> Callable[..., Any]:
-        call = SimulatedCall(self.program, run_lapack, sanitize=self._sanitize, cache_dir=self._cache_dir)
+        call = self._call_of(None)
         return self._refused or ConvertingCall(self.program, call, call.run)
+
+    def _call_of(self, device: Device | None) -> SimulatedCall:
+        return SimulatedCall(
+            self.program, run_lapack, sanitize=self._sanitize, cache_dir=self._cache_dir, device=device
+        )
 
     @cached_property
     def _refused(self) -> Callable[..., Any] | None:
@@ -212,13 +213,26 @@ class DeviceExecutable(CompiledGpuModule):
         super().__init__(
             compiled._optimized, compiled._emitted, compiled._target, compiled.compile_seconds, compiled._cache_dir
         )
-        texts = {name: self._ptx(k.ir_text, self._target) for name, k in self._emitted.program.kernels.items()}
-        drivers = [driver_of(number) for number in range(self.program.num_devices)]
-        images = {
-            to: {name: kernel_image(ptx, to, self._cache_dir) for name, ptx in texts.items()}
-            for to in {driver.architecture for driver in drivers}
-        }
-        self._executables = [CudaExecutable(self.program, images[d.architecture], d) for d in drivers]
+        self._loading = threading.Lock()
+        self._images_for: dict[str, dict[str, bytes]] = {}  # by architecture, then by kernel
+        self._loaded: dict[CudaDriver, CudaExecutable] = {}
+        self._executables = [self.executable_on(driver_of(number)) for number in range(self.program.num_devices)]
+
+    def executable_on(self, driver: CudaDriver) -> CudaExecutable:
+        """Returns the program on one GPU, which loads it when it is asked for the first time."""
+        with self._loading:
+            if driver not in self._loaded:
+                self._loaded[driver] = CudaExecutable(self.program, self._images(driver.architecture), driver)
+            return self._loaded[driver]
+
+    def _images(self, architecture: str) -> dict[str, bytes]:
+        if architecture not in self._images_for:
+            kernels = self._emitted.program.kernels
+            texts = {name: self._ptx(kernel.ir_text, self._target) for name, kernel in kernels.items()}
+            self._images_for[architecture] = {
+                name: kernel_image(ptx, architecture, self._cache_dir) for name, ptx in texts.items()
+            }
+        return self._images_for[architecture]
 
     @property
     def _executable(self) -> CudaExecutable:
@@ -235,10 +249,6 @@ class DeviceExecutable(CompiledGpuModule):
 
         call = ShardedGpuCall(self.program, lambda d, inputs: self._executables[d.number](*inputs, device=d))
         return call(inputs_per_device)
-
-    def run_at(self, parameters: Sequence[int], results: Sequence[int], stream: int) -> None:
-        """Runs on memory of the device at addresses, and waits for the end. See `CudaExecutable.run_at`."""
-        self._executable.run_at(parameters, results, stream)
 
     def to_device(self, *arguments: Any) -> tuple[DeviceArray, ...]:
         """Returns the arguments of a call as arrays on the device, one per leaf."""

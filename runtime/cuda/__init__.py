@@ -1,6 +1,6 @@
 """Programs on NVIDIA GPUs, through CUDA's driver API. Imports no CUDA package before a program is to run."""
 
-from xjit.runtime.cuda.bindings_driver import cuda_driver
+from xjit.runtime.cuda.bindings_driver import cuda_device_count, cuda_driver
 from xjit.runtime.cuda.captured_call import CapturedCall
 from xjit.runtime.cuda.device_array import DeviceArray
 from xjit.runtime.cuda.disassembly import to_sass
@@ -17,6 +17,7 @@ __all__ = [
     "DeviceArray",
     "KernelResources",
     "assemble_kernel",
+    "cuda_device_count",
     "cuda_driver",
     "has_assembler",
     "has_cublaslt",

@@ -20,19 +20,33 @@ _MAX_STATIC_SHARED_BYTES = 48 << 10
 @functools.cache
 def cuda_driver(device: int = 0) -> BindingsDriver:
     """Returns the driver of a device. Errors: FailedPrecondition if packages, driver or device are not there."""
+    api, library = _packages()
+    try:
+        return BindingsDriver(api, library, device)
+    except ExecutionError as error:
+        raise FailedPrecondition(f"target 'cuda' cannot use device {device}: {error.message}") from error
+
+
+def cuda_device_count() -> int:
+    """Returns the number of devices, one at least. Errors: FailedPrecondition as of `cuda_driver`."""
+    api, _ = _packages()
+    for function in ("cuInit", "cuDeviceGetCount"):
+        status, *found = getattr(api, function)(*((0,) if function == "cuInit" else ()))
+        if int(status):
+            raise FailedPrecondition(f"target 'cuda' finds no device: {function} failed: {status.name}")
+    return max(int(found[0]), 1)
+
+
+def _packages() -> tuple[Any, ctypes.CDLL]:
     try:
         api = importlib.import_module("cuda.bindings.driver")
-        library = ctypes.CDLL(_LIBRARY)
+        return api, ctypes.CDLL(_LIBRARY)
     except ImportError as error:
         raise FailedPrecondition(
             f"target 'cuda' needs NVIDIA's Python packages: pip install 'xjit[cuda]' ({error})"
         ) from error
     except OSError as error:
         raise FailedPrecondition(f"target 'cuda' needs an NVIDIA driver: {_LIBRARY} was not found") from error
-    try:
-        return BindingsDriver(api, library, device)
-    except ExecutionError as error:
-        raise FailedPrecondition(f"target 'cuda' cannot use device {device}: {error.message}") from error
 
 
 class BindingsDriver:

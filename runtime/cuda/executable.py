@@ -137,14 +137,17 @@ class CudaExecutable:
             found[number] = copied_to(leaves[parameter], found[number])
         return unflatten_tree(module.result_tree, found)
 
-    def run_at(self, parameters: Sequence[int], results: Sequence[int], stream: int) -> None:
+    def run_at(
+        self, parameters: Sequence[int], results: Sequence[int], stream: int, device: Device | None = None
+    ) -> None:
         """Runs on memory of the device at addresses, and waits for the end; see the class for the layouts.
 
-        A result may be where a donated parameter is. Errors: ExecutionError has CUDA's name of a failure.
+        A result may be where a donated parameter is. `device`: this one, of several. Errors: ExecutionError has CUDA's
+        name of a failure.
         """
         self.driver.make_current()
         arena = DeviceMemory(self.driver, self.module.arena_size, stream)
-        self._put_on_stream(parameters, results, arena.address, stream)
+        self._put_on_stream(parameters, results, arena.address, stream, device=device)
         self.driver.synchronize(stream)
 
     def to_device(self, *arguments: Any) -> tuple[DeviceArray, ...]:

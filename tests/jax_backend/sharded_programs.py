@@ -1,7 +1,7 @@
-"""Programs over four devices, on xjit's backend and on XLA:CPU, in a process of its own; prints what went wrong as JSON.
+"""Programs over four devices, on one of xjit's backends and on XLA:CPU, in a process of its own; what went wrong as JSON.
 
-Usage: python sharded_programs.py MODULUS REMAINDER: the programs whose number has that remainder. A program is a function
-of a mesh of two by two devices, with the axes x and y.
+Usage: python sharded_programs.py MODULUS REMAINDER [BACKEND]: the programs whose number has that remainder. A program
+is a function of a mesh of two by two devices, with the axes x and y.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-os.environ["JAX_PLATFORMS"] = "cpu,xjit"
+os.environ["JAX_PLATFORMS"] = ",".join(("cpu", *(sys.argv[3:] or ["xjit"])))
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 os.environ["XJIT_NUM_DEVICES"] = "4"
 
@@ -298,12 +298,13 @@ def mesh_of(backend: str) -> Mesh:
 
 
 def main() -> None:
-    modulus, remainder = (int(text) for text in sys.argv[1:])
+    modulus, remainder = (int(text) for text in sys.argv[1:3])
     chosen = [item for i, item in enumerate(PROGRAMS.items()) if i % modulus == remainder]
     wrong: dict[str, str] = {}
     for name, run in chosen:
         try:
-            expected, found = (jax.tree.map(np.asarray, run(mesh_of(b))) for b in ("cpu", "xjit"))
+            backends = os.environ["JAX_PLATFORMS"].split(",")
+            expected, found = (jax.tree.map(np.asarray, run(mesh_of(backend))) for backend in backends)
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5), found, expected)
         except Exception:
             wrong[name] = traceback.format_exc()[-3000:]

@@ -57,14 +57,32 @@ def test_names() -> None:
 
 def test_simulated_gpu() -> None:
     run("KIND = 'cuda-sim'" + ARRAYS + CALLS, "xjit_cuda_sim")
-    run("""
+
+
+SEVERAL = """
 first, second = jax.devices()
 moved = jax.device_put(x, second)
 assert jax.jit(lambda a: a + 1)(moved).devices() == {second}
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-split = jax.device_put(jnp.zeros(4), NamedSharding(Mesh([first, second], "x"), P("x")))
-raises(jax.errors.JaxRuntimeError, "several devices of xjit_cuda_sim", lambda: jax.jit(lambda a: a.sum())(split))
-""", "xjit_cuda_sim", devices=2)  # fmt: skip
+mesh = Mesh([first, second], "x")
+split = jax.device_put(jnp.arange(4.0), NamedSharding(mesh, P("x")))
+total = jax.jit(lambda a: a - a.sum())(split)
+assert (np.asarray(total) == np.arange(4) - 6).all() and total.devices() == {first, second}
+numbers = jax.jit(jax.shard_map(lambda a: a + jax.lax.axis_index("x"), mesh=mesh, in_specs=P("x"), out_specs=P("x")))
+assert (np.asarray(numbers(split)) == [0, 1, 3, 4]).all()
+def fail(v):
+    raise ValueError("not today")
+def failing(a):
+    a = jax.lax.cond(jax.lax.axis_index("x") == 1, lambda v: jax.pure_callback(fail, v, v), lambda v: v, a)
+    return jax.lax.psum(a, "x")
+sharded = jax.jit(jax.shard_map(failing, mesh=mesh, in_specs=P("x"), out_specs=P(), check_vma=False))
+raises(jax.errors.JaxRuntimeError, "not today", lambda: jax.block_until_ready(sharded(split)))
+"""
+
+
+def test_several_devices() -> None:
+    run(SEVERAL, "xjit_cuda_sim", devices=2)
+    run(SEVERAL, "xjit_cuda", devices="", flags="from tests.support.guarded_cuda import install\ninstall(2)\n")
 
 
 def test_memory_of_its_own() -> None:
@@ -99,9 +117,9 @@ def test_without_a_gpu() -> None:
     code = """
 import xjit.runtime.cuda
 from xjit.hlo.diagnostics import FailedPrecondition
-def missing(device=0):
+def missing():
     raise FailedPrecondition("there is no GPU")
-xjit.runtime.cuda.cuda_driver = missing
+xjit.runtime.cuda.cuda_device_count = missing
 import jax, xjit_jax_plugin
 xjit_jax_plugin.initialize()
 try:

@@ -42,6 +42,13 @@ def test_programs_on_a_simulated_gpu_agree_with_xla(part: int) -> None:
     check("run_programs.py", GPU_PARTS, part, 5, "xjit_cuda_sim")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", range(2))
+def test_programs_on_four_simulated_gpus_agree_with_xla(part: int) -> None:
+    check("sharded_programs.py", 2, part, 8, "xjit_cuda_sim")
+
+
 def test_there_are_400_programs() -> None:
     code = "import sys; sys.path.insert(0, sys.argv[1]); import programs; print(len(programs.all_programs()))"
     result = subprocess.run([sys.executable, "-c", code, str(HERE)], capture_output=True, text=True, check=True)

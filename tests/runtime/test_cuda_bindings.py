@@ -22,7 +22,7 @@ import pytest
 from tests.runtime import test_cuda as program
 from tests.support.fake_cuda import FakeDriver
 from xjit.hlo.diagnostics import ExecutionError, FailedPrecondition
-from xjit.runtime.cuda import CudaExecutable, cuda_driver, profile_kernels
+from xjit.runtime.cuda import CudaExecutable, cuda_device_count, cuda_driver, profile_kernels
 from xjit.runtime.gpu_sim import MemoryRange
 
 library = ctypes.CDLL("libcuda.so.1")
@@ -30,6 +30,7 @@ library.fake_live_blocks.restype = library.fake_live_events.restype = ctypes.c_i
 what = program.sums()
 fake = FakeDriver(what.program.kernels)
 fake._around = lambda address: MemoryRange(address, 4 * program.N)
+assert cuda_device_count() == 1
 driver = cuda_driver()
 assert driver.architecture == "sm_90", driver.architecture
 assert driver.free_bytes() == 1 << 20, driver.free_bytes()

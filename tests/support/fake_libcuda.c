@@ -16,6 +16,7 @@ int64_t fake_live_events(void) { return live_events; }
 CUresult cuInit(unsigned flags) { return 0; }
 CUresult cuDriverGetVersion(int *version) { *version = 13000; return 0; }
 CUresult cuDeviceGet(int *device, int ordinal) { *device = ordinal; return ordinal ? 101 : 0; }
+CUresult cuDeviceGetCount(int *count) { *count = 1; return 0; }
 CUresult cuDeviceGetAttribute(int *value, int attribute, int device) { *value = attribute == 75 ? 9 : 0; return 0; }
 CUresult cuDevicePrimaryCtxRetain(void **context, int device) { *context = &live_blocks; return 0; }
 CUresult cuCtxSetCurrent(void *context) { return 0; }
@@ -70,7 +71,7 @@ CUresult cuEventDestroy_v2(void *event) { live_events--; free(event); return 0; 
 
 #define ENTRY(name) {#name, (void *)name}
 static struct { const char *name; void *function; } entries[] = {
-  ENTRY(cuInit), ENTRY(cuDriverGetVersion), ENTRY(cuDeviceGet), ENTRY(cuDeviceGetAttribute), ENTRY(cuDevicePrimaryCtxRetain),
+  ENTRY(cuInit), ENTRY(cuDriverGetVersion), ENTRY(cuDeviceGet), ENTRY(cuDeviceGetCount), ENTRY(cuDeviceGetAttribute), ENTRY(cuDevicePrimaryCtxRetain),
   ENTRY(cuCtxSetCurrent), ENTRY(cuGetErrorName), ENTRY(cuGetErrorString), ENTRY(cuLibraryLoadData), ENTRY(cuLibraryGetKernel),
   ENTRY(cuKernelGetFunction), ENTRY(cuFuncSetAttribute), ENTRY(cuLaunchKernel), ENTRY(cuMemAllocAsync), ENTRY(cuMemFreeAsync),
   {"cuMemcpyHtoDAsync", (void *)cuMemcpyHtoDAsync_v2}, {"cuMemcpyDtoHAsync", (void *)cuMemcpyDtoHAsync_v2},

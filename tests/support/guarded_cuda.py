@@ -82,17 +82,18 @@ class GuardedDriver(FakeDriver):
             raise OSError(ctypes.get_errno(), "mprotect")
 
 
-def install() -> GuardedDriver:
-    """Makes it the GPU of this process."""
-    driver = GuardedDriver()
+def install(count: int = 1) -> GuardedDriver:
+    """Makes such drivers the GPUs of this process; returns the first."""
+    drivers = [GuardedDriver() for _ in range(count)]
     compile_for_gpu = xjit.gpu_compiler.compile_for_gpu
 
     def compile_and_know(*arguments: Any) -> Any:
         compiled = compile_for_gpu(*arguments)
-        driver.know(compiled.program.program.kernels)
+        for driver in drivers:
+            driver.know(compiled.program.program.kernels)
         return compiled
 
     xjit.gpu_compiler.compile_for_gpu = compile_and_know
-    xjit.gpu_compiler.cuda_driver = lambda device=0: driver
-    xjit.runtime.cuda.cuda_driver = lambda device=0: driver
-    return driver
+    xjit.gpu_compiler.cuda_driver = xjit.runtime.cuda.cuda_driver = lambda device=0: drivers[device]
+    xjit.runtime.cuda.cuda_device_count = lambda: count
+    return drivers[0]

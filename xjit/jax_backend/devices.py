@@ -67,20 +67,30 @@ def default_device(client: int) -> int:
 
 def num_devices(platform: Platform = CPU) -> int:
     """The number that the environment asks for, else JAX's `jax_num_cpu_devices`, else that of XLA's flag
-    `--xla_force_host_platform_device_count`, else 1; of real GPUs 1. Errors: InvalidArgument."""
+    `--xla_force_host_platform_device_count`, else 1. Of real GPUs: all, or as many as the environment asks for.
+
+    Errors: InvalidArgument; FailedPrecondition without a GPU.
+    """
     import jax
     from jaxlib import xla_client
 
     if platform.has_own_memory:
-        return 1
+        from xjit.runtime.cuda import cuda_device_count  # for GPUs alone
+
+        number = cuda_device_count()
+        return _asked_for(number, number)
     settings: Any = jax.config
     if (count := settings.jax_num_cpu_devices) < 0:
         flags = xla_client.CompileOptions().executable_build_options.debug_options
         count = flags.xla_force_host_platform_device_count
-    text = os.environ.get(NUM_DEVICES_VARIABLE) or str(max(count, 1))
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_DEVICES:
+    return _asked_for(max(count, 1), MAX_DEVICES)
+
+
+def _asked_for(default: int, maximum: int) -> int:
+    text = os.environ.get(NUM_DEVICES_VARIABLE) or str(default)
+    if not text.isdecimal() or not 1 <= int(text) <= maximum:
         names = f"{NUM_DEVICES_VARIABLE}, jax_num_cpu_devices"
-        raise InvalidArgument(f"the number of devices ({names}) must be from 1 to {MAX_DEVICES}, got {text!r}")
+        raise InvalidArgument(f"the number of devices ({names}) must be from 1 to {maximum}, got {text!r}")
     return int(text)
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from xjit.cpu_executable import MemoryAnalysis
 from xjit.hlo.ir.module import HloModule
 from xjit.jax_backend.device_memory import GpuMemory
 from xjit.jax_backend.executable_structs import Code
-from xjit.jax_backend.records import DISPATCH_LONG
+from xjit.jax_backend.records import DISPATCH_LONG, DISPATCH_TOGETHER
+from xjit.runtime.calls.host_calls import Device
 from xjit.runtime.gpu_program import GpuModule
-from xjit.thunks import RegisteredCall, RuntimeCallThunk
+from xjit.thunks import CollectiveCall, RegisteredCall, RuntimeCallThunk
 
 if TYPE_CHECKING:
-    from xjit.gpu_compiler import GpuExecutable  # a sixth of all modules, for GPUs alone
+    from xjit.gpu_compiler import (  # a sixth of all modules, for GPUs alone
+        DeviceExecutable,
+        GpuExecutable,
+        SimulatedExecutable,
+    )
 
 
 class GpuProgram:
@@ -37,8 +42,13 @@ class GpuProgram:
     def code(self) -> Code:
         """It always goes to the queue of its device: no thread of a caller waits for a GPU."""
         thunks = self.program.program.thunks.kernel_thunks
-        calls = any(isinstance(t, RuntimeCallThunk) and isinstance(t.call, RegisteredCall) for t in thunks)
-        return Code(DISPATCH_LONG, calls, self._code_size)
+        calls = [thunk.call for thunk in thunks if isinstance(thunk, RuntimeCallThunk)]
+        meets = any(isinstance(call, CollectiveCall) for call in calls)
+        return Code(
+            DISPATCH_TOGETHER if meets else DISPATCH_LONG,
+            any(isinstance(call, RegisteredCall) for call in calls),
+            self._code_size,
+        )
 
     @property
     def _code_size(self) -> int:
@@ -57,8 +67,16 @@ class GpuProgram:
             generated_code_size_in_bytes=self._code_size,
         )
 
-    def run(self, parameters: Sequence[int], results: Sequence[int], memory: GpuMemory | None) -> None:
-        """Runs on the data at addresses, of a GPU's memory or (None) the host's. Errors: ExecutionError."""
-        self._executable.run_at(parameters, results, memory.stream if memory is not None else 0)
-        if memory is not None:
-            memory.give_back()
+    def run(
+        self, parameters: Sequence[int], results: Sequence[int], memory: GpuMemory | None, device: Device | None
+    ) -> None:
+        """Runs on the data at addresses, of a GPU's memory or (None) the host's; `device`: this one, of several.
+
+        Errors: ExecutionError; StoppedError if another device failed.
+        """
+        if memory is None:
+            cast("SimulatedExecutable", self._executable).run_at(parameters, results, device)
+            return
+        real = cast("DeviceExecutable", self._executable).executable_on(memory.driver)
+        real.run_at(parameters, results, memory.stream, device)
+        memory.give_back()

@@ -46,7 +46,9 @@ from xjit.jax_backend.requests import (
 from xjit.jax_backend.sharded_execution import ShardedExecution
 from xjit.jax_backend.transfers import NO_VIEWS, Copying, Transfers
 from xjit.jax_backend.workers import Workers
+from xjit.llvm.execution_context import RuntimeStatus
 from xjit.llvm.struct_layout import StructLayout
+from xjit.runtime.collectives.communicator import StoppedError
 from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.thread_pool import running_pool
 
@@ -234,9 +236,9 @@ class Plugin:
             return ClientBuilder(platform, count).build()
         from xjit.runtime.cuda import cuda_driver  # for GPUs alone
 
-        driver = cuda_driver()
+        drivers = [cuda_driver(number) for number in range(count)]
         client = ClientBuilder(platform, count).build()
-        for device in client.devices:
+        for device, driver in zip(client.devices, drivers, strict=True):
             self._memories.add(device, GpuMemory(driver, functools.partial(self._api.data_freed, device)))
         return client
 
@@ -329,16 +331,19 @@ class Plugin:
     def _run_program(self, call: int) -> None:
         """Runs a program of a GPU on the data of a call's arguments and results."""
         fields = Request(CALL, call)
-        code = self._program(fields["executable"]).executable
+        program = self._program(fields["executable"])
+        code, device = program.executable, self._sharded_execution.device_of(program, fields)
         assert isinstance(code, GpuProgram)
         parameters, results = (
             list((ctypes.c_int64 * len(leaves)).from_address(fields[name]))
             for name, leaves in (("inputs", code.program.parameters), ("outputs", code.program.results))
         )
         try:
-            code.run(parameters, results, self._memories.of_gpu(fields["device"]))
+            code.run(parameters, results, self._memories.of_gpu(fields["device"]), device)
         except BaseException as error:
-            raise failure_of_function(error) from error
+            stopped = isinstance(error, StoppedError)
+            status = RuntimeStatus.COLLECTIVE_FAILED if stopped else RuntimeStatus.INTERNAL
+            raise self._sharded_execution.failure(status, failure_of_function(error)) from error
 
     def _error_of_status(self, executable: int, status: int, instruction: int, detail: int) -> int:
         if status in _ARGUMENT_ERRORS:

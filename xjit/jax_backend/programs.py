@@ -248,8 +248,6 @@ def _cut(data: bytes) -> list[bytes]:
 
 
 def _compile(module: HloModule, placement: Placement, platform: Platform) -> xjit.compiler.Executable | GpuProgram:
-    if platform.is_gpu and len(placement.devices) > 1:
-        raise Unsupported(f"a program on several devices of {platform.name}")
     executable = xjit.compiler.compile_module(module, platform.target, placement.compile_options, True)
     return executable if isinstance(executable, xjit.compiler.Executable) else GpuProgram(executable)
 

@@ -13,6 +13,7 @@ from xjit.jax_backend.programs import LoadedProgram
 from xjit.jax_backend.records import CALL
 from xjit.jax_backend.requests import Request, error_of, failure_of
 from xjit.llvm.execution_context import RuntimeStatus
+from xjit.runtime.calls.host_calls import Device
 from xjit.runtime.collectives.communicator import Communicator, close_communicator, open_communicator
 
 
@@ -70,6 +71,15 @@ class ShardedExecution:
                 self._running[thread] = outer
             self._leave(number, group, failure)
         return error
+
+    def device_of(self, program: LoadedProgram, call: Request) -> Device | None:
+        """Which device of a program a call is for, and what it meets the others with; None of a program of one."""
+        parts = program.structs.parts
+        if not parts:
+            return None
+        number, group = parts.index(call["executable"]), self._groups.get(call["group"])
+        communicator = group.communicator if group is not None else Communicator(len(parts))
+        return Device(communicator, number, *divmod(number, program.placement.num_partitions))
 
     def _run_traced(self, program: LoadedProgram, call: Request) -> int:
         from jax.profiler import TraceAnnotation

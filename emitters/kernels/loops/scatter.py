@@ -2,11 +2,13 @@
 
 That order makes results deterministic. Parallel work is split by destination: along a window dimension (or a batching
 dimension) that no index moves, so every task sees all indices but writes a part of the operand that is its own.
-Within a window the innermost dimension is vectorised: its elements have distinct destinations.
+Within a window the innermost dimension is vectorised: its elements have distinct destinations. Where indices move the
+innermost dimension of the operand, as in a scatter to columns, its rows are such parts, and updates are read by rows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, constant, dim, substitute
@@ -30,6 +32,8 @@ PIECES = (4, 8, 5, 6, 7, 3, 2)
 """How many pieces these are, the best number first. More cost more: every piece goes through all indices, and through
 as many pages of memory as there are rows.
 """
+MIN_BY_ROWS = 32
+"""Of fewer rows or indices, windows that are columns of the result are combined one by one."""
 STEPS_AHEAD = 12
 """How many windows before it is combined a destination is fetched: it may be anywhere in memory."""
 FETCHED_BYTES = 1 << 18  # results that are smaller stay in the second-level cache
@@ -58,6 +62,7 @@ class _ScatterKernel:
         self.fused = FusedIrEmitter(self.nest, leaves, context.maps)
         self.combiner = IrEmitterNested()
         self.index: list[AffineExpr] = [constant(0)] * len(self.update_sizes)
+        self.by_rows = self._scatters_to_columns()
 
     def emit(self) -> Kernel:
         nest = self.nest
@@ -98,23 +103,44 @@ class _ScatterKernel:
         return None, 1
 
     def _innermost_window(self) -> int:
-        """The window dimension whose elements are neighbours in the result, or -1."""
+        """The window dimension whose elements are nearest in the result, or -1; -1 `by_rows`, too."""
+        return -1 if self.by_rows else self._nearest_window()
+
+    def _nearest_window(self) -> int:
         for d in self.scatter.operand(0).shape.minor_to_major:
             window = self.dimensions.windows[d]
             if window is not None and self.update_sizes[window] > 1:
                 return window
         return -1
 
+    def _scatters_to_columns(self) -> bool:
+        """Whether indices move the innermost dimension, and there are many of them and of rows: of both are updates and
+        results read along rows then, and for few the rows of one index are combined side by side.
+        """
+        operand, nearest = self.scatter.operand(0).shape, self._nearest_window()
+        neighbours = next((d for d in operand.minor_to_major if operand.dimensions[d] > 1), None)
+        if neighbours is None or self.dimensions.windows[neighbours] == nearest:
+            return False
+        if nearest not in self.dimensions.owners():
+            return False
+        steps = math.prod(self.update_sizes[d] for d in self.dimensions.scatter_dims)
+        return min(steps, self.update_sizes[nearest]) >= MIN_BY_ROWS
+
     def _scatter_loops(self, piece: int | None, owner: int | None = None) -> None:
         """The loops over the index vectors; `piece` is the part of the owner dimension that is left to loop over."""
-        free = [d for d in self.dimensions.scatter_dims if d != owner]
-        nest = self.nest
+        nest, free = self.nest, [d for d in self.dimensions.scatter_dims if d != owner]
+        free = [*self._rows(owner), *free]
 
         def window(_: Sequence[Value]) -> Sequence[Value]:
             self._window(piece, owner)
             return ()
 
         nest.loops([self._over(d) for d in free], window)
+
+    def _rows(self, owner: int | None) -> list[int]:
+        """The window dimensions, the owner aside, that are loops around those over indices."""
+        others = {owner, *self.dimensions.scatter_dims}
+        return [d for d in self.dimensions.owners() if d not in others] if self.by_rows else []
 
     def _over(self, d: int) -> int:
         """A new loop variable for dimension `d` of the updates."""
@@ -138,7 +164,8 @@ class _ScatterKernel:
     def _fetch_ahead(self, builder: StructuredBuilder, piece: int | None, owner: int | None) -> None:
         """Asks for the first lines of a window that is combined some steps later."""
         steps = [d for d in self.dimensions.scatter_dims if d != owner]
-        if not steps or self.nest.target.gpu is not None or self.results[0].shape.byte_size < FETCHED_BYTES:
+        parts = self.update_sizes[owner] if owner is not None and piece is None else 1
+        if not steps or self.nest.target.gpu is not None or self.results[0].shape.byte_size < FETCHED_BYTES * parts:
             return
         nest, kept, size = self.nest, list(self.index), self.update_sizes[steps[-1]]
         later = builder.add(nest.index_value(kept[steps[-1]]), const_int(I64, STEPS_AHEAD))
@@ -184,7 +211,8 @@ class _ScatterKernel:
     def _window_loops(self, starts: Sequence[AffineExpr], piece: int | None, owner: int | None) -> None:
         nest = self.nest
         innermost = self._innermost_window()
-        windows = [d for d in range(len(self.update_sizes)) if d not in self.dimensions.scatter_dims and d != owner]
+        around = {owner, *self.dimensions.scatter_dims, *self._rows(owner)}
+        windows = [d for d in range(len(self.update_sizes)) if d not in around]
         windows.sort(key=lambda d: d == innermost)
         width = lanes_for(nest.target, [r.shape.element_type for r in self.results])
 

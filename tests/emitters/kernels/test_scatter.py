@@ -69,6 +69,37 @@ def test_destinations_in_large_arrays_are_fetched_ahead(n: int, d: int, k: int) 
     check(text, x, i, u, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("rows_of", "n", "k"), [("40", 20, 50), ("40", 20, 8), ("4", 33, 70), ("33,40", 20, 50)])
+def test_columns(rows_of: str, n: int, k: int) -> None:
+    """Many updates of many rows go row by row, others index by index."""
+    windows = ",".join(str(d) for d in range(rows_of.count(",") + 1))
+    last = rows_of.count(",") + 1
+    text = module(
+        f"""  x = f32[{rows_of},{n}] parameter(0)
+  i = s32[{k},1] parameter(1)
+  u = f32[{rows_of},{k}] parameter(2)
+  ROOT s = f32[{rows_of},{n}] scatter(x, i, u), update_window_dims={{{windows}}}, inserted_window_dims={{{last}}},
+    scatter_dims_to_operand_dims={{{last}}}, index_vector_dim=1, to_apply=f"""
+    )
+    units = check_units(text, rtol=1e-5, atol=1e-5)
+    assert (units > 1) == (rows_of != "4" and not (rows_of == "40" and k == 8))
+
+
+def test_columns_of_a_batch() -> None:
+    text = module(
+        """  x = f32[3,40,20] parameter(0)
+  i = s32[3,50,1] parameter(1)
+  u = f32[3,40,50] parameter(2)
+  ROOT s = f32[3,40,20] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={2}, input_batching_dims={0},
+    scatter_indices_batching_dims={0}, scatter_dims_to_operand_dims={2}, index_vector_dim=2, to_apply=f"""
+    )
+    assert check_units(text, rtol=1e-5, atol=1e-5) == 40
+
+
+def test_columns_of_a_transposed_array() -> None:
+    assert check_units(rows(40, 36, 50, layout="{0,1}"), rtol=1e-5, atol=1e-5) == 36
+
+
 def test_destinations_in_small_arrays_are_not_fetched() -> None:
     assert "@llvm.prefetch" not in xjit.compile(rows(7, 64, 20)).as_text("llvm")
 
