@@ -7,6 +7,7 @@ one emitter for all schedules; what differs between kernels is in the schedule, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import groupby
 
 from xjit.emitters.access.memory import Buffer
@@ -102,6 +103,7 @@ class _ScheduleEmitter:
         self._operands: Mapping[tuple[str, int], OperandTile] = {}
         self._accumulators = AccumulatorTiles(fused)
         self._range: tuple[Value, Value] | None = None
+        self._around: list[int] = []  # the variables of the open loops
 
     def emit(self, begin: Value, end: Value) -> None:
         """Emits the parts for the units begin .. end - 1."""
@@ -210,8 +212,10 @@ class _ScheduleEmitter:
         """The body of a loop as LoopNest wants it: from accumulators to accumulators."""
 
         def steps(values: Sequence[Value]) -> Sequence[Value]:
+            self._around.append(loop.variable)
             with self._accumulators.step(loop.carries, values):
                 self._body(loop.body)
+                self._around.pop()
                 return self._accumulators.carried(loop.carries)
 
         return steps
@@ -247,7 +251,10 @@ class _ScheduleEmitter:
         self._fused.bind_element(let.variable, self._instructions[let.instruction], let.index)
 
     def _reduce(self, statement: Reduce) -> None:
-        if not statement.where_needed:
+        if statement.where_needed:
+            return
+        memory, fetching = self._fused.memory, statement.fetches_next and self._around
+        with memory.fetching_next(self._around[-1]) if fetching else nullcontext():
             self._fused.reduction(self._instructions[statement.reduction.instruction], statement.reduction)
 
     def _computation(self, name: str) -> HloComputation:

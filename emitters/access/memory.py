@@ -10,10 +10,11 @@ both.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from xjit.affine import AffineExpr, Interval, linear_combination
+from xjit.affine import AffineExpr, Interval, dim, linear_combination, substitute
 from xjit.emitters.access.complex_pairs import load_pairs, store_pairs
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.access.transpose_tile import load_from_tile
@@ -27,6 +28,7 @@ from xjit.llvm.types import I1, I64, LLVMType, vector
 from xjit.llvm.values import Value, const_int
 
 BUFFER_ALIGNMENT = 16  # bytes: that of every operand and result of a kernel
+SECOND_LEVEL = 2  # the locality of a prefetch that leaves the first-level cache alone
 MAX_WINDOW = 4  # vectors that a load of unevenly spaced elements may span
 
 
@@ -120,6 +122,16 @@ class MemoryAccess:
 
     def __init__(self, nest: LoopNest) -> None:
         self.nest = nest
+        self._fetched: int | None = None
+
+    @contextmanager
+    def fetching_next(self, variable: int) -> Generator[None]:
+        """With each vector that is loaded meanwhile, fetches the one that the next value of a variable stands for."""
+        self._fetched = variable
+        try:
+            yield
+        finally:
+            self._fetched = None
 
     def load(
         self, buffer: Buffer, index: Sequence[AffineExpr], guard: Guard = EVERYWHERE, as_stored: bool = False
@@ -220,6 +232,7 @@ class MemoryAccess:
         wide = vector(kind, lanes.width)
         if pattern == tuple(range(lanes.present)):
             address = self._address(pointer, kind, offset, builder)
+            self._fetch_next(address, kind, offset, builder)
             if mask is None:
                 return builder.load(wide, address, align=self._alignment(wide, offset))
             return builder.masked_load(wide, address, mask, kind.bits // 8)
@@ -232,6 +245,15 @@ class MemoryAccess:
             if max(pattern) - min(pattern) < MAX_WINDOW * lanes.width:
                 return self._load_window(pointer, kind, offset, pattern, lanes, builder)
         return self._gather(pointer, kind, offset, mask, lanes, builder)
+
+    def _fetch_next(self, address: Value, kind: LLVMType, offset: AffineExpr, builder: IRBuilder) -> None:
+        """Fetches what lies as far behind an address as the variable's next value says: it may be outside the array."""
+        if self._fetched is None:
+            return
+        change = self.nest.simplify(substitute(offset, {self._fetched: dim(self._fetched) + 1}) - offset)
+        if change.is_constant and change.value:
+            distance = const_int(I64, change.value)
+            builder.prefetch(builder.gep(kind, address, distance, inbounds=False), locality=SECOND_LEVEL)
 
     def _load_window(
         self, pointer: Value, kind: LLVMType, offset: AffineExpr, pattern: Sequence[int], lanes: VectorVariable,

@@ -136,7 +136,10 @@ class _ScheduleParser:
             where_needed = self._tokens.accept("where")
             if where_needed:
                 self._tokens.expect("needed")
-            return Reduce(self._reduction(), where_needed)
+            fetches_next = self._tokens.accept("and")
+            for expected in ("fetch", "next") if fetches_next else ():
+                self._tokens.expect(expected)
+            return Reduce(self._reduction(), where_needed, fetches_next)
         if word == "combine":
             return Combine(self._reduction())
         if word == "stage" and self._tokens.accept("operand"):

@@ -82,8 +82,9 @@ class Printer:
                 self._loop(statement)
             case Let():
                 self.let(statement)
-            case Reduce(reduction, where_needed):
-                self._reduction("reduce where needed" if where_needed else "reduce", reduction)
+            case Reduce(reduction, where_needed, fetches_next):
+                words = [" where needed"] * where_needed + [" and fetch next"] * fetches_next
+                self._reduction(f"reduce{''.join(words)}", reduction)
             case Combine(reduction):
                 self._reduction("combine", reduction)
             case Init(instruction, index):

@@ -121,10 +121,14 @@ class OperandTile:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """A whole reduction, computed here. `where_needed`: only where its conditions hold, so by the first to need it."""
+    """A whole reduction, computed here. `where_needed`: only where its conditions hold, so by the first to need it.
+
+    `fetches_next`: meanwhile, what the next trip of the loop around it reads in its place is fetched into the cache.
+    """
 
     reduction: Reduction
     where_needed: bool = False
+    fetches_next: bool = False
 
 
 @dataclass(frozen=True, slots=True)

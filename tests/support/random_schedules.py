@@ -74,7 +74,8 @@ class RandomSchedules:
         if depth < MAX_DEPTH and pick.random() < 0.5:
             return self._loop(scope, depth, roles)
         if pick.random() < 0.4:
-            return Reduce(self._reduction(scope, lanes=Role.VECTOR not in roles), where_needed=pick.random() < 0.2)
+            reduction = self._reduction(scope, lanes=Role.VECTOR not in roles)
+            return Reduce(reduction, where_needed=pick.random() < 0.2, fetches_next=pick.random() < 0.2)
         return Store(pick.randrange(3), self._index(scope), pick.choice(NAMES), self._index(scope), pick.randrange(2))
 
     def _loop(self, scope: list[int], depth: int, roles: tuple[Role, ...]) -> Loop:

@@ -68,24 +68,29 @@ class LoadedProgram:
     @cached_property
     def optimized_program(self) -> bytes:
         """The module as it runs (of code that was read back: as it came), and its config, serialized."""
-        executable = self.executable
-        module = self.module
-        if isinstance(executable, GpuProgram) or (
-            isinstance(executable, xjit.compiler.Executable) and not executable.is_from_cache
-        ):
-            module = executable.optimized_module
+        module = self.analyzed.optimized_module if self._is_compiled_here else self.module
         return hlo_module_with_config(to_proto(module), self.placement.num_replicas, self.placement.num_partitions)
+
+    @property
+    def _is_compiled_here(self) -> bool:
+        executable = self.executable
+        if isinstance(executable, xjit.compiler.Executable):
+            return not executable.is_from_cache
+        return isinstance(executable, GpuProgram)
 
     @cached_property
     def shown_program(self) -> bytes:
-        """The program for readers: where it runs an exchange and a fold for a reduction over devices, this is whole."""
+        """The program for readers: optimized, though its code was read back, too. Reductions over devices are whole:
+        not the exchanges and folds that run for them.
+        """
         module = self.module
-        if not any(
+        is_reducing = any(
             i.opcode in ReducingCollectiveExpander.opcodes for c in module.computations() for i in c.instructions
-        ):
+        )
+        if self._is_compiled_here and not is_reducing:
             return self.optimized_program
         options = self.placement.compile_options
-        left_out = (*options.disabled_passes, ReducingCollectiveExpander.name)
+        left_out = (*options.disabled_passes, *([ReducingCollectiveExpander.name] if is_reducing else []))
         shown = xjit.compiler.optimized_for_cpu(module, replace(options, disabled_passes=left_out))
         return hlo_module_with_config(to_proto(shown), self.placement.num_replicas, self.placement.num_partitions)
 

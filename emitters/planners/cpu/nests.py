@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+from math import prod
 
 from xjit.affine import AffineExprKind, dim
 from xjit.emitters.access.access_analysis import Index
@@ -14,6 +15,8 @@ from xjit.emitters.schedule.statements import Combination, Let, Loop, Reduce, Re
 from xjit.hlo.ir.instruction import HloInstruction
 
 MIN_PARALLEL_UNITS = 64
+FETCHED_ROW_BYTES = 16 << 10  # shorter rows come while the ones before are still being read
+FETCHED_ARRAY_BYTES = 4 << 20  # smaller arrays stay in a cache
 
 
 def merge_outer(space: IterationSpace, keep: int) -> IterationSpace:
@@ -71,6 +74,7 @@ def element_nest(planning: LoopPlanning, space: IterationSpace, width: int, tile
 class _Planned:
     """A reduction with those inside of it: `depth` loops are around it."""
 
+    instruction: HloInstruction
     reduction: Reduction
     depth: int
     vectorised: bool
@@ -121,14 +125,41 @@ def reductions_by_level(
                 lanes = owner.reduction.lanes
                 vectorised |= owner.vectorised or (lanes is not None and lanes.variable in variables)
             reduction = plan(instruction, index, vectorised)
-            item = _Planned(reduction, depth, vectorised, accesses.conditional)
+            item = _Planned(instruction, reduction, depth, vectorised, accesses.conditional)
             planned[instruction, index] = item
             (outermost if owner is None else owner.inner).append(item)
             if reduction.combination is not Combination.SELECT:  # which has variables of its own
                 owners.update((e.position, item) for e in reduction.steps[0] if e.kind is AffineExprKind.DIM)
+    seen: list[_Planned] = []
     for item in reversed(outermost):
-        levels[item.depth].append(Reduce(item.complete(), item.where_needed))
+        again = item.depth > 0 and _reads_again(planning, item, [s for s in seen if s.depth == item.depth])
+        levels[item.depth].append(Reduce(item.complete(), item.where_needed, again))
+        seen.append(item)
     return levels
+
+
+def _reads_again(planning: LoopPlanning, item: _Planned, before: Sequence[_Planned]) -> bool:
+    """Whether a reduction finds long rows of a large array in the cache, as one before it has read them.
+
+    Memory has nothing to do meanwhile: it can send the next trip's rows.
+    """
+    reduction, size = item.reduction, planning.table.size
+    variables = (*reduction.loops, *([reduction.lanes.variable] if reduction.lanes is not None else ()))
+    large = {
+        leaf
+        for leaf in _leaves(planning, item)
+        if leaf.shape.byte_size >= FETCHED_ARRAY_BYTES
+        and prod(map(size, variables)) * leaf.shape.byte_size >= FETCHED_ROW_BYTES * leaf.shape.num_elements
+    }
+    return any(large & _leaves(planning, each) for each in before)
+
+
+def _leaves(planning: LoopPlanning, item: _Planned) -> set[HloInstruction]:
+    """The arrays that a reduction walks over, without those of reductions inside of it."""
+    analysis = planning.analysis
+    reads = analysis.reduced_accesses(item.instruction, item.reduction.index).reads
+    ranges = analysis.range_variables(item.instruction, analysis.maps.of(item.instruction)[0][0].indexing)
+    return {leaf for leaf, place in reads if any(e.uses_dim(p.position) for e in place for p in ranges)}
 
 
 def _read_at_run_time(
