@@ -10,11 +10,11 @@ from xjit.llvm.math import coefficients as co
 from xjit.llvm.math.vec import (
     Vec,
     floats_as_doubles_without_fma,
+    one_more_times_power_of_two,
     polynomial,
     power_of_two,
     round_to_int,
     round_to_power_of_two,
-    scale_by_power_of_two,
 )
 
 LN2_HIGH_F32, LN2_LOW_F32 = 0.693359375, -2.12194440054690583e-4  # the high part times n is exact
@@ -46,7 +46,7 @@ def expm1_reduced(r: Vec) -> Vec:
 def exp(x: Vec) -> Vec:
     """e^x."""
     r, n, n_int = reduce_by_ln2(clamp(x, -746.0, 710.0) if x.is_double else clamp(x, -104.0, 89.0))
-    return scale_by_power_of_two(expm1_reduced(r) + 1.0, n, n_int)
+    return one_more_times_power_of_two(expm1_reduced(r), n, n_int)
 
 
 def expm1_quarter(x: Vec) -> Vec:

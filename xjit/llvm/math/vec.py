@@ -265,6 +265,19 @@ def scale_by_power_of_two(x: Vec, n_float: Vec, n: Vec) -> Vec:
     return x * power_of_two(half, x.type.elem) * power_of_two(n - half, x.type.elem)
 
 
+def one_more_times_power_of_two(x: Vec, n_float: Vec, n: Vec) -> Vec:
+    """(x + 1) * 2^n, with the bits of `scale_by_power_of_two(x + 1, ...)`, for |x| up to 1.
+
+    Half of the power is taken into the sum, which rounds as it would without it: one operation, instead of two that
+    wait for each other.
+    """
+    if x.b.target.has_scalef:
+        return scale_by_power_of_two(x + 1.0, n_float, n)
+    half = n.sar(1)
+    scale = power_of_two(half, x.type.elem)
+    return scale.fma(x, scale) * power_of_two(n - half, x.type.elem)
+
+
 _SCALEF = {
     (elem, bits // elem.bits): f"x86.avx512.mask.scalef.{suffix}.{bits}"
     for elem, suffix in ((FLOAT, "ps"), (DOUBLE, "pd"))
