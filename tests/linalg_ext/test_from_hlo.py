@@ -85,8 +85,9 @@ def test_random_programs() -> None:
 
 
 @pytest.mark.slow
-def test_many_random_programs() -> None:
-    assert sum(check_case(random_case(number)) for number in range(40, 2000)) > 1000
+@pytest.mark.parametrize("start", range(40, 2000, 490))
+def test_many_random_programs(start: int) -> None:
+    assert sum(check_case(random_case(number)) for number in range(start, start + 490)) > 250
 
 
 SOFTMAX = ("linalg_ext.softmax",)

@@ -151,18 +151,30 @@ def _topk(interpreter: Interpreter, op: StructuredOp, operands: list[Array]) -> 
     chosen_indices = np.moveaxis(numbers.data, axis, 0).copy()
     undefined = np.ones(chosen_values.shape, np.bool_)
     for k in range(count):
-        best, found = np.zeros(candidates.shape[1:], np.int64), free[0].copy()
-        for i in range(1, len(candidates)):
-            best_values = np.take_along_axis(candidates, best[np.newaxis], 0)[0]
-            before = plain(_call_body(interpreter, op, candidates[i], best_values))
-            better = free[i] & (np.logical_not(found) | before)
-            best, found = np.where(better, i, best), found | free[i]
+        found = free.any(0)
+        best = _first(interpreter, op, candidates, free)
         chosen_values[k] = np.take_along_axis(candidates, best[np.newaxis], 0)[0]
         chosen_indices[k] = np.take_along_axis(indices, best[np.newaxis], 0)[0]
         undefined[k] = np.logical_not(found)
         np.put_along_axis(free, best[np.newaxis], False, 0)
     mask = np.moveaxis(undefined, 0, axis) if undefined.any() else None
     return [Array(np.moveaxis(x, 0, axis), mask) for x in (chosen_values, chosen_indices)]
+
+
+def _first(interpreter: Interpreter, op: StructuredOp, candidates: Any, free: Any) -> Any:
+    """Returns the place of what a walk over the free candidates of each line ends with; 0 where none is free.
+
+    It goes on to the next one that is before what it has: all that are before it are found by one call of the body.
+    """
+    places = np.arange(len(candidates)).reshape(-1, *[1] * (candidates.ndim - 1))
+    best = np.argmax(free, axis=0)
+    while True:
+        values = np.take_along_axis(candidates, best[np.newaxis], 0)
+        before = plain(_call_body(interpreter, op, candidates, np.broadcast_to(values, candidates.shape)))
+        better = free & before & (places > best)
+        if not better.any():
+            return best
+        best = np.where(better.any(0), np.argmax(better, axis=0), best)
 
 
 def _iota(shape: tuple[int, ...], axis: int, dtype: Any) -> Any:
