@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.support.tolerance import close, is_float, mismatch
+from tests.support.tolerance import close, is_float, mismatch, same_bits
 
 F32 = np.float32
 
@@ -48,3 +48,12 @@ def test_what_is_not_a_number() -> None:
     assert close(values[::-1], values, 64).tolist() == [False] * 4
     assert mismatch(np.zeros(1, F32), np.zeros(1, np.float64), 1) == "float32[1] instead of float64[1]"
     assert mismatch(np.array([1]), np.array([2]), 1e9)
+
+
+@pytest.mark.parametrize("dtype", [F32, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.complex64])
+def test_same_bits_but_those_of_nans(dtype: type) -> None:
+    values = np.array([0.0, 1.5, np.nan], dtype)
+    assert same_bits(values, np.array([0.0, 1.5, -np.nan], dtype))
+    assert not same_bits(values, np.array([-0.0, 1.5, np.nan], dtype))
+    assert not same_bits(values, np.array([0.0, 1.5, 2.0], dtype))
+    assert not same_bits(values, values[:2])

@@ -44,6 +44,18 @@ def close(actual: Array, expected: Array, ulps: float, scale: Array | float = 0.
     return (near & np.isfinite(a) & np.isfinite(e)) | (a == e) | (np.isnan(a) & np.isnan(e))
 
 
+def same_bits(actual: Array, expected: Array) -> bool:
+    """Returns whether all elements have the same bits; NaNs, whose bits processors choose, are all the same."""
+    if actual.dtype != expected.dtype or actual.shape != expected.shape:
+        return False
+    parts = [np.ascontiguousarray(array) for array in (actual, expected)]
+    if actual.dtype.kind == "c":
+        parts = [part.reshape(-1).view(part.real.dtype) for part in parts]
+    if is_float(actual.dtype):
+        parts = [np.where(np.isnan(part), part.dtype.type(np.nan), part) for part in parts]
+    return bool(parts[0].tobytes() == parts[1].tobytes())
+
+
 def mismatch(actual: Array, expected: Array, ulps: float, scale: Array | float = 0.0) -> str:
     """Returns what is wrong with a result, in words; "" if nothing is."""
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
