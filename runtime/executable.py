@@ -28,7 +28,6 @@ from xjit.runtime.calls.fast_call import MAX_FAST_LEAVES, ArraySpec, NativeEntry
 from xjit.runtime.calls.status_error import FindPlace, StatusError
 from xjit.runtime.collectives import ShardedCall
 from xjit.runtime.gpu_program import GpuModule
-from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.jit import missing_features
 from xjit.runtime.machine_code.linker import load_object
 from xjit.runtime.machine_code.symbols import resolve_symbols
@@ -326,7 +325,7 @@ def _bind(program: CpuProgram) -> NativeEntry:
             f"program {program.name!r} was compiled for {program.cpu}; this CPU lacks {', '.join(missing)}"
         )
     objects = (program.object_code,) if isinstance(program.object_code, bytes) else program.object_code
-    loaded = load_object(objects, [program.entry], resolve_symbols(undefined_symbols(objects)))
+    loaded = load_object(objects, [program.entry], resolve_symbols(program.external_symbols))
     counters = (ctypes.c_int64 * program.profile_counters)() if program.profile_counters else None
     constants, addresses = _place_constants(program.constants)
     return NativeEntry(

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from xjit.jax_backend.boundary import free_layout
-from xjit.jax_backend.compiler_options import UNOPTIMIZED_US, compile_options_of
 from xjit.text.parser import parse_hlo
 
 ROOT = Path(__file__).parent.parent.parent
@@ -259,11 +258,6 @@ for version, words in {4: "No FFI handler registered for nobody on a platform Ho
 raises(jax.errors.JaxRuntimeError, "Out of memory allocating 70368744177664 bytes", lambda: jnp.zeros((1 << 46,), np.uint8).block_until_ready())
 raises(jax.errors.JaxRuntimeError, "RESOURCE_EXHAUSTED", lambda: jnp.zeros((1 << 40, 1 << 10)).block_until_ready())
 """)  # fmt: skip
-
-
-def test_short_programs_are_optimized_if_a_level_is_asked_for() -> None:
-    assert compile_options_of(()).unoptimized_us == UNOPTIMIZED_US > 0
-    assert compile_options_of([("xla_backend_optimization_level", 2)]).unoptimized_us == 0
 
 
 def test_a_trace_has_events_of_compilations_and_of_each_device(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.jit import compile_ir_to_object
 from xjit.runtime.program import ArraySignature, CpuProgram, LeafTree
 
@@ -29,9 +30,11 @@ def program(
 ) -> CpuProgram:
     """A program whose parameters are arrays, unless `parameter_tree` says so."""
     more.setdefault("parameter_tree", tuple(range(len(parameters))))
+    object_code = compile_ir_to_object(ir_text)
     return CpuProgram(
         name=more.pop("name", "test"),
-        object_code=compile_ir_to_object(ir_text),
+        object_code=object_code,
+        external_symbols=tuple(sorted(undefined_symbols([object_code]))),
         entry="entry",
         parameters=tuple(parameters),
         results=tuple(results),

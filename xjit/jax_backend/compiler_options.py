@@ -8,7 +8,7 @@ or GPUs work, what they write beside, or what they may do and need not: a right 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from xjit.compile_options import CompileOptions
 from xjit.hlo.diagnostics import HloError
@@ -29,12 +29,27 @@ UNOPTIMIZED_US: Final = 1.0
 """Programs that are estimated to take less are not optimized, unless a level is asked for: a call of JAX takes 5."""
 
 
-def compile_options_of(overrides: Iterable[tuple[str, Value]], flags: Any = None) -> CompileOptions:
-    """What options of XLA mean, after `flags`: DebugOptions of jaxlib, as XLA_FLAGS has them.
+class DumpFlags(NamedTuple):
+    """What the process's XLA_FLAGS say of dumps: a directory, and the passes to dump after."""
+
+    dump_to: str = ""
+    dumped_passes: str = ""
+
+
+_NO_DUMPS: Final = DumpFlags()
+
+
+def dump_flags(debug_options: Any) -> DumpFlags:
+    """The dump flags of jaxlib's DebugOptions, which hold XLA_FLAGS."""
+    return DumpFlags(getattr(debug_options, _DUMP_TO, ""), getattr(debug_options, _DUMPED_PASSES, ""))
+
+
+def compile_options_of(overrides: Iterable[tuple[str, Value]], flags: DumpFlags = _NO_DUMPS) -> CompileOptions:
+    """What options of XLA mean; `overrides` go before `flags`.
 
     Errors: InvalidArgument for unknown names and values of another type.
     """
-    values: dict[str, Value] = {name: getattr(flags, name, "") for name in (_DUMP_TO, _DUMPED_PASSES)}
+    values: dict[str, Value] = {_DUMP_TO: flags.dump_to, _DUMPED_PASSES: flags.dumped_passes}
     values |= {name: check_option(name, value) for name, value in overrides}
     level = min(int(values.get(_OPT_LEVEL, _DEFAULT_LEVEL)), 3)
     disabled = tuple(name for name in str(values.get(_DISABLED, "")).split(",") if name and _can_be_disabled(name))

@@ -10,7 +10,7 @@ import numpy as np
 
 from xjit.compile_options import CompileOptions
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
-from xjit.jax_backend.compiler_options import compile_options_of
+from xjit.jax_backend.compiler_options import compile_options_of, dump_flags
 
 _VARINT, _BYTES = 0, 2
 _COMPUTATIONS, _REPLICA_IDS = 3, 1  # fields of DeviceAssignmentProto and its ComputationDevice
@@ -33,10 +33,10 @@ class Placement:
     compile_options: CompileOptions
 
 
-@functools.lru_cache(maxsize=64)
 def placement_of(options: bytes, num_devices: int) -> Placement:
     """Reads serialized CompileOptions: most programs of a process have the same ones.
 
+    What they say is remembered, not their bytes: these hold a map whose entries come in another order each time.
     Errors: Unsupported for options that nothing here honours, InvalidArgument.
     """
     from jaxlib import xla_client
@@ -52,16 +52,34 @@ def placement_of(options: bytes, num_devices: int) -> Placement:
     if assignment is None:
         numbers = np.arange(replicas * partitions).reshape(replicas, partitions)
         assignment = xla_client.DeviceAssignment.create(numbers)
-    serialized = assignment.serialize()
-    devices = _devices(serialized)
+    return _placement(
+        replicas,
+        partitions,
+        assignment.serialize(),
+        num_devices,
+        build.use_spmd_partitioning,
+        tuple(build.allow_spmd_sharding_propagation_to_output),
+        compile_options_of(parsed.env_option_overrides, dump_flags(build.debug_options)),
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _placement(
+    replicas: int,
+    partitions: int,
+    assignment: bytes,
+    num_devices: int,
+    is_partitioned: bool,
+    spreads: tuple[bool, ...],
+    compile_options: CompileOptions,
+) -> Placement:
+    devices = _devices(assignment)
     if len(devices) != replicas * partitions:
         text = f"{replicas} replicas of {partitions} partitions"
         raise InvalidArgument(f"a device assignment of {len(devices)} devices for {text}")
     if not all(0 <= device < num_devices for device in devices) or len(set(devices)) != len(devices):
         raise InvalidArgument(f"a device assignment outside of the {num_devices} devices: {list(devices)}")
-    spreads = tuple(build.allow_spmd_sharding_propagation_to_output)
-    compile_options = compile_options_of(parsed.env_option_overrides, build.debug_options)
-    return Placement(replicas, partitions, devices, serialized, build.use_spmd_partitioning, spreads, compile_options)
+    return Placement(replicas, partitions, devices, assignment, is_partitioned, spreads, compile_options)
 
 
 def _devices(assignment: bytes) -> tuple[int, ...]:
