@@ -185,7 +185,7 @@ ENTRY e {{
 ])  # fmt: skip
 def test_programs_with_epilogues(level: str, kind: str, out: str, unit: str) -> None:
     exe = xjit.compile(PROGRAM.format(kind, out), options=xjit.CompileOptions(cpu_level=level))
-    assert f"_{unit}_copies(" in exe.as_text("llvm")
+    assert f"_{unit}_copies_in_place(" in exe.as_text("llvm")
     rng = np.random.default_rng(3)
     x, w = (rng.integers(-8 if kind != "u8" else 0, 9, shape) for shape in ((70, 200), (200, 90)))
     b = rng.integers(-300, 300, 90)
