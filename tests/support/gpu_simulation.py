@@ -1,7 +1,11 @@
-"""Harness for whole modules on a simulated GPU: every access checked, threads forward and in reverse."""
+"""Harness for whole modules on a simulated GPU: every access checked, threads forward and in reverse.
+
+With `XJIT_TEST_CUDA=1` in the environment the same modules run on the machine's GPU as well.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import tests.support.verified_passes  # noqa: F401
@@ -13,6 +17,7 @@ from xjit.gpu_compiler import SimulatedExecutable, compile_for_gpu
 from xjit.text.parser import parse_hlo
 
 ARCHITECTURE = "sm_90"
+ON_DEVICE = os.environ.get("XJIT_TEST_CUDA") == "1"
 
 
 def check_simulated(
@@ -32,4 +37,8 @@ def check_simulated(
         compare(a, e, rtol, atol, f"result {number}")
     backwards = leaves_of(executable.run(*given, reverse=True))
     assert all(map(same_bits, actual, backwards)), "results depend on the order of threads"
+    if ON_DEVICE:
+        on_device = leaves_of(xjit.compile(module, "cuda", options or CompileOptions())(*given))
+        for number, (a, e) in enumerate(zip(on_device, expected, strict=True)):
+            compare(a, e, rtol, atol, f"result {number} on the GPU")
     return executable
