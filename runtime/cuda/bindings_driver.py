@@ -67,6 +67,10 @@ class BindingsDriver:
             )
         )
         self.architecture = f"sm_{major}{minor}"
+        self._pool = self._check("cuDeviceGetDefaultMemPool", handle)
+        # What is freed stays in the pool: memory that went back to the system at each wait would be mapped anew.
+        threshold = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        self._check("cuMemPoolSetAttribute", self._pool, threshold, api.cuuint64_t(2**64 - 1))
         self.make_current()
 
     @property
@@ -111,7 +115,13 @@ class BindingsDriver:
 
     def free_bytes(self) -> int:
         """See `CudaDriver`."""
-        return int(self._check("cuMemGetInfo"))  # and the whole memory, which is not asked for
+        outside = int(self._check("cuMemGetInfo"))  # and the whole memory, which is not asked for
+        kinds = self._api.CUmemPool_attribute
+        reserved, used = (
+            int(self._check("cuMemPoolGetAttribute", self._pool, kind))
+            for kind in (kinds.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, kinds.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+        )
+        return outside + reserved - used
 
     def copy_to_device(self, destination: int, source: int, size: int, stream: int) -> None:
         """See `CudaDriver`."""

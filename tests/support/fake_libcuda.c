@@ -41,6 +41,10 @@ CUresult cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned
   return on_launch(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);
 }
 
+CUresult cuDeviceGetDefaultMemPool(void **pool, int device) { *pool = &live_blocks; return 0; }
+CUresult cuMemPoolSetAttribute(void *pool, int attribute, void *value) { return 0; }
+/* Bytes that are reserved, and those that are used. */
+CUresult cuMemPoolGetAttribute(void *pool, int attribute, void *value) { *(uint64_t *)value = attribute == 5 ? 4096 : 1024; return 0; }
 CUresult cuMemAllocAsync(uint64_t *address, size_t size, void *stream) {
   live_blocks++;
   *address = (uint64_t)aligned_alloc(256, (size + 255) / 256 * 256);
@@ -73,7 +77,8 @@ CUresult cuEventDestroy_v2(void *event) { live_events--; free(event); return 0; 
 static struct { const char *name; void *function; } entries[] = {
   ENTRY(cuInit), ENTRY(cuDriverGetVersion), ENTRY(cuDeviceGet), ENTRY(cuDeviceGetCount), ENTRY(cuDeviceGetAttribute), ENTRY(cuDevicePrimaryCtxRetain),
   ENTRY(cuCtxSetCurrent), ENTRY(cuGetErrorName), ENTRY(cuGetErrorString), ENTRY(cuLibraryLoadData), ENTRY(cuLibraryGetKernel),
-  ENTRY(cuKernelGetFunction), ENTRY(cuFuncSetAttribute), ENTRY(cuLaunchKernel), ENTRY(cuMemAllocAsync), ENTRY(cuMemFreeAsync),
+  ENTRY(cuKernelGetFunction), ENTRY(cuFuncSetAttribute), ENTRY(cuLaunchKernel), ENTRY(cuDeviceGetDefaultMemPool),
+  ENTRY(cuMemPoolSetAttribute), ENTRY(cuMemPoolGetAttribute), ENTRY(cuMemAllocAsync), ENTRY(cuMemFreeAsync),
   {"cuMemcpyHtoDAsync", (void *)cuMemcpyHtoDAsync_v2}, {"cuMemcpyDtoHAsync", (void *)cuMemcpyDtoHAsync_v2},
   {"cuMemGetInfo", (void *)cuMemGetInfo_v2}, {"cuMemcpyDtoDAsync", (void *)cuMemcpyDtoDAsync_v2}, ENTRY(cuStreamCreate), ENTRY(cuStreamSynchronize), ENTRY(cuStreamWaitEvent),
   {"cuStreamBeginCapture", (void *)cuStreamBeginCapture_v2}, ENTRY(cuStreamEndCapture),

@@ -133,6 +133,11 @@ class Target:
         return self.gpu is None
 
     @property
+    def has_prefetch(self) -> bool:
+        """Whether memory can be fetched into the cache ahead: threads of a GPU hide its latency from one another."""
+        return self.gpu is None
+
+    @property
     def has_aligned_vectors(self) -> bool:
         """Whether access to a vector is one instruction only where it is known to be aligned."""
         return self.gpu is not None

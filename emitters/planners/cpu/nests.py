@@ -143,6 +143,8 @@ def _reads_again(planning: LoopPlanning, item: _Planned, before: Sequence[_Plann
 
     Memory has nothing to do meanwhile: it can send the next trip's rows.
     """
+    if not planning.context.target.has_prefetch:
+        return False
     reduction, size = item.reduction, planning.table.size
     variables = (*reduction.loops, *([reduction.lanes.variable] if reduction.lanes is not None else ()))
     large = {

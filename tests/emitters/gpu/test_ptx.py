@@ -23,6 +23,7 @@ PROGRAMS = {
     "rows of blocks": reduced("f32[10,8192]", "f32[10]", "1"),
     "columns": reduced("f32[512,70]", "f32[70]", "0"),
     "softmax": softmax(100, 4096),
+    "softmax of a large array": softmax(8192, 4096),
     "transpose": transposed("f32[40,100]", "f32[100,40]", "1,0"),
 }
 
