@@ -14,6 +14,8 @@ LESS = "less { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT l = pred[]
 
 
 TF32_TOLERANCE = 2e-3  # factors have 11 bits
+EXACT = ", operand_precision={highest,highest}"
+"""Without it XLA:GPU rounds factors of f32 to tf32; here only an algorithm asks for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ def _scan(lines: int, length: int) -> Case:
 
 
 def _gemm(name: str, n: int, kind: str, algorithm: str = "") -> Case:
-    attribute = f", algorithm={algorithm}" if algorithm else ""
+    attribute = f", algorithm={algorithm}" if algorithm else EXACT * (kind == "f32")
     body = (
         f"  x = {kind}[{n},{n}] parameter(0)\n  y = {kind}[{n},{n}] parameter(1)\n"
         f"  ROOT r = {kind}[{n},{n}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{attribute}"
@@ -162,7 +164,7 @@ def _convolution(batch: int, size: int, features: int) -> Case:
     image, kernel = f"f32[{batch},{size},{size},{features}]", f"f32[3,3,{features},{features}]"
     body = f"""  x = {image} parameter(0)
   w = {kernel} parameter(1)
-  ROOT r = {image} convolution(x, w), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f"""
+  ROOT r = {image} convolution(x, w), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f{EXACT}"""
     pixels = batch * size * size
     moved = 8 * pixels * features + 36 * features * features
     return Case("convolution", _module("convolution", body), moved, 2 * pixels * 9 * features * features)

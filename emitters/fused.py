@@ -49,7 +49,7 @@ class FusedIrEmitter:
         self.nested = IrEmitterNested()
         self.rows = RowCache(nest)
         self.planned: Mapping[tuple[HloInstruction, Index], Reduction] = {}  # by the schedule of what is emitted
-        self.given: dict[tuple[HloInstruction, Index], list[Element]] = {}  # what reductions amount to so far
+        self.given: dict[tuple[HloInstruction, Index], list[Element]] = {}  # by reductions, and products of tiles
         self.staged: dict[tuple[HloInstruction, Index], Callable[[], Element]] = {}  # what lies in shared memory
         self.lanes: LaneLoops = RegisterLanes(nest)
         self._nesting = 0
@@ -89,6 +89,9 @@ class FusedIrEmitter:
         staged = self.staged.get((instruction, index))
         if staged is not None:
             return staged()
+        given = self.given.get((instruction, index))
+        if given is not None:
+            return given[output]
         foreign = self.foreign.get(instruction)
         if foreign is not None:
             return foreign(index)
@@ -165,7 +168,7 @@ class FusedIrEmitter:
             emit_reduce(self, instruction, reduction.index, EVERYWHERE, reduction)
 
     def give(self, instruction: HloInstruction, index: Index, values: Sequence[RegisterValue]) -> None:
-        """Says what a reduction amounts to at the innermost level, from now on."""
+        """Says what an element is at the innermost level, from now on: a reduction so far, or a sum of products."""
         level = self.nest.level
         self.given[instruction, index] = [(value, level.depth) for value in values]
         for key in [k for k in level.cache if k[0] in ("element", "reduce")]:

@@ -123,6 +123,47 @@ def test_scores_are_in_no_memory_by_default(monkeypatch: pytest.MonkeyPatch) -> 
     assert "attention" not in {kernel.kind for kernel in compile_for_gpu(few, "sm_90", CompileOptions()).kernels}
 
 
+TRANSPOSED = """HloModule m
+larger {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT m = f32[] maximum(a, b)
+}
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+ENTRY main {
+  q = f32[2,3,40,16] parameter(0)
+  k = f32[2,3,40,16] parameter(1)
+  v = f32[2,3,40,16] parameter(2)
+  scores = f32[2,3,40,40] dot(q, k), lhs_batch_dims={0,1}, rhs_batch_dims={0,1},
+    lhs_contracting_dims={3}, rhs_contracting_dims={3}
+  low = f32[] constant(-inf)
+  top = f32[2,3,40] reduce(scores, low), dimensions={3}, to_apply=larger
+  tops = f32[2,3,40,40] broadcast(top), dimensions={0,1,2}
+  below = f32[2,3,40,40] subtract(scores, tops)
+  e = f32[2,3,40,40] exponential(below)
+  zero = f32[] constant(0)
+  total = f32[2,3,40] reduce(e, zero), dimensions={3}, to_apply=sum
+  totals = f32[2,3,40,40] broadcast(total), dimensions={0,1,2}
+  p = f32[2,3,40,40] divide(e, totals)
+  o = f32[2,3,40,16] dot(p, v), lhs_batch_dims={0,1}, rhs_batch_dims={0,1},
+    lhs_contracting_dims={3}, rhs_contracting_dims={2}
+  ROOT r = f32[2,40,3,16] transpose(o), dimensions={0,2,1,3}
+}
+"""
+
+
+def test_results_that_are_moved_are_the_sums() -> None:
+    """The transpose behind a product takes the block's sums: nothing but what is staged is read from memory."""
+    check(TRANSPOSED, 5e-5)
+    (kernel,) = gpu_kernels(TRANSPOSED)
+    staged = sum("stage operand" in line for line in schedule_lines(TRANSPOSED))
+    assert staged and ptx_of(TRANSPOSED).count("ld.global") <= 2 * staged, kernel
+
+
 NARROW = AttentionText(heads=8, queries=1024, keys=1024, depth=64, width=64, kind="bf16", mask="causal")
 
 
