@@ -3,7 +3,8 @@
     python benchmarks/gpu.py --json gpu.json            # about eight minutes on a GPU
     python benchmarks/gpu.py --dry-run --json dry.json  # without one: tiny sizes, values only, on the simulator
 
-Targets take turns on arrays that lie on the device. In whole models XLA multiplies f32 as tf32, xjit does not. A case that fails is a line with the error; those for which no time
+Targets take turns on arrays that lie on the device. In whole models XLA multiplies f32 as tf32, xjit does not.
+A case that fails is a line with the error; those for which no time
 is left are named at the end. Models come from the corpus (`--corpus`) and the example in this repository.
 """
 
