@@ -4,8 +4,8 @@
     python benchmarks/gpu.py --dry-run --json dry.json  # without one: tiny sizes, values only, on the simulator
 
 Targets take turns on arrays that lie on the device. In whole models XLA multiplies f32 as tf32, xjit does not.
-A case that fails is a line with the error; those for which no time
-is left are named at the end. Models come from the corpus (`--corpus`) and the example in this repository.
+A case that fails is a line with the error; those for which no time is left are named at the end. Models come from the
+corpus (`--corpus`) and the example in this repository.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def dry_kernel(case: Case) -> dict[str, Any]:
 
 
 def _is_near(output: OutputAgreement, tolerance: float | None) -> bool:
-    return output.ok if tolerance is None else output.error <= tolerance
+    return output.ok or (tolerance is not None and output.error <= tolerance)
 
 
 def _dry(module: HloModule, tolerance: float | None = None) -> dict[str, Any]:
