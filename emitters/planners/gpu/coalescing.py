@@ -16,7 +16,7 @@ def widest_vector(planning: LoopPlanning) -> int:
     """Returns how many elements of the kernel's widest array fit into one access; 0 if vectors are not to be used."""
     boundary = (*(leaf for leaf in planning.view.leaves if leaf.shape.rank), *planning.work.roots)
     kinds = [shape.element_type for i in boundary for _, shape in i.shape.leaves() if shape.is_array]
-    if any(kind.is_complex for kind in kinds) or any(i.opcode == "gather" for i in planning.view.instructions()):
+    if any(kind.is_complex for kind in kinds):
         return 0
     widest = max((8 * kind.byte_width for kind in kinds), default=0)
     lanes = planning.context.target.vector_bits // widest if widest else 0
@@ -31,7 +31,21 @@ def walks_in_vectors(planning: LoopPlanning, accesses: Iterable[Accesses], loop:
             return False
         if not are_vectors(table, item.offsets, loop, width):
             return False
+        if any(_differs(planning, p, loop, width) for e in item.offsets for p in e.dims):
+            return False
     return True
+
+
+def _differs(planning: LoopPlanning, variable: int, loop: int, width: int) -> bool:
+    """Whether a variable that is read at run time may have several values within `width` steps of a loop."""
+    value = planning.analysis.runtime.get(variable)
+    if value is None:
+        return False
+    same = tuple([0] * width)
+    return any(
+        lane_steps(planning.table, e, loop, width) != same or any(_differs(planning, p, loop, width) for p in e.dims)
+        for e in value.place
+    )
 
 
 def are_vectors(table: VariableTable, offsets: Sequence[AffineExpr], loop: int, width: int) -> bool:

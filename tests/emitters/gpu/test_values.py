@@ -230,3 +230,20 @@ ENTRY e { x = f32[100] parameter(0)
     x = np.arange(100, dtype=np.float32)
     result = xjit.compile(text, "cuda-sim")(x, donate=[0])
     assert result is x and result[7] == -7
+
+
+def gathered(rows: int, taken: int, width: int) -> str:
+    return f"""HloModule m
+ENTRY e {{ x = f32[{rows},{width}] parameter(0)
+ i = s32[{taken}] parameter(1)
+ ROOT r = f32[{taken},{width}] gather(x, i), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
+   index_vector_dim=1, slice_sizes={{1,{width}}} }}"""
+
+
+@pytest.mark.parametrize(("width", "has_vectors"), [(256, True), (8, True), (12, True), (7, False), (1, False)])
+def test_gathered_rows_are_read_in_vectors(width: int, has_vectors: bool) -> None:
+    """Where a vector's elements are all of one row, whose number is read once; numbers outside are clamped."""
+    rng = np.random.default_rng(width)
+    rows = rng.standard_normal((50, width)).astype(np.float32)
+    executable = check_simulated(gathered(50, 300, width), rows, rng.integers(-3, 53, 300).astype(np.int32))
+    assert ("ld.global.nc.v4.b32" in executable.as_text("ptx")) is has_vectors
