@@ -73,12 +73,12 @@ class BindingsDriver:
         self._check("cuMemPoolSetAttribute", self._pool, threshold, api.cuuint64_t(2**64 - 1))
         self.make_current()
 
-    @functools.cached_property
+    @property
     def launch_function(self) -> int:
         """See `CudaDriver`."""
         return self._address("cuLaunchKernel")
 
-    @functools.cached_property
+    @property
     def copy_function(self) -> int:
         """See `CudaDriver`."""
         return self._address("cuMemcpyDtoDAsync_v2")
