@@ -5,6 +5,7 @@ Imported only when a program is to run on a GPU. The packages come with `pip ins
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import importlib
@@ -72,6 +73,8 @@ class BindingsDriver:
         threshold = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
         self._check("cuMemPoolSetAttribute", self._pool, threshold, api.cuuint64_t(2**64 - 1))
         self.make_current()
+        self._is_open = True
+        atexit.register(self._close)
 
     @property
     def launch_function(self) -> int:
@@ -111,7 +114,7 @@ class BindingsDriver:
 
     def free(self, address: int, stream: int) -> None:
         """See `CudaDriver`."""
-        self._check("cuMemFreeAsync", address, stream)
+        self._give_back("cuMemFreeAsync", address, stream)
 
     def free_bytes(self) -> int:
         """See `CudaDriver`."""
@@ -165,7 +168,7 @@ class BindingsDriver:
 
     def destroy_event(self, event: int) -> None:
         """See `CudaDriver`."""
-        self._check("cuEventDestroy", event)
+        self._give_back("cuEventDestroy", event)
 
     def begin_capture(self, stream: int) -> None:
         """See `CudaDriver`."""
@@ -185,12 +188,20 @@ class BindingsDriver:
 
     def destroy_graph(self, graph: int) -> None:
         """See `CudaDriver`."""
-        self._check("cuGraphExecDestroy", graph)
+        self._give_back("cuGraphExecDestroy", graph)
 
     def _record(self, stream: int, flags: Any) -> int:
         event = self._check("cuEventCreate", int(flags))
         self._check("cuEventRecord", event, stream)
         return int(event)
+
+    def _close(self) -> None:
+        """The process ends, which gives back all: arrays that live on until the packages are gone must not try."""
+        self._is_open = False
+
+    def _give_back(self, function: str, *arguments: Any) -> None:
+        if self._is_open:
+            self._check(function, *arguments)
 
     def _check(self, function: str, *arguments: Any) -> Any:
         """Calls a function; returns its result without the status."""
