@@ -253,9 +253,6 @@ def _lets_all_pass(guard: Guard) -> bool:
 def emit_contraction(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard) -> Element:
     """Emits one element of a dot or convolution as a sum over its range variables: any type, any dimension numbers."""
     nest = fused.nest
-    given = fused.given.get((instruction, index))
-    if given is not None:
-        return given[0]
     depth = max([nest.depth_of(e) for e in index] + [guard.depth])
     declared = instruction.shape.element_type
     kind = PROMOTED.get(declared, declared)
