@@ -126,6 +126,8 @@ FAMILIES = (
         SQUARES,
     ),
     Family("transposed matmul", lambda x, y: x.T @ y, lambda n: product(n, n, n), SQUARES),
+    Family("transposed matvec", lambda x, y: x.T @ y, lambda n: several(normal(n, n), normal(n)), SQUARES),
+    Family("matmul by transposed rows", lambda x, w: x @ w.T, lambda n: several(normal(8, n), normal(n, n)), SQUARES),
     Family("matvec", jnp.matmul, lambda n: several(normal(n, n), normal(n)), SQUARES),
     Family("batched matmul", jnp.matmul, lambda b, n: two(b, n, n), ((200, 16), (64, 64), (8, 256))),
     Family(

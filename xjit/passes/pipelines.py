@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction
+from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo.attributes import SortAttributes
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
@@ -64,6 +64,7 @@ from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
 from xjit.passes.simplify.topk_rewriter import TopkDecomposer, TopkRewriter
+from xjit.passes.simplify.transpose_folding import TransposeFolding
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 SortPredicate = Callable[[HloInstruction], bool]
@@ -72,6 +73,9 @@ CUBLASLT_WORKSPACE_BYTES = 32 << 20
 
 MIN_SPLIT_ELEMENTS = 1 << 15
 """Of what is reduced in two steps on CPUs: fewer are reduced before another kernel is compiled."""
+
+MIN_FOLDED_BYTES = 48 << 10
+"""Of a right f32 operand that a dot reads transposed. What is smaller is turned, and multiplied without packing."""
 
 NEEDED_FOR: Mapping[str, str] = {
     "attention-residuals": "gradients of loops over layers with attention, which would keep the scores of all layers",
@@ -92,6 +96,7 @@ NEEDED_FOR: Mapping[str, str] = {
     "row-tiling": "softmax and variances over rows that are longer than those measured",
     "scatter-parallelizer": "sums and maxima of segments of more elements than those measured",
     "topk-rewriter": "sorts of which only the first elements are read, as approximate top k on CPUs is",
+    "transpose-folding": "products with `x.T`, which gradients of dots do not have: a transposed matrix times a vector",
     "while-loop-constant-sinking": "loops whose state carries constants, as JAX makes none: they fold in the body",
     "while-loop-dot-hoisting": "recurrent networks that multiply their inputs step by step",
 }
@@ -131,6 +136,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
         *(
             [
                 *simplification(options, residuals=[AttentionResiduals()]),
+                TransposeFolding(can_fold_dot_operand=_reads_transposed, convolution_operands="none"),
                 DotStrengthReduction(),
                 ScatterParallelizer(),
                 TopkRewriter(_saves_a_sort),
@@ -144,6 +150,12 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
         *(fusion(options) if options.optimize and options.fuse else []),
         *memory(options),
     ]
+
+
+def _reads_transposed(dot: HloInstruction, number: int) -> bool:
+    """Whether a dot is no slower if it reads an operand as it was before a transpose."""
+    operand = dot.operand(number).shape
+    return number == 0 or operand.element_type != PrimitiveType.F32 or operand.byte_size >= MIN_FOLDED_BYTES
 
 
 def _saves_a_sort(sort: HloInstruction, k: int) -> bool:
