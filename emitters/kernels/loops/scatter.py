@@ -25,6 +25,7 @@ from xjit.emitters.planners.cpu.scatter import ScatterDimensions
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I1, I64
 from xjit.llvm.values import Value, const_int
+from xjit.ops.reducers import single_operation
 
 NS_PER_ELEMENT = 0.5
 LANES = 16  # of the pieces into which the only dimension that can be split is cut: whole vectors
@@ -38,8 +39,13 @@ STEPS_AHEAD = 12
 """How many windows before it is combined a destination is fetched: it may be anywhere in memory."""
 FETCHED_BYTES = 1 << 18  # results that are smaller stay in the second-level cache
 LINE_BYTES, MAX_LINES = 64, 8
+MIN_FETCHED_LINE = 32  # bytes of a window: of fewer, so many are under way that the CPU waits for none of them
+UNROLLED = 4  # windows of one element in a step of the loop
+SETTLED = 16
+"""Of so many updates for each element, few are larger than all before: a maximum is written only where it grows."""
 
 Index = tuple[AffineExpr, ...]
+_WORSE = {"maximum": "<", "minimum": ">"}
 
 
 def emit_scatter(context: KernelContext, view: KernelView) -> list[Kernel]:
@@ -131,11 +137,38 @@ class _ScatterKernel:
         nest, free = self.nest, [d for d in self.dimensions.scatter_dims if d != owner]
         free = [*self._rows(owner), *free]
 
+        if free and piece is None and self._window_elements(owner) == 1:
+            last = free.pop()
+            nest.loops([self._over(d) for d in free], lambda _: self._unrolled(last, owner))
+            return
+
         def window(_: Sequence[Value]) -> Sequence[Value]:
             self._window(piece, owner)
             return ()
 
         nest.loops([self._over(d) for d in free], window)
+
+    def _window_elements(self, owner: int | None) -> int:
+        """How many elements are combined for an index, in a row of an owner."""
+        others = {owner, *self.dimensions.scatter_dims, *self._rows(owner)}
+        return math.prod(size for d, size in enumerate(self.update_sizes) if d not in others)
+
+    def _unrolled(self, d: int, owner: int | None) -> Sequence[Value]:
+        """The loop over dimension `d` of the indices, several windows per step, and what is left."""
+        size, nest = self.update_sizes[d], self.nest
+        group = nest.new_variable(size // UNROLLED)
+
+        def windows(_: Sequence[Value]) -> Sequence[Value]:
+            for number in range(UNROLLED):
+                self.index[d] = dim(group) * UNROLLED + number
+                self._window(None, owner)
+            return ()
+
+        nest.scalar_loop(group, windows)
+        for number in range(size - size % UNROLLED, size):
+            self.index[d] = constant(number)
+            self._window(None, owner)
+        return ()
 
     def _rows(self, owner: int | None) -> list[int]:
         """The window dimensions, the owner aside, that are loops around those over indices."""
@@ -167,6 +200,11 @@ class _ScatterKernel:
         parts = self.update_sizes[owner] if owner is not None and piece is None else 1
         if not steps or self.nest.target.gpu is not None or self.results[0].shape.byte_size < FETCHED_BYTES * parts:
             return
+        elements, innermost = 1, self._innermost_window()
+        if piece is not None or innermost >= 0:
+            elements = self.nest.table.size(piece) if piece is not None else self.update_sizes[innermost]
+        if elements * max(r.shape.element_type.byte_width for r in self.results) < MIN_FETCHED_LINE:
+            return
         nest, kept, size = self.nest, list(self.index), self.update_sizes[steps[-1]]
         later = builder.add(nest.index_value(kept[steps[-1]]), const_int(I64, STEPS_AHEAD))
         self.index[steps[-1]] = bind_index(nest, _smaller(builder, later, size - 1), max(2, size))
@@ -177,9 +215,7 @@ class _ScatterKernel:
             constant(0) if value is None else bind_index(nest, _smaller(builder, value, limit), max(2, limit + 1))
             for value, limit in zip(starts, self.dimensions.limits, strict=True)
         ]
-        place, innermost = self._destination(bound, tuple(self.index)), self._innermost_window()
-        elements = self.update_sizes[innermost] if innermost >= 0 else 1
-        elements = nest.table.size(piece) if piece is not None else elements
+        place = self._destination(bound, tuple(self.index))
         for result in self.results:
             bytes_each = result.shape.element_type.byte_width
             offset = nest.index_value(physical_offset(nest.table, result.shape, place))
@@ -232,11 +268,30 @@ class _ScatterKernel:
         updates = [self.fused.element(u, index)[0] for u in self.scatter.operands[self.count + 1 :]]
         guard = here(nest) if nest.vector is None else EVERYWHERE
         old: list[RegisterValue] = [memory.load(r, place, guard) for r in self.results]
-        arguments = same_width(nest.builder, [*old, *updates])
-        new = self.combiner.inline(nest.builder, self.scatter.to_apply, arguments)
-        for result, value in zip(self.results, new, strict=True):
-            memory.store(result, place, value)
+        with structured(nest) as builder, builder.when(self._may_change(builder, old, updates)), scope(nest, builder):
+            arguments = same_width(nest.builder, [*old, *updates])
+            new = self.combiner.inline(nest.builder, self.scatter.to_apply, arguments)
+            for result, value in zip(self.results, new, strict=True):
+                memory.store(result, place, value)
         return ()
+
+    def _may_change(
+        self, builder: StructuredBuilder, old: Sequence[RegisterValue], updates: Sequence[RegisterValue]
+    ) -> Value:
+        """Whether what is combined may differ from what is there. That is asked of a maximum or minimum of many."""
+        always, kind = const_int(I1, 1), self.results[0].shape.element_type
+        opcode = single_operation(self.scatter.to_apply) if self.count == 1 else None
+        elements = [self.scatter.operand(i).shape.num_elements for i in (0, self.count + 1)]
+        if self.nest.vector is not None or opcode not in _WORSE or elements[1] < SETTLED * elements[0]:
+            return always
+        if kind.is_complex or (kind.is_float and kind.bit_width < 32):
+            return always
+        update, there, sign = updates[0], old[0], _WORSE[opcode]
+        assert isinstance(update, Value) and isinstance(there, Value)
+        if kind.is_float:
+            return builder.not_(builder.fcmp_ordered(sign, update, there))  # never holds for a NaN, or for two zeros
+        compare = builder.icmp_signed if kind.is_signed else builder.icmp_unsigned
+        return builder.not_(compare(sign, update, there))
 
     def _destination(self, starts: Sequence[AffineExpr], index: Index) -> Index:
         """The operand index of an update element: start plus window element, or the batch."""
