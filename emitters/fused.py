@@ -420,12 +420,19 @@ def select_register(builder: IRBuilder, condition: Value, yes: RegisterValue, no
 
 
 def _clamp_index(builder: IRBuilder, value: Value, kind: PrimitiveType, feasible: Interval) -> Value:
-    """Emits an index value as i64, clamped to its feasible interval (unsigned values that are huge clamp high)."""
-    if value.type.elem.bits < 64:
-        value = builder.sext(value, I64) if kind.is_signed else builder.zext(value, I64)
+    """Emits an index value as i64, clamped to its feasible interval (unsigned values that are huge clamp high).
+
+    That is done in the index's own type where it holds both bounds: twice as many lanes in a vector.
+    """
+    narrow = value.type.elem
+    widen = builder.sext if kind.is_signed else builder.zext
+    if feasible.upper >= 1 << narrow.bits - 1 or feasible.lower < -1 << narrow.bits - 1:
+        value = widen(value, I64) if narrow.bits < 64 else value
     upper, lower = const_int(value.type, feasible.upper), const_int(value.type, feasible.lower)
     if kind.is_unsigned:
         too_big = builder.icmp_unsigned(">", value, upper)
-        return builder.select(too_big, upper, value)
-    value = builder.select(builder.icmp_signed(">", value, upper), upper, value)
-    return builder.select(builder.icmp_signed("<", value, lower), lower, value)
+        value = builder.select(too_big, upper, value)
+    else:
+        value = builder.select(builder.icmp_signed(">", value, upper), upper, value)
+        value = builder.select(builder.icmp_signed("<", value, lower), lower, value)
+    return widen(value, I64) if value.type.elem.bits < 64 else value

@@ -27,6 +27,7 @@ from xjit.emitters.schedule.statements import (
     Combine,
     Complete,
     Contract,
+    Fetch,
     Give,
     Init,
     Let,
@@ -158,6 +159,8 @@ class _ScheduleEmitter:
                 self._let(statement)
             case Reduce():
                 self._reduce(statement)
+            case Fetch(name, index):
+                self._fused.memory.fetch(self._fused.leaves[self._instructions[name]], index)
             case Init(name, index):
                 self._accumulators.start(self._tiles[name], self._instructions[name], index)
             case Combine(reduction):

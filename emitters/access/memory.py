@@ -24,7 +24,7 @@ from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.loops.variables import known_divisor
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
-from xjit.llvm.types import I1, I64, LLVMType, vector
+from xjit.llvm.types import I1, I64, LLVMType, int_type, vector
 from xjit.llvm.values import Value, const_int
 
 BUFFER_ALIGNMENT = 16  # bytes: that of every operand and result of a kernel
@@ -132,6 +132,13 @@ class MemoryAccess:
             yield
         finally:
             self._fetched = None
+
+    def fetch(self, buffer: Buffer, index: Sequence[AffineExpr]) -> None:
+        """Emits a prefetch of an element, which need not be there."""
+        nest = self.nest
+        position = nest.index_value(physical_offset(nest.table, buffer.shape, index))
+        element = int_type(8 * buffer.shape.element_type.byte_width)
+        nest.builder.prefetch(nest.builder.gep(element, buffer.pointer, position, inbounds=False))
 
     def load(
         self, buffer: Buffer, index: Sequence[AffineExpr], guard: Guard = EVERYWHERE, as_stored: bool = False

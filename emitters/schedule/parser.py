@@ -12,6 +12,7 @@ from xjit.emitters.schedule.statements import (
     Combine,
     Complete,
     Contract,
+    Fetch,
     Give,
     Index,
     Init,
@@ -37,6 +38,7 @@ from xjit.emitters.schedule.statements import (
 from xjit.emitters.schedule.tokens import TokenStream
 
 _ROLES = {role.value: role for role in Role}
+_ELEMENTS = {"init": Init, "stage": Stage, "fetch": Fetch}
 
 
 def parse_schedule(text: str) -> Schedule:
@@ -144,9 +146,9 @@ class _ScheduleParser:
             return Combine(self._reduction())
         if word == "stage" and self._tokens.accept("operand"):
             return self._stage_operand()
-        if word in ("init", "stage"):
+        if word in _ELEMENTS:
             instruction, index, _ = self._element()
-            return {"init": Init, "stage": Stage}[word](instruction, index)
+            return _ELEMENTS[word](instruction, index)
         if word == "give":
             instruction, index, _ = self._element()
             return Give(instruction, index, self._tokens.name() if self._tokens.accept("from") else "")

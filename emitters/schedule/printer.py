@@ -12,6 +12,7 @@ from xjit.emitters.schedule.statements import (
     Combine,
     Complete,
     Contract,
+    Fetch,
     Give,
     Init,
     Lanes,
@@ -87,6 +88,8 @@ class Printer:
                 self._reduction(f"reduce{''.join(words)}", reduction)
             case Combine(reduction):
                 self._reduction("combine", reduction)
+            case Fetch(instruction, index):
+                self._line(f"fetch {_element(instruction, index)}")
             case Init(instruction, index):
                 self._line(f"init {_element(instruction, index)}")
             case Stage(instruction, index):

@@ -12,6 +12,7 @@ from xjit.emitters.schedule.statements import (
     Combine,
     Complete,
     Contract,
+    Fetch,
     Give,
     Init,
     Lanes,
@@ -103,7 +104,7 @@ class _Numbers:
                 return replace(statement, reduction=self._reduction(statement.reduction))
             case Store():
                 return replace(statement, place=self.index(statement.place), index=self.index(statement.index))
-            case Init() | Stage() | Give() | Complete():
+            case Fetch() | Init() | Stage() | Give() | Complete():
                 return replace(statement, index=self.index(statement.index))
             case Bind():
                 (value,) = self.index([statement.value])

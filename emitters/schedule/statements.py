@@ -132,6 +132,14 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """The cache line that an element of an array lies in will be read soon. There need be no such element."""
+
+    instruction: str
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
 class Init:
     """The accumulators of an instruction's tile take the initial values."""
 
@@ -316,6 +324,7 @@ Statement = (
     Let
     | Loop
     | Reduce
+    | Fetch
     | Init
     | Combine
     | Rescale

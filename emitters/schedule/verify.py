@@ -19,6 +19,7 @@ from xjit.emitters.schedule.statements import (
     Combine,
     Complete,
     Contract,
+    Fetch,
     Give,
     Init,
     Let,
@@ -117,6 +118,8 @@ class _Verifier:
                 self._let(statement)
             case Reduce(reduction):
                 self._reduction(reduction, self._scope)
+            case Fetch(name, index):
+                self._uses(f"fetch %{name}", index)
             case Init(name, index):
                 self._uses(f"init %{name}", index)
                 self._fills(f"init %{name}", name)

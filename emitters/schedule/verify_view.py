@@ -13,6 +13,7 @@ from xjit.emitters.schedule.statements import (
     Bind,
     Combine,
     Complete,
+    Fetch,
     Give,
     Init,
     Let,
@@ -51,6 +52,7 @@ class _ViewVerifier:
     def __init__(self, schedule: Schedule, view: KernelView) -> None:
         self._schedule = schedule
         self._instructions: Mapping[str, HloInstruction] = {i.name: i for i in (*view.leaves, *view.instructions())}
+        self._arrays = frozenset(view.leaves)
         self._results = view.result_shapes
         self._table = VariableTable(schedule.variables)
         self._stored: dict[int, int] = {}
@@ -92,6 +94,8 @@ class _ViewVerifier:
         match statement:
             case Reduce(reduction) | Combine(reduction):
                 self._reduction(reduction)
+            case Fetch(name, index):
+                self._fetch(name, index)
             case StageOperand():
                 self._stage_operand(statement)
             case Let(_, name, index) | Init(name, index) | Stage(name, index) | Give(name, index):
@@ -104,6 +108,12 @@ class _ViewVerifier:
                 self._store(statement, points)
             case _:
                 pass
+
+    def _fetch(self, name: str, index: Sequence[AffineExpr]) -> None:
+        if self._instruction(name) not in self._arrays:
+            raise self._error(f"fetch %{name}", "it is no array that the kernel reads")
+        if len(index) != self._shape(name).rank:
+            raise self._error(f"fetch %{name}", f"{len(index)} indices for {self._shape(name)}")
 
     def _stage_operand(self, stage: StageOperand) -> None:
         where = f"stage operand {stage.operand} of %{stage.instruction}"

@@ -9,6 +9,7 @@ from math import prod
 from xjit.affine import AffineExprKind, dim
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.loops.iteration_space import IterationSpace
+from xjit.emitters.planners.cpu.fetched_rows import FETCHED_ARRAY_BYTES, fetches_of_next_rows
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.reduction import plan_reduction
 from xjit.emitters.schedule.statements import Combination, Let, Loop, Reduce, Reduction, Role, Statement
@@ -16,7 +17,6 @@ from xjit.hlo.ir.instruction import HloInstruction
 
 MIN_PARALLEL_UNITS = 64
 FETCHED_ROW_BYTES = 16 << 10  # shorter rows come while the ones before are still being read
-FETCHED_ARRAY_BYTES = 4 << 20  # smaller arrays stay in a cache
 
 
 def merge_outer(space: IterationSpace, keep: int) -> IterationSpace:
@@ -65,6 +65,8 @@ def element_nest(planning: LoopPlanning, space: IterationSpace, width: int, tile
 
     levels = reductions_by_level(planning, space, loops, plan)
     body: tuple[Statement, ...] = planning.work.stores(space.index)
+    if not tiled:
+        body = (*fetches_of_next_rows(planning, space, width), *body)
     for loop, reductions in zip(reversed(loops), reversed(levels[1:]), strict=True):
         body = (replace(loop, body=(*reductions, *body)),)
     return (*levels[0], *body)
