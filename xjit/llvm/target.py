@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.llvm.gpu_models import GPU_MODELS, GpuModel
-from xjit.llvm.host_cpu import enabled_features, host_features
+from xjit.llvm.host_cpu import enabled_features, host_features, slow_features
 from xjit.llvm.types import LLVMType
 
 _LEVELS: dict[str, str] = {
@@ -66,6 +66,7 @@ class Target:
     address_spaces: AddressSpaces = AddressSpaces()
     gpu: GpuModel | None = None  # of a GPU: its limits
     emulated: tuple[str, ...] = ()  # features that code may use by functions that do the same, for tests
+    slow: frozenset[str] = frozenset()  # features that the processor has, and does better without
     bf16_planes: bool = True  # whether matrix units may multiply f32 and f16 as sums of bf16 numbers
     scalar_loops: bool = False  # whether loops take one element at a time: less code, sooner compiled
 
@@ -99,8 +100,8 @@ class Target:
         return feature in enabled_features(self.features)
 
     def offers(self, feature: str) -> bool:
-        """Whether code may be written for a feature: the target has it, or it is emulated."""
-        return self.has(feature) or feature in self.emulated
+        """Whether code should be written for a feature: the target has it and gains by it, or it is emulated."""
+        return feature not in self.slow and (self.has(feature) or feature in self.emulated)
 
     @property
     def has_fma(self) -> bool:
@@ -161,7 +162,8 @@ def _vector_bits(features: str) -> int:
 
 @functools.cache
 def _host_target() -> Target:
-    return _cpu_target(llvm.get_host_cpu_name(), host_features())
+    cpu = llvm.get_host_cpu_name()
+    return replace(_cpu_target(cpu, host_features()), slow=slow_features(cpu))
 
 
 def _cpu_target(cpu: str, features: str) -> Target:

@@ -45,6 +45,15 @@ needs_avx512 = pytest.mark.skipif(
 )
 
 
+def test_dots_of_bf16_pairs_are_used_where_they_are_fast() -> None:
+    bf16, square = Target.for_features("avx512_bf16"), row_major(64, 64, 64)
+    for cpu, unit in (("znver5", Unit.BF16), ("sapphirerapids", Unit.FMA), ("rocketlake", Unit.FMA)):
+        target = replace(bf16, slow=host_cpu.slow_features(cpu))
+        assert with_unit(BF16, target, square).unit is unit
+    amx = replace(Target.for_features("amx"), slow=host_cpu.slow_features("sapphirerapids"))
+    assert with_unit(BF16, amx, square).unit is Unit.BF16_TILES
+
+
 def test_units_are_chosen_by_types_and_shape() -> None:
     amx, bf16, vnni, avx2 = map(Target.for_features, ("amx", "avx512_bf16", "avx512_vnni", "avx2"))
     square, thin, vector = row_major(64, 64, 64), row_major(4, 64, 64), row_major(1, 512, 512)
