@@ -18,6 +18,7 @@ from xjit.emitters.loops.loop_levels import TransposeTile
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.loops.variables import VariableTable
 from xjit.emitters.reductions.accumulators import AccumulatorTiles
+from xjit.emitters.reductions.row_groups import emit_row_group
 from xjit.emitters.reductions.softmax_accumulators import emit_normalize, emit_softmax_step
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import (
@@ -36,6 +37,7 @@ from xjit.emitters.schedule.statements import (
     OperandTile,
     Part,
     Reduce,
+    ReduceRows,
     Rescale,
     Role,
     SoftmaxStep,
@@ -159,6 +161,8 @@ class _ScheduleEmitter:
                 self._let(statement)
             case Reduce():
                 self._reduce(statement)
+            case ReduceRows(reduction, variable):
+                emit_row_group(self._fused, self._instructions[reduction.instruction], reduction, variable)
             case Fetch(name, index):
                 self._fused.memory.fetch(self._fused.leaves[self._instructions[name]], index)
             case Init(name, index):

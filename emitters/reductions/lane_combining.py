@@ -73,6 +73,33 @@ def combine_in_register(builder: IRBuilder, sets: Sequence[Values], combine: Com
     return values
 
 
+def combine_rows(builder: IRBuilder, rows: Sequence[Values], combine: CombinePair) -> list[RegisterValue]:
+    """Does for as many rows as they have lanes what `combine_in_register` does for one: lane r is the result of row r.
+
+    Each round combines the halves of all rows and puts those of two registers into one.
+    """
+    left, width = [list(values) for values in rows], len(rows)
+    half = width // 2
+    while half:
+        low = [lane for lane in range(2 * width) if not lane & half]
+        high = [lane + half for lane in low]
+        left = [
+            combine(*([_shuffled(x, y, lanes, builder) for x, y in zip(a, b, strict=True)] for lanes in (low, high)))
+            for a, b in zip(left[::2], left[1::2], strict=True)
+        ]
+        half //= 2
+    return left[0]
+
+
+def _shuffled(a: RegisterValue, b: RegisterValue, lanes: list[int], builder: IRBuilder) -> RegisterValue:
+    if isinstance(a, ComplexValue):
+        assert isinstance(b, ComplexValue)
+        parts = ((a.real, b.real), (a.imag, b.imag))
+        return ComplexValue(*(builder.shuffle_vector(x, y, lanes) for x, y in parts))
+    assert not isinstance(b, ComplexValue)
+    return builder.shuffle_vector(a, b, lanes)
+
+
 def combine_sets(sets: Sequence[Values], combine: CombinePair) -> list[RegisterValue]:
     """Halves the number of sets (a power of two) until one is left."""
     left = [list(values) for values in sets]

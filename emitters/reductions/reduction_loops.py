@@ -22,6 +22,7 @@ from xjit.emitters.elemental import (
 from xjit.emitters.loops.loop_levels import VectorVariable
 from xjit.emitters.nested import IrEmitterNested, splat_register, width_of
 from xjit.emitters.planners.reduction import plan_reduction
+from xjit.emitters.reductions.lane_combining import combine_sets
 from xjit.emitters.schedule.statements import Combination, Lanes, Reduction
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
@@ -80,6 +81,12 @@ def accumulate(
     return _Accumulation(fused, instruction, plan, EVERYWHERE).emit(list(values))
 
 
+def accumulate_lanes(fused: FusedIrEmitter, instruction: HloInstruction, plan: Reduction) -> list[RegisterValue]:
+    """Takes the elements of a plan by lanes into accumulators; returns them, one for each lane, not rounded."""
+    accumulation = _Accumulation(fused, instruction, plan, EVERYWHERE)
+    return combine_sets(accumulation.lane_sets(), accumulation.combined)
+
+
 def _plan(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard) -> Reduction:
     """How to do a reduction that was reached on the way to an element: as planned before, or now.
 
@@ -135,6 +142,13 @@ class _Accumulation:
         return self.plan.lanes
 
     def _by_lanes(self, values: list[RegisterValue]) -> list[RegisterValue]:
+        rows, lanes = self.fused.rows, self._lanes()
+        with rows.recording(self.plan.keeps, lanes.variable) if self.plan.keeps else nullcontext():
+            sets = self.lane_sets()
+        return self.combined(values, self.fused.lanes.combine(lanes, sets, self.combined))
+
+    def lane_sets(self) -> list[list[RegisterValue]]:
+        """Returns the accumulators of all lanes: a vector for each chain and input."""
         nest, lanes = self.nest, self._lanes()
         identities = independent_identities(self.instruction.to_apply)
         assert identities is not None
@@ -144,12 +158,8 @@ class _Accumulation:
             for kind, identity in zip(kinds, identities, strict=True)
         ]
         start = neutral * lanes.chains
-        recording = self.fused.rows.recording(self.plan.keeps, lanes.variable) if self.plan.keeps else nullcontext()
-        with recording:
-            parts = unflatten(self._loops(flatten(start), neutral), start)
-        sets = [parts[i : i + self.inputs] for i in range(0, len(parts), self.inputs)]
-        total = self.fused.lanes.combine(lanes, sets, self._combined)
-        return self._combined(values, total)
+        parts = unflatten(self._loops(flatten(start), neutral), start)
+        return [parts[i : i + self.inputs] for i in range(0, len(parts), self.inputs)]
 
     def _width(self, lanes: Lanes) -> int:
         """Lanes of an accumulator's register: of the loop, or else of the vector variable that the index uses."""
@@ -176,7 +186,7 @@ class _Accumulation:
         parts = self._loops(start, start[: self.inputs])
         found = [list[RegisterValue](parts[i : i + self.inputs]) for i in range(0, len(parts), self.inputs)]
         best = fused.lanes.combine(lanes, found, self._earlier_first)
-        return self._combined(values, best)
+        return self.combined(values, best)
 
     def _earlier_first(self, a: Values, b: Values) -> list[RegisterValue]:
         """Combines two (value, index) pairs, the lower index as the first operand."""
@@ -186,9 +196,10 @@ class _Accumulation:
         parts_a, parts_b = flatten(a), flatten(b)
         first = [builder.select(ordered, x, y) for x, y in zip(parts_a, parts_b, strict=True)]
         second = [builder.select(ordered, y, x) for x, y in zip(parts_a, parts_b, strict=True)]
-        return self._combined(first, second)
+        return self.combined(first, second)
 
-    def _combined(self, a: Values, b: Values) -> list[RegisterValue]:
+    def combined(self, a: Values, b: Values) -> list[RegisterValue]:
+        """Applies the combiner to two sets of accumulators."""
         return list(self.combiner.inline(self.nest.builder, self.instruction.to_apply, [*a, *b]))
 
     def _loops(self, start: list[Value], like: Values) -> list[Value]:

@@ -16,9 +16,10 @@ from xjit.affine import AffineExpr, dim, substitute
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.loops.loop_nest import LoopNest
-from xjit.emitters.nested import splat_register
+from xjit.emitters.nested import splat_register, width_of
 from xjit.emitters.reductions.stack_row import StackRow
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.llvm.builder import IRBuilder
 
 MAX_ROWS = 4
 
@@ -29,8 +30,22 @@ class _Recording:
 
     wanted: Collection[str]
     column: int
+    group: int | None
     depth: int
-    kept: dict[tuple[HloInstruction, Index], StackRow] = field(default_factory=dict)
+    kept: dict[tuple[HloInstruction, Index], _KeptRow] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptRow:
+    """A row; or one for each value of the variable `group`, `stride` elements apart."""
+
+    memory: StackRow
+    group: int | None = None
+    stride: int = 0
+
+    def place(self, column: AffineExpr) -> AffineExpr:
+        """Where the element of a column lies."""
+        return column if self.group is None else dim(self.group) * self.stride + column
 
 
 class RowCache:
@@ -46,10 +61,13 @@ class RowCache:
         self._ending: dict[int, list[tuple[HloInstruction, Index]]] = {}
 
     @contextmanager
-    def recording(self, wanted: Collection[str], column: int) -> Generator[None]:
-        """Keeps rows of the loop over `column` that is emitted meanwhile; they can be loaded once it is complete."""
+    def recording(self, wanted: Collection[str], column: int, group: int | None = None) -> Generator[None]:
+        """Keeps rows of the loop over `column` that is emitted meanwhile; they can be loaded once it is complete.
+
+        With a `group`, that loop is in one over this variable, and rows are kept for all its values.
+        """
         nest = self._nest
-        recording = _Recording(wanted, column, nest.level.depth)
+        recording = _Recording(wanted, column, group, nest.level.depth)
         self._recordings.append(recording)
         try:
             yield
@@ -70,7 +88,8 @@ class RowCache:
         column, lanes = dim(recording.column), nest.vector
         if lanes.position != recording.column or not any(e.uses_dim(recording.column) for e in index):
             return
-        if any(nest.depth_of(dim(p)) > recording.depth for e in index for p in e.dims if p != recording.column):
+        own = (recording.column, recording.group)
+        if any(nest.depth_of(dim(p)) > recording.depth for e in index for p in e.dims if p not in own):
             return
         key = (instruction, self._place(index, recording.column))
         builder = nest.levels[depth].builder
@@ -80,8 +99,16 @@ class RowCache:
             if self._rows == MAX_ROWS:
                 return
             self._rows += 1
-            row = recording.kept[key] = StackRow.like(builder, value, nest.intervals[recording.column].upper + 1)
-        row.store(builder, nest.index_value(column), value)
+            row = recording.kept[key] = self._new_row(recording, builder, value)
+        row.memory.store(builder, nest.index_value(row.place(column)), value)
+
+    def _new_row(self, recording: _Recording, builder: IRBuilder, value: RegisterValue) -> _KeptRow:
+        size, lanes = self._nest.intervals[recording.column].upper + 1, width_of(value)
+        if recording.group is None:
+            return _KeptRow(StackRow.like(builder, value, size))
+        stride = -(-size // lanes) * lanes
+        rows = self._nest.table.size(recording.group)
+        return _KeptRow(StackRow.like(builder, value, rows * stride), recording.group, stride)
 
     def stage(self, instruction: HloInstruction, index: Index, value: RegisterValue, column: int) -> None:
         """Writes an element of the row along `column`, whose loop is open; it can be loaded once that has ended."""
@@ -97,7 +124,7 @@ class RowCache:
     def end_of_loop(self, column: int) -> None:
         """Says that the loop over `column` is complete: what it staged can be loaded at this level."""
         for key in self._ending.pop(column, ()):
-            self._nest.level.cache[("row", *key)] = self._staged.pop(key)
+            self._nest.level.cache[("row", *key)] = _KeptRow(self._staged.pop(key))
             self._kept.add(key[0])
 
     def load(self, instruction: HloInstruction, index: Index) -> tuple[RegisterValue, int] | None:
@@ -105,12 +132,12 @@ class RowCache:
         nest, lanes = self._nest, self._nest.vector
         if instruction not in self._kept or lanes is None or nest.intervals[lanes.position].lower:
             return None
-        row: StackRow | None = nest.lookup(("row", instruction, self._place(index, lanes.position)))
+        row: _KeptRow | None = nest.lookup(("row", instruction, self._place(index, lanes.position)))
         if row is None:
             return None
         depth = max(nest.depth_of(e) for e in index)
-        column = nest.index_value(dim(lanes.position))
-        return row.load(nest.levels[depth].builder, column, lanes.width), depth
+        column = nest.index_value(row.place(dim(lanes.position)))
+        return row.memory.load(nest.levels[depth].builder, column, lanes.width), depth
 
     def _place(self, index: Index, column: int) -> Index:
         """The index with the column's variable replaced by one that all loops over as many columns share."""

@@ -28,6 +28,7 @@ from xjit.emitters.schedule.statements import (
     OperandTile,
     Part,
     Reduce,
+    ReduceRows,
     Reduction,
     Role,
     Stage,
@@ -129,6 +130,9 @@ class _AccessWalker:
                     self._let(statement, within, known)
                 case Reduce(reduction) | Combine(reduction):
                     self._reduction(reduction, within, known)
+                    known.add((self._instructions[reduction.instruction], reduction.index))
+                case ReduceRows(reduction, variable):
+                    self._reduction(reduction, (*within, Steps(variable, Role.SERIAL)), known)
                     known.add((self._instructions[reduction.instruction], reduction.index))
                 case Stage(name, index):
                     self._value((self._instructions[name], index), within, known)

@@ -24,6 +24,7 @@ from xjit.emitters.schedule.statements import (
     OperandTile,
     Part,
     Reduce,
+    ReduceRows,
     Reduction,
     Rescale,
     Role,
@@ -134,6 +135,10 @@ class _ScheduleParser:
         word = self._tokens.next()
         if word == "let":
             return self._let()
+        if word == "reduce" and self._tokens.accept("rows"):
+            variable = self._bound_variable()
+            self._tokens.expect("of")
+            return ReduceRows(self._reduction(), variable)
         if word == "reduce":
             where_needed = self._tokens.accept("where")
             if where_needed:

@@ -21,6 +21,7 @@ from xjit.emitters.schedule.statements import (
     Normalize,
     Part,
     Reduce,
+    ReduceRows,
     Reduction,
     Rescale,
     Role,
@@ -86,6 +87,8 @@ class Printer:
             case Reduce(reduction, where_needed, fetches_next):
                 words = [" where needed"] * where_needed + [" and fetch next"] * fetches_next
                 self._reduction(f"reduce{''.join(words)}", reduction)
+            case ReduceRows(reduction, variable):
+                self._reduction(f"reduce rows {self._bounds(variable)} of", reduction)
             case Combine(reduction):
                 self._reduction("combine", reduction)
             case Fetch(instruction, index):

@@ -21,6 +21,7 @@ from xjit.emitters.schedule.statements import (
     Normalize,
     Part,
     Reduce,
+    ReduceRows,
     Reduction,
     SoftmaxStep,
     Stage,
@@ -41,7 +42,7 @@ def renumber(schedule: Schedule) -> Schedule:
         for statement in statements_of(part.body):
             if isinstance(statement, Loop | Let | Bind | SoftmaxStep):
                 loops.add(statement.variable)
-            elif isinstance(statement, Reduce | Combine):
+            elif isinstance(statement, Reduce | ReduceRows | Combine):
                 _collect(statement.reduction, reductions)
     order = [*sorted(loops), *sorted(reductions - loops)]
     if order == list(range(len(schedule.variables))):
@@ -102,6 +103,8 @@ class _Numbers:
                 return self.let(statement)
             case Reduce() | Combine():
                 return replace(statement, reduction=self._reduction(statement.reduction))
+            case ReduceRows(reduction, variable):
+                return ReduceRows(self._reduction(reduction), self.of[variable])
             case Store():
                 return replace(statement, place=self.index(statement.place), index=self.index(statement.index))
             case Fetch() | Init() | Stage() | Give() | Complete():

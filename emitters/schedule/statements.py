@@ -132,6 +132,19 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
+class ReduceRows:
+    """A whole reduction for each value of `variable`: as many rows as a register has lanes.
+
+    The accumulators that the lanes of each row end with are kept, and taken together for all rows at once: each step of
+    that exchanges the halves of two registers, where one row alone would need half of one. The results are the
+    instruction's tile over the variable.
+    """
+
+    reduction: Reduction
+    variable: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fetch:
     """The cache line that an element of an array lies in will be read soon. There need be no such element."""
 
@@ -324,6 +337,7 @@ Statement = (
     Let
     | Loop
     | Reduce
+    | ReduceRows
     | Fetch
     | Init
     | Combine
@@ -367,7 +381,7 @@ def statements_of(body: tuple[Statement, ...]) -> Iterator[Statement]:
 
 def reductions_of(body: tuple[Statement, ...]) -> Iterator[Reduction]:
     """Yields every reduction that a tree computes as a whole, those within others included."""
-    stack = [s.reduction for s in statements_of(body) if isinstance(s, Reduce)]
+    stack = [s.reduction for s in statements_of(body) if isinstance(s, Reduce | ReduceRows)]
     while stack:
         reduction = stack.pop()
         yield reduction

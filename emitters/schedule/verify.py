@@ -28,6 +28,7 @@ from xjit.emitters.schedule.statements import (
     Normalize,
     Part,
     Reduce,
+    ReduceRows,
     Reduction,
     Rescale,
     Role,
@@ -118,6 +119,8 @@ class _Verifier:
                 self._let(statement)
             case Reduce(reduction):
                 self._reduction(reduction, self._scope)
+            case ReduceRows():
+                self._reduce_rows(statement)
             case Fetch(name, index):
                 self._uses(f"fetch %{name}", index)
             case Init(name, index):
@@ -169,6 +172,19 @@ class _Verifier:
                 self._row_of(f"normalize %{name}", row, name, total)
             case _:
                 pass
+
+    def _reduce_rows(self, statement: ReduceRows) -> None:
+        reduction, variable = statement.reduction, statement.variable
+        where = f"reduce rows of %{reduction.instruction}"
+        self._fills(where, reduction.instruction)
+        self._binds(where, variable)
+        tile = self._tiles[reduction.instruction]
+        if tile.over != (variable,) or tile.memory is not Memory.STACK:
+            raise self._error(where, f"its tile is not one on the stack over d{variable}")
+        width = reduction.lanes.width if reduction.lanes is not None else 0
+        if reduction.combination is not Combination.TREE or width != self._schedule.size(variable):
+            raise self._error(where, f"{self._schedule.size(variable)} rows need as many lanes, and a tree")
+        self._reduction(reduction, self._scope | {variable})
 
     def _softmax_step(self, step: SoftmaxStep) -> None:
         where = f"softmax %{step.instruction}"

@@ -22,6 +22,7 @@ from xjit.emitters.schedule.statements import (
     OperandTile,
     Part,
     Reduce,
+    ReduceRows,
     Reduction,
     Stage,
     StageOperand,
@@ -92,7 +93,7 @@ class _ViewVerifier:
 
     def _statement(self, statement: Statement, points: int) -> None:
         match statement:
-            case Reduce(reduction) | Combine(reduction):
+            case Reduce(reduction) | ReduceRows(reduction) | Combine(reduction):
                 self._reduction(reduction)
             case Fetch(name, index):
                 self._fetch(name, index)

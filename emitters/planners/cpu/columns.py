@@ -29,6 +29,7 @@ from xjit.emitters.schedule.statements import (
     Statement,
     Symbols,
     Tile,
+    statements_of,
 )
 from xjit.hlo.attributes import DimensionsAttributes
 from xjit.llvm.types import FLOAT
@@ -47,7 +48,8 @@ def plan_reduce(context: PlanContext, view: KernelView) -> list[Schedule]:
         return plan_loops(context, view)
     planning = LoopPlanning(context, view, VariableTable(), LoopWork.of(view))
     parts = plan_parts(planning, _strips_or_loops)
-    kind = "column-reduction" if any(part.tiles for part in parts) else "loop"
+    has_strips = any(isinstance(s, Combine) for part in parts for s in statements_of(part.body))
+    kind = "column-reduction" if has_strips else "loop"
     return [planning.schedule(kind, parts)]
 
 

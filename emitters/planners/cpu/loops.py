@@ -26,6 +26,7 @@ from xjit.emitters.loops.variables import VariableTable, factor_of
 from xjit.emitters.planners.cpu.nests import MIN_PARALLEL_UNITS, drop_single_trips, element_nest, merge_outer
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanContext
 from xjit.emitters.planners.cpu.regions import regions
+from xjit.emitters.planners.cpu.row_groups import group_rows, row_group_part
 from xjit.emitters.planners.cpu.transpose import tiled_spaces, transposed_loop
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import Part
@@ -33,6 +34,7 @@ from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.shape import Shape
+from xjit.ops.reducers import reduction_identity
 
 ROW_STRIP = 1 << 14
 """Elements of a row that are one unit of work where there are few rows."""
@@ -104,8 +106,12 @@ def plan_parts(planning: LoopPlanning, parts_of: SpacePlanner | None = None) -> 
 
 
 def plain_parts(planning: LoopPlanning, space: IterationSpace) -> list[Part]:
-    """Returns one loop nest, or whole transpose tiles and the rest."""
+    """Returns one loop nest, or groups of rows, or whole transpose tiles, and the rest."""
     width = vector_width(planning, space)
+    groups, *rest = group_rows(planning, space, width)
+    grouped = row_group_part(planning, groups) if groups is not space else None
+    if grouped is not None:
+        return [grouped, *(part for piece in rest for part in plain_parts(planning, drop_single_trips(piece)))]
     across = transposed_loop(planning, space, width) if width else None
     if across is None:
         pieces = _cut_long_rows(planning, space, width)
@@ -150,8 +156,9 @@ def vector_width(planning: LoopPlanning, space: IterationSpace) -> int:
     for access in planning.accesses(space):
         for reduce, index in access.row_reductions:
             reduced = math.prod(v.bounds.upper + 1 for v in planning.analysis.maps.of(reduce)[0][0].indexing.range_vars)
-            # rows shorter than half a vector would leave lanes idle
-            if any(e.uses_dim(innermost) for e in index) and 2 * reduced > planning.lanes:
+            # rows shorter than half a vector would leave lanes idle; a search in a row has a first element per lane
+            by_lanes = reduction_identity(reduce.to_apply) is not None or reduced >= 2 * planning.lanes
+            if by_lanes and any(e.uses_dim(innermost) for e in index) and 2 * reduced > planning.lanes:
                 return 0
     return planning.lanes
 
