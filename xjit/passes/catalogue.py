@@ -50,6 +50,7 @@ from xjit.passes.expand.rng_bit_generator_expander import RngBitGeneratorExpande
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.scatter_expander import ScatterExpander
+from xjit.passes.expand.spread_convolution_expander import SpreadConvolutionExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
 from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
@@ -269,6 +270,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     RowFusion,
     RowTiling,
     ScanExpander,
+    SpreadConvolutionExpander,
     ScatterExpander,
     ScatterParallelizer,
     ScatterSimplifier,

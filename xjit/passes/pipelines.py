@@ -23,6 +23,7 @@ from xjit.passes.expand.dot_strength_reduction import DotStrengthReduction
 from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
+from xjit.passes.expand.spread_convolution_expander import SpreadConvolutionExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
 from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.framework.base import HloModulePass
@@ -95,6 +96,7 @@ NEEDED_FOR: Mapping[str, str] = {
     "rng-expander": "random numbers of the stateful opcode, which has no kernel inside fusions",
     "row-tiling": "softmax and variances over rows that are longer than those measured",
     "scatter-parallelizer": "sums and maxima of segments of more elements than those measured",
+    "spread-convolution-expander": "gradients of patches by their image, which a first layer has no use for",
     "topk-rewriter": "sorts of which only the first elements are read, as approximate top k on CPUs is",
     "transpose-folding": "products with `x.T`, which gradients of dots do not have: a transposed matrix times a vector",
     "while-loop-constant-sinking": "loops whose state carries constants, as JAX makes none: they fold in the body",
@@ -131,6 +133,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
             [
                 ReducingCollectiveExpander(),  # devices exchange data, and code folds them
                 DotExpander(splits_complex=True),  # multiplications have floats, and loops are slow
+                SpreadConvolutionExpander(),
             ],
         ),
         *(

@@ -1,0 +1,190 @@
+"""Convolutions over an input that is spread out far, by ones over its elements alone: transposed convolutions whose
+stride is that of patches, and gradients of patches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xjit.hlo import HloInstruction, Shape
+from xjit.hlo.attributes import (
+    ConvolutionAttributes,
+    ConvolutionDimensionNumbers,
+    DimensionsAttributes,
+    SliceAttributes,
+    SliceDimension,
+    Window,
+    WindowDimension,
+)
+from xjit.ops import build
+from xjit.passes.analysis.convolution_phases import phased_dimensions
+from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.expand.writing import Writer
+from xjit.passes.framework.expansion import Expansion
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """A spatial dimension whose `elements` are `base` apart; outputs come in blocks of as many, one for each element.
+
+    Output `base * q + r` sees, of tap w, spread position `base * q + r + w - padding_low`. That is element q + u where
+    `w = base * u + padding_low - r`: the outputs of block q see the elements from `q + first_tap` on, `taps` of them.
+    """
+
+    window: WindowDimension
+    elements: int
+    outputs: int
+
+    @property
+    def base(self) -> int:
+        return self.window.base_dilation
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.outputs // self.base)
+
+    @property
+    def first_tap(self) -> int:
+        return -(self.window.padding_low // self.base)
+
+    @property
+    def taps(self) -> int:
+        last = (self.window.size - 2 + self.base - self.window.padding_low) // self.base
+        return last - self.first_tap + 1
+
+    @property
+    def kernel_padding(self) -> tuple[int, int, int]:
+        """What makes whole blocks of the kernel, the first of which holds the weights of the first tap."""
+        low = self.base - 1 - self.window.padding_low % self.base
+        return low, self.taps * self.base - self.window.size - low, 0
+
+    def over_elements(self) -> WindowDimension:
+        """The window of the convolution over the elements."""
+        low = -self.first_tap
+        return WindowDimension(self.taps, 1, low, self.blocks - self.elements + self.taps - 1 - low)
+
+
+@dataclass
+class SpreadConvolutionExpander(OpExpander):
+    """Makes the outputs between two elements of a spread input features of a convolution over the elements.
+
+    These features are moved to where they belong afterwards. That is for inputs that are spread out too far for
+    kernels by phases: of patches of 16 x 16, a kernel would multiply one element and 255 zeros.
+    """
+
+    name = "spread-convolution-expander"
+    opcodes = frozenset({"convolution"})
+
+    def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
+        """Returns the same values without products with zeros; None if there are none, or phases leave them out."""
+        attributes = instruction.attributes_as(ConvolutionAttributes)
+        if not all(s.is_static_array for s in (instruction.shape, *(o.shape for o in instruction.operands))):
+            return None
+        if attributes.feature_group_count > 1 or attributes.batch_group_count > 1 or attributes.sparsity_config:
+            return None
+        spread = _spread_dimensions(instruction, attributes)
+        return _expand(Writer(into), instruction, attributes, spread) if spread else None
+
+
+def _spread_dimensions(convolution: HloInstruction, attributes: ConvolutionAttributes) -> dict[int, _Spread]:
+    """Returns the spatial dimensions that are spread out, and not done by phases, by number."""
+    numbers, windows = attributes.dim_labels, attributes.window.dimensions
+    outputs = [convolution.shape.dimensions[d] for d in numbers.output_spatial_dimensions]
+    elements = [convolution.operand(0).shape.dimensions[d] for d in numbers.input_spatial_dimensions]
+    phased = phased_dimensions(windows, outputs)
+    return {
+        n: _Spread(w, elements[n], outputs[n])
+        for n, w in enumerate(windows)
+        if 1 < w.base_dilation <= w.size
+        and w.stride == w.window_dilation == 1
+        and not w.window_reversal
+        and not phased[n]
+        and min(elements[n], outputs[n]) > 0
+    }
+
+
+def _expand(
+    writer: Writer, old: HloInstruction, attributes: ConvolutionAttributes, spread: dict[int, _Spread]
+) -> HloInstruction:
+    numbers, windows = attributes.dim_labels, list(attributes.window.dimensions)
+    for n, dimension in spread.items():
+        windows[n] = dimension.over_elements()
+    rank, shape = len(windows), old.shape
+    kernel = _kernel_of_blocks(writer, old.operand(1), numbers, spread)
+    spatial = tuple(range(1, rank + 1))
+    new_numbers = replace(
+        numbers,
+        kernel_input_feature_dimension=rank,
+        kernel_output_feature_dimension=rank + 1,
+        kernel_spatial_dimensions=tuple(range(rank)),
+        output_batch_dimension=0,
+        output_feature_dimension=rank + 1,
+        output_spatial_dimensions=spatial,
+    )
+    sizes = [shape.dimensions[d] for d in (numbers.output_batch_dimension, *numbers.output_spatial_dimensions)]
+    for n, dimension in spread.items():
+        sizes[1 + n] = dimension.blocks
+    new = writer.make(
+        "convolution",
+        old.operand(0),
+        kernel,
+        attributes=replace(attributes, window=Window(tuple(windows)), dim_labels=new_numbers),
+        shape=Shape.array(shape.element_type, (*sizes, kernel.shape.dimensions[rank + 1])),
+    )
+    return _placed(writer, new, old, numbers, spread)
+
+
+def _kernel_of_blocks(
+    writer: Writer, kernel: HloInstruction, numbers: ConvolutionDimensionNumbers, spread: dict[int, _Spread]
+) -> HloInstruction:
+    """Returns the kernel [taps..., input features, outputs of a block and output features]."""
+    order = (*numbers.kernel_spatial_dimensions, numbers.kernel_input_feature_dimension)
+    kernel = writer.transpose(kernel, (*order, numbers.kernel_output_feature_dimension))
+    rank = len(numbers.kernel_spatial_dimensions)
+    padding = [spread[n].kernel_padding if n in spread else (0, 0, 0) for n in range(rank)]
+    if any(map(any, padding)):
+        zero = writer.constant(0, kernel.shape.element_type)
+        kernel = writer.add(build.pad(kernel, zero, [*padding, (0, 0, 0), (0, 0, 0)]))
+    sizes: list[int] = []
+    taps: list[int] = []
+    within: list[int] = []
+    for n, size in enumerate(kernel.shape.dimensions[:rank]):
+        taps.append(len(sizes))
+        if n in spread:
+            within.append(len(sizes) + 1)
+        sizes += [spread[n].taps, spread[n].base] if n in spread else [size]
+    features = kernel.shape.dimensions[rank:]
+    kernel = writer.reshape(kernel, (*sizes, *features))
+    kernel = writer.make("reverse", kernel, attributes=DimensionsAttributes(tuple(within)))  # w falls as r rises
+    kernel = writer.transpose(kernel, (*taps, len(sizes), *within, len(sizes) + 1))
+    outputs = math.prod(dimension.base for dimension in spread.values()) * features[1]
+    return writer.reshape(kernel, (*(sizes[d] for d in taps), features[0], outputs))
+
+
+def _placed(
+    writer: Writer,
+    blocks: HloInstruction,
+    old: HloInstruction,
+    numbers: ConvolutionDimensionNumbers,
+    spread: dict[int, _Spread],
+) -> HloInstruction:
+    """Moves the outputs of each block, which are features, to where they are in the old result."""
+    rank = len(numbers.output_spatial_dimensions)
+    features = old.shape.dimensions[numbers.output_feature_dimension]
+    sizes = blocks.shape.dimensions[: rank + 1]
+    taken = writer.reshape(blocks, (*sizes, *(d.base for d in spread.values()), features))
+    within = dict(zip(spread, range(rank + 1, rank + 1 + len(spread))))
+    sources: dict[int, Sequence[int]] = {
+        numbers.output_batch_dimension: (0,),
+        numbers.output_feature_dimension: (taken.shape.rank - 1,),
+    }
+    for n, d in enumerate(numbers.output_spatial_dimensions):
+        sources[d] = (1 + n, within[n]) if n in spread else (1 + n,)
+    order = [source for d in range(rank + 2) for source in sources[d]]
+    moved = writer.transpose(taken, order)
+    whole = [math.prod(taken.shape.dimensions[source] for source in sources[d]) for d in range(rank + 2)]
+    if tuple(whole) == old.shape.dimensions:
+        return writer.into.like_source("reshape", [moved])
+    attributes = SliceAttributes(tuple(SliceDimension(0, size) for size in old.shape.dimensions))
+    return writer.into.like_source("slice", [writer.reshape(moved, whole)], attributes)
