@@ -315,7 +315,7 @@ def fusion(
         HloDCE(),
         attention_on_gpus() if for_tiles else AttentionFusion(),  # first: of scores nothing is to be left for loops
         *products,
-        InstructionFusion(into_updates=not for_tiles),
+        InstructionFusion(into_updates=not for_tiles, cuts_loops=not for_tiles),
         *([RowFusion()] if options.fuse_rows else []),
         # of loop fusions as they are: what softmax or layer norm took in is not an epilogue
         *([DotOperandFusion(), DotEpilogueFusion(like_dimensions=for_tiles)] if options.fuse_dots else []),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TypeAlias
@@ -10,8 +11,10 @@ from xjit.affine import dim
 from xjit.emitters.loops.iteration_space import MAX_PERIOD, IterationSpace, period_of
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.hlo import attributes as at
+from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.gpu_models import SECTOR_BYTES
+from xjit.passes.analysis.fusion_cost import edges_of_pieces, has_pieces_inside
 
 MAX_PIECES = 32
 MAX_STACKED = 8
@@ -48,7 +51,30 @@ def _boxes(planning: LoopPlanning) -> list[Box]:
         boxes = list(_padding(root))
     elif (windows := _padded_windows(planning)) is not None:
         boxes = list(_window_padding(windows))
+    elif not blocks and has_pieces_inside(planning.view.instruction):
+        boxes = _between_edges(root)
     return [box for box in boxes if all(size for _, size in box.values())]
+
+
+def _between_edges(root: HloInstruction) -> list[Box]:
+    """Returns the boxes between the places where pieces meet that elementwise instructions join."""
+    edges: dict[int, set[int]] = {}
+    stack, seen = [root], {root}
+    while stack:
+        instruction = stack.pop()
+        if instruction.opcode == "concatenate":
+            axis, found = edges_of_pieces(instruction)
+            edges.setdefault(axis, set()).update(found)
+        elif instruction.op.has(Trait.ELEMENTWISE):
+            for operand in instruction.operands:
+                if operand not in seen and operand.shape.dimensions == root.shape.dimensions:
+                    seen.add(operand)
+                    stack.append(operand)
+    boxes: list[Box] = [{}]
+    for axis, found in sorted(edges.items()):
+        ends = [0, *sorted(found), root.shape.dimensions[axis]]
+        boxes = [{**box, axis: (a, b - a)} for box in boxes for a, b in itertools.pairwise(ends)]
+    return boxes if len(boxes) <= MAX_PIECES else [{}]
 
 
 def _space(planning: LoopPlanning, box: Box) -> IterationSpace:

@@ -7,12 +7,14 @@ the emitters can evaluate on demand.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 from xjit.hlo import HloInstruction, Trait
 from xjit.hlo.attributes import ConcatenateAttributes, DimensionsAttributes, GatherAttributes, ScatterAttributes
 from xjit.hlo.ir.classification import changes_element_type
 from xjit.hlo.types.physical import physical_byte_size
+from xjit.indexing.element_reads import is_tiled
 from xjit.indexing.operand_reads import reads_of
 
 ON_DEMAND = frozenset({"iota", "pad", "dynamic-slice", "gather"})
@@ -34,6 +36,10 @@ BUFFER_READERS = frozenset({"dynamic-update-slice", *UPDATE_ROOTS})
 """Opcodes with an operand that cannot be computed in the fusion: see `may_read_fused`. Its maps say that it is read
 like any other; that it had better be a buffer, only the opcode says.
 """
+
+MIN_CUT_ELEMENTS, MIN_CUT_ROW, MAX_BOXES = 1 << 14, 32, 16
+"""Of a fusion whose loops are cut where the pieces of concatenates meet: its elements, those of a row of memory, and
+the boxes that it is cut into. For fewer elements, loops are not worth their compilation."""
 
 MAX_DIVISIONS = 6
 """How many instructions that divide indices may lie between a fusion's root and what it reads: with transposes between
@@ -112,6 +118,38 @@ def is_index_vector(instruction: HloInstruction) -> bool:
         and user.attributes_as(GatherAttributes).index_vector_dim == axis
         for user in instruction.users
     )
+
+
+def edges_of_pieces(concatenate: HloInstruction) -> tuple[int, frozenset[int]]:
+    """Returns the axis of a concatenate, and where along it its pieces meet."""
+    axis = concatenate.attributes_as(ConcatenateAttributes).dimension
+    ends = itertools.accumulate(operand.shape.dimensions[axis] for operand in concatenate.operands)
+    return axis, frozenset(ends) - {0, concatenate.shape.dimensions[axis]}
+
+
+def is_made_in_boxes(instruction: HloInstruction) -> bool:
+    """Whether this joins few large pieces for elementwise users, whose loops can be cut where the pieces meet.
+
+    Rows of memory that are short had better be written as a whole.
+    """
+    if instruction.opcode != "concatenate" or not is_array_program(instruction):
+        return False
+    axis, shape = instruction.attributes_as(ConcatenateAttributes).dimension, instruction.shape
+    if shape.num_elements < MIN_CUT_ELEMENTS or is_tiled(shape):
+        return False
+    if shape.minor_to_major[0] == axis and shape.dimensions[axis] < MIN_CUT_ROW:
+        return False
+    return all(
+        user.op.has(Trait.ELEMENTWISE) and user.shape.dimensions == shape.dimensions for user in instruction.users
+    )
+
+
+def has_pieces_inside(instruction: HloInstruction) -> bool:
+    """Whether a fusion joins pieces within its loop: alone, that is cut in boxes."""
+    if instruction.opcode != "fusion":
+        return False
+    body = instruction.fused_instructions_computation
+    return any(i.opcode == "concatenate" and not is_index_vector(i) for i in body.instructions if not i.is_root())
 
 
 def may_be_root(instruction: HloInstruction) -> bool:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo.attributes import FusionAttributes
 from xjit.hlo.edit.fusion_body import FusionBody
 from xjit.hlo.ir.use_def import replace_users_operand
@@ -43,6 +43,7 @@ class _Group:
     indices: dict[tuple[int, tuple[HloInstruction, int] | OperandRead], int] = field(default_factory=dict)
     stays_out: set[HloInstruction] = field(default_factory=set[HloInstruction])  # what an update does not take in
     divisions: dict[int, int] = field(default_factory=lambda: {0: 0})  # through how many an index expression has gone
+    edges: dict[int, frozenset[int]] = field(default_factory=dict)  # of joined pieces, along each axis
 
     def evaluations_of(self, producer: HloInstruction, readers: Sequence[HloInstruction]) -> Evaluations:
         """Returns where the members that read a producer would evaluate it."""
@@ -68,8 +69,21 @@ class _Group:
             found[number] = float(read.operand.num_elements) if once else count * read.evaluations
         return found
 
+    def takes_pieces(self, concatenate: HloInstruction, evaluations: Evaluations) -> bool:
+        """Whether the loops over the root can be cut where the pieces of an operand meet, too."""
+        root = self.root
+        if evaluations.keys() != {0} or not root.op.has(Trait.ELEMENTWISE) or not root.shape.is_static_array:
+            return False
+        axis, edges = cost.edges_of_pieces(concatenate)
+        edges = edges | self.edges.get(axis, frozenset())
+        boxes = math.prod(len(found) + 1 for found in (self.edges | {axis: edges}).values())
+        return root.shape.dimensions == concatenate.shape.dimensions and boxes <= cost.MAX_BOXES
+
     def add(self, producer: HloInstruction, evaluations: Evaluations) -> None:
         self.members[producer] = evaluations
+        if producer.opcode == "concatenate":
+            axis, edges = cost.edges_of_pieces(producer)
+            self.edges[axis] = edges | self.edges.get(axis, frozenset())
         self.operands.pop(producer, None)
         self.operands.update(dict.fromkeys(producer.operands))
 
@@ -98,6 +112,8 @@ class InstructionFusion(HloModulePass):
     """Fuses elementwise and index-only producers into their consumers, and into reduce, concatenate,
     dynamic-update-slice and, if `into_updates`, scatter roots.
 
+    With `cuts_loops`, elementwise roots take in concatenates, too: their loops are cut where the pieces meet.
+
     A fusion takes `max_instructions`, and what costs nothing besides.
 
     `max_evaluations` bounds how many different index expressions one instruction is emitted for, `max_recompute` how
@@ -119,6 +135,7 @@ class InstructionFusion(HloModulePass):
     max_recompute: float = 1.5
     recompute_bytes: int = 1 << 22
     into_updates: bool = True
+    cuts_loops: bool = True
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Fuses in every sequential computation; True if a fusion was made."""
@@ -160,7 +177,9 @@ class InstructionFusion(HloModulePass):
         self, p: HloInstruction, homes: dict[HloInstruction, list[_Group]], sources: cost.LargeSources
     ) -> tuple[list[_Group], bool]:
         """Returns the groups that the instruction joined, and whether its value must (also) be stored."""
-        if not p.user_count or p.is_root() or not cost.may_be_producer(p):
+        if not p.user_count or p.is_root():
+            return [], True
+        if not cost.may_be_producer(p) and not (self.cuts_loops and cost.is_made_in_boxes(p)):
             return [], True
         candidates: dict[_Group, list[HloInstruction]] = {}
         outside = False
@@ -225,6 +244,8 @@ class InstructionFusion(HloModulePass):
         if p in group.stays_out or cost.is_read_across_rows(group.root, p, group.operands):
             return None
         evaluations = group.evaluations_of(p, readers)
+        if p.opcode == "concatenate" and not cost.is_index_vector(p) and not group.takes_pieces(p, evaluations):
+            return None
         if len(evaluations) > self.max_evaluations:
             return None
         divisions = group.divisions

@@ -268,5 +268,5 @@ def _is_loop(unit: HloInstruction) -> bool:
     """Whether a unit is one array that is computed element by element in a loop of its own."""
     if unit.opcode == "fusion":
         plain = unit.attributes_as(FusionAttributes).kind == "kLoop" and cost.is_array_program(unit)
-        return plain and not is_tiled(unit.shape)
+        return plain and not is_tiled(unit.shape) and not cost.has_pieces_inside(unit)
     return unit.opcode not in ("bitcast", "copy", "reduce") and cost.may_be_root(unit) and not is_tiled(unit.shape)

@@ -249,6 +249,7 @@ def _is_unit(instruction: HloInstruction) -> bool:
         usable = instruction.attributes_as(FusionAttributes).kind in ("kLoop", "kInput") and cost.is_array_program(
             instruction
         )
+        usable = usable and not cost.has_pieces_inside(instruction)
         return usable and _is_row_major(instruction) and _root_of(instruction).opcode not in cost.BUFFER_READERS
     if instruction.opcode in ("concatenate", "dynamic-update-slice") or not cost.may_be_root(instruction):
         return False
