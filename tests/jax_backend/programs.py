@@ -84,6 +84,8 @@ def _elementwise() -> Iterator[Row]:
         yield name, getattr(jnp, name), (values(5, 7, low=-0.9, high=0.9),)
     for name in ["exp", "log", "sin", "cos", "tanh", "sqrt", "abs", "square"]:
         yield f"{name} complex", getattr(jnp, name), (values(9, dtype=np.complex64),)
+    complexes = values(9, dtype=np.complex64)
+    yield "clamp complex", lambda x: lax.clamp(x[0], x, x[1]), (complexes,)
     for name in _BINARY.split():
         for dtype in _FLOATS[:2]:
             pair = values(4, 6, dtype=dtype), values(6, dtype=dtype, seed=3)
