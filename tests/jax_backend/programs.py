@@ -174,6 +174,7 @@ def _indexing() -> Iterator[Row]:
     yield "where", lambda x: jnp.where(x > 0, x, -x), (x,)
     yield "select", lambda x: jnp.select([x > 1, x > 0], [x, x * 2], 5), (x,)
     yield "sort", lambda x: jnp.sort(x, 0), (x,)
+    yield "sort of few halves", jnp.sort, (np.random.default_rng(0).integers(-3, 4, 4905).astype(np.float16),)
     yield "argsort", lambda x: jnp.argsort(x, 1), (x,)
     yield "top_k", lambda x: lax.top_k(x, 3), (x,)
     yield "lexsort", lambda x: jnp.lexsort((x[:, 0], x[:, 1])), (np.round(x),)
