@@ -247,8 +247,18 @@ def _total_order_key(builder: IRBuilder, kind: PrimitiveType, x: Value) -> Value
 def _clamp(builder: IRBuilder, operation: Operation, operands: Sequence[RegisterValue]) -> RegisterValue:
     low, x, high = operands
     kind = operation.result_type
+    if kind.is_complex:
+        return _clamp_complex(builder, operands)
     lower = emit_elementwise(builder, "maximum", kind, [kind, kind], [low, x])
     return emit_elementwise(builder, "minimum", kind, [kind, kind], [lower, high])
+
+
+def _clamp_complex(builder: IRBuilder, operands: Sequence[RegisterValue]) -> RegisterValue:
+    """By real parts, as in XLA's CPU code: complex numbers have no order; of equal real parts the bound wins over x."""
+    low, x, high = (_complex(builder, value) for value in operands)
+    raised = [a.where(low.real >= x.real, b) for a, b in ((low.real, x.real), (low.imag, x.imag))]
+    stays = raised[0] <= high.real
+    return ComplexValue(raised[0].where(stays, high.real).v, raised[1].where(stays, high.imag).v)
 
 
 def _make_complex(builder: IRBuilder, operation: Operation, operands: Sequence[RegisterValue]) -> RegisterValue:

@@ -99,7 +99,7 @@ BLAS_SYMBOLS = frozenset(f"xjit_blas_{name}" for name in _BLAS_ROUTINES.split())
 LAPACK_SYMBOLS = frozenset(f"xjit_lapack_{name}" for name in _LAPACK_ROUTINES.split())
 
 NUMPY_SORT_DTYPES = (
-    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"
+    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"
 )  # fmt: skip
 NUMPY_SORT_SYMBOLS = frozenset(f"xjit_numpy_sort_{name}" for name in NUMPY_SORT_DTYPES)
 

@@ -84,6 +84,8 @@ def _elementwise() -> Iterator[Row]:
         yield name, getattr(jnp, name), (values(5, 7, low=-0.9, high=0.9),)
     for name in ["exp", "log", "sin", "cos", "tanh", "sqrt", "abs", "square"]:
         yield f"{name} complex", getattr(jnp, name), (values(9, dtype=np.complex64),)
+    complexes = values(9, dtype=np.complex64)
+    yield "clamp complex", lambda x: lax.clamp(x[0], x, x[1]), (complexes,)
     for name in _BINARY.split():
         for dtype in _FLOATS[:2]:
             pair = values(4, 6, dtype=dtype), values(6, dtype=dtype, seed=3)
@@ -172,6 +174,7 @@ def _indexing() -> Iterator[Row]:
     yield "where", lambda x: jnp.where(x > 0, x, -x), (x,)
     yield "select", lambda x: jnp.select([x > 1, x > 0], [x, x * 2], 5), (x,)
     yield "sort", lambda x: jnp.sort(x, 0), (x,)
+    yield "sort of few halves", jnp.sort, (np.random.default_rng(0).integers(-3, 4, 4905).astype(np.float16),)
     yield "argsort", lambda x: jnp.argsort(x, 1), (x,)
     yield "top_k", lambda x: lax.top_k(x, 3), (x,)
     yield "lexsort", lambda x: jnp.lexsort((x[:, 0], x[:, 1])), (np.round(x),)

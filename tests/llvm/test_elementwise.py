@@ -238,6 +238,18 @@ def test_f16_is_shortened_to_f8e5m2(level):
     np.testing.assert_array_equal(got.view(np.uint8)[~nan], want.view(np.uint8)[~nan])
 
 
+@pytest.mark.parametrize("kind", [P.C64, P.C128], ids=lambda t: t.text)
+def test_real_parts_clamp_complex_numbers(kind):
+    parts = [-np.inf, -1.0, -0.0, 0.0, 2.0, np.nan]
+    values = np.array([complex(a, b) for a in parts for b in (-1.0, -0.0, 2.0, np.nan)], kind.dtype)
+    operands = [np.ascontiguousarray(x).ravel() for x in np.broadcast_arrays(*np.ix_(values, values, values))]
+    instruction = SimpleNamespace(shape=SimpleNamespace(dtype=kind.dtype))
+    want = reference.EVALUATORS["clamp"](INTERPRETER, instruction, operands)
+    got = run("clamp", kind, operands)
+    assert np.array_equal(got.real.copy(), want.real, equal_nan=True)
+    assert np.array_equal(got.imag.copy(), want.imag, equal_nan=True)
+
+
 @pytest.mark.parametrize("kind", [t for t in TYPES if t.is_float and t.bit_width < 32], ids=lambda t: t.text)
 def test_what_was_rounded_or_loaded_is_stored_without_rounding(kind):
     function = jit.Module("m").add_function("f", jit.ty.VOID, [(jit.ty.FLOAT, "x"), (el.storage_type(kind), "y")])

@@ -117,6 +117,16 @@ def test_special_values_are_stable(kind: str, dtype: type) -> None:
     check(alone, x)
 
 
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+def test_long_lines_of_few_numbers(kind: str) -> None:
+    size = 4905
+    executable = xjit.compile(sort_text(kind, str(size), 0))
+    dtype = xjit.parse_hlo(sort_text(kind, "2", 0)).entry_computation.root_instruction.shape.dtype
+    for seed in range(20):
+        x = np.random.default_rng(seed).integers(-3, 4, size)
+        np.testing.assert_array_equal(executable(x.astype(dtype)).astype(np.int64), np.sort(x))
+
+
 def test_total_order() -> None:
     x = special_values(np.float32)
     for direction in ("LT", "GT"):

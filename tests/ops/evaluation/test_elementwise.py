@@ -154,7 +154,7 @@ def test_reduce_precision(t: str) -> None:
     compare_outputs(t, lines, values)
 
 
-@pytest.mark.parametrize("t", ["f32", "bf16", "s32", "u8"])
+@pytest.mark.parametrize("t", ["f32", "bf16", "s32", "u8", "c64", "c128"])
 def test_clamp_and_select(t: str) -> None:
     values = oracle.special_values(t)
     low, x = oracle.pairs(values)

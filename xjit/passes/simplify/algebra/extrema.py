@@ -25,7 +25,9 @@ def _clamp(match: Match, into: Expansion) -> HloInstruction | None:
 
 
 def _merged_clamp(match: Match, into: Expansion) -> HloInstruction | None:
-    """clamp(a, clamp(b, x, c), d): the intersection of both intervals, if there is one."""
+    """clamp(a, clamp(b, x, c), d): the intersection of both intervals, if there is one; complex numbers have none."""
+    if match.root.shape.element_type.is_complex:
+        return None
     lows, highs = [match["low"], match["inner low"]], [match["high"], match["inner high"]]
     a, b, c, d = (value_of(i) for i in (*lows, *highs))
     if not (_ordered(a, c) and _ordered(b, d) and _ordered(a, d) and _ordered(b, c)):
