@@ -15,8 +15,9 @@ from xjit.emitters.access.memory import EVERYWHERE, Buffer, Guard, MemoryAccess,
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register, emit_elementwise
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register, width_of
+from xjit.emitters.reductions.contraction import emit_contraction
 from xjit.emitters.reductions.lane_combining import LaneLoops, RegisterLanes
-from xjit.emitters.reductions.reduction_loops import emit_contraction, emit_reduce
+from xjit.emitters.reductions.reduction_loops import emit_reduce
 from xjit.emitters.reductions.row_cache import RowCache
 from xjit.emitters.schedule.statements import Combination, Memory, Reduction, Tile
 from xjit.emitters.width_changes import emit_width_change

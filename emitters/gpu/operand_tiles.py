@@ -18,7 +18,8 @@ from xjit.emitters.gpu.shared_memory import ALIGNMENT, SharedArray, SharedMemory
 from xjit.emitters.gpu.threads import Threads
 from xjit.emitters.loops.variables import VariableTable, factor_of, known_divisor
 from xjit.emitters.nested import splat_register
-from xjit.emitters.reductions.reduction_loops import convert_register, flatten
+from xjit.emitters.reductions.contraction import convert_register
+from xjit.emitters.reductions.reduction_loops import flatten
 from xjit.emitters.schedule.statements import Contract, OperandTile, StageOperand, StageSum
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction

@@ -1,4 +1,4 @@
-"""Loops that accumulate: reduce, reduce-window, and the plain form of dot and convolution, as elements of a fusion.
+"""Loops that accumulate: reduce and reduce-window, as elements of a fusion.
 
 How it is done is a `Reduction` of a schedule, or planned when the element is reached.
 """
@@ -22,7 +22,6 @@ from xjit.emitters.elemental import (
 from xjit.emitters.loops.loop_levels import VectorVariable
 from xjit.emitters.nested import IrEmitterNested, splat_register, width_of
 from xjit.emitters.planners.reduction import plan_reduction
-from xjit.emitters.reductions.lane_combining import combine_sets
 from xjit.emitters.schedule.statements import Combination, Lanes, Reduction
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
@@ -67,7 +66,7 @@ def emit_reduce(
         inits = [fused.element(instruction.operand(inputs + i), (), guard) for i in range(inputs)]
         start = [fused.splat(e, 0) for e in inits]
         plan = planned or _plan(fused, instruction, index, guard)
-        values = _Accumulation(fused, instruction, plan, guard).emit(start)
+        values = Accumulation(fused, instruction, plan, guard).emit(start)
         results = round_promoted(nest.builder, [o.shape.element_type for o in instruction.operands[:inputs]], values)
     elements = [(v, depth) for v in results]
     nest.levels[depth].cache[key] = elements
@@ -78,13 +77,7 @@ def accumulate(
     fused: FusedIrEmitter, instruction: HloInstruction, plan: Reduction, values: Sequence[RegisterValue]
 ) -> list[RegisterValue]:
     """Takes the elements of a plan into accumulators, which are not rounded; returns the new ones."""
-    return _Accumulation(fused, instruction, plan, EVERYWHERE).emit(list(values))
-
-
-def accumulate_lanes(fused: FusedIrEmitter, instruction: HloInstruction, plan: Reduction) -> list[RegisterValue]:
-    """Takes the elements of a plan by lanes into accumulators; returns them, one for each lane, not rounded."""
-    accumulation = _Accumulation(fused, instruction, plan, EVERYWHERE)
-    return combine_sets(accumulation.lane_sets(), accumulation.combined)
+    return Accumulation(fused, instruction, plan, EVERYWHERE).emit(list(values))
 
 
 def _plan(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard) -> Reduction:
@@ -107,7 +100,7 @@ def _plan(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guar
     return plan
 
 
-class _Accumulation:
+class Accumulation:
     """The elements of one plan on their way into accumulators."""
 
     def __init__(self, fused: FusedIrEmitter, instruction: HloInstruction, plan: Reduction, guard: Guard) -> None:
@@ -125,6 +118,15 @@ class _Accumulation:
         shape = instruction.shape
         self.sizes = (shape.tuple_shapes[0] if shape.is_tuple else shape).dimensions
         self.types = [o.shape.element_type for o in instruction.operands[: self.inputs]]
+        self.flipped = self._gains_by_minima()
+
+    def _gains_by_minima(self) -> bool:
+        """Whether lanes keep maxima as minima with the other sign: CPUs have neither with NaNs and signs of zeros, an
+        or of two minima is one that has them, and a maximum would be negated there and back at each step.
+        """
+        by_lanes = self.plan.combination is Combination.TREE and self.nest.target.gpu is None
+        kind = self.types[0]
+        return by_lanes and kind.is_float and single_operation(self.instruction.to_apply) == "maximum"
 
     def emit(self, values: list[RegisterValue]) -> list[RegisterValue]:
         """Returns the accumulators with all elements of the plan in them."""
@@ -145,7 +147,19 @@ class _Accumulation:
         rows, lanes = self.fused.rows, self._lanes()
         with rows.recording(self.plan.keeps, lanes.variable) if self.plan.keeps else nullcontext():
             sets = self.lane_sets()
-        return self.combined(values, self.fused.lanes.combine(lanes, sets, self.combined))
+        return self.completed(values, self.fused.lanes.combine(lanes, sets, self.combined))
+
+    def completed(self, start: Values, total: Values) -> list[RegisterValue]:
+        """Combines the initial values with what the lanes were combined to."""
+        if not self.flipped:
+            return self.combined(start, total)
+        return list(
+            self.combiner.inline(self.nest.builder, self.instruction.to_apply, [*start, *map(self._flip, total)])
+        )
+
+    def _flip(self, value: RegisterValue) -> RegisterValue:
+        assert isinstance(value, Value)
+        return self.nest.builder.fneg(value)
 
     def lane_sets(self) -> list[list[RegisterValue]]:
         """Returns the accumulators of all lanes: a vector for each chain and input."""
@@ -157,6 +171,7 @@ class _Accumulation:
             splat_register(nest.builder, constant_register(kind, identity), self._width(lanes))
             for kind, identity in zip(kinds, identities, strict=True)
         ]
+        neutral = [self._flip(n) for n in neutral] if self.flipped else neutral
         start = neutral * lanes.chains
         parts = unflatten(self._loops(flatten(start), neutral), start)
         return [parts[i : i + self.inputs] for i in range(0, len(parts), self.inputs)]
@@ -200,6 +215,9 @@ class _Accumulation:
 
     def combined(self, a: Values, b: Values) -> list[RegisterValue]:
         """Applies the combiner to two sets of accumulators."""
+        if self.flipped:
+            kind = PROMOTED.get(self.types[0], self.types[0])
+            return [emit_elementwise(self.nest.builder, "minimum", kind, [kind, kind], [*a, *b], at.NO_ATTRIBUTES)]
         return list(self.combiner.inline(self.nest.builder, self.instruction.to_apply, [*a, *b]))
 
     def _loops(self, start: list[Value], like: Values) -> list[Value]:
@@ -235,7 +253,8 @@ class _Accumulation:
         old = unflatten(accumulators, like)
         width = max([width] + [width_of(v) for v in old])
         new = [fused.splat(e, width) for e in elements]
-        combined = flatten(self.combiner.inline(builder, self.instruction.to_apply, [*old, *new]))
+        new = [self._flip(value) for value in new] if self.flipped else new
+        combined = flatten(self.combined(old, new))
         masks = [test.scalar, test.lanes]
         if width and nest.vector is not None and self._lanes_are_ranges(symbols):
             masks.append(nest.vector.mask)
@@ -259,76 +278,3 @@ def round_promoted(
 def _lets_all_pass(guard: Guard) -> bool:
     """Whether a guard lets everything pass."""
     return guard.scalar is None and guard.lanes is None
-
-
-def emit_contraction(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard) -> Element:
-    """Emits one element of a dot or convolution as a sum over its range variables: any type, any dimension numbers."""
-    nest = fused.nest
-    depth = max([nest.depth_of(e) for e in index] + [guard.depth])
-    declared = instruction.shape.element_type
-    kind = PROMOTED.get(declared, declared)
-    with nest.at_depth(depth):
-        width = nest.vector.width if nest.vector is not None and any(nest.uses_vector(e) for e in index) else 0
-        zero = splat_register(nest.builder, constant_register(kind, 0), width)
-        planned = fused.planned.get((instruction, index))
-        ranges: Sequence[int]
-        if planned is not None:
-            ranges = planned.loops
-        else:
-            indexing = fused.maps.of(instruction)[0][0].indexing
-            ranges = [nest.new_variable(v.bounds.upper - v.bounds.lower + 1) for v in indexing.range_vars]
-
-        def step(accumulators: Sequence[Value]) -> Sequence[Value]:
-            total = unflatten(accumulators, [zero])[0]
-            return flatten([_multiply_add(fused, instruction, index, guard, ranges, total, kind)])
-
-        values = nest.loops(ranges, step, flatten([zero]))
-        result = unflatten(values, [zero])[0]
-        if declared in PROMOTED:
-            result = round_to_type(nest.builder, declared, result)
-    return result, depth
-
-
-def _multiply_add(
-    fused: FusedIrEmitter,
-    instruction: HloInstruction,
-    index: Index,
-    guard: Guard,
-    ranges: Sequence[int],
-    total: RegisterValue,
-    kind: PrimitiveType,
-) -> RegisterValue:
-    nest = fused.nest
-    symbols = [dim(p) for p in ranges]
-    maps = [fused.maps.of(instruction)[i][0] for i in range(2)]
-    conditions = map_conditions(maps[0], instruction.shape.dimensions, index, symbols)
-    inner = restrict(nest, guard, conditions)
-    if inner is None:
-        return total
-    test = restrict(nest, Guard(), conditions)
-    assert test is not None
-    elements = [
-        fused.element(instruction.operand(i), apply_map(nest.table, maps[i], index, symbols), inner) for i in range(2)
-    ]
-    builder = nest.builder
-    width = max([width_of(total)] + [width_of(v) for v, _ in elements])
-    factors = [
-        convert_register(builder, instruction.operand(i).shape.element_type, kind, fused.splat(e, width))
-        for i, e in enumerate(elements)
-    ]
-    product = emit_elementwise(builder, "multiply", kind, [kind, kind], factors, at.NO_ATTRIBUTES)
-    added = emit_elementwise(builder, "add", kind, [kind, kind], [total, product], at.NO_ATTRIBUTES)
-    parts = flatten([added])
-    for mask in (test.scalar, test.lanes):
-        if mask is not None:
-            parts = [builder.select(mask, p, t) for p, t in zip(parts, flatten([total]), strict=True)]
-    return unflatten(parts, [total])[0]
-
-
-def convert_register(
-    builder: IRBuilder, source: PrimitiveType, kind: PrimitiveType, value: RegisterValue
-) -> RegisterValue:
-    """Emits a value of one type as one of another; as it is where both are kept in the same registers."""
-    if PROMOTED.get(source, source) is kind:
-        return value
-    return emit_elementwise(builder, "convert", kind, [source], [value], at.NO_ATTRIBUTES)

@@ -110,6 +110,7 @@ from xjit.passes.loops.while_loop_transpose_sinking import WhileLoopTransposeSin
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.reductions.associative_scan_rewriter import AssociativeScanRewriter
+from xjit.passes.reductions.extremum_rewriter import ExtremumRewriter
 from xjit.passes.reductions.gpu_tree_reduction_rewriter import GpuTreeReductionRewriter
 from xjit.passes.reductions.recognize_reduce_window import RecognizeReduceWindow
 from xjit.passes.reductions.reduce_decomposer import ReduceDecomposer
@@ -205,6 +206,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DynamicSliceFusionRewriterV2,
     EstimateCubScanScratchSize,
     EstimateCubSortScratchSize,
+    ExtremumRewriter,
     FftExpander,
     FlattenCallGraph,
     FusionMerger,

@@ -50,6 +50,7 @@ from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_transpose_sinking import WhileLoopTransposeSinking
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
+from xjit.passes.reductions.extremum_rewriter import ExtremumRewriter
 from xjit.passes.reductions.reduce_window_rewriter import ReduceWindowRewriter
 from xjit.passes.reductions.reduction_splitter import ReductionSplitter
 from xjit.passes.schedule_and_memory.alias_passthrough_params import AliasPassthroughParams
@@ -315,6 +316,7 @@ def fusion(
         HloDCE(),
         attention_on_gpus() if for_tiles else AttentionFusion(),  # first: of scores nothing is to be left for loops
         *products,
+        *([] if for_tiles else [ExtremumRewriter()]),  # behind attention and softmax, which know maxima
         InstructionFusion(into_updates=not for_tiles, cuts_loops=not for_tiles),
         *([RowFusion()] if options.fuse_rows else []),
         # of loop fusions as they are: what softmax or layer norm took in is not an epilogue

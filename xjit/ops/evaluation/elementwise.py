@@ -252,8 +252,8 @@ def _clamp(interpreter: Interpreter, instruction: HloInstruction, operands: Sequ
     low, x, high = operands
     dtype = instruction.shape.dtype
     if dtype.kind == "c":  # by real parts, as in XLA's CPU code: complex numbers have no order
-        raised = np.where(low.real >= x.real, low, x)
-        return np.asarray(np.where(raised.real <= high.real, raised, high))
+        raised = np.where(np.real(low) >= np.real(x), low, x)
+        return np.where(np.real(raised) <= np.real(high), raised, high)
     return apply(interpreter, "minimum", dtype, apply(interpreter, "maximum", dtype, low, x), high)
 
 

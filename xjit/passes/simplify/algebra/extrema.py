@@ -9,7 +9,7 @@ from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.constants import constant, is_greatest, is_least, value_of
-from xjit.passes.simplify.algebra.kinds import is_discrete, is_float, is_wide_float
+from xjit.passes.simplify.algebra.kinds import is_complex, is_discrete, is_float, is_wide_float
 from xjit.passes.simplify.algebra.ranges import value_range
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, bound
 
@@ -68,6 +68,7 @@ def _sunk(match: Match, into: Expansion) -> HloInstruction | None:
 _GROWS = m.op("|".join(_GROWING)).one_use()
 
 _CLAMPED = m.op("clamp", m.any("low"), _X, m.any("high"), name="inner")
+_IN_ORDER = _CLAMPED.where(lambda i: not is_complex(i))
 
 EXTREMA = (
     AlgebraRule("N4", "maximum(f(x), f(y)) = f(maximum(x, y)) for a function that never falls",
@@ -93,7 +94,7 @@ EXTREMA = (
                 m.op("clamp", _LOW, m.op("clamp", constant("inner low"), _X, constant("inner high")), _HIGH),
                 _merged_clamp),
     AlgebraRule("N37", "clamp(low, clamp(low, x, high), high) = clamp(low, x, high)",
-                m.op("clamp", m.any("low"), _CLAMPED, m.any("high")), bound("inner")),
+                m.op("clamp", m.any("low"), _IN_ORDER, m.any("high")), bound("inner")),
     AlgebraRule("R76", "clamp(low, x, high) = x for low <= x <= high",
                 m.op("clamp", m.any("low"), _X, m.any("high")), _is_inside),
 )  # fmt: skip

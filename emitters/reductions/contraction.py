@@ -1,0 +1,95 @@
+"""The plain form of dot and convolution, as elements of a fusion: sums of products over the range variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xjit.affine import dim
+from xjit.emitters.access.access_analysis import Index, apply_map, map_conditions
+from xjit.emitters.access.memory import Guard, restrict
+from xjit.emitters.elemental import RegisterValue, constant_register, emit_elementwise, round_to_type
+from xjit.emitters.nested import splat_register, width_of
+from xjit.emitters.reductions.reduction_loops import flatten, unflatten
+from xjit.hlo import attributes as at
+from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm.builder import IRBuilder
+from xjit.llvm.element_types import PROMOTED
+from xjit.llvm.values import Value
+
+if TYPE_CHECKING:
+    from xjit.emitters.fused import Element, FusedIrEmitter
+
+
+def emit_contraction(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard) -> Element:
+    """Emits one element of a dot or convolution as a sum over its range variables: any type, any dimension numbers."""
+    nest = fused.nest
+    depth = max([nest.depth_of(e) for e in index] + [guard.depth])
+    declared = instruction.shape.element_type
+    kind = PROMOTED.get(declared, declared)
+    with nest.at_depth(depth):
+        width = nest.vector.width if nest.vector is not None and any(nest.uses_vector(e) for e in index) else 0
+        zero = splat_register(nest.builder, constant_register(kind, 0), width)
+        planned = fused.planned.get((instruction, index))
+        ranges: Sequence[int]
+        if planned is not None:
+            ranges = planned.loops
+        else:
+            indexing = fused.maps.of(instruction)[0][0].indexing
+            ranges = [nest.new_variable(v.bounds.upper - v.bounds.lower + 1) for v in indexing.range_vars]
+
+        def step(accumulators: Sequence[Value]) -> Sequence[Value]:
+            total = unflatten(accumulators, [zero])[0]
+            return flatten([_multiply_add(fused, instruction, index, guard, ranges, total, kind)])
+
+        values = nest.loops(ranges, step, flatten([zero]))
+        result = unflatten(values, [zero])[0]
+        if declared in PROMOTED:
+            result = round_to_type(nest.builder, declared, result)
+    return result, depth
+
+
+def _multiply_add(
+    fused: FusedIrEmitter,
+    instruction: HloInstruction,
+    index: Index,
+    guard: Guard,
+    ranges: Sequence[int],
+    total: RegisterValue,
+    kind: PrimitiveType,
+) -> RegisterValue:
+    nest = fused.nest
+    symbols = [dim(p) for p in ranges]
+    maps = [fused.maps.of(instruction)[i][0] for i in range(2)]
+    conditions = map_conditions(maps[0], instruction.shape.dimensions, index, symbols)
+    inner = restrict(nest, guard, conditions)
+    if inner is None:
+        return total
+    test = restrict(nest, Guard(), conditions)
+    assert test is not None
+    elements = [
+        fused.element(instruction.operand(i), apply_map(nest.table, maps[i], index, symbols), inner) for i in range(2)
+    ]
+    builder = nest.builder
+    width = max([width_of(total)] + [width_of(v) for v, _ in elements])
+    factors = [
+        convert_register(builder, instruction.operand(i).shape.element_type, kind, fused.splat(e, width))
+        for i, e in enumerate(elements)
+    ]
+    product = emit_elementwise(builder, "multiply", kind, [kind, kind], factors, at.NO_ATTRIBUTES)
+    added = emit_elementwise(builder, "add", kind, [kind, kind], [total, product], at.NO_ATTRIBUTES)
+    parts = flatten([added])
+    for mask in (test.scalar, test.lanes):
+        if mask is not None:
+            parts = [builder.select(mask, p, t) for p, t in zip(parts, flatten([total]), strict=True)]
+    return unflatten(parts, [total])[0]
+
+
+def convert_register(
+    builder: IRBuilder, source: PrimitiveType, kind: PrimitiveType, value: RegisterValue
+) -> RegisterValue:
+    """Emits a value of one type as one of another; as it is where both are kept in the same registers."""
+    if PROMOTED.get(source, source) is kind:
+        return value
+    return emit_elementwise(builder, "convert", kind, [source], [value], at.NO_ATTRIBUTES)
