@@ -18,8 +18,8 @@ from xjit.hlo.ir.instruction import HloInstruction
 
 FETCHED_ARRAY_BYTES = 4 << 20  # smaller arrays stay in a cache
 LINE_BYTES = 64
-PICKS_PER_LINE = 2
-"""So many elements must be picked for each line of a row: at random, six of seven lines are needed then."""
+PICKS_PER_LINE = 1
+"""So many elements must be picked for each line of a row: at random, five of eight lines are needed then."""
 
 
 def fetches_of_next_rows(planning: LoopPlanning, space: IterationSpace, width: int) -> tuple[Fetch, ...]:
