@@ -12,6 +12,7 @@ from cases import Arguments, Case, bfloat16, complex_normal, indices, integers, 
 from family import MATRICES, VECTORS, Family, Sizes, heads, positive_definite, summed, two
 from layer_families import LAYER_FAMILIES
 from numeric_families import NUMERIC_FAMILIES
+from shape_families import SHAPE_FAMILIES
 from type_families import TYPE_FAMILIES
 
 
@@ -172,6 +173,6 @@ DRAWS = {
     for count in (1 << 12, 1 << 18)
 }
 
-ALL_FAMILIES = (*FAMILIES, *LAYER_FAMILIES, *NUMERIC_FAMILIES, *TYPE_FAMILIES)
+ALL_FAMILIES = (*FAMILIES, *LAYER_FAMILIES, *NUMERIC_FAMILIES, *SHAPE_FAMILIES, *TYPE_FAMILIES)
 FAMILY_CASES = {name: case for family in ALL_FAMILIES for name, case in family.cases().items()} | DRAWS
 """How fast families are, by name and size."""
