@@ -23,9 +23,11 @@ def transpose_blocks(builder: IRBuilder, rows: Sequence[Value]) -> list[Value]:
     if 1 < part <= len(rows):
         tile = [_fenced(builder, row) for row in _transpose_parts(builder, tile, part)]
         distance = part
-    exchange = _halves if len(rows) == rows[0].type.width and distance > 1 else _places
+    width = rows[0].type.width
+    by_halves = len(rows) == width and distance > 1
     while distance < len(rows):
-        _shuffle_pairs(builder, tile, distance, *exchange(rows[0].type.width, distance, part))
+        lanes = _halves(width, part) if by_halves else _places(width, distance)
+        _shuffle_pairs(builder, tile, distance, *lanes)
         distance *= 2
     return tile
 
@@ -56,7 +58,7 @@ def _fenced(builder: IRBuilder, row: Value) -> Value:
     return builder.bitcast(builder.intrinsic("arithmetic.fence", fenced, [builder.bitcast(row, fenced)]), row.type)
 
 
-def _halves(width: int, _: int, part: int) -> tuple[list[int], list[int]]:
+def _halves(width: int, part: int) -> tuple[list[int], list[int]]:
     """Lanes of the even, and of the odd parts of two vectors behind each other: x86 has one instruction for that.
 
     A round makes the lowest bit of a part's number that of its row, and the row's bit the highest of the number; as
@@ -66,7 +68,7 @@ def _halves(width: int, _: int, part: int) -> tuple[list[int], list[int]]:
     return even, [lane + part for lane in even]
 
 
-def _places(width: int, distance: int, _: int) -> tuple[list[int], list[int]]:
+def _places(width: int, distance: int) -> tuple[list[int], list[int]]:
     """Lanes that exchange every second group of `distance` lanes with the vector that far behind."""
     low = [lane if not lane & distance else lane - distance + width for lane in range(width)]
     return low, [lane + distance if not lane & distance else lane + width for lane in range(width)]

@@ -150,8 +150,12 @@ class _ScatterKernel:
 
     def _window_elements(self, owner: int | None) -> int:
         """How many elements are combined for an index, in a row of an owner."""
-        others = {owner, *self.dimensions.scatter_dims, *self._rows(owner)}
-        return math.prod(size for d, size in enumerate(self.update_sizes) if d not in others)
+        return math.prod(self.update_sizes[d] for d in self._window_dimensions(owner))
+
+    def _window_dimensions(self, owner: int | None) -> list[int]:
+        """The dimensions of updates that are loops within those over indices, the owner's pieces aside."""
+        around = {owner, *self.dimensions.scatter_dims, *self._rows(owner)}
+        return [d for d in range(len(self.update_sizes)) if d not in around]
 
     def _unrolled(self, d: int, owner: int | None) -> Sequence[Value]:
         """The loop over dimension `d` of the indices, several windows per step, and what is left."""
@@ -247,9 +251,7 @@ class _ScatterKernel:
     def _window_loops(self, starts: Sequence[AffineExpr], piece: int | None, owner: int | None) -> None:
         nest = self.nest
         innermost = self._innermost_window()
-        around = {owner, *self.dimensions.scatter_dims, *self._rows(owner)}
-        windows = [d for d in range(len(self.update_sizes)) if d not in around]
-        windows.sort(key=lambda d: d == innermost)
+        windows = sorted(self._window_dimensions(owner), key=lambda d: d == innermost)
         width = lanes_for(nest.target, [r.shape.element_type for r in self.results])
 
         loops = [self._over(d) for d in windows]

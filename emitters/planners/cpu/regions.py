@@ -14,7 +14,7 @@ from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.gpu_models import SECTOR_BYTES
-from xjit.passes.analysis.fusion_cost import edges_of_pieces, has_pieces_inside
+from xjit.passes.analysis.fusion_cost import MAX_BOXES, edges_of_pieces, has_pieces_inside
 
 MAX_PIECES = 32
 MAX_STACKED = 8
@@ -74,7 +74,7 @@ def _between_edges(root: HloInstruction) -> list[Box]:
     for axis, found in sorted(edges.items()):
         ends = [0, *sorted(found), root.shape.dimensions[axis]]
         boxes = [{**box, axis: (a, b - a)} for box in boxes for a, b in itertools.pairwise(ends)]
-    return boxes if len(boxes) <= MAX_PIECES else [{}]
+    return boxes if len(boxes) <= MAX_BOXES else [{}]
 
 
 def _space(planning: LoopPlanning, box: Box) -> IterationSpace:

@@ -9,7 +9,17 @@ import pytest
 
 import xjit
 from tests.support.kernels import check
+from xjit.emitters.access.access_analysis import MapCache
+from xjit.emitters.planners.module import plan_module
+from xjit.emitters.planners.plan import PlanContext
+from xjit.emitters.schedule.parser import parse_schedule
+from xjit.emitters.schedule.verify import ScheduleError
+from xjit.emitters.schedule.verify_view import verify_for_view
 from xjit.hlo.types.primitive_type import PrimitiveType
+from xjit.llvm.target import Target
+from xjit.passes.framework.driver import PassDriver
+from xjit.passes.pipelines import PipelineOptions, cpu_pipeline
+from xjit.passes.schedule_and_memory.buffer_assignment import assign_buffers
 
 
 def columns(kind: str, rows: int, length: int, picks: int) -> str:
@@ -73,3 +83,22 @@ def test_indices_are_clamped_in_their_own_type(kind: str) -> None:
         near = [limits.min, -1, 0, 1, length - 1, length, limits.max]
         i = np.resize(np.array([n for n in near if limits.min <= n <= limits.max], limits.dtype), (40, 1))
         check(text, np.arange(2 * length, dtype=np.float32).reshape(2, length), i)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("fetch %x[d0 + 1, d1]", "fetch %x[d0 + 1, d9]", "fetch %x: d9 has no value here"),
+        ("fetch %x[d0 + 1, d1]", "fetch %x[d0 + 1]", "1 indices for f32[600,2048]"),
+        ("fetch %x[d0 + 1, d1]", "fetch %g[d0 + 1, d1]", "it is no array that the kernel reads"),
+    ],
+)
+def test_fetches_that_mean_nothing_are_refused(old: str, new: str, message: str) -> None:
+    module = xjit.parse_hlo(columns("f32", 600, 2048, 2048))
+    PassDriver().run(cpu_pipeline(PipelineOptions()), module)
+    plans = plan_module(assign_buffers(module), PlanContext(Target.for_features("avx512"), MapCache()))
+    ((view, (schedule,)),) = list(plans)
+    assert old in str(schedule)
+    with pytest.raises(ScheduleError) as error:
+        verify_for_view(parse_schedule(str(schedule).replace(old, new)), view)
+    assert message in str(error.value)

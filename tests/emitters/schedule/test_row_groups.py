@@ -7,6 +7,8 @@ import pytest
 
 import xjit
 from tests.support.kernels import check
+from xjit.emitters.schedule.parser import parse_schedule
+from xjit.emitters.schedule.verify import ScheduleError, verify_schedule
 from xjit.hlo.types.primitive_type import PrimitiveType
 
 COMBINERS = """HloModule m
@@ -117,6 +119,26 @@ def test_rows_of_an_array_with_the_rows_minor() -> None:
     text = module(SUM, "f32", 80, 20).replace("f32[80,20]", "f32[80,20]{0,1}")
     assert not is_grouped(xjit.compile(text))
     check(text, numbers("f32", 80, 20), np.float32(0), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("    tile %r over d1 in stack\n", "", "reduce rows of %r: it has no tile"),
+        ("tile %r over d1 in stack", "tile %r over d0 in stack", "its tile is not one on the stack over d1"),
+        ("tile %r over d1 in stack", "tile %r over d1 in register", "its tile is not one on the stack over d1"),
+        ("tree over vector(16) x 1", "tree over vector(8) x 1", "16 rows need as many lanes, and a tree"),
+        ("%r[d0 * 16 + d1] tree", "%r[d0 * 16 + d2] tree", "d2 has no value here"),
+    ],
+)
+def test_groups_that_mean_nothing_are_refused(old: str, new: str, message: str) -> None:
+    target = xjit.CompileOptions(cpu_level="avx512")
+    schedule = str(xjit.compile(module(SUM, "f32", 64, 20), options=target).as_text("schedule"))
+    assert old in schedule
+    verify_schedule(parse_schedule(schedule))
+    with pytest.raises(ScheduleError) as error:
+        verify_schedule(parse_schedule(schedule.replace(old, new)))
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(63, 20), (640, 200), (640, 4)])

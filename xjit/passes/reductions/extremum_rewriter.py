@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
-from xjit.hlo.attributes import DimensionsAttributes
 from xjit.ops.build import make_binary_computation
 from xjit.ops.reducers import single_operation
 from xjit.passes.expand.op_expander import OpExpander
@@ -24,7 +23,8 @@ class ExtremumRewriter(OpExpander):
     """Reduces floats of 16 bits to their extrema as unsigned integers of the same order, with NaNs first.
 
     As floats they are extended to 32 bits: half as many lanes, and several instructions each. Numbers below the normal
-    ones are kept, as in XLA:CPU. Reductions of fewer elements than `min_elements` stay.
+    ones are kept, as XLA:CPU keeps them in large arrays. Reductions of fewer elements than `min_elements` stay: there,
+    and in the evaluator, such bf16 numbers count as zeros, as in XLA:CPU's small ones.
     """
 
     name = "extremum-rewriter"
@@ -57,8 +57,8 @@ def _by_keys(
 
     def turned(value: HloInstruction, shape: Shape) -> HloInstruction:
         """Bits of numbers as integers that are in order, and back."""
-        sign = writer.make("shift-right-arithmetic", value, _full(writer, shape, bits - 1), shape=shape)
-        mask = writer.make("and", sign, _full(writer, shape, (1 << bits - 1) - 1), shape=shape)
+        sign = writer.make("shift-right-arithmetic", value, writer.into.full(shape, bits - 1), shape=shape)
+        mask = writer.make("and", sign, writer.into.full(shape, (1 << bits - 1) - 1), shape=shape)
         return writer.make("xor", value, mask, shape=shape)
 
     def keys(value: HloInstruction) -> HloInstruction:
@@ -66,19 +66,14 @@ def _by_keys(
         ordered = turned(writer.make("bitcast-convert", value, shape=shape), shape)
         shape = shape.with_element_type(unsigned)
         ordered = writer.make("bitcast-convert", ordered, shape=shape)
-        return writer.make("subtract", ordered, _full(writer, shape, lowest), shape=shape)
+        return writer.make("subtract", ordered, writer.into.full(shape, lowest), shape=shape)
 
     shape = reduce.shape.with_element_type(unsigned)
     best = _reduce(writer, reduce, keys(array), keys(init), opcode, shape)
-    moved = writer.make("add", best, _full(writer, shape, lowest), shape=shape)
+    moved = writer.make("add", best, writer.into.full(shape, lowest), shape=shape)
     shape = shape.with_element_type(signed)
     ordered = writer.make("bitcast-convert", moved, shape=shape)
     return writer.into.like_source("bitcast-convert", [turned(ordered, shape)])
-
-
-def _full(writer: Writer, shape: Shape, value: int) -> HloInstruction:
-    scalar = writer.constant(value, shape.element_type)
-    return writer.make("broadcast", scalar, attributes=DimensionsAttributes(()), shape=shape) if shape.rank else scalar
 
 
 def _reduce(
