@@ -24,6 +24,9 @@ def split(text: str) -> xjit.HloModule | None:
         ((4096, 64), (0,), True),
         ((6304, 768), (0,), True),
         ((32, 197, 64), (0, 1), True),
+        ((8, 56, 56, 64), (0, 1, 2), True),
+        ((2, 3, 1 << 17), (0, 1, 2), True),
+        ((2, 64, 3, 1 << 10), (0, 2), False),  # other dimensions between
         ((4096, 64), (1,), False),  # enough rows
         ((64, 128, 64), (1,), False),  # enough outer results
         ((64, 4096), (0,), False),  # few rows per partial result
@@ -37,7 +40,14 @@ def test_what_is_split(dims: tuple[int, ...], reduced: tuple[int, ...], expected
 
 @pytest.mark.parametrize(
     ("kind", "dims", "reduced", "init"),
-    [("s32", (4096, 64), (0,), "7"), ("s32", (32, 130, 64), (0, 1), "-3"), ("s32", (2, 2048, 64), (1,), "5")],
+    [
+        ("s32", (4096, 64), (0,), "7"),
+        ("s32", (32, 130, 64), (0, 1), "-3"),
+        ("s32", (2, 2048, 64), (1,), "5"),
+        ("s32", (4, 30, 40, 64), (0, 1, 2), "9"),
+        ("s32", (3, 5, 50000), (1, 2), "1"),
+        ("s32", (1, 8, 64, 300), (0, 1, 2, 3), "2"),
+    ],
 )
 def test_results(kind: str, dims: tuple[int, ...], reduced: tuple[int, ...], init: str) -> None:
     text = reduce_text(kind, dims, reduced, init=init)
@@ -45,3 +55,19 @@ def test_results(kind: str, dims: tuple[int, ...], reduced: tuple[int, ...], ini
     assert module is not None
     inputs = random_inputs(module)
     compare(xjit.evaluate(module, *inputs), xjit.evaluate(parse_hlo(text), *inputs), 0.0, 0.0, str(dims))
+
+
+@pytest.mark.parametrize(
+    ("dims", "reduced", "partial"),
+    [
+        ((8, 56, 56, 64), (0, 1, 2), "s32[8,8,64]"),
+        ((64, 56, 64), (0, 1), "s32[64,64]"),
+        ((400, 30, 64), (0, 1), "s32[50,64]"),
+        ((3, 1 << 18), (0, 1), "s32[3,16]"),
+    ],
+)
+def test_there_are_about_64_partial_results(dims: tuple[int, ...], reduced: tuple[int, ...], partial: str) -> None:
+    module = split(reduce_text("s32", dims, reduced))
+    assert module is not None
+    found = [i for i in module.entry_computation.instructions if i.opcode == "reduce"]
+    assert str(found[0].shape).startswith(partial)

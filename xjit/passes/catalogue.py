@@ -36,6 +36,7 @@ from xjit.passes.expand.cholesky_expander import CholeskyExpander
 from xjit.passes.expand.conv_canonicalization import ConvCanonicalization
 from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
 from xjit.passes.expand.convolution_group_converter import ConvolutionGroupConverter
+from xjit.passes.expand.convolution_to_dot import ConvolutionToDot
 from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
 from xjit.passes.expand.dot_strength_reduction import DotStrengthReduction
@@ -282,6 +283,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     SplitkRewriter,
     SpmdPartitioner,
     SpreadConvolutionExpander,
+    ConvolutionToDot,
     StableSortExpander,
     TopkDecomposer,
     TopkRewriter,

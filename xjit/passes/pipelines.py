@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, PrimitiveType
-from xjit.hlo.attributes import SortAttributes
+from xjit.hlo.attributes import ConvolutionAttributes, SortAttributes
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
 from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSelect
@@ -18,7 +19,10 @@ from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionS
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.cholesky_expander import CholeskyExpander
+from xjit.passes.expand.conv_canonicalization import ConvCanonicalization
+from xjit.passes.expand.convolution_to_dot import ConvolutionToDot
 from xjit.passes.expand.dot_expander import DotExpander
+from xjit.passes.expand.dot_factors import free_dimensions
 from xjit.passes.expand.dot_strength_reduction import DotStrengthReduction
 from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.rng_expander import RngExpander
@@ -76,6 +80,17 @@ CUBLASLT_WORKSPACE_BYTES = 32 << 20
 MIN_SPLIT_ELEMENTS = 1 << 15
 """Of what is reduced in two steps on CPUs: fewer are reduced before another kernel is compiled."""
 
+MIN_SUMMED_IMAGES = 8
+MIN_USES_OF_ELEMENTS = 64
+"""Of the elements of an image, in a gradient by a kernel: for fewer products a transpose costs too much."""
+
+SPLIT_DOT_BLOCKS = 32
+"""Blocks of results of dots that CPUs do not cut: as long sums of fewer, operands would be packed again for each."""
+MIN_SPLIT_DOT_STEPS = 1 << 10
+MIN_SPLIT_DOT_SIDE = 8
+WIDE_DOT_SIDE = 512
+"""So many columns of a few rows are shared out as they are."""
+
 MIN_FOLDED_BYTES = 48 << 10
 """Of a right f32 operand that a dot reads transposed. What is smaller is turned, and multiplied without packing."""
 
@@ -87,6 +102,8 @@ NEEDED_FOR: Mapping[str, str] = {
     "defuser": "modules that another compiler has fused",
     "dot-expander": "ragged and scaled dots, and dots of floats to integers",
     "dot-strength-reduction": "products whose batch is the minor dimension, and sums of products of arrays",
+    "conv-canonicalization": "gradients by kernels, in training steps larger than those measured",
+    "convolution-to-dot": "gradients by 1x1 kernels, in training steps larger than those measured",
     "dynamic-dimension-simplifier": "sizes of static dimensions that are set, which has no kernel",
     "hlo-get-dimension-size-rewriter": "sizes that are read, which has no kernel",
     "hlo-module-dce": "elements of loops' states that nothing reads; it finds few that others leave",
@@ -133,6 +150,8 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
             options,
             [
                 ReducingCollectiveExpander(),  # devices exchange data, and code folds them
+                ConvolutionToDot(),
+                ConvCanonicalization(entry_only=False, extra_filter=_sums_over_images),
                 DotExpander(splits_complex=True),  # multiplications have floats, and loops are slow
                 SpreadConvolutionExpander(),
             ],
@@ -151,15 +170,42 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
         *layouts(options),
         # sums of groups of columns: of columns first, which are read along memory
         *([ReductionSplitter(min_elements=MIN_SPLIT_ELEMENTS)] if options.optimize else []),
-        *(fusion(options) if options.optimize and options.fuse else []),
+        *(fusion(options, products=split_dots()) if options.optimize and options.fuse else []),
         *memory(options),
     ]
+
+
+def split_dots() -> list[HloModulePass]:
+    """Cuts long sums of few results, which a CPU would share out by packing their operands again for each share."""
+    return [SplitkRewriter(SPLIT_DOT_BLOCKS, MIN_SPLIT_DOT_STEPS, extra_filter=_gains_by_parts), ReshapeToBitcast()]
 
 
 def _reads_transposed(dot: HloInstruction, number: int) -> bool:
     """Whether a dot is no slower if it reads an operand as it was before a transpose."""
     operand = dot.operand(number).shape
     return number == 0 or operand.element_type != PrimitiveType.F32 or operand.byte_size >= MIN_FOLDED_BYTES
+
+
+def _sums_over_images(convolution: HloInstruction) -> bool:
+    """Whether a convolution has one feature per image, far apart in memory, and its images lie element by element.
+
+    Those are gradients by kernels. A transpose first costs less than reading features one by one.
+    """
+    attributes = convolution.attributes_as(ConvolutionAttributes)
+    numbers, image, result = attributes.dim_labels, convolution.operand(0).shape, convolution.shape
+    if attributes.feature_group_count > 1 or numbers.input_batch_dimension != image.rank - 1:
+        return False
+    features = image.dimensions[numbers.input_feature_dimension]
+    uses = result.num_elements // max(1, result.dimensions[numbers.output_batch_dimension])
+    return features >= MIN_SUMMED_IMAGES and uses >= MIN_USES_OF_ELEMENTS
+
+
+def _gains_by_parts(dot: HloInstruction) -> bool:
+    """Whether parts of the sums of a dot are better shared out than its results: not of a few rows times a matrix."""
+    if not all(shape.is_row_major for shape in (dot.shape, *(o.shape for o in dot.operands))):
+        return False
+    sides = [math.prod(o.shape.dimensions[d] for d in dims) for o, dims in zip(dot.operands, free_dimensions(dot))]
+    return max(sides) > 1 and (min(sides) >= MIN_SPLIT_DOT_SIDE or max(sides) < WIDE_DOT_SIDE)
 
 
 def _saves_a_sort(sort: HloInstruction, k: int) -> bool:

@@ -43,7 +43,10 @@ MAX_BODY = 32  # operations of all the rows that go past at a time
 
 
 def plan_reduce(context: PlanContext, view: KernelView) -> list[Schedule]:
-    """Plans a reduce: strips of columns where the innermost loop walks along the operands, plain loops elsewhere."""
+    """Plans reduces: strips of columns where the innermost loop walks along the operands, plain loops elsewhere.
+
+    Several of the same shapes, in one kernel, have their accumulators side by side: each row goes past all of them.
+    """
     if not _has_enough_rows(view):
         return plan_loops(context, view)
     planning = LoopPlanning(context, view, VariableTable(), LoopWork.of(view))
@@ -54,12 +57,12 @@ def plan_reduce(context: PlanContext, view: KernelView) -> list[Schedule]:
 
 
 def _has_enough_rows(view: KernelView) -> bool:
-    """Whether a view is one reduction of enough rows; what its accesses are is found out later."""
-    if len(view.roots) != 1 or view.hero.opcode != "reduce" or not same_dimensions(view.result_shapes):
+    """Whether a view is reductions of the same enough rows; what their accesses are is found out later."""
+    if any(root.opcode != "reduce" for root in view.roots) or not same_dimensions(view.result_shapes):
         return False
-    sizes = view.hero.operand(0).shape.dimensions
-    reduced = view.hero.attributes_as(DimensionsAttributes).dimensions
-    return math.prod(sizes[d] for d in reduced) >= MIN_ROWS
+    rows = {(r.operand(0).shape.dimensions, r.attributes_as(DimensionsAttributes).dimensions) for r in view.roots}
+    [(sizes, reduced), *others] = rows
+    return not others and math.prod(sizes[d] for d in reduced) >= MIN_ROWS
 
 
 def _strips_or_loops(planning: LoopPlanning, space: IterationSpace) -> list[Part]:
@@ -93,7 +96,7 @@ def _keeps_minor(planning: LoopPlanning, space: IterationSpace, width: int) -> b
 def _strip_length(planning: LoopPlanning, space: IterationSpace) -> int:
     """Columns of a strip: as many as L1 holds, less if there would be too few strips."""
     vector = planning.context.target.vector_width(FLOAT)
-    inputs = planning.view.hero.operand_count // 2
+    inputs = sum(root.operand_count // 2 for root in planning.view.roots)
     others = math.prod(space.size(p) for p in space.loops[:-1])
     vectors = -(-space.size(space.loops[-1]) // vector)
     wanted = -(-vectors * others // WANTED_UNITS)
@@ -112,14 +115,14 @@ def _rows_at_a_time(view: KernelView) -> int:
 
 def _strip(planning: LoopPlanning, space: IterationSpace, width: int) -> Part:
     """Sets the accumulators to the initial values, combines all rows into them, and stores them."""
-    reduce, columns = planning.view.hero, space.loops[-1]
-    sizes = [planning.table.size(e.position) for e in range_symbols(planning.analysis, reduce)]
+    reduces, columns = planning.view.roots, space.loops[-1]
+    sizes = [planning.table.size(e.position) for e in range_symbols(planning.analysis, reduces[0])]
 
     def along(*body: Statement) -> Loop:
         return Loop(columns, Role.VECTOR, body, width)
 
     def combine(*rows: Symbols) -> Loop:
-        return along(Combine(Reduction(reduce.name, space.index, (), rows)))
+        return along(*(Combine(Reduction(reduce.name, space.index, (), rows)) for reduce in reduces))
 
     outer = [planning.table.new_variable(size) for size in sizes[:-1]]
     symbols: list[AffineExpr] = [dim(p) for p in outer]
@@ -135,7 +138,8 @@ def _strip(planning: LoopPlanning, space: IterationSpace, width: int) -> Part:
     for position in reversed(outer):
         statements = [Loop(position, Role.SERIAL, tuple(statements))]
     stores = planning.work.stores(space.index)
-    body: list[Statement] = [along(Init(reduce.name, space.index)), *statements, along(*stores)]
+    starts = (Init(reduce.name, space.index) for reduce in reduces)
+    body: list[Statement] = [along(*starts), *statements, along(*stores)]
     for depth, position in reversed(list(enumerate(space.loops[:-1]))):
         body = [Loop(position, Role.SERIAL if depth else Role.TASK, tuple(body))]
-    return Part(tuple(body), (Tile(reduce.name, (columns,), Memory.STACK),))
+    return Part(tuple(body), tuple(Tile(reduce.name, (columns,), Memory.STACK) for reduce in reduces))

@@ -62,7 +62,7 @@ def plan_kernels(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]
         return plan_scores(context, view) if joint is None else plan_joint_scores(context, view, joint)
     hero = view.hero
     refuse_unsupported(hero)
-    if view.roots != (hero,) and hero.opcode not in EPILOGUE_HEROES:
+    if view.roots != (hero,) and hero.opcode not in EPILOGUE_HEROES and not _only_reduces(view):
         return plan_loops(context, view)
     why = HAND_WRITTEN.get(hero.opcode)
     if why is None:
@@ -70,3 +70,8 @@ def plan_kernels(context: PlanContext, view: KernelView) -> Sequence[KernelPlan]
     if not any(shape.num_elements for shape in view.result_shapes):
         return []
     return [HandWritten(view.instruction.name, hero.opcode, why)]
+
+
+def _only_reduces(view: KernelView) -> bool:
+    """Whether all results are reductions'."""
+    return all(root.opcode == "reduce" for root in view.roots)

@@ -101,3 +101,42 @@ def test_bits_do_not_depend_on_the_partition(dims: tuple[int, ...]) -> None:
 def test_where_it_applies(dims: tuple[int, ...], reduced: tuple[int, ...], columns: bool) -> None:
     text = reduce_text("f32", dims, reduced).replace("i = f32[] constant(0)", "i = f32[] parameter(1)")
     assert (kind_of(text) == "column-reduction") is columns
+
+
+TWO = """HloModule m
+add {{ a = {0}[] parameter(0)  b = {0}[] parameter(1)  ROOT s = {0}[] add(a, b) }}
+max {{ a = {0}[] parameter(0)  b = {0}[] parameter(1)  ROOT s = {0}[] maximum(a, b) }}
+fused {{
+  x = {0}[{1}] parameter(0)
+  y = {0}[{1}] parameter(1)
+  z = {0}[] constant(0)
+  product = {0}[{1}] multiply(x, y)
+  a = {0}[{2}] reduce(x, z), dimensions={{{3}}}, to_apply=add
+  b = {0}[{2}] reduce(product, z), dimensions={{{3}}}, to_apply=max
+  c = {0}[{2}] reduce(y, z), dimensions={{{3}}}, to_apply=add
+  ROOT t = ({0}[{2}], {0}[{2}], {0}[{2}]) tuple(a, b, c)
+}}
+ENTRY e {{
+  x = {0}[{1}] parameter(0)
+  y = {0}[{1}] parameter(1)
+  ROOT f = ({0}[{2}], {0}[{2}], {0}[{2}]) fusion(x, y), kind=kInput, calls=fused
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dims", "result", "reduced"),
+    [("33,100", "100", "0"), ("17,2500", "2500", "0"), ("3,40,300", "3,300", "1"), ("5,6,7,64", "64", "0,1,2")],
+)
+@pytest.mark.parametrize("kind", ["s32", "f32", "bf16"])
+def test_several_reductions_of_the_same_rows(kind: str, dims: str, result: str, reduced: str) -> None:
+    text = TWO.format(kind, dims, result, reduced)
+    assert kind_of(text) == "column-reduction"
+    tolerance = {"s32": 0.0, "f32": 1e-5, "bf16": 1e-2}[kind]
+    check(text, rtol=tolerance, atol=tolerance)
+
+
+def test_reductions_of_other_rows_keep_loops_of_their_own() -> None:
+    text = TWO.format("s32", "32,32", "32", "0").replace("dimensions={0}, to_apply=max", "dimensions={1}, to_apply=max")
+    assert kind_of(text) == "loop"
+    check(text)

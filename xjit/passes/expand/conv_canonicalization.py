@@ -16,18 +16,22 @@ class ConvCanonicalization(OpExpander):
     """The entry's convolutions get the dimensions batch, space, features; kernels space, input and output features.
 
     What a library for such convolutions does not take stays: other types than f16 and f32, reversed windows, groups
-    of batches, more than three spatial dimensions, empty arrays.
+    of batches, more than three spatial dimensions, empty arrays. Without `entry_only`, other computations' convolutions
+    get them, too.
     """
 
     name = "conv-canonicalization"
     opcodes = frozenset({"convolution"})
+    entry_only: bool = True
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the result in its old order, or None where nothing is to be gained."""
         attributes = instruction.attributes_as(ConvolutionAttributes)
         numbers, count = attributes.dim_labels, len(attributes.window.dimensions)
         canonical = _channels_last(count)
-        if not into.computation.is_entry_computation() or numbers == canonical or not _library_takes(instruction):
+        if self.entry_only and not into.computation.is_entry_computation():
+            return None
+        if numbers == canonical or not _library_takes(instruction):
             return None
         writer = Writer(into)
         spatial = numbers.input_spatial_dimensions

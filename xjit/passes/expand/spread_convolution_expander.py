@@ -1,5 +1,5 @@
 """Convolutions over an input that is spread out far, by ones over its elements alone: transposed convolutions whose
-stride is that of patches, and gradients of patches."""
+stride is that of patches, gradients of patches, and of windows of one element that skip others."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from xjit.hlo.attributes import (
     ConvolutionAttributes,
     ConvolutionDimensionNumbers,
     DimensionsAttributes,
+    PadAttributes,
+    PaddingDimension,
     SliceAttributes,
     SliceDimension,
     Window,
@@ -71,6 +73,9 @@ class SpreadConvolutionExpander(OpExpander):
 
     These features are moved to where they belong afterwards. That is for inputs that are spread out too far for
     kernels by phases: of patches of 16 x 16, a kernel would multiply one element and 255 zeros.
+
+    Along a dimension in which the kernel has one tap, nothing but zeros is between the elements: they are spread out
+    behind the convolution.
     """
 
     name = "spread-convolution-expander"
@@ -81,10 +86,45 @@ class SpreadConvolutionExpander(OpExpander):
         attributes = instruction.attributes_as(ConvolutionAttributes)
         if not all(s.is_static_array for s in (instruction.shape, *(o.shape for o in instruction.operands))):
             return None
-        if attributes.feature_group_count > 1 or attributes.batch_group_count > 1 or attributes.sparsity_config:
+        if attributes.sparsity_config:
+            return None
+        single = [n for n, w in enumerate(attributes.window.dimensions) if _is_one_tap(w)]
+        if single:
+            return _spread_behind(Writer(into), instruction, attributes, single)
+        if attributes.feature_group_count > 1 or attributes.batch_group_count > 1:
             return None
         spread = _spread_dimensions(instruction, attributes)
         return _expand(Writer(into), instruction, attributes, spread) if spread else None
+
+
+def _is_one_tap(window: WindowDimension) -> bool:
+    return window.size == 1 == window.stride and window.base_dilation > 1
+
+
+def _spread_behind(
+    writer: Writer, old: HloInstruction, attributes: ConvolutionAttributes, single: Sequence[int]
+) -> HloInstruction | None:
+    """Convolves the elements along the dimensions `single`, and puts the zeros between what comes of them."""
+    numbers, windows = attributes.dim_labels, list(attributes.window.dimensions)
+    sizes, padding = list(old.shape.dimensions), [(0, 0, 0)] * old.shape.rank
+    for n in single:
+        elements = old.operand(0).shape.dimensions[numbers.input_spatial_dimensions[n]]
+        place, window = numbers.output_spatial_dimensions[n], windows[n]
+        if not elements or not sizes[place]:
+            return None
+        length = window.base_dilation * (elements - 1) + 1
+        high = sizes[place] - length - window.padding_low
+        padding[place] = (window.padding_low, high, window.base_dilation - 1)
+        windows[n], sizes[place] = WindowDimension(), elements
+    new = writer.make(
+        "convolution",
+        *old.operands,
+        attributes=replace(attributes, window=Window(tuple(windows))),
+        shape=Shape.array(old.shape.element_type, tuple(sizes)),
+    )
+    zero = writer.constant(0, old.shape.element_type)
+    dimensions = tuple(PaddingDimension(*given) for given in padding)
+    return writer.into.like_source("pad", [new, zero], PadAttributes(dimensions))
 
 
 def _spread_dimensions(convolution: HloInstruction, attributes: ConvolutionAttributes) -> dict[int, _Spread]:

@@ -2,8 +2,9 @@
 
 Siblings read an operand of theirs alike; a consumer reads what a sibling writes, which others need, too. They share a
 loop if their results have the same dimensions in the same order, and each operand is read along memory. Reductions of
-whole rows are siblings if they reduce equal rows: a row is still in the cache when the second one reads it. Which bytes
-that saves, the maps say: an operand that two of them read at the same elements is read once.
+whole rows are siblings if they reduce equal rows: a row is still in the cache when the second one reads it. So are
+reductions of columns, past whose accumulators each row goes once. Which bytes that saves, the maps say: an operand that
+two of them read at the same elements is read once.
 
 No reachability is needed. Every instruction has a level, one more than the highest of its operands. Members of a group
 read nothing from outside that is not on a lower level than the whole group, so merged groups cannot be in a cycle.
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule
-from xjit.hlo.attributes import FusionAttributes
+from xjit.hlo.attributes import DimensionsAttributes, FusionAttributes
 from xjit.hlo.ir.classification import is_view
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.indexing.element_reads import ElementReads, Ways, is_tiled
@@ -26,6 +27,10 @@ from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies
 from xjit.passes.fusion.unit_merging import merge_units
+
+MIN_COLUMNS = 16
+MIN_ROWS = 16
+"""Of reductions of columns that become one: with fewer, their accumulators stay in registers, each on its own."""
 
 Space: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]"
 """What loops that become one have in common: dimensions, their order in memory, dimensions and bytes per element of the
@@ -119,19 +124,21 @@ class _Fuser:
         return self._is_large(_source_of(unit)) and self._is_unit(unit)
 
     def _is_unit(self, unit: HloInstruction) -> bool:
-        return self._reduces_rows(unit) if _root_of(unit).opcode == "reduce" else _is_loop(unit)
-
-    def _reduces_rows(self, unit: HloInstruction) -> bool:
-        """Whether a unit reduces whole rows, each of which fits into the cache."""
-        root = _root_of(unit)
+        if _root_of(unit).opcode != "reduce":
+            return _is_loop(unit)
+        source = _source_of(unit).shape
         if not cost.is_array_program(unit) or not unit.shape.num_elements:
             return False
-        source = root.operand(0).shape
+        if not source.is_row_major or not unit.shape.is_row_major:
+            return False
+        return self._reduces_rows(unit) or _reduces_columns(unit)
+
+    def _reduces_rows(self, unit: HloInstruction) -> bool:
+        """Whether a reduction is one of whole rows, each of which fits into the cache."""
+        source = _source_of(unit).shape
         length = source.num_elements // unit.shape.num_elements
         in_cache = length * source.element_type.byte_width <= self.limits.max_row_bytes
-        return (
-            in_cache and source.is_row_major and unit.shape.is_row_major and reads_of(root)[0].reads_whole_row(length)
-        )
+        return in_cache and reads_of(_root_of(unit))[0].reads_whole_row(length)
 
     def _ways(self, unit: HloInstruction) -> Mapping[HloInstruction, Ways]:
         """Returns how the loop of a unit reads each array, behind bitcasts; nothing if one is not read along memory."""
@@ -191,7 +198,7 @@ class _Fuser:
             return read == {identity: None}
         same_rows = any(before.get(o) == found and self._is_large(o) for o, found in ways.items())
         row = identity.map.results[: unit.shape.rank]
-        return all(reduces) and same_rows and all(m.map.results == row for m in read)
+        return all(reduces) and same_rows and self._reduces_rows(unit) and all(m.map.results == row for m in read)
 
     def _add(self, group: _Group, unit: HloInstruction) -> bool:
         if not self._has_room(group, unit):
@@ -253,6 +260,15 @@ def _source_of(unit: HloInstruction) -> HloInstruction:
     """Returns what the loop of a unit goes over: of a reduction, what is reduced."""
     root = _root_of(unit)
     return root.operand(0) if root.opcode == "reduce" else root
+
+
+def _reduces_columns(unit: HloInstruction) -> bool:
+    """Whether a reduction keeps the minor dimension, and has so many rows that accumulators go through the cache."""
+    source, result = _source_of(unit).shape, unit.shape
+    last = source.rank - 1
+    if last in _root_of(unit).attributes_as(DimensionsAttributes).dimensions or source.dimensions[last] < MIN_COLUMNS:
+        return False
+    return source.num_elements >= MIN_ROWS * result.num_elements
 
 
 def _space(unit: HloInstruction) -> Space:

@@ -7,7 +7,7 @@ TreeReductionRewriter, which splits for precision and for GPUs.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule, PrimitiveType
@@ -59,55 +59,73 @@ def _is_of_columns(reduce: HloInstruction) -> bool:
     first = next((d for d in reduced if dims[d] > 1), len(dims))
     if not reduced or reduced[-1] == len(dims) - 1 or math.prod(dims[:first]) >= ENOUGH_UNITS:
         return False
-    parts = _parts_of(dims[first], len(reduced))
-    return parts is not None and math.prod(dims[d] for d in reduced) // parts >= MIN_ROWS_PER_PARTIAL
+    cut = _cut_of(dims, reduced)
+    return cut is not None and math.prod(dims[d] for d in reduced) // cut.partials(dims) >= MIN_ROWS_PER_PARTIAL
 
 
-def _parts_of(size: int, reduced: int) -> int | None:
-    """Returns into how many parts the most major of the reduced dimensions is cut; `size` leaves one index to each."""
-    return size if size in PARTIALS and reduced > 1 else partial_count(size)
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The partial results have the dimensions `kept`, which are reduced in the end, and `parts` of dimension `cut`."""
+
+    kept: tuple[int, ...]
+    cut: int
+    parts: int
+
+    def partials(self, sizes: Sequence[int]) -> int:
+        """Returns how many partial results there are per result."""
+        return self.parts * math.prod(sizes[d] for d in self.kept)
 
 
-def partial_count(size: int) -> int | None:
-    """Returns into how many parts a dimension is cut: the divisor nearest to WANTED_PARTIALS, or None."""
-    divisors = [p for p in PARTIALS if size % p == 0 and size // p > 1]
-    return min(divisors, key=lambda p: abs(p - WANTED_PARTIALS)) if divisors else None
+def _cut_of(sizes: Sequence[int], reduced: Sequence[int]) -> _Cut | None:
+    """Returns how the most major of the reduced dimensions, in order, are cut; None if they are not.
+
+    There are as nearly WANTED_PARTIALS as divisors allow, or as a whole dimension, if others are left to be reduced.
+    A dimension that is too short stays whole, and the next one is cut, if it follows in memory.
+    """
+    first = next((i for i, d in enumerate(reduced) if sizes[d] > 1), len(reduced))
+    outer = 1
+    for i, d in enumerate(reduced[first:], first):
+        kept, most = tuple(reduced[first:i]), sizes[d] - (d == reduced[-1])
+        if kept and d != kept[-1] + 1:
+            return None
+        counts = [n for n in range(1, most + 1) if sizes[d] % n == 0 and outer * n in PARTIALS]
+        if counts:
+            return _Cut(kept, d, min(counts, key=lambda n: abs(outer * n - WANTED_PARTIALS)))
+        outer *= sizes[d]
+        if outer >= PARTIALS.stop:
+            return None
+    return None
 
 
 def _split(reduce: HloInstruction) -> bool:
-    """Replaces reduce(x) by reduce(partial reduce(reshape(x))) along the most major reduced dimension."""
+    """Replaces reduce(x) by reduce(partial reduce(reshape(x))) along the most major reduced dimensions."""
     found = reduction_identity(reduce.to_apply)
     source = reduce.operand(0)
-    if found is None:
+    layout = source.shape.layout
+    if found is None or not source.shape.is_static or not layout or layout.tiles or not layout.is_row_major():
+        return False
+    sizes = source.shape.dimensions
+    dimensions = sorted(reduce.attributes_as(DimensionsAttributes).dimensions)
+    cut = _cut_of(sizes, dimensions)
+    if cut is None:
         return False
     opcode, identity = found
-    dimensions = reduce.attributes_as(DimensionsAttributes).dimensions
-    major = next((d for d in reversed(source.shape.minor_to_major) if d in dimensions), None)
-    if major is None or not source.shape.is_static or not source.shape.layout or source.shape.layout.tiles:
-        return False
-    size = source.shape.dimensions[major]
-    parts = _parts_of(size, len(dimensions))
-    if parts is None or not source.shape.layout.is_row_major():
-        return False
     kind = _WIDE.get(source.shape.element_type, source.shape.element_type)
     into = Expansion(reduce)
     combine = into.embed(make_binary_computation(opcode, kind, f"{opcode}_partial"))
     add = into.add
     wide = source if kind is source.shape.element_type else add(convert(source, kind))
-    rest = [d + 1 if d > major else d for d in dimensions if d != major]
-    if parts != size:
-        sizes = source.shape.dimensions
-        wide = add(reshape(wide, [*sizes[:major], parts, size // parts, *sizes[major + 1 :]]))
-        rest.append(major + 1)
-    else:
-        rest = [d for d in dimensions if d != major]
+    rest = [d for d in dimensions if d not in (*cut.kept, cut.cut)]
+    if cut.parts != sizes[cut.cut]:
+        own = (cut.parts, sizes[cut.cut] // cut.parts)
+        wide = add(reshape(wide, [*sizes[: cut.cut], *own, *sizes[cut.cut + 1 :]]))
+        rest = [cut.cut + 1, *(d + (d > cut.cut) for d in rest)]
     neutral = add(make_constant(identity, kind))
     partial = add(make_reduce(wide, neutral, sorted(rest), combine))
     init = reduce.operand(1)
     init = init if kind is init.shape.element_type else add(convert(init, kind))
-    kept_before = sum(1 for d in range(major) if d not in dimensions)
-    total = make_reduce(partial, init, [kept_before], combine)
-    result = add(total)
+    last = [d - sum(1 for r in rest if r < d) for d in (*cut.kept, cut.cut)]
+    result = add(make_reduce(partial, init, last, combine))
     if kind is not reduce.shape.element_type:
         result = add(convert(result, reduce.shape.element_type))
     into.replace_source(result)

@@ -1,4 +1,4 @@
-"""Dots whose results are too few to keep a GPU busy are cut along what they sum over: split-K, as in XLA.
+"""Dots whose results are too few to share out are cut along what they sum over: split-K, as XLA does for GPUs.
 
 The parts are one more batch dimension; their sum is a reduction. Where the cuts are depends on shapes alone, so the
 result is the same every time.
@@ -42,7 +42,8 @@ class SplitkRewriter(OpExpander):
         if not pairs or not instruction.shape.num_elements:
             return None
         left, right = max(pairs, key=lambda pair: lhs.shape.dimensions[pair[0]])
-        parts = self._parts(instruction, lhs.shape.dimensions[left])
+        products = math.prod(lhs.shape.dimensions[d] for d, _ in pairs)
+        parts = self._parts(instruction, lhs.shape.dimensions[left], products)
         if parts == 1:
             return None
         kind = WIDE.get(instruction.shape.element_type, instruction.shape.element_type)
@@ -62,8 +63,8 @@ class SplitkRewriter(OpExpander):
             return total
         return into.add(build.convert(total, instruction.shape.element_type))
 
-    def _parts(self, dot: HloInstruction, steps: int) -> int:
-        """Returns into how many parts the sums of a dot are cut, a power of two."""
+    def _parts(self, dot: HloInstruction, size: int, products: int) -> int:
+        """Returns into how many parts a dimension, and so the sums of all products, are cut: a power of two."""
         free = free_dimensions(dot)
         sizes = [math.prod(o.shape.dimensions[d] for d in dims) for o, dims in zip(dot.operands, free)]
         batches = dot.shape.num_elements // (sizes[0] * sizes[1])
@@ -72,8 +73,8 @@ class SplitkRewriter(OpExpander):
         while (
             2 * parts <= MAX_PARTS
             and 2 * parts * blocks <= self.wanted_blocks
-            and steps % (2 * parts) == 0
-            and steps // (2 * parts) >= self.min_steps
+            and size % (2 * parts) == 0
+            and products // (2 * parts) >= self.min_steps
         ):
             parts *= 2
         return parts
