@@ -230,6 +230,8 @@ class _Planner:
         shape, tile = self.shape, self.tile
         wanted = min(self.max_tasks, max(self.min_tasks, shape.flops // TASK_FLOPS))
         blocks_n = -(-shape.n // block_n)
+        if blocks_n == 3 and wanted >= 8:
+            blocks_n = 4  # with three, rows would be cut in four, and each column packed as often
         while shape.num_batches * blocks_n * -(-shape.m // block_m) < wanted:
             columns, rows = -(-shape.n // blocks_n), min(block_m, shape.m)
             prefers_columns = (
