@@ -26,6 +26,9 @@ from xjit.passes.expand.writing import Writer
 from xjit.passes.framework.expansion import Expansion
 
 
+FEATURES_OF_A_VECTOR = 16
+
+
 @dataclass(frozen=True, slots=True)
 class _Spread:
     """A spatial dimension whose `elements` are `base` apart; outputs come in blocks of as many, one for each element.
@@ -72,7 +75,8 @@ class SpreadConvolutionExpander(OpExpander):
     """Makes the outputs between two elements of a spread input features of a convolution over the elements.
 
     These features are moved to where they belong afterwards. That is for inputs that are spread out too far for
-    kernels by phases: of patches of 16 x 16, a kernel would multiply one element and 255 zeros.
+    kernels by phases (of patches of 16 x 16, a kernel would multiply one element and 255 zeros), and for results of few
+    features, as images have, of which those of a phase would fill no vector.
 
     Along a dimension in which the kernel has one tap, nothing but zeros is between the elements: they are spread out
     behind the convolution.
@@ -128,20 +132,36 @@ def _spread_behind(
 
 
 def _spread_dimensions(convolution: HloInstruction, attributes: ConvolutionAttributes) -> dict[int, _Spread]:
-    """Returns the spatial dimensions that are spread out, and not done by phases, by number."""
+    """Returns the spatial dimensions that are spread out, and are not better done by phases, by number."""
     numbers, windows = attributes.dim_labels, attributes.window.dimensions
     outputs = [convolution.shape.dimensions[d] for d in numbers.output_spatial_dimensions]
     elements = [convolution.operand(0).shape.dimensions[d] for d in numbers.input_spatial_dimensions]
-    phased = phased_dimensions(windows, outputs)
-    return {
+    spread = {
         n: _Spread(w, elements[n], outputs[n])
         for n, w in enumerate(windows)
         if 1 < w.base_dilation <= w.size
         and w.stride == w.window_dilation == 1
         and not w.window_reversal
-        and not phased[n]
         and min(elements[n], outputs[n]) > 0
     }
+    phased = phased_dimensions(windows, outputs)
+    if not any(phased) or _costs_less(spread, convolution.shape.dimensions[numbers.output_feature_dimension]):
+        return spread
+    return {n: dimension for n, dimension in spread.items() if not phased[n]}
+
+
+def _costs_less(spread: dict[int, _Spread], features: int) -> bool:
+    """Whether there are no more products than phases have, counting lanes of vectors that features do not fill.
+
+    Blocks of outputs see taps that only some of them have, but their features fill vectors together.
+    """
+    outputs = math.prod(d.base for d in spread.values())
+    blocks = math.prod(d.taps * d.base for d in spread.values()) * _filled(features * outputs)
+    return blocks <= math.prod(d.window.size for d in spread.values()) * _filled(features) * outputs
+
+
+def _filled(features: int) -> int:
+    return -(-features // FEATURES_OF_A_VECTOR) * FEATURES_OF_A_VECTOR
 
 
 def _expand(

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from xjit.hlo import HloInstruction
-from xjit.hlo.attributes import DotAttributes
+from xjit.hlo.attributes import DimensionsAttributes, DotAttributes
 from xjit.ops import build
 from xjit.passes.expand.dot_factors import WIDE, free_dimensions
 from xjit.passes.expand.op_expander import OpExpander
@@ -22,9 +22,10 @@ MAX_PARTS = 64
 
 @dataclass
 class SplitkRewriter(OpExpander):
-    """Cuts the largest contracted dimension into parts, until there are `wanted_blocks` blocks of results.
+    """Cuts a contracted dimension into parts, until there are `wanted_blocks` blocks of results.
 
-    Each part keeps at least `min_steps` products. What does not divide into equal parts is left alone.
+    That is the one of which most parts can be made. Each part keeps at least `min_steps` products. What does not divide
+    into equal parts is left alone.
     """
 
     name = "splitk-rewriter"
@@ -39,11 +40,12 @@ class SplitkRewriter(OpExpander):
             return None
         lhs, rhs = instruction.operands
         pairs = list(zip(attributes.lhs_contracting_dims, attributes.rhs_contracting_dims, strict=True))
-        if not pairs or not instruction.shape.num_elements:
+        if not pairs or not instruction.shape.num_elements or _is_in_parts(instruction, attributes):
             return None
-        left, right = max(pairs, key=lambda pair: lhs.shape.dimensions[pair[0]])
         products = math.prod(lhs.shape.dimensions[d] for d, _ in pairs)
-        parts = self._parts(instruction, lhs.shape.dimensions[left], products)
+        choices = {pair: self._parts(instruction, lhs.shape.dimensions[pair[0]], products) for pair in pairs}
+        left, right = max(choices, key=choices.__getitem__)
+        parts = choices[left, right]
         if parts == 1:
             return None
         kind = WIDE.get(instruction.shape.element_type, instruction.shape.element_type)
@@ -78,6 +80,15 @@ class SplitkRewriter(OpExpander):
         ):
             parts *= 2
         return parts
+
+
+def _is_in_parts(dot: HloInstruction, attributes: DotAttributes) -> bool:
+    """Whether all that is done to a dot is to add up its batches."""
+    batches = set(range(len(attributes.lhs_batch_dims)))
+    return bool(dot.users) and all(
+        user.opcode == "reduce" and not batches.isdisjoint(user.attributes_as(DimensionsAttributes).dimensions)
+        for user in dot.users
+    )
 
 
 def _cut(into: Expansion, operand: HloInstruction, dimension: int, parts: int) -> HloInstruction:
