@@ -27,6 +27,14 @@ DOTS = {
     "strided": convolution("2,7,6,3", "2,4,3,2", "1,1,3,2", "size=4x3 pad=0_0x0_-1 rhs_dilate=2x2", "f01b_i01o->01bf"),
     "from the second": convolution("2,9,3", "2,3,2", "1,3,2", "size=3 pad=-1_-3 rhs_dilate=2", "f0b_i0o->0bf"),
     "whole image": convolution("4,5,6,3", "5,6,3,7", "4,1,1,7", "size=5x6", "b01f_01io->b01f"),
+    "patches": convolution("2,8,12,3", "2,2,4,5", "4,3,3,5", "size=2x4 rhs_dilate=4x3", "f01b_i01o->01bf"),
+    "patches of channels first": convolution(
+        "2,3,8,12", "2,5,2,4", "3,5,4,3", "size=2x4 rhs_dilate=4x3", "fb01_io01->bf01"
+    ),
+    "parts of patches": convolution("2,9,3", "2,3,5", "3,2,5", "size=3 pad=0_-1 rhs_dilate=3", "f0b_i0o->b0f"),
+    "patches in one dimension": convolution(
+        "2,8,5,3", "2,2,5,4", "4,1,3,4", "size=2x5 rhs_dilate=4x1", "f01b_i01o->01bf"
+    ),
     "features first": convolution("3,5,4,6", "7,1,5,6", "1,7,3,4", "size=6x1", "bf10_o1i0->0fb1"),
 }
 

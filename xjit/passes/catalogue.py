@@ -37,6 +37,7 @@ from xjit.passes.expand.conv_canonicalization import ConvCanonicalization
 from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
 from xjit.passes.expand.convolution_group_converter import ConvolutionGroupConverter
 from xjit.passes.expand.convolution_to_dot import ConvolutionToDot
+from xjit.passes.expand.depthwise_gradient_expander import DepthwiseGradientExpander
 from xjit.passes.expand.dot_decomposer import DotDecomposer
 from xjit.passes.expand.dot_expander import DotExpander
 from xjit.passes.expand.dot_strength_reduction import DotStrengthReduction
@@ -45,6 +46,7 @@ from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.gather_expander import GatherExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
+from xjit.passes.expand.narrow_convolution_expander import NarrowConvolutionExpander
 from xjit.passes.expand.op_expander_pass import OpExpanderPass
 from xjit.passes.expand.ragged_dot_rewriter import RaggedDotRewriter
 from xjit.passes.expand.rng_bit_generator_expander import RngBitGeneratorExpander
@@ -185,6 +187,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ConvCanonicalization,
     Convolution4DExpander,
     ConvolutionGroupConverter,
+    ConvolutionToDot,
     CopyFusion,
     CopyInsertion,
     CuDnnCustomCallConverter,
@@ -194,6 +197,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     CudnnPadForConvolutions,
     CusolverRewriter,
     Defuser,
+    DepthwiseGradientExpander,
     Despecializer,
     DotDecomposer,
     DotEpilogueFusion,
@@ -251,6 +255,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     MemorySpacePropagation,
     MoveCopyToUsers,
     MultiOutputFusion,
+    NarrowConvolutionExpander,
     OpExpanderPass,
     OptimizeInputOutputBufferAlias,
     ParallelTaskAssigner,
@@ -283,7 +288,6 @@ _ALL: tuple[type[HloModulePass], ...] = (
     SplitkRewriter,
     SpmdPartitioner,
     SpreadConvolutionExpander,
-    ConvolutionToDot,
     StableSortExpander,
     TopkDecomposer,
     TopkRewriter,

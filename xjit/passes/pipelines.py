@@ -21,10 +21,12 @@ from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.cholesky_expander import CholeskyExpander
 from xjit.passes.expand.conv_canonicalization import ConvCanonicalization
 from xjit.passes.expand.convolution_to_dot import ConvolutionToDot
+from xjit.passes.expand.depthwise_gradient_expander import DepthwiseGradientExpander
 from xjit.passes.expand.dot_expander import DotExpander
 from xjit.passes.expand.dot_factors import free_dimensions
 from xjit.passes.expand.dot_strength_reduction import DotStrengthReduction
 from xjit.passes.expand.fft_expander import FftExpander
+from xjit.passes.expand.narrow_convolution_expander import NarrowConvolutionExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.spread_convolution_expander import SpreadConvolutionExpander
@@ -104,10 +106,12 @@ NEEDED_FOR: Mapping[str, str] = {
     "dot-strength-reduction": "products whose batch is the minor dimension, and sums of products of arrays",
     "conv-canonicalization": "gradients by kernels, in training steps larger than those measured",
     "convolution-to-dot": "gradients by 1x1 kernels, in training steps larger than those measured",
+    "depthwise-gradient-expander": "gradients by the kernels of depthwise convolutions",
     "dynamic-dimension-simplifier": "sizes of static dimensions that are set, which has no kernel",
     "hlo-get-dimension-size-rewriter": "sizes that are read, which has no kernel",
     "hlo-module-dce": "elements of loops' states that nothing reads; it finds few that others leave",
     "multi-output-fusion": "loops that read the same arrays, in training steps larger than those measured",
+    "narrow-convolution-expander": "convolutions to few features, as the last ones of networks that make images",
     "reducing-collective-expander": "reductions over devices: the runtime only moves data",
     "reduction-parallelizer": "large sums to few results, for threads, in training steps larger than those measured",
     "reduction-splitter": "sums over separate dimensions, as those of group norms are",
@@ -150,10 +154,12 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
             options,
             [
                 ReducingCollectiveExpander(),  # devices exchange data, and code folds them
+                DepthwiseGradientExpander(),
                 ConvolutionToDot(),
                 ConvCanonicalization(entry_only=False, extra_filter=_sums_over_images),
                 DotExpander(splits_complex=True),  # multiplications have floats, and loops are slow
                 SpreadConvolutionExpander(),
+                NarrowConvolutionExpander(),
             ],
         ),
         *(
@@ -187,13 +193,13 @@ def _reads_transposed(dot: HloInstruction, number: int) -> bool:
 
 
 def _sums_over_images(convolution: HloInstruction) -> bool:
-    """Whether a convolution has one feature per image, far apart in memory, and its images lie element by element.
+    """Whether a convolution has one feature per image, far apart in memory: gradients by kernels have.
 
-    Those are gradients by kernels. A transpose first costs less than reading features one by one.
+    A transpose first costs less than reading features one by one.
     """
     attributes = convolution.attributes_as(ConvolutionAttributes)
     numbers, image, result = attributes.dim_labels, convolution.operand(0).shape, convolution.shape
-    if attributes.feature_group_count > 1 or numbers.input_batch_dimension != image.rank - 1:
+    if attributes.feature_group_count > 1 or numbers.input_feature_dimension != 0:
         return False
     features = image.dimensions[numbers.input_feature_dimension]
     uses = result.num_elements // max(1, result.dimensions[numbers.output_batch_dimension])

@@ -1,4 +1,4 @@
-"""Convolutions that sum over whole images are dots, as those are that give the gradient of a 1x1 kernel."""
+"""Convolutions that sum over whole images are dots, as those are that give the gradients of 1x1 kernels and patches."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from xjit.passes.framework.expansion import Expansion
 class ConvolutionToDot(OpExpander):
     """Makes a dot of a convolution without groups whose window is the image, or an element.
 
-    Along some dimension there is one output, and every tap has an element of its own: that dimension is summed over,
-    as the input features are. Along the others the kernel has one tap, and leaves all positions where they are.
+    Along some dimension every tap has an element of its own for each output: that dimension is summed over, as the
+    input features are, and the outputs are the elements of a patch. Along the others the kernel has one tap, and leaves
+    all positions where they are.
     """
 
     name = "convolution-to-dot"
@@ -49,84 +50,123 @@ def _summed_dimensions(convolution: HloInstruction, attributes: ConvolutionAttri
         outputs = convolution.shape.dimensions[numbers.output_spatial_dimensions[n]]
         if window.base_dilation > 1 or window.window_reversal or not elements:
             return None
-        if outputs == 1 and window.size > 1 and _is_inside(window, elements):
+        if window.size > 1 and _is_apart(window, outputs, elements):
             found.append(n)
         elif window.size > 1 or window.stride > 1 or window.padding_low or outputs != elements:
             return None
     return found
 
 
-def _is_inside(window: WindowDimension, elements: int) -> bool:
-    """Whether every tap of the only output is on an element."""
-    last = (window.size - 1) * window.window_dilation - window.padding_low
-    return window.padding_low <= 0 and last < elements
+def _is_apart(window: WindowDimension, outputs: int, elements: int) -> bool:
+    """Whether every tap of every output is on another element; of several outputs, on one of whole patches."""
+    if outputs == 1:
+        last = (window.size - 1) * window.window_dilation - window.padding_low
+        return window.padding_low <= 0 and last < elements
+    patches = window.size * window.window_dilation <= elements
+    return 1 < outputs <= window.window_dilation and window.stride == 1 and not window.padding_low and patches
+
+
+@dataclass(slots=True)
+class _Image:
+    """What taps see of an image: dimensions that are summed, with those of the kernel, and what is left.
+
+    `kept` are dimensions with their places in the result.
+    """
+
+    value: HloInstruction
+    summed: list[tuple[int, int]]
+    kept: list[tuple[int, int]]
 
 
 def _dot(
     writer: Writer, old: HloInstruction, attributes: ConvolutionAttributes, summed: Sequence[int]
 ) -> HloInstruction:
     numbers = attributes.dim_labels
-    image = _seen(writer, old.operand(0), attributes, summed)
-    kernel, left = _without(writer, old.operand(1), [numbers.kernel_spatial_dimensions[n] for n in _rest(old, summed)])
-    pairs = [(numbers.input_spatial_dimensions[n], numbers.kernel_spatial_dimensions[n]) for n in summed]
-    pairs.append((numbers.input_feature_dimension, numbers.kernel_input_feature_dimension))
-    pairs.sort()  # dimensions that follow one another in memory are summed as one
-    over_image, over_kernel = tuple(i for i, _ in pairs), tuple(left.index(k) for _, k in pairs)
-    places = {numbers.input_batch_dimension: numbers.output_batch_dimension}
-    for n in _rest(old, summed):
-        places[numbers.input_spatial_dimensions[n]] = numbers.output_spatial_dimensions[n]
-    kept = [places[d] for d in range(image.shape.rank) if d not in over_image]
-    feature = numbers.output_feature_dimension
-    given = [(image, over_image, kept), (kernel, over_kernel, [feature])]
-    if all(feature < place for place in kept):  # the result is as it should lie
+    image = _seen(writer, old, attributes, summed)
+    left = [d for d in range(old.operand(1).shape.rank) if d not in _single_taps(old, attributes, summed)]
+    kernel = writer.reshape(old.operand(1), [old.operand(1).shape.dimensions[d] for d in left])
+    over_image = tuple(i for i, _ in image.summed)
+    over_kernel = tuple(left.index(k) for _, k in image.summed)
+    places, feature = [place for _, place in image.kept], numbers.output_feature_dimension
+    value, sizes = image.value, old.shape.dimensions
+    if len(image.summed) + len(image.kept) > old.shape.rank:  # patches: they are one dimension
+        value, over_image = _flat(writer, image), tuple(range(len(over_image)))
+    is_swapped = all(feature < place for place in places)  # the result is as it should lie
+    given = [(value, over_image), (kernel, over_kernel)]
+    precision = attributes.operand_precision
+    if is_swapped:
         given.reverse()
-    (lhs, over_lhs, first), (rhs, over_rhs, second) = given
-    order = [*first, *second]
-    sizes = old.shape.dimensions
+        precision = tuple(reversed(precision))
+    (lhs, over_lhs), (rhs, over_rhs) = given
+    order = [feature, *places] if is_swapped else [*places, feature]
+    free = [o.shape.dimensions[d] for o, over in given for d in range(o.shape.rank) if d not in over]
     dot = writer.make(
         "dot",
         lhs,
         rhs,
         attributes=DotAttributes(
-            lhs_contracting_dims=over_lhs,
-            rhs_contracting_dims=over_rhs,
-            operand_precision=_precision(attributes, lhs is kernel),
+            lhs_contracting_dims=over_lhs, rhs_contracting_dims=over_rhs, operand_precision=precision
         ),
-        shape=Shape.array(old.shape.element_type, tuple(sizes[place] for place in order)),
+        shape=Shape.array(old.shape.element_type, tuple(free)),
     )
-    moved = writer.transpose(dot, sorted(range(len(order)), key=order.__getitem__))
+    result = writer.reshape(dot, [sizes[place] for place in order])
+    moved = writer.transpose(result, sorted(range(len(order)), key=order.__getitem__))
     return writer.into.like_source("reshape", [moved])
 
 
-def _rest(old: HloInstruction, summed: Sequence[int]) -> list[int]:
-    """The spatial dimensions that are not summed over."""
-    return [n for n in range(old.shape.rank - 2) if n not in summed]
+def _single_taps(old: HloInstruction, attributes: ConvolutionAttributes, summed: Sequence[int]) -> list[int]:
+    """The spatial dimensions of the kernel that are not summed over."""
+    return [attributes.dim_labels.kernel_spatial_dimensions[n] for n in range(old.shape.rank - 2) if n not in summed]
 
 
-def _seen(
-    writer: Writer, image: HloInstruction, attributes: ConvolutionAttributes, summed: Sequence[int]
-) -> HloInstruction:
-    """The elements of an image that taps are on."""
-    parts = [SliceDimension(0, size) for size in image.shape.dimensions]
-    for n in summed:
-        window = attributes.window.dimensions[n]
-        start, step = -window.padding_low, window.window_dilation
-        parts[attributes.dim_labels.input_spatial_dimensions[n]] = SliceDimension(
-            start, start + (window.size - 1) * step + 1, step
-        )
-    if all((p.start, p.limit, p.stride) == (0, size, 1) for p, size in zip(parts, image.shape.dimensions)):
-        return image
-    return writer.make("slice", image, attributes=SliceAttributes(tuple(parts)))
+def _seen(writer: Writer, old: HloInstruction, attributes: ConvolutionAttributes, summed: Sequence[int]) -> _Image:
+    """The elements of an image that taps are on. A dimension with several outputs is (tap, output)."""
+    numbers, image = attributes.dim_labels, old.operand(0)
+    roles = {d: n for n, d in enumerate(numbers.input_spatial_dimensions)}
+    parts: list[SliceDimension] = []
+    split: list[int] = []
+    found = _Image(image, [], [])
+    for d, size in enumerate(image.shape.dimensions):
+        n = roles.get(d)
+        here = len(split)
+        split.append(size)
+        parts.append(SliceDimension(0, size))
+        if n is None:
+            if d == numbers.input_feature_dimension:
+                found.summed.append((here, numbers.kernel_input_feature_dimension))
+            else:
+                found.kept.append((here, numbers.output_batch_dimension))
+            continue
+        place, window = numbers.output_spatial_dimensions[n], attributes.window.dimensions[n]
+        if n not in summed:
+            found.kept.append((here, place))
+            continue
+        found.summed.append((here, numbers.kernel_spatial_dimensions[n]))
+        split[here], step = window.size, window.window_dilation
+        start, outputs = -window.padding_low, old.shape.dimensions[place]
+        if outputs > 1:
+            parts[d] = SliceDimension(0, window.size * step)
+            split.append(step)
+            found.kept.append((here + 1, place))
+        else:
+            parts[d] = SliceDimension(start, start + (window.size - 1) * step + 1, step)
+    found.value = writer.reshape(_cut(writer, image, parts), split)
+    for here, place in found.kept:
+        split[here] = old.shape.dimensions[place]
+    found.value = _cut(writer, found.value, [SliceDimension(0, size) for size in split])
+    return found
 
 
-def _without(writer: Writer, kernel: HloInstruction, dimensions: Sequence[int]) -> tuple[HloInstruction, list[int]]:
-    """A kernel without some dimensions of size one, and which are left."""
-    left = [d for d in range(kernel.shape.rank) if d not in dimensions]
-    sizes = kernel.shape.dimensions
-    assert math.prod(sizes[d] for d in dimensions) == 1
-    return writer.reshape(kernel, [sizes[d] for d in left]), left
+def _cut(writer: Writer, operand: HloInstruction, parts: Sequence[SliceDimension]) -> HloInstruction:
+    """A slice; the operand itself if that is all of it."""
+    if all((p.start, p.limit, p.stride) == (0, size, 1) for p, size in zip(parts, operand.shape.dimensions)):
+        return operand
+    return writer.make("slice", operand, attributes=SliceAttributes(tuple(parts)))
 
 
-def _precision(attributes: ConvolutionAttributes, is_swapped: bool) -> tuple[str, ...]:
-    precision = attributes.operand_precision
-    return tuple(reversed(precision)) if is_swapped else precision
+def _flat(writer: Writer, image: _Image) -> HloInstruction:
+    """An image with what is summed first, and all that is kept as one dimension."""
+    order = [d for d, _ in (*image.summed, *image.kept)]
+    moved, count = writer.transpose(image.value, order), len(image.summed)
+    sizes = moved.shape.dimensions
+    return writer.reshape(moved, [*sizes[:count], math.prod(sizes[count:])])

@@ -25,7 +25,6 @@ from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.expand.writing import Writer
 from xjit.passes.framework.expansion import Expansion
 
-
 FEATURES_OF_A_VECTOR = 16
 
 
