@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from xjit.hlo import HloComputation, HloInstruction, Shape
@@ -166,23 +167,29 @@ def _placed(match: Match, into: Expansion, small: HloInstruction | None) -> HloI
     return into.like_source("broadcast", [small], at.DimensionsAttributes(tuple(dimensions)))
 
 
+def _of_copies(match: Match, into: Expansion, own: list[int]) -> HloInstruction | None:
+    """The reduction of x itself, over its reduced dimensions `own`: without its copies."""
+    if own:
+        return reduce_with(into, match["x"], match["init"], own, match.root.to_apply)
+    return _combined(match, into, match["x"])
+
+
 def _of_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
     found = _repeats(match)
     if found is None or operation(match.root) not in _IDEMPOTENT:
         return None
-    if found[1]:
-        return _placed(match, into, reduce_with(into, match["x"], match["init"], found[1], match.root.to_apply))
-    return _placed(match, into, _combined(match, into, match["x"]))
+    return _placed(match, into, _of_copies(match, into, found[1]))
 
 
 def _sum_of_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
+    """Copies are left out before, not after: as in the sum, -0.0 becomes +0.0 where it starts with that."""
     found, init, x = _repeats(match), value_of(match["init"]), match["x"]
     if found is None or operation(match.root) != "add" or init is None or init != 0 or is_pred(x):
         return None
-    small = into.make("multiply", x, into.full(x.shape, found[0]))
-    if found[1]:
-        small = reduce_with(into, small, match["init"], found[1], match.root.to_apply)
-    return _placed(match, into, small)
+    if is_float(x) and found[0] > float(ml_dtypes.finfo(x.shape.dtype).max):
+        return None
+    small = _of_copies(match, into, found[1])
+    return small and _placed(match, into, into.make("multiply", small, into.full(small.shape, found[0])))
 
 
 def _then_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
@@ -246,7 +253,7 @@ REDUCTIONS = (
     AlgebraRule("R148b", "sum over n copies of x = multiply(x, n)",
                 _moved("broadcast").where(is_discrete), _sum_of_broadcast),
     AlgebraRule("R148x", "sum over n copies of x = multiply(x, n) of floats",
-                _moved("broadcast").where(is_float), _sum_of_broadcast, Exactness.XLA),
+                _moved("broadcast").where(is_float), _sum_of_broadcast, _ORDER),
     AlgebraRule("N2", "reduce(broadcast(x)) over dimensions of x = broadcast(reduce(x))",
                 _moved("broadcast"), _then_broadcast, _ORDER),
     AlgebraRule("R146", "reduce(reduce(x)) = reduce(x)", _reduce(m.op("reduce", name="inner").one_use()), _of_reduce,
