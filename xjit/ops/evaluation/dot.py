@@ -1,7 +1,8 @@
 """dot, ragged-dot, scaled-dot as batched matrix products.
 
-Floats below 32 bits multiply and accumulate in f32, f32 in f32, f64 in f64; complex terms are added in order; integers
-are exact modulo the width of the result (in f64 where no sum can exceed 2^53: much faster than NumPy's integers).
+Floats below 32 bits multiply and accumulate in f32, f32 in f32, f64 in f64; complex terms are added in order; a single
+term is the result, with its sign if it is zero; integers are exact modulo the width of the result (in f64 where no sum
+can exceed 2^53: much faster than NumPy's integers).
 """
 
 from __future__ import annotations
@@ -33,12 +34,17 @@ def product(a: Array, b: Array, dtype: np.dtype) -> Array:
     if target.kind in "fc":
         common = np.result_type(target, compute_dtype(a.dtype), compute_dtype(b.dtype))
         left, right = (widen(x).astype(common, copy=False) for x in (a, b))
-        whole = _in_order(left, right) if common.kind == "c" else np.matmul(left, right)
-        return whole.astype(target, copy=False)
+        return _float_product(left, right).astype(target, copy=False)
     if _exact_in_f64(a, b):
         exact = np.matmul(widen(a).astype(np.float64), widen(b).astype(np.float64))
         return (exact != 0) if target == np.bool_ else exact.astype(np.int64).astype(target)
     return np.matmul(widen(a).astype(np.int64), widen(b).astype(np.int64)).astype(target)
+
+
+def _float_product(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "c":
+        return multiply(a, b) if a.shape[-1] == 1 else _in_order(a, b)
+    return a * b if a.shape[-1] == 1 else np.matmul(a, b)
 
 
 def _in_order(a: Array, b: Array) -> Array:

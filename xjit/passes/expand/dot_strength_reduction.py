@@ -4,8 +4,9 @@ multiplications read fast.
 A product of vectors is a reduction, in every batch, whatever dimension of an operand is the batch. So is that of a
 matrix and a vector, which multiplications have code for where they are floats. Where a batch dimension is the minor
 one, neighbours in memory are elements of different matrices: products of small ones are formed for many batches at a
-time, in lanes, and operands of larger ones are transposed once instead of being packed element by element. XLA's
-algebraic simplifier has the first part (its dot strength reduction).
+time, in lanes, and operands of larger ones are transposed once instead of being packed element by element. A dot of one
+term is that term: where it is -0.0, a sum that starts at zero would not be. XLA's algebraic simplifier has the first
+part (its dot strength reduction).
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ class DotStrengthReduction(OpExpander):
     min_reuse: float = 6.0
 
     def instruction_matches_pattern(self, instruction: HloInstruction) -> bool:
-        """Whether a dot has vectors, or a minor dimension of its batch: most have neither."""
+        """Whether a dot has vectors, one term, or a minor dimension of its batch: most have neither."""
         a = instruction.attributes_as(DotAttributes)
         if a.sparsity or a.algorithm or instruction.operand_count != 2 or not instruction.shape.is_static_array:
             return False
         lhs, rhs = (o.shape.dimensions for o in instruction.operands)
         is_minor = len(lhs) - 1 in a.lhs_batch_dims or len(rhs) - 1 in a.rhs_batch_dims
         vector = math.prod(lhs[d] for d in (*a.lhs_batch_dims, *a.lhs_contracting_dims))
-        if not is_minor and vector not in (math.prod(lhs), math.prod(rhs)):
+        has_one_term = all(lhs[d] == 1 for d in a.lhs_contracting_dims)
+        if not (is_minor or has_one_term or vector in (math.prod(lhs), math.prod(rhs))):
             return False
         return 0 not in (*lhs, *rhs) and super().instruction_matches_pattern(instruction)
 
@@ -54,6 +56,8 @@ class DotStrengthReduction(OpExpander):
         kind, product = _sum_type(instruction), _Product(instruction)
         if kind is None:
             return None
+        if product.has_one_term():
+            return product.as_term(into, kind)
         few = product.is_batch_minor() and product.reuse() < self.min_reuse
         if few or product.is_of_vectors() or (kind.is_integer and product.has_vector()):
             return product.as_sum(into, kind)
@@ -92,6 +96,10 @@ class _Product:
         """Whether one operand has a vector in each batch."""
         return 1 in (self._size("lhs"), self._size("rhs"))
 
+    def has_one_term(self) -> bool:
+        """Whether nothing is added up."""
+        return self._size("contracted") == 1
+
     def reuse(self) -> float:
         """Multiplications and additions of a batch for each element that is read or written."""
         m, n, k = map(self._size, ("lhs", "rhs", "contracted"))
@@ -115,23 +123,38 @@ class _Product:
         larger = self._larger()
         others = [label for label in self.labels[1 - larger] if label[0] in ("lhs", "rhs")]
         order = [*others, *self.labels[larger]]
+        summed = [i for i, label in enumerate(order) if label[0] == "contracted"]
+        zero = into.add(build.make_constant(0, kind))
+        add = into.embed(build.make_binary_computation("add", kind, "add"))
+        total = into.add(build.make_reduce(self._products(into, kind, order), zero, summed, add))
+        left = [label for label in order if label[0] != "contracted"]
+        wanted = self._result_order()
+        if left != wanted:
+            total = into.add(build.transpose(total, [left.index(label) for label in wanted]))
+        return self._as_result(into, total)
+
+    def as_term(self, into: Expansion, kind: PrimitiveType) -> HloInstruction:
+        """The products, each of which is a result."""
+        contracted = [label for label in self.sizes if label[0] == "contracted"]
+        terms = self._products(into, kind, [*self._result_order(), *contracted])
+        if contracted:
+            terms = into.add(build.reshape(terms, self.dot.shape.dimensions))
+        return self._as_result(into, terms)
+
+    def _result_order(self) -> list[Label]:
+        return [label for name in ("batch", "lhs", "rhs") for label in sorted(self.sizes) if label[0] == name]
+
+    def _products(self, into: Expansion, kind: PrimitiveType, order: list[Label]) -> HloInstruction:
         sizes = [self.sizes[label] for label in order]
         factors = [
             spread(into, o, kind, sizes, {d: order.index(label) for d, label in enumerate(labels)})
             for o, labels in zip(self.dot.operands, self.labels, strict=True)
         ]
-        total = into.make("multiply", *factors)
-        summed = [i for i, label in enumerate(order) if label[0] == "contracted"]
-        if summed:
-            zero = into.add(build.make_constant(0, kind))
-            add = into.embed(build.make_binary_computation("add", kind, "add"))
-            total = into.add(build.make_reduce(total, zero, summed, add))
-        left = [label for label in order if label[0] != "contracted"]
-        wanted = [label for name in ("batch", "lhs", "rhs") for label in sorted(left) if label[0] == name]
-        if left != wanted:
-            total = into.add(build.transpose(total, [left.index(label) for label in wanted]))
+        return into.make("multiply", *factors)
+
+    def _as_result(self, into: Expansion, total: HloInstruction) -> HloInstruction:
         result = self.dot.shape.element_type
-        return total if kind is result else into.add(build.convert(total, result))
+        return total if total.shape.element_type is result else into.add(build.convert(total, result))
 
     def with_leading_batch(self, into: Expansion) -> HloInstruction:
         """The same dot of operands that have the dimensions of the batch first."""

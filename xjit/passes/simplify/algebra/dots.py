@@ -97,8 +97,9 @@ def _is_of_vectors(dot: HloInstruction) -> bool:
 
 
 def _vectors(match: Match, into: Expansion) -> HloInstruction:
-    """The dot of two vectors as a sum of products."""
-    return into.sum(into.make("multiply", *match.root.operands[:2]), (0,))
+    """The dot of two vectors as a sum of products; one product is the result itself, if it is -0.0, too."""
+    products = into.make("multiply", *match.root.operands[:2])
+    return into.like_source("reshape", [products]) if products.shape.num_elements == 1 else into.sum(products, (0,))
 
 
 def _unpermuted(match: Match, into: Expansion) -> HloInstruction | None:
