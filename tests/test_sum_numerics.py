@@ -15,6 +15,10 @@ from tests.test_numerics import F32, INF, NAN, run, same
 ADD = "add { x = f32[] parameter(0)\n y = f32[] parameter(1)\n ROOT r = f32[] add(x, y) }"
 
 
+def both(text: str, *arguments: Any) -> list[Any]:
+    return [xjit.compile(text)(*arguments), xjit.evaluate(text, *arguments)]
+
+
 def sum_of_copies(copies: int, start: str = "0") -> str:
     return f"""HloModule m
 {ADD}
@@ -67,7 +71,7 @@ def test_a_complex_dot_of_one_term_is_the_product() -> None:
       ROOT r = c64[2,2] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
     x = np.array([[-0.0], [2]], np.complex64)
     y = np.array([[1, 3j]], np.complex64)
-    for result in (xjit.compile(text)(x, y), xjit.evaluate(text, x, y)):
+    for result in both(text, x, y):
         np.testing.assert_array_equal(np.signbit(result.real), [[True, True], [False, False]])
         np.testing.assert_array_equal(result, [[0, 0], [2, 6j]])
 
@@ -75,3 +79,21 @@ def test_a_complex_dot_of_one_term_is_the_product() -> None:
 def test_a_dot_of_two_terms_starts_at_zero() -> None:
     result = run("f32[]", TERM % ("", "", "0", "0"), np.full(2, -0.0, F32), np.ones(2, F32))
     assert not np.signbit(result)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("f32", [4.5, -11.5]), ("f64", [4.5, -11.5]), ("s32", [4, -11])])
+def test_a_real_dot_of_complex_numbers_is_the_real_part(kind: str, expected: list[float]) -> None:
+    text = f"""ENTRY e {{ a = c64[2,2] parameter(0)  b = c64[2] parameter(1)
+      ROOT r = {kind}[2] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}"""
+    a, b = np.array([[1 + 2j, 3], [-4, 5j]], np.complex64), np.array([2 - 0.5j, 0.5 + 0.7j], np.complex64)
+    for result in both(text, a, b):
+        np.testing.assert_array_equal(result, np.array(expected, result.dtype))
+
+
+@pytest.mark.parametrize(("left", "right"), [("f8e4m3fn", "f8e5m2"), ("f8e5m2", "f8e4m3fn")])
+def test_integers_of_two_kinds_of_8_bits_are_rounded_in_the_one_with_more_range(left: str, right: str) -> None:
+    text = f"""ENTRY e {{ a = {left}[2] parameter(0)  b = {right}[2] parameter(1)
+      ROOT r = s32[] dot(a, b), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}} }}"""
+    types = {"f8e4m3fn": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2}
+    for result in both(text, np.array([32, 16], types[left]), np.array([16, 12], types[right])):
+        assert int(result) == 768  # of 704: f8e5m2 has 640 and 768, f8e4m3fn ends with 448

@@ -85,6 +85,7 @@ _NOT_INFERRED = (
     "must not be a scalar",
     "of computation car",
     "result type s8 is narrower",
+    "result type f16 is narrower",
     "of type c64 cannot give",
     "scale f32[3] does not",
     "is in both start_index_map and operand_batching_dims",

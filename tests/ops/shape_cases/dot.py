@@ -7,6 +7,7 @@ from tests.ops.shape_cases.prelude import Broken, Valid
 VALID: list[Valid] = [
     ("dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "f32[8,4]"),
     ("dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "f64[8,4]"),
+    ("dot(c, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "f32[2,2]"),
     ("dot(x, h), lhs_contracting_dims={0}, rhs_contracting_dims={0}", "f32[3,3]"),
     ("dot(j, j), lhs_contracting_dims={0}, rhs_contracting_dims={0}", "s32[3,3]"),
     (
@@ -42,7 +43,8 @@ INVALID: list[Broken] = [
         "lhs dims={0,0} names a dimension twice",
     ),
     ("dot(i, i), lhs_contracting_dims={0}, rhs_contracting_dims={0}", "s8[]", "result type s8 is narrower than"),
-    ("dot(c, c), lhs_contracting_dims={0}, rhs_contracting_dims={0}", "f32[2,2]", "of type c64 cannot give a result"),
+    ("dot(c, c), lhs_contracting_dims={0}, rhs_contracting_dims={0}", "f16[]", "result type f16 is narrower than"),
+    ("convolution(c, c), dim_labels=bf_io->bf", "f32[2,2]", "of type c64 cannot give a result"),
     (
         "scaled-dot(x, w, v, sr), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
         "f32[8,4]",

@@ -8,6 +8,7 @@ can exceed 2^53: much faster than NumPy's integers).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,10 @@ import numpy as np
 from xjit.hlo.attributes import DotAttributes, RaggedDotAttributes
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.evaluation.complex_math import multiply
-from xjit.ops.evaluation.numerics import Array, compute_dtype, narrow, saturate, type_of, unsupported, widen, wrap
+from xjit.ops.evaluation.convert import convert
+from xjit.ops.evaluation.numerics import Array, compute_dtype, narrow, type_of, unsupported, widen, wrap
 from xjit.ops.opdef import Evaluator
+from xjit.ops.shape_inference.common import higher_precision
 
 if TYPE_CHECKING:
     from xjit.ops.evaluation.interpreter import Interpreter
@@ -84,11 +87,11 @@ def _dot(interpreter: Interpreter, instruction: HloInstruction, operands: Sequen
         raise unsupported("dot with structured sparsity")
     batch, contracting = (d.lhs_batch_dims, d.rhs_batch_dims), (d.lhs_contracting_dims, d.rhs_contracting_dims)
     kind, dtype = instruction.shape.element_type, instruction.shape.dtype
-    floats = [x.dtype for x in operands if type_of(x).is_float]
-    if kind.is_integer and floats:  # computed and rounded in the wider type of the floats, then converted
-        widest = max(floats, key=lambda dtype: dtype.itemsize)
-        exact = contract(interpreter, operands[0], operands[1], batch, contracting, widest)
-        return saturate(widen(finish(exact, widest)), kind)
+    inexact = [type_of(x) for x in operands if type_of(x).is_float or type_of(x).is_complex]
+    if inexact and (kind.is_integer or (inexact[0].is_complex and not kind.is_complex)):
+        natural = reduce(higher_precision, inexact)  # what is computed and rounded, then converted
+        exact = contract(interpreter, operands[0], operands[1], batch, contracting, natural.dtype)
+        return convert(interpreter, finish(exact, natural.dtype), kind)
     return finish(contract(interpreter, operands[0], operands[1], batch, contracting, dtype), dtype)
 
 

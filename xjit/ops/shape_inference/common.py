@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+import ml_dtypes
+
 from xjit.hlo.diagnostics import HloVerifyError
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
@@ -106,10 +108,10 @@ def compatible_up_to_precision(a: Shape, b: Shape) -> bool:
 
 
 def higher_precision(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
-    """Returns the wider of two floating types; the first type if they are not both floating."""
+    """Returns the wider of two floating types, of equally wide ones that with more range; else the first type."""
     if a is b or not (a.is_float and b.is_float):
         return a
-    return a if a.bit_width >= b.bit_width else b
+    return max(a, b, key=lambda kind: (kind.bit_width, float(ml_dtypes.finfo(kind.dtype).max)))
 
 
 def make_shape(kind: PrimitiveType, dims: Sequence[int], dynamic: Sequence[bool] = ()) -> Shape:

@@ -1,7 +1,7 @@
 """Shape rules of dot, ragged-dot and scaled-dot.
 
 The result type is free (`preferred_element_type` lives only in the declared shape); it must not be narrower than
-integer operands nor drop the imaginary part.
+integer operands, or the parts of complex ones. Only a dot may have the real parts of complex sums as its result.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def result_type(instruction: HloInstruction, lhs: Shape, rhs: Shape) -> Primitiv
     declared = instruction.shape.element_type
     if declared is natural:
         return natural
-    if natural.is_complex and not declared.is_complex:
+    if natural.is_complex and not declared.is_complex and instruction.opcode != "dot":
         fail(instruction, f"operands of type {natural.text} cannot give a result of type {declared.text}")
-    if not natural.is_float and declared.bit_width < natural.bit_width:
+    if not natural.is_float and declared.component.bit_width < natural.component.bit_width:
         fail(instruction, f"result type {declared.text} is narrower than the operand type {natural.text}")
     return declared
 

@@ -1,13 +1,15 @@
-"""ragged-dot, scaled-dot, dots of complex numbers or with such results, and of floats to integers, as ordinary dots."""
+"""ragged-dot, scaled-dot, dots of complex numbers or with such results, and of floats to integers, as plain dots."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import DotAttributes, RaggedDotAttributes
 from xjit.ops import build
+from xjit.ops.shape_inference.common import higher_precision
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.expand.ragged_dot_rewriter import group_mask
 from xjit.passes.framework.expansion import Expansion
@@ -19,9 +21,9 @@ _MIN_PARTS_SIZE = 16  # rows, columns and terms: with less, taking numbers apart
 class DotExpander(OpExpander):
     """Groups of a ragged dot are selected by masks; the scales of a scaled dot are multiplied in before, in f32.
 
-    A dot of floats whose result is an integer is computed in the type of the floats and converted, as in XLA; real
-    operands of one whose result is complex are converted first. With `splits_complex` a large dot of complex numbers
-    becomes four of their parts.
+    A dot of floats whose result is an integer, or of complex numbers whose result is real, is computed in their type
+    and converted, as in XLA; real operands of one whose result is complex are converted first. With `splits_complex` a
+    large dot of complex numbers becomes four of their parts.
     """
 
     name = "dot-expander"
@@ -37,7 +39,7 @@ class DotExpander(OpExpander):
                 return _complex_of_reals(instruction, into)
             return _of_parts(instruction, into) if self.splits_complex and _is_large(instruction) else None
         if instruction.opcode == "dot":
-            return _integer_of_floats(instruction, into)
+            return _converted(instruction, into)
         attributes = instruction.attributes_as(RaggedDotAttributes)
         if len(attributes.lhs_ragged_dims) != 1 or instruction.operand(2).shape.rank != 1:
             return None
@@ -80,17 +82,18 @@ def _complex_of_reals(dot: HloInstruction, into: Expansion) -> HloInstruction:
     return into.add(build.make_dot(lhs, rhs, dot.attributes_as(DotAttributes), kind))
 
 
-def _integer_of_floats(dot: HloInstruction, into: Expansion) -> HloInstruction | None:
+def _converted(dot: HloInstruction, into: Expansion) -> HloInstruction | None:
+    """The dot in the type of its float or complex operands, converted; None if its result is of such a type."""
     lhs, rhs = dot.operands[:2]
-    floats = [o.shape.element_type for o in (lhs, rhs) if o.shape.element_type.is_float]
-    if not dot.shape.element_type.is_integer or not floats:
+    kinds, result = [o.shape.element_type for o in (lhs, rhs)], dot.shape.element_type
+    inexact = [kind for kind in kinds if kind.is_float or kind.is_complex]
+    if not inexact or not (result.is_integer or inexact[0].is_complex):
         return None
-    widest = max(floats, key=lambda kind: kind.bit_width)
-    bits = max(o.shape.element_type.bit_width for o in (lhs, rhs))
-    wide = widest if bits <= widest.bit_width else PrimitiveType.F32 if bits <= 32 else PrimitiveType.F64
+    natural, bits = reduce(higher_precision, inexact), max(kind.bit_width for kind in kinds)
+    wide = natural if bits <= natural.bit_width else PrimitiveType.F32 if bits <= 32 else PrimitiveType.F64
     product = into.add(build.make_dot(lhs, rhs, dot.attributes_as(DotAttributes), wide))
-    rounded = product if wide is widest else into.add(build.convert(product, widest))
-    return into.add(build.convert(rounded, dot.shape.element_type))
+    rounded = product if wide is natural else into.add(build.convert(product, natural))
+    return into.add(build.convert(rounded, result))
 
 
 def _scaled(instruction: HloInstruction, into: Expansion) -> HloInstruction:
