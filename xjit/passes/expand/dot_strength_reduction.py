@@ -29,7 +29,7 @@ Label = tuple[str, int]
 @dataclass
 class DotStrengthReduction(OpExpander):
     """Writes products of vectors, of integers by vectors, and of small matrices whose batch dimension is minor, as sums
-    of products; puts the batch of larger ones in front of their matrices.
+    of products, and dots of one term without a sum; puts the batch of larger ones in front of their matrices.
 
     Products are small where an element takes part in fewer than `min_reuse` multiplications and additions in the mean.
     """
