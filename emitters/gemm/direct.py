@@ -19,7 +19,7 @@ from xjit.llvm import LLVMType, Value
 from xjit.llvm.inline_control_flow import do_while
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I8, vector
-from xjit.llvm.values import zero
+from xjit.llvm.values import constant, zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,9 @@ class DirectEmitter:
             return builder.icmp_signed("!=", left, builder.i64(0)), [left, a, b, *following]
 
         start = builder.gep(compute, strip.rhs, column)
-        zeros = [zero(type) for _ in range(rows) for type in types]
-        _, _, _, *sums = do_while(builder, [builder.i64(shape.k), strip.lhs, start, *zeros], step)
+        none = -0.0 if shape.k == 1 else 0.0  # one term is the sum, with its sign if it is zero
+        sums = [constant(type, none) for _ in range(rows) for type in types]
+        _, _, _, *sums = do_while(builder, [builder.i64(shape.k), strip.lhs, start, *sums], step)
         target = builder.gep(compute, strip.sums, column)
         for i in range(rows):
             row = builder.offset(target, builder.i64(i * strip.row))

@@ -118,7 +118,6 @@ NEEDED_FOR: Mapping[str, str] = {
     "rng-expander": "random numbers of the stateful opcode, which has no kernel inside fusions",
     "row-tiling": "softmax and variances over rows that are longer than those measured",
     "scatter-parallelizer": "sums and maxima of segments of more elements than those measured",
-    "spread-convolution-expander": "gradients of patches by their image, which a first layer has no use for",
     "topk-rewriter": "sorts of which only the first elements are read, as approximate top k on CPUs is",
     "transpose-folding": "products with `x.T`, which gradients of dots do not have: a transposed matrix times a vector",
     "while-loop-constant-sinking": "loops whose state carries constants, as JAX makes none: they fold in the body",

@@ -32,11 +32,13 @@ class DotStrengthReduction(OpExpander):
     of products, and dots of one term without a sum; puts the batch of larger ones in front of their matrices.
 
     Products are small where an element takes part in fewer than `min_reuse` multiplications and additions in the mean.
+    More terms than `max_terms` that are f32 or f64 are left to multiplications, which read a row once for several.
     """
 
     name = "dot-strength-reduction"
     opcodes = frozenset({"dot"})
     min_reuse: float = 6.0
+    max_terms: int = 1000
 
     def instruction_matches_pattern(self, instruction: HloInstruction) -> bool:
         """Whether a dot has vectors, one term, or a minor dimension of its batch: most have neither."""
@@ -56,7 +58,7 @@ class DotStrengthReduction(OpExpander):
         kind, product = _sum_type(instruction), _Product(instruction)
         if kind is None:
             return None
-        if product.has_one_term():
+        if product.has_one_term() and not kind.is_integer and not self._is_multiplied(product):
             return product.as_term(into, kind)
         few = product.is_batch_minor() and product.reuse() < self.min_reuse
         if few or product.is_of_vectors() or (kind.is_integer and product.has_vector()):
@@ -64,6 +66,12 @@ class DotStrengthReduction(OpExpander):
         if product.reuse() < 1 or not any(map(product.has_minor_batch, range(2))):
             return None  # a matrix by a vector is read once: it may lie as it does
         return product.with_leading_batch(into)
+
+    def _is_multiplied(self, product: _Product) -> bool:
+        """Whether a dot of one term has more rows and columns than loops take."""
+        kinds = {i.shape.element_type for i in (*product.dot.operands, product.dot)}
+        many = product.dot.shape.num_elements > self.max_terms and not product.has_vector()
+        return many and kinds <= {PrimitiveType.F32, PrimitiveType.F64}
 
 
 class _Product:
