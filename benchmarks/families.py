@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from cases import Arguments, Case, bfloat16, complex_normal, indices, integers, normal, random_key, several
 from family import MATRICES, VECTORS, Family, Sizes, heads, positive_definite, summed, two
+from gradient_families import GRADIENT_FAMILIES
 from layer_families import LAYER_FAMILIES
 from numeric_families import NUMERIC_FAMILIES
 from shape_families import SHAPE_FAMILIES
@@ -173,6 +174,13 @@ DRAWS = {
     for count in (1 << 12, 1 << 18)
 }
 
-ALL_FAMILIES = (*FAMILIES, *LAYER_FAMILIES, *NUMERIC_FAMILIES, *SHAPE_FAMILIES, *TYPE_FAMILIES)
+ALL_FAMILIES = (
+    *FAMILIES,
+    *GRADIENT_FAMILIES,
+    *LAYER_FAMILIES,
+    *NUMERIC_FAMILIES,
+    *SHAPE_FAMILIES,
+    *TYPE_FAMILIES,
+)
 FAMILY_CASES = {name: case for family in ALL_FAMILIES for name, case in family.cases().items()} | DRAWS
 """How fast families are, by name and size."""

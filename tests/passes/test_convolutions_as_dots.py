@@ -93,8 +93,10 @@ GRADIENT = convolution("8,6,6,4", "8,6,6,16", "3,3,4,16", "size=6x6 pad=1_1x1_1"
 def test_gradients_by_kernels_read_images_side_by_side() -> None:
     assert "dim_labels=b01f_01io->b01f" in xjit.compile(GRADIENT).as_text()
     check(GRADIENT, *arguments(xjit.parse_hlo(GRADIENT)))
-    few = GRADIENT.replace("[8,", "[4,")
-    assert "dim_labels=f01b_i01o->01bf" in xjit.compile(few).as_text()
+    bf16 = GRADIENT.replace("f32", "bf16")
+    assert "dim_labels=b01f_01io->b01f" in xjit.compile(bf16).as_text()
+    single = GRADIENT.replace("[8,", "[1,")
+    assert "dim_labels=f01b_i01o->01bf" in xjit.compile(single).as_text()
 
 
 def test_canonicalization_of_called_computations_is_an_option() -> None:
@@ -108,3 +110,6 @@ ENTRY main {{
 """
     assert not ConvCanonicalization().run(xjit.parse_hlo(text))
     assert ConvCanonicalization(entry_only=False).run(xjit.parse_hlo(text))
+    narrow = text.replace("f32", "bf16")
+    assert not ConvCanonicalization(entry_only=False).run(xjit.parse_hlo(narrow))
+    assert ConvCanonicalization(entry_only=False, any_float=True).run(xjit.parse_hlo(narrow))

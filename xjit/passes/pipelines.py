@@ -82,7 +82,7 @@ CUBLASLT_WORKSPACE_BYTES = 32 << 20
 MIN_SPLIT_ELEMENTS = 1 << 15
 """Of what is reduced in two steps on CPUs: fewer are reduced before another kernel is compiled."""
 
-MIN_SUMMED_IMAGES = 8
+MIN_SUMMED_IMAGES = 2
 MIN_USES_OF_ELEMENTS = 64
 """Of the elements of an image, in a gradient by a kernel: for fewer products a transpose costs too much."""
 
@@ -155,7 +155,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
                 ReducingCollectiveExpander(),  # devices exchange data, and code folds them
                 DepthwiseGradientExpander(),
                 ConvolutionToDot(),
-                ConvCanonicalization(entry_only=False, extra_filter=_sums_over_images),
+                ConvCanonicalization(entry_only=False, any_float=True, extra_filter=_sums_over_images),
                 DotExpander(splits_complex=True),  # multiplications have floats, and loops are slow
                 SpreadConvolutionExpander(),
                 NarrowConvolutionExpander(),

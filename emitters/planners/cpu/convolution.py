@@ -70,7 +70,9 @@ def convolution_work(view: KernelView, target: Target) -> ConvolutionWork | None
     if not is_depthwise(shape):
         planes = "highest" not in convolution.attributes_as(at.ConvolutionAttributes).operand_precision
         gains = gains_by_planes(shape.pixels, shape.output_features // shape.groups, shape.terms)
-        types = with_unit(types, target, as_gemm(shape), planes=planes and gains)
+        best = with_unit(types, target, as_gemm(shape), planes=planes and gains)
+        if shape.input_features // shape.feature_groups >= best.lanes.group:  # one channel leaves half of a lane empty
+            types = best
     lhs, rhs = (view.leaves.index(operand) for operand in convolution.operands)
     has_epilogue = view.roots != (convolution,)
     return ConvolutionWork(shape, types, (lhs, rhs), place_of_sums(view, types), has_epilogue)

@@ -11,18 +11,22 @@ from xjit.passes.expand.writing import Writer
 from xjit.passes.framework.expansion import Expansion
 
 
+_LIBRARY_TYPES = (PrimitiveType.F16, PrimitiveType.F32)
+
+
 @dataclass
 class ConvCanonicalization(OpExpander):
     """The entry's convolutions get the dimensions batch, space, features; kernels space, input and output features.
 
     What a library for such convolutions does not take stays: other types than f16 and f32, reversed windows, groups
     of batches, more than three spatial dimensions, empty arrays. Without `entry_only`, other computations' convolutions
-    get them, too.
+    get them, too, and with `any_float` those of other floats.
     """
 
     name = "conv-canonicalization"
     opcodes = frozenset({"convolution"})
     entry_only: bool = True
+    any_float: bool = False
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the result in its old order, or None where nothing is to be gained."""
@@ -31,7 +35,7 @@ class ConvCanonicalization(OpExpander):
         canonical = _channels_last(count)
         if self.entry_only and not into.computation.is_entry_computation():
             return None
-        if numbers == canonical or not _library_takes(instruction):
+        if numbers == canonical or not _library_takes(instruction, self.any_float):
             return None
         writer = Writer(into)
         spatial = numbers.input_spatial_dimensions
@@ -66,11 +70,11 @@ def is_fast_cpu_convolution(convolution: HloInstruction) -> bool:
     return attributes.dim_labels == canonical and _library_takes(convolution)
 
 
-def _library_takes(convolution: HloInstruction) -> bool:
+def _library_takes(convolution: HloInstruction, any_float: bool = False) -> bool:
     attributes = convolution.attributes_as(ConvolutionAttributes)
     arrays = [convolution.shape, *(o.shape for o in convolution.operands)]
     return (
-        all(s.element_type in (PrimitiveType.F16, PrimitiveType.F32) for s in arrays)
+        all(s.element_type.is_float and (any_float or s.element_type in _LIBRARY_TYPES) for s in arrays)
         and all(s.is_static_array and s.num_elements for s in arrays)
         and 1 <= len(attributes.window.dimensions) <= 3
         and not any(d.window_reversal for d in attributes.window.dimensions)
