@@ -10,7 +10,6 @@ from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.expand.writing import Writer
 from xjit.passes.framework.expansion import Expansion
 
-
 _LIBRARY_TYPES = (PrimitiveType.F16, PrimitiveType.F32)
 
 
