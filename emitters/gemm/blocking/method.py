@@ -116,6 +116,11 @@ def prefers_swap(shape: GemmShape, types: GemmTypes) -> bool:
     return shape.n == 1 or vector_method(transposed(shape), types) is not None
 
 
+def lies_transposed(shape: GemmShape, types: GemmTypes) -> bool:
+    """Whether the transposed product is the one whose rows are contiguous: of images with channels first."""
+    return types.lhs is types.rhs and shape.out_row == 1 < shape.out_column and min(shape.m, shape.n) > 1
+
+
 def transposed(shape: GemmShape) -> GemmShape:
     """The transposed product, with the operands in each other's place (their batch strides too)."""
     batch = tuple(BatchDimension(d.size, d.rhs_stride, d.lhs_stride, d.out_stride) for d in shape.batch)

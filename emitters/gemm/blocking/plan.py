@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from xjit.emitters.gemm.blocking.method import GemmTypes, Method, prefers_swap, transposed, vector_method
+from xjit.emitters.gemm.blocking.method import GemmTypes, Method, lies_transposed, prefers_swap, transposed, vector_method
 from xjit.emitters.gemm.blocking.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.blocking.shapes import MAX_BATCH_DIMENSIONS, BatchDimension, GemmParameters, GemmShape
 from xjit.emitters.gemm.blocking.storage import has_native_masks, size_of
@@ -58,7 +58,7 @@ def plan_gemm(
         raise ValueError(
             f"a multiplication has at most {MAX_BATCH_DIMENSIONS} batch dimensions, not {len(shape.batch)}"
         )
-    swap = may_swap and prefers_swap(shape, types)
+    swap = may_swap and (prefers_swap(shape, types) or lies_transposed(shape, types))
     return _Planner(transposed(shape) if swap else shape, types, target, max_tasks, in_scratch).plan(swap=swap)
 
 
