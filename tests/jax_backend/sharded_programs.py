@@ -201,6 +201,28 @@ def shardings_of_results(mesh: Mesh) -> Any:
 
 
 @program
+def shardings_where_operands_disagree(mesh: Mesh) -> Any:
+    def loop(v: Any) -> Any:
+        return lax.scan(lambda c, r: (jnp.tanh(c @ r.T @ r), c.sum()), jnp.ones((8, 8)), v)[0].sum()
+
+    cube = np.stack([A, B] * 4) / 4
+    x, rows, columns = put(mesh, A, "x", "y"), put(mesh, B, "y"), put(mesh, B[:, :4], None, "y")
+    both = put(mesh, A[0], ("x", "y"))
+    cases: list[tuple[Any, ...]] = [
+        (lambda a, b: a + b, x, rows),
+        (lambda a: a + lax.with_sharding_constraint(a, NamedSharding(mesh, P("y", "x"))), x),
+        (jax.grad(lambda a, b: jnp.sum(jnp.tanh(a @ b)), argnums=(0, 1)), x, columns),
+        (lambda a, t: jnp.einsum("ij,kij->kij", a, t), x, put(mesh, cube, "y")),
+        (jax.grad(loop), put(mesh, cube, "x", None, "y")),
+        (lambda v: (lax.associative_scan(jnp.add, v), v[:2], jnp.convolve(v, jnp.ones(3))), both),
+        (lambda a, i: lax.dynamic_slice(a, (i, 0), (4, 8)), x, put(mesh, np.int32(1))),
+    ]
+    results = [jax.tree.leaves(jax.jit(f)(*arrays)) for f, *arrays in cases]
+    found = [[str(axis) for axis in [*r.sharding.spec, None, None, None][:3]] for row in results for r in row]
+    return results, np.array([[ord(axis[-1]) + len(axis) for axis in axes] for axes in found])
+
+
+@program
 def gradient_by_hand(mesh: Mesh) -> Any:
     def loss(a: Any) -> Any:
         part = jax.shard_map(

@@ -71,6 +71,23 @@ def import_shardy(module: HloModule) -> tuple[Mesh, ...]:
     return tuple(meshes.values())
 
 
+def split_constants(module: HloModule) -> None:
+    """Gives each use of an array of constants one of its own: uses may be split in different ways."""
+    for computation in module.computations():
+        for instruction in [i for i in computation.instructions if _is_constant_array(i)]:
+            users = list(instruction.users)
+            uses = [(user, n) for user in users for n, operand in enumerate(user.operands) if operand is instruction]
+            for user, number in uses[1:]:
+                copy = computation.add_instruction(instruction.clone())
+                user.replace_operand_with(number, copy)
+
+
+def _is_constant_array(instruction: HloInstruction) -> bool:
+    if instruction.opcode == "broadcast":
+        return instruction.operand(0).opcode == "constant"
+    return instruction.opcode == "iota" or (instruction.opcode == "constant" and bool(instruction.shape.rank))
+
+
 def _target(instruction: HloInstruction) -> str:
     if instruction.opcode != "custom-call":
         return ""

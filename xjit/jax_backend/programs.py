@@ -11,7 +11,7 @@ from typing import Final
 import xjit.compiler
 from xjit.collector_pause import collector_pause
 from xjit.frontends import shardy_factors
-from xjit.frontends.shardy import import_shardy, on_whole_axes
+from xjit.frontends.shardy import import_shardy, on_whole_axes, split_constants
 from xjit.frontends.stablehlo_reader.reader import read_artifact
 from xjit.hlo.annotations.device_sharding import REPLICATED, read_sharding
 from xjit.hlo.annotations.mesh import Mesh
@@ -30,6 +30,7 @@ from xjit.jax_backend.module_with_config import hlo_module_with_config
 from xjit.jax_backend.placement import Placement, placement_of
 from xjit.jax_backend.platforms import CPU, Platform
 from xjit.jax_backend.requests import CodedError, Memory
+from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
 from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
@@ -135,11 +136,15 @@ def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) 
     """Makes the program of one partition of one for all."""
     given = module.entry_computation.root_instruction.sharding
     spreads = placement.spreads_to_results
+    if meshes:
+        FlattenCallGraph().run(module)  # each call's arrays may be split in a way of their own
+        split_constants(module)
     ShardingPropagation(
         allow_spmd_sharding_propagation_to_output=any(spreads),
         fixed_outputs=tuple(i for i, free in enumerate(spreads) if not free),
         even_outputs=not meshes,
         own_rows=shardy_factors.FACTORS if meshes else {},
+        mesh=max(meshes, key=lambda mesh: len(mesh.axes), default=None),
     ).run(module)
     for parameter in module.entry_computation.parameter_instructions:
         if parameter.sharding is None:  # JAX asks for that of each, where the program says nothing, too

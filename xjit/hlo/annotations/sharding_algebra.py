@@ -66,6 +66,8 @@ def reshape(sharding: DeviceSharding, old: tuple[int, ...], new: tuple[int, ...]
     """
     if not sharding.is_tiled or sharding.rank != len(old) or not math.prod(old):
         return sharding
+    if any(size == 1 < tiles for size, tiles in zip(old, sharding.tiles)):
+        sharding = move(sharding, tuple(range(len(old))), tuple(range(len(old))), old)
     shape: list[int] = []
     atoms: list[list[int]] = [[] for _ in new]
     for old_dims, new_dims in _groups(old, new):
@@ -83,19 +85,17 @@ def reshape(sharding: DeviceSharding, old: tuple[int, ...], new: tuple[int, ...]
 
 
 def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Returns the finest pairs of dimension runs with equal numbers of elements."""
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(old) or j < len(new):
-        a, b = ([i], [j]) if i < len(old) and j < len(new) else ([*range(i, len(old))], [*range(j, len(new))])
-        i, j = i + len(a), j + len(b)
-        while math.prod(old[d] for d in a) != math.prod(new[d] for d in b):
-            if math.prod(old[d] for d in a) < math.prod(new[d] for d in b):
-                a.append(i)
-                i += 1
+    """Returns the finest pairs of dimension runs with equal numbers of elements; dimensions of one stand alone."""
+    groups = [([d], list[int]()) for d, size in enumerate(old) if size == 1]
+    groups += [(list[int](), [d]) for d, size in enumerate(new) if size == 1]
+    olds, news = ([d for d, size in enumerate(sizes) if size != 1] for sizes in (old, new))
+    while olds:
+        a, b = [olds.pop(0)], [news.pop(0)]
+        while (left := math.prod(old[d] for d in a)) != (right := math.prod(new[d] for d in b)):
+            if left < right:
+                a.append(olds.pop(0))
             else:
-                b.append(j)
-                j += 1
+                b.append(news.pop(0))
         groups.append((a, b))
     return groups
 

@@ -51,7 +51,11 @@ def _slice(instruction: HloInstruction) -> Factors:
 
 
 def _dynamic_slice(instruction: HloInstruction) -> Factors:
-    return _resized(instruction, 0, 1)
+    """Dimensions that are cut have to be whole: the start is known late."""
+    sizes = zip(instruction.operand(0).shape.dimensions, instruction.shape.dimensions, strict=True)
+    kept = tuple(d if size == part else NO_FACTOR for d, (size, part) in enumerate(sizes))
+    operands: list[Dims | None] = [kept, *(None for _ in instruction.operands[1:])]
+    return Factors(operands, [kept], level=0)
 
 
 def _dynamic_update_slice(instruction: HloInstruction) -> Factors:

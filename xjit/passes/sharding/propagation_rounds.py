@@ -9,8 +9,10 @@ from xjit.hlo import HloInstruction
 from xjit.hlo.annotations.device_sharding import MANUAL, REPLICATED, DeviceSharding
 from xjit.hlo.annotations.sharding_algebra import is_more_specific, merge, move, refines, reshape
 from xjit.hlo.attributes.opcodes import Trait
+from xjit.passes.sharding.axis_factors import AxisFactors
 from xjit.passes.sharding.dimension_factors import factors_of
 from xjit.passes.sharding.factor_rows import Dims, Factors
+from xjit.passes.sharding.mesh_axes import MeshAxes
 from xjit.passes.sharding.sharding_annotations import BARRIERS, BOUNDARIES, target_of
 from xjit.passes.sharding.sharding_slots import ShardingSlots, Slot
 
@@ -23,10 +25,14 @@ _MANUAL_TUPLES = frozenset({"reduce", "reduce-window", "sort", "scatter", "custo
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Which shardings replace others. Only a partitioner (`is_spmd`) understands replicas within tiles."""
+    """Which shardings replace others. Only a partitioner (`is_spmd`) understands replicas within tiles.
+
+    With the `axes` of a mesh, arrays take what continues their axes, dimension by dimension.
+    """
 
     is_spmd: bool
     propagate_metadata: bool
+    axes: MeshAxes | None = None
 
     def offer(self, slot: Slot, sharding: DeviceSharding | None, round_: int, *, single_use: bool = False) -> bool:
         """Gives an array a sharding if that says more than the one it has; True if so.
@@ -53,6 +59,10 @@ class Acceptance:
     def _better(
         self, slot: Slot, old: DeviceSharding, new: DeviceSharding, round_: int, single_use: bool
     ) -> DeviceSharding | None:
+        wanted = self.axes.of(new, slot.shape.rank) if self.axes else None
+        if self.axes and wanted is not None and self.axes.of(old, slot.shape.rank) is not None:
+            dimensions = self.axes.extended(slot, list(enumerate(wanted)))
+            return None if dimensions is None else self.axes.sharding(dimensions)
         if slot.free_dimensions is not None:
             new = _only(new, slot.free_dimensions)
             if not old.is_tiled:
@@ -93,6 +103,7 @@ class Propagation:
     ) -> None:
         self.slots = slots
         self.accept = acceptance
+        self.by_axes = AxisFactors(acceptance.axes, slots) if acceptance.axes else None
         self.groups = groups
         self.order = [i for c in slots.computations for i in c.make_instruction_post_order()]
         self.rows: dict[HloInstruction, Factors | None] = {i: own_rows.get(i.opcode, factors_of)(i) for i in self.order}
@@ -108,6 +119,13 @@ class Propagation:
                 for instruction in reversed(self.order):
                     changed |= self._from_users(instruction, round_)
 
+    def leave_out_what_does_not_fit(self) -> None:
+        """Takes back axes that were passed through dimensions of fewer elements: these have no such tiles."""
+        axes = self.accept.axes
+        for slot in (slot for i in self.order for slot in self.slots[i] if axes and slot.shape.is_array):
+            if axes and slot.sharding is not None and not slot.fixed:
+                slot.sharding = axes.fitting(slot.sharding, slot.shape.dimensions)
+
     def _from_operands(self, instruction: HloInstruction, round_: int) -> bool:
         if target_of(instruction) in BARRIERS | BOUNDARIES:
             return False
@@ -122,6 +140,8 @@ class Propagation:
         row = self.rows[instruction]
         if row is None:
             return changed | self._replicate_unsupported(instruction, round_)
+        if self.by_axes and self.by_axes.can_say(instruction, row):
+            return changed | self.by_axes.agree(instruction, row, round_)
         if round_ < row.level:
             return changed
         for operand, dims in self._by_preference(instruction, row):
@@ -142,6 +162,8 @@ class Propagation:
         if user.opcode in _RESHAPES:
             return changed | self._reshape(user, user.operands[0], round_, user.operands[0].user_count <= 1)
         row = self.rows[user]
+        if self.by_axes and row is not None and self.by_axes.can_say(user, row):
+            return changed | self.by_axes.agree(user, row, round_)
         if row is None or round_ < row.level:
             return changed
         for operand, dims in zip(user.operands, row.operands):

@@ -6,8 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloInstruction, HloModule
+from xjit.hlo.annotations.mesh import Mesh
 from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.sharding.factor_rows import Factors
+from xjit.passes.sharding.mesh_axes import MeshAxes
 from xjit.passes.sharding.propagation_rounds import Acceptance, Propagation
 from xjit.passes.sharding.sharding_annotations import FoldedAnnotations, fold_annotations, remove_barriers
 from xjit.passes.sharding.sharding_slots import ShardingSlots, Slot
@@ -21,7 +23,7 @@ class ShardingPropagation(HloModulePass):
     Parameters of the entry without annotation get one only by that option. `cse_prevention_only` annotates broadcasts
     of scalars alone, so that equal ones with different uses stay apart. `fixed_outputs` are arrays of the result, by
     number, whose annotations stay all the same. Improved outputs have tiles of one size only if `even_outputs`;
-    `own_rows` stand for those of `dimension_factors`, by opcode.
+    `own_rows` stand for those of `dimension_factors`, by opcode. With a `mesh`, shardings pass as Shardy passes them.
     """
 
     name = "sharding-propagation"
@@ -35,6 +37,7 @@ class ShardingPropagation(HloModulePass):
     own_rows: Mapping[str, Callable[[HloInstruction], Factors]] = field(
         default_factory=dict[str, Callable[[HloInstruction], Factors]]
     )
+    mesh: Mesh | None = None
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Propagates to a fixed point; True if an annotation changed or a custom-call was folded."""
@@ -44,12 +47,13 @@ class ShardingPropagation(HloModulePass):
             return remove_barriers(computations) | folded.changed
         slots = ShardingSlots(module, computations)
         self._free_slots(slots, folded)
-        propagation = Propagation(
-            slots, Acceptance(self.is_spmd, self.propagate_metadata), folded.groups, self.own_rows
-        )
+        axes = MeshAxes(self.mesh) if self.mesh else None
+        acceptance = Acceptance(self.is_spmd, self.propagate_metadata, axes)
+        propagation = Propagation(slots, acceptance, folded.groups, self.own_rows)
         propagation.run()
         while slots.complete_tuples():
             propagation.run()
+        propagation.leave_out_what_does_not_fit()
         changed = slots.write(self._written(slots, folded))
         return remove_barriers(computations) | changed | folded.changed
 

@@ -1,0 +1,71 @@
+"""Shardings that pass as Shardy passes them: by the axes of a mesh, and as far as all arrays agree."""
+
+from __future__ import annotations
+
+import pytest
+
+from xjit import parse_hlo
+from xjit.hlo import HloModule
+from xjit.hlo.annotations.mesh import Mesh
+from xjit.passes.sharding.sharding_propagation import ShardingPropagation
+
+MESH = Mesh((("a", 2), ("b", 4)))
+A_B, B_A = "devices=[2,4]<=[8]", "devices=[4,2]<=[2,4]T(1,0)"
+A, B = "devices=[2,1,4]<=[8] last_tile_dim_replicate", "devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate"
+ON_B = "devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate"
+
+
+def propagated(body: str) -> HloModule:
+    module = parse_hlo(f"HloModule m, num_partitions=8\n\nENTRY e {{\n{body}\n}}")
+    ShardingPropagation(allow_spmd_sharding_propagation_to_output=True, even_outputs=False, mesh=MESH).run(module)
+    return module
+
+
+def sharding_of(module: HloModule, name: str) -> str:
+    return next(str(i.sharding).strip("{}") for i in module.entry_computation.instructions if i.name == name)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "result"),
+    [(A_B, A, A_B), (A_B, B, ON_B), (A_B, B_A, "None"), (A_B, "replicated", A_B), (B, A, "None")],
+)
+def test_operands_agree_on_common_axes(left: str, right: str, result: str) -> None:
+    module = propagated(f"""
+        x = f32[8,16] parameter(0), sharding={{{left}}}
+        y = f32[8,16] parameter(1), sharding={{{right}}}
+        ROOT sum = f32[8,16] add(x, y)""")
+    assert sharding_of(module, "sum") == result
+
+
+@pytest.mark.parametrize(("rows", "result"), [(4, ON_B), (32, B)])
+def test_the_largest_operand_takes_an_axis_that_two_dimensions_want(rows: int, result: str) -> None:
+    module = propagated(f"""
+        x = f32[8,{rows}] parameter(0), sharding={{{ON_B}}}
+        y = f32[8,16] parameter(1), sharding={{{ON_B}}}
+        ROOT product = f32[{rows},16] dot(x, y), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}""")
+    assert sharding_of(module, "product") == result
+
+
+def test_axes_pass_through_dimensions_of_fewer_elements() -> None:
+    module = propagated("""
+        x = f32[16] parameter(0), sharding={devices=[8]<=[8]}
+        part = f32[2] slice(x), slice={[0:2]}
+        zero = f32[] constant(0)
+        ROOT padded = f32[16] pad(part, zero), padding=0_14""")
+    assert sharding_of(module, "part") == "devices=[2,4]<=[8] last_tile_dim_replicate"
+    assert sharding_of(module, "padded") == "devices=[8]<=[8]"
+
+
+def test_a_dimension_that_is_cut_at_a_place_known_late_is_whole() -> None:
+    module = propagated(f"""
+        x = f32[8,16] parameter(0), sharding={{{A_B}}}
+        i = s32[] parameter(1)
+        ROOT part = f32[4,16] dynamic-slice(x, i, i), dynamic_slice_sizes={{4,16}}""")
+    assert sharding_of(module, "part") == ON_B
+
+
+def test_dimensions_of_one_element_do_not_hide_uneven_tiles() -> None:
+    module = propagated("""
+        x = f32[1,18] parameter(0), sharding={devices=[1,8]<=[8]}
+        ROOT flat = f32[18] reshape(x)""")
+    assert sharding_of(module, "flat") == "devices=[8]<=[8]"
