@@ -45,7 +45,7 @@ GRADIENT_FAMILIES = (
         BATCHES,
     ),
     Family(
-        "gradient of depthwise, kernel",
+        "gradient of depthwise 5x5, kernel",
         summed(lambda x, w: depthwise(x, w) ** 2, 1),
         lambda b, n, c: several(images(b, n, c), normal(5, 5, 1, c)),
         BATCHES,

@@ -104,7 +104,6 @@ NEEDED_FOR: Mapping[str, str] = {
     "defuser": "modules that another compiler has fused",
     "dot-expander": "ragged and scaled dots, and dots of floats to integers",
     "dot-strength-reduction": "products whose batch is the minor dimension, and sums of products of arrays",
-    "conv-canonicalization": "gradients by kernels, in training steps larger than those measured",
     "convolution-to-dot": "gradients by 1x1 kernels, in training steps larger than those measured",
     "depthwise-gradient-expander": "gradients by the kernels of depthwise convolutions",
     "dynamic-dimension-simplifier": "sizes of static dimensions that are set, which has no kernel",
