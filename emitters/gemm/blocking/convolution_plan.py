@@ -231,6 +231,9 @@ class _ConvolutionPlanner:
                 blocks = -(-self.features // self.block_features)
             if -(-total // pixels) * blocks * outer < self.max_tasks // 2:
                 pixels = min(pixels, max(MIN_TILE_PIXELS, -(-total // wanted)))
+            is_alone = -(-total // pixels) * blocks * outer == 1
+            if is_alone and self.block_features >= 4 * self.tile.width:  # rather read the input twice
+                self.block_features = _round_up(-(-self.block_features // 2), self.tile.width)
         self._shape_tile(pixels)
 
     def _shape_tile(self, pixels: int) -> None:
