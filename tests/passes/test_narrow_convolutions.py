@@ -41,3 +41,20 @@ ENTRY e {{
     np.testing.assert_array_equal(xjit.evaluate(module, *given), xjit.evaluate(text, *given))
     check(text, *given, rtol=TYPES[kind])
     assert "convolution(" not in xjit.compile(text).as_text()
+
+
+def test_complex_products_are_split() -> None:
+    text = """
+ENTRY e {
+  x = c64[2,30,32] parameter(0)
+  w = c64[4,32,2] parameter(1)
+  ROOT c = c64[2,30,2] convolution(x, w), window={size=4 pad=1_2}, dim_labels=b0f_0io->b0f
+}
+"""
+    assert [kernel.kind for kernel in xjit.compile(text).kernels].count("gemm") == 4
+    rng = np.random.default_rng(0)
+    given = [
+        (rng.integers(-4, 5, shape) + 1j * rng.integers(-4, 5, shape)).astype(np.complex64)
+        for shape in ((2, 30, 32), (4, 32, 2))
+    ]
+    check(text, *given)

@@ -155,9 +155,9 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
                 DepthwiseGradientExpander(),
                 ConvolutionToDot(),
                 ConvCanonicalization(entry_only=False, any_float=True, extra_filter=_sums_over_images),
-                DotExpander(splits_complex=True),  # multiplications have floats, and loops are slow
                 SpreadConvolutionExpander(),
                 NarrowConvolutionExpander(),
+                DotExpander(splits_complex=True),  # multiplications have floats, and loops are slow
             ],
         ),
         *(

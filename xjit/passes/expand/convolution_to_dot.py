@@ -14,13 +14,13 @@ from xjit.hlo.attributes import (
     SliceDimension,
     WindowDimension,
 )
-from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.expand.convolution_expander import ConvolutionExpander
 from xjit.passes.expand.writing import Writer
 from xjit.passes.framework.expansion import Expansion
 
 
 @dataclass
-class ConvolutionToDot(OpExpander):
+class ConvolutionToDot(ConvolutionExpander):
     """Makes a dot of a convolution without groups whose window is the image, or an element.
 
     Along some dimension every tap has an element of its own for each output: that dimension is summed over, as the
@@ -29,14 +29,11 @@ class ConvolutionToDot(OpExpander):
     """
 
     name = "convolution-to-dot"
-    opcodes = frozenset({"convolution"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the dot, in the shape of the convolution; None if it is none."""
         attributes = instruction.attributes_as(ConvolutionAttributes)
-        if not all(s.is_static_array for s in (instruction.shape, *(o.shape for o in instruction.operands))):
-            return None
-        if attributes.feature_group_count > 1 or attributes.batch_group_count > 1 or attributes.sparsity_config:
+        if attributes.feature_group_count > 1 or attributes.batch_group_count > 1:
             return None
         summed = _summed_dimensions(instruction, attributes)
         return _dot(Writer(into), instruction, attributes, summed) if summed else None

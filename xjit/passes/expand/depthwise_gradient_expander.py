@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 from xjit.hlo import HloInstruction, Shape
 from xjit.hlo.attributes import ConvolutionAttributes, ConvolutionDimensionNumbers
+from xjit.passes.expand.convolution_expander import ConvolutionExpander
 from xjit.passes.expand.dot_factors import WIDE
-from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.expand.writing import Writer
 from xjit.passes.framework.expansion import Expansion
 
 
 @dataclass
-class DepthwiseGradientExpander(OpExpander):
+class DepthwiseGradientExpander(ConvolutionExpander):
     """Makes channels of the images and channels of groups of batches one dimension of groups, and adds the images up.
 
     What is expanded has one image and one output feature in each group of batches: so JAX writes these gradients. No
@@ -21,18 +21,15 @@ class DepthwiseGradientExpander(OpExpander):
     """
 
     name = "depthwise-gradient-expander"
-    opcodes = frozenset({"convolution"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the same sums, by images first; None if there are no such groups."""
         attributes = instruction.attributes_as(ConvolutionAttributes)
-        if not all(s.is_static_array for s in (instruction.shape, *(o.shape for o in instruction.operands))):
-            return None
         numbers, groups = attributes.dim_labels, attributes.batch_group_count
         images = instruction.operand(0).shape.dimensions[numbers.input_feature_dimension]
         channels = instruction.shape.dimensions[numbers.output_feature_dimension]
         batch = instruction.operand(0).shape.dimensions[numbers.input_batch_dimension]
-        if not 1 < groups == channels == batch or not images or attributes.sparsity_config:
+        if not 1 < groups == channels == batch or not images:
             return None
         return _by_images(Writer(into), instruction, attributes, images)
 

@@ -10,8 +10,8 @@ from functools import reduce
 from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import ConvolutionAttributes, DotAttributes
 from xjit.ops import build
+from xjit.passes.expand.convolution_expander import ConvolutionExpander
 from xjit.passes.expand.dot_factors import WIDE
-from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.expand.writing import Writer
 from xjit.passes.framework.expansion import Expansion
 
@@ -22,26 +22,23 @@ TAPS = range(4, 65)
 
 
 @dataclass
-class NarrowConvolutionExpander(OpExpander):
+class NarrowConvolutionExpander(ConvolutionExpander):
     """Multiplies each element by the weights of all taps at once, and adds up what falls on the same output.
 
     That is for windows that go on element by element, to at most MAX_FEATURES features without groups.
     """
 
     name = "narrow-convolution-expander"
-    opcodes = frozenset({"convolution"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the same sums, by taps; None for other convolutions."""
         attributes = instruction.attributes_as(ConvolutionAttributes)
-        if not all(s.is_static_array for s in (instruction.shape, *(o.shape for o in instruction.operands))):
-            return None
         return _by_taps(Writer(into), instruction, attributes) if _is_narrow(instruction, attributes) else None
 
 
 def _is_narrow(convolution: HloInstruction, attributes: ConvolutionAttributes) -> bool:
     numbers, windows = attributes.dim_labels, attributes.window.dimensions
-    if attributes.feature_group_count > 1 or attributes.batch_group_count > 1 or attributes.sparsity_config:
+    if attributes.feature_group_count > 1 or attributes.batch_group_count > 1:
         return False
     if any(w.stride > 1 or w.base_dilation > 1 or w.window_reversal for w in windows):
         return False

@@ -21,7 +21,7 @@ from xjit.hlo.attributes import (
 )
 from xjit.ops import build
 from xjit.passes.analysis.convolution_phases import phased_dimensions
-from xjit.passes.expand.op_expander import OpExpander
+from xjit.passes.expand.convolution_expander import ConvolutionExpander
 from xjit.passes.expand.writing import Writer
 from xjit.passes.framework.expansion import Expansion
 
@@ -70,7 +70,7 @@ class _Spread:
 
 
 @dataclass
-class SpreadConvolutionExpander(OpExpander):
+class SpreadConvolutionExpander(ConvolutionExpander):
     """Makes the outputs between two elements of a spread input features of a convolution over the elements.
 
     These features are moved to where they belong afterwards. That is for inputs that are spread out too far for
@@ -82,15 +82,10 @@ class SpreadConvolutionExpander(OpExpander):
     """
 
     name = "spread-convolution-expander"
-    opcodes = frozenset({"convolution"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the same values without products with zeros; None if there are none, or phases leave them out."""
         attributes = instruction.attributes_as(ConvolutionAttributes)
-        if not all(s.is_static_array for s in (instruction.shape, *(o.shape for o in instruction.operands))):
-            return None
-        if attributes.sparsity_config:
-            return None
         single = [n for n, w in enumerate(attributes.window.dimensions) if _is_one_tap(w)]
         if single:
             return _spread_behind(Writer(into), instruction, attributes, single)
