@@ -47,14 +47,14 @@ def test_complex_products_are_split() -> None:
     text = """
 ENTRY e {
   x = c64[2,30,32] parameter(0)
-  w = c64[4,32,2] parameter(1)
-  ROOT c = c64[2,30,2] convolution(x, w), window={size=4 pad=1_2}, dim_labels=b0f_0io->b0f
+  w = c64[4,32,4] parameter(1)
+  ROOT c = c64[2,30,4] convolution(x, w), window={size=4 pad=1_2}, dim_labels=b0f_0io->b0f
 }
 """
     assert [kernel.kind for kernel in xjit.compile(text).kernels].count("gemm") == 4
     rng = np.random.default_rng(0)
     given = [
         (rng.integers(-4, 5, shape) + 1j * rng.integers(-4, 5, shape)).astype(np.complex64)
-        for shape in ((2, 30, 32), (4, 32, 2))
+        for shape in ((2, 30, 32), (4, 32, 4))
     ]
     check(text, *given)
