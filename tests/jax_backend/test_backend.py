@@ -128,7 +128,29 @@ deep = jax.device_put(np.arange(24.0, dtype=np.float32).reshape(2, 3, 4), Format
 assert deep.format.layout.major_to_minor == (2, 0, 1) and np.asarray(deep)[1, 2, 3] == 23
 wide = jax.jit(lambda a: a.reshape((1,) * 12 + (3, 4)))(x)
 assert wide.format.layout.major_to_minor == tuple(range(14))
-raises(jax.errors.JaxRuntimeError, "tiled layout", lambda: jax.device_put(x, Format(Layout((0, 1), ((2, 2),)), sharding)))
+compiled = jax.jit(lambda a, b: (a.T * b, a[::-1].T), out_shardings=Format(Layout.AUTO)).lower(x, x.T).compile()
+assert [a.layout.major_to_minor for a in compiled.output_formats] == [(0, 1), (1, 0)]
+""")
+
+
+def test_tiles_are_a_name() -> None:
+    """As with XLA's CPU client: what lies in memory is in the order of the layout's dimensions."""
+    run("""
+from jax.experimental.layout import Format, Layout
+from jax.sharding import SingleDeviceSharding
+sharding = SingleDeviceSharding(jax.devices()[0])
+tiled, nested = (Format(Layout((0, 1), tiles), sharding) for tiles in (((2, 2),), ((8, 128), (2, 1))))
+y = jax.device_put(x, tiled)
+assert y.format.layout == tiled.layout and (np.asarray(y) == x).all()
+f = jax.jit(lambda a: a + 1, in_shardings=tiled, out_shardings=nested)
+z = f(y)
+del f
+assert z.format.layout == nested.layout and (z == x + 1).all() and (y + y).format.layout.tiling == ()
+compiled = jax.jit(lambda a: a.astype(jnp.bfloat16), in_shardings=tiled, out_shardings=tiled).lower(x).compile()
+assert compiled.input_formats[0][0].layout == tiled.layout and compiled.output_formats.layout.tiling == ((2, 2),)
+raises(ValueError, "Layout passed to jit does not match", lambda: jax.jit(lambda a: a, in_shardings=tiled)(z))
+invalid = Format(Layout((0, 1), ((2, 0),)), sharding)
+raises(jax.errors.JaxRuntimeError, "sizes must be positive", lambda: jax.device_put(x, invalid))
 """)
 
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 from xjit.hlo import HloInstruction
 from xjit.hlo.attributes.codecs.shapes import parse_layout
 from xjit.hlo.attributes.elements import DimensionsAttributes, ParameterAttributes
-from xjit.hlo.diagnostics import InvalidArgument, Unsupported
-from xjit.hlo.types.layout import Layout
+from xjit.hlo.types.layout import Layout, Tile
 from xjit.hlo.types.shape import Shape
 
 _LAYOUT: Final = "mhlo.layout_mode"
@@ -52,48 +51,51 @@ def _texts(attributes: Any, name: str) -> tuple[str, ...]:
     return tuple(part[name].value if name in part else "" for part in attributes)
 
 
+def tiles_of(layout: str) -> tuple[Tile, ...]:
+    """The tiles of a layout of `Boundary`."""
+    return parse_layout(layout).tiles if ":" in layout else ()
+
+
 def free_layout(result: HloInstruction, parameters: Sequence[Shape]) -> Layout:
     """Returns the layout of a result that may have any (`auto`): the one in which transposes move nothing.
 
-    It is row-major unless elementwise instructions and transposes lead to a parameter, whose shapes these are.
+    It is row-major unless transposes, and what has an element for each of its operand's, lead to a parameter, whose
+    shapes these are. Operands of elementwise instructions that lead to different orders make it row-major, too.
     """
-    permutations: list[tuple[int, ...]] = []
-    calls: list[HloInstruction] = []
-    at = result
-    while True:
-        if at.opcode == "transpose":
-            permutations.append(at.attributes_as(DimensionsAttributes).dimensions)
-            at = at.operand(0)
-        elif at.opcode == "call":
-            calls.append(at)
-            at = at.called_computations[0].root_instruction
-        elif at.opcode == "parameter":
-            number = at.attributes_as(ParameterAttributes).parameter_number
-            if not calls:
-                break
-            at = calls.pop().operand(number)
-        elif at.is_elementwise() and at.operands:
-            at = next((o for o in at.operands if o.opcode not in ("broadcast", "constant")), at.operand(0))
-        else:
-            return Layout.row_major(len(result.shape.dimensions))
-    order = parameters[number].minor_to_major
-    for permutation in reversed(permutations):
-        order = tuple(permutation.index(dimension) for dimension in order)
-    return Layout(order)
+    order = _free_order(result, [shape.minor_to_major for shape in parameters])
+    return Layout.row_major(len(result.shape.dimensions)) if order is None else Layout(order)
+
+
+def _free_order(result: HloInstruction, parameters: Sequence[tuple[int, ...] | None]) -> tuple[int, ...] | None:
+    """The dimensions of a result from minor to major; `parameters` are those of its computation. None: it has none."""
+    if result.opcode == "transpose":
+        permutation = result.attributes_as(DimensionsAttributes).dimensions
+        order = _free_order(result.operand(0), parameters)
+        return order and tuple(permutation.index(dimension) for dimension in order)
+    if result.opcode == "call":
+        given = [_free_order(operand, parameters) for operand in result.operands]
+        return _free_order(result.called_computations[0].root_instruction, given)
+    if result.opcode == "parameter":
+        return parameters[result.attributes_as(ParameterAttributes).parameter_number]
+    if result.opcode in ("reverse", "pad"):
+        return _free_order(result.operand(0), parameters)
+    if not result.is_elementwise():
+        return None
+    operands = [o for o in result.operands if o.opcode not in ("broadcast", "constant")]
+    orders = {_free_order(operand, parameters) for operand in operands}
+    return orders.pop() if len(orders) == 1 else None
 
 
 def placed_shape(shape: Shape, layout: str) -> Shape:
     """The shape with a layout of `Boundary`; row-major if that is the default.
 
-    Errors: Unsupported for tiles, InvalidArgument for a layout that does not fit.
+    Its tiles are left out: as in XLA's CPU client they are a name (`tiles_of`), and move no element.
+    Errors: InvalidArgument for a layout that does not fit.
     """
     if not shape.is_array:
         return shape
     if layout in _ROW_MAJOR:
         return shape.with_layout(None).with_default_layouts()
     found = parse_layout(layout)
-    if found.tiles:
-        raise Unsupported(f"a parameter or result with the tiled layout {layout}")
-    if sorted(found.minor_to_major) != list(range(len(shape.dimensions))):
-        raise InvalidArgument(f"layout {layout} of an array of rank {len(shape.dimensions)}")
+    found.validate(len(shape.dimensions))
     return shape.with_layout(Layout(found.minor_to_major))

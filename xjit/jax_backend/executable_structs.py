@@ -14,9 +14,9 @@ from xjit.hlo.annotations.device_sharding import REPLICATED
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.hlo.ir.module import HloModule
-from xjit.hlo.types.layout import Layout
+from xjit.hlo.types.layout import Layout, Tile
 from xjit.hlo.types.shape import Shape
-from xjit.jax_backend.boundary import Boundary
+from xjit.jax_backend.boundary import Boundary, tiles_of
 from xjit.jax_backend.c_api import BUFFER_TYPES
 from xjit.jax_backend.devices import MEMORY_KINDS, Client
 from xjit.jax_backend.element_types import element_size_in_bits
@@ -165,8 +165,9 @@ class ExecutableStructs:
         entry, program = module.entry_computation, self._program
         root = entry.root_instruction.shape
         shapes = [parameter.shape for parameter in entry.parameter_instructions]
-        parameters = _Leaves(shapes, program.parameters)
-        results = _Leaves(root.tuple_shapes if root.is_tuple else [root], program.results)
+        asked = self._boundary
+        parameters = _Leaves(shapes, program.parameters, asked.parameter_layouts)
+        results = _Leaves(root.tuple_shapes if root.is_tuple else [root], program.results, asked.result_layouts)
         to = {parameters.positions[alias.parameter]: results.positions[alias.result] for alias in program.aliases}
         source = {result: parameter for parameter, result in to.items()}
         donors = dict.fromkeys(_donors(module, parameters, results, to), DONATED_WITHOUT_RESULT)
@@ -215,7 +216,7 @@ class ExecutableStructs:
 
     def _layout(self, values: _Leaves, number: int) -> int:
         narrow = element_size_in_bits(values.shapes[number].element_type)
-        text = str(Layout(values.order(number), element_size_in_bits=narrow)).encode()
+        text = str(Layout(values.order(number), values.tiles[number], element_size_in_bits=narrow)).encode()
         return self._bytes(LAYOUT.pack(is_static=1, text_size=len(text)) + text)
 
     def _result_memories(self, count: int) -> list[int]:
@@ -238,6 +239,7 @@ class ExecutableStructs:
             dimensions=self._numbers(shape.dimensions),
             leaf=leaf,
             minor_to_major=order,
+            tiles=_tile_text(values.tiles[number]),
             **more,
         )
 
@@ -262,11 +264,22 @@ class ExecutableStructs:
         return memory
 
 
+_TILE_TEXTS: dict[tuple[Tile, ...], Memory] = {}
+"""For ever: buffers, which point to them, outlive their program."""
+
+
+def _tile_text(tiles: tuple[Tile, ...]) -> int:
+    """The address of `:T(2,2)`; 0 without tiles."""
+    text = ":T" + "".join(map(str, tiles))
+    return _TILE_TEXTS.setdefault(tiles, Memory(text)).address if tiles else 0
+
+
 class _Leaves:
     """The parameters or results of an entry, which JAX numbers with their tokens, and the program without them."""
 
-    def __init__(self, shapes: Sequence[Shape], signatures: Sequence[ArraySignature]) -> None:
+    def __init__(self, shapes: Sequence[Shape], signatures: Sequence[ArraySignature], layouts: Sequence[str]) -> None:
         self.shapes = tuple(shapes)
+        self.tiles = [tiles_of(layout) for layout in layouts or ("",) * len(shapes)]
         self.signatures = tuple(signatures)
         if any(not shape.is_array and not shape.is_token for shape in shapes):
             raise Unsupported("a program with nested tuples as parameters or results")

@@ -171,6 +171,7 @@ BUFFER: Final = StructLayout(
         ("rank", I64),
         ("dimensions", PTR),  # they follow the struct
         ("minor_to_major", PTR),  # likewise
+        ("tiles", PTR),  # text that ends with a zero and never goes, or null: the tiles that its layout names
         ("device", PTR),
         ("memory", PTR),
         ("ready", PTR),  # an EVENT
@@ -263,6 +264,7 @@ ARRAY: Final = StructLayout(
         ("donated_from", I64),  # of a result: that parameter, or -1
         ("memory", I64),  # of a result: the number of its memory among those of the device
         ("minor_to_major", PTR),  # null for row-major
+        ("tiles", PTR),  # as a buffer has them
     ),
 )
 """A parameter or result of an executable."""

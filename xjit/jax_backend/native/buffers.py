@@ -155,7 +155,8 @@ def _define_new(module: Module) -> None:
     values = {
         "references": one, "holds": one, "data": data, "num_bytes": ARRAY.load(builder, array, "num_bytes"),
         "type": builder.trunc(ARRAY.load(builder, array, "type"), I32), "rank": rank, "dimensions": dimensions,
-        "minor_to_major": order, "device": device, "memory": memory, "ready": ready, "host_event": host_event,
+        "minor_to_major": order, "tiles": ARRAY.load(builder, array, "tiles"),
+        "device": device, "memory": memory, "ready": ready, "host_event": host_event,
         "is_on_host": DEVICE.load(builder, device, "is_host"),
     }  # fmt: skip
     for field, value in values.items():

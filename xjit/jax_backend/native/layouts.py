@@ -1,6 +1,7 @@
 """PJRT's extension for layouts as native code: callers hold locks while they ask for the layout of a buffer.
 
-Its layouts are opaque objects, which a caller turns to text (`{0,1}`, from minor to major) and destroys. Source:
+Its layouts are opaque objects, which a caller turns to text (`{0,1:T(2,2)}`, from minor to major, then tiles) and
+destroys. Source:
 `xla/pjrt/c/pjrt_c_api_layouts_extension.h` of openxla/xla.
 """
 
@@ -33,11 +34,11 @@ def define_layouts(module: Module) -> None:
     _define_serialize(module)
     builder, request = _begin(module, "Buffer_MemoryLayout")
     buffer = _asked(builder, request, "Buffer_MemoryLayout", "buffer")
-    order, rank = (BUFFER.load(builder, buffer, field) for field in ("minor_to_major", "rank"))
-    _answer(builder, request, "Buffer_MemoryLayout", order, rank)
+    order, rank, tiles = (BUFFER.load(builder, buffer, field) for field in ("minor_to_major", "rank", "tiles"))
+    _answer(builder, request, "Buffer_MemoryLayout", order, rank, tiles)
     for name in ("Client_GetDefaultLayout", "Topology_GetDefaultLayout"):
         builder, request = _begin(module, name)
-        _answer(builder, request, name, zero(PTR), _asked(builder, request, name, "num_dims"))
+        _answer(builder, request, name, zero(PTR), _asked(builder, request, name, "num_dims"), zero(PTR))
     for name, what, fields in (
         ("Executable_GetOutputLayouts", "result", {"num_outputs": "num_results"}),
         ("Executable_GetParameterLayouts", "parameter", {"num_parameters": "num_parameters"}),
@@ -58,8 +59,8 @@ def _asked(builder: StructuredBuilder, request: Value, name: str, field: str) ->
     return LAYOUT_FUNCTIONS[name].load(builder, request, field)
 
 
-def _answer(builder: StructuredBuilder, request: Value, name: str, order: Value, rank: Value) -> None:
-    made = builder.call(builder.module.functions[_NEW], [order, rank], name="made")
+def _answer(builder: StructuredBuilder, request: Value, name: str, order: Value, rank: Value, tiles: Value) -> None:
+    made = builder.call(builder.module.functions[_NEW], [order, rank, tiles], name="made")
     with builder.when(builder.is_null(made)):
         builder.ret(builder.load(PTR, Value(PTR, f"@{EXHAUSTED_ERROR}"), align=8))
     LAYOUT_FUNCTIONS[name].store(builder, request, "layout", made)
@@ -103,10 +104,16 @@ def _write(builder: StructuredBuilder, position: Value, character: Value) -> Non
 
 
 def _define_new(module: Module) -> None:
-    """`ptr xjit_layout_new(minor_to_major, i64 rank)`: a layout, row-major if the order is null."""
-    builder = define(module, _NEW, [(PTR, "order"), (I64, "rank")], return_type=PTR)
-    order, rank = builder.function.args
-    size = builder.add(builder.mul(rank, builder.i64(_CHARACTERS)), builder.i64(LAYOUT.size + 2))
+    """`ptr xjit_layout_new(minor_to_major, i64 rank, tiles)`: a layout, row-major if the order is null."""
+    builder = define(module, _NEW, [(PTR, "order"), (I64, "rank"), (PTR, "tiles")], return_type=PTR)
+    order, rank, tiles = builder.function.args
+    length = builder.alloca(I64, align=8, name="length")
+    builder.store(builder.i64(0), length, align=8)
+    with builder.when(builder.not_(builder.is_null(tiles))):
+        builder.store(builder.call(module.declare("strlen", I64, [PTR]), [tiles]), length, align=8)
+    added = builder.load(I64, length, align=8)
+    most = builder.add(builder.mul(rank, builder.i64(_CHARACTERS)), added)
+    size = builder.add(most, builder.i64(LAYOUT.size + 2))
     made = builder.call(module.declare("malloc", PTR, [I64]), [size], name="made")
     with builder.when(builder.is_null(made)):
         builder.ret(made)
@@ -127,6 +134,10 @@ def _define_new(module: Module) -> None:
             module.functions["xjit_write_digits"], [place, builder.load(I64, number, align=8)], name="after"
         )
         builder.store(after, position, align=8)
+    with builder.when(builder.icmp_signed(">", added, builder.i64(0))):
+        place = builder.load(PTR, position, align=8)
+        builder.memcpy(place, tiles, added, align=1)
+        builder.store(builder.offset(place, added), position, align=8)
     _write(builder, position, const_int(I8, ord("}")))
     end = builder.load(PTR, position, align=8)
     LAYOUT.store(builder, made, "text_size", builder.sub(builder.ptrtoint(end, I64), builder.ptrtoint(text, I64)))

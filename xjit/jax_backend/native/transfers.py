@@ -93,6 +93,7 @@ class _FromHost:
             "rank": rank,
             "dimensions": sizes,
             "minor_to_major": zero(PTR),
+            "tiles": zero(PTR),
         }.items():
             ARRAY.store(builder, array, field, value)
         self._make(array, num_bytes, memory)
