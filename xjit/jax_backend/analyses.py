@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xjit.hlo import Trait
 from xjit.hlo.ir.computation import HloComputation
+from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
 from xjit.passes.analysis.cost_analysis import HloCostAnalysis
@@ -19,7 +20,8 @@ def cost_properties(module: HloModule) -> dict[str, float]:
     """Returns what is not 0 of a module's costs, where a loop runs once.
 
     `bytes accessed1{}` is what all instructions, and those that they call, read of their second operands,
-    `utilization1{}` which part of these, added up. A tuple is a table of pointers.
+    `utilization1{}` which part of these, added up. Within a fusion those operands count that have numbers beyond the
+    fusion's own. A tuple is a table of pointers.
     """
     costs = HloCostAnalysis(as_in_xla=True)
     total = costs.computation(module.entry_computation)
@@ -30,7 +32,6 @@ def cost_properties(module: HloModule) -> dict[str, float]:
     properties = {
         "flops": total.flops,
         "transcendentals": total.transcendentals,
-        "bytes accessed": sum(value for name, value in found.items() if name.startswith("bytes accessed")),
         **found,
     }
     return {name: float(value) for name, value in sorted(properties.items()) if value}
@@ -53,13 +54,27 @@ def _operand_properties(
                 found[f"utilization{i}{{}}"] += 1
             if instruction.opcode == "tuple":
                 found["bytes accessedout{}"] += instruction.operand_count * _POINTER_BYTES
+                found["bytes accessed"] += instruction.operand_count * _POINTER_BYTES
             continue
-        moved = costs.bytes_moved(instruction)
-        found["bytes accessedout{}"] += moved.written
-        for i, (read, operand) in enumerate(zip(moved.read, instruction.operands, strict=True)):
-            found[f"bytes accessed{i}{{}}"] += read
-            size = sum(shape.byte_size for _, shape in operand.shape.leaves() if shape.is_array)
-            found[f"utilization{i}{{}}"] += read / size if size else 0
+        for name, value in _kernel_properties(instruction, costs, callees).items():
+            found[name] += value
+    return found
+
+
+def _kernel_properties(
+    instruction: HloInstruction, costs: HloCostAnalysis, callees: dict[HloComputation, _Properties]
+) -> _Properties:
+    """What one instruction reads and writes, and what is within a fusion."""
+    found: _Properties = defaultdict(float)
+    if instruction.opcode == "fusion":
+        found.update(callees[instruction.called_computations[0]])
+    moved = costs.bytes_moved(instruction)
+    found["bytes accessed"] = moved.written + sum(moved.read)
+    found["bytes accessedout{}"] = moved.written
+    for i, (read, operand) in enumerate(zip(moved.read, instruction.operands, strict=True)):
+        found[f"bytes accessed{i}{{}}"] = read
+        size = sum(shape.byte_size for _, shape in operand.shape.leaves() if shape.is_array)
+        found[f"utilization{i}{{}}"] = read / size if size else 0
     return found
 
 

@@ -81,6 +81,24 @@ def test_as_xla_counts(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "x = c64[4,30] parameter(0) ROOT r = c64[4,30] fft(x), fft_type=FFT, fft_length={30}",
+        "x = c64[4,30] parameter(0) ROOT r = c64[4,30] fft(x), fft_type=IFFT, fft_length={4,30}",
+        "x = c64[17] parameter(0) ROOT r = f32[32] fft(x), fft_type=IRFFT, fft_length={32}",
+        "x = f32[4,200] parameter(0) ROOT r = f32[4,200] sort(x), dimensions={1}, to_apply=unequal",
+    ],
+)
+def test_what_xla_counts_in_a_coarser_way(program: str) -> None:
+    unequal = "unequal { a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] sine(a) ROOT s = pred[] compare(c, b), direction=LT }"
+    text = f"HloModule m\n{unequal}\nENTRY e {{ {program} }}"
+    module, theirs = parse_hlo(text), xla.cost_analysis(text)
+    ours = HloCostAnalysis(as_in_xla=True).computation(module.entry_computation)
+    assert (ours.flops, ours.transcendentals) == (theirs.get("flops", 0), theirs.get("transcendentals", 0))
+    assert HloCostAnalysis().computation(module.entry_computation).flops != ours.flops
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_products_of_random_windows_as_xla_counts_them(seed: int) -> None:
     r = random.Random(seed)

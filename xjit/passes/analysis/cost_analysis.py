@@ -16,7 +16,7 @@ from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.indexing.composition import Composer
 from xjit.indexing.utilization import BytesMoved, bytes_moved
-from xjit.passes.analysis.flop_counts import applications, own_operations
+from xjit.passes.analysis.flop_counts import AS_IN_XLA, applications, own_operations
 from xjit.passes.analysis.while_loop_analysis import counted_loop
 from xjit.passes.loops.while_loop_trip_count_annotator import known_trip_count
 
@@ -45,7 +45,7 @@ class HloCostAnalysis:
     """Costs of what runs in a module, found out as they are asked for.
 
     A loop counts as often as it is known to run, else once; a conditional as the dearest of its branches. With
-    `as_in_xla` all loops count once, and of branches the most of each cost.
+    `as_in_xla` all loops count once, of branches the most of each cost, and some opcodes as XLA does it.
     """
 
     def __init__(self, *, as_in_xla: bool = False) -> None:
@@ -108,6 +108,9 @@ class HloCostAnalysis:
         return known
 
     def _kernel(self, instruction: HloInstruction) -> HloCost:
+        as_in_xla = AS_IN_XLA.get(instruction.opcode) if self._as_in_xla else None
+        if as_in_xla is not None:
+            return HloCost(as_in_xla(instruction), 0, self.bytes_moved(instruction).total)
         flops, transcendentals = own_operations(instruction)
         cost = HloCost(flops, transcendentals, self.bytes_moved(instruction).total)
         counts = applications(instruction)

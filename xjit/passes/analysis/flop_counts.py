@@ -1,4 +1,4 @@
-"""How many operations one execution of an instruction takes, by opcode, apart from what it calls: XLA's counts.
+"""How many operations one execution of an instruction takes, by opcode, apart from what it calls: XLA's counts, mostly.
 
 An elementwise opcode takes one operation per element, whatever its type; transcendental functions are counted apart.
 What is applied to elements (reducers, comparators) is counted as often as `applications` says.
@@ -94,6 +94,24 @@ def _fft(fft: HloInstruction) -> float:
     length = math.prod(fft.attributes_as(at.FftAttributes).fft_length)
     elements = max(fft.shape.num_elements, fft.operand(0).shape.num_elements)
     return 8.0 * elements * math.log2(max(length, 2))
+
+
+def _fft_in_xla(fft: HloInstruction) -> float:
+    factors = math.prod(length.bit_length() - 1 for length in fft.attributes_as(at.FftAttributes).fft_length)
+    return 8.0 * fft.operand(0).shape.num_elements * factors
+
+
+def _sort_in_xla(sort: HloInstruction) -> float:
+    elements = sort.operand(0).shape.num_elements
+    return float(elements * max(elements - 1, 0).bit_length())
+
+
+AS_IN_XLA: Mapping[str, Callable[[HloInstruction], float]] = MappingProxyType(
+    {"fft": _fft_in_xla, "sort": _sort_in_xla}
+)
+"""All operations of an instruction and of what it applies, where XLA counts in a coarser way: of transforms the floors
+of logarithms, of sorts as many comparisons as one row of all elements takes, one operation each.
+"""
 
 
 def _cholesky(cholesky: HloInstruction) -> float:
