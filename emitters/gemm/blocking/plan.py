@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from xjit.emitters.gemm.blocking.method import GemmTypes, Method, lies_transposed, prefers_swap, transposed, vector_method
+from xjit.emitters.gemm.blocking.method import (
+    GemmTypes,
+    Method,
+    lies_transposed,
+    prefers_swap,
+    transposed,
+    vector_method,
+)
 from xjit.emitters.gemm.blocking.register_tile import RegisterTile, register_tile
 from xjit.emitters.gemm.blocking.shapes import MAX_BATCH_DIMENSIONS, BatchDimension, GemmParameters, GemmShape
 from xjit.emitters.gemm.blocking.storage import has_native_masks, size_of
