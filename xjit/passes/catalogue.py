@@ -97,7 +97,6 @@ from xjit.passes.gpu.gpu_multi_output_fusion import GpuMultiOutputFusion
 from xjit.passes.gpu.gpu_sanitize_constant_names import GpuSanitizeConstantNames
 from xjit.passes.gpu.horizontal_loop_fusion import GpuHorizontalLoopFusion
 from xjit.passes.gpu.library_call_expander import LibraryCallExpander
-from xjit.passes.gpu.splitk_rewriter import SplitkRewriter
 from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.layout.layout_normalization import LayoutNormalization
@@ -122,6 +121,7 @@ from xjit.passes.reductions.reduction_degenerate_dim_remover import ReductionDeg
 from xjit.passes.reductions.reduction_dimension_grouper import ReductionDimensionGrouper
 from xjit.passes.reductions.reduction_layout_normalizer import ReductionLayoutNormalizer
 from xjit.passes.reductions.reduction_splitter import ReductionSplitter
+from xjit.passes.reductions.splitk_rewriter import SplitkRewriter
 from xjit.passes.reductions.tree_reduction_rewriter import TreeReductionRewriter
 from xjit.passes.schedule_and_memory.alias_passthrough_params import AliasPassthroughParams
 from xjit.passes.schedule_and_memory.copy_fusion import CopyFusion

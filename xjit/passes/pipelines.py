@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction, PrimitiveType
-from xjit.hlo.attributes import ConvolutionAttributes, SortAttributes
+from xjit.hlo import HloInstruction
 from xjit.passes.calls_and_control.call_inliner import CallInliner
 from xjit.passes.calls_and_control.conditional_simplifier import ConditionalSimplifier
 from xjit.passes.calls_and_control.conditional_to_select import ConditionalToSelect
@@ -15,6 +13,14 @@ from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
+from xjit.passes.cpu.profitability import (
+    MIN_SPLIT_DOT_STEPS,
+    SPLIT_DOT_BLOCKS,
+    gains_by_parts,
+    reads_transposed,
+    saves_a_sort,
+    sums_over_images,
+)
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
@@ -23,7 +29,6 @@ from xjit.passes.expand.conv_canonicalization import ConvCanonicalization
 from xjit.passes.expand.convolution_to_dot import ConvolutionToDot
 from xjit.passes.expand.depthwise_gradient_expander import DepthwiseGradientExpander
 from xjit.passes.expand.dot_expander import DotExpander
-from xjit.passes.expand.dot_factors import free_dimensions
 from xjit.passes.expand.dot_strength_reduction import DotStrengthReduction
 from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.narrow_convolution_expander import NarrowConvolutionExpander
@@ -47,7 +52,6 @@ from xjit.passes.fusion.row_tiling import RowTiling
 from xjit.passes.fusion.scatter_parallelizer import ScatterParallelizer
 from xjit.passes.gpu.gemm_rewriter import GemmRewriter
 from xjit.passes.gpu.library_call_expander import LibraryCallExpander
-from xjit.passes.gpu.splitk_rewriter import SplitkRewriter
 from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
@@ -59,13 +63,13 @@ from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.reductions.extremum_rewriter import ExtremumRewriter
 from xjit.passes.reductions.reduce_window_rewriter import ReduceWindowRewriter
 from xjit.passes.reductions.reduction_splitter import ReductionSplitter
+from xjit.passes.reductions.splitk_rewriter import SplitkRewriter
 from xjit.passes.schedule_and_memory.alias_passthrough_params import AliasPassthroughParams
 from xjit.passes.schedule_and_memory.copy_fusion import CopyFusion
 from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
-from xjit.passes.simplify.descending_order import descending_order
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
 from xjit.passes.simplify.hlo_cse import HloCSE
@@ -81,20 +85,6 @@ CUBLASLT_WORKSPACE_BYTES = 32 << 20
 
 MIN_SPLIT_ELEMENTS = 1 << 15
 """Of what is reduced in two steps on CPUs: fewer are reduced before another kernel is compiled."""
-
-MIN_SUMMED_IMAGES = 2
-MIN_USES_OF_ELEMENTS = 64
-"""Of the elements of an image, in a gradient by a kernel: for fewer products a transpose costs too much."""
-
-SPLIT_DOT_BLOCKS = 32
-"""Blocks of results of dots that CPUs do not cut: as long sums of fewer, operands would be packed again for each."""
-MIN_SPLIT_DOT_STEPS = 1 << 10
-MIN_SPLIT_DOT_SIDE = 8
-WIDE_DOT_SIDE = 512
-"""So many columns of a few rows are shared out as they are."""
-
-MIN_FOLDED_BYTES = 48 << 10
-"""Of a right f32 operand that a dot reads transposed. What is smaller is turned, and multiplied without packing."""
 
 NEEDED_FOR: Mapping[str, str] = {
     "attention-residuals": "gradients of loops over layers with attention, which would keep the scores of all layers",
@@ -154,7 +144,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
                 ReducingCollectiveExpander(),  # devices exchange data, and code folds them
                 DepthwiseGradientExpander(),
                 ConvolutionToDot(),
-                ConvCanonicalization(entry_only=False, any_float=True, extra_filter=_sums_over_images),
+                ConvCanonicalization(entry_only=False, any_float=True, extra_filter=sums_over_images),
                 SpreadConvolutionExpander(),
                 NarrowConvolutionExpander(),
                 DotExpander(splits_complex=True),  # multiplications have floats, and loops are slow
@@ -163,10 +153,10 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
         *(
             [
                 *simplification(options, residuals=[AttentionResiduals()]),
-                TransposeFolding(can_fold_dot_operand=_reads_transposed, convolution_operands="none"),
+                TransposeFolding(can_fold_dot_operand=reads_transposed, convolution_operands="none"),
                 DotStrengthReduction(),
                 ScatterParallelizer(),
-                TopkRewriter(_saves_a_sort),
+                TopkRewriter(saves_a_sort),
             ]
             if options.optimize
             else []
@@ -181,46 +171,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
 
 def split_dots() -> list[HloModulePass]:
     """Cuts long sums of few results, which a CPU would share out by packing their operands again for each share."""
-    return [SplitkRewriter(SPLIT_DOT_BLOCKS, MIN_SPLIT_DOT_STEPS, extra_filter=_gains_by_parts), ReshapeToBitcast()]
-
-
-def _reads_transposed(dot: HloInstruction, number: int) -> bool:
-    """Whether a dot is no slower if it reads an operand as it was before a transpose."""
-    operand = dot.operand(number).shape
-    return number == 0 or operand.element_type != PrimitiveType.F32 or operand.byte_size >= MIN_FOLDED_BYTES
-
-
-def _sums_over_images(convolution: HloInstruction) -> bool:
-    """Whether a convolution has one feature per image, far apart in memory: gradients by kernels have.
-
-    A transpose first costs less than reading features one by one.
-    """
-    attributes = convolution.attributes_as(ConvolutionAttributes)
-    numbers, image, result = attributes.dim_labels, convolution.operand(0).shape, convolution.shape
-    if attributes.feature_group_count > 1 or numbers.input_feature_dimension != 0:
-        return False
-    features = image.dimensions[numbers.input_feature_dimension]
-    uses = result.num_elements // max(1, result.dimensions[numbers.output_batch_dimension])
-    return features >= MIN_SUMMED_IMAGES and uses >= MIN_USES_OF_ELEMENTS
-
-
-def _gains_by_parts(dot: HloInstruction) -> bool:
-    """Whether parts of the sums of a dot are better shared out than its results: not of a few rows times a matrix."""
-    if not all(shape.is_row_major for shape in (dot.shape, *(o.shape for o in dot.operands))):
-        return False
-    sides = [math.prod(o.shape.dimensions[d] for d in dims) for o, dims in zip(dot.operands, free_dimensions(dot))]
-    return max(sides) > 1 and (min(sides) >= MIN_SPLIT_DOT_SIDE or max(sides) < WIDE_DOT_SIDE)
-
-
-def _saves_a_sort(sort: HloInstruction, k: int) -> bool:
-    """Whether the first k elements are found faster without all others in order, and are the same ones.
-
-    TopK orders zeros by their sign: a stable sort by a plain GT leaves them as they came.
-    """
-    attributes = sort.attributes_as(SortAttributes)
-    if attributes.is_stable and descending_order(sort.to_apply) != "total":
-        return False
-    return 2 * k <= sort.operand(0).shape.dimensions[attributes.sort_dimension]
+    return [SplitkRewriter(SPLIT_DOT_BLOCKS, MIN_SPLIT_DOT_STEPS, extra_filter=gains_by_parts), ReshapeToBitcast()]
 
 
 def gpu_pipeline(

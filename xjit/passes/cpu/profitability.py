@@ -1,0 +1,63 @@
+"""When a rewriting pays on CPUs: what the CPU pipeline lets its passes do. The numbers were measured."""
+
+from __future__ import annotations
+
+import math
+
+from xjit.hlo import HloInstruction, PrimitiveType
+from xjit.hlo.attributes import ConvolutionAttributes, SortAttributes
+from xjit.passes.expand.dot_factors import free_dimensions
+from xjit.passes.simplify.descending_order import descending_order
+
+MIN_SUMMED_IMAGES = 2
+MIN_USES_OF_ELEMENTS = 64
+"""Of the elements of an image, in a gradient by a kernel: for fewer products a transpose costs too much."""
+
+SPLIT_DOT_BLOCKS = 32
+"""Blocks of results of dots that CPUs do not cut: as long sums of fewer, operands would be packed again for each."""
+MIN_SPLIT_DOT_STEPS = 1 << 10
+MIN_SPLIT_DOT_SIDE = 8
+WIDE_DOT_SIDE = 512
+"""So many columns of a few rows are shared out as they are."""
+
+MIN_FOLDED_BYTES = 48 << 10
+"""Of a right f32 operand that a dot reads transposed. What is smaller is turned, and multiplied without packing."""
+
+
+def reads_transposed(dot: HloInstruction, number: int) -> bool:
+    """Whether a dot is no slower if it reads an operand as it was before a transpose."""
+    operand = dot.operand(number).shape
+    return number == 0 or operand.element_type != PrimitiveType.F32 or operand.byte_size >= MIN_FOLDED_BYTES
+
+
+def sums_over_images(convolution: HloInstruction) -> bool:
+    """Whether a convolution has one feature per image, far apart in memory: gradients by kernels have.
+
+    A transpose first costs less than reading features one by one.
+    """
+    attributes = convolution.attributes_as(ConvolutionAttributes)
+    numbers, image, result = attributes.dim_labels, convolution.operand(0).shape, convolution.shape
+    if attributes.feature_group_count > 1 or numbers.input_feature_dimension != 0:
+        return False
+    features = image.dimensions[numbers.input_feature_dimension]
+    uses = result.num_elements // max(1, result.dimensions[numbers.output_batch_dimension])
+    return features >= MIN_SUMMED_IMAGES and uses >= MIN_USES_OF_ELEMENTS
+
+
+def gains_by_parts(dot: HloInstruction) -> bool:
+    """Whether parts of the sums of a dot are better shared out than its results: not of a few rows times a matrix."""
+    if not all(shape.is_row_major for shape in (dot.shape, *(o.shape for o in dot.operands))):
+        return False
+    sides = [math.prod(o.shape.dimensions[d] for d in dims) for o, dims in zip(dot.operands, free_dimensions(dot))]
+    return max(sides) > 1 and (min(sides) >= MIN_SPLIT_DOT_SIDE or max(sides) < WIDE_DOT_SIDE)
+
+
+def saves_a_sort(sort: HloInstruction, k: int) -> bool:
+    """Whether the first k elements are found faster without all others in order, and are the same ones.
+
+    TopK orders zeros by their sign: a stable sort by a plain GT leaves them as they came.
+    """
+    attributes = sort.attributes_as(SortAttributes)
+    if attributes.is_stable and descending_order(sort.to_apply) != "total":
+        return False
+    return 2 * k <= sort.operand(0).shape.dimensions[attributes.sort_dimension]
