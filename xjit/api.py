@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 from typing import Literal as OneOf
 
 from xjit.compile_options import CompileOptions
-from xjit.compiler import Executable, compile_module
+from xjit.compiler import Executable, GpuExecutable, compile_module
 from xjit.frontends.formats import unwrap_proto
 from xjit.frontends.jax_functions import from_jax
 from xjit.frontends.jit import JitFunction, jit
@@ -23,9 +23,6 @@ from xjit.ops.verifier import verify_executable
 from xjit.passes import run_passes as _run_passes
 from xjit.passes.fusion.row_tiling import tiled_rows
 from xjit.text.proto import create_from_proto, to_proto
-
-if TYPE_CHECKING:
-    from xjit.gpu_compiler import GpuExecutable
 
 __all__ = [
     "JitFunction",

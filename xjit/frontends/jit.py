@@ -14,21 +14,18 @@ import threading
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
 from xjit.compile_options import CompileOptions
-from xjit.compiler import Executable, compile_module
+from xjit.compiler import Executable, GpuExecutable, compile_module
 from xjit.frontends.jax_functions import JaxModule, module_name, trace_function
 from xjit.frontends.jit_arguments import StaticArguments, explain_leaf, for_program, leaf_type, result_leaf
 from xjit.frontends.optional import import_optional
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.runtime.program import PARAMETER_ALIGNMENT
-
-if TYPE_CHECKING:
-    from xjit.gpu_compiler import GpuExecutable
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from xjit.hlo.diagnostics import (
     XjitError,
 )
 from xjit.hlo.edit.cloning import HloCloneContext
+from xjit.hlo.graph_names import bind_graph_names
 from xjit.hlo.io.printing import HloPrintOptions
 from xjit.hlo.ir.computation import HloComputation
 from xjit.hlo.ir.instruction import HloInstruction
@@ -64,3 +65,5 @@ __all__ = [
     "XjitError",
     "structural_equal",
 ]
+
+bind_graph_names()
