@@ -223,6 +223,12 @@ def shardings_where_operands_disagree(mesh: Mesh) -> Any:
 
 
 @program
+def factorizations_of_a_split_batch(mesh: Mesh) -> Any:
+    batch = put(mesh, np.stack([A @ A.T + 8 * np.eye(8, dtype=np.float32)] * 4), ("x", "y"))
+    return jax.jit(lambda b: (jnp.linalg.cholesky(b), jnp.linalg.eigvalsh(b), jnp.linalg.inv(b)))(batch)
+
+
+@program
 def gradient_by_hand(mesh: Mesh) -> Any:
     def loss(a: Any) -> Any:
         part = jax.shard_map(

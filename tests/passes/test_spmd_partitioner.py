@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.spmd import check, check_annotated, exchanges, partition
 from xjit.hlo import HloError
+from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.compare.fingerprint import module_fingerprint
 from xjit.passes import run_passes
 from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
@@ -195,6 +196,19 @@ def test_one_value_is_brought_into_a_sharding_once() -> None:
         "c = f32[8] cosine(x), sharding={replicated} ROOT r = f32[8] add(s, c), sharding={replicated} }"
     )
     assert exchanges(module) == ["all-gather"]
+
+
+def test_a_custom_call_on_tiles_keeps_its_layouts() -> None:
+    module = parse_hlo("""HloModule m, num_partitions=4 ENTRY e { x = f32[8,6,6] parameter(0), sharding={devices=[4,1,1]<=[4]}
+        ROOT c = f32[8,6,6]{1,2,0} custom-call(x), custom_call_target="f", operand_layout_constraints={f32[8,6,6]{1,2,0}},
+        frontend_attributes={xla.sdy.sharding_rule="#sdy.op_sharding_rule<([i,j,k])->([i,j,k]) {i=8,j=6,k=6}, custom>"},
+        sharding={devices=[4,1,1]<=[4]} }""")
+    assert SpmdPartitioner().run(module)
+    (call,) = (i for i in module.entry_computation.instructions if i.opcode == "custom-call")
+    assert str(call.shape) == "f32[2,6,6]{1,2,0}"
+    assert [str(s) for s in call.attributes_as(CustomCallAttributes).operand_layout_constraints or ()] == [
+        str(call.shape)
+    ]
 
 
 MANUAL = """ENTRY e { x = f32[8,3] parameter(0), sharding={devices=[4,1]<=[4]}
