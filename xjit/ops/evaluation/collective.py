@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -11,14 +12,19 @@ import numpy as np
 from xjit.hlo.attributes import CollectiveAttributes, CollectivePermuteAttributes
 from xjit.hlo.diagnostics import ExecutionError, HloVerifyError
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
 from xjit.ops.evaluation.control import identity
-from xjit.ops.evaluation.numerics import Array, Value, concrete_int, unsupported, zeros
+from xjit.ops.evaluation.numerics import Array, Value, concrete_int, narrow, unsupported, widen, zeros
+from xjit.ops.evaluation.reduction import simple_opcode
 from xjit.ops.opdef import Evaluator
 from xjit.ops.replica_groups import participants, permute_peers
 
 if TYPE_CHECKING:
     from xjit.ops.evaluation.interpreter import Interpreter
+
+
+_UFUNCS = {"add": np.add, "multiply": np.multiply}
 
 
 def _group(interpreter: Interpreter, instruction: HloInstruction) -> tuple[int, ...]:
@@ -53,7 +59,15 @@ def _axis(instruction: HloInstruction) -> int:
 
 
 def _reduced(interpreter: Interpreter, instruction: HloInstruction, parts: Sequence[tuple[Array, ...]]) -> list[Array]:
-    """Folds the members' operands with the reducer, in the order of the group."""
+    """Folds the members' operands with the reducer, in the order of the group.
+
+    Sums and products of bf16 and of floats of a byte or less are rounded once, at the end.
+    """
+    ufunc = _UFUNCS.get(simple_opcode(instruction.to_apply) or "")
+    kinds = {operand.shape.element_type for operand in instruction.operands}
+    if ufunc is not None and all(k.is_float and k.bit_width <= 16 and k is not PrimitiveType.F16 for k in kinds):
+        columns = zip(*parts, strict=True)
+        return [narrow(functools.reduce(ufunc, map(widen, column)), column[0].dtype) for column in columns]
     totals = list(parts[0])
     for part in parts[1:]:
         pairs = zip(totals, part, strict=True)

@@ -15,6 +15,7 @@ from xjit.hlo import HloInstruction, Literal, PrimitiveType, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.values import ReplicaGroups
 from xjit.ops import build
+from xjit.ops.evaluation.reduction import simple_opcode
 from xjit.ops.replica_groups import Groups, device_groups
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
@@ -179,16 +180,23 @@ def _fold(
     into: Expansion,
     count: HloInstruction | None = None,
 ) -> HloInstruction:
-    """Combines parts with the reducer, from the first on; of more than `count` (an s32) the others do not count."""
+    """Combines parts with the reducer, from the first on; of more than `count` (an s32) the others do not count.
+
+    Sums and products of bf16 and of floats of a byte or less are rounded once, at the end, as in XLA's CPU client.
+    """
+    kind = parts[0].shape.element_type
+    opcode = simple_opcode(instruction.to_apply)
+    is_coarse = kind.is_float and kind.bit_width <= 16 and kind is not PrimitiveType.F16
+    is_rounded_once = is_coarse and opcode in ("add", "multiply")
+    if is_rounded_once:
+        parts = [into.add(build.convert(part, PrimitiveType.F32)) for part in parts]
     total = parts[0]
     for k, part in enumerate(parts[1:], start=1):
-        combined = into.make(
-            "map",
-            total,
-            part,
-            attributes=at.DimensionsAttributes(tuple(range(part.shape.rank))),
-            called=[instruction.to_apply],
-        )
+        if is_rounded_once and opcode is not None:
+            combined = into.make(opcode, total, part)
+        else:
+            dimensions = at.DimensionsAttributes(tuple(range(part.shape.rank)))
+            combined = into.make("map", total, part, attributes=dimensions, called=[instruction.to_apply])
         if count is not None:
             limit = into.add(build.make_constant(k, PrimitiveType.S32))
             is_member = into.add(build.compare("GT", count, limit))
@@ -198,4 +206,4 @@ def _fold(
                 )
             combined = into.add(build.select(is_member, combined, total))
         total = combined
-    return total
+    return into.add(build.convert(total, kind)) if is_rounded_once else total
