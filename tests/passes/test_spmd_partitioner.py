@@ -211,6 +211,16 @@ def test_a_custom_call_on_tiles_keeps_its_layouts() -> None:
     ]
 
 
+def test_a_custom_call_makes_no_tiles_of_dimensions_that_no_operand_has() -> None:
+    module = parse_hlo("""HloModule m, num_partitions=4 ENTRY e { x = f32[8] parameter(0), sharding={replicated}
+        ROOT c = f32[8] custom-call(x), custom_call_target="f", sharding={devices=[4]<=[4]},
+        frontend_attributes={xla.sdy.sharding_rule="#sdy.op_sharding_rule<([i])->([j]) {i=8, j=8}, custom>"} }""")
+    assert SpmdPartitioner().run(module)
+    (call,) = (i for i in module.entry_computation.instructions if i.opcode == "custom-call")
+    assert call.shape.dimensions == (8,)
+    assert module.entry_computation.root_instruction.shape.dimensions == (2,)
+
+
 MANUAL = """ENTRY e { x = f32[8,3] parameter(0), sharding={devices=[4,1]<=[4]}
     a = f32[8,3] custom-call(x), custom_call_target="Sharding", sharding={devices=[4,1]<=[4]}
     l = f32[2,3] custom-call(a), custom_call_target="SPMDFullToShardShape", sharding={manual}

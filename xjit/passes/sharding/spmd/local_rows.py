@@ -137,6 +137,8 @@ def local_row(instruction: HloInstruction) -> LocalRow | None:
     if instruction.opcode in ("gather", "scatter"):
         whole |= _indexed_whole(instruction, operands)
     read = {f for dims in operands for f in dims}
+    if instruction.opcode == "custom-call":  # a function does not know of which tile of a result it is asked
+        whole |= {f for dims in results for f in dims} - read
     contracted = read - {f for dims in results for f in dims} - whole - {NO_FACTOR}
     if not _can_combine(instruction):
         whole |= contracted
